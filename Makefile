@@ -1,0 +1,56 @@
+# make demo: try it.  make test: what CI runs.  make soak: the long tests.
+# Each target sets up what it needs; a set-up that is already there and current costs nothing.
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+BIN := $(VENV)/bin
+STAMP := $(shell sha256sum pyproject.toml 2>/dev/null | cut -c1-16)
+
+# Programs of the system that the tests run, and the Debian packages that bring them.
+TOOLS := qemu-system-arm arm-none-eabi-gcc gcc clang
+PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi gcc libc6-dev clang libclang-rt-dev
+
+.PHONY: demo test soak lint tools clean
+
+demo: $(VENV)/.demo-$(STAMP)
+	$(BIN)/python examples/demo.py
+
+test: tools lint
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+soak: tools $(VENV)/.test-$(STAMP)
+	$(BIN)/python -m pytest -n $(JOBS) -m slow
+
+lint: $(VENV)/.test-$(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo-$(STAMP): $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[verify]'
+	touch $@
+
+$(VENV)/.test-$(STAMP): $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[verify,test]'
+	touch $@ $(VENV)/.demo-$(STAMP)
+
+# Installs the programs when run as root on a Debian-like system, otherwise says what is missing and stops.
+tools:
+	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	printf '#include <stdlib.h>\n' | arm-none-eabi-gcc -E -x c - >/dev/null 2>&1 || missing="$$missing newlib"; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing:$$missing"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+			apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; \
+	else \
+		echo "the tests need:$$missing"; \
+		echo "hint: sudo apt-get install $(PACKAGES)"; \
+		exit 1; \
+	fi
+
+clean:
+	rm -rf $(VENV) build dist out .mypy_cache .pytest_cache .ruff_cache

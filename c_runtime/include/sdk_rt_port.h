@@ -1,0 +1,39 @@
+/* What a port gives the agent: a byte pipe, a counter, and facts about the machine. Linked, not registered. */
+#ifndef SDK_RT_PORT_H
+#define SDK_RT_PORT_H
+
+#include <stdint.h>
+
+/* Why and where the device crashed. Registers a core does not have are 0. */
+typedef struct {
+    uint32_t cause; /* the number of the exception */
+    uint32_t pc, lr;
+    uint32_t cfsr;  /* Cortex-M configurable fault status */
+    uint32_t addr;  /* the address that faulted, 0 when unknown */
+} sdk_rt_crash_t;
+
+/* Constant facts. */
+typedef struct {
+    const char *name;  /* of the device or board */
+    uint32_t timer_hz; /* ticks per second of sdk_rt_port_ticks */
+    uint8_t counter;   /* SDK_RT_COUNTER_TIME or SDK_RT_COUNTER_CYCLES */
+} sdk_rt_port_facts_t;
+
+extern const sdk_rt_port_facts_t sdk_rt_port_facts;
+
+/* Write all n bytes; may wait for the link, never for an answer. */
+void sdk_rt_port_write(const uint8_t *bytes, uint32_t n);
+
+/* A counter that never goes backwards. Two calls at most 2^32 ticks apart differ by the time between them. */
+uint64_t sdk_rt_port_ticks(void);
+
+/* Bytes reserved for the stack, 0 where the system manages it. */
+uint32_t sdk_rt_port_stack_bytes(void);
+
+/* Deepest use of the stack since boot in bytes, 0 when not measured. */
+uint32_t sdk_rt_port_stack_used(void);
+
+/* Restart the device. Returns only where that is impossible. */
+void sdk_rt_port_reset(void);
+
+#endif /* SDK_RT_PORT_H */

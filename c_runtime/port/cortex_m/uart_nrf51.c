@@ -1,0 +1,51 @@
+/* The UART of the nRF51 series. Pins are those of the board's USB bridge. */
+#include "port.h"
+
+#ifndef SDK_RT_UART_BASE
+#error "define SDK_RT_UART_BASE"
+#endif
+#ifndef SDK_RT_UART_PIN_TX /* the micro:bit's */
+#define SDK_RT_UART_PIN_TX 24u
+#define SDK_RT_UART_PIN_RX 25u
+#endif
+
+#define REG(offset) SDK_RT_REG(SDK_RT_UART_BASE + (offset))
+#define START_RX REG(0x000u)
+#define START_TX REG(0x008u)
+#define RX_READY REG(0x108u)
+#define TX_READY REG(0x11Cu)
+#define ENABLE REG(0x500u)
+#define PIN_TX REG(0x50Cu)
+#define PIN_RX REG(0x514u)
+#define RXD REG(0x518u)
+#define TXD REG(0x51Cu)
+#define BAUD REG(0x524u)
+#define BAUD_115200 0x01D7E000u
+
+void sdk_rt_uart_init(void)
+{
+    PIN_TX = SDK_RT_UART_PIN_TX;
+    PIN_RX = SDK_RT_UART_PIN_RX;
+    BAUD = BAUD_115200;
+    ENABLE = 4;
+    RX_READY = 0;
+    START_RX = 1;
+    START_TX = 1;
+}
+
+int sdk_rt_uart_read(void)
+{
+    if (RX_READY == 0) {
+        return -1;
+    }
+    RX_READY = 0;
+    return (int)(RXD & 0xFFu);
+}
+
+void sdk_rt_uart_write(uint8_t byte)
+{
+    TX_READY = 0;
+    TXD = byte;
+    while (TX_READY == 0) {
+    }
+}

@@ -1,0 +1,5 @@
+"""``python -m sdk``: the command without its launcher."""
+
+from sdk.cli import main
+
+main()

@@ -1,0 +1,107 @@
+"""Boards as data: each is one TOML file, and code asks a board for its capabilities, never for its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sdk.boards.files import board_files, read_merged
+from sdk.boards.model import (
+    CAPABILITIES,
+    Board,
+    Cache,
+    Compilers,
+    Core,
+    Emulator,
+    Memory,
+    Peripheral,
+    Runtime,
+)
+from sdk.boards.read import board_from_table, lint
+from sdk.boards.table import parse_size, suggest
+from sdk.errors import UsageError
+
+__all__ = [
+    "CAPABILITIES",
+    "Board",
+    "Cache",
+    "Compilers",
+    "Core",
+    "Emulator",
+    "Memory",
+    "Peripheral",
+    "Runtime",
+    "board_names",
+    "describe",
+    "lint",
+    "load_board",
+    "parse_size",
+    "suggest",
+]
+
+
+def board_names() -> list[str]:
+    """Names of all boards that can be loaded, sorted."""
+    return sorted(board_files())
+
+
+def load_board(name: str) -> Board:
+    """Return the board called ``name`` or known by that alias; raise UsageError with suggestions if none."""
+    files = board_files()
+    if name in files:
+        return _load(name)
+    aliases = {alias: board for board in files for alias in _load(board).aliases}
+    if name in aliases:
+        return _load(aliases[name])
+    raise UsageError(
+        f"unknown board {name!r}",
+        hint=suggest(name, {*files, *aliases}) or f"sdk boards lists them: {', '.join(sorted(files))}",
+    )
+
+
+def _load(name: str) -> Board:
+    path = board_files()[name]
+    data, origin = read_merged(path)
+    return board_from_table(name, data, origin, str(path))
+
+
+def describe(board: Board) -> dict[str, Any]:
+    """Return a board as JSON-ready values: sizes in bytes, addresses as numbers, sets as sorted lists."""
+    core, compilers, runtime, emulator = board.core, board.compilers, board.runtime, board.emulator
+    return {
+        "name": board.name,
+        "title": board.title,
+        "vendor": board.vendor,
+        "tier": board.tier,
+        "aliases": list(board.aliases),
+        "core": {
+            "cpu": core.cpu,
+            "arch": core.arch,
+            "capabilities": sorted(core.capabilities),
+            "pointer_bits": core.pointer_bits,
+            "fpu": core.fpu,
+            "float_abi": core.float_abi,
+            "clock_hz": core.clock_hz,
+        },
+        "flash_bytes": board.flash_bytes,
+        "ram_bytes": board.ram_bytes,
+        "memory": [
+            {"name": m.name, "kind": m.kind, "base": m.base, "size": m.size, "attrs": sorted(m.attrs)}
+            for m in board.memory
+        ],
+        "stack_bytes": runtime.stack_bytes,
+        "compilers": {
+            "zig": {"target": compilers.zig_target, "cpu": compilers.zig_cpu},
+            "gcc": {"command": compilers.gcc_command, "flags": list(compilers.gcc_flags)},
+            "opt": compilers.opt,
+        },
+        "emulator": None
+        if emulator is None
+        else {
+            "program": emulator.program,
+            "fidelity": emulator.fidelity,
+            "icount_shift": emulator.icount_shift,
+            "memory": dict(emulator.memory),
+        },
+        "sources": list(board.sources),
+        "origin": dict(sorted(board.origin.items())),
+    }

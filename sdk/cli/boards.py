@@ -1,0 +1,84 @@
+"""``sdk boards``: which boards there are, and everything known of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sdk.cli import options, output
+
+
+@click.group(invoke_without_command=True)
+@options.json_option
+@click.pass_context
+def boards(context: click.Context, as_json: bool) -> None:
+    """List the boards, or show one with ``boards show NAME``."""
+    if context.invoked_subcommand is not None:
+        return
+    from sdk.boards import board_names, describe, load_board
+
+    found = [describe(load_board(name)) for name in board_names()]
+    if as_json:
+        keys = ("name", "title", "tier", "flash_bytes", "ram_bytes")
+        rows = [
+            {
+                **{key: board[key] for key in keys},
+                "cpu": board["core"]["cpu"],
+                "emulated": board["emulator"] is not None,
+            }
+            for board in found
+        ]
+        output.print_json({"boards": rows})
+        return
+    output.print_table(
+        "",
+        ("name", "cpu", "flash", "ram", "stand-in", "title"),
+        [
+            (
+                board["name"],
+                board["core"]["cpu"],
+                _kib(board["flash_bytes"]),
+                _kib(board["ram_bytes"]),
+                board["emulator"]["program"] if board["emulator"] else "-",
+                board["title"],
+            )
+            for board in found
+        ],
+    )
+
+
+@boards.command()
+@click.argument("name")
+@options.json_option
+def show(name: str, as_json: bool) -> None:
+    """Print all that is known of board NAME, and which file says so."""
+    from sdk.boards import describe
+
+    board = describe(options.find_board(name))
+    if as_json:
+        output.print_json(board)
+        return
+    core = board["core"]
+    output.print_pairs(
+        f"{board['name']}: {board['title']}",
+        [
+            ("vendor", board["vendor"] or None),
+            ("cpu", f"{core['cpu']} ({core['arch']}, {core['pointer_bits']} bits)"),
+            ("capabilities", " ".join(core["capabilities"])),
+            ("clock", None if core["clock_hz"] is None else f"{core['clock_hz'] / 1e6:g} MHz"),
+            *[(f"{region['kind']} {region['name']}", _region(region)) for region in board["memory"]],
+            ("stack", board["stack_bytes"] or None),
+            ("stand-in", board["emulator"]["program"] if board["emulator"] else None),
+            ("sources", "; ".join(board["sources"]) or None),
+        ],
+    )
+    output.print_table("", ("key", "set by"), list(board["origin"].items()))
+
+
+def _region(region: dict[str, Any]) -> str:
+    return f"{_kib(region['size'])} at {region['base']:#010x}"
+
+
+def _kib(size: int | None) -> str:
+    return "-" if size is None else f"{size // 1024:,} KiB"

@@ -1,0 +1,67 @@
+"""``sdk build``: a model file becomes C sources, a library, or firmware."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sdk.cli import options, output
+
+
+@click.command()
+@options.model_argument
+@options.board_option
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="Folder to write (default: out/MODEL-BOARD)."
+)
+@click.option(
+    "--emit",
+    type=click.Choice(["c", "lib", "firmware"]),
+    default="c",
+    show_default=True,
+    help="What to make.",
+)
+@options.build_options
+@options.json_option
+def build(
+    model: Path, board: str, out: Path | None, emit: str, as_json: bool, **compile_options: Any
+) -> None:
+    """Compile MODEL for a board."""
+    from sdk import driver
+
+    target = options.find_board(board)
+    report = driver.build(
+        options.existing(model),
+        target,
+        options.make_options(**compile_options),
+        emit=emit,
+        out=out or Path("out") / f"{model.stem}-{target.name}",
+        progress=output.progress(),
+    )
+    data = report.to_json()
+    if as_json:
+        output.print_json(data)
+    else:
+        print_build(data)
+
+
+def print_build(data: dict[str, Any]) -> None:
+    """Print the build object for people."""
+    sections = data.get("sections") or {}
+    dims = ", ".join(f"{name} in {lo}..{hi}" for name, (lo, hi) in (data.get("dims") or {}).items())
+    output.print_pairs(
+        f"{data['model']} for {data['board']}",
+        [
+            ("RAM", data["ram_bytes"]),
+            ("  arena", data["arena_bytes"]),
+            ("  arena, lower bound", data["arena_lower_bound_bytes"]),
+            ("  state", data["state_bytes"]),
+            ("weights", data["weights_bytes"]),
+            *[(f"section {name}", size) for name, size in sections.items()],
+            *([("dimensions", dims)] if dims else []),
+        ],
+    )
+    for file in data.get("files") or ():
+        click.echo(f"wrote {file}")

@@ -1,0 +1,164 @@
+"""Options that several verbs share, and how their values are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sdk.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sdk.boards import Board
+    from sdk.driver import BuildOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+_NAME = r"[A-Za-z_][A-Za-z0-9_.]*"
+
+model_argument = click.argument("model", type=click.Path(path_type=Path))
+target_argument = click.argument("target", metavar="MODEL|DIR", type=click.Path(path_type=Path))
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+board_option = click.option(
+    "--board", metavar="B", required=True, help="Board to build for (see sdk boards)."
+)
+any_board_option = click.option("--board", metavar="B", help="Board; alone it means the board's stand-in.")
+device_option = click.option("--device", metavar="URI", help="Device to use, such as serial:///dev/ttyACM0.")
+at_option = click.option("--at", multiple=True, metavar="N=V", help="Value of a dimension for this run.")
+
+
+def build_options(function: F) -> F:
+    """Add the options that say how a model is compiled; ``make_options`` reads them."""
+    for option in reversed(
+        (
+            click.option(
+                "--name", metavar="ID", help="C prefix of the model (default: from the file's name)."
+            ),
+            click.option("--dim", "dims", multiple=True, metavar="N=LO:HI", help="Bounds of a dimension."),
+            click.option("--threads", type=click.IntRange(1, 256), default=1, help="Threads to plan for."),
+            click.option("--memory", type=click.Choice(["time", "min"]), help="Plan for speed or least RAM."),
+            click.option("--arena-limit", metavar="BYTES", help="Fastest plan within this arena, e.g. 64K."),
+            click.option("--isa", metavar="NAME", help="Instruction set to generate for."),
+            click.option(
+                "--toolchain", metavar="NAME", default="zig", help="zig, gcc, clang ...", show_default=True
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def make_options(
+    name: str | None,
+    dims: Iterable[str],
+    threads: int,
+    memory: str | None,
+    arena_limit: str | None,
+    isa: str | None,
+    toolchain: str,
+) -> BuildOptions:
+    """Return the driver's options from the values of ``build_options``; raise UsageError."""
+    from sdk.boards import parse_size
+    from sdk.driver import BuildOptions
+
+    if memory is not None and arena_limit is not None:
+        raise UsageError("--memory and --arena-limit exclude each other")
+    if name is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        raise UsageError(f"not a C identifier: {name!r}", where="--name", hint="letters, digits and _")
+    return BuildOptions(
+        name=name,
+        dims=parse_dims(dims),
+        threads=threads,
+        memory=memory or "time",
+        arena_limit=None if arena_limit is None else parse_size(_number(arena_limit), "--arena-limit"),
+        isa=isa,
+        toolchain=toolchain,
+    )
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def parse_dims(values: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Read ``n=1:256`` (bounds, both included) and ``n=64`` (fixed); raise UsageError."""
+    found: dict[str, tuple[int, int]] = {}
+    for value in values:
+        match = re.fullmatch(rf"({_NAME})=(\d+)(?::(\d+))?", value)
+        if match is None:
+            raise UsageError(
+                f"not a dimension: {value!r}", where="--dim", hint="write --dim n=1:256 or --dim n=64"
+            )
+        lo, hi = int(match[2]), int(match[3] or match[2])
+        if lo > hi:
+            raise UsageError(f"empty range: {value!r}", where="--dim", why=f"{lo} is above {hi}")
+        _put(found, match[1], (lo, hi), "--dim")
+    return found
+
+
+def parse_at(values: Iterable[str]) -> dict[str, int]:
+    """Read ``n=64``; raise UsageError."""
+    found: dict[str, int] = {}
+    for value in values:
+        match = re.fullmatch(rf"({_NAME})=(\d+)", value)
+        if match is None:
+            raise UsageError(f"not a value of a dimension: {value!r}", where="--at", hint="write --at n=64")
+        _put(found, match[1], int(match[2]), "--at")
+    return found
+
+
+def parse_inputs(values: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Read ``x=x.npy`` and load the arrays, of any dtype but objects; raise UsageError."""
+    import numpy as np
+
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for value in values:
+        name, equals, file = value.partition("=")
+        if not equals or not name or not file:
+            raise UsageError(f"not an input: {value!r}", where="--input", hint="write --input x=x.npy")
+        try:
+            array = np.load(file, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise UsageError(f"cannot read {file}", where=f"--input {name}", why=str(error)) from error
+        if not isinstance(array, np.ndarray):
+            raise UsageError(
+                f"{file} holds several arrays", where=f"--input {name}", hint="save one with np.save"
+            )
+        _put(found, name, array, "--input")
+    return found
+
+
+def _put(found: dict[str, Any], name: str, value: object, option: str) -> None:
+    if name in found:
+        raise UsageError(f"{name!r} is given twice", where=option)
+    found[name] = value
+
+
+def existing(path: Path) -> Path:
+    """Return ``path``; raise UsageError with the names nearby when there is nothing there."""
+    if path.exists():
+        return path
+    from sdk.boards import suggest
+
+    folder = path.parent
+    nearby = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    why = None if folder.is_dir() else f"there is no folder {folder}"
+    raise UsageError(f"no such file: {path}", why=why, hint=suggest(path.name, nearby))
+
+
+def find_board(name: str) -> Board:
+    """Load a board by name; raise UsageError with suggestions."""
+    from sdk.boards import load_board
+
+    return load_board(name)
+
+
+def find_place(board: str | None, device: str | None) -> Board | None:
+    """Load the board of a verb that takes --board or --device; raise UsageError when it got neither."""
+    if board is None and device is None:
+        raise UsageError("no board and no device", hint="add --board host, or --device URI")
+    return None if board is None else find_board(board)

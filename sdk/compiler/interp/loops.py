@@ -1,0 +1,283 @@
+"""The numpy interpreter of the loops level: independent loops run as array axes, the others one step at a time.
+
+Every value is an array whose last axis holds lanes (size 1 for scalars) and whose axes before it are the
+independent loops around it, the innermost first, so that broadcasting lines outer axes up by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.dependence import conflict
+from sdk.compiler.ir.intrinsics import apply
+from sdk.compiler.ir.loops import (
+    Alloc,
+    Atomic,
+    Barrier,
+    Block,
+    Buffer,
+    Eval,
+    For,
+    Idx,
+    If,
+    Imm,
+    Let,
+    Load,
+    Loops,
+    Op,
+    Ref,
+    Stmt,
+    Store,
+    ValueExpr,
+)
+from sdk.compiler.sym import Dim, Var, evaluate_grid, free_vars
+from sdk.errors import BuildError
+
+__all__ = ["row_axis", "run_loops"]
+
+Array = NDArray[Any]
+MAX_WIDTH: Final = 1 << 21
+
+
+def row_axis(shape: tuple[Dim, ...]) -> int:
+    """The axis that rows (and rings) count: the first whose extent is not 1."""
+    return next((k for k, d in enumerate(shape) if d != 1), 0)
+
+
+@dataclass
+class _Cell:
+    """Storage of a buffer: flat data, for a temporary with one copy per iteration of the ``depth`` axes around it."""
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+    data: Array
+    depth: int = 0
+
+
+@dataclass
+class _Machine:
+    loops: Loops
+    env: dict[Var, Array]
+    cells: dict[str, _Cell]
+    lets: dict[str, Array] = field(default_factory=dict)
+    widths: list[int] = field(default_factory=list)
+    mask: Array | None = None
+    parallel: dict[int, bool] = field(default_factory=dict)
+
+    # --- values ----------------------------------------------------------------------------------------------
+
+    def dim(self, dim: Dim) -> Array:
+        return np.asarray(evaluate_grid(dim, self.env))
+
+    def scalar(self, dim: Dim) -> int:
+        value = self.dim(dim)
+        if value.size != 1:
+            raise BuildError(f"the loop bound {dim} of {self.loops.name} varies over independent iterations")
+        return int(value.reshape(-1)[0])
+
+    def value(self, expr: ValueExpr) -> Array:
+        match expr:
+            case Imm():
+                return np.full((1,), expr.value, dtype=expr.dtype.numpy)
+            case Idx():
+                return np.atleast_1d(self.dim(expr.dim).astype(np.int32))
+            case Ref():
+                return self.lets[expr.name]
+            case Load():
+                return self.load(expr)
+            case Op():
+                if expr.name == "select":
+                    return self.select(expr)
+                return apply(expr.name, [self.value(a) for a in expr.args], expr.dtype)
+
+    def select(self, expr: Op) -> Array:
+        cond = self.value(expr.args[0]).astype(bool)
+        outer = self.mask
+        self.mask = cond if outer is None else outer & cond
+        yes = self.value(expr.args[1])
+        self.mask = ~cond if outer is None else outer & ~cond
+        no = self.value(expr.args[2])
+        self.mask = outer
+        return np.where(cond, yes, no).astype(expr.dtype.numpy)
+
+    def offset(self, cell: _Cell, index: tuple[Dim, ...], lanes: int) -> Array:
+        """Flat element offsets, checked against every axis where the mask holds."""
+        total: Array = np.zeros((1,), dtype=np.int64)
+        outside: Array = np.zeros((1,), dtype=bool)
+        axis = row_axis(cell.buffer.shape)
+        for k, (dim, size) in enumerate(zip(index, cell.shape, strict=True)):
+            at = self.dim(dim)
+            if cell.buffer.ring is not None and k == axis:
+                at = at % cell.buffer.ring
+            outside = outside | (at < 0) | (at >= size)
+            total = total * size + at
+        if lanes > 1:
+            total = total + np.arange(lanes)
+            outside = outside | (total < 0) | (total >= cell.data.shape[-1])
+        if outside.any():
+            wrong = outside if self.mask is None else outside & self.mask
+            if wrong.any():
+                text = ", ".join(str(d) for d in index)
+                raise BuildError(f"{self.loops.name} reads or writes {cell.buffer.name}[{text}] outside {cell.shape}")
+            total = np.where(outside, 0, total)
+        return total
+
+    def load(self, expr: Load) -> Array:
+        cell = self.cells[expr.buffer]
+        at = self.offset(cell, expr.index, expr.dtype.lanes)
+        found = cell.data[at] if cell.depth == 0 else cell.data[(*self.private(cell), at)]
+        return np.asarray(found.view(expr.dtype.numpy) if found.dtype != expr.dtype.numpy else found)
+
+    def private(self, cell: _Cell) -> list[Array]:
+        """Index arrays of the axes a temporary was declared under, innermost first."""
+        out = []
+        for level in reversed(range(cell.depth)):
+            out.append(np.arange(self.widths[level]).reshape(-1, *([1] * (level + 1))))
+        return out
+
+    # --- statements ------------------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> None:
+        for stmt in block.body:
+            self.stmt(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Block():
+                self.block(stmt)
+            case For():
+                self.run_for(stmt)
+            case If():
+                self.run_if(stmt)
+            case Let():
+                self.lets[stmt.name] = self.value(stmt.value)
+            case Alloc():
+                self.alloc(stmt.buffer)
+            case Store():
+                self.store(stmt.buffer, stmt.index, self.value(stmt.value), stmt.value.dtype.lanes)
+            case Atomic():
+                old = self.load(Load(stmt.buffer, stmt.index, stmt.value.dtype))
+                self.store(stmt.buffer, stmt.index, apply(stmt.op, [old, self.value(stmt.value)], stmt.value.dtype), 1)
+            case Barrier():
+                pass  # one step at a time, every thread has arrived
+            case Eval():
+                raise BuildError(f"{self.loops.name} calls the library symbol {stmt.symbol}, which numpy cannot run")
+
+    def alloc(self, buffer: Buffer) -> None:
+        shape = tuple(self.scalar(d) for d in buffer.shape)
+        size = int(np.prod(shape, dtype=np.int64))
+        poison = np.nan if buffer.dtype.is_float else buffer.dtype.limits[1]
+        data = np.full((*reversed(self.widths), size), poison, dtype=buffer.dtype.numpy)
+        self.cells[buffer.name] = _Cell(buffer, shape, data, len(self.widths))
+
+    def store(self, name: str, index: tuple[Dim, ...], value: Array, lanes: int) -> None:
+        cell = self.cells[name]
+        at = self.offset(cell, index, lanes)
+        places: list[Array] = [*self.private(cell), at] if cell.depth else [at]
+        if self.mask is not None:
+            shape = np.broadcast_shapes(self.mask.shape, value.shape, *(p.shape for p in places))
+            keep = np.broadcast_to(self.mask, shape)
+            places = [np.broadcast_to(p, shape)[keep] for p in places]
+            value = np.broadcast_to(value, shape)[keep]
+        cell.data[tuple(places)] = value.view(cell.data.dtype) if value.dtype.itemsize == cell.data.dtype.itemsize else value
+
+    def run_if(self, stmt: If) -> None:
+        cond = self.value(stmt.cond).astype(bool)
+        outer = self.mask
+        for part, holds in ((stmt.then, cond), (stmt.orelse, ~cond)):
+            if part is not None and holds.any():
+                if not holds.all():
+                    self.mask = holds if outer is None else outer & holds
+                self.block(part)
+                self.mask = outer
+
+    def run_for(self, loop: For) -> None:
+        lo, hi = self.scalar(loop.lo), self.scalar(loop.hi)
+        width = int(np.prod(self.widths, dtype=np.int64)) * max(hi - lo, 1)
+        if hi - lo > 1 and width <= MAX_WIDTH and self.is_parallel(loop):
+            self.widths.append(hi - lo)
+            self.env[loop.var] = np.arange(lo, hi, dtype=np.int64).reshape(-1, *([1] * len(self.widths)))
+            self.block(loop.body)
+            self.widths.pop()
+            return
+        for k in range(lo, hi):
+            self.env[loop.var] = np.asarray(k, dtype=np.int64)
+            self.block(loop.body)
+            if loop.until is not None and bool(self.value(loop.until).all()):
+                break
+
+    def is_parallel(self, loop: For) -> bool:
+        key = id(loop)
+        if key not in self.parallel:
+            bounds = _loop_bounds(loop.body)
+            self.parallel[key] = (
+                loop.until is None
+                and not any(loop.var in free_vars(d) for d in bounds)
+                and conflict(loop) is None
+            )
+        return self.parallel[key]
+
+
+def _loop_bounds(block: Block) -> list[Dim]:
+    out: list[Dim] = []
+    for stmt in block.body:
+        match stmt:
+            case For():
+                out += [stmt.lo, stmt.hi, *_loop_bounds(stmt.body)]
+            case If():
+                out += _loop_bounds(stmt.then) + (_loop_bounds(stmt.orelse) if stmt.orelse else [])
+            case Block():
+                out += _loop_bounds(stmt)
+            case Alloc():
+                out += stmt.buffer.shape
+            case _:
+                pass
+    return out
+
+
+def run_loops(
+    loops: Loops,
+    arrays: Mapping[str, Array],
+    dims: Mapping[str, int] | None = None,
+    rows: tuple[int, int] | None = None,
+) -> None:
+    """Runs a loops function in place on ``arrays`` (one per parameter, C-contiguous, dense or ring-shaped).
+
+    Args:
+        loops: the function.
+        arrays: every parameter by name; those written are changed.
+        dims: values of its dims; those missing are bound by the arrays' shapes.
+        rows: the range of rows to compute; all by default.
+
+    Raises:
+        BuildError: an access outside a buffer, a missing parameter, or a construct numpy cannot run.
+    """
+    env: dict[Var, Array] = {v: np.asarray(dims[v.name]) for v in loops.dims if dims and v.name in dims}
+    for p in loops.params:
+        _bind(p.buffer, arrays[p.buffer.name], env)
+    cells = {}
+    for p in loops.params:
+        array = arrays[p.buffer.name]
+        if not array.flags.c_contiguous:
+            raise BuildError(f"the array of {p.buffer.name} of {loops.name} is not contiguous")
+        cells[p.buffer.name] = _Cell(p.buffer, array.shape, array.reshape(-1))
+    machine = _Machine(loops, env, cells)
+    if loops.rows is not None:
+        lo, hi = rows if rows is not None else (0, machine.scalar(loops.rows.extent))
+        env[loops.rows.lo], env[loops.rows.hi] = np.asarray(lo), np.asarray(hi)
+    machine.block(loops.body)
+
+
+def _bind(buffer: Buffer, array: Array, env: dict[Var, Array]) -> None:
+    """Takes dims that stand alone in a shape from the array."""
+    for k, (dim, size) in enumerate(zip(buffer.shape, array.shape, strict=True)):
+        if isinstance(dim, int) or (buffer.ring is not None and k == row_axis(buffer.shape)):
+            continue
+        for var in free_vars(dim):
+            if dim is var.expr:
+                env.setdefault(var, np.asarray(size))

@@ -1,0 +1,174 @@
+"""The graph level: functions of single-assignment calls on tensors, with state access as ordered effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, Union
+
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.sym import Dim, Var, free_vars
+
+__all__ = ["Attr", "Attrs", "Call", "CalleeKind", "Edge", "Graph", "MatchCast", "Node", "ReadState", "Value", "WriteState", "attrs"]
+
+Attr = Union[int, float, str, bool, tuple["Attr", ...]]
+Attrs = tuple[tuple[str, Attr], ...]
+CalleeKind = Literal["op", "loops", "graph", "extern"]
+Edge = Literal["one", "all"]
+
+
+def attrs(**items: Attr) -> Attrs:
+    """Attributes in their canonical order (by name)."""
+    return tuple(sorted(items.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A named tensor: ``%x`` defined once in a graph, or ``@w`` a constant of the module."""
+
+    name: str
+    type: TensorType
+    const: bool = False
+
+    def __str__(self) -> str:
+        return f"{'@' if self.const else '%'}{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``%out = callee(%args) {attrs}``: an op of the registry, a loops or graph function, or a library symbol.
+
+    ``place`` names where it runs (a core or queue; "" = anywhere). ``replicas`` and ``edge`` say that a called
+    graph is instantiated over extents, its edges one-to-one or all-to-all (HPVM, arXiv 1611.00860, section 2).
+    """
+
+    outs: tuple[Value, ...]
+    kind: CalleeKind
+    callee: str
+    args: tuple[Value, ...]
+    attrs: Attrs = ()
+    source: str = ""
+    place: str = ""
+    replicas: tuple[Dim, ...] = ()
+    edge: Edge = "one"
+
+    @property
+    def out(self) -> Value:
+        """The only result."""
+        (value,) = self.outs
+        return value
+
+    def attr(self, name: str) -> Attr:
+        """The attribute ``name``; KeyError when absent."""
+        return dict(self.attrs)[name]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadState:
+    """``%out = read @state``: the state as it is here, in program order."""
+
+    out: Value
+    state: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteState:
+    """``write @state = %value``: replaces the state from here on."""
+
+    state: str
+    value: Value
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchCast:
+    """``%out = match_cast(%value) : type``: what the model states it knows; checked at run time where unproved."""
+
+    out: Value
+    value: Value
+    source: str = ""
+
+
+Node = Union[Call, ReadState, WriteState, MatchCast]
+
+
+def node_outs(node: Node) -> tuple[Value, ...]:
+    """Values the node defines."""
+    match node:
+        case Call():
+            return node.outs
+        case ReadState() | MatchCast():
+            return (node.out,)
+        case WriteState():
+            return ()
+
+
+def node_args(node: Node) -> tuple[Value, ...]:
+    """Values the node uses."""
+    match node:
+        case Call():
+            return node.args
+        case WriteState() | MatchCast():
+            return (node.value,)
+        case ReadState():
+            return ()
+
+
+def map_args(node: Node, env: Mapping[str, Value]) -> Node:
+    """The node with each used ``%name`` of ``env`` replaced; the same object when none is."""
+    args = node_args(node)
+    new = tuple(a if a.const else env.get(a.name, a) for a in args)
+    if all(a is b for a, b in zip(args, new, strict=True)):
+        return node
+    match node:
+        case Call():
+            return replace(node, args=new)
+        case WriteState() | MatchCast():
+            return replace(node, value=new[0])
+        case ReadState():
+            return node
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A function of tensors: dims with bounds, parameters, nodes in program order, results."""
+
+    name: str
+    dims: tuple[Var, ...]
+    params: tuple[Value, ...]
+    body: tuple[Node, ...]
+    results: tuple[Value, ...]
+    entry: bool = True
+
+    def values(self) -> Iterator[Value]:
+        """Parameters and every value defined, in order."""
+        yield from self.params
+        for node in self.body:
+            yield from node_outs(node)
+
+    def users(self) -> dict[str, list[Node]]:
+        """For each ``%name``, the nodes that use it (results are not nodes)."""
+        out: dict[str, list[Node]] = {}
+        for node in self.body:
+            for arg in dict.fromkeys(node_args(node)):
+                if not arg.const:
+                    out.setdefault(arg.name, []).append(node)
+        return out
+
+    def type_vars(self) -> frozenset[Var]:
+        """Every symbol that occurs in a type: types use symbols, so analyses must see them."""
+        out: frozenset[Var] = frozenset()
+        for value in self.values():
+            for dim in value.type.shape:
+                out |= free_vars(dim)
+        return out
+
+
+def fresh_name(stem: str, taken: set[str]) -> str:
+    """``stem``, or ``stem_2`` … when taken; the result is added to ``taken``."""
+    name, k = stem, 2
+    while name in taken:
+        name, k = f"{stem}_{k}", k + 1
+    taken.add(name)
+    return name

@@ -1,0 +1,191 @@
+"""The table of value operations: arity, result type and exact meaning in numpy, lane by lane.
+
+Fixed-point rows follow gemmlowp / TensorFlow Lite: ``srdhm`` is SaturatingRoundingDoublingHighMul and ``rdbpot``
+RoundingDivideByPOT. A backend adds a spelling per row; nothing else in the compiler knows an operation by name
+except the rules that introduce it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.loops import Idx, Imm, Op, ValueExpr
+from sdk.compiler.ir.types import BOOL, I32, DType
+from sdk.compiler.sym import Dim
+from sdk.errors import BuildError
+
+__all__ = ["INTRINSICS", "Intrinsic", "apply", "cast", "idx", "imm", "op"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """One operation. ``result`` is "same" (as the first argument), "bool" or "given" (stated where it is used);
+    ``fn(args, dtype)`` computes it on arrays whose last axis holds the lanes (one for scalars)."""
+
+    name: str
+    arity: int
+    result: str
+    fn: Callable[[list[Array], DType], Array]
+
+
+def _wrap(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
+    """Computes integers in int64 and wraps to the result type; floats in their own type."""
+
+    def run(args: list[Array], dtype: DType) -> Array:
+        if dtype.is_float:
+            return np.asarray(fn(*args)).astype(dtype.numpy)
+        with np.errstate(over="ignore"):
+            return np.asarray(fn(*(a.astype(np.int64) for a in args))).astype(dtype.numpy)
+
+    return run
+
+
+def _plain(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
+    return lambda args, dtype: np.asarray(fn(*args)).astype(dtype.numpy)
+
+
+def _tdiv(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(a / b)
+    quotient = np.abs(a) // np.abs(b)
+    return np.where((a < 0) != (b < 0), -quotient, quotient)
+
+
+def _cast(args: list[Array], dtype: DType) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return args[0].astype(dtype.numpy)
+
+
+def srdhm(a: Array, b: Array) -> Array:
+    """round(a*b / 2**31), ties to plus infinity, saturated; int32 in and out."""
+    wide = a.astype(np.int64) * b.astype(np.int64)
+    return np.asarray(np.minimum((wide + (1 << 30)) >> 31, (1 << 31) - 1)).astype(np.int32)
+
+
+def rdbpot(x: Array, e: Array) -> Array:
+    """x / 2**e rounded to nearest, ties away from zero; int32, 0 <= e <= 31."""
+    wide, shift = x.astype(np.int64), e.astype(np.int64)
+    mask = (np.int64(1) << shift) - 1
+    threshold = (mask >> 1) + (wide < 0)
+    return np.asarray((wide >> shift) + ((wide & mask) > threshold)).astype(np.int32)
+
+
+def _mulq64(args: list[Array], dtype: DType) -> Array:
+    """TFLite's MultiplyByQuantizedMultiplier(int64 x, int32 multiplier, shift): 16-bit reduced multiplier."""
+    x, mult, shift = (a.astype(np.int64) for a in args)
+    reduced = np.where(mult < 0x7FFF0000, (mult + (1 << 15)) >> 16, 0x7FFF)
+    total = 15 - shift
+    return np.asarray((x * reduced + (np.int64(1) << (total - 1))) >> total).astype(np.int32)
+
+
+def _clz(a: Array) -> Array:
+    value = a.astype(np.int64) & 0xFFFFFFFF
+    bits = np.zeros(value.shape, dtype=np.int64)
+    for k in range(32):
+        bits = np.where(value >> k > 0, k + 1, bits)
+    return np.asarray(32 - bits)
+
+
+def _dot(args: list[Array], dtype: DType) -> Array:
+    """acc[l] + sum over the consecutive lanes of group l of a*b."""
+    acc, a, b = (x.astype(np.int64) for x in args)
+    products = a * b
+    groups = products.reshape(*products.shape[:-1], dtype.lanes, -1)
+    return np.asarray(acc + groups.sum(axis=-1)).astype(dtype.numpy)
+
+
+def _mac_lane(args: list[Array], dtype: DType) -> Array:
+    """acc + a[lane]*b[lane]."""
+    acc, a, b, lane = (x.astype(np.int64) for x in args)
+    k = int(lane.reshape(-1)[0])
+    return np.asarray(acc + a[..., k : k + 1] * b[..., k : k + 1]).astype(dtype.numpy)
+
+
+def _broadcast(args: list[Array], dtype: DType) -> Array:
+    """Repeats the argument (one lane or a group of lanes) over the lanes of the result."""
+    return np.tile(args[0], dtype.lanes // args[0].shape[-1])
+
+
+def _rows(*rows: tuple[str, int, str, Callable[[list[Array], DType], Array]]) -> dict[str, Intrinsic]:
+    return {name: Intrinsic(name, arity, result, fn) for name, arity, result, fn in rows}
+
+
+INTRINSICS: Final = _rows(
+    ("add", 2, "same", _wrap(lambda a, b: a + b)),
+    ("sub", 2, "same", _wrap(lambda a, b: a - b)),
+    ("mul", 2, "same", _wrap(lambda a, b: a * b)),
+    ("tdiv", 2, "same", _wrap(_tdiv)),  # quotient truncated towards zero, as C
+    ("neg", 1, "same", _wrap(lambda a: -a)),
+    ("min", 2, "same", _plain(np.minimum)),
+    ("max", 2, "same", _plain(np.maximum)),
+    ("shl", 2, "same", _wrap(lambda a, b: a << b)),
+    ("shr", 2, "same", _wrap(lambda a, b: a >> b)),  # arithmetic
+    ("and", 2, "same", _plain(lambda a, b: a & b)),
+    ("or", 2, "same", _plain(lambda a, b: a | b)),
+    ("xor", 2, "same", _plain(lambda a, b: a ^ b)),
+    ("lt", 2, "bool", _plain(np.less)),
+    ("le", 2, "bool", _plain(np.less_equal)),
+    ("gt", 2, "bool", _plain(np.greater)),
+    ("ge", 2, "bool", _plain(np.greater_equal)),
+    ("eq", 2, "bool", _plain(np.equal)),
+    ("select", 3, "given", _plain(np.where)),
+    ("cast", 1, "given", _cast),
+    ("broadcast", 1, "given", _broadcast),
+    ("exp", 1, "same", _plain(np.exp)),
+    ("clz", 1, "same", _wrap(_clz)),
+    ("srdhm", 2, "same", lambda args, _: srdhm(*args)),
+    ("srdhm30", 2, "same", lambda args, _: srdhm(*args)),  # srdhm where |a| < 2**30 is proved
+    ("rdbpot", 2, "same", lambda args, _: rdbpot(*args)),
+    ("rdbpot1", 2, "same", lambda args, _: rdbpot(*args)),  # rdbpot where e >= 1 is proved
+    ("mulq64", 3, "given", _mulq64),
+    ("dot", 3, "same", _dot),
+    ("mac_lane", 4, "same", _mac_lane),
+)
+
+
+def apply(name: str, args: list[Array], dtype: DType) -> Array:
+    """What ``name`` computes on numpy arrays."""
+    return INTRINSICS[name].fn(args, dtype)
+
+
+def op(name: str, *args: ValueExpr, dtype: DType | None = None) -> Op:
+    """An operation with its result type from the table.
+
+    Raises:
+        BuildError: unknown name, wrong number of arguments, or a result type that the table wants stated.
+    """
+    row = INTRINSICS.get(name)
+    if row is None or len(args) != row.arity:
+        raise BuildError(f"operation {name} with {len(args)} arguments is not in the intrinsic table")
+    first = args[0].dtype
+    if row.result == "given" and dtype is None:
+        raise BuildError(f"operation {name} needs its result type stated")
+    return Op(name, args, dtype or (BOOL.with_lanes(first.lanes) if row.result == "bool" else first))
+
+
+def cast(value: ValueExpr, dtype: DType) -> ValueExpr:
+    """``value`` converted to ``dtype`` (wrapping); itself when it has that type."""
+    if value.dtype == dtype:
+        return value
+    if isinstance(value, Imm) and dtype.lanes == 1 and not dtype.is_float and isinstance(value.value, int):
+        lo, hi = dtype.limits
+        if lo <= value.value <= hi:
+            return Imm(value.value, dtype)
+    return Op("cast", (value,), dtype)
+
+
+def imm(value: int | float, dtype: DType = I32) -> Imm:
+    """A literal."""
+    return Imm(value, dtype)
+
+
+def idx(dim: Dim) -> ValueExpr:
+    """An index expression as an i32 value."""
+    return Imm(dim, I32) if isinstance(dim, int) else Idx(dim, I32)

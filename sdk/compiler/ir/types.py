@@ -1,0 +1,145 @@
+"""Types of values: scalar and packed data types, quantisation parameters, tensor types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from sdk.compiler.sym import Dim, evaluate, max_value, product
+from sdk.errors import BuildError, UsageError
+
+__all__ = ["BOOL", "F32", "I8", "I16", "I32", "I64", "SCALARS", "U8", "U16", "U32", "DType", "Quant", "TensorType", "dtype"]
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """A scalar (``i8``) or a short vector of equal scalars (``i8x4``)."""
+
+    kind: str
+    bits: int
+    lanes: int = 1
+
+    def __str__(self) -> str:
+        base = "bool" if self.kind == "b" else f"{self.kind}{self.bits}"
+        return base if self.lanes == 1 else f"{base}x{self.lanes}"
+
+    @property
+    def nbytes(self) -> int:
+        """Storage in bytes of all lanes."""
+        return max(self.bits // 8, 1) * self.lanes
+
+    @property
+    def scalar(self) -> DType:
+        """The type of one lane."""
+        return replace(self, lanes=1)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether lanes are floating point."""
+        return self.kind == "f"
+
+    def with_lanes(self, lanes: int) -> DType:
+        """The same scalar in ``lanes`` lanes."""
+        return replace(self, lanes=lanes)
+
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        """numpy's type of one lane."""
+        if self.kind == "b":
+            return np.dtype(np.bool_)
+        return np.dtype({"i": "int", "u": "uint", "f": "float"}[self.kind] + str(self.bits))
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Smallest and largest value of an integer lane."""
+        if self.kind == "b":
+            return 0, 1
+        if self.kind == "u":
+            return 0, (1 << self.bits) - 1
+        return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+
+
+BOOL: Final = DType("b", 1)
+I8: Final = DType("i", 8)
+U8: Final = DType("u", 8)
+I16: Final = DType("i", 16)
+U16: Final = DType("u", 16)
+I32: Final = DType("i", 32)
+U32: Final = DType("u", 32)
+I64: Final = DType("i", 64)
+F32: Final = DType("f", 32)
+SCALARS: Final = {
+    str(t): t
+    for t in (BOOL, I8, U8, I16, U16, I32, U32, I64, DType("u", 64), DType("f", 16), F32, DType("f", 64))
+}
+
+
+def dtype(text: str) -> DType:
+    """The data type spelled ``i8``, ``f32``, ``i8x4``, ``bool`` …
+
+    Raises:
+        UsageError: no such type.
+    """
+    base, _, lanes = text.partition("x")
+    if base not in SCALARS or (lanes and not lanes.isdigit()):
+        raise UsageError(f"unknown data type {text!r}", hint=f"one of {', '.join(SCALARS)}, or one with lanes as i8x4")
+    return SCALARS[base].with_lanes(int(lanes)) if lanes else SCALARS[base]
+
+
+@dataclass(frozen=True, slots=True)
+class Quant:
+    """Affine quantisation of a whole tensor: ``real = scale * (stored - zero_point)``."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type and shape (dims, outermost first, row-major) of a tensor, and what its integers mean."""
+
+    dtype: DType
+    shape: tuple[Dim, ...]
+    quant: Quant | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> Dim:
+        """Number of elements."""
+        return product(self.shape)
+
+    @property
+    def nbytes(self) -> Dim:
+        """Bytes of the dense tensor."""
+        return self.size * self.dtype.nbytes
+
+    @property
+    def max_bytes(self) -> int:
+        """Most bytes over the box of the dims (not at its corner: a size may peak inside).
+
+        Raises:
+            BuildError: a dim has no upper bound.
+        """
+        most = max_value(self.nbytes)
+        if most is None:
+            raise BuildError(f"the size {self.nbytes} has no upper bound", hint="give every dim a bound, e.g. --dim n=1:256")
+        return most
+
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape as ints.
+
+        Raises:
+            SdkError: the shape is symbolic.
+        """
+        return tuple(evaluate(d, {}) for d in self.shape)
+
+    def like(self, **changes: object) -> TensorType:
+        """A copy with fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]  # dataclasses.replace takes any field by name

@@ -1,0 +1,107 @@
+"""What an op is: one declaration with its inference, its numpy meaning, its loops and its samples."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.graph import Attr, Attrs, attrs
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.types import TensorType
+from sdk.errors import BuildError
+
+__all__ = ["OPS", "Infer", "LoopsOf", "OpDef", "Sample", "define", "get_op", "load_ops"]
+
+Array = NDArray[Any]
+Infer = Callable[..., TensorType | tuple[TensorType, ...]]
+LoopsOf = Callable[[str, Sequence[TensorType], Sequence[TensorType], Mapping[str, Attr]], Loops]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Arguments the registry-wide test checks an op with: input types (symbols allowed), attributes, and where
+    an input needs particular values, a function ``rng -> array`` for its index."""
+
+    inputs: tuple[TensorType, ...]
+    attrs: Attrs = ()
+    values: Mapping[int, Callable[[np.random.Generator], Array]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """``infer(*types, **attrs)`` gives the result type(s); ``reference(*arrays, **attrs)`` the exact value(s);
+    ``loops(name, arg types, result types, attrs)`` the naive nest, parameters named as ``inputs`` then ``o``
+    (``o0, o1`` … for several). ``variadic`` repeats the last input. A ``view`` op moves no bytes and has no loops."""
+
+    name: str
+    inputs: tuple[str, ...]
+    infer: Infer
+    reference: Callable[..., Any]
+    loops: LoopsOf | None
+    samples: tuple[Sample, ...]
+    variadic: bool = False
+    view: bool = False
+
+    def input_names(self, count: int) -> tuple[str, ...]:
+        """Parameter names for ``count`` arguments."""
+        if not self.variadic:
+            return self.inputs
+        return (*self.inputs[:-1], *(f"{self.inputs[-1]}{k}" for k in range(count - len(self.inputs) + 1)))
+
+
+OPS: Final[dict[str, OpDef]] = {}
+
+
+def define(op: OpDef) -> OpDef:
+    """Registers an op.
+
+    Raises:
+        BuildError: the name is taken, or the declaration lacks samples or loops.
+    """
+    if op.name in OPS:
+        raise BuildError(f"op {op.name} is declared twice")
+    if not op.samples or (op.loops is None) != op.view:
+        raise BuildError(f"op {op.name} needs samples, and loops unless it is a view")
+    OPS[op.name] = op
+    return op
+
+
+def load_ops() -> Mapping[str, OpDef]:
+    """Every op: imports each module of this folder once."""
+    package = importlib.import_module("sdk.compiler.ops")
+    for info in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"sdk.compiler.ops.{info.name}")
+    return OPS
+
+
+def get_op(name: str) -> OpDef:
+    """The op called ``name``.
+
+    Raises:
+        BuildError: no such op.
+    """
+    if name not in OPS:
+        load_ops()
+    if name not in OPS:
+        raise BuildError(f"unknown op {name}", hint="ops are declared in sdk/compiler/ops")
+    return OPS[name]
+
+
+def infer(name: str, types: Sequence[TensorType], given: Attrs | Mapping[str, Attr] = ()) -> tuple[TensorType, ...]:
+    """Result types of op ``name`` on argument types."""
+    op = get_op(name)
+    if len(types) != len(op.inputs) and not (op.variadic and len(types) >= len(op.inputs)):
+        raise BuildError(f"op {name} takes {len(op.inputs)} arguments ({', '.join(op.inputs)}), got {len(types)}")
+    out = op.infer(*types, **dict(given))
+    return out if isinstance(out, tuple) else (out,)
+
+
+def sample(*inputs: TensorType, values: Mapping[int, Callable[[np.random.Generator], Array]] | None = None, **given: Attr) -> Sample:
+    """A ``Sample`` with its attributes as keywords."""
+    return Sample(inputs, attrs(**given), values or {})

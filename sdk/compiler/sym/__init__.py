@@ -1,0 +1,48 @@
+"""Symbolic dims, their bounds and proofs."""
+
+from sdk.compiler.sym.dim import (
+    Dim,
+    Expr,
+    Func,
+    Var,
+    as_expr,
+    ceildiv,
+    dmax,
+    dmin,
+    evaluate,
+    floordiv,
+    free_vars,
+    interval,
+    mod,
+    product,
+    show,
+    substitute,
+)
+from sdk.compiler.sym.prove import bounds, evaluate_grid, max_value, min_value, prove_eq, prove_ge, prove_lt, values
+
+__all__ = [
+    "Dim",
+    "Expr",
+    "Func",
+    "Var",
+    "as_expr",
+    "bounds",
+    "ceildiv",
+    "dmax",
+    "dmin",
+    "evaluate",
+    "evaluate_grid",
+    "floordiv",
+    "free_vars",
+    "interval",
+    "max_value",
+    "min_value",
+    "mod",
+    "product",
+    "prove_eq",
+    "prove_ge",
+    "prove_lt",
+    "show",
+    "substitute",
+    "values",
+]

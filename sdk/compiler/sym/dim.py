@@ -1,0 +1,441 @@
+"""Symbolic integers: ``Dim = int | Expr``, an interned polynomial normal form over bounded variables.
+
+An ``Expr`` is a constant plus a sorted sum of (coefficient, product of factors); a factor is a ``Var``, or a
+``floordiv``, ``min`` or ``max`` of two dims. ``mod(a, b)`` is stored as ``a - b*floordiv(a, b)``. Constructors
+normalise, so equal normal forms are one object and ``==`` is identity; whether two different forms are equal
+in value is asked with ``sdk.compiler.sym.prove_eq``.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from typing import ClassVar, Final, Union
+
+from sdk.errors import SdkError
+
+__all__ = [
+    "Dim", "Expr", "Factor", "Func", "Var", "as_expr", "ceildiv", "dmax", "dmin", "evaluate", "floordiv",
+    "free_vars", "mod", "product", "substitute",
+]
+
+Dim = Union[int, "Expr"]
+FUNCS: Final = ("floordiv", "max", "min")
+
+
+class _Node:
+    """Anything interned: hash and equality are identity, and pickling rebuilds through the constructor."""
+
+    __slots__ = ("__weakref__", "_key")
+    _key: str
+
+    def __lt__(self, other: _Node) -> bool:
+        return self._key < other._key
+
+
+class Var(_Node):
+    """A named integer in ``lo..hi`` (inclusive) that is a multiple of ``multiple``."""
+
+    __slots__ = ("hi", "lo", "multiple", "name")
+    _table: ClassVar[weakref.WeakValueDictionary[tuple[str, int, int, int], Var]] = weakref.WeakValueDictionary()
+    name: str
+    lo: int
+    hi: int
+    multiple: int
+
+    def __new__(cls, name: str, lo: int, hi: int, multiple: int = 1) -> Var:
+        key = (name, lo, hi, multiple)
+        found = cls._table.get(key)
+        if found is not None:
+            return found
+        if lo > hi or multiple < 1 or (hi // multiple) * multiple < lo:
+            raise SdkError(
+                f"symbol {name} has no value in {lo}..{hi}" + (f" multiple of {multiple}" if multiple > 1 else ""),
+                hint="give bounds with lo <= hi that hold at least one multiple",
+            )
+        self = object.__new__(cls)
+        self.name, self.lo, self.hi, self.multiple = name, lo, hi, multiple
+        self._key = f"{name}\x00{lo}\x00{hi}\x00{multiple}"
+        cls._table[key] = self
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Var, (self.name, self.lo, self.hi, self.multiple))
+
+    def __repr__(self) -> str:
+        return f"Var({self.name}, {self.lo}..{self.hi})"
+
+    @property
+    def expr(self) -> Expr:
+        """This variable as an expression."""
+        return Expr._of(0, ((((self, 1),), 1),))
+
+
+class Func(_Node):
+    """``floordiv(a, b)``, ``min(a, b)`` or ``max(a, b)`` that does not simplify further."""
+
+    __slots__ = ("a", "b", "name")
+    _table: ClassVar[weakref.WeakValueDictionary[tuple[str, object, object], Func]] = weakref.WeakValueDictionary()
+    name: str
+    a: Dim
+    b: Dim
+
+    def __new__(cls, name: str, a: Dim, b: Dim) -> Func:
+        key = (name, a, b)
+        found = cls._table.get(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.name, self.a, self.b = name, a, b
+        self._key = f"~{name}({a},{b})"
+        cls._table[key] = self
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_func, (self.name, self.a, self.b))
+
+
+Factor = Var | Func
+Term = tuple[tuple[Factor, int], ...]
+Terms = tuple[tuple[Term, int], ...]
+
+
+class Expr(_Node):
+    """``const + sum(coefficient * product(factor ** power))`` with at least one term."""
+
+    __slots__ = ("const", "terms")
+    _table: ClassVar[weakref.WeakValueDictionary[tuple[int, Terms], Expr]] = weakref.WeakValueDictionary()
+    const: int
+    terms: Terms
+
+    @classmethod
+    def _of(cls, const: int, terms: Terms) -> Expr:
+        key = (const, terms)
+        found = cls._table.get(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.const, self.terms = const, terms
+        self._key = "+".join([*(f"{c}*{_term_key(t)}" for t, c in terms), str(const)])
+        cls._table[key] = self
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_expr, (self.const, self.terms))
+
+    def __bool__(self) -> bool:
+        raise SdkError(f"the symbolic value {self} has no truth value", hint="use prove_eq, prove_ge or prove_lt")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return show(self)
+
+    def __add__(self, other: Dim) -> Dim:
+        return _sum(self, other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Dim) -> Dim:
+        return _sum(self, other, -1)
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return _sum(other, self, -1)
+
+    def __neg__(self) -> Dim:
+        return _scale(self, -1)
+
+    def __mul__(self, other: Dim) -> Dim:
+        return _mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return floordiv(self, other)
+
+    def __rfloordiv__(self, other: int) -> Dim:
+        return floordiv(other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return mod(self, other)
+
+
+def _term_key(term: Term) -> str:
+    return "*".join(f._key if p == 1 else f"{f._key}^{p}" for f, p in term)
+
+
+def _make(const: int, terms: Mapping[Term, int]) -> Dim:
+    kept = tuple(sorted(((t, c) for t, c in terms.items() if c), key=lambda tc: _term_key(tc[0])))
+    return Expr._of(const, kept) if kept else const
+
+
+def _split(a: Dim) -> tuple[int, Terms]:
+    return (a, ()) if isinstance(a, int) else (a.const, a.terms)
+
+
+def _sum(a: Dim, b: Dim, sign: int) -> Dim:
+    (ca, ta), (cb, tb) = _split(a), _split(b)
+    terms = dict(ta)
+    for term, coeff in tb:
+        terms[term] = terms.get(term, 0) + sign * coeff
+    return _make(ca + sign * cb, terms)
+
+
+def _scale(a: Dim, k: int) -> Dim:
+    const, terms = _split(a)
+    return _make(const * k, {t: c * k for t, c in terms})
+
+
+def _mul(a: Dim, b: Dim) -> Dim:
+    if isinstance(b, int):
+        return _scale(a, b)
+    if isinstance(a, int):
+        return _scale(b, a)
+    out: dict[Term, int] = {}
+    left: list[tuple[Term, int]] = [*a.terms, ((), a.const)]
+    right: list[tuple[Term, int]] = [*b.terms, ((), b.const)]
+    for ta, ca in left:
+        for tb, cb in right:
+            powers = dict(ta)
+            for factor, power in tb:
+                powers[factor] = powers.get(factor, 0) + power
+            term = tuple(sorted(powers.items(), key=lambda fp: fp[0]._key))
+            out[term] = out.get(term, 0) + ca * cb
+    const = out.pop((), 0)
+    return _make(const, out)
+
+
+def _rebuild_expr(const: int, terms: Terms) -> Dim:
+    return _make(const, dict(terms))
+
+
+def _rebuild_func(name: str, a: Dim, b: Dim) -> Func:
+    return Func(name, a, b)
+
+
+def _factor(factor: Factor) -> Expr:
+    return Expr._of(0, ((((factor, 1),), 1),))
+
+
+def as_expr(value: Dim | Var) -> Dim:
+    """A ``Var`` as an expression; ints and expressions as they are."""
+    return value.expr if isinstance(value, Var) else value
+
+
+def floordiv(a: Dim, b: Dim) -> Dim:
+    """``a`` divided by ``b`` rounded to minus infinity; ``b`` must not be 0."""
+    if isinstance(b, int):
+        if b == 0:
+            raise SdkError(f"division by zero in floordiv({a}, 0)")
+        if isinstance(a, int):
+            return a // b
+        if b == 1:
+            return a
+        if b > 1:
+            return _floordiv_const(a, b)
+    return 1 if a is b else _factor(Func("floordiv", a, b))
+
+
+def _divisible(term: Term, coeff: int, b: int) -> bool:
+    multiple = abs(coeff)
+    for factor, power in term:
+        if isinstance(factor, Var):
+            multiple *= factor.multiple**power
+    return multiple % b == 0 and coeff % b == 0
+
+
+def _floordiv_const(a: Expr, b: int) -> Dim:
+    """Take out what divides exactly; ``(x // c) // b`` becomes ``x // (c*b)``; drop a remainder in 0..b-1."""
+    whole = {t: c // b for t, c in a.terms if _divisible(t, c, b)}
+    rest = _make(a.const % b, {t: c for t, c in a.terms if t not in whole})
+    out = _make(a.const // b, whole)
+    if isinstance(rest, int):
+        return out
+    common = math.gcd(b, rest.const, *(c for _, c in rest.terms))
+    if common > 1:
+        rest, b = _make(rest.const // common, {t: c // common for t, c in rest.terms}), b // common
+        return _sum(out, floordiv(rest, b), 1)
+    # a constant smaller than the common step of the terms cannot carry into the quotient
+    step = math.gcd(b, *(c for _, c in rest.terms))
+    if step > 1 and 0 <= rest.const < step:
+        return _sum(out, floordiv(_make(0, {t: c // step for t, c in rest.terms}), b // step), 1)
+    lo, hi = interval(rest)
+    if lo is not None and hi is not None and lo // b == hi // b:
+        return _sum(out, lo // b, 1)
+    if rest.const == 0 and len(rest.terms) == 1:
+        term, coeff = rest.terms[0]
+        if coeff == 1 and len(term) == 1 and term[0][1] == 1:
+            inner = term[0][0]
+            if isinstance(inner, Func) and inner.name == "floordiv" and isinstance(inner.b, int) and inner.b > 0:
+                return _sum(out, floordiv(inner.a, inner.b * b), 1)
+    return _sum(out, _factor(Func("floordiv", rest, b)), 1)
+
+
+def mod(a: Dim, b: Dim) -> Dim:
+    """``a - b*floordiv(a, b)``."""
+    return _sum(a, _mul(b, floordiv(a, b)), -1)
+
+
+def ceildiv(a: Dim, b: Dim) -> Dim:
+    """``a`` divided by ``b`` rounded up, for positive ``b``."""
+    return floordiv(_sum(_sum(a, b, 1), 1, -1), b)
+
+
+def _minmax(name: str, a: Dim, b: Dim, pick: Callable[[int, int], int]) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return pick(a, b)
+    if a is b:
+        return a
+    lo, hi = interval(_sum(a, b, -1))
+    if lo is not None and lo >= 0:
+        return a if name == "max" else b
+    if hi is not None and hi <= 0:
+        return b if name == "max" else a
+    first, second = sorted((a, b), key=lambda d: str(d) if isinstance(d, int) else d._key)
+    return _factor(Func(name, first, second))
+
+
+def dmin(a: Dim, b: Dim) -> Dim:
+    """The smaller of two dims."""
+    return _minmax("min", a, b, min)
+
+
+def dmax(a: Dim, b: Dim) -> Dim:
+    """The larger of two dims."""
+    return _minmax("max", a, b, max)
+
+
+Interval = tuple[int | None, int | None]
+
+
+def interval(a: Dim) -> Interval:
+    """Bounds of ``a`` by interval arithmetic; None where no bound follows."""
+    if isinstance(a, int):
+        return a, a
+    lo: int | None = a.const
+    hi: int | None = a.const
+    for term, coeff in a.terms:
+        tlo, thi = reduce(_times, (_power(_factor_interval(f), p) for f, p in term))
+        if coeff < 0:
+            tlo, thi = thi, tlo
+        lo = None if lo is None or tlo is None else lo + coeff * tlo
+        hi = None if hi is None or thi is None else hi + coeff * thi
+    return lo, hi
+
+
+def _factor_interval(factor: Factor) -> Interval:
+    if isinstance(factor, Var):
+        m = factor.multiple
+        return -(-factor.lo // m) * m, (factor.hi // m) * m
+    (alo, ahi), (blo, bhi) = interval(factor.a), interval(factor.b)
+    if factor.name == "floordiv":
+        if alo is None or ahi is None or blo is None or bhi is None or blo <= 0:
+            return None, None
+        corners = [x // y for x in (alo, ahi) for y in (blo, bhi)]
+        return min(corners), max(corners)
+    pick = min if factor.name == "min" else max
+    lo = pick(alo, blo) if alo is not None and blo is not None else None
+    hi = pick(ahi, bhi) if ahi is not None and bhi is not None else None
+    return lo, hi
+
+
+def _times(x: Interval, y: Interval) -> Interval:
+    if x[0] is None or x[1] is None or y[0] is None or y[1] is None:
+        return None, None
+    corners = [a * b for a in (x[0], x[1]) for b in (y[0], y[1])]
+    return min(corners), max(corners)
+
+
+def _power(x: Interval, p: int) -> Interval:
+    return reduce(_times, [x] * p) if p % 2 or x[0] is None or x[0] >= 0 else _even_power(x, p)
+
+
+def _even_power(x: Interval, p: int) -> Interval:
+    if x[0] is None or x[1] is None:
+        return 0, None
+    top = max(abs(x[0]), abs(x[1])) ** p
+    return (0 if x[0] <= 0 <= x[1] else min(abs(x[0]), abs(x[1])) ** p), top
+
+
+def _factors(a: Dim) -> Iterator[Factor]:
+    if isinstance(a, Expr):
+        for term, _ in a.terms:
+            for factor, _ in term:
+                yield factor
+
+
+def free_vars(a: Dim) -> frozenset[Var]:
+    """Every variable in ``a``."""
+    out: set[Var] = set()
+    for factor in _factors(a):
+        if isinstance(factor, Var):
+            out.add(factor)
+        else:
+            out |= free_vars(factor.a) | free_vars(factor.b)
+    return frozenset(out)
+
+
+APPLY: Final[dict[str, Callable[[Dim, Dim], Dim]]] = {"floordiv": floordiv, "max": dmax, "min": dmin}
+
+
+def substitute(a: Dim, env: Mapping[Var, Dim]) -> Dim:
+    """``a`` with every variable of ``env`` replaced; the same object when none occurs."""
+    if isinstance(a, int) or not any(v in env for v in free_vars(a)):
+        return a
+    out: Dim = a.const
+    for term, coeff in a.terms:
+        value: Dim = coeff
+        for factor, power in term:
+            if isinstance(factor, Var):
+                new = env.get(factor, factor.expr)
+            else:
+                new = APPLY[factor.name](substitute(factor.a, env), substitute(factor.b, env))
+            for _ in range(power):
+                value = _mul(value, new)
+        out = _sum(out, value, 1)
+    return out
+
+
+def evaluate(a: Dim, env: Mapping[Var, int]) -> int:
+    """The value of ``a`` with every variable given.
+
+    Raises:
+        SdkError: a variable has no value.
+    """
+    out = substitute(a, dict(env))
+    if not isinstance(out, int):
+        raise SdkError(f"{a} still depends on {', '.join(sorted(v.name for v in free_vars(out)))}")
+    return out
+
+
+def product(dims: tuple[Dim, ...]) -> Dim:
+    """The product of the dims; 1 for none."""
+    out: Dim = 1
+    for dim in dims:
+        out = _mul(out, dim)
+    return out
+
+
+def show(a: Dim, top: bool = True) -> str:
+    """Text that ``sdk.compiler.sym.text.parse_dim`` reads back, e.g. ``2*n + floordiv(n, 3) - 1``."""
+    if isinstance(a, int):
+        return str(a)
+    parts: list[str] = []
+    for term, coeff in a.terms:
+        names = [_show_factor(f) for f, p in term for _ in range(p)]
+        body = "*".join(names if abs(coeff) == 1 else [str(abs(coeff)), *names])
+        parts.append(("- " if coeff < 0 else "+ ") + body)
+    if a.const:
+        parts.append(f"{'-' if a.const < 0 else '+'} {abs(a.const)}")
+    text = " ".join(parts)
+    text = text[2:] if text.startswith("+ ") else "-" + text[2:]
+    return text if top else f"({text})"
+
+
+def _show_factor(factor: Factor) -> str:
+    if isinstance(factor, Var):
+        return factor.name
+    return f"{factor.name}({show(factor.a)}, {show(factor.b)})"

@@ -1,0 +1,86 @@
+"""The transports: what a byte pipe to a device must offer, and the registry from URI schemes to openers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sdk.errors import UsageError
+
+
+@dataclass(frozen=True)
+class EmulatorSpec:
+    """How to start a board's stand-in machine.
+
+    ``command`` is an argv with the placeholders {elf}, {serial} (in QEMU's -serial syntax) and {shift}: an
+    instruction lasts 2**``icount_shift`` ns of guest time. ``timer_hz`` is the board timer's frequency.
+    """
+
+    command: tuple[str, ...]
+    icount_shift: int
+    timer_hz: int
+
+
+@dataclass(frozen=True)
+class OpenRequest:
+    """What an opener may use: the URI, its part after the scheme, the agent, the machine, a deadline."""
+
+    uri: str
+    rest: str
+    artifact: Path
+    emulator: EmulatorSpec | None
+    timeout_s: float
+
+
+class Transport(Protocol):
+    """A byte pipe. No call blocks longer than asked; a broken one raises LinkError or DeviceFault."""
+
+    address: str  # for messages
+    emulated: bool
+    ns_per_instruction: int | None  # of guest time, under an emulator that counts instructions
+
+    def read(self, timeout_s: float) -> bytes:
+        """Return bytes that have come, waiting up to ``timeout_s`` for the first; b"" when none came."""
+
+    def write(self, data: bytes, timeout_s: float) -> None:
+        """Write all of ``data``; raise LinkError when the other side has not taken it after ``timeout_s``."""
+
+    def close(self) -> None:
+        """Close the pipe and end whatever was started for it. May be called twice."""
+
+
+Opener = Callable[[OpenRequest], Transport]
+_OPENERS: dict[str, Opener] = {}
+
+
+def register(scheme: str) -> Callable[[Opener], Opener]:
+    """Return a decorator that makes a function open the URIs of ``scheme``."""
+
+    def add(opener: Opener) -> Opener:
+        _OPENERS[scheme] = opener
+        return opener
+
+    return add
+
+
+def schemes() -> tuple[str, ...]:
+    """Return the registered schemes."""
+    return tuple(sorted(_OPENERS))
+
+
+def open_transport(uri: str, artifact: Path, emulator: EmulatorSpec | None, timeout_s: float) -> Transport:
+    """Open the pipe that ``uri`` names (``scheme:rest`` or ``scheme://rest``).
+
+    Raises UsageError for an unknown scheme, and what the scheme's opener raises.
+    """
+    scheme, colon, rest = uri.partition(":")
+    opener = _OPENERS.get(scheme)
+    if not colon or opener is None:
+        raise UsageError(
+            f"{uri!r} is not a device address",
+            why="known schemes: " + ", ".join(f"{name}:" for name in schemes()),
+            hint="use local: for this machine or qemu:// for a board's emulator",
+        )
+    return opener(OpenRequest(uri, rest.removeprefix("//"), artifact, emulator, timeout_s))

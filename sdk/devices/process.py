@@ -1,0 +1,144 @@
+"""A child process at the other end of two file descriptors: bounded waits, its last words, a clean end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sdk.errors import DeviceFault, LinkError, NoDeviceError
+
+_CHUNK = 65536
+_STDERR_TAIL = 2000
+_GRACE_S = 0.5  # for a child to end by itself, then after SIGTERM
+
+
+@dataclass
+class Child:
+    """A started process and the nameless file that collects its standard error."""
+
+    process: subprocess.Popen[bytes]
+    stderr_fd: int
+    name: str  # for messages
+
+    def last_words(self) -> str:
+        """Return the end of what it wrote to standard error."""
+        size = os.fstat(self.stderr_fd).st_size
+        text = os.pread(self.stderr_fd, _STDERR_TAIL, max(0, size - _STDERR_TAIL)).decode("utf-8", "replace")
+        return text.strip() or "it wrote nothing to standard error"
+
+    def ended(self) -> LinkError | DeviceFault:
+        """Return the error that says how the process ended; it has closed its end of the pipe."""
+        try:
+            status = self.process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            return LinkError(f"{self.name} closed the link but still runs")
+        why = self.last_words()
+        if status == 0:
+            return LinkError(f"{self.name} ended before it answered", why=why)
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        return DeviceFault(f"{self.name} {how}", why=why)
+
+
+def spawn(argv: Sequence[str], name: str, *, piped: bool) -> Child:
+    """Start ``argv`` with its standard input and output piped to us, or closed. Raises NoDeviceError."""
+    stderr_fd, path = tempfile.mkstemp(prefix="sdk-")
+    os.unlink(path)
+    pipe = subprocess.PIPE if piped else subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr_fd, bufsize=0)
+    except OSError as error:
+        os.close(stderr_fd)
+        raise NoDeviceError(f"cannot start {name}", where=argv[0], why=error.strerror) from error
+    return Child(process, stderr_fd, name)
+
+
+def stop(child: Child, release: Callable[[], None], grace_s: float) -> None:
+    """Close the pipe, then end the process: wait, then SIGTERM, then SIGKILL; close its files."""
+    release()
+    process = child.process
+    for step, wait_s in ((None, grace_s), (process.terminate, _GRACE_S), (process.kill, None)):
+        if step is not None:
+            step()
+        try:
+            process.wait(wait_s)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+    os.close(child.stderr_fd)
+
+
+class ProcessTransport:
+    """A Transport to ``child`` over two descriptors, which may be the same; ``release`` closes them.
+
+    Needs a system where poll() takes pipes and sockets alike: any but Windows.
+    """
+
+    def __init__(
+        self,
+        child: Child,
+        read_fd: int,
+        write_fd: int,
+        release: Callable[[], None],
+        *,
+        address: str,
+        grace_s: float = 0.0,
+        ns_per_instruction: int | None = None,
+    ) -> None:
+        self.address = address
+        self.emulated = ns_per_instruction is not None
+        self.ns_per_instruction = ns_per_instruction
+        self._child = child
+        self._read_fd = read_fd
+        self._write_fd = write_fd
+        os.set_blocking(read_fd, False)
+        os.set_blocking(write_fd, False)
+        self._end = weakref.finalize(self, stop, child, release, grace_s)  # also when the interpreter ends
+
+    def read(self, timeout_s: float) -> bytes:
+        """Return bytes that have come; see Transport. Raises DeviceFault when the process has died."""
+        if not _wait(self._read_fd, select.POLLIN, timeout_s):
+            return b""
+        try:
+            data = os.read(self._read_fd, _CHUNK)
+        except ConnectionError:
+            data = b""
+        if not data:
+            raise self._child.ended()
+        return data
+
+    def write(self, data: bytes, timeout_s: float) -> None:
+        """Write all of ``data``; see Transport."""
+        deadline = time.monotonic() + timeout_s
+        view = memoryview(data)
+        while view:
+            left = deadline - time.monotonic()
+            if left <= 0 or not _wait(self._write_fd, select.POLLOUT, left):
+                raise LinkError(
+                    f"{self.address} takes no data",
+                    why=f"{len(view)} of {len(data)} bytes were still unsent after {timeout_s:g} s",
+                    hint="restart the device; a busy machine may need a longer timeout",
+                )
+            try:
+                view = view[os.write(self._write_fd, view) :]
+            except ConnectionError as error:
+                raise self._child.ended() from error
+
+    def close(self) -> None:
+        """Close the pipe and end the process."""
+        self._end()
+
+
+def _wait(fd: int, event: int, timeout_s: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, event)
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))

@@ -1,0 +1,82 @@
+"""``qemu://`` starts a board's stand-in machine and talks to its UART over a socket."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+from sdk.devices.base import EmulatorSpec, OpenRequest, Transport, register
+from sdk.devices.process import Child, ProcessTransport, spawn, stop
+from sdk.errors import LinkError, MissingToolError, NoDeviceError, UsageError
+
+_PACKAGES = {"qemu-system-arm": "qemu-system-arm", "qemu-system-riscv32": "qemu-system-misc"}
+_POLL_S = 0.02
+
+
+@register("qemu")
+def open_qemu(request: OpenRequest) -> Transport:
+    """Boot ``request.artifact`` on the machine of ``request.emulator``.
+
+    Raises UsageError without an emulator, MissingToolError without its program, NoDeviceError without the
+    image, LinkError or DeviceFault when the machine does not come up.
+    """
+    spec = request.emulator
+    if spec is None:
+        raise UsageError(
+            "this board has no emulator",
+            where=request.uri,
+            hint="name the device itself, see `sdk boards show`",
+        )
+    if not request.artifact.is_file():
+        raise NoDeviceError("there is no firmware image to boot", where=str(request.artifact))
+    _require(spec.command[0])
+    with tempfile.TemporaryDirectory(prefix="sdk-") as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = Path(folder) / "uart"
+        listener.bind(str(path))
+        listener.listen(1)
+        child = spawn(_argv(spec, request.artifact, path), f"the emulator {spec.command[0]}", piped=False)
+        try:
+            link = _accept(listener, child, request)
+        except BaseException:
+            stop(child, listener.close, 0.0)
+            raise
+    fd = link.fileno()
+    return ProcessTransport(
+        child, fd, fd, link.close, address=request.uri, ns_per_instruction=2**spec.icount_shift
+    )
+
+
+def _require(program: str) -> None:
+    if shutil.which(program) is None:
+        package = _PACKAGES.get(Path(program).name, Path(program).name)
+        raise MissingToolError(
+            f"{program} is not installed",
+            why="the board's stand-in machine runs in it",
+            hint=f"apt-get install {package}",
+        )
+
+
+def _argv(spec: EmulatorSpec, image: Path, path: Path) -> list[str]:
+    values = {"elf": str(image), "serial": f"unix:{path}", "shift": str(spec.icount_shift)}
+    return [part.format_map(values) for part in spec.command]
+
+
+def _accept(listener: socket.socket, child: Child, request: OpenRequest) -> socket.socket:
+    """Wait for the machine to connect its UART; give up when it ends or the deadline passes."""
+    deadline = time.monotonic() + request.timeout_s
+    listener.settimeout(_POLL_S)
+    while time.monotonic() < deadline:
+        try:
+            return listener.accept()[0]
+        except TimeoutError:
+            if child.process.poll() is not None:
+                raise child.ended() from None
+    raise LinkError(
+        f"{child.name} did not connect its UART within {request.timeout_s:g} s",
+        where=request.uri,
+        why=child.last_words(),
+        hint="check the emulator command in the board file: it needs -serial {serial}",
+    )

@@ -1,0 +1,262 @@
+"""What every C toolchain does: compile text to objects, link objects, reuse what was built before."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sdk.errors import BuildError, UsageError
+from sdk.toolchains.cache import BuildCache, digest
+from sdk.toolchains.target import Target
+
+LinkKind = Literal["shared", "static", "executable", "firmware"]
+_TIMEOUT_S = 600
+_SHOWN_LINES = 12
+# Every object is built with these, whatever the compiler: sections the linker can drop, nothing that
+# names this machine or the day, and no tables for unwinding that C never does.
+_COMMON_FLAGS = (
+    "-std=c99",
+    "-g0",
+    "-fomit-frame-pointer",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-common",
+    "-fno-ident",
+    "-fno-unwind-tables",
+    "-fno-asynchronous-unwind-tables",
+)
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """One C file in memory; compiler messages show its ``name``, a relative path with "/"."""
+
+    name: str
+    text: str
+
+    @classmethod
+    def read(cls, path: Path) -> SourceText:
+        """Read a file, keeping only its last name."""
+        return cls(path.name, path.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """One translation unit: its source, headers, macros ("NAME" or "NAME=VALUE") and extra flags.
+
+    ``headers`` can be included by name; ``include_dirs`` lend all their .h files. ``opt`` overrides the
+    target's optimisation level; ``sanitize`` names sanitizers ("address", "undefined").
+    """
+
+    source: SourceText
+    target: Target
+    headers: tuple[SourceText, ...] = ()
+    include_dirs: tuple[Path, ...] = ()
+    defines: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    pic: bool = False
+    opt: str | None = None
+    sanitize: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ObjectFile:
+    """A compiled unit: ``path`` of the object, the source's ``name``, content ``key``, compiler warnings.
+
+    ``stack_usage`` is the compiler's own report of frame sizes where it writes one beside the object.
+    """
+
+    path: Path
+    name: str
+    key: str
+    warnings: str
+    stack_usage: Path | None
+
+
+@dataclass(frozen=True)
+class LinkJob:
+    """Objects to combine into one file.
+
+    ``script`` is the text of a linker script (firmware only); ``libs`` names libraries such as "pthread".
+    Firmware gets the compiler's own support library and nothing else, so it brings its own memcpy.
+    With no ``libs``, a shared library depends on no other: it takes memcpy and the like from its process.
+    """
+
+    kind: LinkKind
+    objects: tuple[ObjectFile, ...]
+    target: Target
+    script: str | None = None
+    libs: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    sanitize: tuple[str, ...] = ()
+
+
+class Toolchain(ABC):
+    """A C compiler with its linker and archiver. Subclasses say how to spell things; caching is here."""
+
+    name: str
+
+    def __init__(self, cache: BuildCache | None = None) -> None:
+        self.cache = cache or BuildCache()
+
+    @abstractmethod
+    def version(self) -> str:
+        """Return text that changes whenever the tool would produce other output; raise MissingToolError."""
+
+    @abstractmethod
+    def compiler(self, target: Target) -> list[str]:
+        """Return the argv prefix that compiles C for ``target``, flags of the target included."""
+
+    @abstractmethod
+    def linker(self, target: Target) -> list[str]:
+        """Return the argv prefix that links for ``target``."""
+
+    @abstractmethod
+    def archiver(self) -> list[str]:
+        """Return the argv prefix of ``ar``."""
+
+    def compile_flags(self, job: CompileJob) -> list[str]:
+        """Return the flags this compiler needs beyond the common ones; default none."""
+        return []
+
+    def link_flags(self, job: LinkJob) -> list[str]:
+        """Return the flags this linker needs for ``job``; default none."""
+        return []
+
+    def libraries(self, job: LinkJob) -> list[str]:
+        """Return the libraries of ``job``, which follow its objects on the command line."""
+        return [f"-l{lib}" for lib in job.libs]
+
+    def compile(self, job: CompileJob) -> ObjectFile:
+        """Compile one unit; raise BuildError with the compiler's first lines when it is rejected."""
+        headers = _headers(job)
+        argv = [
+            *self.compiler(job.target),
+            f"-O{job.opt or job.target.opt}",
+            *_COMMON_FLAGS,
+            *(["-fPIC"] if job.pic else []),
+            *([f"-fsanitize={','.join(job.sanitize)}"] if job.sanitize else []),
+            *self.compile_flags(job),
+            *[f"-D{define}" for define in job.defines],
+            *job.flags,
+            "-I.",
+        ]
+        name = job.source.name
+        key = digest(self.version(), argv, [name, job.source.text], *[[h.name, h.text] for h in headers])
+
+        def make(folder: Path) -> None:
+            for source in (*headers, job.source):
+                path = folder / "src" / source.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(source.text, encoding="utf-8")
+            command = [*argv, "-c", name, "-o", "../unit.o"]
+            messages = _run(command, folder / "src", f"the C compiler ({self.name}) rejected {name}")
+            (folder / "warnings.txt").write_text(messages, encoding="utf-8")
+            shutil.rmtree(folder / "src")
+
+        folder = self.cache.entry(key, make)
+        usage = folder / "unit.su"
+        return ObjectFile(
+            path=folder / "unit.o",
+            name=name,
+            key=key,
+            warnings=(folder / "warnings.txt").read_text(encoding="utf-8"),
+            stack_usage=usage if usage.is_file() else None,
+        )
+
+    def compile_all(self, jobs: Sequence[CompileJob], workers: int | None = None) -> list[ObjectFile]:
+        """Compile units side by side, results in the order of ``jobs``; ``workers`` defaults to the CPUs."""
+        with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
+            return list(pool.map(self.compile, jobs))
+
+    def link(self, job: LinkJob, out: Path) -> Path:
+        """Link ``job`` into the file ``out`` and return it; the same objects give the same bytes anywhere."""
+        if (job.kind == "firmware") != (job.script is not None):
+            raise UsageError("a linker script goes with firmware, and firmware with a linker script")
+        prefix = self.archiver() if job.kind == "static" else self.linker(job.target)
+        flags = [] if job.kind == "static" else [*_LINK_KINDS[job.kind], *self.link_flags(job), *job.flags]
+        libraries = self.libraries(job)
+        script = None if job.script is None else job.script + _DROP
+        key = digest(self.version(), prefix, flags, libraries, script, [unit.key for unit in job.objects])
+
+        def make(folder: Path) -> None:
+            names = _gather(job.objects, folder)
+            command = [*prefix, "out.bin", *names] if job.kind == "static" else [*prefix, *flags]
+            if script is not None:
+                (folder / "link.ld").write_text(script, encoding="utf-8")
+                command += ["-Wl,-T,link.ld"]
+            if job.kind != "static":
+                command += [*names, *libraries, "-o", "out.bin"]
+            _run(command, folder, f"the linker ({self.name}) failed")
+            for entry in names:
+                (folder / entry).unlink()
+
+        built = self.cache.entry(key, make) / "out.bin"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial = out.with_name(f".{out.name}.{os.getpid()}")
+        shutil.copyfile(built, partial)
+        if job.kind in ("shared", "executable"):
+            partial.chmod(0o755)
+        os.replace(partial, out)
+        return out
+
+
+_LINK_KINDS: dict[str, tuple[str, ...]] = {
+    "shared": ("-shared",),
+    "executable": (),
+    "firmware": ("-nostdlib", "-Wl,--gc-sections"),
+}
+
+
+# zig's support library carries a megabyte of debug information; the frame sizes have been read by now.
+_DROP = "\nSECTIONS { /DISCARD/ : { *(.debug* .stack_sizes) } }\n"
+
+
+def _headers(job: CompileJob) -> list[SourceText]:
+    """All headers the unit may include, the in-memory ones last so that they win over a folder's."""
+    found: dict[str, SourceText] = {}
+    for folder in job.include_dirs:
+        for path in sorted(folder.rglob("*.h")):
+            name = path.relative_to(folder).as_posix()
+            found.setdefault(name, SourceText(name, path.read_text(encoding="utf-8")))
+    found.update({header.name: header for header in job.headers})
+    return list(found.values())
+
+
+def _gather(objects: Iterable[ObjectFile], folder: Path) -> list[str]:
+    """Copy the objects into ``folder`` under their sources' names, which end up in the output."""
+    names: list[str] = []
+    for index, unit in enumerate(objects):
+        stem = Path(unit.name).stem
+        name = f"{stem}.o" if f"{stem}.o" not in names else f"{stem}_{index}.o"
+        shutil.copyfile(unit.path, folder / name)
+        names.append(name)
+    return names
+
+
+def _run(argv: list[str], cwd: Path, failure: str) -> str:
+    """Run a tool and return what it said; raise BuildError with its first lines when it fails."""
+    try:
+        done = subprocess.run(
+            argv, cwd=cwd, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(failure, why=f"it did not end within {_TIMEOUT_S} s") from error
+    messages = (done.stderr + done.stdout).strip()
+    if done.returncode != 0:
+        place = re.search(r"^(\S+?:\d+(?::\d+)?): (?:fatal )?error:", messages, re.MULTILINE)
+        lines = [line for line in messages.splitlines() if line.strip()][:_SHOWN_LINES]
+        raise BuildError(
+            failure,
+            where=place[1] if place else None,
+            why="\n".join(lines) or f"it ended with status {done.returncode}",
+        )
+    return messages

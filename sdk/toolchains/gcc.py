@@ -1,0 +1,85 @@
+"""Compilers installed on this machine: gcc, clang, and cross gcc such as arm-none-eabi-gcc."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+
+from sdk.errors import MissingToolError, UsageError
+from sdk.toolchains.base import CompileJob, LinkJob, Toolchain
+from sdk.toolchains.cache import BuildCache
+from sdk.toolchains.target import Target
+
+_DEBIAN_PACKAGES = {
+    "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
+    "gcc": "gcc",
+    "clang": "clang",
+}
+
+
+@cache
+def _version(command: str) -> str:
+    """Return the first line of ``command --version``."""
+    if shutil.which(command) is None:
+        package = _DEBIAN_PACKAGES.get(command)
+        raise MissingToolError(
+            f"{command} is not installed",
+            why="no such program on PATH",
+            hint=f"apt-get install {package}, or use --toolchain zig" if package else "use --toolchain zig",
+        )
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.split("\n", 1)[0]
+
+
+class GccToolchain(Toolchain):
+    """One gcc-compatible command found on PATH."""
+
+    def __init__(self, name: str, cache: BuildCache | None = None) -> None:
+        super().__init__(cache)
+        self.name = name
+
+    def version(self) -> str:
+        """Return the compiler's own version line; raise MissingToolError when it is not installed."""
+        return _version(self.name)
+
+    def _command(self, target: Target) -> list[str]:
+        _version(self.name)
+        same = {self.name, target.gcc_command} <= {"gcc", "clang"} or self.name == target.gcc_command
+        if not same:
+            raise UsageError(
+                f"{self.name} does not build for {target.zig_target}",
+                hint=f"use --toolchain zig or --toolchain {target.gcc_command}",
+            )
+        return [self.name, *target.gcc_flags]
+
+    def compiler(self, target: Target) -> list[str]:
+        """Return the compiler with the target's flags; raise UsageError when it cannot build for it."""
+        return self._command(target)
+
+    def linker(self, target: Target) -> list[str]:
+        """Return the compiler driver, which links too."""
+        return self._command(target)
+
+    def archiver(self) -> list[str]:
+        """Return the ar that belongs to the compiler."""
+        name = "ar" if self.name == "clang" else f"{self.name.removesuffix('gcc')}ar"
+        return [name, "rcsD"]
+
+    def compile_flags(self, job: CompileJob) -> list[str]:
+        """Record every function's frame size, in a section (clang) or a file beside the object (gcc)."""
+        usage = "-fstack-size-section" if self.name == "clang" else "-fstack-usage"
+        return [usage, "-fno-stack-protector"]
+
+    def link_flags(self, job: LinkJob) -> list[str]:
+        """Leave libraries out of a shared library that names none, and no trace of the link in any file."""
+        same = ["-Wl,--build-id=none"]
+        if job.kind == "firmware":
+            return [*same, "-Wl,--no-warn-rwx-segments"]
+        bare = job.kind == "shared" and not job.libs and not job.sanitize
+        sanitize = [f"-fsanitize={','.join(job.sanitize)}"] if job.sanitize else []
+        return [*same, *sanitize, *(["-nostdlib"] if bare else [])]
+
+    def libraries(self, job: LinkJob) -> list[str]:
+        """Add the compiler's support library to firmware."""
+        return [*super().libraries(job), *(["-lgcc"] if job.kind == "firmware" else [])]

@@ -1,0 +1,81 @@
+"""Linker scripts of bare-metal images, from a board's memory regions; what a failed link says of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jinja2
+
+from sdk.errors import BuildError
+from sdk.resources import data_dir
+
+_OVERFLOW = (
+    re.compile(r"will not fit in region '(?P<region>\w+)': overflowed by (?P<bytes>\d+) bytes"),  # ld.lld
+    re.compile(r"region `(?P<region>\w+)' overflowed by (?P<bytes>\d+) bytes"),  # GNU ld
+)
+
+
+@dataclass(frozen=True)
+class Region:
+    """One memory region of the image: ``size`` bytes from ``origin``; ``kind`` is "flash" or "ram"."""
+
+    name: str
+    kind: str
+    origin: int
+    size: int
+
+
+def render_linker_script(regions: Sequence[Region], stack_bytes: int) -> str:
+    """Return a script for GNU ld and ld.lld.
+
+    The first flash region takes vectors, code, constants and the image of ``.data``; the first RAM region
+    takes the stack (``stack_bytes``, a multiple of 8), ``.data``, ``.bss`` and ``.noinit``. Others take the
+    sections ``.sdk_region.<name>``; such RAM is not initialised. Golden cases (``.sdk_selftest``) are a
+    section of their own. Raises BuildError when a kind of region is missing or the stack cannot fit.
+    """
+    flash = [region for region in regions if region.kind == "flash"]
+    ram = [region for region in regions if region.kind == "ram"]
+    if not flash or not ram:
+        raise BuildError(
+            "a bare-metal image needs one flash and one ram region",
+            where=", ".join(f"{region.name} ({region.kind})" for region in regions) or "no region at all",
+            hint="add the missing [[memory]] table to the board file",
+        )
+    if stack_bytes % 8 or not 0 < stack_bytes < ram[0].size:
+        raise BuildError(
+            f"a stack of {stack_bytes} bytes is not possible",
+            where=f"region {ram[0].name}: {ram[0].size} bytes",
+            why="it must be a positive multiple of 8 and smaller than the region",
+            hint="change runtime.stack in the board file",
+        )
+    template = jinja2.Template(
+        (data_dir("templates") / "linker.ld.j2").read_text(encoding="utf-8"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    script: str = template.render(
+        regions=regions,
+        code=flash[0],
+        data=ram[0],
+        extra_flash=flash[1:],
+        extra_ram=ram[1:],
+        stack_bytes=stack_bytes,
+    )
+    return script
+
+
+def region_overflows(stderr: str) -> dict[str, int]:
+    """Return, from a failed link's messages, how many bytes each full region lacks; {} when none is full.
+
+    ld.lld reports every section that does not fit, the last one with the whole excess: the largest counts.
+    """
+    lacking: dict[str, int] = {}
+    for pattern in _OVERFLOW:
+        for match in pattern.finditer(stderr):
+            name, count = match["region"], int(match["bytes"])
+            lacking[name] = max(count, lacking.get(name, 0))
+    return lacking

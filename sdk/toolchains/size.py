@@ -1,0 +1,100 @@
+"""How many bytes of flash and RAM an object or an image takes, by section kind and by symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sdk.toolchains.elf import (
+    ET_REL,
+    SHF_ALLOC,
+    SHF_EXECINSTR,
+    SHF_WRITE,
+    SHT_ARM_EXIDX,
+    SHT_NOBITS,
+    STT_SECTION,
+    ElfFile,
+    Section,
+)
+
+
+@dataclass(frozen=True)
+class Sections:
+    """Bytes of code, constants, initialised variables and zeroed variables."""
+
+    text: int = 0
+    rodata: int = 0
+    data: int = 0
+    bss: int = 0
+
+    def __add__(self, other: Sections) -> Sections:
+        return Sections(
+            self.text + other.text, self.rodata + other.rodata, self.data + other.data, self.bss + other.bss
+        )
+
+    @property
+    def flash_bytes(self) -> int:
+        """What the image occupies in flash: code, constants and the initial values of variables."""
+        return self.text + self.rodata + self.data
+
+    @property
+    def ram_bytes(self) -> int:
+        """What variables occupy in RAM."""
+        return self.data + self.bss
+
+    def to_json(self) -> dict[str, int]:
+        """Return the four counts as JSON-ready values."""
+        return {"text": self.text, "rodata": self.rodata, "data": self.data, "bss": self.bss}
+
+
+@dataclass(frozen=True)
+class SymbolSize:
+    """The bytes one function or object takes, and the kind of section it is in (a field name of Sections)."""
+
+    name: str
+    kind: str
+    size: int
+
+
+def _kind(section: Section) -> str | None:
+    """Return the field of Sections that counts ``section``, None for what is never loaded."""
+    if not section.flags & SHF_ALLOC:
+        return None
+    if section.flags & SHF_EXECINSTR:
+        return "text"
+    if section.type == SHT_NOBITS:
+        return "bss"
+    # Constants that hold addresses are writable only until the dynamic linker has filled those in.
+    if section.flags & SHF_WRITE and not section.name.startswith(".data.rel.ro"):
+        return "data"
+    return "rodata"
+
+
+def section_sizes(paths: Iterable[Path]) -> Sections:
+    """Return the summed sections of objects or images; raise BuildError for what is not ELF.
+
+    clang gives each Arm function an entry that says it cannot be unwound; the linker merges them into one,
+    so those of unlinked objects are not counted.
+    """
+    total = Sections()
+    for path in paths:
+        elf = ElfFile(path)
+        for section in elf.sections:
+            kind = _kind(section)
+            if kind is not None and not (elf.type == ET_REL and section.type == SHT_ARM_EXIDX):
+                total += Sections(**{kind: section.size})
+    return total
+
+
+def symbol_sizes(path: Path) -> list[SymbolSize]:
+    """Return every named function and object of one file, largest first."""
+    elf = ElfFile(path)
+    found = set()
+    for symbol in elf.symbols:
+        if symbol.size == 0 or symbol.type == STT_SECTION or not 0 < symbol.section < len(elf.sections):
+            continue
+        kind = _kind(elf.sections[symbol.section])
+        if kind is not None:
+            found.add(SymbolSize(symbol.name, kind, symbol.size))
+    return sorted(found, key=lambda entry: (-entry.size, entry.name))

@@ -1,0 +1,83 @@
+"""What a compiler must be told about a board, spelled for each family of compilers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sdk.boards import Board
+
+# Capability -> (feature in clang's and zig's -mcpu, flag or -march extension of gcc).
+_X86 = {
+    "ssse3": ("ssse3", "-mssse3"),
+    "sse4.1": ("sse4_1", "-msse4.1"),
+    "sse4.2": ("sse4_2", "-msse4.2"),
+    "avx": ("avx", "-mavx"),
+    "avx2": ("avx2", "-mavx2"),
+    "fma": ("fma", "-mfma"),
+    "f16c": ("f16c", "-mf16c"),
+    "avxvnni": ("avxvnni", "-mavxvnni"),
+    "avx512f": ("avx512f", "-mavx512f"),
+    "avx512bw": ("avx512bw", "-mavx512bw"),
+    "avx512dq": ("avx512dq", "-mavx512dq"),
+    "avx512vl": ("avx512vl", "-mavx512vl"),
+    "avx512vnni": ("avx512vnni", "-mavx512vnni"),
+    "avx512bf16": ("avx512bf16", "-mavx512bf16"),
+    "avx512fp16": ("avx512fp16", "-mavx512fp16"),
+}
+_AARCH64 = {
+    "dotprod": ("dotprod", "dotprod"),
+    "fp16": ("fullfp16", "fp16"),
+    "i8mm": ("i8mm", "i8mm"),
+    "bf16": ("bf16", "bf16"),
+    "sve": ("sve", "sve"),
+    "sve2": ("sve2", "sve2"),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One machine to compile for: zig's triple and CPU, gcc's command and flags, the optimisation level.
+
+    ``link_cpu`` is the CPU that the compiler's own support library is built for when linking.
+    """
+
+    zig_target: str
+    zig_cpu: str
+    link_cpu: str
+    gcc_command: str
+    gcc_flags: tuple[str, ...]
+    opt: str
+    hosted: bool
+    pointer_bits: int
+
+
+def target_for(board: Board) -> Target:
+    """Return the target of a board; a "native" CPU is spelled out from the board's capabilities."""
+    compilers = board.compilers
+    zig_cpu, gcc_flags, link_cpu = compilers.zig_cpu, compilers.gcc_flags, compilers.zig_cpu
+    if zig_cpu == "native":
+        zig_cpu, native_flags = _spell(board.core.arch, board.capabilities)
+        gcc_flags = (*gcc_flags, *native_flags)
+        link_cpu = zig_cpu.split("+")[0]
+    return Target(
+        zig_target=compilers.zig_target,
+        zig_cpu=zig_cpu,
+        link_cpu=link_cpu,
+        gcc_command=compilers.gcc_command,
+        gcc_flags=gcc_flags,
+        opt=compilers.opt,
+        hosted=board.hosted,
+        pointer_bits=board.pointer_bits,
+    )
+
+
+def _spell(arch: str, capabilities: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+    """Return zig's -mcpu and gcc's flags for exactly ``capabilities``."""
+    table = {"x86_64": _X86, "aarch64": _AARCH64}.get(arch, {})
+    present = [names for capability, names in table.items() if capability in capabilities]
+    base = {"x86_64": "x86_64", "aarch64": "generic"}.get(arch, "baseline")
+    zig_cpu = "+".join([base, *[zig for zig, _ in present]])
+    extensions = [gcc for _, gcc in present]
+    if arch == "aarch64":
+        return zig_cpu, ("+".join(["-march=armv8.2-a" if extensions else "-march=armv8-a", *extensions]),)
+    return zig_cpu, tuple(extensions)

@@ -1,0 +1,72 @@
+"""The default toolchain: the clang and lld inside the ``ziglang`` package, for every target."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+
+from sdk.errors import MissingToolError, UsageError
+from sdk.toolchains.base import CompileJob, LinkJob, Toolchain
+from sdk.toolchains.target import Target
+
+
+@cache
+def _zig() -> tuple[str, str]:
+    """Path and version of the zig program in the installed package."""
+    spec = importlib.util.find_spec("ziglang")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    for folder in folders:
+        program = Path(folder) / ("zig.exe" if sys.platform == "win32" else "zig")
+        if program.is_file():
+            return str(program), importlib.metadata.version("ziglang")
+    raise MissingToolError(
+        "the zig toolchain is not installed",
+        why="the Python package ziglang cannot be found",
+        hint="pip install ziglang, or choose another with --toolchain gcc",
+    )
+
+
+class ZigToolchain(Toolchain):
+    """``zig cc`` with target, CPU, optimisation and sanitizers always spelled out."""
+
+    name = "zig"
+
+    def version(self) -> str:
+        """Return zig's version."""
+        return f"zig {_zig()[1]}"
+
+    def compiler(self, target: Target) -> list[str]:
+        """Return ``zig cc`` for the target's exact CPU."""
+        return [_zig()[0], "cc", "-target", target.zig_target, f"-mcpu={target.zig_cpu}"]
+
+    def linker(self, target: Target) -> list[str]:
+        """Return ``zig cc`` for linking.
+
+        -O2 keeps zig from building its support library unoptimised, which takes it four times as long.
+        """
+        return [_zig()[0], "cc", "-target", target.zig_target, f"-mcpu={target.link_cpu}", "-O2"]
+
+    def archiver(self) -> list[str]:
+        """Return ``zig ar`` in its deterministic mode."""
+        return [_zig()[0], "ar", "rcsD"]
+
+    def compile_flags(self, job: CompileJob) -> list[str]:
+        """Turn off the sanitizers zig turns on by itself, and record the frame size of every function."""
+        if "address" in job.sanitize:
+            raise UsageError("zig has no address sanitizer", hint="choose gcc or clang for that build")
+        off = [] if job.sanitize else ["-fno-sanitize=all"]
+        return [*off, "-fstack-size-section", "-fno-stack-protector"]
+
+    def link_flags(self, job: LinkJob) -> list[str]:
+        """Leave libraries out of a shared library that names none; do not pad firmware to 64 KiB pages."""
+        if job.kind == "firmware":
+            return ["-Wl,-z,max-page-size=4096"]
+        bare = job.kind == "shared" and not job.libs and not job.sanitize and "linux" in job.target.zig_target
+        return ["-nostdlib"] if bare else []
+
+    def libraries(self, job: LinkJob) -> list[str]:
+        """Add the compiler's support library to firmware."""
+        return [*super().libraries(job), *(["-lcompiler_rt"] if job.kind == "firmware" else [])]

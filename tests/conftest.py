@@ -1,0 +1,46 @@
+"""What all tests share: where real models are, their own build cache, loud failures for missing tools."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = Path(os.environ.get("CROSSLEVEL_MODELS", ROOT.parent / "shared" / "models"))
+os.environ.setdefault("CROSSLEVEL_CACHE", str(ROOT / ".cache"))
+
+
+def pytest_report_header() -> str:
+    """Say at the top of the report whether the real models are there."""
+    if MODELS.is_dir():
+        return f"real models: {MODELS}"
+    return f"real models: none at {MODELS}; tests marked 'models' are skipped (set CROSSLEVEL_MODELS)"
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The root of the source tree."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def models() -> Path:
+    """The folder of real models; skips the test, with the reason, when it is not there."""
+    if not MODELS.is_dir():
+        pytest.skip(f"no real models at {MODELS}; set CROSSLEVEL_MODELS to their folder")
+    return MODELS
+
+
+@pytest.fixture
+def need_tool():
+    """A function that fails the test when a program is not installed: nothing goes untested in silence."""
+
+    def need(program: str) -> str:
+        path = shutil.which(program)
+        assert path is not None, f"{program} is not installed; `make test` installs it or says how"
+        return path
+
+    return need
