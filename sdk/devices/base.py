@@ -39,6 +39,7 @@ class Transport(Protocol):
 
     address: str  # for messages
     emulated: bool
+    bytes_per_s: float  # the slowest rate to expect
     ns_per_instruction: int | None  # of guest time, under an emulator that counts instructions
 
     def read(self, timeout_s: float) -> bytes:

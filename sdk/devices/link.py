@@ -13,8 +13,8 @@ from sdk.errors import DeviceFault, LinkError
 
 HOST_MAX_FRAME = 65536
 _HELLO_WAITS_S = (0.05, 0.1, 0.2, 0.4)  # the last one repeats
-_FIRST_WAIT_S = 0.5  # for an answer or a sign of work, before the request is sent again; doubles
-_SLOWEST_BYTES_PER_S = 2000.0  # an emulated UART on a busy machine
+_FIRST_WAIT_S = 0.5  # for an answer or a sign of work
+_BUSY_WAIT_S = 1.0  # after a sign of work: its answer may be lost as well
 
 
 class RemoteError(Exception):
@@ -30,16 +30,22 @@ class Link:
     """Requests and answers with one device; every call returns or raises within its deadlines.
 
     ``timeout_s`` bounds how long the device may stay silent: before it greets, before it takes up a request,
-    and between two signs of work while it runs a model.
+    and between two signs of work while it runs a model. An unanswered request is sent again after
+    ``first_wait_s``, then after twice that, and so on.
     """
 
-    def __init__(self, transport: Transport, timeout_s: float) -> None:
+    def __init__(
+        self, transport: Transport, timeout_s: float, *, first_wait_s: float = _FIRST_WAIT_S
+    ) -> None:
         self.transport = transport
         self.timeout_s = timeout_s
+        self.first_wait_s = first_wait_s
+        self.max_answer = wire.MIN_FRAME  # bytes of the largest frame that can come
         self._decoder = wire.Decoder(HOST_MAX_FRAME)
         self._queue: list[Frame] = []
         self._session = 0
         self._id = 0
+        self._closed = False
 
     def greet(self) -> HelloAck:
         """Open a session. Raises LinkError on silence, garbage or another protocol version."""
@@ -56,6 +62,7 @@ class Link:
                 ack = self._greeting(frame, nonce)
                 if ack is not None:
                     self._session = ack.session
+                    self.max_answer = min(ack.tx_max, HOST_MAX_FRAME)
                     return ack
         raise self._silence(f"no valid greeting within {self.timeout_s:g} s")
 
@@ -66,23 +73,28 @@ class Link:
         """
         self._id = self._id % 0xFFFF + 1
         data = Frame(Kind.REQ, self._session, self._id, op, payload).encode()
-        wait_s = _FIRST_WAIT_S + len(data) / _SLOWEST_BYTES_PER_S
+        wait_s = self.first_wait_s + (len(data) + self.max_answer) / self.transport.bytes_per_s
         deadline = time.monotonic() + max(self.timeout_s, wait_s)
         while time.monotonic() < deadline:
             self.transport.write(data, self.timeout_s)
             until = min(deadline, time.monotonic() + wait_s)
-            wait_s *= 2
             while (frame := self._next_frame(until)) is not None:
                 if frame.kind == Kind.RSP and self._is_ours(frame):
                     return frame.payload
                 if frame.kind == Kind.ERR:
                     self._error(frame)
                 if frame.kind == Kind.EVT and self._is_ours(frame):
-                    deadline = until = time.monotonic() + self.timeout_s  # it works: do not repeat
+                    wait_s = max(wait_s, _BUSY_WAIT_S)
+                    deadline = time.monotonic() + self.timeout_s
+                    until = min(deadline, time.monotonic() + wait_s)
+            wait_s *= 2
         raise self._silence(f"no answer to {op.name} within {self.timeout_s:g} s")
 
     def close(self) -> None:
-        """Say goodbye if the device still listens, and close the transport."""
+        """Say goodbye if the device still listens, and close the transport. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             self.transport.write(Frame(Kind.BYE, self._session, 0, 0).encode(), 0.1)
         except (LinkError, DeviceFault):

@@ -44,7 +44,7 @@ static const sdk_rt_model_t scale = {SDK_RT_ABI,  "scale",     "00ff00ff",  1,  
                                      scale_reset, scale_run,   scale_data,  scale_selftest};
 
 /*
- * "big": copies int32[n] with n in 1..500. n = 13 executes an undefined instruction, n = 14 overflows the stack,
+ * "big": copies int32[n] with n in 1..500. Unless built with FAKE_TAME, n = 13 executes an undefined instruction, n = 14 overflows the stack,
  * n = 15 loops about 3 million times, n = 16 loops for ever.
  */
 #define BIG_N 500
@@ -55,12 +55,14 @@ static const sdk_rt_tensor_t big_tensors[2] = {
     {"out", SDK_RT_I32, 1, big_shape, 4 * BIG_N, 0.0f, 0},
 };
 static const sdk_rt_dim_t big_dims[1] = {{"n", 1, BIG_N}};
-static volatile uint32_t spin_sink;
 
 static int big_nothing(void)
 {
     return SDK_RT_OK;
 }
+
+#ifndef FAKE_TAME
+static volatile uint32_t spin_sink;
 
 static int dig(volatile int *above)
 {
@@ -70,12 +72,8 @@ static int dig(volatile int *above)
     return here[0] < 0 ? 0 : dig(here) + above[1] + here[0];
 }
 
-static int big_run(const int32_t *dims)
+static int misbehave(int32_t n)
 {
-    int32_t n = dims[0];
-    if (n < 1 || n > BIG_N) {
-        return SDK_RT_E_DIM;
-    }
     if (n == 13) {
         __builtin_trap();
     }
@@ -86,6 +84,21 @@ static int big_run(const int32_t *dims)
     for (uint32_t i = 0; n == 16 || (n == 15 && i < 3000000u); ++i) {
         spin_sink = i;
     }
+    return SDK_RT_OK;
+}
+#endif
+
+static int big_run(const int32_t *dims)
+{
+    int32_t n = dims[0];
+    if (n < 1 || n > BIG_N) {
+        return SDK_RT_E_DIM;
+    }
+#ifndef FAKE_TAME
+    if (misbehave(n) != SDK_RT_OK) {
+        return SDK_RT_E_STATE;
+    }
+#endif
     for (int32_t i = 0; i < n; ++i) {
         big_y[i] = big_x[i];
     }

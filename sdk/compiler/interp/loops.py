@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.dependence import conflict
+from sdk.compiler.ir.dependence import conflict, shapes_of
 from sdk.compiler.ir.intrinsics import apply
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -117,7 +117,7 @@ class _Machine:
             outside = outside | (at < 0) | (at >= size)
             total = total * size + at
         if lanes > 1:
-            total = total + np.arange(lanes)
+            total = total * cell.buffer.dtype.lanes + np.arange(lanes)
             outside = outside | (total < 0) | (total >= cell.data.shape[-1])
         if outside.any():
             wrong = outside if self.mask is None else outside & self.mask
@@ -170,8 +170,8 @@ class _Machine:
 
     def alloc(self, buffer: Buffer) -> None:
         shape = tuple(self.scalar(d) for d in buffer.shape)
-        size = int(np.prod(shape, dtype=np.int64))
-        poison = np.nan if buffer.dtype.is_float else buffer.dtype.limits[1]
+        size = int(np.prod(shape, dtype=np.int64)) * buffer.dtype.lanes
+        poison = np.nan if buffer.dtype.is_float else buffer.dtype.scalar.limits[1]
         data = np.full((*reversed(self.widths), size), poison, dtype=buffer.dtype.numpy)
         self.cells[buffer.name] = _Cell(buffer, shape, data, len(self.widths))
 
@@ -218,7 +218,7 @@ class _Machine:
             self.parallel[key] = (
                 loop.until is None
                 and not any(loop.var in free_vars(d) for d in bounds)
-                and conflict(loop) is None
+                and conflict(loop, shapes_of(self.loops)) is None
             )
         return self.parallel[key]
 

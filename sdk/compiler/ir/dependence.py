@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Eval, For, Load, Stmt, Store
+from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Eval, For, Load, Loops, Store
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import Dim, Var, free_vars, interval, substitute
 
-__all__ = ["Access", "accesses", "conflict", "linear"]
+__all__ = ["Access", "accesses", "conflict", "linear", "shapes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,20 @@ def accesses(node: object) -> Iterator[Access]:
             yield Access(item.buffer, item.index, item.value.dtype.lanes, True)
 
 
-def conflict(loop: For) -> str | None:
-    """Why two iterations of ``loop`` may depend on each other, or None when they are proved independent."""
-    return conflict_of(loop.var, (loop.body,))
+Shapes = Mapping[str, tuple[Dim, ...]]
 
 
-def conflict_of(var: Var, body: tuple[Stmt, ...] | tuple[Block, ...]) -> str | None:
-    """The same for statements executed once per value of ``var``."""
+def shapes_of(loops: Loops) -> dict[str, tuple[Dim, ...]]:
+    """The shape of every parameter of ``loops`` that is stored densely."""
+    return {p.buffer.name: p.buffer.shape for p in loops.params if p.buffer.ring is None}
+
+
+def conflict(loop: For, shapes: Shapes | None = None) -> str | None:
+    """Why two iterations of ``loop`` may depend on each other, or None when they are proved independent.
+
+    ``shapes`` of dense buffers let elements be told apart by their offset where no single axis does.
+    """
+    var, body = loop.var, loop.body
     private: set[str] = set()
     inner: set[Var] = set()
     for item in walk(body):
@@ -66,14 +73,23 @@ def conflict_of(var: Var, body: tuple[Stmt, ...] | tuple[Block, ...]) -> str | N
     other: dict[Var, Dim] = {v: Var(f"{v.name}'", v.lo, v.hi, v.multiple).expr for v in inner}
     for name in {a.buffer for a in touched if a.store}:
         mine = [a for a in touched if a.buffer == name]
+        if shapes is not None and name in shapes:
+            mine = [replace(a, index=(*a.index, _flat(a.index, shapes[name]))) for a in mine]
         if not any(_separated(mine, axis, var, other) for axis in range(len(mine[0].index))):
             return f"iterations of {var.name} may touch the same element of {name}"
     return None
 
 
+def _flat(index: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:
+    out: Dim = 0
+    for at, size in zip(index, shape, strict=True):
+        out = out * size + at
+    return out
+
+
 def _separated(items: list[Access], axis: int, var: Var, other: dict[Var, Dim]) -> bool:
     """Whether on ``axis`` no store at one value of var meets an access at another value."""
-    last = axis == len(items[0].index) - 1
+    lanes_run = items[0].index[axis:]  # lanes run along the last axis, and along the flat offset after it
     for store in (a for a in items if a.store):
         for access in items:
             if len(store.index) != len(access.index):
@@ -83,15 +99,8 @@ def _separated(items: list[Access], axis: int, var: Var, other: dict[Var, Dim]) 
             if one is None or two is None or one[0] != two[0] or one[0] == 0:
                 return False
             lo, hi = interval(one[1] - two[1])
-            before = store.lanes - 1 if last else 0
-            after = access.lanes - 1 if last else 0
+            before = store.lanes - 1 if len(lanes_run) <= 2 else 0
+            after = access.lanes - 1 if len(lanes_run) <= 2 else 0
             if lo is None or hi is None or lo - after <= -abs(one[0]) or hi + before >= abs(one[0]):
                 return False
     return True
-
-
-def as_linear_vars(dim: Dim) -> bool:
-    """Whether ``dim`` is a sum of integer multiples of single variables."""
-    return isinstance(dim, int) or (
-        all(len(t) == 1 and t[0][1] == 1 and isinstance(t[0][0], Var) for t, _ in dim.terms)
-    )

@@ -2,95 +2,162 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.graph import Attr
-from sdk.compiler.ir.intrinsics import INTRINSICS, cast, imm, op, rdbpot, srdhm
-from sdk.compiler.ir.loops import Loops, ValueExpr
-from sdk.compiler.ir.types import I8, I32, TensorType, dtype
+from sdk.compiler.ir.intrinsics import apply, cast, imm, op
+from sdk.compiler.ir.loops import Imm, ValueExpr
+from sdk.compiler.ir.types import I8, I16, I32, I64, U8, TensorType, dtype
 from sdk.compiler.ops.build import map_elements
+from sdk.compiler.ops.fixed import multiply_quantized as multiply_quantized_ref
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.sym import Var
+from sdk.errors import BuildError
+
+__all__ = ["multiply_quantized", "multiply_quantized_const", "saturate"]
 
 Array = NDArray[Any]
 
 
-def multiply_quantized(x: ValueExpr, mult: ValueExpr, shift: ValueExpr, shift_lo: int, shift_hi: int, acc_bits: int) -> ValueExpr:
+def multiply_quantized(
+    x: ValueExpr, mult: ValueExpr, shift: ValueExpr, shift_lo: int, shift_hi: int, acc_bits: int
+) -> ValueExpr:
     """MultiplyByQuantizedMultiplier(x, mult, shift) where shift_lo <= shift <= shift_hi (positive = left) and
     |x| < 2**acc_bits after the left shift: the bounds choose the cheapest exact form."""
+    fixed = isinstance(shift, Imm)
     if shift_hi > 0:
-        x = op("shl", x, op("max", shift, imm(0)))
+        x = op("shl", x, shift if fixed else op("max", shift, imm(0)))
     high = op("srdhm30" if acc_bits <= 30 else "srdhm", x, mult)
     if shift_lo >= 0:
         return high
-    right = op("max", op("neg", shift), imm(0)) if shift_hi > 0 else op("neg", shift)
+    if isinstance(shift, Imm):
+        right: ValueExpr = imm(-int(shift.value))
+    else:
+        right = op("max", op("neg", shift), imm(0)) if shift_hi > 0 else op("neg", shift)
     return op("rdbpot1" if shift_hi < 0 else "rdbpot", high, right)
 
 
-def multiply_quantized_ref(x: Array, mult: Array, shift: Array) -> Array:
-    """The same on int32 arrays, for any shift in -31..30."""
-    left = np.maximum(shift, 0).astype(np.int64)
-    wide = (x.astype(np.int64) << left).astype(np.int32)
-    return rdbpot(srdhm(wide, mult), np.maximum(-shift, 0))
+def multiply_quantized_const(x: ValueExpr, mult: int, shift: int, acc_bits: int) -> ValueExpr:
+    """The same for a multiplier known at build time; |x| < 2**acc_bits after the left shift."""
+    return multiply_quantized(x, imm(mult), imm(shift), shift, shift, acc_bits)
 
 
-def _infer(acc: TensorType, mult: TensorType, shift: TensorType, *, out: str, **_: Any) -> TensorType:
+def saturate(value: ValueExpr, zp: int, lo: int, hi: int, out: str) -> ValueExpr:
+    """``clamp(value + zp, lo, hi)`` as type ``out``."""
+    if zp:
+        value = op("add", value, imm(zp))
+    return cast(op("min", op("max", value, imm(lo)), imm(hi)), dtype(out))
+
+
+def _requantize_infer(acc: TensorType, mult: TensorType, shift: TensorType, *, out: str, **_: Any) -> TensorType:
+    if acc.dtype not in (I32, I64) or mult.shape != shift.shape or mult.dtype != I32 or shift.dtype != I32:
+        raise BuildError(f"requantize wants an i32 or i64 accumulator and equal i32 mult and shift, got {acc.dtype}")
     return TensorType(dtype(out), acc.shape)
 
 
-def _ref(acc: Array, mult: Array, shift: Array, *, out: str, zp: int, lo: int, hi: int, **_: Any) -> Array:
+def _requantize_ref(acc: Array, mult: Array, shift: Array, *, out: str, zp: int, lo: int, hi: int, **_: Any) -> Array:
     if acc.dtype == np.int64:
-        value = INTRINSICS["mulq64"].fn([acc, mult, shift], I32)
+        value = apply("mulq64", [acc, mult, shift], I32)
     else:
         value = multiply_quantized_ref(acc, mult, shift)
     return np.clip(value.astype(np.int64) + zp, lo, hi).astype(dtype(out).numpy)
 
 
-def _value(acc: ValueExpr, mult: ValueExpr, shift: ValueExpr, *, out: str, zp: int, lo: int, hi: int, shift_lo: int, shift_hi: int, acc_bits: int) -> ValueExpr:
+def _requantize(
+    acc: ValueExpr, mult: ValueExpr, shift: ValueExpr,
+    *, out: str, zp: int, lo: int, hi: int, shift_lo: int, shift_hi: int, acc_bits: int,
+) -> ValueExpr:  # fmt: skip
     if acc.dtype.bits == 64:
         scaled: ValueExpr = op("mulq64", acc, mult, shift, dtype=I32)
     else:
         scaled = multiply_quantized(acc, mult, shift, shift_lo, shift_hi, acc_bits)
-    if zp:
-        scaled = op("add", scaled, imm(zp))
-    return cast(op("min", op("max", scaled, imm(lo)), imm(hi)), dtype(out))
+    return saturate(scaled, zp, lo, hi, out)
 
 
-_map = map_elements(_value)
+def _rescale_infer(x: TensorType, *, out: str, **_: Any) -> TensorType:
+    if x.dtype not in (I8, U8, I16):
+        raise BuildError(f"rescale wants an i8, u8 or i16 tensor, got {x.dtype}")
+    return TensorType(dtype(out), x.shape)
 
 
-def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]) -> Loops:
-    return _map(name, types, outs, given, ("acc", "mult", "shift"))
+def _rescale_ref(x: Array, *, out: str, in_zp: int, mult: int, shift: int, zp: int, lo: int, hi: int) -> Array:
+    value = multiply_quantized_ref(x.astype(np.int32) - in_zp, mult, shift)
+    return np.clip(value.astype(np.int64) + zp, lo, hi).astype(dtype(out).numpy)
+
+
+def _rescale(x: ValueExpr, *, out: str, in_zp: int, mult: int, shift: int, zp: int, lo: int, hi: int) -> ValueExpr:
+    bits = x.dtype.bits + 1 + max(shift, 0)
+    value = cast(x, I32)
+    if in_zp:
+        value = op("add", value, imm(-in_zp))
+    # a ratio of exactly one needs no arithmetic
+    scaled = value if (mult, shift) == (1 << 30, 1) else multiply_quantized_const(value, mult, shift, bits)
+    return saturate(scaled, zp, lo, hi, out)
 
 
 def _mult(size: int) -> Any:
-    return lambda rng: rng.integers(1 << 30, (1 << 31) - 1, size).astype(np.int32)
+    return lambda rng: rng.integers(1 << 30, (1 << 31) - 1, size)
 
 
 def _shift(size: int, lo: int, hi: int) -> Any:
-    return lambda rng: rng.integers(lo, hi + 1, size).astype(np.int32)
+    return lambda rng: rng.integers(lo, hi + 1, size)
 
 
 def _acc(shape: tuple[int, ...], bits: int) -> Any:
-    return lambda rng: rng.integers(-(1 << bits) + 1, 1 << bits, shape).astype(np.int32)
+    return lambda rng: rng.integers(-(1 << bits) + 1, 1 << bits, shape)
 
 
 _T = TensorType
+_N = Var("n", 1, 9).expr
+_I8: Any = {"out": "i8", "zp": -4, "lo": -128, "hi": 127}
+_I16: Any = {"out": "i16", "zp": 0, "lo": -32768, "hi": 32767}
+_U8: Any = {"out": "u8", "zp": 9, "lo": 0, "hi": 200}
+
 define(
     OpDef(
         "requantize",
         ("acc", "mult", "shift"),
-        _infer,
-        _ref,
-        _loops,
+        _requantize_infer,
+        _requantize_ref,
+        map_elements(("acc", "mult", "shift"), _requantize),
         samples=(
-            sample(_T(I32, (4, 6)), _T(I32, (6,)), _T(I32, (6,)), values={0: _acc((4, 6), 20), 1: _mult(6), 2: _shift(6, -12, -1)}, out="i8", zp=-4, lo=-128, hi=127, shift_lo=-12, shift_hi=-1, acc_bits=20),
-            sample(_T(I32, (4, 6)), _T(I32, (1,)), _T(I32, (1,)), values={0: _acc((4, 6), 31), 1: _mult(1), 2: _shift(1, -8, 0)}, out="i16", zp=0, lo=-32768, hi=32767, shift_lo=-8, shift_hi=0, acc_bits=31),
-            sample(_T(I32, (3, 6)), _T(I32, (6,)), _T(I32, (6,)), values={0: _acc((3, 6), 12), 1: _mult(6), 2: _shift(6, -3, 4)}, out="u8", zp=9, lo=0, hi=200, shift_lo=-3, shift_hi=4, acc_bits=16),
+            sample(
+                _T(I32, (4, 6)), _T(I32, (6,)), _T(I32, (6,)),
+                values={0: _acc((4, 6), 20), 1: _mult(6), 2: _shift(6, -12, -1)},
+                **_I8, shift_lo=-12, shift_hi=-1, acc_bits=20,
+            ),
+            sample(
+                _T(I32, (4, 6)), _T(I32, (1,)), _T(I32, (1,)),
+                values={0: _acc((4, 6), 31), 1: _mult(1), 2: _shift(1, -8, 0)},
+                **_I16, shift_lo=-8, shift_hi=0, acc_bits=31,
+            ),
+            sample(
+                _T(I32, (3, 6)), _T(I32, (6,)), _T(I32, (6,)),
+                values={0: _acc((3, 6), 12), 1: _mult(6), 2: _shift(6, -3, 4)},
+                **_U8, shift_lo=-3, shift_hi=4, acc_bits=16,
+            ),
+            sample(
+                _T(I64, (1, 3, 2, 6)), _T(I32, (6,)), _T(I32, (6,)),
+                values={0: _acc((1, 3, 2, 6), 40), 1: _mult(6), 2: _shift(6, -27, -20)},
+                **_I16, shift_lo=-27, shift_hi=-20, acc_bits=40,
+            ),
+        ),
+    )
+)
+define(
+    OpDef(
+        "rescale",
+        ("x",),
+        _rescale_infer,
+        _rescale_ref,
+        map_elements(("x",), _rescale),
+        samples=(
+            sample(_T(I8, (1, _N, 3)), **_U8, in_zp=5, mult=1 << 30, shift=1),
+            sample(_T(U8, (7,)), **_I8, in_zp=128, mult=1518500250, shift=0),
+            sample(_T(I16, (2, _N)), **_I16, in_zp=0, mult=1340353550, shift=-3),
+            sample(_T(I8, (2, 5)), **_I16, in_zp=-3, mult=1340353550, shift=6),
         ),
     )
 )

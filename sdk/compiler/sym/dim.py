@@ -258,10 +258,9 @@ def _floordiv_const(a: Expr, b: int) -> Dim:
     if common > 1:
         rest, b = _make(rest.const // common, {t: c // common for t, c in rest.terms}), b // common
         return _sum(out, floordiv(rest, b), 1)
-    # a constant smaller than the common step of the terms cannot carry into the quotient
-    step = math.gcd(b, *(c for _, c in rest.terms))
-    if step > 1 and 0 <= rest.const < step:
-        return _sum(out, floordiv(_make(0, {t: c // step for t, c in rest.terms}), b // step), 1)
+    carried = _drop_small(rest, b)
+    if carried is not None:
+        return _sum(out, floordiv(*carried), 1)
     lo, hi = interval(rest)
     if lo is not None and hi is not None and lo // b == hi // b:
         return _sum(out, lo // b, 1)
@@ -272,6 +271,17 @@ def _floordiv_const(a: Expr, b: int) -> Dim:
             if isinstance(inner, Func) and inner.name == "floordiv" and isinstance(inner.b, int) and inner.b > 0:
                 return _sum(out, floordiv(inner.a, inner.b * b), 1)
     return _sum(out, _factor(Func("floordiv", rest, b)), 1)
+
+
+def _drop_small(a: Expr, b: int) -> tuple[Dim, int] | None:
+    """``(g*big + small) // b`` with g dividing b and small in 0..g-1 is ``big // (b/g)``: small cannot carry."""
+    for step in sorted({math.gcd(b, c) for _, c in a.terms} - {1}, reverse=True):
+        big = {t: c // step for t, c in a.terms if c % step == 0}
+        small = _make(a.const % step, {t: c for t, c in a.terms if c % step})
+        lo, hi = interval(small)
+        if lo is not None and hi is not None and lo >= 0 and hi < step:
+            return _make(a.const // step, big), b // step
+    return None
 
 
 def mod(a: Dim, b: Dim) -> Dim:

@@ -6,6 +6,7 @@ from sdk.devices.base import OpenRequest, Transport, register
 from sdk.devices.process import ProcessTransport, spawn
 from sdk.errors import NoDeviceError
 
+_BYTES_PER_S = 1e6  # a pipe on a busy machine, sanitizers in the agent
 _GRACE_S = 1.0  # an agent ends by itself when its input does
 
 
@@ -18,5 +19,11 @@ def open_local(request: OpenRequest) -> Transport:
     if stdin is None or stdout is None:
         raise NoDeviceError(f"cannot reach the agent {program}", why="it was started without pipes")
     return ProcessTransport(
-        child, stdout.fileno(), stdin.fileno(), stdin.close, address=request.uri, grace_s=_GRACE_S
+        child,
+        stdout.fileno(),
+        stdin.fileno(),
+        stdin.close,
+        address=request.uri,
+        bytes_per_s=_BYTES_PER_S,
+        grace_s=_GRACE_S,
     )

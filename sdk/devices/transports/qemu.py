@@ -13,6 +13,7 @@ from sdk.devices.process import Child, ProcessTransport, spawn, stop
 from sdk.errors import LinkError, MissingToolError, NoDeviceError, UsageError
 
 _PACKAGES = {"qemu-system-arm": "qemu-system-arm", "qemu-system-riscv32": "qemu-system-misc"}
+_BYTES_PER_S = 2000.0  # an emulated UART on a busy machine; 30 to 200 kB/s on an idle one
 _POLL_S = 0.02
 
 
@@ -45,7 +46,13 @@ def open_qemu(request: OpenRequest) -> Transport:
             raise
     fd = link.fileno()
     return ProcessTransport(
-        child, fd, fd, link.close, address=request.uri, ns_per_instruction=2**spec.icount_shift
+        child,
+        fd,
+        fd,
+        link.close,
+        address=request.uri,
+        bytes_per_s=_BYTES_PER_S,
+        ns_per_instruction=2**spec.icount_shift,
     )
 
 

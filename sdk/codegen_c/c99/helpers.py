@@ -1,0 +1,297 @@
+"""The small C functions that generated code may need, as data: exact fixed-point arithmetic and lane operations.
+
+``@name`` stands for another helper or a vector type. A family is written once for all types: ``$T`` is the type
+("i32x8"), ``$C`` its C spelling, ``$S`` the C type of a lane, ``$M`` the mask type of its comparisons, ``$N`` the lanes.
+All of them rely on two things C leaves to the compiler and every supported one does: ``>>`` of a negative number is
+arithmetic, and converting to a narrower signed type wraps.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.codegen_c.c99.names import scalar_name
+from sdk.compiler.ir.types import DType, dtype
+from sdk.errors import BuildError
+
+__all__ = ["helper_text"]
+
+_INLINE: Final = "static inline "
+
+_PLAIN: Final = {
+    "floordiv": """int32_t @@(int32_t a, int32_t b) {
+    int32_t quotient = a / b;
+    return quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}""",
+    "floormod": """int32_t @@(int32_t a, int32_t b) { /* b > 0 */
+    int32_t rest = a % b;
+    return rest < 0 ? rest + b : rest;
+}""",
+    # a*b / 2**31 to nearest, saturated (TensorFlow Lite's SaturatingRoundingDoublingHighMul).
+    "srdhm": """int32_t @@(int32_t a, int32_t b) {
+    int64_t wide = (int64_t)a * b + ((int64_t)1 << 30);
+    return a == INT32_MIN && b == INT32_MIN ? INT32_MAX : (int32_t)(wide >> 31);
+}""",
+    "srdhm30": """int32_t @@(int32_t a, int32_t b) { /* |a| < 2**30 */
+    return (int32_t)(((int64_t)a * b + ((int64_t)1 << 30)) >> 31);
+}""",
+    "srdhm30_dsp": """int32_t @@(int32_t a, int32_t b) { /* |a| < 2**30 */
+    int32_t high;
+    __asm__("smmulr %0, %1, %2" : "=r"(high) : "r"((int32_t)((uint32_t)a << 1)), "r"(b));
+    return high;
+}""",
+    # x / 2**e to nearest, ties away from zero (TensorFlow Lite's RoundingDivideByPOT).
+    "rdbpot": """int32_t @@(int32_t x, int32_t e) {
+    int32_t mask = (int32_t)(((uint32_t)1 << e) - 1u);
+    int32_t threshold = (mask >> 1) + (x < 0 ? 1 : 0);
+    return (x >> e) + ((x & mask) > threshold ? 1 : 0);
+}""",
+    "rdbpot1": """int32_t @@(int32_t x, int32_t e) { /* |x| <= 2**30, e >= 1 */
+    return (x + ((int32_t)1 << (e - 1)) + (x >> 31)) >> e;
+}""",
+    "mulq64": """int32_t @@(int64_t x, int32_t mult, int32_t shift) {
+    int32_t reduced = mult < 0x7FFF0000 ? (mult + (1 << 15)) >> 16 : 0x7FFF;
+    int32_t total = 15 - shift;
+    return (int32_t)((x * reduced + ((int64_t)1 << (total - 1))) >> total);
+}""",
+    "clz": """int32_t @@(uint32_t x) {
+    return x == 0u ? 32 : (int32_t)__builtin_clz((unsigned)x);
+}""",
+    "clamp_i8_thumb2": """int32_t @@(int32_t x) {
+    int32_t out;
+    __asm__("ssat %0, #8, %1" : "=r"(out) : "r"(x) : "cc");
+    return out;
+}""",
+    "clamp_i16_thumb2": """int32_t @@(int32_t x) {
+    int32_t out;
+    __asm__("ssat %0, #16, %1" : "=r"(out) : "r"(x) : "cc");
+    return out;
+}""",
+    "clamp_u8_thumb2": """int32_t @@(int32_t x) {
+    int32_t out;
+    __asm__("usat %0, #8, %1" : "=r"(out) : "r"(x) : "cc");
+    return out;
+}""",
+    # e**x: x = n*ln2 + r, |r| <= ln2/2, a polynomial for e**r, then two exact scalings by powers of two.
+    "exp_f32": """float @@(float x) {
+    if (x != x) {
+        return x;
+    }
+    float bound = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
+    int32_t n = (int32_t)(bound * 1.44269504f + (bound < 0.0f ? -0.5f : 0.5f));
+    float r = (bound - (float)n * 0.693359375f) + (float)n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    int32_t half = n / 2;
+    return p * @pow2_f32(half) * @pow2_f32(n - half);
+}""",
+    "pow2_f32": """float @@(int32_t n) { /* -126 <= n <= 127 */
+    union {
+        uint32_t bits;
+        float value;
+    } word;
+    word.bits = (uint32_t)(n + 127) << 23;
+    return word.value;
+}""",
+    # Bytes 0 and 2, or 1 and 3, of a word as two 16-bit halves.
+    "even_i8": """uint32_t @@(uint32_t x) {
+#if defined(__clang__)
+    return (uint32_t)__builtin_arm_sxtb16((int)x);
+#else
+    uint32_t out;
+    __asm__("sxtb16 %0, %1" : "=r"(out) : "r"(x));
+    return out;
+#endif
+}""",
+    "odd_i8": """uint32_t @@(uint32_t x) {
+#if defined(__clang__)
+    return (uint32_t)__builtin_arm_sxtb16((int)(x >> 8 | x << 24));
+#else
+    uint32_t out;
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(out) : "r"(x));
+    return out;
+#endif
+}""",
+    "even_u8": """uint32_t @@(uint32_t x) {
+    return x & 0x00FF00FFu;
+}""",
+    "odd_u8": """uint32_t @@(uint32_t x) {
+    return x >> 8 & 0x00FF00FFu;
+}""",
+    "smlad": """int32_t @@(uint32_t a, uint32_t b, int32_t acc) {
+#if defined(__clang__)
+    return __builtin_arm_smlad((int)a, (int)b, acc);
+#else
+    int32_t out;
+    __asm__("smlad %0, %1, %2, %3" : "=r"(out) : "r"(a), "r"(b), "r"(acc));
+    return out;
+#endif
+}""",
+    "smlabb": """int32_t @@(uint32_t a, uint32_t b, int32_t acc) {
+#if defined(__clang__)
+    return __builtin_arm_smlabb((int)a, (int)b, acc);
+#else
+    int32_t out;
+    __asm__("smlabb %0, %1, %2, %3" : "=r"(out) : "r"(a), "r"(b), "r"(acc));
+    return out;
+#endif
+}""",
+    "smlatt": """int32_t @@(uint32_t a, uint32_t b, int32_t acc) {
+#if defined(__clang__)
+    return __builtin_arm_smlatt((int)a, (int)b, acc);
+#else
+    int32_t out;
+    __asm__("smlatt %0, %1, %2, %3" : "=r"(out) : "r"(a), "r"(b), "r"(acc));
+    return out;
+#endif
+}""",
+    "add4": """uint32_t @@(uint32_t a, uint32_t b) { /* four bytes, each wrapping */
+    return ((a & 0x7F7F7F7Fu) + (b & 0x7F7F7F7Fu)) ^ ((a ^ b) & 0x80808080u);
+}""",
+    "splat4": """uint32_t @@(int32_t x) {
+    return ((uint32_t)x & 0xFFu) * 0x01010101u;
+}""",
+    "vpdpbusd_i32x16": """@i32x16 @@(@i32x16 acc, @u8x64 a, @i8x64 b) {
+#if defined(__clang__)
+    return (@i32x16)__builtin_ia32_vpdpbusd512(acc, (@i32x16)a, (@i32x16)b);
+#else
+    return (@i32x16)__builtin_ia32_vpdpbusd_v16si(acc, (@i32x16)a, (@i32x16)b);
+#endif
+}""",
+    "vpdpbusd_i32x8": """@i32x8 @@(@i32x8 acc, @u8x32 a, @i8x32 b) {
+#if defined(__clang__)
+    return (@i32x8)__builtin_ia32_vpdpbusd256(acc, (@i32x8)a, (@i32x8)b);
+#else
+    return (@i32x8)__builtin_ia32_vpdpbusd_v8si(acc, (@i32x8)a, (@i32x8)b);
+#endif
+}""",
+    "pmaddwd_i32x16": """@i32x16 @@(@i32x16 acc, @i16x32 a, @i16x32 b) {
+#if defined(__clang__)
+    return acc + (@i32x16)__builtin_ia32_pmaddwd512(a, b);
+#else
+    return acc + (@i32x16)__builtin_ia32_pmaddwd512_mask(a, b, (@i32x16){0}, 0xFFFF);
+#endif
+}""",
+    "pmaddwd_i32x8": """@i32x8 @@(@i32x8 acc, @i16x16 a, @i16x16 b) {
+    return acc + (@i32x8)__builtin_ia32_pmaddwd256(a, b);
+}""",
+    "pmaddwd_i32x4": """@i32x4 @@(@i32x4 acc, @i16x8 a, @i16x8 b) {
+    return acc + (@i32x4)__builtin_ia32_pmaddwd128(a, b);
+}""",
+}
+
+# Dot products of two words of four bytes, by the signs of a and b.
+for _a in ("i8", "u8"):
+    for _b in ("i8", "u8"):
+        _ca, _cb = f"({'u' if _a == 'u8' else ''}int8_t)", f"({'u' if _b == 'u8' else ''}int8_t)"
+        _terms = [f"{_ca}(a >> {s}) * {_cb}(b >> {s})" if s else f"{_ca}a * {_cb}b" for s in (0, 8, 16, 24)]
+        _PLAIN[f"dot4_{_a}{_b}"] = (
+            f"int32_t @@(int32_t acc, uint32_t a, uint32_t b) {{\n    return acc + {' + '.join(_terms)};\n}}"
+        )
+        _PLAIN[f"dot4_{_a}{_b}_dsp"] = f"""int32_t @@(int32_t acc, uint32_t a, uint32_t b) {{
+    acc = @smlad(@even_{_a}(a), @even_{_b}(b), acc);
+    return @smlad(@odd_{_a}(a), @odd_{_b}(b), acc);
+}}"""
+        for _lane in range(4):
+            _shift = f" >> {8 * _lane}" if _lane else ""
+            _PLAIN[f"mac{_lane}_{_a}{_b}"] = (
+                "int32_t @@(int32_t acc, uint32_t a, uint32_t b) {\n"
+                f"    return acc + {_ca}(a{_shift}) * {_cb}(b{_shift});\n}}"
+            )
+            _half, _parity = ("smlabb", "smlatt")[_lane // 2], ("even", "odd")[_lane % 2]
+            _PLAIN[f"mac{_lane}_{_a}{_b}_dsp"] = f"""int32_t @@(int32_t acc, uint32_t a, uint32_t b) {{
+    return @{_half}(@{_parity}_{_a}(a), @{_parity}_{_b}(b), acc);
+}}"""
+
+_SCALAR: Final = {
+    "min": "$C @@($C a, $C b) {\n    return a < b ? a : b;\n}",
+    "max": "$C @@($C a, $C b) {\n    return a > b ? a : b;\n}",
+    # numpy's minimum and maximum: a NaN on either side wins.
+    "min_float": "$C @@($C a, $C b) {\n    return a < b || a != a ? a : b;\n}",
+    "max_float": "$C @@($C a, $C b) {\n    return a > b || a != a ? a : b;\n}",
+    "clamp": "$C @@($C x, $C lo, $C hi) {\n    return x < lo ? lo : (x > hi ? hi : x);\n}",
+}
+
+_LANES: Final = {
+    "splat": "$C @@($S x) {\n    return x - ($C){0};\n}",
+    "select": "$C @@($M mask, $C a, $C b) {\n    return ($C)((($M)a & mask) | (($M)b & ~mask));\n}",
+    "min": "$C @@($C a, $C b) {\n    return @select_$T(($M)(a < b), a, b);\n}",
+    "max": "$C @@($C a, $C b) {\n    return @select_$T(($M)(a > b), a, b);\n}",
+    "min_float": "$C @@($C a, $C b) {\n    return @select_$T(($M)((a < b) | (a != a)), a, b);\n}",
+    "max_float": "$C @@($C a, $C b) {\n    return @select_$T(($M)((a > b) | (a != a)), a, b);\n}",
+    "repeat4": "$C @@(uint32_t x) { /* four bytes, over and over */\n    return ($C)@splat_u32x$Q(x);\n}",
+    "srdhm": """$C @@($C a, $C b) {
+    @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);
+    wide = (wide + ((int64_t)1 << 30)) >> 31;
+    return __builtin_convertvector(@min_i64x$N(wide, @splat_i64x$N(INT32_MAX)), $C);
+}""",
+    "srdhm30": """$C @@($C a, $C b) { /* |a| < 2**30 */
+    @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);
+    return __builtin_convertvector((wide + ((int64_t)1 << 30)) >> 31, $C);
+}""",
+    "rdbpot": """$C @@($C x, $C e) {
+    $C mask = ($C)(((@u32x$N){0} + 1u) << (@u32x$N)e) - 1;
+    $C threshold = (mask >> 1) - ($C)(x < 0);
+    return (x >> e) - ($C)((x & mask) > threshold);
+}""",
+    "rdbpot1": """$C @@($C x, $C e) { /* |x| <= 2**30, e >= 1 */
+    return (x + (@splat_$T(1) << (e - 1)) + (x >> 31)) >> e;
+}""",
+}
+
+# Dot products of groups of lanes where the instruction set has none.
+_GROUPED_DOT: Final = """$C @@($C acc, @$A a, @$B b) {
+    for (int32_t i = 0; i < $N; ++i) {
+        for (int32_t j = 0; j < $K; ++j) {
+            acc[i] += a[$K * i + j] * b[$K * i + j];
+        }
+    }
+    return acc;
+}"""
+_SCALAR_DOT: Final = """int32_t @@(int32_t acc, @$A a, @$B b) {
+    for (int32_t i = 0; i < $K; ++i) {
+        acc += a[i] * b[i];
+    }
+    return acc;
+}"""
+
+
+def helper_text(name: str) -> str:
+    """The C text of helper ``name``: one of the table, or ``family_type`` as in "min_i32x8".
+
+    Raises:
+        BuildError: no such helper.
+    """
+    body = _PLAIN.get(name) or _of_family(name)
+    if body is None:
+        raise BuildError(f"no helper function {name}")
+    return _INLINE + body.replace("@@", f"@{name}")
+
+
+def _of_family(name: str) -> str | None:
+    family, _, types = name.partition("_")
+    kinds = [dtype(t) for t in types.split("_") if t]
+    if family == "dot" and len(kinds) == 3:
+        acc, a, b = kinds
+        text = _SCALAR_DOT if acc.lanes == 1 else _GROUPED_DOT
+        text = text.replace("$A", str(a)).replace("$B", str(b)).replace("$K", str(a.lanes // acc.lanes))
+        return _fill(text, acc)
+    if len(kinds) != 1:
+        return None
+    table = _SCALAR if kinds[0].lanes == 1 else _LANES
+    text = table.get(f"{family}_float" if kinds[0].is_float else family) or table.get(family)
+    return _fill(text, kinds[0]) if text else None
+
+
+def _fill(text: str, type: DType) -> str:
+    scalar = scalar_name(type)
+    spelled = f"@{type}" if type.lanes > 1 else scalar
+    mask = f"@i{type.bits}x{type.lanes}"
+    for key, value in (("$C", spelled), ("$S", scalar), ("$M", mask), ("$N", type.lanes), ("$Q", type.nbytes // 4), ("$T", type)):
+        text = text.replace(key, str(value))
+    return text

@@ -1,0 +1,82 @@
+"""C names: identifiers made valid, unique in their scope and free of keywords; the C types of scalars."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from sdk.compiler.ir.types import DType
+from sdk.errors import BuildError
+
+__all__ = ["Scope", "identifier", "scalar_name"]
+
+# Words of C and C++ (the header is included from both), and what our includes define.
+_TAKEN: Final = frozenset(
+    """auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    bool true false asm catch class delete explicit export friend mutable namespace new operator private protected
+    public template this throw try typename using virtual and and_eq bitand bitor compl not not_eq or or_eq xor
+    xor_eq typeof linux unix main scratch NULL offsetof""".split()
+)
+
+
+def identifier(text: str) -> str:
+    """``text`` as a C identifier: other characters become ``_``, keywords get a trailing one."""
+    name = re.sub(r"[^0-9A-Za-z_]", "_", text)
+    if not name or name[0].isdigit():
+        name = f"v{name}"
+    # C reserves a leading underscore before a capital or another underscore.
+    name = name.lstrip("_") or "v" if re.match(r"_[_A-Z]", name) else name
+    return f"{name}_" if name in _TAKEN else name
+
+
+_SCALARS: Final = {
+    "bool": "bool", "i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t", "i32": "int32_t",
+    "u32": "uint32_t", "i64": "int64_t", "u64": "uint64_t", "f32": "float", "f64": "double",
+}
+def scalar_name(type: DType) -> str:
+    """The C type of one lane.
+
+    Raises:
+        BuildError: C99 has no such type.
+    """
+    name = _SCALARS.get(str(type.scalar))
+    if name is None:
+        raise BuildError(f"the data type {type.scalar} has no C99 spelling")
+    return name
+
+
+class Scope:
+    """Nested C blocks: gives each declared name an identifier that hides none of an enclosing block."""
+
+    def __init__(self) -> None:
+        self._stack: list[dict[str, str]] = [{}]
+
+    def push(self) -> None:
+        """Enters a block."""
+        self._stack.append({})
+
+    def pop(self) -> None:
+        """Leaves the innermost block."""
+        self._stack.pop()
+
+    def declare(self, name: str) -> str:
+        """The identifier for ``name``, declared in the innermost block."""
+        used = {c for block in self._stack for c in block.values()}
+        stem = c_name = identifier(name)
+        k = 2
+        while c_name in used:
+            c_name, k = f"{stem}_{k}", k + 1
+        self._stack[-1][name] = c_name
+        return c_name
+
+    def bind(self, name: str, c_text: str) -> None:
+        """Makes ``name`` stand for ``c_text`` in the innermost block."""
+        self._stack[-1][name] = c_text
+
+    def lookup(self, name: str) -> str:
+        """The identifier ``name`` has here; KeyError when it is not declared."""
+        for block in reversed(self._stack):
+            if name in block:
+                return block[name]
+        raise KeyError(name)

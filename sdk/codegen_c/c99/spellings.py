@@ -1,0 +1,91 @@
+"""How each value operation is spelled in C: the first row that fits its types and the target's features wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final
+
+from sdk.compiler.ir.types import DType
+
+__all__ = ["Spelling", "find_spelling"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """``text`` for operation ``op`` where ``types`` (result, then arguments; shell patterns, the last one repeats)
+    fit and the target has every feature of ``needs``.
+
+    In the text ``{0}`` is an argument, ``{0:int}`` one that must be a literal, ``@name`` a helper or vector type,
+    ``$T`` the result type; ``$0`` the type of argument 0. ``small`` rows hold only where |argument 0| <= 2**30.
+    """
+
+    op: str
+    types: str
+    text: str
+    needs: frozenset[str] = frozenset()
+    small: bool = False
+
+
+def _row(op: str, types: str, text: str, needs: str = "", small: bool = False) -> Spelling:
+    return Spelling(op, types, text, frozenset(needs.split()), small)
+
+
+_WORD: Final = ("i8", "u8")
+_ROWS: Final = (
+    # Fixed point on scalars.
+    _row("srdhm", "i32", "@srdhm({0}, {1})"),
+    _row("srdhm30", "i32", "@srdhm30_dsp({0}, {1})", "dsp thumb2"),
+    _row("srdhm30", "i32", "@srdhm30({0}, {1})"),
+    _row("rdbpot", "i32", "@rdbpot({0}, {1})"),
+    _row("rdbpot1", "i32", "@rdbpot1({0}, {1})", small=True),
+    _row("rdbpot1", "i32", "@rdbpot({0}, {1})"),
+    _row("mulq64", "i32 i64 i32", "@mulq64({0}, {1}, {2})"),
+    _row("clz", "i32", "@clz((uint32_t)({0}))"),
+    _row("clz", "u32 u32", "(uint32_t)@clz({0})"),
+    _row("exp", "f32", "@exp_f32({0})"),
+    # The same on lanes.
+    _row("srdhm", "i32x*", "@srdhm_$T({0}, {1})"),
+    _row("srdhm30", "i32x*", "@srdhm30_$T({0}, {1})"),
+    _row("rdbpot", "i32x*", "@rdbpot_$T({0}, {1})"),
+    _row("rdbpot1", "i32x*", "@rdbpot1_$T({0}, {1})", small=True),
+    _row("rdbpot1", "i32x*", "@rdbpot_$T({0}, {1})"),
+    # Dot products of words of four bytes.
+    *(_row("dot", f"i32 i32 {a}x4 {b}x4", f"@dot4_{a}{b}_dsp({{0}}, {{1}}, {{2}})", "dsp thumb2 words")
+      for a in _WORD for b in _WORD),
+    *(_row("dot", f"i32 i32 {a}x4 {b}x4", f"@dot4_{a}{b}({{0}}, {{1}}, {{2}})", "words") for a in _WORD for b in _WORD),
+    *(_row("mac_lane", f"i32 i32 {a}x4 {b}x4 i32", f"@mac{{3:int}}_{a}{b}_dsp({{0}}, {{1}}, {{2}})", "dsp thumb2 words")
+      for a in _WORD for b in _WORD),
+    *(_row("mac_lane", f"i32 i32 {a}x4 {b}x4 i32", f"@mac{{3:int}}_{a}{b}({{0}}, {{1}}, {{2}})", "words")
+      for a in _WORD for b in _WORD),
+    _row("add", "[iu]8x4", "@add4({0}, {1})", "words"),
+    # Dot products of lanes.
+    _row("dot", "i32x16 i32x16 u8x64 i8x64", "@vpdpbusd_i32x16({0}, {1}, {2})", "avx512vnni"),
+    _row("dot", "i32x8 i32x8 u8x32 i8x32", "@vpdpbusd_i32x8({0}, {1}, {2})", "avx512vnni avx512vl"),
+    _row("dot", "i32x8 i32x8 u8x32 i8x32", "@vpdpbusd_i32x8({0}, {1}, {2})", "avxvnni"),
+    _row("dot", "i32x16 i32x16 i16x32 i16x32", "@pmaddwd_i32x16({0}, {1}, {2})", "avx512bw"),
+    _row("dot", "i32x8 i32x8 i16x16 i16x16", "@pmaddwd_i32x8({0}, {1}, {2})", "avx2"),
+    _row("dot", "i32x4 i32x4 i16x8 i16x8", "@pmaddwd_i32x4({0}, {1}, {2})", "sse2"),
+    _row("dot", "*", "@dot_$T_$1_$2({0}, {1}, {2})"),
+    _row("mac_lane", "i32 i32 [iu]*x* [iu]*x* i32", "{0} + {1}[{3:int}] * {2}[{3:int}]", "vectors"),
+    _row("broadcast", "[iu]8x4 [iu]8", "@splat4({0})", "words"),
+)
+
+
+@lru_cache(maxsize=4096)
+def find_spelling(op: str, types: tuple[DType, ...], features: frozenset[str], small: bool) -> str | None:
+    """The text for ``op`` with these types (result first), or None when it is an ordinary C operator."""
+    names = [str(t) for t in types]
+    for row in _ROWS:
+        if row.op == op and row.needs <= features and (small or not row.small) and _fits(row.types.split(), names):
+            text = row.text.replace("$T", names[0])
+            for k, name in enumerate(names[1:]):
+                text = text.replace(f"${k}", name)
+            return text
+    return None
+
+
+def _fits(patterns: list[str], names: list[str]) -> bool:
+    padded = patterns + patterns[-1:] * (len(names) - len(patterns))
+    return all(fnmatchcase(name, pattern) for name, pattern in zip(names, padded, strict=False))

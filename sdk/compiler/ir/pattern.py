@@ -1,0 +1,142 @@
+"""What kind of computation a loops function is, read off its index maps; nothing is annotated by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sdk.compiler.ir.dependence import accesses
+from sdk.compiler.ir.loops import Alloc, Block, For, If, Load, Loops, Op, Stmt, Store
+from sdk.compiler.ir.walk import dims_used, walk
+from sdk.compiler.sym import Dim, Var, free_vars
+
+__all__ = ["Contraction", "Kind", "Pattern", "classify", "identity_of"]
+
+Kind = Literal["elementwise", "injective", "contraction", "window", "reduction", "opaque"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A nest ``spatial… { acc = init; reduce… { acc += a * b }; … }``.
+
+    ``a`` is the operand that does not vary with the last spatial loop (contraction), or the windowed one (window).
+    """
+
+    spatial: tuple[For, ...]
+    reduce: tuple[For, ...]
+    a: str
+    b: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The kind, and for products of two operands their structure.
+
+    elementwise: one store, every operand read at the output's own index or broadcast along it;
+    injective: one store per element, operands read anywhere (views, copies, gathers by index);
+    contraction / window: multiply-accumulate over reduce loops, without / with the channel in both operands;
+    reduction: other loops that carry values; opaque: anything else (library calls, barriers).
+    """
+
+    kind: Kind
+    product: Contraction | None = None
+
+
+def _chain(block: Block) -> list[For]:
+    """The perfectly nested loops at the top."""
+    out: list[For] = []
+    while len(block.body) == 1 and isinstance(block.body[0], For):
+        out.append(block.body[0])
+        block = block.body[0].body
+    return out
+
+
+def classify(loops: Loops) -> Pattern:
+    """The pattern of ``loops``."""
+    chain = _chain(loops.body)
+    inner: Block = chain[-1].body if chain else loops.body
+    outs = {p.buffer.name for p in loops.params if p.mode != "read"}
+    stores = [a for a in accesses(loops.body) if a.store]
+    if any(type(n).__name__ in ("Eval", "Barrier", "Atomic") for n in walk(loops.body)):
+        return Pattern("opaque")
+    if len(inner.body) == 1 and isinstance(inner.body[0], Store) and inner.body[0].buffer in outs:
+        return Pattern("elementwise" if identity_of(loops) is not None else "injective")
+    product = _product(chain, inner)
+    if product is not None:
+        kind: Kind = "window" if _varies(inner, product.a, product.spatial[-1].var) else "contraction"
+        return Pattern(kind, product)
+    loads = {a.buffer for a in accesses(loops.body) if not a.store}
+    if not loads & {a.buffer for a in stores} and not any(isinstance(n, Alloc) for n in walk(loops.body)):
+        return Pattern("injective")
+    return Pattern("reduction")
+
+
+def identity_of(loops: Loops) -> tuple[For, ...] | None:
+    """For an elementwise function, its loops in the order of the output's axes; else None."""
+    chain = _chain(loops.body)
+    inner: Block = chain[-1].body if chain else loops.body
+    if len(inner.body) != 1 or not isinstance(inner.body[0], Store):
+        return None
+    store = inner.body[0]
+    by_var = {loop.var: loop for loop in chain}
+    order: list[For] = []
+    for dim in store.index:
+        var = _single(dim)
+        if var is None or var not in by_var:
+            return None
+        order.append(by_var[var])
+    if len(set(order)) != len(chain):
+        return None
+    for node in walk(store.value):
+        if isinstance(node, Load) and not _broadcasts(node.index, store.index):
+            return None
+    return tuple(order)
+
+
+def _broadcasts(index: tuple[Dim, ...], out: tuple[Dim, ...]) -> bool:
+    tail = out[len(out) - len(index) :]
+    return len(index) <= len(out) and all(i == 0 or i is o for i, o in zip(index, tail, strict=True))
+
+
+def _single(dim: Dim) -> Var | None:
+    names = free_vars(dim)
+    if len(names) == 1:
+        (var,) = names
+        return var if dim is var.expr else None
+    return None
+
+
+def _product(chain: list[For], inner: Block) -> Contraction | None:
+    """Matches ``alloc acc; acc = …; reduce loops { acc = acc + a*b }; out = f(acc)`` below ``chain``."""
+    if len(inner.body) != 4 or not isinstance(inner.body[0], Alloc) or not isinstance(inner.body[2], For):
+        return None
+    reduce = _chain(Block((inner.body[2],)))
+    body: Stmt = reduce[-1].body.body[0]
+    if len(reduce[-1].body.body) != 1 or not isinstance(body, Store) or not isinstance(body.value, Op):
+        return None
+    acc, *rest = body.value.args
+    if body.value.name != "add" or not isinstance(acc, Load) or acc.buffer != inner.body[0].buffer.name:
+        return None
+    product = rest[0]
+    if not isinstance(product, Op) or product.name != "mul" or not chain:
+        return None
+    a, b = (sorted({n.buffer for n in walk(arg) if isinstance(n, Load)}) for arg in product.args)
+    if len(a) != 1 or len(b) != 1:
+        return None
+    return Contraction(tuple(chain), tuple(reduce), a[0], b[0])
+
+
+def _varies(block: Block, buffer: str, var: Var) -> bool:
+    return any(
+        var in free_vars(d) for n in walk(block) if isinstance(n, Load) and n.buffer == buffer for d in dims_used(n)
+    )
+
+
+def has_condition(loops: Loops, buffer: str) -> bool:
+    """Whether reads of ``buffer`` stand under a range check."""
+    for node in walk(loops.body):
+        guarded = node.args[1] if isinstance(node, Op) and node.name == "select" else None
+        guarded = node.then if isinstance(node, If) else guarded
+        if guarded is not None and any(isinstance(n, Load) and n.buffer == buffer for n in walk(guarded)):
+            return True
+    return False

@@ -1,0 +1,120 @@
+"""Reads plans."""
+
+from __future__ import annotations
+
+from typing import Final, cast, get_args
+
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, RegionKind, Repeat, Role, Wait
+from sdk.compiler.ir.text.parse_types import Reader, finish_var, one_of, read_dims_header, read_loop_var, read_type
+from sdk.compiler.ir.text.scope import Scope
+
+__all__ = ["read_plan"]
+
+_ROLES: Final[frozenset[str]] = frozenset(get_args(Role))
+
+
+def _buffer_name(r: Reader) -> str:
+    return r.cursor.sigil("%", "a buffer, as %name")
+
+
+def _names(r: Reader) -> tuple[str, ...]:
+    r.cursor.expect("(")
+    return r.cursor.many(lambda: _buffer_name(r), ")")
+
+
+def read_plan(outer: Reader) -> Plan:
+    """Reads a plan after the word ``plan``."""
+    r = Reader(outer.cursor, Scope(), outer.ops)
+    cursor = r.cursor
+    name = cursor.sigil("@", "the name of the plan, as @name")
+    dims = read_dims_header(r)
+    inputs = _names(r)
+    cursor.expect("->")
+    outputs = _names(r)
+    bound = cursor.integer() if cursor.accept("lower_bound") else 0
+    cursor.expect("{")
+    regions: list[Region] = []
+    while cursor.accept("region"):
+        regions.append(_region(r))
+    buffers: list[PlanBuffer] = []
+    while cursor.text in _ROLES:
+        buffers.append(_buffer(r))
+    return Plan(name, dims, inputs, outputs, tuple(regions), tuple(buffers), _body(r), bound)
+
+
+def _region(r: Reader) -> Region:
+    cursor = r.cursor
+    name = cursor.name("the name of a region")
+    cursor.expect(":")
+    kind = cast(RegionKind, one_of(cursor, RegionKind, "a kind of region"))
+    cursor.expect("[")
+    size = r.dim()
+    cursor.expect("]")
+    cursor.expect("align")
+    return Region(name, kind, size, cursor.integer())
+
+
+def _buffer(r: Reader) -> PlanBuffer:
+    cursor = r.cursor
+    role = cast(Role, cursor.advance())
+    name = _buffer_name(r)
+    cursor.expect(":")
+    type_ = read_type(r)
+    cursor.expect("at")
+    region = cursor.name("the name of a region")
+    cursor.expect("[")
+    offset = r.dim()
+    cursor.expect("]")
+    ring = cursor.integer() if cursor.accept("ring") else None
+    alias = _buffer_name(r) if cursor.accept("alias") else ""
+    return PlanBuffer(name, type_, region, offset, role, ring, alias)
+
+
+def _body(r: Reader) -> tuple[PlanStmt, ...]:
+    body: list[PlanStmt] = []
+    while not r.cursor.accept("}"):
+        body.append(_stmt(r))
+    return tuple(body)
+
+
+def _stmt(r: Reader) -> PlanStmt:
+    cursor = r.cursor
+    if cursor.accept("call"):
+        return _call(r)
+    if cursor.accept("copy"):
+        dst = _buffer_name(r)
+        cursor.expect("=")
+        return Copy(dst, _buffer_name(r))
+    if cursor.accept("wait"):
+        return Wait(cursor.integer())
+    if cursor.accept("repeat"):
+        return _repeat(r)
+    cursor.fail(f"expected call, copy, wait or repeat, found {cursor.found()}")
+
+
+def _repeat(r: Reader) -> Repeat:
+    name, given, at = read_loop_var(r)
+    r.cursor.expect("in")
+    lo, hi = r.range()
+    var = finish_var(r, name, given, hi, at)
+    inner = Reader(r.cursor, r.scope.child(), r.ops)
+    inner.scope.dims[name] = var
+    r.cursor.expect("{")
+    return Repeat(var, lo, hi, _body(inner))
+
+
+def _call(r: Reader) -> PlanCall:
+    cursor = r.cursor
+    number = cursor.integer()
+    extern = cursor.accept("extern")
+    callee = cursor.string() if extern else cursor.sigil("@", "a loops function, as @name")
+    args = _names(r)
+    dims = r.index() if cursor.accept("dims") else ()
+    rows = r.range() if cursor.accept("rows") else None
+    scratch = _buffer_name(r) if cursor.accept("scratch") else ""
+    place = cursor.string() if cursor.accept("on") else ""
+    ops: tuple[str, ...] = ()
+    if cursor.accept("from"):
+        cursor.expect("(")
+        ops = cursor.many(cursor.string, ")")
+    return PlanCall(number, callee, args, dims, rows, scratch, ops, place, extern)

@@ -1,0 +1,129 @@
+"""Reads a module from its text; every error points at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+
+from sdk.compiler.ir.graph import Graph
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.module import Const, Module, Stage, State, StateLayout
+from sdk.compiler.ir.op_table import OpTable
+from sdk.compiler.ir.plan import Plan
+from sdk.compiler.ir.text.parse_graph import read_graph
+from sdk.compiler.ir.text.parse_loops import read_loops
+from sdk.compiler.ir.text.parse_plan import read_plan
+from sdk.compiler.ir.text.parse_types import Reader, one_of, read_dims_header, read_number, read_type
+from sdk.compiler.ir.text.scope import Scope
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.sym.tokens import Cursor
+from sdk.errors import SdkError
+from sdk.source import Source
+
+__all__ = ["parse_module"]
+
+
+def parse_module(
+    text: str | Source, blobs: Mapping[str, bytes] | None = None, ops: OpTable | None = None
+) -> Module:
+    """Reads what ``print_module`` wrote.
+
+    ``blobs`` maps SHA-256 digests to the bytes of the constants that the text names by digest. With ``ops``
+    (``sdk.compiler.ops.registry``), the written type of each op is checked against what the op infers.
+
+    Raises:
+        ParseError: with line, column and the text it points at.
+    """
+    source = text if isinstance(text, Source) else Source(text)
+    r = Reader(Cursor(source), Scope(), ops)
+    r.cursor.expect("module")
+    name = r.cursor.name("the name of the module")
+    stage = cast(Stage, one_of(r.cursor, Stage, "a stage"))
+    items = _Items(blobs or {})
+    while r.cursor.kind != "end":
+        items.read(r)
+    return Module(name, stage, items.consts, items.states, items.graphs, items.loops, items.plans)
+
+
+class _Items:
+    """What a module holds, as it is read."""
+
+    def __init__(self, blobs: Mapping[str, bytes]) -> None:
+        self.blobs = blobs
+        self.consts: dict[str, Const] = {}
+        self.states: dict[str, State] = {}
+        self.graphs: dict[str, Graph] = {}
+        self.loops: dict[str, Loops] = {}
+        self.plans: dict[str, Plan] = {}
+
+    def read(self, r: Reader) -> None:
+        """Reads one item."""
+        cursor = r.cursor
+        word = cursor.text
+        if word not in ("const", "state", "graph", "internal", "loops", "plan"):
+            cursor.fail(f"expected const, state, graph, internal graph, loops or plan, found {cursor.found()}")
+        cursor.advance()
+        at = cursor.mark
+        if word == "const":
+            const = _read_const(r, self.blobs)
+            r.scope.values[f"@{const.name}"] = const.type
+            _add(self.consts, const, cursor, at)
+        elif word == "state":
+            _add(self.states, _read_state(r), cursor, at)
+        elif word == "loops":
+            _add(self.loops, read_loops(r), cursor, at)
+        elif word == "plan":
+            _add(self.plans, read_plan(r), cursor, at)
+        else:
+            if word == "internal":
+                cursor.expect("graph")
+                at = cursor.mark
+            _add(self.graphs, read_graph(r, entry=word == "graph"), cursor, at)
+
+
+def _add(items: dict[str, T], item: T, cursor: Cursor, at: int) -> None:
+    if item.name in items:
+        cursor.fail(f"@{item.name} is declared twice", at)
+    items[item.name] = item
+
+
+def _read_const(r: Reader, blobs: Mapping[str, bytes]) -> Const:
+    cursor = r.cursor
+    name = cursor.sigil("@", "the name of the constant, as @name")
+    cursor.expect(":")
+    type_ = read_type(r)
+    packing = cursor.string() if cursor.accept("packed") else ""
+    cursor.expect("=")
+    at = cursor.mark
+    data = _read_blob(r, type_, blobs) if cursor.accept("blob") else _read_elements(r, type_)
+    try:
+        return Const(name, type_, data.reshape(type_.static_shape), packing)
+    except (SdkError, ValueError):
+        cursor.fail(f"{data.size} elements for the type {type_.dtype}{list(type_.shape)}", at, cursor.mark)
+
+
+def _read_blob(r: Reader, type_: TensorType, blobs: Mapping[str, bytes]) -> Array:
+    cursor = r.cursor
+    if cursor.kind != "hash":
+        cursor.fail(f"expected a digest, as #1f3a…, found {cursor.found()}")
+    found = [data for digest, data in blobs.items() if digest.startswith(cursor.text[1:])]
+    if len(found) != 1:
+        how = "several" if found else "none"
+        cursor.fail(f"{how} of the given blobs has the digest {cursor.text}", hint="pass collect_blobs(module)")
+    cursor.advance()
+    return np.frombuffer(found[0], dtype=type_.dtype.numpy)
+
+
+def _read_elements(r: Reader, type_: TensorType) -> Array:
+    cursor = r.cursor
+    cursor.expect("[")
+    at = cursor.mark
+    words = cursor.many(lambda: _element(cursor), "]")
+    try:
+        if type_.dtype.is_float or type_.dtype.kind == "b":
+            return np.array(words, dtype=type_.dtype.numpy)
+        return np.array([int(w) for w in words], dtype=np.int64 if type_.dtype.bits < 64 else None)
+    except (ValueError, OverflowError) as error:
+        cursor.fail(str(error), at)

@@ -1,0 +1,96 @@
+"""Types, attributes and declarations of dims as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sdk.compiler.ir.graph import Attr, Attrs
+from sdk.compiler.ir.text.scope import Scope
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.sym import Dim, Var, free_vars
+from sdk.compiler.sym.text import DimPrinter, print_bounds
+from sdk.compiler.sym.tokens import bare_name, string
+from sdk.errors import BuildError
+
+__all__ = ["TypePrinter", "attr_text", "dims_header", "number"]
+
+
+def number(value: int | float) -> str:
+    """A literal; a float always has a point or an exponent, or is ``inf`` or ``nan``."""
+    return repr(float(value)) if isinstance(value, float) else str(int(value))
+
+
+def attr_text(value: Attr) -> str:
+    """An attribute's value.
+
+    Raises:
+        BuildError: not a value that attributes may have.
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return number(value)
+        case str():
+            return string(value)
+        case tuple():
+            return "(" + ", ".join(map(attr_text, value)) + ("," if len(value) == 1 else "") + ")"
+    raise BuildError(f"an attribute holds {value!r}", why="attributes are ints, floats, strings, bools and tuples of them")
+
+
+def attrs_text(attrs: Attrs) -> str:
+    """`` {k = v, …}``; "" for none."""
+    if not attrs:
+        return ""
+    return " {" + ", ".join(f"{bare_name(k)} = {attr_text(v)}" for k, v in attrs) + "}"
+
+
+def var_header(var: Var) -> str:
+    """``n in 1..256``."""
+    return f"{bare_name(var.name)} in {print_bounds(var)}"
+
+
+def dims_header(dims: tuple[Var, ...], scope: Scope) -> str:
+    """``<n in 1..256>``, "" for none; declares them."""
+    for var in dims:
+        scope.dims[var.name] = var
+    return f"<{', '.join(map(var_header, dims))}>" if dims else ""
+
+
+class TypePrinter:
+    """Prints dims and types, sharing the text of dims over a module."""
+
+    def __init__(self) -> None:
+        self._dims = DimPrinter()
+
+    def dim(self, dim: Dim, scope: Scope) -> str:
+        """A dim."""
+        return self._dims.text(dim, scope.dims)
+
+    def index(self, index: Iterable[Dim], scope: Scope) -> str:
+        """``[i, j]``."""
+        return f"[{', '.join([self._dims.text(d, scope.dims) for d in index])}]"
+
+    def type(self, type: TensorType, scope: Scope) -> str:
+        """``i8[1, n] q(0.5, 3)``."""
+        text = f"{type.dtype}{self.index(type.shape, scope)}"
+        if type.quant:
+            text += f" q({number(float(type.quant.scale))}, {type.quant.zero_point})"
+        return text
+
+    def defined(self, types: Iterable[TensorType], scope: Scope) -> str:
+        """The types of results, after a declaration of the dims that they bring: ``<m in 1..9> f32[m]``."""
+        listed = tuple(types)
+        header = dims_header(self.fresh(listed, scope), scope)
+        text = ", ".join([self.type(t, scope) for t in listed]) or "()"
+        return f"{header} {text}" if header else text
+
+    def fresh(self, types: Iterable[TensorType], scope: Scope) -> tuple[Var, ...]:
+        """The dims of types whose names mean nothing yet, in order."""
+        found: dict[str, Var] = {}
+        for type_ in types:
+            for dim in type_.shape:
+                for var in sorted(free_vars(dim), key=lambda v: v.name):
+                    if var.name not in scope.dims:
+                        found.setdefault(var.name, var)
+        return tuple(found.values())

@@ -1,0 +1,144 @@
+"""Primitives that change the shape of a nest: split, fuse, reorder, peel, unroll, parallel, bind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sdk.compiler.ir.dependence import conflict, shapes_of
+from sdk.compiler.ir.loops import Block, For, ForKind, Loops, Stmt
+from sdk.compiler.ir.walk import substitute_dims
+from sdk.compiler.schedules.locate import ScheduleError, renamed, replace_loop
+from sdk.compiler.sym import Dim, Var, floordiv, free_vars, max_value, prove_eq, prove_ge
+
+__all__ = ["bind", "fuse", "parallel", "peel", "reorder", "split", "unroll"]
+
+
+def _variable(name: str, extent: Dim) -> Var:
+    most = max_value(extent)
+    if most is None:
+        raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
+    return Var(name, 0, max(most - 1, 0))
+
+
+def split(loops: Loops, name: str, factor: int) -> Loops:
+    """Splits a loop in two; what does not fill a whole step runs in a tail loop ``<name>_t``.
+
+    rewrite: ``for i in a..b { S(i) }`` --> ``for i_o in 0..(b-a)/f { for i_i in 0..f { S(a + f*i_o + i_i) } }``
+    ``for i_t in a + f*((b-a)/f)..b { S(i_t) }``
+    obligation: factor >= 1; the tail is dropped where f divides b - a by proof.
+    """
+    if factor < 1:
+        raise ScheduleError(f"split({name}, {factor}): the factor must be at least 1")
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        extent = loop.hi - loop.lo
+        whole = floordiv(extent, factor)
+        out: list[Stmt] = []
+        if whole != 0:
+            outer, inner = _variable(f"{name}_o", whole), Var(f"{name}_i", 0, factor - 1)
+            at = loop.lo + outer.expr * factor + inner.expr
+            body = substitute_dims(loop.body, {loop.var: at})
+            out.append(For(outer, 0, whole, Block((For(inner, 0, factor, body),)), loop.kind))
+        if prove_eq(whole * factor, extent) is not True:
+            tail = Var(f"{name}_t", loop.var.lo, loop.var.hi)
+            body = renamed(substitute_dims(loop.body, {loop.var: tail.expr}), "_t" if out else "")
+            out.append(For(tail, loop.lo + whole * factor, loop.hi, body))
+        return tuple(out)
+
+    return replace_loop(loops, name, one)
+
+
+def peel(loops: Loops, name: str, count: int) -> Loops:
+    """Runs the last ``count`` iterations in a loop of their own.
+
+    rewrite: ``for i in a..b { S(i) }`` --> ``for i in a..b-c { S(i) } for i_t in b-c..b { S(i_t) }``
+    obligation: b - a >= count by proof.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        if prove_ge(loop.hi - loop.lo, count) is not True:
+            raise ScheduleError(f"peel({name}, {count}): {loop.hi - loop.lo} iterations are not proved >= {count}")
+        tail = Var(f"{name}_t", loop.var.lo, loop.var.hi)
+        body = renamed(substitute_dims(loop.body, {loop.var: tail.expr}), "_t")
+        return (replace(loop, hi=loop.hi - count), For(tail, loop.hi - count, loop.hi, body))
+
+    return replace_loop(loops, name, one)
+
+
+def fuse(loops: Loops, outer: str, inner: str, name: str) -> Loops:
+    """Makes one loop of two perfectly nested ones.
+
+    rewrite: ``for i in a..b { for j in 0..n { S(i, j) } }`` --> ``for f in a*n..b*n { S(f / n, f mod n) }``
+    obligation: nothing else between the two; the inner loop starts at 0 and does not depend on the outer one.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        child = loop.body.body[0]
+        if len(loop.body.body) != 1 or not isinstance(child, For) or child.var.name != inner:
+            raise ScheduleError(f"fuse({outer}, {inner}): {inner} is not alone inside {outer}")
+        if child.lo != 0 or loop.var in free_vars(child.hi):
+            raise ScheduleError(f"fuse({outer}, {inner}): {inner} must start at 0 and not depend on {outer}")
+        var = _variable(name, (loop.var.hi + 1) * child.hi)
+        at = var.expr if var.hi else 0
+        div = floordiv(at, child.hi)
+        env = {loop.var: div, child.var: at - div * child.hi}
+        return (For(var, loop.lo * child.hi, loop.hi * child.hi, substitute_dims(child.body, env), loop.kind),)
+
+    return replace_loop(loops, outer, one)
+
+
+def reorder(loops: Loops, outer: str, inner: str) -> Loops:
+    """Swaps two perfectly nested loops.
+
+    rewrite: ``for i { for j { S } }`` --> ``for j { for i { S } }``
+    obligation: iterations of one of the two are independent; bounds do not depend on each other.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        child = loop.body.body[0]
+        if len(loop.body.body) != 1 or not isinstance(child, For) or child.var.name != inner:
+            raise ScheduleError(f"reorder({outer}, {inner}): {inner} is not alone inside {outer}")
+        if loop.var in free_vars(child.lo) | free_vars(child.hi):
+            raise ScheduleError(f"reorder({outer}, {inner}): the bounds of {inner} depend on {outer}")
+        why = conflict(loop, shapes_of(loops))
+        if why and conflict(child, shapes_of(loops)):
+            raise ScheduleError(f"reorder({outer}, {inner}): {why}")
+        return (replace(child, body=Block((replace(loop, body=child.body),))),)
+
+    return replace_loop(loops, outer, one)
+
+
+def unroll(loops: Loops, name: str) -> Loops:
+    """Has the loop written out.
+
+    rewrite: ``for i in 0..3 { S(i) }`` --> ``S(0) S(1) S(2)``
+    obligation: the trip count is a number, at most 64.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        extent = loop.hi - loop.lo
+        if not isinstance(extent, int) or extent > 64:
+            raise ScheduleError(f"unroll({name}): the trip count {extent} is not a number of at most 64")
+        return (replace(loop, kind="unroll"),)
+
+    return replace_loop(loops, name, one)
+
+
+def parallel(loops: Loops, name: str) -> Loops:
+    """Lets iterations run at the same time. obligation: they are independent."""
+    return _concurrent(loops, name, "parallel", "")
+
+
+def bind(loops: Loops, name: str, axis: str) -> Loops:
+    """Maps iterations to a hardware axis (``group.x``, ``local.x`` …). obligation: they are independent."""
+    return _concurrent(loops, name, "bind", axis)
+
+
+def _concurrent(loops: Loops, name: str, kind: ForKind, axis: str) -> Loops:
+    def one(loop: For) -> tuple[Stmt, ...]:
+        why = conflict(loop, shapes_of(loops))
+        if why:
+            raise ScheduleError(f"{kind}({name}): {why}")
+        return (replace(loop, kind=kind, axis=axis),)
+
+    return replace_loop(loops, name, one)

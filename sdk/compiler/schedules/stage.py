@@ -1,0 +1,107 @@
+"""Staging: copies the window of a buffer that an iteration reads into a scratch buffer, gaps filled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sdk.compiler.ir.intrinsics import imm
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
+from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_dims, walk
+from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
+from sdk.compiler.sym import Dim, Var, free_vars, substitute
+
+__all__ = ["stage"]
+
+
+def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int = 1) -> Loops:
+    """Gathers what one iteration of ``at`` reads from ``buffer``, in the order of the loops ``over``, innermost last.
+
+    rewrite: ``for p { … f(x[e(p, i, j)]) … }`` -->
+    ``for p { alloc t[ni*nj]; for i, j { t[i*nj + j] = f(x[e(p, i, j)]) } … t[i*nj + j] … }`` where f is what is
+    done to the element before it is used (range check, conversion to another 8-bit type). The scratch buffer is
+    rounded up to ``multiple`` elements, zeros at its end.
+    obligation: one expression reads the buffer below ``at``, it uses no inner loop but those of ``over``, whose
+    extents are numbers, and nothing there writes the buffer.
+    """
+    name = fresh(loops, f"{buffer}_window")
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        inner = {n.var.name: n for n in walk(loop.body) if isinstance(n, For)}
+        expr = _staged_expr(loop, buffer)
+        if buffer in buffers_used(loop.body)[1]:
+            raise ScheduleError(f"stage({at}, {buffer}): the buffer is written below {at}")
+        used = {v for d in dims_used(expr) for v in free_vars(d)}
+        missing = [n for n in over if n not in inner]
+        if missing or any(v.name in inner and v.name not in over for v in used):
+            raise ScheduleError(f"stage({at}, {buffer}): the element read depends on loops other than {', '.join(over)}")
+        extents = [inner[n].hi for n in over]
+        if any(not isinstance(e, int) for e in extents) or any(inner[n].lo != 0 for n in over):
+            raise ScheduleError(f"stage({at}, {buffer}): the loops {', '.join(over)} do not run from 0 to numbers")
+        flat: Dim = 0
+        for n, extent in zip(over, extents, strict=True):
+            flat = flat * extent + inner[n].var.expr
+        size = 1
+        for extent in extents:
+            size *= int(str(extent))
+        total = -(-size // multiple) * multiple
+        window = Buffer(name, expr.dtype, (total,), "scratch")
+        copy = _copy_nest([inner[n] for n in over], expr, flat, name)
+        tail: list[Stmt] = []
+        if total > size:
+            tail_var = Var(f"{name}_pad", 0, total - 1)
+            tail = [For(tail_var, size, total, Block((Store(name, (tail_var.expr,), imm(0, expr.dtype)),)))]
+        body = rewrite(loop.body, lambda n: Load(name, (flat,), expr.dtype) if n == expr else n)
+        return (replace(loop, body=Block((Alloc(window), copy, *tail, *body.body))),)
+
+    return replace_loop(loops, at, one)
+
+
+def _staged_expr(loop: For, buffer: str) -> ValueExpr:
+    """The largest 8-bit expression made of one element of ``buffer`` and constants."""
+    found: list[ValueExpr] = []
+    for node in walk(loop.body):
+        if isinstance(node, Load | Op) and node.dtype.bits == 8 and _only_reads(node, buffer):
+            if any(node in list(walk(outer)) for outer in found):
+                continue
+            found.append(node)
+    if len(set(found)) != 1:
+        raise ScheduleError(f"{len(set(found))} expressions read {buffer} below {loop.var.name}; staging wants one")
+    return found[0]
+
+
+def _only_reads(node: object, buffer: str) -> bool:
+    loads = [n for n in walk(node) if isinstance(n, Load)]
+    return bool(loads) and all(n.buffer == buffer for n in loads)
+
+
+def _copy_nest(inner: list[For], expr: ValueExpr, flat: Dim, name: str) -> Stmt:
+    """Loops over copies of the variables; a range check that the last one does not change is made once before it."""
+    env: dict[Var, Dim] = {}
+    fresh_vars: list[Var] = []
+    for loop in inner:
+        var = Var(f"{loop.var.name}_s", loop.var.lo, loop.var.hi)
+        fresh_vars.append(var)
+        env[loop.var] = var.expr
+    last, extent = fresh_vars[-1], inner[-1].hi
+
+    def filled(value: ValueExpr) -> Stmt:
+        store = Store(name, (substitute(flat, env),), substitute_dims(value, env))
+        return For(last, 0, extent, Block((store,)))
+
+    select = next((n for n in walk(expr) if isinstance(n, Op) and n.name == "select"), None)
+    stmt: Stmt
+    if select is not None and not _uses(select.args[0], inner[-1].var):
+        inside = rewrite(expr, lambda n: n.args[1] if n == select else n)
+        outside = rewrite(expr, lambda n: n.args[2] if n == select else n)
+        stmt = If(substitute_dims(select.args[0], env), Block((filled(inside),)), Block((filled(outside),)))
+    else:
+        stmt = filled(expr)
+    for var, loop in zip(reversed(fresh_vars[:-1]), reversed(inner[:-1]), strict=True):
+        stmt = For(var, 0, loop.hi, Block((stmt,)))
+    return stmt
+
+
+def _uses(node: Any, var: Var) -> bool:
+    return any(var in free_vars(d) for d in dims_used(node))

@@ -1,0 +1,239 @@
+"""Primitives that put lanes into a nest: vectorize a loop, or replace a small reduction by a dot instruction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sdk.compiler.ir.dependence import conflict, linear, shapes_of
+from sdk.compiler.ir.intrinsics import imm
+from sdk.compiler.ir.loops import (
+    Alloc,
+    Block,
+    For,
+    Idx,
+    If,
+    Load,
+    Loops,
+    Op,
+    Stmt,
+    Store,
+    ValueExpr,
+)
+from sdk.compiler.ir.types import DType
+from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
+from sdk.compiler.schedules.locate import ScheduleError, replace_loop
+from sdk.compiler.sym import Dim, Var, free_vars, substitute
+
+__all__ = ["use_dot", "use_mac_lanes", "vectorize"]
+
+
+def _no_var(node: object, var: Var) -> bool:
+    return not any(var in free_vars(d) for d in dims_used(node))
+
+
+def vectorize(loops: Loops, name: str) -> Loops:
+    """Runs all iterations of a loop as lanes.
+
+    rewrite: ``for i in 0..4 { o[i] = a[i] + b }`` --> ``o[0 : 4] = a[0 : 4] + broadcast(b)``
+    obligation: iterations are independent, the loop runs from 0 to a number, and every buffer that the index
+    varies in is read and written at consecutive elements. A temporary indexed by it becomes a vector.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        why = conflict(loop, shapes_of(loops))
+        if why:
+            raise ScheduleError(f"vectorize({name}): {why}")
+        if loop.lo != 0 or not isinstance(loop.hi, int):
+            raise ScheduleError(f"vectorize({name}): the loop must run from 0 to a number")
+        return _Lanes(loop.var, loop.hi).block(loop.body).body
+
+    return replace_loop(loops, name, one)
+
+
+class _Lanes:
+    """Rewrites the body of a loop over ``var`` to ``lanes`` lanes."""
+
+    def __init__(self, var: Var, lanes: int) -> None:
+        self.var, self.lanes = var, lanes
+        self.private: set[str] = set()
+
+    def block(self, block: Block) -> Block:
+        return Block(tuple(self.stmt(s) for s in block.body))
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case For() if self.var not in free_vars(stmt.lo) | free_vars(stmt.hi):
+                return replace(stmt, body=self.block(stmt.body))
+            case If() if _no_var(stmt.cond, self.var):
+                return replace(stmt, then=self.block(stmt.then), orelse=self.block(stmt.orelse) if stmt.orelse else None)
+            case Alloc() if stmt.buffer.space == "register":
+                self.private.add(stmt.buffer.name)
+                return Alloc(replace(stmt.buffer, dtype=stmt.buffer.dtype.with_lanes(self.lanes)))
+            case Store():
+                if stmt.buffer not in self.private:
+                    self.consecutive(stmt.index, stmt.buffer)
+                value = self.spread(self.value(stmt.value))
+                return Store(stmt.buffer, self.base(stmt.index), value)
+            case _:
+                raise ScheduleError(f"vectorize({self.var.name}): {type(stmt).__name__} cannot be made lanes")
+
+    def value(self, expr: ValueExpr) -> ValueExpr:
+        match expr:
+            case Load() if expr.buffer in self.private:
+                return Load(expr.buffer, expr.index, expr.dtype.with_lanes(self.lanes))
+            case Load() if not _no_var(expr, self.var):
+                self.consecutive(expr.index, expr.buffer)
+                return Load(expr.buffer, self.base(expr.index), expr.dtype.with_lanes(self.lanes))
+            case Idx() if not _no_var(expr, self.var):
+                raise ScheduleError(f"vectorize({self.var.name}): its value {expr.dim} is used")
+            case Op():
+                args = tuple(self.value(a) for a in expr.args)
+                if all(a.dtype.lanes == 1 for a in args):
+                    return replace(expr, args=args)
+                if any(a.dtype.lanes > 1 for a in expr.args):
+                    raise ScheduleError(f"vectorize({self.var.name}): {expr.name} has lanes already")
+                keep_cond = expr.name == "select" and args[0].dtype.lanes == 1
+                spread = tuple(a if keep_cond and k == 0 else self.spread(a) for k, a in enumerate(args))
+                return Op(expr.name, spread, expr.dtype.with_lanes(self.lanes))
+            case _:
+                return expr
+
+    def spread(self, value: ValueExpr) -> ValueExpr:
+        return value if value.dtype.lanes > 1 else broadcast(value, self.lanes)
+
+    def consecutive(self, index: tuple[Dim, ...], buffer: str) -> None:
+        *outer, last = index or (0,)
+        step = linear(last, self.var)
+        if step is None or step[0] != 1 or any(self.var in free_vars(d) for d in outer):
+            raise ScheduleError(f"vectorize({self.var.name}): elements of {buffer} are not consecutive")
+
+    def base(self, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        return tuple(substitute(d, {self.var: 0}) for d in index)
+
+
+def broadcast(value: ValueExpr, lanes: int) -> ValueExpr:
+    """``value`` repeated to fill ``lanes`` lanes."""
+    return Op("broadcast", (value,), value.dtype.with_lanes(lanes))
+
+
+def _mac(stmt: Stmt) -> tuple[Store, ValueExpr, ValueExpr]:
+    """Takes ``acc = acc + cast(a) * cast(b)`` apart."""
+    if isinstance(stmt, Store) and isinstance(stmt.value, Op) and stmt.value.name == "add":
+        acc, product = stmt.value.args
+        if acc == Load(stmt.buffer, stmt.index, acc.dtype) and isinstance(product, Op) and product.name == "mul":
+            a, b = (_uncast(v) for v in product.args)
+            return stmt, a, b
+    raise ScheduleError("the innermost statement is not acc = acc + a * b")
+
+
+def _is_mac(loop: For) -> bool:
+    stmt = loop.body.body[0]
+    if len(loop.body.body) != 1 or not isinstance(stmt, Store) or not isinstance(stmt.value, Op):
+        return False
+    return stmt.value.name == "add" and isinstance(stmt.value.args[1], Op) and stmt.value.args[1].name == "mul"
+
+
+def _uncast(value: ValueExpr) -> ValueExpr:
+    if isinstance(value, Op) and value.name == "cast" and isinstance(value.args[0], Load | Op):
+        return value.args[0]
+    return value
+
+
+def _lane_load(value: ValueExpr, var: Var, lanes: int) -> Load:
+    if isinstance(value, Load):
+        flat_last = linear(value.index[-1], var)
+        if flat_last is not None and flat_last[0] == 1 and not any(var in free_vars(d) for d in value.index[:-1]):
+            index = tuple(substitute(d, {var: 0}) for d in value.index)
+            return Load(value.buffer, index, value.dtype.with_lanes(lanes))
+    raise ScheduleError(f"elements over {var.name} are not consecutive")
+
+
+def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
+    """Replaces a reduction of a few steps, on one accumulator or on a lane loop around it, by ``dot``.
+
+    rewrite: ``for k in 0..4 { c = c + a[k]*b[k] }`` --> ``c = dot(c, a[0:4], b[0:4])``; with lanes,
+    ``for j in 0..16 { for k in 0..4 { c[j] = c[j] + a[k]*b[j, k] } }`` -->
+    ``c[0:16] = dot(c[0:16], broadcast(a[0:4]), b[0, 0:64])``
+    obligation: the statement is a multiply-accumulate; a and b are read at consecutive elements over k, b over
+    (j, k) together, a not over j.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        group = loop
+        if lanes:
+            child = loop.body.body[0]
+            if len(loop.body.body) != 1 or not isinstance(child, For) or child.var.name != reduce:
+                return (loop,)  # a copy of the lane loop around another statement
+            group = child
+        if len(group.body.body) != 1 or group.lo != 0 or not isinstance(group.hi, int):
+            raise ScheduleError(f"use_dot({reduce}): the loop must hold one statement and run from 0 to a number")
+        store, a, b = _mac(group.body.body[0])
+        first, second = _lane_load(a, group.var, group.hi), _lane_load(b, group.var, group.hi)
+        acc_type: DType = store.value.dtype
+        if not lanes:
+            acc = Load(store.buffer, store.index, acc_type)
+            return (Store(store.buffer, store.index, Op("dot", (acc, first, second), acc_type)),)
+        width = loop.hi
+        if not isinstance(width, int) or not _no_var(first, loop.var):
+            raise ScheduleError(f"use_dot({reduce}, {lanes}): the first operand varies over {lanes}")
+        wide = _pair_load(second, loop.var, width, group.hi)
+        spread = Op("broadcast", (first,), first.dtype.with_lanes(width * group.hi))
+        base = tuple(substitute(d, {loop.var: 0}) for d in store.index)
+        vector = acc_type.with_lanes(width)
+        return (Store(store.buffer, base, Op("dot", (Load(store.buffer, base, vector), spread, wide), vector)),)
+
+    return replace_loop(loops, lanes or reduce, one)
+
+
+def _pair_load(load: Load, var: Var, width: int, group: int) -> Load:
+    """The load over (var, group) as one run: var must step the last but one axis by one."""
+    step = linear(load.index[-2], var) if len(load.index) > 1 else None
+    if step is None or step[0] != 1 or load.index[-1] != 0:
+        raise ScheduleError(f"elements of {load.buffer} over {var.name} are not one run; pack it first")
+    index = tuple(substitute(d, {var: 0}) for d in load.index)
+    return Load(load.buffer, index, load.dtype.with_lanes(width * group))
+
+
+def use_mac_lanes(loops: Loops, name: str) -> Loops:
+    """Replaces four neighbouring multiply-accumulates by lane operations on two packed words.
+
+    rewrite: ``for i in 0..4 { c[i] = c[i] + a[i]*b[i] }`` --> ``for i in 0..4 { c[i] = mac_lane(c[i], a[0:4], b[0:4], i) }``
+    obligation: as ``use_dot`` for a and b over i.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        if not isinstance(loop.hi, int) or not _is_mac(loop):
+            return (loop,)  # a copy around another statement
+        store, a, b = _mac(loop.body.body[0])
+        first, second = _lane_load(a, loop.var, loop.hi), _lane_load(b, loop.var, loop.hi)
+        out: list[Stmt] = []
+        for k in range(loop.hi):
+            index = tuple(substitute(d, {loop.var: k}) for d in store.index)
+            acc = Load(store.buffer, index, store.value.dtype)
+            out.append(Store(store.buffer, index, Op("mac_lane", (acc, first, second, imm(k)), store.value.dtype)))
+        return tuple(out)
+
+    return replace_loop(loops, name, one)
+
+
+def vector_registers(loops: Loops, buffer: str, lanes: int) -> Loops:
+    """Makes a register temporary, whose last axis is only touched ``lanes`` at a time, a temporary of vectors.
+
+    rewrite: ``alloc c[2, 16] … c[i, 0:16] …`` --> ``alloc c[2] of 16 lanes … c[i] …``
+    obligation: every access has ``lanes`` lanes from element 0 of the last axis, whose extent is ``lanes``.
+    """
+    for node in walk(loops.body):
+        if isinstance(node, Load | Store) and node.buffer == buffer:
+            width = node.dtype.lanes if isinstance(node, Load) else node.value.dtype.lanes
+            if width != lanes or node.index[-1] != 0:
+                raise ScheduleError(f"vector_registers({buffer}): it is also accessed {width} lanes at a time")
+
+    def one(node: object) -> object:
+        if isinstance(node, Load | Store) and node.buffer == buffer:
+            return replace(node, index=node.index[:-1])
+        if isinstance(node, Alloc) and node.buffer.name == buffer:
+            old = node.buffer
+            return Alloc(replace(old, shape=old.shape[:-1], dtype=old.dtype.with_lanes(lanes)))
+        return node
+
+    return replace(loops, body=rewrite(substitute_dims(loops.body, {}), one))

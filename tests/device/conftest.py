@@ -1,0 +1,50 @@
+"""One agent per transport, built once per test process; sessions with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import device_agents as agents
+import pytest
+from device_agents import Agent
+
+from sdk.boards import load_board
+from sdk.devices import Session
+
+@pytest.fixture(scope="session")
+def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Agent]:
+    """A function from "host" or an emulated board's name to its agent; each is built once."""
+    built: dict[str, Agent] = {}
+
+    def get(name: str) -> Agent:
+        if name not in built:
+            folder = tmp_path_factory.mktemp(name)
+            if name == "host":
+                built[name] = Agent("local:", agents.host_agent(folder / "agent"), None)
+            else:
+                board = load_board(name).as_emulated()
+                image = agents.firmware(board, folder / "agent.elf")
+                built[name] = Agent("qemu://", image, agents.emulator_of(board))
+        return built[name]
+
+    return get
+
+
+@pytest.fixture
+def local(agent_for: Callable[[str], Agent]) -> Agent:
+    return agent_for("host")
+
+
+@pytest.fixture(
+    params=["host", *[pytest.param(name, marks=pytest.mark.emulator) for name in agents.EMULATED]]
+)
+def agent(request: pytest.FixtureRequest, agent_for: Callable[[str], Agent], need_tool) -> Agent:
+    if request.param != "host":
+        need_tool("qemu-system-arm")
+    return agent_for(request.param)
+
+
+@pytest.fixture
+def session(agent: Agent) -> Iterator[Session]:
+    with agent.open() as session:
+        yield session

@@ -1,0 +1,104 @@
+"""Builds agents with the hand-written models: for this machine with sanitizers, and for every emulated board."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sdk.boards import Board, load_board
+from sdk.devices import EmulatorSpec, Session, open_device
+from sdk.resources import data_dir
+from sdk.toolchains import CompileJob, LinkJob, SourceText, Target, get_toolchain, target_for
+from sdk.toolchains.linker import Region, render_linker_script
+
+HERE = Path(__file__).resolve().parent
+EMULATED = (
+    "qemu-cortex-m3",
+    "qemu-cortex-m4",
+    "qemu-cortex-m7",
+    "qemu-cortex-m33",
+    "qemu-cortex-m55",
+    "microbit",
+)
+WARNINGS = tuple(
+    "-Wall -Wextra -Wconversion -Wshadow -Wundef -Wvla -Wdouble-promotion "
+    "-Wstrict-prototypes -Wmissing-prototypes -pedantic -Werror".split()
+)
+SANITIZE = ("address", "undefined")
+SMALL_RAM = 32 << 10
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Where a built agent is and how to reach it."""
+
+    uri: str
+    artifact: Path
+    emulator: EmulatorSpec | None
+
+    def open(self, timeout_s: float = TIMEOUT_S) -> Session:
+        return open_device(self.uri, artifact=self.artifact, emulator=self.emulator, timeout_s=timeout_s)
+
+
+def runtime() -> Path:
+    return data_dir("c_runtime")
+
+
+def core_sources() -> list[Path]:
+    return sorted((runtime() / "src").glob("*.c"))
+
+
+def jobs(sources: list[Path], target: Target, flags: tuple[str, ...] = ()) -> list[CompileJob]:
+    includes = (runtime() / "include", runtime() / "port" / "cortex_m")
+    return [
+        CompileJob(SourceText.read(path), target, include_dirs=includes, flags=(*WARNINGS, *flags))
+        for path in sources
+    ]
+
+
+def build_host(sources: list[Path], out: Path, *, defines: tuple[str, ...] = (), compiler: str = "gcc") -> Path:
+    """Build a program with address and undefined-behaviour sanitizers, each finding fatal."""
+    target = target_for(load_board("host"))
+    toolchain = get_toolchain(compiler)
+    flags = ("-fno-sanitize-recover=all", *[f"-D{define}" for define in defines])
+    units = [replace(job, sanitize=SANITIZE) for job in jobs(sources, target, flags)]
+    objects = toolchain.compile_all(units)
+    return toolchain.link(LinkJob("executable", tuple(objects), target, sanitize=SANITIZE), out)
+
+
+def host_agent(out: Path, *, defines: tuple[str, ...] = ("SDK_RT_FRAME_MAX=65536u",)) -> Path:
+    sources = [*core_sources(), runtime() / "port" / "posix" / "main.c", HERE / "fake_models.c"]
+    return build_host(sources, out, defines=defines)
+
+
+def script_of(board: Board) -> str:
+    regions = [Region(region.name, region.kind, region.base, region.size) for region in board.memory]
+    return render_linker_script(regions, board.runtime.stack_bytes)
+
+
+def firmware(board: Board, out: Path, *, toolchain: str = "zig", models: Path = HERE / "fake_models.c") -> Path:
+    """Build the agent's image for a board as its stand-in machine shows it."""
+    uart, timer = board.runtime.uart, board.runtime.timer
+    assert uart is not None and timer is not None
+    port = runtime() / "port" / board.runtime.port
+    parts = ("startup", "main", "mem", f"uart_{uart.kind}", f"timer_{timer.kind}")
+    sources = [*core_sources(), *[port / f"{part}.c" for part in parts], models]
+    defines = (
+        f"SDK_RT_UART_BASE=0x{uart.base:x}u",
+        f"SDK_RT_UART_HZ={uart.hz}u",
+        f"SDK_RT_TIMER_BASE=0x{timer.base:x}u",
+        f"SDK_RT_TIMER_HZ={timer.hz}u",
+        f'SDK_RT_DEVICE_NAME="{board.name}"',
+        f"SDK_RT_FRAME_MAX={256 if (board.ram_bytes or 0) <= SMALL_RAM else 512}u",
+    )
+    target = target_for(board)
+    tools = get_toolchain(toolchain)
+    units = jobs(sources, target, tuple(f"-D{define}" for define in defines))
+    objects = tools.compile_all([replace(job, opt="s") for job in units])
+    return tools.link(LinkJob("firmware", tuple(objects), target, script=script_of(board)), out)
+
+
+def emulator_of(board: Board) -> EmulatorSpec:
+    assert board.emulator is not None and board.runtime.timer is not None
+    return EmulatorSpec(board.emulator.argv, board.emulator.icount_shift, board.runtime.timer.hz)
