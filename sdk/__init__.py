@@ -1,1 +1,22 @@
-"""TODO"""
+"""Cross-level compilation of machine-learning models for boards, phones and this machine."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sdk.version import __version__
+
+if TYPE_CHECKING:
+    from sdk.driver.model import Model, compile
+    from sdk.errors import SdkError
+
+__all__ = ["Model", "SdkError", "__version__", "compile"]
+_HOMES = {"Model": "sdk.driver.model", "compile": "sdk.driver.model", "SdkError": "sdk.errors"}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the compiler only when it is used: ``import sdk`` stays quick."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'sdk' has no attribute {name!r}")

@@ -1,6 +1,6 @@
 /*
  * Fuzz target: the decoder and the dispatcher, with the port replaced by checks of what the agent sends.
- * The first byte of an input chooses: raw bytes for the decoder, or frames (u16 length, bytes) with a valid CRC.
+ * The first byte of an input chooses: raw bytes for the decoder, or frames (u16 length, bytes), made valid.
  */
 #include <stdlib.h>
 #include <string.h>

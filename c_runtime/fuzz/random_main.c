@@ -22,7 +22,7 @@ static uint32_t random32(void)
 /* Small numbers mostly: indices, counts and offsets near their limits. */
 static uint32_t small(void)
 {
-    static const uint32_t limits[] = {0, 1, 2, 63, 64, 65, 500, 501, 1999, 2000, 2001, 0x7FFFFFFFu, 0xFFFFFFFFu};
+    static const uint32_t limits[] = {0, 1, 2, 63, 64, 65, 500, 501, 1999, 2000, 2001, 0x7FFFFFFFu, ~0u};
     uint32_t r = random32();
     return (r & 7u) == 0 ? random32() : limits[(r >> 3) % (sizeof limits / sizeof limits[0])];
 }

@@ -1,4 +1,4 @@
-/* What a generated model shows to the runtime agent: its tensors, dims and entry points, in one constant record. */
+/* What a generated model shows to the runtime agent: tensors, dims and functions in one constant record. */
 #ifndef SDK_RT_H
 #define SDK_RT_H
 
@@ -65,7 +65,7 @@ typedef struct {
     int (*init)(void);
     int (*reset)(void);
     int (*run)(const int32_t *dims); /* dim_count values; NULL when dim_count is 0 */
-    void *(*data)(uint16_t index);   /* storage of a tensor; a run may reuse an input's bytes: rewrite before each */
+    void *(*data)(uint16_t index);   /* storage of a tensor; a run may overwrite inputs */
     int (*selftest)(void);           /* NULL when the model carries no golden cases */
 } sdk_rt_model_t;
 

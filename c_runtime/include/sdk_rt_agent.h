@@ -1,4 +1,4 @@
-/* The agent: answers wire v1 requests about the linked models. One static instance lives in the port's main. */
+/* The agent answers wire v1 requests about the linked models. One static instance is in the port's main. */
 #ifndef SDK_RT_AGENT_H
 #define SDK_RT_AGENT_H
 

@@ -1,4 +1,4 @@
-/* The memory functions that compilers call by themselves; bare-metal ports define them, a C library has them. */
+/* The memory functions that compilers call by themselves; a bare-metal port defines them. */
 #ifndef SDK_RT_MEM_H
 #define SDK_RT_MEM_H
 

@@ -1,4 +1,4 @@
-/* What a port gives the agent: a byte pipe, a counter, and facts about the machine. Linked, not registered. */
+/* What a port gives the agent: a byte pipe, a counter, facts about the machine. Linked, not registered. */
 #ifndef SDK_RT_PORT_H
 #define SDK_RT_PORT_H
 

@@ -78,8 +78,8 @@ sdk_rt_rx_t sdk_rt_decoder_feed(sdk_rt_decoder_t *d, uint8_t byte);
 uint32_t sdk_rt_wire_seal(uint8_t *frame, uint32_t n);
 
 /*
- * Encode src[0..n) with its delimiters into dst; returns the bytes written, 0 when cap < SDK_RT_WIRE_ENCODED(n).
- * src may lie in the same buffer at dst + SDK_RT_WIRE_ENCODED(n) - n or later: writing never overtakes reading.
+ * Encode src[0..n) with its delimiters into dst; returns the bytes written, 0 if cap is too small.
+ * src may lie in dst's buffer, SDK_RT_WIRE_ENCODED(n) - n bytes in or later: writing never overtakes reading.
  */
 uint32_t sdk_rt_wire_encode(uint8_t *dst, uint32_t cap, const uint8_t *src, uint32_t n);
 

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Backends: one folder a kind of generated source."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Importers: one folder a model format."""

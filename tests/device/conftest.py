@@ -11,6 +11,7 @@ from device_agents import Agent
 from sdk.boards import load_board
 from sdk.devices import Session
 
+
 @pytest.fixture(scope="session")
 def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Agent]:
     """A function from "host" or an emulated board's name to its agent; each is built once."""

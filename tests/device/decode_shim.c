@@ -3,7 +3,7 @@
 
 #include "sdk_rt_wire.h"
 
-/* Write, for every event but NONE, its kind (u8), and for a frame also its length (u32) and bytes. Returns bytes written. */
+/* Each event but NONE as its kind (u8), frames with length (u32) and bytes; returns the bytes written. */
 uint32_t shim_decode(const uint8_t *in, uint32_t n, uint8_t *buf, uint32_t cap, uint8_t *out);
 uint32_t shim_encode(const uint8_t *frame, uint32_t n, uint8_t *buf, uint32_t cap);
 

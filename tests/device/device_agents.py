@@ -1,4 +1,4 @@
-"""Builds agents with the hand-written models: for this machine with sanitizers, and for every emulated board."""
+"""Builds agents with the hand-written models: for this machine with sanitizers, for every emulated board."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ EMULATED = (
     "qemu-cortex-m55",
     "microbit",
 )
-WARNINGS = tuple(
-    "-Wall -Wextra -Wconversion -Wshadow -Wundef -Wvla -Wdouble-promotion "
-    "-Wstrict-prototypes -Wmissing-prototypes -pedantic -Werror".split()
+WARNINGS = (
+    *("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Wvla", "-Wdouble-promotion"),
+    *("-Wstrict-prototypes", "-Wmissing-prototypes", "-pedantic", "-Werror"),
 )
 SANITIZE = ("address", "undefined")
 SMALL_RAM = 32 << 10
@@ -50,14 +50,16 @@ def core_sources() -> list[Path]:
 
 
 def jobs(sources: list[Path], target: Target, flags: tuple[str, ...] = ()) -> list[CompileJob]:
-    includes = (runtime() / "include", runtime() / "port" / "cortex_m")
+    includes = (runtime() / "include", runtime() / "src", runtime() / "port" / "cortex_m")
     return [
         CompileJob(SourceText.read(path), target, include_dirs=includes, flags=(*WARNINGS, *flags))
         for path in sources
     ]
 
 
-def build_host(sources: list[Path], out: Path, *, defines: tuple[str, ...] = (), compiler: str = "gcc") -> Path:
+def build_host(
+    sources: list[Path], out: Path, *, defines: tuple[str, ...] = (), compiler: str = "gcc"
+) -> Path:
     """Build a program with address and undefined-behaviour sanitizers, each finding fatal."""
     target = target_for(load_board("host"))
     toolchain = get_toolchain(compiler)
@@ -77,10 +79,13 @@ def script_of(board: Board) -> str:
     return render_linker_script(regions, board.runtime.stack_bytes)
 
 
-def firmware(board: Board, out: Path, *, toolchain: str = "zig", models: Path = HERE / "fake_models.c") -> Path:
+def firmware(
+    board: Board, out: Path, *, toolchain: str = "zig", models: Path = HERE / "fake_models.c"
+) -> Path:
     """Build the agent's image for a board as its stand-in machine shows it."""
     uart, timer = board.runtime.uart, board.runtime.timer
-    assert uart is not None and timer is not None
+    assert uart is not None
+    assert timer is not None
     port = runtime() / "port" / board.runtime.port
     parts = ("startup", "main", "mem", f"uart_{uart.kind}", f"timer_{timer.kind}")
     sources = [*core_sources(), *[port / f"{part}.c" for part in parts], models]
@@ -100,5 +105,6 @@ def firmware(board: Board, out: Path, *, toolchain: str = "zig", models: Path = 
 
 
 def emulator_of(board: Board) -> EmulatorSpec:
-    assert board.emulator is not None and board.runtime.timer is not None
+    assert board.emulator is not None
+    assert board.runtime.timer is not None
     return EmulatorSpec(board.emulator.argv, board.emulator.icount_shift, board.runtime.timer.hz)

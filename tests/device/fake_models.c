@@ -1,9 +1,9 @@
-/* Two hand-written models for the device tests: one that scales and counts, one with a dim, faults and delays. */
+/* Two hand-written models for the device tests: one scales and counts, one has a dim, faults and delays. */
 #include <stddef.h>
 
 #include "sdk_rt.h"
 
-/* "scale": y = 2 x + calls since reset, on int8[64]; a golden case; the input is overwritten as real models may. */
+/* "scale": y = 2 x + calls since reset, on int8[64]; a golden case; overwrites its input as models may. */
 static int8_t scale_x[64], scale_y[64];
 static int32_t scale_calls;
 static const int32_t scale_shape[2] = {4, 16};
@@ -39,13 +39,26 @@ static int scale_selftest(void)
     return SDK_RT_OK;
 }
 
-static const sdk_rt_model_t scale = {SDK_RT_ABI,  "scale",     "00ff00ff",  1,           1,         0,
-                                     scale_tensors, NULL,      128,         4,           8,         scale_reset,
-                                     scale_reset, scale_run,   scale_data,  scale_selftest};
+static const sdk_rt_model_t scale = {
+    .abi = SDK_RT_ABI,
+    .name = "scale",
+    .hash = "00ff00ff",
+    .input_count = 1,
+    .output_count = 1,
+    .tensors = scale_tensors,
+    .arena_bytes = 128,
+    .state_bytes = 4,
+    .context_bytes = 8,
+    .init = scale_reset,
+    .reset = scale_reset,
+    .run = scale_run,
+    .data = scale_data,
+    .selftest = scale_selftest,
+};
 
 /*
- * "big": copies int32[n] with n in 1..500. Unless built with FAKE_TAME, n = 13 executes an undefined instruction, n = 14 overflows the stack,
- * n = 15 loops about 3 million times, n = 16 loops for ever.
+ * "big": copies int32[n] with n in 1..500. Unless built with FAKE_TAME, n = 13 executes an undefined
+ * instruction, n = 14 overflows the stack, n = 15 loops 3 million times, n = 16 loops for ever.
  */
 #define BIG_N 500
 static int32_t big_x[BIG_N], big_y[BIG_N];
@@ -110,8 +123,21 @@ static void *big_data(uint16_t index)
     return index == 0 ? (void *)big_x : (void *)big_y;
 }
 
-static const sdk_rt_model_t big = {SDK_RT_ABI,  "big", "0badcafe", 1, 1, 1, big_tensors, big_dims, 2 * 4 * BIG_N, 0, 0,
-                                   big_nothing, big_nothing, big_run, big_data, NULL};
+static const sdk_rt_model_t big = {
+    .abi = SDK_RT_ABI,
+    .name = "big",
+    .hash = "0badcafe",
+    .input_count = 1,
+    .output_count = 1,
+    .dim_count = 1,
+    .tensors = big_tensors,
+    .dims = big_dims,
+    .arena_bytes = 2 * 4 * BIG_N,
+    .init = big_nothing,
+    .reset = big_nothing,
+    .run = big_run,
+    .data = big_data,
+};
 
 const sdk_rt_model_t *const sdk_rt_models[] = {&scale, &big};
 const uint16_t sdk_rt_model_count = 2;

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cobs.cobs
 import crc32c as reference_crc
+import device_agents as agents
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 from sdk.boards import load_board
 from sdk.devices.wire import OVERHEAD, Decoder, Frame, cobs_decode, cobs_encode, crc32c, encoded_size
 from sdk.toolchains import LinkJob, get_toolchain, target_for
-import device_agents as agents
 
 MAX_FRAME = 300
 GOLDEN = json.loads((Path(__file__).parent / "golden_frames.json").read_text(encoding="utf-8"))
@@ -85,7 +85,9 @@ def python_events(stream: bytes) -> list[tuple[int, bytes]]:
         damaged, overlong = decoder.damaged, decoder.overlong
         for frame in decoder.feed(stream[at : at + 1]):
             events.append((FRAME, frame))
-        events += [(DAMAGED, b"")] * (decoder.damaged - damaged) + [(LONG, b"")] * (decoder.overlong - overlong)
+        events += [(DAMAGED, b"")] * (decoder.damaged - damaged) + [(LONG, b"")] * (
+            decoder.overlong - overlong
+        )
     return events
 
 

@@ -1,4 +1,4 @@
-"""What every transport and port must do, against the hand-written models: this machine and six emulated boards."""
+"""What every transport and port must do, with hand-written models: this machine, six emulated boards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that are silent, dead, lying or behind a bad line: every call ends in time with an error that helps."""
+"""Devices that are silent, dead, lying or behind a bad line: calls end in time, with errors that help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* From reset to sdk_rt_main: vectors, FPU, stack limit and paint, .data, .bss; and from any fault to sdk_rt_fault. */
+/* From reset to sdk_rt_main: vectors, FPU, stack guard, .data, .bss; and from any fault to sdk_rt_fault. */
 #include "port.h"
 #include "sdk_rt_mem.h"
 
@@ -13,7 +13,7 @@
 #define MPU_REGIONS(type) ((type) >> 8 & 0xFFu)
 #define MPU_ON_WITH_DEFAULT_MAP 5u
 
-/* Armv7-M has no stack limit register: where there is an MPU, the lowest bytes of the stack may not be touched. */
+/* Armv7-M has no stack limit register: an MPU, where there is one, bars the lowest bytes of the stack. */
 #if defined(__ARM_ARCH_7M__) || defined(__ARM_ARCH_7EM__)
 #define GUARD_BYTES 256u
 #define GUARD_NO_ACCESS (7u << 1 | 1u) /* 2^(7+1) bytes, enabled, no permissions */
@@ -35,7 +35,7 @@ __attribute__((section(".stack"), used)) static uint32_t stack_floor[2];
 
 void sdk_rt_fault_entry(void);
 
-/* Take the fault on a fresh stack: the old one may be what broke. r0 = where the core saved registers, r1 = cause. */
+/* Take the fault on a fresh stack, the old one may be what broke. r0: the saved registers, r1: the cause. */
 __attribute__((naked)) void sdk_rt_fault_entry(void)
 {
     __asm__ volatile("mrs r0, msp\n\t"
@@ -144,7 +144,7 @@ void sdk_rt_reset_handler(void)
     __asm__ volatile("dsb\n\tisb" ::: "memory");
 #endif
 #if !defined(__ARM_ARCH_6M__)
-    /* Faults of their own can still escalate when saving registers fails on a full stack; HardFault locks up. */
+    /* On a full stack saving registers fails too: these faults can then escalate, HardFault would lock up. */
     SDK_RT_REG(SHCSR) |= SHCSR_FAULTS;
 #endif
     start();

@@ -1,4 +1,4 @@
-/* SysTick, which every Cortex-M has: 24 bits, extended by its interrupt, which costs a few instructions per wrap. */
+/* SysTick, which every Cortex-M has: 24 bits, extended by an interrupt of a few instructions. */
 #include "port.h"
 
 #define CTRL SDK_RT_REG(0xE000E010u)

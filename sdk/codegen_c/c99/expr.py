@@ -217,6 +217,10 @@ class ValuePrinter:
 
     def _infix(self, expr: Op, row: tuple[str, int, int, int]) -> CValue:
         symbol, binds, left, right = row
+        second = expr.args[1]
+        if symbol == "+" and isinstance(second, Imm) and second.dtype.kind == "i" and second.value < 0:
+            opposite = literal(-second.value, second.dtype).text
+            return CValue(f"{self.text(expr.args[0], left)} - {opposite}", binds)
         a = self._guarded(expr.args[:1], expr.args[1], right) if symbol == "&&" else self.text(expr.args[1], right)
         return CValue(f"{self.text(expr.args[0], left)} {symbol} {a}", binds)
 

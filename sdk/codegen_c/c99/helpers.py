@@ -244,6 +244,14 @@ _LANES: Final = {
 }""",
 }
 
+# Operations that have a scalar helper only, lane by lane.
+_EACH: Final = {
+    "mulq64": "$C @@(@i64x$N x, $C mult, $C shift) {\n$L@mulq64(x[i], mult[i], shift[i]);\n    }\n    return out;\n}",
+    "exp": "$C @@($C x) {\n$L@exp_f32(x[i]);\n    }\n    return out;\n}",
+    "clz": "$C @@($C x) {\n$L($S)@clz((uint32_t)x[i]);\n    }\n    return out;\n}",
+}
+_EACH_LOOP: Final = "    $C out = {0};\n    for (int32_t i = 0; i < $N; ++i) {\n        out[i] = "
+
 # Dot products of groups of lanes where the instruction set has none.
 _GROUPED_DOT: Final = """$C @@($C acc, @$A a, @$B b) {
     for (int32_t i = 0; i < $N; ++i) {
@@ -283,6 +291,8 @@ def _of_family(name: str) -> str | None:
         return _fill(text, acc)
     if len(kinds) != 1:
         return None
+    if family in _EACH and kinds[0].lanes > 1:
+        return _fill(_EACH[family].replace("$L", _EACH_LOOP), kinds[0])
     table = _SCALAR if kinds[0].lanes == 1 else _LANES
     text = table.get(f"{family}_float" if kinds[0].is_float else family) or table.get(family)
     return _fill(text, kinds[0]) if text else None

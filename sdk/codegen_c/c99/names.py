@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from typing import Final
 
 from sdk.compiler.ir.types import DType
@@ -47,10 +48,10 @@ def scalar_name(type: DType) -> str:
 
 
 class Scope:
-    """Nested C blocks: gives each declared name an identifier that hides none of an enclosing block."""
+    """Nested C blocks: gives each thing declared an identifier that hides none of an enclosing block."""
 
     def __init__(self) -> None:
-        self._stack: list[dict[str, str]] = [{}]
+        self._stack: list[dict[Hashable, str]] = [{}]
 
     def push(self) -> None:
         """Enters a block."""
@@ -60,23 +61,23 @@ class Scope:
         """Leaves the innermost block."""
         self._stack.pop()
 
-    def declare(self, name: str) -> str:
-        """The identifier for ``name``, declared in the innermost block."""
+    def declare(self, key: Hashable, name: str) -> str:
+        """The identifier, made from ``name``, of the thing ``key``, declared in the innermost block."""
         used = {c for block in self._stack for c in block.values()}
         stem = c_name = identifier(name)
         k = 2
         while c_name in used:
             c_name, k = f"{stem}_{k}", k + 1
-        self._stack[-1][name] = c_name
+        self._stack[-1][key] = c_name
         return c_name
 
-    def bind(self, name: str, c_text: str) -> None:
-        """Makes ``name`` stand for ``c_text`` in the innermost block."""
-        self._stack[-1][name] = c_text
+    def alias(self, key: Hashable, c_name: str) -> None:
+        """Makes ``key`` another name of the declared ``c_name`` in the innermost block."""
+        self._stack[-1][key] = c_name
 
-    def lookup(self, name: str) -> str:
-        """The identifier ``name`` has here; KeyError when it is not declared."""
+    def lookup(self, key: Hashable) -> str:
+        """The identifier of ``key`` here; KeyError when it is not declared."""
         for block in reversed(self._stack):
-            if name in block:
-                return block[name]
-        raise KeyError(name)
+            if key in block:
+                return block[key]
+        raise KeyError(key)

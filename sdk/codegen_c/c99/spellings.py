@@ -51,6 +51,9 @@ _ROWS: Final = (
     _row("rdbpot", "i32x*", "@rdbpot_$T({0}, {1})"),
     _row("rdbpot1", "i32x*", "@rdbpot1_$T({0}, {1})", small=True),
     _row("rdbpot1", "i32x*", "@rdbpot_$T({0}, {1})"),
+    _row("mulq64", "i32x* i64x* i32x*", "@mulq64_$T({0}, {1}, {2})"),
+    _row("clz", "[iu]32x*", "@clz_$T({0})"),
+    _row("exp", "f32x*", "@exp_$T({0})"),
     # Dot products of words of four bytes.
     *(_row("dot", f"i32 i32 {a}x4 {b}x4", f"@dot4_{a}{b}_dsp({{0}}, {{1}}, {{2}})", "dsp thumb2 words")
       for a in _WORD for b in _WORD),

@@ -155,7 +155,7 @@ class _Machine:
             case If():
                 self.run_if(stmt)
             case Let():
-                self.lets[stmt.name] = self.value(stmt.value)
+                self.let(stmt)
             case Alloc():
                 self.alloc(stmt.buffer)
             case Store():
@@ -167,6 +167,12 @@ class _Machine:
                 pass  # one step at a time, every thread has arrived
             case Eval():
                 raise BuildError(f"{self.loops.name} calls the library symbol {stmt.symbol}, which numpy cannot run")
+
+    def let(self, stmt: Let) -> None:
+        value = self.lets[stmt.name] = self.value(stmt.value)
+        kind = stmt.value.dtype
+        if kind.kind in "iu" and kind.lanes == 1:  # an integer may stand in an index, as a variable of its range
+            self.env[Var(stmt.name, *kind.limits)] = value.astype(np.int64)
 
     def alloc(self, buffer: Buffer) -> None:
         shape = tuple(self.scalar(d) for d in buffer.shape)

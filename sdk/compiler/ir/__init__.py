@@ -1,1 +1,1 @@
-"""TODO"""
+"""The three-level IR: graphs, loops and plans in one module."""

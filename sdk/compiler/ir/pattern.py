@@ -71,21 +71,22 @@ def classify(loops: Loops) -> Pattern:
     return Pattern("reduction")
 
 
-def identity_of(loops: Loops) -> tuple[For, ...] | None:
-    """For an elementwise function, its loops in the order of the output's axes; else None."""
+def identity_of(loops: Loops) -> tuple[Var | None, ...] | None:
+    """For an elementwise function, the loop variable of each axis of its output (None for an axis of extent 1
+    that no loop runs over); else None."""
     chain = _chain(loops.body)
     inner: Block = chain[-1].body if chain else loops.body
     if len(inner.body) != 1 or not isinstance(inner.body[0], Store):
         return None
     store = inner.body[0]
-    by_var = {loop.var: loop for loop in chain}
-    order: list[For] = []
+    vars_ = {loop.var for loop in chain}
+    order: list[Var | None] = []
     for dim in store.index:
-        var = _single(dim)
-        if var is None or var not in by_var:
+        var = None if dim == 0 else _single(dim)
+        if dim != 0 and var not in vars_:
             return None
-        order.append(by_var[var])
-    if len(set(order)) != len(chain):
+        order.append(var)
+    if {v for v in order if v} != vars_ or len([v for v in order if v]) != len(chain):
         return None
     for node in walk(store.value):
         if isinstance(node, Load) and not _broadcasts(node.index, store.index):
@@ -135,7 +136,7 @@ def _varies(block: Block, buffer: str, var: Var) -> bool:
 def has_condition(loops: Loops, buffer: str) -> bool:
     """Whether reads of ``buffer`` stand under a range check."""
     for node in walk(loops.body):
-        guarded = node.args[1] if isinstance(node, Op) and node.name == "select" else None
+        guarded: object = node.args[1] if isinstance(node, Op) and node.name == "select" else None
         guarded = node.then if isinstance(node, If) else guarded
         if guarded is not None and any(isinstance(n, Load) and n.buffer == buffer for n in walk(guarded)):
             return True

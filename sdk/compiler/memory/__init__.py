@@ -1,1 +1,1 @@
-"""TODO"""
+"""The memory level: placing, checking and reporting buffers."""

@@ -83,7 +83,9 @@ class _Walk:
 Env = dict[Var, Dim]
 
 
-def rows_touched(loops: Loops, param: str, dims: Mapping[Var, int], rows: tuple[int, int], store: bool) -> tuple[int, int]:
+def rows_touched(
+    loops: Loops, param: str, dims: Mapping[Var, int], rows: tuple[int, int], store: bool
+) -> tuple[int, int]:
     """Rows ``lo..hi`` (hi exclusive) of a parameter that a call for output rows ``rows`` may touch.
 
     A safe superset by interval analysis of the indices on the row axis, clipped to the buffer; ``(0, 0)`` when it

@@ -41,7 +41,9 @@ def may_take_over(loops: Loops, out: str, source: str) -> bool:
     stores = [x for x in found if x.buffer == out and x.kind != "load"]
     if any(x.kind == "unknown" for x in (*loads, *stores)):
         return False
-    return _independent(loops, out, source, loads, stores) or _ordered_elements(loops, a.buffer, loads, stores)
+    return _independent(loops, out, source, loads, stores) or _ordered_elements(
+        loops, a.buffer, loads, stores
+    )
 
 
 def _same_layout(a: Buffer, b: Buffer) -> bool:
@@ -108,7 +110,9 @@ def _touched(loops: Loops, access: Access, shape: tuple[int, ...], most: int) ->
         base = {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent}
     ranges = loop_ranges(access.loops, base)
     if ranges is None:
-        return _Touched(access, np.zeros(0, dtype=np.int64), {f.var: np.zeros(0, dtype=np.int64) for f in access.loops})
+        return _Touched(
+            access, np.zeros(0, dtype=np.int64), {f.var: np.zeros(0, dtype=np.int64) for f in access.loops}
+        )
     known = base.keys() | ranges.keys()
     spans = [last - first + 1 for first, last in ranges.values()]
     if any(not free_vars(d) <= known for d in access.index) or math.prod(spans) * access.lanes > most:
@@ -120,9 +124,12 @@ def _touched(loops: Loops, access: Access, shape: tuple[int, ...], most: int) ->
     flat: Grid = np.zeros(axes.shape[1], dtype=np.int64)
     for dim, extent in zip(access.index, shape, strict=True):
         at = evaluate_grid(dim, env)
-        inside &= (at >= 0) & (at < extent)  # what lies outside is guarded in the function: it does not happen
+        inside &= (at >= 0) & (
+            at < extent
+        )  # what lies outside is guarded in the function: it does not happen
         flat = flat * extent + at
     flat += axes[-1]
+    inside &= flat < math.prod(shape)
     return _Touched(access, flat[inside], {var: env[var][inside] for var in ranges})
 
 

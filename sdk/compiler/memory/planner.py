@@ -118,7 +118,9 @@ def _best_gap(taken: list[tuple[int, int]], size: int, align: int) -> int:
     return at if best < 0 else best
 
 
-def _place_all(problem: _Problem, order: Sequence[int], fit: _Gap, offsets: list[int] | None = None, skip: int = 0) -> list[int]:
+def _place_all(
+    problem: _Problem, order: Sequence[int], fit: _Gap, offsets: list[int] | None = None, skip: int = 0
+) -> list[int]:
     """Offsets by block, placing in order; the first ``skip`` of the order keep theirs from ``offsets``."""
     blocks, rivals = problem.blocks, problem.rivals
     out = [_UNPLACED] * len(blocks)
@@ -183,7 +185,11 @@ class _Search:
         """A neighbour of ``order`` and how many leading entries it keeps."""
         blocks, rng = self.problem.blocks, self.rng
         peak = _peak(self.problem, offsets)
-        tops = [k for k, b in enumerate(blocks) if offsets[k] + b.size > max(self.problem.bound, peak - (peak - self.problem.bound) // 2)]
+        tops = [
+            k
+            for k, b in enumerate(blocks)
+            if offsets[k] + b.size > max(self.problem.bound, peak - (peak - self.problem.bound) // 2)
+        ]
         chosen = rng.choice(tops)
         while rng.random() < 0.4:
             below = [j for j in self.problem.rivals[chosen] if offsets[j] < offsets[chosen]]
@@ -191,7 +197,11 @@ class _Search:
                 break
             chosen = rng.choice(below)
         at = order.index(chosen)
-        ahead = [i for i, k in enumerate(order[:at]) if blocks[k].fixed is None and k in set(self.problem.rivals[chosen])]
+        ahead = [
+            i
+            for i, k in enumerate(order[:at])
+            if blocks[k].fixed is None and k in set(self.problem.rivals[chosen])
+        ]
         to = rng.choice(ahead) if ahead else rng.randrange(len(order))
         moved = list(order)
         if rng.random() < 0.5:

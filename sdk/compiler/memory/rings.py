@@ -39,7 +39,10 @@ def with_rings(loops: Loops, rings: Mapping[str, int]) -> Loops:
     names = {p.buffer.name for p in loops.params}
     for name, rows in rings.items():
         if name not in names or rows < 1:
-            raise BuildError(f"{loops.name} cannot keep {name} as a ring of {rows} rows", why=f"its parameters are {', '.join(sorted(names))}")
+            raise BuildError(
+                f"{loops.name} cannot keep {name} as a ring of {rows} rows",
+                why=f"its parameters are {', '.join(sorted(names))}",
+            )
     params = tuple(
         replace(p, buffer=replace(p.buffer, ring=rings[p.buffer.name])) if p.buffer.name in rings else p
         for p in loops.params

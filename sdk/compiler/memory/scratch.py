@@ -51,13 +51,23 @@ class _Uses:
             self.step += 1
             start = self.step
             if isinstance(stmt, Alloc) and stmt.buffer.space == "scratch" and concurrent:
-                raise BuildError(f"{self.where} declares scratch {stmt.buffer.name} inside a parallel loop", hint="declare it outside with an axis for the thread")
+                raise BuildError(
+                    f"{self.where} declares scratch {stmt.buffer.name} inside a parallel loop",
+                    hint="declare it outside with an axis for the thread",
+                )
             for inner, parallel in _blocks(stmt):
                 self.block(inner, concurrent or parallel)
             spans.append((start, self.step))
         for k, stmt in enumerate(block.body):
             if isinstance(stmt, Alloc) and stmt.buffer.space == "scratch":
-                self.add(stmt.buffer, [s for s, node in zip(spans[k:], block.body[k:], strict=True) if _uses(node, stmt.buffer.name)])
+                self.add(
+                    stmt.buffer,
+                    [
+                        s
+                        for s, node in zip(spans[k:], block.body[k:], strict=True)
+                        if _uses(node, stmt.buffer.name)
+                    ],
+                )
 
     def add(self, buffer: Buffer, spans: list[tuple[int, int]]) -> None:
         """Notes the lifetime; a name declared again (an unrolled body) keeps one place large enough for all."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Passes: one file each, a frozen dataclass from module to module."""

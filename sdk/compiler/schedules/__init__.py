@@ -1,1 +1,1 @@
-"""TODO"""
+"""Schedules: primitives with proof obligations, and the default rules that use them."""

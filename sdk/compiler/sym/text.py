@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sdk.compiler.sym.dim import Dim, Expr, Var, ceildiv, dmax, dmin, floordiv, free_vars, mod, show, substitute
+from sdk.compiler.sym.dim import (
+    Dim,
+    Expr,
+    Var,
+    ceildiv,
+    dmax,
+    dmin,
+    floordiv,
+    free_vars,
+    mod,
+    show,
+    substitute,
+)
 from sdk.compiler.sym.tokens import Cursor, bare_name
 from sdk.errors import SdkError
 from sdk.source import Source

@@ -143,7 +143,9 @@ class Cursor:
         stop = self._tokens[first if last is None else max(first, last - 1)]
         return Span(self.source, self._tokens[first][2], stop[2] + max(1, len(stop[1])))
 
-    def fail(self, message: str, first: int | None = None, last: int | None = None, hint: str | None = None) -> NoReturn:
+    def fail(
+        self, message: str, first: int | None = None, last: int | None = None, hint: str | None = None
+    ) -> NoReturn:
         """Raises a ParseError at the token here, or at the given marks."""
         raise ParseError(message, self.span(self._at if first is None else first, last), hint=hint)
 

@@ -39,7 +39,8 @@ def _op(r: Reader, name: str, args: tuple[ValueExpr, ...], given: DType | None, 
     if result is None:
         known = name in INTRINSICS
         message = f"the result of {name} needs its type" if known else f"unknown operation {name}"
-        r.cursor.fail(message, at, hint=f"write {name}(…):i32" if known else f"one of {', '.join(INTRINSICS)}")
+        hint = f"write {name}(…):i32" if known else f"one of {', '.join(INTRINSICS)}"
+        r.cursor.fail(message, at, hint=hint)
     return Op(name, args, result)
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from sdk.compiler.ir.graph import Attrs, Call, CalleeKind, Edge, Graph, MatchCast, Node, ReadState, Value, WriteState
+from sdk.compiler.ir.graph import (
+    Attrs,
+    Call,
+    CalleeKind,
+    Edge,
+    Graph,
+    MatchCast,
+    Node,
+    ReadState,
+    Value,
+    WriteState,
+)
 from sdk.compiler.ir.text.parse_types import Reader, read_attrs, read_defined, read_dims_header, read_type
 from sdk.compiler.ir.text.scope import Scope
 from sdk.compiler.ir.types import TensorType
@@ -12,8 +21,6 @@ from sdk.compiler.sym.text import print_dim
 from sdk.errors import SdkError
 
 __all__ = ["read_graph", "type_text"]
-
-_KINDS: Final[dict[str, CalleeKind]] = {"extern": "extern", "graph": "graph"}
 
 
 def type_text(type: TensorType) -> str:
@@ -72,19 +79,23 @@ def _use(r: Reader) -> Value:
 
 
 def _results(r: Reader) -> tuple[Value, ...]:
+    """Reads ``%a, %b : types``; the types must be those of the values."""
     cursor = r.cursor
     results: list[Value] = []
     if cursor.accept("("):
         cursor.expect(")")
     else:
-        results.append(_use_plain(r))
+        results.append(_use(r))
         while cursor.accept(","):
-            results.append(_use_plain(r))
+            results.append(_use(r))
+    if cursor.accept(":"):
+        at = cursor.mark
+        written = read_defined(r)
+        if written != tuple(v.type for v in results):
+            found = ", ".join(type_text(v.type) for v in results)
+            wanted = ", ".join(map(type_text, written))
+            cursor.fail(f"written {wanted} but the results are {found}", at, cursor.mark)
     return tuple(results)
-
-
-def _use_plain(r: Reader) -> Value:
-    return _use(r)
 
 
 def _source(r: Reader) -> str:
@@ -139,7 +150,9 @@ def _outs(r: Reader, names: list[str], at: int, count: int | None = None) -> tup
         r.cursor.fail(f"{len(names)} values but {len(types)} types", types_at, r.cursor.mark)
     if count is not None and len(names) != count:
         r.cursor.fail(f"this node defines {count} value, not {len(names)}", at)
-    return tuple(_define(r, Value(n, t), at + 2 * k) for k, (n, t) in enumerate(zip(names, types, strict=True)))
+    values = [Value(n, t) for n, t in zip(names, types, strict=True)]
+    # each name is followed by a comma or the equals sign
+    return tuple(_define(r, v, at + 2 * k) for k, v in enumerate(values))
 
 
 def _callee(r: Reader) -> tuple[CalleeKind, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Final, Literal, cast
 
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -25,11 +26,20 @@ from sdk.compiler.ir.loops import (
     Store,
 )
 from sdk.compiler.ir.text.parse_expr import read_expr
-from sdk.compiler.ir.text.parse_types import Reader, finish_var, one_of, read_dims_header, read_loop_var, read_type
+from sdk.compiler.ir.text.parse_types import (
+    Reader,
+    finish_var,
+    one_of,
+    read_dims_header,
+    read_loop_var,
+    read_type,
+)
 from sdk.compiler.ir.text.scope import Scope
+from sdk.compiler.sym import Dim
 
 __all__ = ["read_loops"]
 
+BarrierScope = Literal["group", "device"]
 _KINDS: Final = frozenset({"parallel", "vector", "unroll", "bind"})
 
 
@@ -82,7 +92,8 @@ def _rows(r: Reader) -> Rows:
     hi_name, hi, hi_at = read_loop_var(r)
     r.cursor.expect("of")
     extent = r.dim()
-    rows = Rows(finish_var(r, lo_name, lo, extent + 1, lo_at), finish_var(r, hi_name, hi, extent + 1, hi_at), extent)
+    first = finish_var(r, lo_name, lo, extent + 1, lo_at)
+    rows = Rows(first, finish_var(r, hi_name, hi, extent + 1, hi_at), extent)
     r.scope.dims[lo_name] = rows.lo
     r.scope.dims[hi_name] = rows.hi
     return rows
@@ -116,10 +127,8 @@ def _stmt(r: Reader) -> Stmt:
     return read(r)
 
 
-def _target(r: Reader) -> tuple[str, Any]:
-    at = r.cursor.mark
-    name = r.cursor.sigil("%", "a buffer, as %name")
-    return name, (r.index() if r.cursor.text == "[" else r.cursor.fail(f"expected an index after %{name}", at))
+def _target(r: Reader) -> tuple[str, tuple[Dim, ...]]:
+    return r.cursor.sigil("%", "a buffer, as %name"), r.index()
 
 
 def _for(r: Reader) -> For:
@@ -169,10 +178,11 @@ def _atomic(r: Reader) -> Atomic:
 
 
 def _barrier(r: Reader) -> Barrier:
-    return Barrier("group" if one_of(r.cursor, Any, "a scope") == "group" else "device")
+    scope = cast(BarrierScope, one_of(r.cursor, BarrierScope, "a scope"))
+    return Barrier(scope)
 
 
-_STATEMENTS: Final = {
+_STATEMENTS: Final[dict[str, Callable[[Reader], Stmt]]] = {
     "for": _for,
     "if": _if,
     "let": _let,

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from typing import Final, cast, get_args
 
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, RegionKind, Repeat, Role, Wait
-from sdk.compiler.ir.text.parse_types import Reader, finish_var, one_of, read_dims_header, read_loop_var, read_type
+from sdk.compiler.ir.plan import (
+    Copy,
+    Plan,
+    PlanBuffer,
+    PlanCall,
+    PlanStmt,
+    Region,
+    RegionKind,
+    Repeat,
+    Role,
+    Wait,
+)
+from sdk.compiler.ir.text.parse_types import (
+    Reader,
+    finish_var,
+    one_of,
+    read_dims_header,
+    read_loop_var,
+    read_type,
+)
 from sdk.compiler.ir.text.scope import Scope
 
 __all__ = ["read_plan"]

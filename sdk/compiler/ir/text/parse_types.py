@@ -16,8 +16,8 @@ from sdk.compiler.sym.tokens import Cursor
 from sdk.errors import UsageError
 
 __all__ = [
-    "Reader", "finish_var", "one_of", "read_attrs", "read_defined", "read_dims_header", "read_dtype", "read_loop_var",
-    "read_number", "read_type",
+    "Reader", "finish_var", "one_of", "read_attrs", "read_defined", "read_dims_header", "read_dtype",
+    "read_loop_var", "read_number", "read_type",
 ]
 
 _WORDS: Final = {"inf": math.inf, "nan": math.nan}
@@ -128,7 +128,7 @@ def finish_var(r: Reader, name: str, given: Var | None, hi: Dim, at: int) -> Var
 
 
 def read_defined(r: Reader) -> tuple[TensorType, ...]:
-    """Reads the types of results, after the dims that they bring: ``<m in 1..9> f32[m], i8[4]``, or ``()``."""
+    """Reads the types of results after the dims that they bring: ``<m in 1..9> f32[m], i8[4]`` or ``()``."""
     read_dims_header(r)
     if r.cursor.accept("("):
         r.cursor.expect(")")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Graph
 from sdk.compiler.ir.loops import Loops
@@ -17,12 +18,15 @@ from sdk.compiler.ir.text.parse_loops import read_loops
 from sdk.compiler.ir.text.parse_plan import read_plan
 from sdk.compiler.ir.text.parse_types import Reader, one_of, read_dims_header, read_number, read_type
 from sdk.compiler.ir.text.scope import Scope
-from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ir.types import DType, TensorType
 from sdk.compiler.sym.tokens import Cursor
 from sdk.errors import SdkError
 from sdk.source import Source
 
 __all__ = ["parse_module"]
+
+Array = NDArray[Any]
+Item = TypeVar("Item", Const, State, Graph, Loops, Plan)
 
 
 def parse_module(
@@ -63,7 +67,8 @@ class _Items:
         cursor = r.cursor
         word = cursor.text
         if word not in ("const", "state", "graph", "internal", "loops", "plan"):
-            cursor.fail(f"expected const, state, graph, internal graph, loops or plan, found {cursor.found()}")
+            words = "const, state, graph, internal graph, loops or plan"
+            cursor.fail(f"expected {words}, found {cursor.found()}")
         cursor.advance()
         at = cursor.mark
         if word == "const":
@@ -83,7 +88,7 @@ class _Items:
             _add(self.graphs, read_graph(r, entry=word == "graph"), cursor, at)
 
 
-def _add(items: dict[str, T], item: T, cursor: Cursor, at: int) -> None:
+def _add(items: dict[str, Item], item: Item, cursor: Cursor, at: int) -> None:
     if item.name in items:
         cursor.fail(f"@{item.name} is declared twice", at)
     items[item.name] = item
@@ -110,20 +115,47 @@ def _read_blob(r: Reader, type_: TensorType, blobs: Mapping[str, bytes]) -> Arra
         cursor.fail(f"expected a digest, as #1f3a…, found {cursor.found()}")
     found = [data for digest, data in blobs.items() if digest.startswith(cursor.text[1:])]
     if len(found) != 1:
-        how = "several" if found else "none"
-        cursor.fail(f"{how} of the given blobs has the digest {cursor.text}", hint="pass collect_blobs(module)")
+        message = f"{len(found) or 'none'} of the given blobs has the digest {cursor.text}"
+        cursor.fail(message, hint="pass collect_blobs(module)")
     cursor.advance()
     return np.frombuffer(found[0], dtype=type_.dtype.numpy)
 
 
 def _read_elements(r: Reader, type_: TensorType) -> Array:
-    cursor = r.cursor
-    cursor.expect("[")
+    """Reads ``[1, 2, …]``: the elements in row-major order."""
+    r.cursor.expect("[")
+    return np.array(r.cursor.many(lambda: _element(r.cursor, type_.dtype), "]"), dtype=type_.dtype.numpy)
+
+
+def _element(cursor: Cursor, dtype: DType) -> int | float | bool:
     at = cursor.mark
-    words = cursor.many(lambda: _element(cursor), "]")
-    try:
-        if type_.dtype.is_float or type_.dtype.kind == "b":
-            return np.array(words, dtype=type_.dtype.numpy)
-        return np.array([int(w) for w in words], dtype=np.int64 if type_.dtype.bits < 64 else None)
-    except (ValueError, OverflowError) as error:
-        cursor.fail(str(error), at)
+    if dtype.kind == "b":
+        if cursor.text not in ("true", "false"):
+            cursor.fail(f"expected true or false, found {cursor.found()}")
+        return cursor.advance() == "true"
+    value = read_number(cursor)
+    if dtype.is_float:
+        return float(value)
+    lo, hi = dtype.limits
+    if not isinstance(value, int) or not lo <= value <= hi:
+        cursor.fail(f"{value} is not of type {dtype}", at, cursor.mark)
+    return value
+
+
+def _read_state(r: Reader) -> State:
+    cursor = r.cursor
+    name = cursor.sigil("@", "the name of the state, as @name")
+    own = Reader(cursor, Scope(), r.ops)
+    read_dims_header(own)
+    cursor.expect(":")
+    type_ = read_type(own)
+    layout: StateLayout = "plain"
+    axis = 0
+    if cursor.text != "=":
+        layout = cast(StateLayout, one_of(cursor, StateLayout, "a layout"))
+        cursor.expect("(")
+        axis = cursor.integer()
+        cursor.expect(")")
+    cursor.expect("=")
+    init = cursor.sigil("@", "a constant") if cursor.kind == "sigil" else cursor.integer()
+    return State(name, type_, init, layout, axis)

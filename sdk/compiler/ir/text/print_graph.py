@@ -28,9 +28,8 @@ def print_graph(graph: Graph, constants: Scope, types: TypePrinter) -> list[str]
     _declare(graph.params, scope)
     body = [f"  {_node(node, scope, types)}" for node in graph.body]
     results = ", ".join(_use(v, scope, types) for v in graph.results)
-    kinds = ", ".join(types.type(v.type, scope) for v in graph.results) or "()"
     kept = "" if graph.entry else "internal "
-    return [f"{kept}{header}({params}) {{", *body, f"  return {results or '()'} : {kinds}", "}"]
+    return [f"{kept}{header}({params}) {{", *body, f"  return {results or '()'}", "}"]
 
 
 def _declare(values: Iterable[Value], scope: Scope) -> None:
@@ -72,7 +71,8 @@ def _call(node: Call, scope: Scope, types: TypePrinter) -> str:
             callee = f"graph {sigil_name('@', node.callee)}"
         case "extern":
             callee = f"extern {string(node.callee)}"
-    text = f"{outs} = {callee}({args}){attrs_text(node.attrs)} : {types.defined([v.type for v in node.outs], scope)}"
+    kinds = types.defined([v.type for v in node.outs], scope)
+    text = f"{outs} = {callee}({args}){attrs_text(node.attrs)} : {kinds}"
     _declare(node.outs, scope)
     if node.place:
         text += f" on {string(node.place)}"

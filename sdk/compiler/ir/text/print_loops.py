@@ -40,6 +40,7 @@ INFIX: Final = {
     "lt": ("<", 4), "le": ("<=", 4), "gt": (">", 4), "ge": (">=", 4), "eq": ("==", 4),
     "shl": ("<<", 5), "shr": (">>", 5), "add": ("+", 6), "sub": ("-", 6), "mul": ("*", 7),
 }
+_STRONGEST: Final = 8
 
 
 def print_loops(loops: Loops, types: TypePrinter) -> list[str]:
@@ -101,8 +102,7 @@ class _Body:
         out = self.out
         match stmt:
             case Store():
-                value = self.expr(stmt.value, scope)
-                out.append(f"{pad}{sigil_name('%', stmt.buffer)}{self.types.index(stmt.index, scope)} = {value}")
+                out.append(f"{pad}{self._target(stmt, scope)} = {self.expr(stmt.value, scope)}")
             case For():
                 self._for(stmt, scope, pad)
             case Let():
@@ -123,10 +123,13 @@ class _Body:
             case Barrier():
                 out.append(f"{pad}barrier {stmt.scope}")
             case Atomic():
-                target = f"{sigil_name('%', stmt.buffer)}{self.types.index(stmt.index, scope)}"
+                target = self._target(stmt, scope)
                 out.append(f"{pad}atomic {bare_name(stmt.op)} {target} = {self.expr(stmt.value, scope)}")
             case _:
                 assert_never(stmt)
+
+    def _target(self, place: Store | Atomic | Load, scope: Scope) -> str:
+        return sigil_name("%", place.buffer) + self.types.index(place.index, scope)
 
     def _for(self, stmt: For, scope: Scope, pad: str) -> None:
         text = f"{pad}for {var_name(stmt.var, stmt.hi)} in "
@@ -159,7 +162,7 @@ class _Body:
                 return self._op(e, scope, strength)
             case Load():
                 buffer = scope.buffers.get(e.buffer)
-                text = sigil_name("%", e.buffer) + self.types.index(e.index, scope)
+                text = self._target(e, scope)
                 return text if buffer is not None and buffer.dtype == e.dtype else f"{text}:{e.dtype}"
             case Imm():
                 usual = F32 if isinstance(e.value, float) else I32
@@ -185,7 +188,9 @@ class _Body:
         implied = implied_dtype(e.name, e.args) == e.dtype
         if implied and len(e.args) == 2 and e.name in INFIX:
             sign, own = INFIX[e.name]
-            text = f"{self.expr(e.args[0], scope, own)} {sign} {self.expr(e.args[1], scope, own + 1)}"
+            # few readers know how shifts bind
+            inner = (_STRONGEST, _STRONGEST) if e.name in ("shl", "shr") else (own, own + 1)
+            text = f"{self.expr(e.args[0], scope, inner[0])} {sign} {self.expr(e.args[1], scope, inner[1])}"
             return f"({text})" if own < strength else text
         name = string(e.name) if is_word(e.name) else bare_name(e.name)
         text = f"{name}({', '.join([self.expr(a, scope) for a in e.args])})"

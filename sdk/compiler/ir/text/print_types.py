@@ -35,7 +35,8 @@ def attr_text(value: Attr) -> str:
             return string(value)
         case tuple():
             return "(" + ", ".join(map(attr_text, value)) + ("," if len(value) == 1 else "") + ")"
-    raise BuildError(f"an attribute holds {value!r}", why="attributes are ints, floats, strings, bools and tuples of them")
+    why = "attributes are ints, floats, strings, bools and tuples of them"
+    raise BuildError(f"an attribute holds {value!r}", why=why)
 
 
 def attrs_text(attrs: Attrs) -> str:

@@ -1,4 +1,4 @@
-"""A module as text that reads back to the same module; constants of more than a few elements by their digest."""
+"""A module as text that reads back to the same module; constants of many elements by their digest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sdk.compiler.ir.module import Const, Module, State
 from sdk.compiler.ir.text.print_graph import print_graph
 from sdk.compiler.ir.text.print_loops import print_loops
 from sdk.compiler.ir.text.print_plan import print_plan
-from sdk.compiler.ir.text.print_types import TypePrinter, dims_header
+from sdk.compiler.ir.text.print_types import TypePrinter, dims_header, number
 from sdk.compiler.ir.text.scope import Scope
 from sdk.compiler.sym.tokens import bare_name, sigil_name, string
 
@@ -22,12 +22,13 @@ DIGEST_CHARS: Final = 16
 
 
 def _is_inline(const: Const) -> bool:
+    data = const.data
     # a NaN has bits that its spelling does not tell
-    return const.data.size <= INLINE_ELEMENTS and not (const.data.dtype.kind == "f" and bool(np.isnan(const.data).any()))
+    return data.size <= INLINE_ELEMENTS and not (data.dtype.kind == "f" and bool(np.isnan(data).any()))
 
 
 def collect_blobs(module: Module) -> dict[str, bytes]:
-    """The bytes of each constant that the text names by digest: what ``parse_module`` needs beside the text."""
+    """The bytes of each constant that the text names by digest: ``parse_module`` needs them beside it."""
     return {c.digest: c.data.tobytes() for c in module.consts.values() if not _is_inline(c)}
 
 
@@ -73,9 +74,10 @@ def _literal(data: NDArray[Any]) -> str:
     return f"[{', '.join(items)}]"
 
 
-def _float(value: np.generic) -> str:
-    text = str(value)
-    return text if set(text) & set(".ein") else text + ".0"
+def _float(value: np.floating[Any]) -> str:
+    """The shortest spelling of its own width where that reads back exactly, else that of a double."""
+    short = number(float(str(value)))
+    return short if type(value)(float(short)) == value else number(float(value))
 
 
 def _state(state: State, types: TypePrinter) -> str:

@@ -1,4 +1,4 @@
-"""Which dims, values, buffers and scalars a name means at a place in the text: the same for writing and reading."""
+"""Which dim, value, buffer or scalar a name means at a place in the text, for writing and for reading."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def implied_dtype(name: str, args: tuple[ValueExpr, ...]) -> DType | None:
 
 
 def is_word(name: str) -> bool:
-    """Whether ``name(…)`` in an expression is not an operation of that name but a conversion or an index."""
+    """Whether ``name(…)`` in an expression is a conversion or an index, not an operation of that name."""
     return name == "idx" or _DTYPE.fullmatch(name) is not None

@@ -1,0 +1,334 @@
+"""A loops function as one static C function: buffers become pointers, scalars and arrays, loops become loops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sdk.codegen_c.c99.dims import ATOM, UNARY, DimPrinter
+from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
+from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
+from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.c99.unroll import unrolled
+from sdk.compiler.ir.loops import (
+    Alloc,
+    Atomic,
+    Barrier,
+    Block,
+    Buffer,
+    Eval,
+    For,
+    If,
+    Let,
+    Load,
+    Loops,
+    Op,
+    Ref,
+    Stmt,
+    Store,
+    ValueExpr,
+)
+from sdk.compiler.ir.types import DType
+from sdk.compiler.ir.walk import buffers_used, dims_used, walk
+from sdk.compiler.sym import Dim, Var, floordiv, free_vars, product
+from sdk.errors import BuildError
+
+__all__ = ["CFunction", "emit_loops", "has_scratch"]
+
+_LOCAL_BYTES: Final = 64
+Index = tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CFunction:
+    """A printed function: its C name, text (definition), and whether it takes scratch memory."""
+
+    name: str
+    text: str
+    scratch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a buffer lives in C: memory at ``c_name``, an array of ``element`` registers, or one scalar an index."""
+
+    buffer: Buffer
+    c_name: str = ""
+    element: DType | None = None
+    scalars: dict[Index, str] = field(default_factory=dict)
+
+
+def has_scratch(loops: Loops) -> bool:
+    """Whether the function takes scratch memory."""
+    return any(isinstance(s, Alloc) and s.buffer.space == "scratch" for s in walk(loops.body))
+
+
+def emit_loops(unit: Unit, loops: Loops, scratch: Mapping[str, int]) -> CFunction:
+    """The static function of ``loops``; ``scratch`` gives the byte offset of each of its scratch buffers.
+
+    Parameters: the buffers in order, ``scratch`` if any, the dims, then the row range if any.
+
+    Raises:
+        BuildError: a construct that C99 on one core has no spelling for, named with the function.
+    """
+    try:
+        return _Printer(unit, loops, scratch).function()
+    except BuildError as error:
+        raise BuildError(error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint) from error
+
+
+class _Printer:
+    def __init__(self, unit: Unit, loops: Loops, scratch: Mapping[str, int]) -> None:
+        self.unit = unit
+        self.loops = loops
+        self.offsets = scratch
+        self.scope = Scope()
+        self.places: dict[str, _Place] = {}
+        self.slots: dict[Var, str] = {}
+        self.pending: dict[tuple[str, Index], str] = {}
+        self.lines: list[str] = []
+        self.depth = 1
+        self.dims = DimPrinter(unit, self._var)
+        self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
+
+    # --- the function --------------------------------------------------------------------------------------------
+
+    def function(self) -> CFunction:
+        name = identifier(f"{self.unit.prefix}_{self.loops.name}")
+        scratch = has_scratch(self.loops)
+        parameters: list[tuple[str, str]] = []
+        for p in self.loops.params:
+            c_name = self.scope.declare(("buffer", p.buffer.name), p.buffer.name)
+            const = "const " if p.mode == "read" else ""
+            parameters.append((f"{const}{scalar_name(p.buffer.dtype)} *", c_name))
+            self.places[p.buffer.name] = _Place(p.buffer, c_name)
+        if scratch:
+            parameters.append(("uint8_t *", "scratch"))
+        rows = (self.loops.rows.lo, self.loops.rows.hi) if self.loops.rows else ()
+        parameters += [("int32_t ", self.scope.declare(v, v.name)) for v in (*self.loops.dims, *rows)]
+        self.block(unrolled(self.loops.body))
+        body = "\n".join(self.lines)
+        unused = [c for _, c in parameters if not re.search(rf"\b{c}\b", body)]
+        head = "".join(f"    (void){c};\n" for c in unused)
+        listed = ", ".join(f"{t}{c}" for t, c in parameters) or "void"
+        inline = f"{self.unit.prefix.upper()}_NOINLINE"
+        return CFunction(name, f"static {inline} void {name}({listed}) {{\n{head}{body}\n}}", scratch)
+
+    def _line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def _var(self, var: Var) -> str:
+        if var in self.slots:
+            return self.slots[var]
+        try:
+            return self.scope.lookup(var)
+        except KeyError:
+            raise BuildError(f"the symbol {var.name} has no value in the function") from None
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> None:
+        self.scope.push()
+        places = dict(self.places)
+        for k, stmt in enumerate(block.body):
+            self.statement(stmt, block.body[k + 1 :])
+        self.places = places
+        self.scope.pop()
+
+    def _braced(self, head: str, body: Block, tail: str = "}") -> None:
+        self._line(f"{head} {{" if head else "{")
+        self.depth += 1
+        self.block(body)
+        self.depth -= 1
+        self._line(tail)
+
+    def statement(self, stmt: Stmt, rest: tuple[Stmt, ...]) -> None:
+        """Prints ``stmt``; ``rest`` is what follows it in its block."""
+        match stmt:
+            case Block():
+                self._braced("", stmt)
+            case For():
+                self._for(stmt)
+            case If():
+                self._if(stmt)
+            case Let():
+                self._let(stmt, rest)
+            case Alloc():
+                self._alloc(stmt.buffer, rest)
+            case Store():
+                self._store(stmt)
+            case Atomic():
+                old = Load(stmt.buffer, stmt.index, stmt.value.dtype)
+                self._store(Store(stmt.buffer, stmt.index, Op(stmt.op, (old, stmt.value), stmt.value.dtype)))
+            case Eval():
+                self._eval(stmt)
+            case Barrier():
+                raise BuildError("a barrier has no meaning in code for one thread")
+
+    def _for(self, stmt: For) -> None:
+        if stmt.kind not in ("serial", "parallel"):
+            raise BuildError(
+                f"loop {stmt.var.name} of kind {stmt.kind} has no C99 spelling",
+                why="vector loops become lanes, and bound loops belong to kernels of a GPU, before C is written",
+            )
+        lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
+        self.scope.push()
+        var = self.scope.declare(stmt.var, stmt.var.name)
+        self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")
+        self.depth += 1
+        self.block(stmt.body)
+        if stmt.until is not None:
+            self._line(f"if ({self.values.text(stmt.until)}) {{")
+            self._line("    break;")
+            self._line("}")
+        self.depth -= 1
+        self._line("}")
+        self.scope.pop()
+
+    def _if(self, stmt: If) -> None:
+        cond = self.values.text(stmt.cond)
+        known = checked_nonnegative(stmt.cond)
+        count = len(self.dims.nonnegative)
+        self.dims.nonnegative += known
+        self._braced(f"if ({cond})", stmt.then, "} else {" if stmt.orelse else "}")
+        del self.dims.nonnegative[count:]
+        if stmt.orelse:
+            self.depth += 1
+            self.block(stmt.orelse)
+            self.depth -= 1
+            self._line("}")
+
+    def _let(self, stmt: Let, rest: tuple[Stmt, ...]) -> None:
+        kind = stmt.value.dtype
+        # an integer may stand in an index, as the variable of its name over the range of its type
+        var = Var(stmt.name, *kind.limits) if kind.kind in "iu" and kind.lanes == 1 else None
+        read = any(isinstance(n, Ref) and n.name == stmt.name for n in walk(rest))
+        if not read and not (var and any(var in free_vars(d) for d in dims_used(rest))):
+            return  # values are pure; C compilers warn about names nobody reads
+        text, type = self.values.assigned(stmt.value), self.values.type_of(stmt.value)
+        name = self.scope.declare(("let", stmt.name), stmt.name)
+        if var:
+            self.scope.alias(var, name)
+        self.values.bound[stmt.name] = stmt.value
+        self._line(f"const {type} {name} = {text};")
+
+    def _eval(self, stmt: Eval) -> None:
+        types, texts = [], []
+        for arg in stmt.args:
+            if isinstance(arg, Load):
+                place = self.places[arg.buffer]
+                const = "const " if any(p.mode == "read" and p.buffer is place.buffer for p in self.loops.params) else ""
+                types.append(f"{const}{scalar_name(arg.dtype)} *")
+                texts.append(f"&{place.c_name}[{self._offset(place, arg.index)}]")
+            else:
+                types.append(self.values.type_of(arg))
+                texts.append(self.values.assigned(arg))
+        self._line(f"{self.unit.extern(stmt.symbol, tuple(types))}({', '.join(texts)});")
+
+    # --- buffers -------------------------------------------------------------------------------------------------
+
+    def _alloc(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> None:
+        loads, stores = buffers_used(rest)
+        if buffer.name not in loads | stores:
+            return
+        if buffer.space == "register":
+            self.places[buffer.name] = self._registers(buffer, rest)
+            return
+        c_name = self.scope.declare(("buffer", buffer.name), buffer.name)
+        self.places[buffer.name] = _Place(buffer, c_name)
+        if buffer.space == "scratch":
+            type = self.unit.alias_type(buffer.dtype)
+            offset = self.offsets[buffer.name]
+            start = f"(scratch + {offset})" if offset else "scratch"
+            cast = "" if type == "uint8_t" else f"({type} *)" if buffer.dtype.nbytes == 1 else f"({type} *)(void *)"
+            self._line(f"{type} *const {c_name} = {cast}{start};")
+            return
+        size = buffer.type.max_bytes
+        if size > _LOCAL_BYTES:
+            raise BuildError(f"local array {buffer.name} has {size} bytes; the stack takes at most {_LOCAL_BYTES}")
+        self._line(f"{scalar_name(buffer.dtype)} {c_name}[{size // buffer.dtype.scalar.nbytes}];")
+
+    def _registers(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> _Place:
+        """Scalars where every index is a constant and every access has one type, else an array.
+
+        A scalar whose first use is a plain store in this block is declared there."""
+        uses: dict[Index, bool] = {}
+        types: set[DType] = set()
+        for stmt in rest:
+            direct = isinstance(stmt, Store) and buffer.name not in buffers_used(stmt.value)[0]
+            for node in walk(stmt):
+                if isinstance(node, Load | Store | Atomic) and node.buffer == buffer.name:
+                    uses.setdefault(node.index, direct)
+                    types.add(node.dtype if isinstance(node, Load) else node.value.dtype)
+        constant = all(isinstance(d, int) for index in uses for d in index)
+        if len(types) != 1:
+            raise BuildError(f"register buffer {buffer.name} is used as {' and '.join(sorted(map(str, types)))}")
+        (element,) = types
+        type = self.unit.value_type(element)
+        if not constant:
+            c_name = self.scope.declare(("buffer", buffer.name), buffer.name)
+            count = floordiv(product(buffer.shape) * buffer.dtype.lanes, element.lanes)
+            self._line(f"{type} {c_name}[{self.dims.text(count)}];")
+            return _Place(buffer, c_name, element)
+        scalars: dict[Index, str] = {}
+        for index, direct in uses.items():
+            name = "_".join([buffer.name, *(str(d) for d in index if len(index) > 0)])
+            scalars[index] = self.scope.declare(("register", buffer.name, index), name)
+            if direct:
+                self.pending[buffer.name, index] = type
+            else:
+                self._line(f"{type} {scalars[index]};")
+        return _Place(buffer, "", element, scalars)
+
+    def _store(self, stmt: Store) -> None:
+        place = self.places[stmt.buffer]
+        value = self.values.assigned(stmt.value)
+        declared = self.pending.pop((stmt.buffer, stmt.index), None)
+        if declared:
+            self._line(f"{declared} {place.scalars[stmt.index]} = {value};")
+            return
+        self._line(f"{self._target(place, stmt.index, stmt.value.dtype, store=True).text} = {value};")
+
+    def _load(self, load: Load) -> CValue:
+        place = self.places[load.buffer]
+        target = self._target(place, load.index, load.dtype, store=False)
+        if place.element is None and load.dtype.lanes == 1 and load.dtype != place.buffer.dtype.scalar:
+            return CValue(f"({scalar_name(load.dtype)}){target.text}", UNARY)
+        return target
+
+    def _target(self, place: _Place, index: Index, type: DType, store: bool) -> CValue:
+        """The C lvalue of ``index``."""
+        if place.scalars:
+            return CValue(place.scalars[index], ATOM)
+        if place.element is not None:
+            return CValue(f"{place.c_name}[{self._offset(place, index, place.element.lanes)}]", ATOM)
+        at = f"{place.c_name}[{self._offset(place, index)}]"
+        if type.lanes == 1:
+            return CValue(at, ATOM)
+        return CValue(f"*({'' if store else 'const '}{self.unit.memory_type(type)} *)&{at}", UNARY)
+
+    def _offset(self, place: _Place, index: Index, unit: int = 1) -> str:
+        """The row-major offset of ``index`` in scalars (or groups of ``unit``), its row axis wrapped where a ring."""
+        buffer = place.buffer
+        strides = list(_strides(buffer.shape))
+        dims = list(index)
+        slot: Var | None = None
+        if buffer.ring is not None:
+            axis = next((k for k, d in enumerate(buffer.shape) if d != 1), 0)
+            wrapped = self.dims.modulo(dims[axis], buffer.ring)
+            slot = Var(f"slot of {wrapped}", 0, max(buffer.ring - 1, 0))
+            self.slots[slot] = wrapped
+            dims[axis] = slot.expr
+        offset: Dim = 0
+        for dim, stride in zip(dims, strides, strict=True):
+            offset = offset + dim * stride
+        return self.dims.text(floordiv(offset * buffer.dtype.lanes, unit))
+
+
+def _strides(shape: tuple[Dim, ...]) -> Iterator[Dim]:
+    for k in range(len(shape)):
+        yield product(shape[k + 1 :])
+
+

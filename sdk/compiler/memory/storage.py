@@ -1,0 +1,251 @@
+"""Which values of a scheduled graph share bytes, from when to when, and where those bytes live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sdk.compiler.ir.graph import (
+    Call,
+    Graph,
+    MatchCast,
+    Node,
+    ReadState,
+    Value,
+    WriteState,
+    node_args,
+    node_outs,
+)
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.memory.inplace import may_take_over
+from sdk.compiler.ops.registry import get_op
+from sdk.compiler.sym import prove_eq
+from sdk.errors import BuildError
+
+__all__ = ["Home", "Io", "Sharing", "Storage", "is_view", "share_bytes"]
+
+Home = Literal["arena", "state", "const", "caller"]
+Io = Literal["arena", "caller"]
+Origin = Literal["param", "const", "read", "call"]
+
+
+@dataclass
+class Storage:
+    """Bytes that values take turns in or see at once: ``born`` and ``last`` are steps (inclusive).
+
+    Step 0 is before the first node, node k is step k + 1, the step after the last node hands out results.
+    ``users`` are the steps that read it; ``result`` says that a result lies here; ``place`` is the state or the
+    result whose bytes these are, where the home is not the arena.
+    """
+
+    origin: Origin
+    type: TensorType
+    born: int
+    values: list[str] = field(default_factory=list)
+    users: list[int] = field(default_factory=list)
+    home: Home = "arena"
+    place: str = ""
+    result: bool = False
+
+    @property
+    def last(self) -> int:
+        """The last step at which the bytes are needed."""
+        return max([self.born, *self.users])
+
+
+@dataclass
+class Sharing:
+    """The decisions for one graph, by value name (constants under ``@name``).
+
+    ``alias``: the value whose bytes a view sees or an in-place result takes over. ``direct_reads`` and
+    ``direct_writes``: steps of state accesses that need no copy. ``copied_results``: positions in the results that
+    need bytes of their own.
+    """
+
+    storage: dict[str, Storage]
+    alias: dict[str, str] = field(default_factory=dict)
+    direct_reads: set[int] = field(default_factory=set)
+    direct_writes: set[int] = field(default_factory=set)
+    copied_results: set[int] = field(default_factory=set)
+
+    def of(self, value: Value) -> Storage:
+        """The storage of a value."""
+        return self.storage[str(value) if value.const else value.name]
+
+    def unique(self) -> list[Storage]:
+        """Every storage once, in order of birth."""
+        return list({id(s): s for s in self.storage.values()}.values())
+
+
+def is_view(node: Node) -> bool:
+    """Whether the node only renames bytes."""
+    return isinstance(node, MatchCast) or (
+        isinstance(node, Call) and node.kind == "op" and get_op(node.callee).view
+    )
+
+
+def share_bytes(
+    graph: Graph, loops: Mapping[str, Loops], states: Mapping[str, TensorType], io: Io
+) -> Sharing:
+    """Decides views, results, state accesses and in-place results of a scheduled graph.
+
+    Raises:
+        BuildError: an op that was not lowered, a call of a graph, or a view whose size cannot be proved.
+    """
+    out = _views(graph)
+    _results(graph, out, io)
+    _states(graph, out, loops, states)
+    _take_over(graph, out, loops)
+    return out
+
+
+def _views(graph: Graph) -> Sharing:
+    out = Sharing({})
+    for p in graph.params:
+        out.storage[p.name] = Storage("param", p.type, 0, [p.name])
+    for step, node in enumerate(graph.body, 1):
+        for arg in node_args(node):
+            if arg.const and str(arg) not in out.storage:
+                out.storage[str(arg)] = Storage("const", arg.type, 0, [str(arg)], home="const")
+            out.of(arg).users.append(step)
+        if is_view(node):
+            _view(out, node_args(node)[0], node_outs(node)[0])
+            continue
+        if isinstance(node, Call) and node.kind not in ("loops", "extern"):
+            raise BuildError(
+                f"{node.kind} {node.callee} was not lowered",
+                where=f"graph @{graph.name}, %{node.outs[0].name}",
+            )
+        origin: Origin = "read" if isinstance(node, ReadState) else "call"
+        for value in node_outs(node):
+            out.storage[value.name] = Storage(origin, value.type, step, [value.name])
+    return out
+
+
+def _view(out: Sharing, source: Value, value: Value) -> None:
+    if prove_eq(source.type.nbytes, value.type.nbytes) is not True:
+        raise BuildError(
+            f"%{value.name} views {source.type.nbytes} bytes as {value.type.nbytes}",
+            hint="state the dims so that the two are equal",
+        )
+    out.storage[value.name] = out.of(source)
+    out.of(source).values.append(value.name)
+    out.alias[value.name] = str(source) if source.const else source.name
+
+
+def _results(graph: Graph, out: Sharing, io: Io) -> None:
+    """One result owns the bytes it was computed in; any other, and inputs, constants and states, are copied."""
+    end = len(graph.body) + 1
+    for k, value in enumerate(graph.results):
+        if value.const and str(value) not in out.storage:
+            out.storage[str(value)] = Storage("const", value.type, 0, [str(value)], home="const")
+        storage = out.of(value)
+        storage.users.append(end)
+        if storage.origin != "call" or storage.result:
+            out.copied_results.add(k)
+            continue
+        storage.result = True
+        if io == "caller":
+            storage.home, storage.place = "caller", value.name
+    if io == "caller":
+        for p in graph.params:
+            out.of(p).home, out.of(p).place = "caller", p.name
+
+
+# --- states ----------------------------------------------------------------------------------------------------
+
+
+def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapping[str, TensorType]) -> None:
+    reads = [(k, n) for k, n in enumerate(graph.body, 1) if isinstance(n, ReadState)]
+    writes = [(k, n) for k, n in enumerate(graph.body, 1) if isinstance(n, WriteState)]
+    events: list[tuple[int, str]] = []  # from which step the old value of a state is gone
+    for step, node in writes:
+        storage = out.of(node.value)
+        alone = sum(n.state == node.state for _, n in writes) == 1
+        old = [(r, out.of(n.out)) for r, n in reads if n.state == node.state and r < step]
+        if alone and _may_write_directly(graph, storage, node, states[node.state], old, loops):
+            storage.home, storage.place = "state", node.state
+            out.direct_writes.add(step)
+            for _, reader in old:
+                if reader.last == storage.born:
+                    out.alias.setdefault(storage.values[0], reader.values[0])
+            events.append((storage.born, node.state))
+        else:
+            events.append((step, node.state))
+    for step, node in reads:
+        storage = out.of(node.out)
+        gone = [e for e, name in events if name == node.state and step < e < storage.last]
+        if gone:
+            storage.origin = "call"  # a copy of the old value, in the arena
+        else:
+            storage.home, storage.place = "state", node.state
+            out.direct_reads.add(step)
+
+
+def _may_write_directly(
+    graph: Graph,
+    storage: Storage,
+    node: WriteState,
+    state: TensorType,
+    old: list[tuple[int, Storage]],
+    loops: Mapping[str, Loops],
+) -> bool:
+    """Whether the producer of the value can put it into the state: nothing reads the old value after it."""
+    if storage.origin != "call" or storage.result or storage.home != "arena":
+        return False
+    if prove_eq(storage.type.nbytes, state.nbytes) is not True:
+        return False
+    producer = graph.body[storage.born - 1]
+    for read, reader in old:
+        if reader.last > storage.born or read > storage.born:
+            return False
+        if reader.last == storage.born and not _replaces(producer, storage, reader, loops):
+            return False
+    return True
+
+
+def _replaces(node: Node, new: Storage, old: Storage, loops: Mapping[str, Loops]) -> bool:
+    """Whether the call may write ``new`` over ``old``, which it reads."""
+    if not isinstance(node, Call) or node.kind != "loops":
+        return False
+    function = loops[node.callee]
+    names = [p.buffer.name for p in function.params]
+    outs = [n for n, v in zip(names[len(node.args) :], node.outs, strict=True) if v.name in new.values]
+    sources = [n for n, a in zip(names, node.args, strict=False) if not a.const and a.name in old.values]
+    return bool(outs) and all(may_take_over(function, o, s) for o in outs for s in sources)
+
+
+# --- in place --------------------------------------------------------------------------------------------------
+
+
+def _take_over(graph: Graph, out: Sharing, loops: Mapping[str, Loops]) -> None:
+    """Lets results of calls take the bytes of arguments that die there, where the function's accesses allow it."""
+    for step, node in enumerate(graph.body, 1):
+        if not isinstance(node, Call) or node.kind != "loops":
+            continue
+        for value in node.outs:
+            new = out.of(value)
+            if new.home == "state" or new.born != step:
+                continue
+            for arg in node.args:
+                old = out.of(arg)
+                dies = (
+                    old.home == "arena"
+                    and old.last == step
+                    and not any(v.name in old.values for v in node.outs)
+                )
+                if dies and _replaces(node, new, old, loops):
+                    _merge(out, old, new)
+                    out.alias[value.name] = arg.name
+                    break
+
+
+def _merge(out: Sharing, old: Storage, new: Storage) -> None:
+    """``new`` continues in the bytes of ``old``."""
+    new.born = old.born
+    new.origin = old.origin if old.origin == "param" else new.origin
+    new.values = [*old.values, *new.values]
+    for name in old.values:
+        out.storage[name] = new

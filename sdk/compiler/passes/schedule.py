@@ -1,0 +1,65 @@
+"""Scheduling: each loops function gets the default rule of the core; constants are re-laid as its kernel wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sdk.compiler.ir.graph import Call, Graph, Value
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.module import Const, Module
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.schedules.pack import pack_array, packing_name
+from sdk.compiler.schedules.rules import core_for, schedule
+from sdk.compiler.schedules.trace import loops_key
+
+__all__ = ["ScheduleLoops"]
+
+
+@dataclass(frozen=True)
+class ScheduleLoops:
+    """Applies the rules for the core that ``isa`` (capabilities joined by ``.``) describes; functions that come
+    out alike become one kernel that their layers share."""
+
+    isa: str = ""
+    name = "schedule"
+
+    def run(self, module: Module) -> Module:
+        """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
+        core = core_for(self.isa.split("."))
+        done = {name: self._one(module, name, schedule(f, core)) for name, f in module.loops.items()}
+        kernel: dict[str, str] = {}
+        names: dict[str, str] = {}
+        for name, f in done.items():
+            names[name] = kernel.setdefault(loops_key(f), name)
+        consts: dict[str, Const] = {}
+        graphs = {g.name: _repack(g, done, names, module, consts) for g in module.graphs.values()}
+        loops = {name: done[name] for name in kernel.values()}
+        return replace(module, stage="scheduled", loops=loops, graphs=graphs).with_consts(*consts.values())
+
+    def _one(self, module: Module, name: str, scheduled: Loops) -> Loops:
+        """``scheduled``, or the plain nest where an argument to be packed is known only at run time."""
+        reads = [p.buffer.name for p in scheduled.params if p.mode == "read"]
+        packed = [reads.index(p.param) for p in scheduled.packs]
+        calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
+        fixed = all(call.args[k].const for call in calls for k in packed)
+        return scheduled if fixed else module.loops[name]
+
+
+def _repack(graph: Graph, loops: dict[str, Loops], names: dict[str, str], module: Module, consts: dict[str, Const]) -> Graph:
+    body = []
+    for node in graph.body:
+        if isinstance(node, Call) and node.kind == "loops":
+            f = loops[node.callee]
+            reads = [p.buffer.name for p in f.params if p.mode == "read"]
+            args = list(node.args)
+            for spec in f.packs:
+                k = reads.index(spec.param)
+                old = module.consts[args[k].name]
+                name = f"{old.name}_{packing_name(spec)}"
+                if name not in consts:
+                    data = pack_array(old.data, spec)
+                    consts[name] = Const(name, TensorType(old.type.dtype, data.shape), data, packing_name(spec))
+                args[k] = Value(name, consts[name].type, const=True)
+            node = replace(node, callee=names[node.callee], args=tuple(args))
+        body.append(node)
+    return replace(graph, body=tuple(body))

@@ -1,0 +1,149 @@
+"""Agents: a model's sources linked with the device runtime into a host program or a firmware image, and opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sdk.boards import Board, Peripheral
+from sdk.devices.base import EmulatorSpec
+from sdk.devices.client import Session, open_device
+from sdk.errors import BuildError, NoDeviceError, UsageError
+from sdk.resources import data_dir
+from sdk.toolchains import CompileJob, LinkJob, ObjectFile, SourceText, Target, get_toolchain, target_for
+from sdk.toolchains.base import Toolchain
+from sdk.toolchains.cache import digest
+from sdk.toolchains.linker import Region, region_overflows, render_linker_script
+
+__all__ = ["Sources", "compile_sources", "link_agent", "open_session"]
+
+SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
+START_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Generated C of one model by file name; ``agent`` are the files only an agent needs."""
+
+    prefix: str
+    model: Mapping[str, str]
+    agent: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        """Hex digest of everything in it."""
+        return digest("sources", self.prefix, dict(self.model), dict(self.agent))
+
+
+def compile_sources(
+    files: Mapping[str, str], toolchain: Toolchain, target: Target, *, pic: bool = False, extra: tuple[str, ...] = ()
+) -> tuple[ObjectFile, ...]:
+    """Compiles every ``.c`` of ``files``; its ``.h`` files are beside it, and the runtime's headers are found."""
+    headers = tuple(SourceText(name, text) for name, text in files.items() if name.endswith(".h"))
+    include = (data_dir("c_runtime") / "include",)
+    jobs = [
+        CompileJob(SourceText(name, text), target, headers=headers, include_dirs=include, pic=pic, flags=extra)
+        for name, text in sorted(files.items())
+        if name.endswith(".c")
+    ]
+    return tuple(toolchain.compile_all(jobs))
+
+
+def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
+    """The agent of ``sources`` for ``board`` (for its stand-in machine where it has one), from the cache or built.
+
+    Raises:
+        BuildError: it does not compile, or does not fit the board's memory (by how much, in which region).
+        UsageError: the runtime has no driver for the board's peripherals.
+    """
+    toolchain = get_toolchain(toolchain_name)
+    target = target_for(board)
+    place = board.as_emulated() if board.emulator is not None else board
+    runtime, defines, script = _runtime_parts(place, sources.key)
+    key = digest("agent", toolchain.version(), repr(target), runtime, list(defines), script or "", sources.key)
+
+    def make(folder: Path) -> None:
+        objects = compile_sources({**sources.model, **sources.agent}, toolchain, target)
+        jobs = [
+            CompileJob(SourceText(name, text), target, include_dirs=(data_dir("c_runtime") / "include",), defines=defines)
+            for name, text in runtime.items()
+        ]
+        objects += tuple(toolchain.compile_all(jobs))
+        kind, libs = ("executable", ()) if script is None else ("firmware", ())
+        job = LinkJob("firmware" if kind == "firmware" else "executable", objects, target, script=script, libs=libs)
+        try:
+            toolchain.link(job, folder / "agent")
+        except BuildError as err:
+            raise _explained(err, board) from None
+
+    return toolchain.cache.entry(key, make) / "agent"
+
+
+def _runtime_parts(place: Board, build_id: str) -> tuple[dict[str, str], tuple[str, ...], str | None]:
+    """Runtime sources by name, the macros they want, and the linker script (None for a hosted board)."""
+    root = data_dir("c_runtime")
+    names = ["src/wire.c", *sorted(f"src/{p.name}" for p in (root / "src").glob("agent*.c"))]
+    macros = [f'SDK_RT_DEVICE_NAME="{place.name}"']
+    script = None
+    if place.hosted:
+        names.append("port/posix/main.c")
+        macros.append("SDK_RT_FRAME_MAX=65536u")
+    else:
+        port = f"port/{place.runtime.port}"
+        names += [f"{port}/{n}.c" for n in ("startup", "main", "mem")]
+        uart, timer = place.runtime.uart, place.runtime.timer
+        for role, device in (("uart", uart), ("timer", timer)):
+            names.append(_driver(place, port, role, device))
+            assert device is not None  # _driver raises for a missing one
+            macros += [f"SDK_RT_{role.upper()}_BASE={device.base:#x}u", f"SDK_RT_{role.upper()}_HZ={device.hz}u"]
+        macros.append(f"SDK_RT_FRAME_MAX={256 if (place.ram_bytes or 0) <= SMALL_RAM else 512}u")
+        regions = [Region(m.name, m.kind, m.base, m.size) for m in place.memory]
+        script = render_linker_script(regions, place.runtime.stack_bytes)
+    sources = {name.rsplit("/", 1)[1]: (root / name).read_text(encoding="utf-8") for name in names}
+    return sources, tuple(macros), script
+
+
+def _driver(place: Board, port: str, role: str, device: Peripheral | None) -> str:
+    name = f"{port}/{role}_{device.kind if device else ''}.c"
+    if device is None or not (data_dir("c_runtime") / name).is_file():
+        kind = device.kind if device else "none"
+        raise UsageError(
+            f"the runtime has no {role} driver of kind {kind!r} for {place.name}",
+            hint="use --emit c and your own firmware, or write the driver beside those in c_runtime/port",
+        )
+    return name
+
+
+def _explained(err: BuildError, board: Board) -> BuildError:
+    overflow = region_overflows(f"{err.message}\n{err.why or ''}")
+    if not overflow:
+        return err
+    text = ", ".join(f"{name} by {lacking} bytes" for name, lacking in overflow.items())
+    sizes = ", ".join(f"{m.name} {m.size} bytes" for m in board.memory)
+    return BuildError(
+        f"the model with the device runtime does not fit {board.name}: over {text}",
+        where=f"{board.name} has {sizes}",
+        hint="sdk memory MODEL --board B shows what takes RAM; sdk boards lists larger boards",
+    )
+
+
+def open_session(uri: str | None, board: Board, agent: Path) -> Session:
+    """A session with the agent: on this machine or the board's stand-in when ``uri`` is None.
+
+    Raises:
+        NoDeviceError: the board can neither run here nor be emulated, and no device is given.
+    """
+    emulator = None
+    if board.emulator is not None:
+        timer = board.as_emulated().runtime.timer
+        hz = timer.hz if timer else 0
+        emulator = EmulatorSpec(tuple(board.emulator.argv), board.emulator.icount_shift, hz)
+    if uri is None:
+        if not board.hosted and emulator is None:
+            raise NoDeviceError(f"{board.name} has no stand-in here", hint="name the device: --device URI")
+        uri = "local:" if board.hosted else "qemu://"
+    if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
+        raise UsageError(f"{uri!r} is not a device address", hint="like local:, qemu:// or tcp://host:port")
+    return open_device(uri, artifact=agent, emulator=emulator, timeout_s=START_TIMEOUT_S)

@@ -1,0 +1,54 @@
+"""Showing what the compiler did: the memory plan step by step, and the module as text at a stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sdk.boards import Board
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.text import print_module
+from sdk.compiler.memory.report import plan_summary
+from sdk.driver.artifact import build_sources, prefix_of
+from sdk.driver.options import BuildOptions
+from sdk.driver.pipeline import default_passes, import_model, lower_module
+from sdk.errors import UsageError
+from sdk.report import MemoryReport
+
+__all__ = ["inspect", "memory", "stages"]
+
+COLUMNS = ("step", "call", "source ops", "live bytes")
+
+
+def stages(model: Path, board: Board, options: BuildOptions) -> dict[str, Module]:
+    """The module as imported, and after every pass, by name (a pass that runs twice keeps its last)."""
+    seen: dict[str, Module] = {}
+    module = import_model(model, options, prefix_of(model, options))
+    seen["imported"] = module
+    done = lower_module(module, default_passes(board, options), lambda name, m: seen.__setitem__(name, m))
+    seen["scheduled"], seen["planned"] = seen["schedule"], done
+    seen["typed"] = seen["fold-offset"]
+    return seen
+
+
+def inspect(model: Path, board: Board, options: BuildOptions, stage: str | None) -> str:
+    """``sdk inspect``: the text of a stage ("planned" by default) or after a named pass.
+
+    Raises:
+        UsageError: no such stage or pass.
+    """
+    seen = stages(model, board, options)
+    wanted = stage or "planned"
+    if wanted not in seen:
+        raise UsageError(f"no stage {wanted!r}", hint=f"one of {', '.join(seen)}")
+    return print_module(seen[wanted])
+
+
+def memory(model: Path, board: Board, options: BuildOptions) -> MemoryReport:
+    """``sdk memory``: the build's memory, and for each call of the plan what is live."""
+    report = build_sources(model, board, options).report
+    planned = stages(model, board, options)["planned"]
+    rows: list[tuple[str, ...]] = [COLUMNS]
+    for plan in planned.plans.values():
+        summary = plan_summary(planned, plan)
+        rows += [(str(r.step), r.call, r.ops, str(r.live_bytes)) for r in summary.timeline]
+    return MemoryReport(report, tuple(rows))

@@ -1,0 +1,101 @@
+"""The way of a model through the compiler: one default pipeline, the same for every board, chosen by capabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sdk.boards import Board
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.verify import check
+from sdk.compiler.memory.verify_plan import check_plan
+from sdk.compiler.passes.base import Pass
+from sdk.compiler.passes.canonicalize import Canonicalize
+from sdk.compiler.passes.cleanup import Cleanup
+from sdk.compiler.passes.fold import Fold
+from sdk.compiler.passes.fold_offset import FoldOffset
+from sdk.compiler.passes.fold_pad import FoldPad
+from sdk.compiler.passes.fuse import Fuse
+from sdk.compiler.passes.lower import Lower
+from sdk.compiler.passes.plan_memory import PlanMemory
+from sdk.compiler.passes.schedule import ScheduleLoops
+from sdk.compiler.schedules.rules import core_for
+from sdk.driver.options import BuildOptions
+from sdk.errors import UsageError
+from sdk.frontends.tflite import import_tflite
+
+__all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_module"]
+
+Observer = Callable[[str, Module], None]
+
+
+def import_model(path: Path, options: BuildOptions, prefix: str) -> Module:
+    """Reads a model file into a module of stage "imported".
+
+    Raises:
+        UsageError: the file cannot be read or is of no known kind.
+        BuildError: the file is damaged or uses what the importer does not know.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as err:
+        raise UsageError(f"cannot read {path}", why=err.strerror or str(err)) from None
+    if path.suffix.lower() != ".tflite":
+        raise UsageError(f"{path.name} is not a model this version reads", hint="give a .tflite file")
+    return import_tflite(data, prefix, dims=options.dims)
+
+
+def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
+    """What generated code may use: the board's capabilities, or those of them that ``isa`` names.
+
+    Raises:
+        UsageError: the board lacks one of ``isa``.
+    """
+    if options.isa is None:
+        return board.capabilities
+    wanted = frozenset(filter(None, options.isa.split("+")))
+    if wanted == {"scalar"}:
+        return frozenset()
+    missing = wanted - board.capabilities
+    if missing:
+        raise UsageError(
+            f"{board.name} has no {', '.join(sorted(missing))}",
+            hint=f"it has {', '.join(sorted(board.capabilities)) or 'nothing special'}, or use --isa scalar",
+        )
+    return wanted
+
+
+def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
+    """The passes in order."""
+    have = capabilities(board, options)
+    offset = 128 if core_for(have).unsigned else 0
+    return (
+        Fold(),
+        FoldPad(),
+        Canonicalize(),
+        FoldOffset(x_offset=offset),
+        Cleanup(),
+        Lower(),
+        Fuse(),
+        ScheduleLoops(isa=".".join(sorted(have))),
+        Cleanup(),
+        PlanMemory(io="caller" if board.hosted else "arena", limit=options.arena_limit),
+    )
+
+
+def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | None = None) -> Module:
+    """Runs the passes, then the independent plan verifier; ``observe(name, module)`` sees the module after each.
+
+    Raises:
+        BuildError: a pass fails, or a verifier finds something.
+    """
+    module = replace(module, stage="typed")
+    for step in passes:
+        module = step.run(module)
+        if observe is not None:
+            observe(step.name, module)
+    check(module)
+    for plan in module.plans.values():
+        check_plan(module, plan)
+    return module

@@ -1,0 +1,228 @@
+"""What an importer of one operator sees: its tensors, its options, and calls to emit into the graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.graph import Attr, Call, Node, Value, attrs, fresh_name
+from sdk.compiler.ir.module import Const, State
+from sdk.compiler.ir.types import SCALARS, DType, Quant, TensorType
+from sdk.compiler.ops import infer
+from sdk.compiler.sym import Dim
+from sdk.errors import BuildError
+from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
+
+__all__ = ["Builder", "Importer", "OpNode", "identifier", "tensor_quant"]
+
+Array = NDArray[Any]
+NAME_LENGTH = 40
+
+
+def identifier(text: str) -> str:
+    """A C identifier that resembles ``text``: the first of merged names, its last parts when long."""
+    word = re.sub(r"[^0-9A-Za-z_]+", "_", text.split(";")[0]).strip("_")
+    while len(word) > NAME_LENGTH and "_" in word:
+        word = word.split("_", 1)[1]
+    word = word[-NAME_LENGTH:].lstrip("_") or "t"
+    return word if not word[0].isdigit() else f"t_{word}"
+
+
+def tensor_quant(tensor: Tensor) -> Quant | None:
+    """The quantisation of a whole tensor; None without, or with one scale per channel."""
+    return Quant(tensor.scales[0], tensor.zero_points[0]) if len(tensor.scales) == 1 else None
+
+
+@dataclass
+class Builder:
+    """The module under construction. ``values`` maps tensor numbers of the main subgraph to graph values."""
+
+    graph: Subgraph
+    subgraphs: tuple[Subgraph, ...]
+    body: list[Node] = field(default_factory=list)
+    values: dict[int, Value] = field(default_factory=dict)
+    consts: dict[str, Const] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
+    handles: dict[int, str] = field(default_factory=dict)
+    initial: dict[str, Tensor] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    _digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)
+
+    def value_name(self, text: str) -> str:
+        """A name for a value that nothing of the module has yet."""
+        return fresh_name(identifier(text), self.names)
+
+    def const(self, stem: str, data: Array) -> Value:
+        """A constant with these contents; one already there with the same type and bytes is shared."""
+        array = np.ascontiguousarray(data)
+        kind = next(t for t in SCALARS.values() if t.numpy == array.dtype)
+        made = Const("", TensorType(kind, array.shape), array)
+        key = (made.type, made.digest)
+        if key not in self._digests:
+            name = self._digests[key] = self.value_name(stem)
+            self.consts[name] = Const(name, made.type, array)
+        return Value(self._digests[key], made.type, const=True)
+
+
+@dataclass
+class OpNode:
+    """One operator being imported."""
+
+    builder: Builder
+    operator: Operator
+
+    @property
+    def source(self) -> str:
+        """How reports name the operator: its kind and the tensor it makes."""
+        outputs = [self.tensor(k, "outputs").name.split(";")[0] for k in range(len(self.operator.outputs))[:1]]
+        return " ".join([self.operator.name, *outputs])
+
+    def tensor(self, k: int, side: str = "inputs") -> Tensor:
+        """The description of input (or output) ``k`` in the file.
+
+        Raises:
+            BuildError: the operator does not have it.
+        """
+        numbers: tuple[int, ...] = getattr(self.operator, side)
+        if k >= len(numbers) or numbers[k] < 0:
+            raise BuildError(f"{side[:-1]} {k} is missing")
+        return self.builder.graph.tensors[numbers[k]]
+
+    def output(self, k: int = 0) -> Tensor:
+        """The description of output ``k`` in the file."""
+        return self.tensor(k, "outputs")
+
+    def has(self, k: int) -> bool:
+        """Whether input ``k`` is given."""
+        return k < len(self.operator.inputs) and self.operator.inputs[k] >= 0
+
+    def option(self, name: str) -> Any:
+        """An option by the name of its accessor.
+
+        Raises:
+            BuildError: the file has no options for this operator.
+        """
+        if name not in self.operator.options:
+            raise BuildError(f"the option {name} is missing")
+        return self.operator.options[name]
+
+    def positive(self, name: str) -> int:
+        """An integer option that must be at least 1."""
+        value = int(self.option(name))
+        if not 1 <= value < 1 << 16:
+            raise BuildError(f"the option {name} is {value}")
+        return value
+
+    def input(self, k: int, *kinds: DType) -> Value:
+        """The value of input ``k``, of one of the element types given.
+
+        Raises:
+            BuildError: it is missing, of another type, or not computed before this operator.
+        """
+        tensor = self.tensor(k)
+        if tensor.dtype is None or (kinds and tensor.dtype not in kinds):
+            wanted = " or ".join(str(t) for t in kinds)
+            raise BuildError(f"input {k} ({tensor.name}) has type {tensor.type_name}, supported: {wanted}")
+        if tensor.data is not None:
+            return self.builder.const(tensor.name, tensor.data)
+        found = self.builder.values.get(tensor.index)
+        if found is None:
+            raise BuildError(f"input {k} ({tensor.name}) is used before it is computed")
+        return found
+
+    def constant(self, k: int) -> Array:
+        """The contents of input ``k``.
+
+        Raises:
+            BuildError: it is not a constant.
+        """
+        tensor = self.tensor(k)
+        if tensor.data is None:
+            raise BuildError(f"input {k} ({tensor.name}) must be a constant")
+        return tensor.data
+
+    def integers(self, k: int) -> tuple[int, ...]:
+        """The contents of the integer constant ``k``."""
+        data = self.constant(k)
+        if data.dtype.kind not in "iu":
+            raise BuildError(f"input {k} must hold integers")
+        return tuple(int(v) for v in data.reshape(-1))
+
+    def quant(self, tensor: Tensor) -> Quant:
+        """The scale and zero point of a tensor quantised as a whole.
+
+        Raises:
+            BuildError: it has none, one per channel, or a zero point outside its type.
+        """
+        found = tensor_quant(tensor)
+        if found is None or found.scale <= 0 or tensor.dtype is None:
+            raise BuildError(f"tensor {tensor.name} must have one positive scale")
+        lo, hi = tensor.dtype.limits
+        if not lo <= found.zero_point <= hi:
+            raise BuildError(f"tensor {tensor.name} has the zero point {found.zero_point}, outside {tensor.dtype}")
+        return found
+
+    def out_dtype(self, *kinds: DType) -> DType:
+        """The element type of output 0, one of those given."""
+        tensor = self.output()
+        if tensor.dtype is None or tensor.dtype not in kinds:
+            raise BuildError(f"output {tensor.name} has type {tensor.type_name}")
+        return tensor.dtype
+
+    def const(self, stem: str, data: Array) -> Value:
+        """A constant of the module named after the operator's result."""
+        return self.builder.const(f"{identifier(self.output().name)}_{stem}", data)
+
+    def call(self, op: str, *args: Value, out: int | str, **given: Attr) -> Value:
+        """Emits a call; ``out`` is the output number it computes, or the suffix of an intermediate result.
+
+        Raises:
+            BuildError: the op rejects its arguments, or the result does not fit the file's tensor.
+        """
+        (found,) = infer(op, [a.type for a in args], given)
+        if isinstance(out, str):
+            name = self.builder.value_name(f"{identifier(self.output().name)}_{out}")
+            value = Value(name, found)
+        else:
+            value = self._result(out, found)
+        self.builder.body.append(Call((value,), "op", op, args, attrs(**given), source=self.source))
+        return value
+
+    def _result(self, k: int, found: TensorType) -> Value:
+        tensor = self.output(k)
+        if tensor.dtype != found.dtype or not _fits(found.shape, tensor.shape):
+            raise BuildError(
+                f"output {tensor.name} is {found.dtype}{list(found.shape)}, "
+                f"the file says {tensor.type_name.lower()}{list(tensor.shape)}"
+            )
+        value = Value(self.builder.value_name(tensor.name), found.like(quant=tensor_quant(tensor)))
+        self.builder.values[tensor.index] = value
+        return value
+
+    def bind(self, k: int, value: Value) -> None:
+        """Makes output ``k`` another name of ``value``."""
+        self.builder.values[self.output(k).index] = value
+
+
+def _fits(found: tuple[Dim, ...], stated: tuple[int, ...]) -> bool:
+    return len(found) == len(stated) and all(not isinstance(f, int) or f == s for f, s in zip(found, stated, strict=True))
+
+
+Importer = Callable[[OpNode], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """How one operator is imported, and which options it reads from which table."""
+
+    importer: Importer
+    options: str = ""
+    fields: tuple[str, ...] = ()
+
+
+Table = Mapping[str, OperatorSpec]

@@ -1,0 +1,132 @@
+"""Scales to fixed-point parameters, with the floating-point width that TensorFlow Lite uses at each place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.types import DType
+from sdk.compiler.ops.fixed import exp_on_negative, input_radius, logistic, multiply_quantized, quantize_multiplier, tanh
+from sdk.errors import BuildError
+
+__all__ = ["Multipliers", "activation_range", "channel_multipliers", "exp_table", "logistic_table", "tanh_table"]
+
+Array = NDArray[Any]
+ACTIVATIONS: Final = {0: "NONE", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
+_REAL_RANGE: Final[dict[str, tuple[float | None, float | None]]] = {
+    "NONE": (None, None), "RELU": (0.0, None), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0),
+}  # fmt: skip
+_SOFTMAX_BITS: Final = 5
+_SIGMOID_BITS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Multipliers:
+    """Fixed-point multipliers per channel, and what they allow: the range of shifts and the bits after the left shift."""
+
+    mult: Array
+    shift: Array
+    shift_lo: int
+    shift_hi: int
+    acc_bits: int
+
+
+def channel_multipliers(ratios: Array, bounds: Array, wide: bool) -> Multipliers:
+    """Multipliers for real ``ratios`` where |accumulator| <= ``bounds``, both per channel; ``wide`` for i64.
+
+    Raises:
+        BuildError: a ratio cannot be represented.
+    """
+    pairs = [quantize_multiplier(float(r)) for r in ratios]
+    mult = np.asarray([m for m, _ in pairs], dtype=np.int32)
+    shift = np.asarray([s for _, s in pairs], dtype=np.int32)
+    if (mult == 0).any() and (mult != 0).any():
+        # zero times any power of two is zero: keep the range of shifts tight
+        shift = np.where(mult == 0, shift[mult != 0].max(), shift).astype(np.int32)
+    if wide and int(shift.max()) > 7:
+        raise BuildError(f"the scale ratio {float(ratios.max())} is too large for 16-bit activations")
+    # a multiplier of zero makes every accumulator the same: only the others bound the bits
+    left = np.where(mult == 0, 0, np.maximum(shift, 0))
+    most = max((int(b) << int(s)) for b, s in zip(np.broadcast_to(bounds, left.shape), left, strict=True))
+    bits = min(max(most.bit_length(), 1), 63 if wide else 31)
+    return Multipliers(mult, shift, int(shift.min()), int(shift.max()), bits)
+
+
+def activation_range(activation: int, scale: float, zero_point: int, kind: DType) -> tuple[int, int]:
+    """The stored values a fused activation clamps to.
+
+    Raises:
+        BuildError: an activation that is not a clamp.
+    """
+    name = ACTIVATIONS.get(activation, f"number {activation}")
+    if name not in _REAL_RANGE:
+        raise BuildError(f"the fused activation {name} is not supported")
+    lo, hi = kind.limits
+    low, high = _REAL_RANGE[name]
+    lo = lo if low is None else max(lo, stored(low, scale, zero_point))
+    hi = hi if high is None else min(hi, stored(high, scale, zero_point))
+    if lo > hi:
+        raise BuildError(f"the fused activation {name} leaves no value at scale {scale}, zero point {zero_point}")
+    return lo, hi
+
+
+def stored(real: float, scale: float, zero_point: int) -> int:
+    """``real`` as a stored value, in single precision as TensorFlow Lite computes it."""
+    value = float(np.float32(real) / np.float32(scale))
+    return zero_point + math.floor(abs(value) + 0.5) * (1 if value >= 0 else -1)
+
+
+def exp_table(scale: float, beta: float) -> Array:
+    """e**(-beta * scale * d) for differences d of 0..255, i32 without integer bits; 0 where it leaves the range.
+
+    Raises:
+        BuildError: ``scale * beta`` is too small for TensorFlow Lite's fixed-point softmax.
+    """
+    real = min(beta * scale * (1 << (31 - _SOFTMAX_BITS)), (1 << 31) - 1.0)
+    if not real > 1:
+        raise BuildError(f"softmax cannot represent an input scale of {scale} with beta {beta}")
+    mult, shift = quantize_multiplier(real)
+    radius = input_radius(_SOFTMAX_BITS, shift)
+    steps = np.arange(256)
+    inside = steps <= radius
+    # the product of a power of two and a difference inside the radius stays in 32 bits
+    scaled = multiply_quantized(-np.where(inside, steps, 0), mult, shift)
+    return np.where(inside, exp_on_negative(scaled, _SOFTMAX_BITS), 0).astype(np.int32)
+
+
+def _sigmoid_inputs(scale: float, zero_point: int) -> tuple[Array, Array, int]:
+    """Centred inputs for each stored i8 value, the same with 4 integer bits, and the radius beyond which both saturate."""
+    mult, shift = quantize_multiplier(scale * (1 << (31 - _SIGMOID_BITS)))
+    radius = input_radius(_SIGMOID_BITS, shift)
+    centred = np.arange(-128, 128) - zero_point
+    inside = np.where(np.abs(centred) < radius, centred, 0)
+    return centred, multiply_quantized(inside, mult, shift), radius
+
+
+def _saturated(centred: Array, radius: int, values: Array) -> Array:
+    inside = np.where(centred <= -radius, -128, np.where(centred >= radius, 127, values))
+    return np.clip(inside, -128, 127).astype(np.int8)
+
+
+def logistic_table(scale: float, zero_point: int) -> Array:
+    """The i8 logistic of every i8 input; output scale 1/256, zero point -128."""
+    centred, inputs, radius = _sigmoid_inputs(scale, zero_point)
+    raw = logistic(inputs, _SIGMOID_BITS).astype(np.int64)
+    return _saturated(centred, radius, _round_shift(raw, 23) - 128)
+
+
+def tanh_table(scale: float, zero_point: int) -> Array:
+    """The i8 tanh of every i8 input; output scale 1/128, zero point 0."""
+    centred, inputs, radius = _sigmoid_inputs(scale, zero_point)
+    raw = tanh(inputs, _SIGMOID_BITS).astype(np.int64)
+    return _saturated(centred, radius, _round_shift(raw, 24))
+
+
+def _round_shift(x: Array, bits: int) -> Array:
+    """x / 2**bits to nearest, halves away from zero."""
+    half = np.int64(1) << (bits - 1)
+    return np.where(x >= 0, (x + half) >> bits, -((-x + half) >> bits))

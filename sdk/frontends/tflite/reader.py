@@ -1,0 +1,193 @@
+"""A .tflite file as plain data: subgraphs of tensors and operators, with everything checked that later code relies on."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import tflite
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.types import BOOL, F32, I8, I16, I32, I64, U8, U16, U32, DType
+from sdk.errors import BuildError
+from sdk.frontends.tflite.verify import malformed, verify_file
+
+__all__ = ["Operator", "OptionFields", "Subgraph", "Tensor", "read_model"]
+
+OptionFields = Mapping[str, tuple[str, tuple[str, ...]]]
+MAX_BYTES: Final = (1 << 31) - 1
+_BUILTIN: Final = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
+_TYPE_NAMES: Final = {v: k for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
+_OPTIONS: Final = {v: k for k, v in vars(tflite.BuiltinOptions).items() if isinstance(v, int)}
+_DTYPES: Final = {
+    "BOOL": BOOL, "INT8": I8, "UINT8": U8, "INT16": I16, "UINT16": U16, "INT32": I32, "UINT32": U32,
+    "INT64": I64, "FLOAT32": F32,
+}  # fmt: skip
+# What a reader of a damaged table can raise once its outline is verified.
+_DAMAGE: Final = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a subgraph. ``dtype`` is None for a type that has no counterpart here (``type_name`` says which);
+    ``signature`` has -1 where an extent is open; ``data`` holds the constant; one or many scales, on ``axis``."""
+
+    index: int
+    name: str
+    type_name: str
+    dtype: DType | None
+    shape: tuple[int, ...]
+    signature: tuple[int, ...]
+    data: NDArray[Any] | None
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator: its builtin name or custom code, tensor numbers (-1 = absent) and decoded options."""
+
+    index: int
+    name: str
+    custom: bool
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Any]
+    custom_options: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """Tensors, operators in order, and the tensor numbers of inputs and outputs."""
+
+    index: int
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def read_model(data: bytes, fields: OptionFields) -> tuple[Subgraph, ...]:
+    """The subgraphs of a file; ``fields`` names, per operator, its options table and the accessors to read.
+
+    Raises:
+        BuildError: the file is cut off or damaged, or a tensor is impossible (size, constant of another length).
+    """
+    verify_file(data)
+    try:
+        model = tflite.Model.GetRootAs(data)
+        if model.SubgraphsLength() == 0:
+            raise malformed("it has no subgraph")
+        return tuple(_subgraph(model, k, fields) for k in range(model.SubgraphsLength()))
+    except _DAMAGE as error:
+        raise malformed(f"a table cannot be read ({type(error).__name__}: {error})") from error
+
+
+def _subgraph(model: Any, index: int, fields: OptionFields) -> Subgraph:
+    graph = model.Subgraphs(index)
+    tensors = tuple(_tensor(model, graph.Tensors(k), k) for k in range(graph.TensorsLength()))
+    operators = tuple(_operator(model, graph.Operators(k), k, fields) for k in range(graph.OperatorsLength()))
+    found = Subgraph(index, tensors, operators, _ints(graph, "Inputs"), _ints(graph, "Outputs"))
+    for number in (*found.inputs, *found.outputs):
+        _in_range(number, 0, len(tensors), f"an input or output of subgraph {index}")
+    for operator in operators:
+        for number in (*operator.inputs, *operator.outputs):
+            _in_range(number, -1, len(tensors), f"a tensor of operator {operator.index} of subgraph {index}")
+    return found
+
+
+def _in_range(number: int, lo: int, count: int, what: str) -> None:
+    if not lo <= number < count:
+        raise malformed(f"{what} is number {number} of {count}")
+
+
+def _ints(table: Any, name: str) -> tuple[int, ...]:
+    if getattr(table, f"{name}Length")() == 0:
+        return ()
+    return tuple(int(v) for v in getattr(table, f"{name}AsNumpy")())
+
+
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode("utf-8", "replace")
+
+
+def _tensor(model: Any, table: Any, index: int) -> Tensor:
+    name = _text(table.Name()) or f"tensor_{index}"
+    if table.Sparsity() is not None:
+        raise BuildError("sparse tensors cannot be imported", where=f"tensor {name}")
+    type_name = _TYPE_NAMES.get(table.Type(), f"type {table.Type()}")
+    dtype = _DTYPES.get(type_name)
+    shape = _ints(table, "Shape")
+    signature = _ints(table, "ShapeSignature") or shape
+    if any(d < 1 for d in shape) or len(signature) != len(shape) or len(shape) > 8:
+        raise malformed(f"tensor {name} has the shape {list(shape)} and the signature {list(signature)}")
+    if math.prod(shape) * (dtype.nbytes if dtype else 1) > MAX_BYTES:
+        raise malformed(f"tensor {name} of shape {list(shape)} has more than {MAX_BYTES} bytes")
+    scales, zero_points, axis = _quantization(table, name)
+    data = _constant(model, table, name, dtype, shape)
+    return Tensor(index, name, type_name, dtype, shape, signature, data, scales, zero_points, axis)
+
+
+def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, ...], int]:
+    found = table.Quantization()
+    if found is None or found.ScaleLength() == 0:
+        return (), (), 0
+    if found.DetailsType() != 0:
+        raise BuildError("quantisation other than by scale and zero point cannot be imported", where=f"tensor {name}")
+    scales = tuple(float(v) for v in found.ScaleAsNumpy())
+    zero_points = _ints(found, "ZeroPoint") or (0,) * len(scales)
+    if len(zero_points) != len(scales) or not all(math.isfinite(s) and s >= 0 for s in scales):
+        raise malformed(f"tensor {name} has impossible quantisation parameters")
+    return scales, zero_points, int(found.QuantizedDimension())
+
+
+def _constant(model: Any, table: Any, name: str, dtype: DType | None, shape: tuple[int, ...]) -> NDArray[Any] | None:
+    number = int(table.Buffer())
+    _in_range(number, 0, model.BuffersLength(), f"the buffer of tensor {name}")
+    buffer = model.Buffers(number)
+    if buffer.Offset() > 1:
+        raise BuildError("constants outside the FlatBuffers part of the file cannot be imported", where=f"tensor {name}")
+    length = buffer.DataLength()
+    if length == 0 or dtype is None:
+        return None
+    expected = math.prod(shape) * dtype.nbytes
+    if length != expected:
+        raise malformed(f"the constant {name} has {length} bytes, its shape {list(shape)} of {dtype} needs {expected}")
+    return np.frombuffer(buffer.DataAsNumpy().tobytes(), dtype=dtype.numpy.newbyteorder("<")).reshape(shape)
+
+
+def _operator(model: Any, table: Any, index: int, fields: OptionFields) -> Operator:
+    _in_range(int(table.OpcodeIndex()), 0, model.OperatorCodesLength(), f"the code of operator {index}")
+    code = model.OperatorCodes(table.OpcodeIndex())
+    number = max(int(code.BuiltinCode()), int(code.DeprecatedBuiltinCode()))
+    custom = number == tflite.BuiltinOperator.CUSTOM
+    name = _text(code.CustomCode()) if custom else _BUILTIN.get(number, f"builtin {number}")
+    payload = table.CustomOptionsAsNumpy().tobytes() if table.CustomOptionsLength() else b""
+    options = {} if custom else _options(table, name, fields)
+    return Operator(index, name, custom, _ints(table, "Inputs"), _ints(table, "Outputs"), options, payload)
+
+
+def _options(table: Any, name: str, fields: OptionFields) -> dict[str, Any]:
+    """The options of an operator by accessor name; empty where the file has none."""
+    if name not in fields or table.BuiltinOptions() is None:
+        return {}
+    kind, accessors = fields[name]
+    if not kind or _OPTIONS.get(table.BuiltinOptionsType()) != kind:
+        return {}
+    options = getattr(tflite, kind)()
+    union = table.BuiltinOptions()
+    options.Init(union.Bytes, union.Pos)
+    return {a: _option(getattr(options, a)()) for a in accessors}
+
+
+def _option(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return tuple(int(v) for v in value)
+    if isinstance(value, bytes):
+        return _text(value)
+    return () if value is None else value

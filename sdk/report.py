@@ -1,0 +1,175 @@
+"""What the commands report, as records with their JSON objects (docs/json.md lists the fields)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BenchReport", "BuildReport", "MemoryReport", "RunResult", "VerifyReport"]
+
+Json = dict[str, Any]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """A build: memory and sizes in bytes. ``ram_bytes`` = arena + states + context + .data + .bss of the model's
+    code + what its stack needs above 512 bytes; ``sections`` are of the compiled model alone."""
+
+    model: str
+    board: str
+    out: Path | None
+    ram_bytes: int
+    arena_bytes: int
+    arena_lower_bound_bytes: int
+    state_bytes: int
+    context_bytes: int
+    stack_bytes: int
+    weights_bytes: int
+    sections: Mapping[str, int]
+    dims: Mapping[str, tuple[int, int]]
+    files: tuple[str, ...] = ()
+
+    def to_json(self) -> Json:
+        """The object of ``sdk build --json``."""
+        return {
+            "model": self.model,
+            "board": self.board,
+            "out": None if self.out is None else str(self.out),
+            "ram_bytes": self.ram_bytes,
+            "arena_bytes": self.arena_bytes,
+            "arena_lower_bound_bytes": self.arena_lower_bound_bytes,
+            "state_bytes": self.state_bytes,
+            "context_bytes": self.context_bytes,
+            "stack_bytes": self.stack_bytes,
+            "weights_bytes": self.weights_bytes,
+            "sections": dict(self.sections),
+            "dims": {name: list(bounds) for name, bounds in self.dims.items()},
+            "files": list(self.files),
+        }
+
+    @classmethod
+    def from_json(cls, data: Json) -> BuildReport:
+        """The report that ``to_json`` wrote."""
+        dims = {name: (int(lo), int(hi)) for name, (lo, hi) in data["dims"].items()}
+        out = None if data["out"] is None else Path(data["out"])
+        return cls(**{**data, "out": out, "dims": dims, "files": tuple(data["files"])})
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """The memory of a build and ``table``: column names, then a row per call of the plan."""
+
+    build: BuildReport
+    table: tuple[tuple[str, ...], ...]
+
+    def to_json(self) -> Json:
+        """The object of ``sdk memory --json``: that of build, and the steps of the plan."""
+        columns, *rows = self.table
+        return {**self.build.to_json(), "steps": [dict(zip(columns, row, strict=True)) for row in rows]}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run: outputs by name, and where it ran."""
+
+    model: str
+    board: str
+    device: str
+    emulated: bool
+    at: Mapping[str, int]
+    outputs: Mapping[str, Array]
+    sample: float
+    counter: str
+
+    def to_json(self) -> Json:
+        """The object of ``sdk run --json`` without the outputs."""
+        return {
+            "model": self.model,
+            "board": self.board,
+            "device": self.device,
+            "emulated": self.emulated,
+            "at": dict(self.at),
+            **_cost((self.sample,), self.counter),
+        }
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """Samples of single runs; ``counter`` says their unit: time (ns), instructions or cycles."""
+
+    model: str
+    board: str
+    device: str
+    emulated: bool
+    at: Mapping[str, int]
+    threads: int
+    samples: tuple[float, ...]
+    counter: str
+
+    def to_json(self) -> Json:
+        """The object of ``sdk bench --json``; null where the device cannot say."""
+        return {
+            "model": self.model,
+            "board": self.board,
+            "device": self.device,
+            "emulated": self.emulated,
+            "at": dict(self.at),
+            "threads": self.threads,
+            "runs": len(self.samples),
+            **_cost(self.samples, self.counter),
+            "est_cycles": None,
+        }
+
+
+def _cost(samples: tuple[float, ...], counter: str) -> Json:
+    ordered = np.sort(np.asarray(samples, dtype=np.float64))
+    median = float(np.median(ordered))
+    p90 = float(ordered[-(-9 * len(ordered) // 10) - 1])
+    timed = counter == "time"
+    return {
+        "min_ms": float(ordered[0]) / 1e6 if timed else None,
+        "median_ms": median / 1e6 if timed else None,
+        "p90_ms": p90 / 1e6 if timed else None,
+        "instructions": round(median) if counter == "instructions" else None,
+        "cycles": round(median) if counter == "cycles" else None,
+    }
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """A comparison with a reference on ``cases`` inputs; ``worst`` says where the largest difference was."""
+
+    model: str
+    board: str
+    device: str
+    emulated: bool
+    reference: str
+    cases: int
+    exact_cases: int
+    max_abs_err: float
+    max_rel_err: float
+    passed: bool
+    worst: str = ""
+    at: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> Json:
+        """The object of ``sdk verify --json``."""
+        return {
+            "model": self.model,
+            "board": self.board,
+            "device": self.device,
+            "emulated": self.emulated,
+            "reference": self.reference,
+            "cases": self.cases,
+            "exact_cases": self.exact_cases,
+            "max_abs_err": self.max_abs_err,
+            "max_rel_err": self.max_rel_err,
+            "passed": self.passed,
+            "worst": self.worst or None,
+        }

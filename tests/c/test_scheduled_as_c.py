@@ -1,0 +1,82 @@
+"""Nests scheduled for each kind of core, as C, equal the plain nest's reference: lanes, dots, tiles, scratch, packing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_harness import HOST_ISA, build
+
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.types import I8, I32, TensorType
+from sdk.compiler.ops.registry import get_op, infer
+from sdk.compiler.schedules.pack import pack_array
+from sdk.compiler.schedules.rules import CORES, Core, schedule
+from sdk.compiler.sym import evaluate
+
+CONV = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "x_offset": 128, "pad_value": -128}
+T = TensorType
+SHAPES = {
+    "conv": ("conv2d", (T(I8, (1, 7, 6, 5)), T(I8, (19, 3, 3, 5)), T(I32, (19,))), CONV),
+    "pointwise": ("conv2d", (T(I8, (1, 6, 7, 24)), T(I8, (32, 1, 1, 24)), T(I32, (32,))), {**CONV, "pad": (0, 0, 0, 0)}),
+    "strided": ("conv2d", (T(I8, (1, 9, 9, 4)), T(I8, (16, 3, 3, 4)), T(I32, (16,))), {**CONV, "stride": (2, 2), "x_offset": 7, "pad_value": -7}),
+    "depthwise": ("depthwise_conv2d", (T(I8, (1, 8, 7, 20)), T(I8, (3, 3, 20)), T(I32, (20,))), {**CONV, "multiplier": 1}),
+    "requantize": (
+        "requantize",
+        (T(I32, (5, 37)), T(I32, (37,)), T(I32, (37,))),
+        {"out": "i8", "zp": -4, "lo": -128, "hi": 127, "shift_lo": -12, "shift_hi": -1, "acc_bits": 20},
+    ),
+    "requantize16": (
+        "requantize",
+        (T(I32, (5, 37)), T(I32, (1,)), T(I32, (1,))),
+        {"out": "i16", "zp": 0, "lo": -32768, "hi": 32767, "shift_lo": -8, "shift_hi": 0, "acc_bits": 31},
+    ),
+}
+# A core's code without the instructions of its own runs on any machine: the same lanes, spelled out.
+PORTABLE = {1: frozenset[str](), 8: frozenset({"sse2"}), 16: frozenset({"sse2"})}
+BUILDS = [
+    pytest.param(core, isa, tool, id=f"{core.name}-{kind}-{tool}")
+    for core in CORES
+    for kind, isa in (("own", HOST_ISA), ("portable", PORTABLE[core.lanes]))
+    for tool in ("zig", "gcc")
+    if kind == "portable" or (core.needs <= HOST_ISA and core.lanes > 1)
+]
+
+
+def scheduled(core: Core) -> list[Loops]:
+    out = []
+    for name, (op, types, attrs) in SHAPES.items():
+        plain = get_op(op).loops(name, types, infer(op, types, tuple(sorted(attrs.items()))), attrs)
+        out.append(schedule(plain, core))
+    return out
+
+
+def values(name: str, k: int, type: TensorType, rng: np.random.Generator) -> np.ndarray:
+    shape = type.static_shape
+    if name.startswith("requantize"):
+        bits = 31 if name.endswith("16") else 20
+        lo, hi = [(-(1 << bits) + 1, 1 << bits), (1 << 30, (1 << 31) - 1), (-8, 0)][k]
+        return rng.integers(lo, hi, shape).astype(np.int32)
+    return rng.integers(-128, 128, shape).astype(type.dtype.numpy)
+
+
+@pytest.mark.parametrize(("core", "isa", "toolchain"), BUILDS)
+def test_scheduled_equals_reference(core: Core, isa: frozenset[str], toolchain: str, tmp_path: Path) -> None:
+    functions = scheduled(core)
+    kernels = build(functions, tmp_path, isa, toolchain)
+    rng = np.random.default_rng(5)
+    for loops in functions:
+        op, types, attrs = SHAPES[loops.name]
+        args = [values(loops.name, k, t, rng) for k, t in enumerate(types)]
+        want = get_op(op).reference(*args, **attrs)
+        packs = {p.param: p for p in loops.packs}
+        given = [
+            pack_array(a, packs[p.buffer.name]) if p.buffer.name in packs else a
+            for a, p in zip(args, loops.params, strict=False)
+        ]
+        got = np.full_like(want, 85)
+        extent = evaluate(loops.rows.extent, {})
+        for rows in ((0, 3), (3, extent)):
+            kernels.call(loops.name, [*given, got], (), rows)
+        np.testing.assert_array_equal(got, want, err_msg=f"{loops.name} for {core.name}")

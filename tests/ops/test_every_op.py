@@ -1,0 +1,120 @@
+"""Every op of the registry: shapes by inference, values by the loops interpreter, both against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sdk.compiler.interp.loops import run_loops
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ops import OpDef, Sample, infer, load_ops
+from sdk.compiler.sym import Var, evaluate, free_vars, substitute
+
+CASES = [
+    pytest.param(op, sample, id=f"{op.name}-{k}") for op in load_ops().values() for k, sample in enumerate(op.samples)
+]
+
+
+def symbols(sample: Sample) -> list[Var]:
+    found = {v for t in sample.inputs for d in t.shape for v in free_vars(d)}
+    return sorted(found, key=lambda v: v.name)
+
+
+def concrete(type: TensorType, dims: Mapping[Var, int]) -> TensorType:
+    return type.like(shape=tuple(substitute(d, dict(dims)) for d in type.shape))
+
+
+def random_array(type: TensorType, rng: np.random.Generator) -> np.ndarray:
+    shape = type.static_shape
+    if type.dtype.is_float:
+        return rng.standard_normal(shape).astype(type.dtype.numpy)
+    lo, hi = type.dtype.limits
+    lo, hi = max(lo, -(1 << 20)), min(hi, 1 << 20)
+    return rng.integers(lo, hi + 1, shape).astype(type.dtype.numpy)
+
+
+def arguments(sample: Sample, dims: Mapping[Var, int], rng: np.random.Generator) -> list[np.ndarray]:
+    out = []
+    for k, type in enumerate(sample.inputs):
+        if k in sample.values:
+            out.append(np.asarray(sample.values[k](rng)).astype(type.dtype.numpy))
+        else:
+            out.append(random_array(concrete(type, dims), rng))
+    return out
+
+
+def environments(sample: Sample) -> list[dict[Var, int]]:
+    """The dims at both ends of their ranges, and at one point inside."""
+    names = symbols(sample)
+    if not names:
+        return [{}]
+    return [{v: v.lo for v in names}, {v: v.hi for v in names}, {v: (v.lo + v.hi) // 2 for v in names}]
+
+
+def as_tuple(value: Any) -> tuple[np.ndarray, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def same(got: np.ndarray, want: np.ndarray, what: str) -> None:
+    assert got.dtype == want.dtype, what
+    if want.dtype.kind == "f":
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5, err_msg=what)
+    else:
+        np.testing.assert_array_equal(got, want, err_msg=what)
+
+
+@pytest.mark.parametrize(("op", "sample"), CASES)
+def test_inference_holds_for_every_value_of_the_dims(op: OpDef, sample: Sample) -> None:
+    attrs = dict(sample.attrs)
+    general = infer(op.name, sample.inputs, attrs)
+    for dims in environments(sample):
+        special = infer(op.name, [concrete(t, dims) for t in sample.inputs], attrs)
+        args = arguments(sample, dims, np.random.default_rng(1))
+        found = as_tuple(op.reference(*args, **attrs))
+        for one, two, array in zip(general, special, found, strict=True):
+            assert concrete(one, dims).shape == two.shape == array.shape
+            assert one.dtype == two.dtype
+            assert array.dtype == two.dtype.numpy
+
+
+@pytest.mark.parametrize(("op", "sample"), [c for c in CASES if not c.values[0].view])
+def test_loops_equal_the_reference(op: OpDef, sample: Sample) -> None:
+    attrs = dict(sample.attrs)
+    outs = infer(op.name, sample.inputs, attrs)
+    loops = op.loops("f", sample.inputs, outs, attrs)
+    names = [p.buffer.name for p in loops.params]
+    assert [p.mode for p in loops.params] == ["read"] * len(sample.inputs) + ["write"] * len(outs)
+    assert names[: len(sample.inputs)] == list(op.input_names(len(sample.inputs)))
+    for dims in environments(sample):
+        args = arguments(sample, dims, np.random.default_rng(2))
+        wanted = as_tuple(op.reference(*args, **attrs))
+        results = [np.full(concrete(t, dims).static_shape, 85, dtype=t.dtype.numpy) for t in outs]
+        arrays = dict(zip(names, [*args, *results], strict=True))
+        run_loops(loops, arrays, {v.name: n for v, n in dims.items()})
+        for got, want in zip(results, wanted, strict=True):
+            same(got, want, f"{op.name} at {dims}")
+
+
+@pytest.mark.parametrize(("op", "sample"), [c for c in CASES if not c.values[0].view])
+def test_rows_of_the_loops_add_up(op: OpDef, sample: Sample) -> None:
+    """Computing the rows in two calls gives what one call gives."""
+    attrs = dict(sample.attrs)
+    outs = infer(op.name, sample.inputs, attrs)
+    loops = op.loops("f", sample.inputs, outs, attrs)
+    if loops.rows is None:
+        assert outs[0].rank == 0
+        return
+    dims = environments(sample)[-1]
+    extent = evaluate(loops.rows.extent, dims)
+    args = arguments(sample, dims, np.random.default_rng(3))
+    wanted = as_tuple(op.reference(*args, **attrs))
+    results = [np.full(concrete(t, dims).static_shape, 85, dtype=t.dtype.numpy) for t in outs]
+    arrays = dict(zip([p.buffer.name for p in loops.params], [*args, *results], strict=True))
+    middle = (extent + 1) // 2
+    for rows in ((0, middle), (middle, extent)):
+        run_loops(loops, arrays, {v.name: n for v, n in dims.items()}, rows)
+    for got, want in zip(results, wanted, strict=True):
+        same(got, want, op.name)
