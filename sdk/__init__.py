@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sdk.version import __version__
+from sdk.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from sdk.driver.model import Model, compile

@@ -1,7 +1,7 @@
 /* Sessions: greetings, requests that are executed once however often they are sent, errors, crash reports. */
 #include <stddef.h>
 
-#include "agent_parts.h"
+#include "internal/agent_parts.h"
 #include "sdk_rt.h"
 #include "sdk_rt_mem.h"
 

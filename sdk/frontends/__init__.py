@@ -1,1 +1,1 @@
-"""Importers: one folder a model format."""
+"""Readers of model files: each turns bytes into a module of stage "imported"."""

@@ -50,7 +50,7 @@ def core_sources() -> list[Path]:
 
 
 def jobs(sources: list[Path], target: Target, flags: tuple[str, ...] = ()) -> list[CompileJob]:
-    includes = (runtime() / "include", runtime() / "src", runtime() / "port" / "cortex_m")
+    includes = (runtime() / "include",)
     return [
         CompileJob(SourceText.read(path), target, include_dirs=includes, flags=(*WARNINGS, *flags))
         for path in sources

@@ -14,7 +14,9 @@ from sdk.compiler.ops import OpDef, Sample, infer, load_ops
 from sdk.compiler.sym import Var, evaluate, free_vars, substitute
 
 CASES = [
-    pytest.param(op, sample, id=f"{op.name}-{k}") for op in load_ops().values() for k, sample in enumerate(op.samples)
+    pytest.param(op, sample, id=f"{op.name}-{k}")
+    for op in load_ops().values()
+    for k, sample in enumerate(op.samples)
 ]
 
 

@@ -1,5 +1,5 @@
 /* The bare-metal agent: polls the UART, keeps the record of a crash across a restart. */
-#include "port.h"
+#include "internal/cortex_m.h"
 #include "sdk_rt_agent.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* From reset to sdk_rt_main: vectors, FPU, stack guard, .data, .bss; and from any fault to sdk_rt_fault. */
-#include "port.h"
+#include "internal/cortex_m.h"
 #include "sdk_rt_mem.h"
 
 #define CPACR 0xE000ED88u

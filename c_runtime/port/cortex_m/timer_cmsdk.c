@@ -1,5 +1,5 @@
 /* The 32-bit down counter of Arm's CMSDK, extended in software: read it at least once per 2^32 ticks. */
-#include "port.h"
+#include "internal/cortex_m.h"
 
 #ifndef SDK_RT_TIMER_BASE
 #error "define SDK_RT_TIMER_BASE"

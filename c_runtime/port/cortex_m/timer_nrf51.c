@@ -1,5 +1,5 @@
 /* A 32-bit nRF51 timer at 16 MHz, extended in software: read it at least once per 2^32 ticks. */
-#include "port.h"
+#include "internal/cortex_m.h"
 
 #ifndef SDK_RT_TIMER_BASE
 #error "define SDK_RT_TIMER_BASE"

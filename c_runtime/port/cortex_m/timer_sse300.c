@@ -1,5 +1,5 @@
 /* The 64-bit system counter of Arm's SSE-300, through its control frame at SDK_RT_TIMER_BASE. */
-#include "port.h"
+#include "internal/cortex_m.h"
 
 #ifndef SDK_RT_TIMER_BASE
 #error "define SDK_RT_TIMER_BASE"

@@ -1,5 +1,5 @@
 /* SysTick, which every Cortex-M has: 24 bits, extended by an interrupt of a few instructions. */
-#include "port.h"
+#include "internal/cortex_m.h"
 
 #define CTRL SDK_RT_REG(0xE000E010u)
 #define RELOAD SDK_RT_REG(0xE000E014u)

@@ -1,5 +1,5 @@
 /* The UART of Arm's CMSDK, as in the MPS2 and MPS3 boards. */
-#include "port.h"
+#include "internal/cortex_m.h"
 
 #ifndef SDK_RT_UART_BASE
 #error "define SDK_RT_UART_BASE"

@@ -1,5 +1,5 @@
 /* The UART of the nRF51 series. Pins are those of the board's USB bridge. */
-#include "port.h"
+#include "internal/cortex_m.h"
 
 #ifndef SDK_RT_UART_BASE
 #error "define SDK_RT_UART_BASE"

@@ -43,7 +43,7 @@ _OPERATORS: Final = {
     "ge": (">=", CMP, SUM, SUM),
     "eq": ("==", CMP, SUM, SUM),
 }
-_ON_BOOLS: Final = {"and": ("&&", _AND, CMP, CMP), "or": ("||", _OR, CMP, CMP), "xor": ("!=", CMP, SUM, SUM)}
+_ON_BOOLS: Final = {"and": ("&&", _AND, _AND, CMP), "or": ("||", _OR, CMP, CMP), "xor": ("!=", CMP, SUM, SUM)}
 _COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq")
 _WRAPPING: Final = ("add", "sub", "mul", "tdiv", "neg", "shl")
 _SATURATE: Final = {I8.limits: "clamp_i8_thumb2", U8.limits: "clamp_u8_thumb2", I16.limits: "clamp_i16_thumb2"}

@@ -1,15 +1,26 @@
-"""Binding the dims of a loops function at a call: by unification of parameter shapes with argument types."""
+"""Binding dims at a call: by unification of declared shapes with given shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Expr, Var
 from sdk.errors import BuildError
 
-__all__ = ["bind_dims"]
+__all__ = ["bind_dims", "unify"]
+
+
+def unify(shapes: Iterable[tuple[Sequence[Dim], Sequence[Dim]]]) -> dict[Var, Dim]:
+    """The value of each variable that stands alone in a declared shape, from the first ``(declared, given)`` pair."""
+    env: dict[Var, Dim] = {}
+    for declared, given in shapes:
+        for dim, value in zip(declared, given, strict=True):
+            var = _alone(dim)
+            if var is not None:
+                env.setdefault(var, value)
+    return env
 
 
 def bind_dims(loops: Loops, types: Sequence[TensorType]) -> tuple[Dim, ...]:
@@ -20,16 +31,12 @@ def bind_dims(loops: Loops, types: Sequence[TensorType]) -> tuple[Dim, ...]:
     """
     if len(types) != len(loops.params):
         raise BuildError(f"@{loops.name} has {len(loops.params)} parameters, the call gives {len(types)}")
-    env: dict[Var, Dim] = {}
     for p, given in zip(loops.params, types, strict=True):
-        if p.buffer.type.rank != given.rank:
+        if len(p.buffer.shape) != given.rank:
             raise BuildError(
-                f"@{loops.name} wants {p.buffer.name} of rank {len(p.buffer.shape)}, got {given.rank}"
+                f"@{loops.name} wants {p.buffer.name} of rank {len(p.buffer.shape)}, the call gives rank {given.rank}"
             )
-        for dim, value in zip(p.buffer.shape, given.shape, strict=True):
-            var = _alone(dim)
-            if var is not None:
-                env.setdefault(var, value)
+    env = unify((p.buffer.shape, t.shape) for p, t in zip(loops.params, types, strict=True))
     missing = [v.name for v in loops.dims if v not in env]
     if missing:
         raise BuildError(

@@ -198,6 +198,8 @@ def _may_write_directly(
     if prove_eq(storage.type.nbytes, state.nbytes) is not True:
         return False
     producer = graph.body[storage.born - 1]
+    if not isinstance(producer, Call) or producer.kind != "loops":
+        return False
     for read, reader in old:
         if reader.last > storage.born or read > storage.born:
             return False

@@ -75,7 +75,17 @@ def _product(
 
 
 def _product_ref(
-    a: Array, b: Array, *, a_offset: int, b_offset: int, mult: int, shift: int, out: str, zp: int, lo: int, hi: int
+    a: Array,
+    b: Array,
+    *,
+    a_offset: int,
+    b_offset: int,
+    mult: int,
+    shift: int,
+    out: str,
+    zp: int,
+    lo: int,
+    hi: int,
 ) -> Array:
     product = (a.astype(np.int32) + a_offset) * (b.astype(np.int32) + b_offset)
     value = multiply_quantized_ref(product, mult, shift)
@@ -121,7 +131,9 @@ define(
         map_elements(("a", "b"), _product),
         samples=(
             *(sample(*pair, **_I8, a_offset=128, b_offset=-4, mult=1098017566, shift=-7) for pair in _PAIRS),
-            sample(_T(I16, (_N, 5)), _T(I16, (_N, 5)), **_I16, a_offset=0, b_offset=0, mult=1098017566, shift=-14),
+            sample(
+                _T(I16, (_N, 5)), _T(I16, (_N, 5)), **_I16, a_offset=0, b_offset=0, mult=1098017566, shift=-14
+            ),
         ),
     )
 )

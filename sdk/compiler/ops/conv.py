@@ -55,7 +55,9 @@ def _accumulates(b: TensorType, channels: Dim) -> None:
     require_equal("channels of weights and bias", channels, b.shape[0])
 
 
-def _conv_infer(x: TensorType, w: TensorType, b: TensorType, *, stride: Any, dilation: Any, pad: Any, **_: Any) -> TensorType:
+def _conv_infer(
+    x: TensorType, w: TensorType, b: TensorType, *, stride: Any, dilation: Any, pad: Any, **_: Any
+) -> TensorType:
     if x.rank != 4 or w.rank != 4:
         raise BuildError(f"conv2d wants x[n,h,w,c] and weights[o,kh,kw,c], got ranks {x.rank} and {w.rank}")
     require_equal("input channels of conv2d and its weights", x.shape[3], w.shape[3])
@@ -81,10 +83,20 @@ def _exact_matmul(a: Array, b: Array) -> Array:
 
 
 def _depthwise_infer(
-    x: TensorType, w: TensorType, b: TensorType, *, stride: Any, dilation: Any, pad: Any, multiplier: int, **_: Any
+    x: TensorType,
+    w: TensorType,
+    b: TensorType,
+    *,
+    stride: Any,
+    dilation: Any,
+    pad: Any,
+    multiplier: int,
+    **_: Any,
 ) -> TensorType:
     if x.rank != 4 or w.rank != 3 or multiplier < 1:
-        raise BuildError(f"depthwise_conv2d wants x[n,h,w,c] and weights[kh,kw,c*m], got ranks {x.rank}, {w.rank}")
+        raise BuildError(
+            f"depthwise_conv2d wants x[n,h,w,c] and weights[kh,kw,c*m], got ranks {x.rank}, {w.rank}"
+        )
     require_equal("channels of depthwise_conv2d and its weights", x.shape[3] * multiplier, w.shape[2])
     _accumulates(b, w.shape[2])
     rows, cols = _spatial(x, (w.shape[0], w.shape[1]), stride, dilation, pad)
@@ -92,7 +104,16 @@ def _depthwise_infer(
 
 
 def _depthwise_ref(
-    x: Array, w: Array, b: Array, *, stride: Any, dilation: Any, pad: Any, multiplier: int, x_offset: int, pad_value: int
+    x: Array,
+    w: Array,
+    b: Array,
+    *,
+    stride: Any,
+    dilation: Any,
+    pad: Any,
+    multiplier: int,
+    x_offset: int,
+    pad_value: int,
 ) -> Array:
     taps = windows(x, (w.shape[0], w.shape[1]), stride, dilation, pad, pad_value)
     taps = np.repeat(taps, multiplier, axis=5).astype(np.int64) + x_offset
@@ -116,7 +137,9 @@ def _window_loops(
     w_at = (kh.expr, kw.expr, oc) if depthwise else (oc, kh.expr, kw.expr, ic.expr)
     acc = Load("acc", (), out.dtype)
     weight = cast(Load("w", w_at, types[1].dtype), out.dtype)
-    mac: Stmt = Store("acc", (), op("add", acc, op("mul", shifted(tap, given["x_offset"], out.dtype), weight)))
+    mac: Stmt = Store(
+        "acc", (), op("add", acc, op("mul", shifted(tap, given["x_offset"], out.dtype), weight))
+    )
     if not depthwise:
         mac = loop(ic, types[0].shape[3], mac)
     body = over.around(
@@ -196,16 +219,34 @@ define(
         _depthwise_loops,
         samples=(
             sample(
-                _i8(1, 7, 6, 5), _i8(3, 3, 5), _i32(5),
-                values=_B, **_SAME, multiplier=1, x_offset=128, pad_value=-128,
+                _i8(1, 7, 6, 5),
+                _i8(3, 3, 5),
+                _i32(5),
+                values=_B,
+                **_SAME,
+                multiplier=1,
+                x_offset=128,
+                pad_value=-128,
             ),
             sample(
-                _i8(1, 9, 8, 3), _i8(3, 2, 6), _i32(6),
-                values=_B6, **_ODD, multiplier=2, x_offset=-3, pad_value=3,
+                _i8(1, 9, 8, 3),
+                _i8(3, 2, 6),
+                _i32(6),
+                values=_B6,
+                **_ODD,
+                multiplier=2,
+                x_offset=-3,
+                pad_value=3,
             ),
             sample(
-                _i16(2, _H, 5, 1), _i8(3, 1, 6), _i64(6),
-                values=_B6, **_NONE, multiplier=6, x_offset=0, pad_value=0,
+                _i16(2, _H, 5, 1),
+                _i8(3, 1, 6),
+                _i64(6),
+                values=_B6,
+                **_NONE,
+                multiplier=6,
+                x_offset=0,
+                pad_value=0,
             ),
         ),
     )

@@ -41,7 +41,12 @@ def _dense_loops(
     name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
 ) -> Loops:
     """rows m { n { acc = b; k { acc += (x + x_offset) * (w + w_offset) } o = acc }}."""
-    x, w, b, o = param("x", types[0]), param("w", types[1]), param("b", types[2]), param("o", outs[0], "write")
+    x, w, b, o = (
+        param("x", types[0]),
+        param("w", types[1]),
+        param("b", types[2]),
+        param("o", outs[0], "write"),
+    )
     over = nest(outs[0].shape)
     k = variable("k", types[0].shape[-1])
     acc_type = outs[0].dtype
@@ -105,9 +110,15 @@ define(
         _dense_ref,
         _dense_loops,
         samples=(
-            sample(_T(I8, (1, 9)), _T(I8, (6, 9)), _T(I32, (6,)), values={2: _bias}, x_offset=128, w_offset=0),
-            sample(_T(I8, (_M, _K)), _T(I8, (6, _K)), _T(I32, (6,)), values={2: _bias}, x_offset=-5, w_offset=3),
-            sample(_T(I16, (2, 3, 8)), _T(I8, (6, 8)), _T(I64, (6,)), values={2: _bias}, x_offset=0, w_offset=0),
+            sample(
+                _T(I8, (1, 9)), _T(I8, (6, 9)), _T(I32, (6,)), values={2: _bias}, x_offset=128, w_offset=0
+            ),
+            sample(
+                _T(I8, (_M, _K)), _T(I8, (6, _K)), _T(I32, (6,)), values={2: _bias}, x_offset=-5, w_offset=3
+            ),
+            sample(
+                _T(I16, (2, 3, 8)), _T(I8, (6, 8)), _T(I64, (6,)), values={2: _bias}, x_offset=0, w_offset=0
+            ),
         ),
     )
 )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.graph import Attr
 from sdk.compiler.ir.loops import Load, Loops, Store
 from sdk.compiler.ir.types import F32, I8, I16, TensorType
 from sdk.compiler.ops.build import Nest, function, nest, param, read
@@ -90,7 +89,11 @@ def _slice_extent(size: Dim, begin: int, count: int, stride: int) -> Dim:
         raise BuildError(f"a slice with stride {stride} of {count} elements")
     extent = ceildiv(size - begin, stride) if count == -1 else count
     last = begin + (extent - 1) * stride
-    if isinstance(last, int) and isinstance(size, int) and (begin < 0 or begin >= size or not 0 <= last < size):
+    if (
+        isinstance(last, int)
+        and isinstance(size, int)
+        and (begin < 0 or begin >= size or not 0 <= last < size)
+    ):
         raise BuildError(f"a slice from {begin} by {stride} of {extent} elements leaves an axis of {size}")
     return extent
 
@@ -102,7 +105,10 @@ def _slice_infer(x: TensorType, *, begin: Any, size: Any, strides: Any) -> Tenso
 
 
 def _slice_ref(x: Array, *, begin: Any, size: Any, strides: Any) -> Array:
-    counts = [-(-(x.shape[k] - b) // s) if n == -1 else n for k, (b, n, s) in enumerate(zip(begin, size, strides, strict=True))]
+    counts = [
+        -(-(x.shape[k] - b) // s) if n == -1 else n
+        for k, (b, n, s) in enumerate(zip(begin, size, strides, strict=True))
+    ]
     grid = [b + s * np.arange(n) for b, n, s in zip(begin, counts, strides, strict=True)]
     return x[np.ix_(*grid)]
 

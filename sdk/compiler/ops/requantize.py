@@ -51,13 +51,19 @@ def saturate(value: ValueExpr, zp: int, lo: int, hi: int, out: str) -> ValueExpr
     return cast(op("min", op("max", value, imm(lo)), imm(hi)), dtype(out))
 
 
-def _requantize_infer(acc: TensorType, mult: TensorType, shift: TensorType, *, out: str, **_: Any) -> TensorType:
+def _requantize_infer(
+    acc: TensorType, mult: TensorType, shift: TensorType, *, out: str, **_: Any
+) -> TensorType:
     if acc.dtype not in (I32, I64) or mult.shape != shift.shape or mult.dtype != I32 or shift.dtype != I32:
-        raise BuildError(f"requantize wants an i32 or i64 accumulator and equal i32 mult and shift, got {acc.dtype}")
+        raise BuildError(
+            f"requantize wants an i32 or i64 accumulator and equal i32 mult and shift, got {acc.dtype}"
+        )
     return TensorType(dtype(out), acc.shape)
 
 
-def _requantize_ref(acc: Array, mult: Array, shift: Array, *, out: str, zp: int, lo: int, hi: int, **_: Any) -> Array:
+def _requantize_ref(
+    acc: Array, mult: Array, shift: Array, *, out: str, zp: int, lo: int, hi: int, **_: Any
+) -> Array:
     if acc.dtype == np.int64:
         value = apply("mulq64", [acc, mult, shift], I32)
     else:
@@ -82,12 +88,16 @@ def _rescale_infer(x: TensorType, *, out: str, **_: Any) -> TensorType:
     return TensorType(dtype(out), x.shape)
 
 
-def _rescale_ref(x: Array, *, out: str, in_zp: int, mult: int, shift: int, zp: int, lo: int, hi: int) -> Array:
+def _rescale_ref(
+    x: Array, *, out: str, in_zp: int, mult: int, shift: int, zp: int, lo: int, hi: int
+) -> Array:
     value = multiply_quantized_ref(x.astype(np.int32) - in_zp, mult, shift)
     return np.clip(value.astype(np.int64) + zp, lo, hi).astype(dtype(out).numpy)
 
 
-def _rescale(x: ValueExpr, *, out: str, in_zp: int, mult: int, shift: int, zp: int, lo: int, hi: int) -> ValueExpr:
+def _rescale(
+    x: ValueExpr, *, out: str, in_zp: int, mult: int, shift: int, zp: int, lo: int, hi: int
+) -> ValueExpr:
     bits = x.dtype.bits + 1 + max(shift, 0)
     value = cast(x, I32)
     if in_zp:
@@ -124,24 +134,44 @@ define(
         map_elements(("acc", "mult", "shift"), _requantize),
         samples=(
             sample(
-                _T(I32, (4, 6)), _T(I32, (6,)), _T(I32, (6,)),
+                _T(I32, (4, 6)),
+                _T(I32, (6,)),
+                _T(I32, (6,)),
                 values={0: _acc((4, 6), 20), 1: _mult(6), 2: _shift(6, -12, -1)},
-                **_I8, shift_lo=-12, shift_hi=-1, acc_bits=20,
+                **_I8,
+                shift_lo=-12,
+                shift_hi=-1,
+                acc_bits=20,
             ),
             sample(
-                _T(I32, (4, 6)), _T(I32, (1,)), _T(I32, (1,)),
+                _T(I32, (4, 6)),
+                _T(I32, (1,)),
+                _T(I32, (1,)),
                 values={0: _acc((4, 6), 31), 1: _mult(1), 2: _shift(1, -8, 0)},
-                **_I16, shift_lo=-8, shift_hi=0, acc_bits=31,
+                **_I16,
+                shift_lo=-8,
+                shift_hi=0,
+                acc_bits=31,
             ),
             sample(
-                _T(I32, (3, 6)), _T(I32, (6,)), _T(I32, (6,)),
+                _T(I32, (3, 6)),
+                _T(I32, (6,)),
+                _T(I32, (6,)),
                 values={0: _acc((3, 6), 12), 1: _mult(6), 2: _shift(6, -3, 4)},
-                **_U8, shift_lo=-3, shift_hi=4, acc_bits=16,
+                **_U8,
+                shift_lo=-3,
+                shift_hi=4,
+                acc_bits=16,
             ),
             sample(
-                _T(I64, (1, 3, 2, 6)), _T(I32, (6,)), _T(I32, (6,)),
+                _T(I64, (1, 3, 2, 6)),
+                _T(I32, (6,)),
+                _T(I32, (6,)),
                 values={0: _acc((1, 3, 2, 6), 40), 1: _mult(6), 2: _shift(6, -27, -20)},
-                **_I16, shift_lo=-27, shift_hi=-20, acc_bits=40,
+                **_I16,
+                shift_lo=-27,
+                shift_hi=-20,
+                acc_bits=40,
             ),
         ),
     )

@@ -13,7 +13,13 @@ from sdk.compiler.ir.intrinsics import cast, imm, op, rdbpot, srdhm
 from sdk.compiler.ir.loops import Alloc, Buffer, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, U8, TensorType
 from sdk.compiler.ops.build import byte_position, function, loop, nest, param, table_read, variable
-from sdk.compiler.ops.fixed import INT32_MAX, NEG_32_OVER_17, RECIPROCAL_START, exp_on_negative, reciprocal_one_plus
+from sdk.compiler.ops.fixed import (
+    INT32_MAX,
+    NEG_32_OVER_17,
+    RECIPROCAL_START,
+    exp_on_negative,
+    reciprocal_one_plus,
+)
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
@@ -44,7 +50,9 @@ def _lookup_loops(
 
 def _softmax_infer(x: TensorType, table: TensorType) -> TensorType:
     if x.dtype != I8 or x.rank < 1 or table.shape != (256,) or table.dtype != I32:
-        raise BuildError(f"softmax_q wants i8 values and an i32 table of 256, got {x.dtype} and {table.dtype}")
+        raise BuildError(
+            f"softmax_q wants i8 values and an i32 table of 256, got {x.dtype} and {table.dtype}"
+        )
     return TensorType(I8, x.shape)
 
 
@@ -80,7 +88,12 @@ def _softmax_loops(
         loop(j["j"], x.shape[-1], Store("top", (), op("max", top, value("j")))),
         Alloc(Buffer("total", I32, (), "register")),
         Store("total", (), imm(0)),
-        loop(j["k"], x.shape[-1], sum_at, Store("total", (), op("add", total, op("rdbpot1", sum_entry, imm(12))))),
+        loop(
+            j["k"],
+            x.shape[-1],
+            sum_at,
+            Store("total", (), op("add", total, op("rdbpot1", sum_entry, imm(12)))),
+        ),
         *_reciprocal(total),
         loop(j["l"], x.shape[-1], out_at, Store("o", (*over.index, j["l"].expr), _as_i8(result))),
     )

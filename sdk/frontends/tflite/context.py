@@ -49,6 +49,7 @@ class Builder:
     consts: dict[str, Const] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     handles: dict[int, str] = field(default_factory=dict)
+    state_keys: dict[str, str] = field(default_factory=dict)
     initial: dict[str, Tensor] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     _digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)
@@ -79,7 +80,9 @@ class OpNode:
     @property
     def source(self) -> str:
         """How reports name the operator: its kind and the tensor it makes."""
-        outputs = [self.tensor(k, "outputs").name.split(";")[0] for k in range(len(self.operator.outputs))[:1]]
+        outputs = [
+            self.tensor(k, "outputs").name.split(";")[0] for k in range(len(self.operator.outputs))[:1]
+        ]
         return " ".join([self.operator.name, *outputs])
 
     def tensor(self, k: int, side: str = "inputs") -> Tensor:
@@ -164,7 +167,9 @@ class OpNode:
             raise BuildError(f"tensor {tensor.name} must have one positive scale")
         lo, hi = tensor.dtype.limits
         if not lo <= found.zero_point <= hi:
-            raise BuildError(f"tensor {tensor.name} has the zero point {found.zero_point}, outside {tensor.dtype}")
+            raise BuildError(
+                f"tensor {tensor.name} has the zero point {found.zero_point}, outside {tensor.dtype}"
+            )
         return found
 
     def out_dtype(self, *kinds: DType) -> DType:
@@ -178,18 +183,17 @@ class OpNode:
         """A constant of the module named after the operator's result."""
         return self.builder.const(f"{identifier(self.output().name)}_{stem}", data)
 
-    def call(self, op: str, *args: Value, out: int | str, **given: Attr) -> Value:
-        """Emits a call; ``out`` is the output number it computes, or the suffix of an intermediate result.
+    def call(self, op: str, *args: Value, to: int | str = 0, **given: Attr) -> Value:
+        """Emits a call; ``to`` is the output number it computes, or the suffix of an intermediate result.
 
         Raises:
             BuildError: the op rejects its arguments, or the result does not fit the file's tensor.
         """
         (found,) = infer(op, [a.type for a in args], given)
-        if isinstance(out, str):
-            name = self.builder.value_name(f"{identifier(self.output().name)}_{out}")
-            value = Value(name, found)
+        if isinstance(to, str):
+            value = Value(self.builder.value_name(f"{identifier(self.output().name)}_{to}"), found)
         else:
-            value = self._result(out, found)
+            value = self._result(to, found)
         self.builder.body.append(Call((value,), "op", op, args, attrs(**given), source=self.source))
         return value
 
@@ -210,7 +214,9 @@ class OpNode:
 
 
 def _fits(found: tuple[Dim, ...], stated: tuple[int, ...]) -> bool:
-    return len(found) == len(stated) and all(not isinstance(f, int) or f == s for f, s in zip(found, stated, strict=True))
+    return len(found) == len(stated) and all(
+        not isinstance(f, int) or f == s for f, s in zip(found, stated, strict=True)
+    )
 
 
 Importer = Callable[[OpNode], None]

@@ -10,10 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.types import DType
-from sdk.compiler.ops.fixed import exp_on_negative, input_radius, logistic, multiply_quantized, quantize_multiplier, tanh
+from sdk.compiler.ops.fixed import (
+    exp_on_negative,
+    input_radius,
+    logistic,
+    multiply_quantized,
+    quantize_multiplier,
+    tanh,
+)
 from sdk.errors import BuildError
 
-__all__ = ["Multipliers", "activation_range", "channel_multipliers", "exp_table", "logistic_table", "tanh_table"]
+__all__ = [
+    "Multipliers",
+    "activation_range",
+    "channel_multipliers",
+    "exp_table",
+    "logistic_table",
+    "tanh_table",
+]
 
 Array = NDArray[Any]
 ACTIVATIONS: Final = {0: "NONE", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
@@ -36,7 +50,9 @@ class Multipliers:
 
 
 def channel_multipliers(ratios: Array, bounds: Array, wide: bool) -> Multipliers:
-    """Multipliers for real ``ratios`` where |accumulator| <= ``bounds``, both per channel; ``wide`` for i64.
+    """Multipliers for real ``ratios`` (one, or one per channel) where |accumulator| <= ``bounds`` per channel.
+
+    ``wide`` says that accumulators are i64.
 
     Raises:
         BuildError: a ratio cannot be represented.
@@ -49,9 +65,8 @@ def channel_multipliers(ratios: Array, bounds: Array, wide: bool) -> Multipliers
         shift = np.where(mult == 0, shift[mult != 0].max(), shift).astype(np.int32)
     if wide and int(shift.max()) > 7:
         raise BuildError(f"the scale ratio {float(ratios.max())} is too large for 16-bit activations")
-    # a multiplier of zero makes every accumulator the same: only the others bound the bits
-    left = np.where(mult == 0, 0, np.maximum(shift, 0))
-    most = max((int(b) << int(s)) for b, s in zip(np.broadcast_to(bounds, left.shape), left, strict=True))
+    left = np.broadcast_to(np.maximum(shift, 0), bounds.shape)
+    most = max(int(b) << int(s) for b, s in zip(bounds, left, strict=True))
     bits = min(max(most.bit_length(), 1), 63 if wide else 31)
     return Multipliers(mult, shift, int(shift.min()), int(shift.max()), bits)
 
@@ -70,7 +85,9 @@ def activation_range(activation: int, scale: float, zero_point: int, kind: DType
     lo = lo if low is None else max(lo, stored(low, scale, zero_point))
     hi = hi if high is None else min(hi, stored(high, scale, zero_point))
     if lo > hi:
-        raise BuildError(f"the fused activation {name} leaves no value at scale {scale}, zero point {zero_point}")
+        raise BuildError(
+            f"the fused activation {name} leaves no value at scale {scale}, zero point {zero_point}"
+        )
     return lo, hi
 
 

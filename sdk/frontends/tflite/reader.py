@@ -138,7 +138,9 @@ def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, 
     if found is None or found.ScaleLength() == 0:
         return (), (), 0
     if found.DetailsType() != 0:
-        raise BuildError("quantisation other than by scale and zero point cannot be imported", where=f"tensor {name}")
+        raise BuildError(
+            "quantisation other than by scale and zero point cannot be imported", where=f"tensor {name}"
+        )
     scales = tuple(float(v) for v in found.ScaleAsNumpy())
     zero_points = _ints(found, "ZeroPoint") or (0,) * len(scales)
     if len(zero_points) != len(scales) or not all(math.isfinite(s) and s >= 0 for s in scales):
@@ -146,18 +148,24 @@ def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, 
     return scales, zero_points, int(found.QuantizedDimension())
 
 
-def _constant(model: Any, table: Any, name: str, dtype: DType | None, shape: tuple[int, ...]) -> NDArray[Any] | None:
+def _constant(
+    model: Any, table: Any, name: str, dtype: DType | None, shape: tuple[int, ...]
+) -> NDArray[Any] | None:
     number = int(table.Buffer())
     _in_range(number, 0, model.BuffersLength(), f"the buffer of tensor {name}")
     buffer = model.Buffers(number)
     if buffer.Offset() > 1:
-        raise BuildError("constants outside the FlatBuffers part of the file cannot be imported", where=f"tensor {name}")
+        raise BuildError(
+            "constants outside the FlatBuffers part of the file cannot be imported", where=f"tensor {name}"
+        )
     length = buffer.DataLength()
     if length == 0 or dtype is None:
         return None
     expected = math.prod(shape) * dtype.nbytes
     if length != expected:
-        raise malformed(f"the constant {name} has {length} bytes, its shape {list(shape)} of {dtype} needs {expected}")
+        raise malformed(
+            f"the constant {name} has {length} bytes, its shape {list(shape)} of {dtype} needs {expected}"
+        )
     return np.frombuffer(buffer.DataAsNumpy().tobytes(), dtype=dtype.numpy.newbyteorder("<")).reshape(shape)
 
 

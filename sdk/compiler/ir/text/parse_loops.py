@@ -160,7 +160,7 @@ def _let(r: Reader) -> Let:
     name = r.cursor.sigil("$", "a scalar, as $name")
     r.cursor.expect("=")
     value = read_expr(r)
-    r.scope.lets[name] = value.dtype
+    r.scope.let(name, value.dtype)
     return Let(name, value)
 
 

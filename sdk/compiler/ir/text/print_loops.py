@@ -107,7 +107,7 @@ class _Body:
                 self._for(stmt, scope, pad)
             case Let():
                 out.append(f"{pad}let {sigil_name('$', stmt.name)} = {self.expr(stmt.value, scope)}")
-                scope.lets[stmt.name] = stmt.value.dtype
+                scope.let(stmt.name, stmt.value.dtype)
             case Alloc():
                 out.append(f"{pad}alloc {_buffer(stmt.buffer, scope, self.types, '')}")
                 scope.buffers[stmt.buffer.name] = stmt.buffer

@@ -25,6 +25,12 @@ class Scope:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     lets: dict[str, DType] = field(default_factory=dict)
 
+    def let(self, name: str, dtype: DType) -> None:
+        """Declares a scalar, which as an index is a variable of the range of its type."""
+        self.lets[name] = dtype
+        if dtype.lanes == 1 and not dtype.is_float:
+            self.dims[name] = Var(name, *dtype.limits)
+
     def child(self) -> Scope:
         """A scope for a block of loops: what it declares ends with it."""
         return Scope(dict(self.dims), self.values, dict(self.buffers), dict(self.lets))

@@ -41,7 +41,9 @@ def _channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
     weights = node.tensor(k)
     scales = np.asarray(weights.scales, dtype=np.float64)
     if len(scales) not in (1, channels) or (len(scales) > 1 and weights.axis != axis):
-        raise BuildError(f"weights {weights.name} have {len(scales)} scales on axis {weights.axis} for {channels} channels")
+        raise BuildError(
+            f"weights {weights.name} have {len(scales)} scales on axis {weights.axis} for {channels} channels"
+        )
     if any(weights.zero_points):
         raise BuildError(f"weights {weights.name} have a zero point")
     return scales
@@ -66,3 +68,131 @@ def _bounds(weights: Array, x_offset: int, kind: DType, bias: Array) -> Array:
     return np.abs(weights.astype(np.int64)).sum(axis=1).astype(object) * most + bias
 
 
+def _requantize(node: OpNode, acc: Value, ratios: Array, bounds: Array, to: int | str) -> Value:
+    kind = node.out_dtype(I8, I16)
+    quant = node.quant(node.output())
+    lo, hi = activation_range(
+        int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, kind
+    )
+    m = channel_multipliers(ratios, bounds, wide=acc.type.dtype == I64)
+    return node.call(
+        "requantize", acc, node.const("mult", m.mult), node.const("shift", m.shift), to=to,
+        out=str(kind), zp=quant.zero_point, lo=lo, hi=hi,
+        shift_lo=m.shift_lo, shift_hi=m.shift_hi, acc_bits=m.acc_bits,
+    )  # fmt: skip
+
+
+def _accumulator(node: OpNode, bias_less: DType) -> DType:
+    """The type of the sums: the bias has it; without one, i32 for 8 bits and ``bias_less`` for 16."""
+    return I32 if node.tensor(0).dtype == I8 else bias_less
+
+
+def _window(node: OpNode, x: Value, kernel: tuple[int, int]) -> dict[str, Any]:
+    """The attributes that both kinds of convolution share."""
+    stride = (node.positive("StrideH"), node.positive("StrideW"))
+    dilation = (node.positive("DilationHFactor"), node.positive("DilationWFactor"))
+    kind = int(node.option("Padding"))
+    top, bottom = padding(kind, x.type.shape[1], kernel[0], stride[0], dilation[0])
+    left, right = padding(kind, x.type.shape[2], kernel[1], stride[1], dilation[1])
+    zero_point = node.quant(node.tensor(0)).zero_point
+    return {
+        "stride": stride, "dilation": dilation, "pad": (top, left, bottom, right),
+        "x_offset": -zero_point, "pad_value": zero_point,
+    }  # fmt: skip
+
+
+def _images(node: OpNode) -> Value:
+    x = node.input(0, I8, I16)
+    if x.type.rank != 4:
+        raise BuildError(f"the input has rank {x.type.rank} instead of 4")
+    return x
+
+
+def _weights(node: OpNode, rank: int) -> Array:
+    weights = node.constant(1)
+    if weights.dtype != np.int8 or weights.ndim != rank:
+        raise BuildError(
+            f"the weights are {weights.dtype} of rank {weights.ndim}; supported: int8 of rank {rank}"
+        )
+    return weights
+
+
+def conv_2d(node: OpNode) -> None:
+    """CONV_2D: weights [o, kh, kw, c]."""
+    x, weights = _images(node), _weights(node, 4)
+    channels, kh, kw, depth = weights.shape
+    if x.type.shape[3] != depth:
+        raise BuildError(
+            f"grouped convolution ({x.type.shape[3]} channels, weights for {depth}) is not supported"
+        )
+    scales = _channel_scales(node, 1, channels, 0)
+    bias, most = _bias(node, channels, _accumulator(node, I32))
+    given = _window(node, x, (kh, kw))
+    acc = node.call("conv2d", x, node.input(1), bias, to="acc", **given)
+    ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
+    bounds = _bounds(weights.reshape(channels, -1), given["x_offset"], x.type.dtype, most)
+    _requantize(node, acc, ratios, bounds, 0)
+
+
+def depthwise_conv_2d(node: OpNode) -> None:
+    """DEPTHWISE_CONV_2D: weights [1, kh, kw, c * multiplier]."""
+    x, weights = _images(node), _weights(node, 4)
+    one, kh, kw, channels = weights.shape
+    depth = x.type.shape[3]
+    if one != 1 or not isinstance(depth, int) or channels % depth:
+        raise BuildError(f"weights of shape {list(weights.shape)} do not fit {depth} input channels")
+    scales = _channel_scales(node, 1, channels, 3)
+    bias, most = _bias(node, channels, _accumulator(node, I64))
+    given = _window(node, x, (kh, kw))
+    packed = node.builder.const(node.tensor(1).name, weights.reshape(kh, kw, channels))
+    acc = node.call("depthwise_conv2d", x, packed, bias, to="acc", multiplier=channels // depth, **given)
+    ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
+    bounds = _bounds(weights.reshape(-1, channels).T, given["x_offset"], x.type.dtype, most)
+    _requantize(node, acc, ratios, bounds, 0)
+
+
+def fully_connected(node: OpNode) -> None:
+    """FULLY_CONNECTED: the input flattened to rows of k, weights [n, k]."""
+    if int(node.option("WeightsFormat")) != 0:
+        raise BuildError("shuffled weights are not supported")
+    x, weights = node.input(0, I8, I16), _weights(node, 2)
+    channels, inner = weights.shape
+    scales = _channel_scales(node, 1, channels, 0)
+    bias, most = _bias(node, channels, _accumulator(node, I64))
+    flat = (
+        x
+        if x.type.rank == 2 and x.type.shape[1] == inner
+        else node.call("reshape", x, to="rows", shape=(-1, inner))
+    )
+    offset = -node.quant(node.tensor(0)).zero_point
+    acc = node.call("dense", flat, node.input(1), bias, to="acc", x_offset=offset, w_offset=0)
+    ratios = _dense_ratios(node.quant(node.tensor(0)).scale, scales, node.quant(node.output()).scale)
+    bounds = _bounds(weights, offset, x.type.dtype, most)
+    rank = len(node.output().shape)
+    result = _requantize(node, acc, ratios, bounds, 0 if rank == 2 else "flat")
+    if rank != 2:
+        shape = (*x.type.shape[:-1], channels) if rank == x.type.rank else node.output().shape
+        node.call("reshape", result, shape=_static(shape))
+
+
+def _static(shape: tuple[Dim, ...]) -> tuple[int, ...]:
+    """A target shape for reshape: at most one open extent, which becomes -1."""
+    return tuple(d if isinstance(d, int) else -1 for d in shape)
+
+
+def _dense_ratios(x_scale: float, scales: Array, out_scale: float) -> Array:
+    """Per tensor, the product of the scales is rounded to single precision first; per channel it is not."""
+    if len(scales) == 1:
+        product = np.float32(x_scale) * scales.astype(np.float32)
+        return product.astype(np.float64) / out_scale
+    return x_scale * scales / out_scale
+
+
+_CONV = ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FusedActivationFunction")
+TABLE: Table = {
+    "CONV_2D": OperatorSpec(conv_2d, "Conv2DOptions", _CONV),
+    "DEPTHWISE_CONV_2D": OperatorSpec(depthwise_conv_2d, "DepthwiseConv2DOptions", _CONV),
+    "FULLY_CONNECTED": OperatorSpec(
+        fully_connected, "FullyConnectedOptions", ("FusedActivationFunction", "WeightsFormat")
+    ),
+}

@@ -1,4 +1,4 @@
-/* What the two halves of the agent share: agent.c keeps sessions, ops.c executes requests. */
+/* What the two halves of the agent share: agent.c keeps sessions, agent_ops.c executes requests. */
 #ifndef SDK_RT_AGENT_PARTS_H
 #define SDK_RT_AGENT_PARTS_H
 

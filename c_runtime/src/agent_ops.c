@@ -1,7 +1,7 @@
 /* The operations: every length and index from the wire is checked before it is used. */
 #include <stddef.h>
 
-#include "agent_parts.h"
+#include "internal/agent_parts.h"
 #include "sdk_rt.h"
 #include "sdk_rt_mem.h"
 

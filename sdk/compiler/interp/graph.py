@@ -1,0 +1,233 @@
+"""The numpy interpreter of the graph level: op calls by their reference, loops calls by the loops interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.interp.loops import run_loops
+from sdk.compiler.ir.graph import Call, Graph, MatchCast, Node, ReadState, Value, WriteState
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ops import get_op
+from sdk.compiler.sym import Dim, Expr, Var, evaluate, free_vars
+from sdk.errors import BuildError, UsageError
+
+__all__ = ["bind_dims", "check_inputs", "initial_states", "run_graph"]
+
+Array = NDArray[Any]
+
+
+def initial_states(module: Module) -> dict[str, Array]:
+    """Every state of the module as it is before the first run; symbolic extents at their upper bound."""
+    out: dict[str, Array] = {}
+    for state in module.states.values():
+        if isinstance(state.init, str):
+            out[state.name] = np.array(module.consts[state.init].data)
+            continue
+        shape = tuple(evaluate(d, {v: v.hi for v in free_vars(d)}) for d in state.type.shape)
+        out[state.name] = np.full(shape, state.init, dtype=state.type.dtype.numpy)
+    return out
+
+
+def _solve(dim: Expr, size: int, env: Mapping[Var, int]) -> tuple[Var, int] | None:
+    """The value of the only unbound symbol of ``coefficient * v + const == size``; None when not of that form."""
+    unknown = [v for v in free_vars(dim) if v not in env]
+    if len(unknown) != 1 or dim.terms != ((((unknown[0], 1),), dim.terms[0][1]),):
+        return None
+    value, rest = divmod(size - dim.const, dim.terms[0][1])
+    return (unknown[0], value) if rest == 0 else None
+
+
+def bind_dims(params: tuple[Value, ...], shapes: Mapping[str, tuple[int, ...]]) -> dict[Var, int]:
+    """Values of the symbols in the types of ``params``, found by matching them with actual shapes.
+
+    Raises:
+        UsageError: an extent contradicts a type, another extent, or the bounds of its symbol; the message names
+            the argument, the axis, the value and the bound.
+    """
+    env: dict[Var, int] = {}
+    for param in params:
+        shape = shapes[param.name]
+        if len(shape) != param.type.rank:
+            raise UsageError(
+                f"{param.name} has {len(shape)} axes, the model wants {param.type.rank}: {_text(param.type)}"
+            )
+        for axis, (dim, size) in enumerate(zip(param.type.shape, shape, strict=True)):
+            found = _solve(dim, size, env) if isinstance(dim, Expr) else None
+            if found is not None:
+                _check_bounds(param.name, axis, *found)
+                env[found[0]] = found[1]
+    for param in params:
+        for axis, (dim, size) in enumerate(zip(param.type.shape, shapes[param.name], strict=True)):
+            wanted = evaluate(dim, env)
+            if wanted != size:
+                raise UsageError(
+                    f"{param.name} has {size} elements on axis {axis}, the model wants {wanted}",
+                    why=_reason(dim, env),
+                )
+    return env
+
+
+def _reason(dim: Dim, env: Mapping[Var, int]) -> str | None:
+    if isinstance(dim, int):
+        return None
+    values = ", ".join(f"{v.name} = {env[v]}" for v in sorted(free_vars(dim), key=lambda v: v.name))
+    return f"the extent is {dim} with {values}"
+
+
+def _check_bounds(name: str, axis: int, var: Var, value: int) -> None:
+    if not var.lo <= value <= var.hi:
+        raise UsageError(
+            f"{name} axis {axis} makes {var.name} = {value}, outside its bounds {var.lo}..{var.hi}"
+        )
+    if value % var.multiple:
+        raise UsageError(
+            f"{name} axis {axis} makes {var.name} = {value}, which is not a multiple of {var.multiple}"
+        )
+
+
+def _text(type: TensorType) -> str:
+    return f"{type.dtype}[{', '.join(str(d) for d in type.shape)}]"
+
+
+def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> dict[Var, int]:
+    """Checks names, element types and shapes of the arguments of an entry; the values of its dims.
+
+    Raises:
+        UsageError: an argument is missing, unknown, or of another type or shape.
+    """
+    wanted = {p.name for p in graph.params}
+    if set(inputs) != wanted:
+        missing, extra = sorted(wanted - set(inputs)), sorted(set(inputs) - wanted)
+        said = [
+            f"{what} {', '.join(names)}"
+            for what, names in (("missing", missing), ("unknown", extra))
+            if names
+        ]
+        raise UsageError(
+            f"the inputs of {graph.name} do not match: {'; '.join(said)}",
+            hint=f"inputs: {', '.join(sorted(wanted))}",
+        )
+    for param in graph.params:
+        if inputs[param.name].dtype != param.type.dtype.numpy:
+            raise UsageError(
+                f"{param.name} has type {inputs[param.name].dtype}, the model wants {_text(param.type)}"
+            )
+    return bind_dims(graph.params, {name: array.shape for name, array in inputs.items()})
+
+
+@dataclass
+class _Machine:
+    module: Module
+    env: dict[Var, int]
+    values: dict[str, Array]
+    states: MutableMapping[str, Array]
+
+    def value(self, value: Value) -> Array:
+        if value.const:
+            return np.asarray(self.module.consts[value.name].data)
+        return self.values[value.name]
+
+    def define(self, value: Value, array: Array) -> None:
+        """Stores a result after checking it against its type; symbols of the type that are new are bound."""
+        if array.dtype != value.type.dtype.numpy or array.ndim != value.type.rank:
+            raise BuildError(f"{value} is {array.dtype}{array.shape}, its type says {_text(value.type)}")
+        for axis, (dim, size) in enumerate(zip(value.type.shape, array.shape, strict=True)):
+            found = _solve(dim, size, self.env) if isinstance(dim, Expr) else None
+            if found is not None:
+                _check_bounds(value.name, axis, *found)
+                self.env[found[0]] = found[1]
+            if evaluate(dim, self.env) != size:
+                raise BuildError(f"{value} has {size} elements on axis {axis}, its type says {dim}")
+        self.values[value.name] = array
+
+    def node(self, node: Node) -> None:
+        match node:
+            case Call():
+                self.call(node)
+            case ReadState():
+                self.define(node.out, self.states[node.state].copy())
+            case WriteState():
+                self.states[node.state] = self.value(node.value).copy()
+            case MatchCast():
+                self.define(node.out, self.value(node.value))
+
+    def call(self, call: Call) -> None:
+        args = [self.value(a) for a in call.args]
+        match call.kind:
+            case "op":
+                found = get_op(call.callee).reference(*args, **dict(call.attrs))
+                results = found if isinstance(found, tuple) else (found,)
+            case "loops":
+                results = self.loops(call, args)
+            case "graph":
+                results = self.graph(call, args)
+            case "extern":
+                raise BuildError(
+                    f"numpy cannot run the library symbol {call.callee}", where=call.source or None
+                )
+        for out, array in zip(call.outs, results, strict=True):
+            self.define(out, np.asarray(array))
+
+    def loops(self, call: Call, args: list[Array]) -> tuple[Array, ...]:
+        loops = self.module.loops[call.callee]
+        results = [np.zeros(self.shape(o.type), dtype=o.type.dtype.numpy) for o in call.outs]
+        reads = [p.buffer.name for p in loops.params if p.mode == "read"]
+        writes = [p.buffer.name for p in loops.params if p.mode != "read"]
+        arrays = dict(zip(reads, (np.ascontiguousarray(a) for a in args), strict=True))
+        run_loops(loops, {**arrays, **dict(zip(writes, results, strict=True))})
+        return tuple(results)
+
+    def shape(self, type: TensorType) -> tuple[int, ...]:
+        return tuple(evaluate(d, self.env) for d in type.shape)
+
+    def graph(self, call: Call, args: list[Array]) -> tuple[Array, ...]:
+        if call.replicas:
+            raise BuildError(
+                f"numpy cannot run the replicated graph {call.callee}", where=call.source or None
+            )
+        graph = self.module.graphs[call.callee]
+        inputs = {p.name: a for p, a in zip(graph.params, args, strict=True)}
+        return _run(self.module, graph, inputs, self.states)
+
+
+def _run(
+    module: Module, graph: Graph, inputs: Mapping[str, Array], states: MutableMapping[str, Array]
+) -> tuple[Array, ...]:
+    machine = _Machine(module, check_inputs(graph, inputs), dict(inputs), states)
+    for node in graph.body:
+        machine.node(node)
+    return tuple(machine.value(r).copy() for r in graph.results)
+
+
+def run_graph(
+    module: Module, entry: str, inputs: Mapping[str, Array], states: MutableMapping[str, Array] | None = None
+) -> dict[str, Array]:
+    """Runs a graph of the module on numpy arrays.
+
+    Args:
+        module: a module with graphs (any stage before "planned").
+        entry: name of the graph.
+        inputs: one array per parameter, by name.
+        states: the states, from ``initial_states`` before the first run; changed by the run. A module without
+            states needs none.
+
+    Returns:
+        The results by name.
+
+    Raises:
+        UsageError: an input does not fit; names argument, axis, value and bound.
+        BuildError: the module contradicts its own types, or holds something numpy cannot run.
+    """
+    if entry not in module.graphs:
+        raise UsageError(
+            f"the module has no entry {entry}", hint=f"entries: {', '.join(sorted(module.graphs))}"
+        )
+    graph = module.graphs[entry]
+    results = _run(module, graph, inputs, initial_states(module) if states is None else states)
+    return {r.name: array for r, array in zip(graph.results, results, strict=True)}

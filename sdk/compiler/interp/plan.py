@@ -1,0 +1,174 @@
+"""The numpy interpreter of the plan level: a plan runs on real bytes, so that a wrong placement shows as a wrong value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.interp.loops import run_loops
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait
+from sdk.compiler.memory.binding import unify
+from sdk.compiler.memory.rings import stored_type
+from sdk.compiler.sym import Var, evaluate
+from sdk.errors import BuildError, UsageError
+
+__all__ = ["POISON", "initial_states", "run_plan"]
+
+Array = NDArray[Any]
+Bytes = NDArray[np.uint8]
+POISON: Final = 0xA5
+
+
+def initial_states(module: Module, entry: str) -> Bytes:
+    """The bytes of the state region before the first run; dims at their upper bounds."""
+    plan = _plan(module, entry)
+    out = np.zeros(_state_bytes(plan), dtype=np.uint8)
+    for buffer in plan.buffers:
+        if buffer.role != "state":
+            continue
+        init = module.states[buffer.name].init
+        size = buffer.type.max_bytes
+        width = buffer.type.dtype.nbytes
+        fill = np.full(size // width, init, buffer.type.dtype.numpy) if isinstance(init, int) else None
+        value = module.consts[str(init)].data if fill is None else fill
+        at = evaluate(buffer.offset, {})
+        out[at : at + size] = np.frombuffer(value.tobytes(), dtype=np.uint8)
+    return out
+
+
+def run_plan(
+    module: Module, entry: str, inputs: Mapping[str, Array], states: Bytes | None = None
+) -> dict[str, Array]:
+    """Runs an entry of a planned module; every byte that nothing wrote reads as 0xA5.
+
+    Args:
+        module: at stage "planned".
+        entry: the plan's name.
+        inputs: arrays by input name, of the declared type; their shapes bind the dims.
+        states: the state region (see ``initial_states``), changed in place; None starts from the initial states.
+
+    Raises:
+        UsageError: an input is missing, unknown, or of another dtype or shape than declared.
+        BuildError: the plan calls what numpy cannot run.
+    """
+    plan = _plan(module, entry)
+    if states is None:
+        states = initial_states(module, entry)
+    if states.size != _state_bytes(plan):
+        raise UsageError(f"entry @{entry} has {_state_bytes(plan)} bytes of state, got {states.size}")
+    return _Machine(module, plan, _bind(plan, inputs), states).run(inputs)
+
+
+def _plan(module: Module, entry: str) -> Plan:
+    if entry not in module.plans:
+        raise UsageError(f"no entry @{entry}", hint=f"the entries are {', '.join(module.plans)}")
+    return module.plans[entry]
+
+
+def _state_bytes(plan: Plan) -> int:
+    return sum(evaluate(r.bytes, {}) for r in plan.regions if r.kind == "state")
+
+
+def _bind(plan: Plan, inputs: Mapping[str, Array]) -> dict[Var, int]:
+    """The dims by the shapes of the inputs, which are checked."""
+    if set(inputs) != set(plan.inputs):
+        raise UsageError(
+            f"entry @{plan.name} takes {', '.join(plan.inputs)}; got {', '.join(inputs) or 'nothing'}"
+        )
+    types = {name: plan.buffer(name).type for name in plan.inputs}
+    for name, type in types.items():
+        if inputs[name].ndim != type.rank or inputs[name].dtype != type.dtype.numpy:
+            given = f"{inputs[name].dtype} of shape {inputs[name].shape}"
+            raise UsageError(f"input {name} is {type.dtype} of rank {type.rank}, got {given}")
+    found = unify((t.shape, inputs[name].shape) for name, t in types.items())
+    env = {var: evaluate(value, {}) for var, value in found.items()}
+    for name, type in types.items():
+        shape = tuple(evaluate(d, env) for d in type.shape)
+        if inputs[name].shape != shape:
+            raise UsageError(f"input {name} has shape {inputs[name].shape}, expected {shape}")
+    for var, value in env.items():
+        if not var.lo <= value <= var.hi or value % var.multiple:
+            raise UsageError(f"{var.name} = {value} is outside {var.lo}..{var.hi} in steps of {var.multiple}")
+    missing = [v.name for v in plan.dims if v not in env]
+    if missing:
+        raise UsageError(f"the inputs of @{plan.name} do not say {', '.join(missing)}")
+    return env
+
+
+class _Machine:
+    """Regions as byte arrays, buffers as views of them."""
+
+    def __init__(self, module: Module, plan: Plan, env: dict[Var, int], states: Bytes) -> None:
+        self.module, self.plan, self.env = module, plan, env
+        self.regions: dict[str, Bytes] = {}
+        for region in plan.regions:
+            size = 0 if region.kind == "const" else evaluate(region.bytes, env)
+            self.regions[region.name] = (
+                states if region.kind == "state" else np.full(size, POISON, dtype=np.uint8)
+            )
+        self.buffers = {b.name: b for b in plan.buffers}
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        for name, value in inputs.items():
+            self.array(name)[...] = value
+        self.body(self.plan.body)
+        return {name: self.array(name).copy() for name in self.plan.outputs}
+
+    def array(self, name: str) -> Array:
+        """The buffer as it lies in memory."""
+        buffer = self.buffers[name]
+        if buffer.region == "const":
+            return self.constant(buffer)
+        type = stored_type(buffer.type, buffer.ring)
+        shape = tuple(evaluate(d, self.env) for d in type.shape)
+        at = evaluate(buffer.offset, self.env)
+        size = int(np.prod(shape, dtype=np.int64)) * type.dtype.nbytes
+        found = self.regions[buffer.region][at : at + size]
+        if found.size != size:
+            raise BuildError(f"buffer {name} at {at}..{at + size} leaves region {buffer.region}")
+        return found.view(type.dtype.numpy).reshape(shape)
+
+    def constant(self, buffer: PlanBuffer) -> Array:
+        while buffer.role != "const":
+            buffer = self.buffers[buffer.alias]
+        shape = tuple(evaluate(d, self.env) for d in buffer.type.shape)
+        return np.asarray(self.module.consts[buffer.name].data).reshape(shape)
+
+    def body(self, body: tuple[PlanStmt, ...]) -> None:
+        for stmt in body:
+            match stmt:
+                case PlanCall():
+                    self.call(stmt)
+                case Copy():
+                    self.bytes_of(stmt.dst)[...] = self.bytes_of(stmt.src).copy()
+                case Repeat():
+                    for k in range(evaluate(stmt.lo, self.env), evaluate(stmt.hi, self.env)):
+                        self.env[stmt.var] = k
+                        self.body(stmt.body)
+                case Wait():
+                    pass  # calls run one after the other here
+
+    def bytes_of(self, name: str) -> Bytes:
+        return self.array(name).reshape(-1).view(np.uint8)
+
+    def call(self, call: PlanCall) -> None:
+        loops = self.module.loops.get(call.callee)
+        if loops is None:
+            raise BuildError(f"the library symbol {call.callee} has no loops, so numpy cannot run it")
+        for p, name in zip(loops.params, call.args, strict=True):
+            if p.buffer.ring != self.buffers[name].ring:
+                raise BuildError(
+                    f"call {call.index}: {name} and {p.buffer.name} of @{loops.name} differ in rows kept"
+                )
+        arrays = {p.buffer.name: self.array(name) for p, name in zip(loops.params, call.args, strict=True)}
+        dims = {v.name: evaluate(d, self.env) for v, d in zip(loops.dims, call.dims, strict=True)}
+        rows = None
+        if call.rows is not None:
+            rows = evaluate(call.rows[0], self.env), evaluate(call.rows[1], self.env)
+            if rows[0] >= rows[1]:
+                return
+        run_loops(loops, arrays, dims, rows)

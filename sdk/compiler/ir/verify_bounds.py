@@ -1,0 +1,185 @@
+"""Proofs that a dim is not negative at a place in a loop nest, from loop ranges and conditions around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.dependence import linear
+from sdk.compiler.ir.loops import Idx, Imm, Op, Ref, ValueExpr
+from sdk.compiler.ir.types import I32, I64
+from sdk.compiler.sym import Dim, Var, evaluate_grid, free_vars, interval
+
+__all__ = ["Facts", "facts_of", "value_range"]
+
+GRID_LIMIT: Final = 1 << 18
+Lets = Mapping[str, ValueExpr]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What holds at a place: ``lo <= var < hi`` for each range (outer first), and guards that are >= 0."""
+
+    ranges: tuple[tuple[Var, Dim, Dim], ...] = ()
+    guards: tuple[Dim, ...] = ()
+    seen: dict[Dim, bool | None] = field(default_factory=dict)
+
+    def with_range(self, var: Var, lo: Dim, hi: Dim) -> Facts:
+        """These facts inside ``for var in lo..hi``."""
+        return Facts((*self.ranges, (var, lo, hi)), self.guards)
+
+    def with_guards(self, guards: Iterable[Dim]) -> Facts:
+        """These facts where more dims are known to be >= 0."""
+        more = tuple(guards)
+        return Facts(self.ranges, (*self.guards, *more)) if more else self
+
+    def nonnegative(self, dim: Dim) -> bool | None:
+        """Is ``dim >= 0`` here? None when it cannot be told."""
+        if dim not in self.seen:
+            self.seen[dim] = self._prove(dim)
+        return self.seen[dim]
+
+    def _prove(self, dim: Dim) -> bool | None:
+        if _surely(dim):
+            return True
+        if any(_surely(dim - guard) for guard in self.guards):
+            return True
+        if any(_surely(d) for d in self._lowest(dim)):
+            return True
+        if any(_surely(d) for guard in self.guards for d in self._lowest(dim - guard)):
+            return True
+        return self._exhaust(dim)
+
+    def _lowest(self, dim: Dim) -> Iterable[Dim]:
+        """Lower bounds of ``dim`` with its loop variables put at the end of their range, innermost first."""
+        for var, lo, hi in reversed(self.ranges):
+            found = linear(dim, var)
+            if found is not None and found[0] != 0:
+                coefficient, rest = found
+                dim = rest + coefficient * (lo if coefficient > 0 else hi - 1)
+                yield dim
+
+    def _exhaust(self, dim: Dim) -> bool | None:
+        """Tries every value of the variables, less those that ranges and guards exclude; None when too many."""
+        names = set(free_vars(dim))
+        if _points(names) > GRID_LIMIT:
+            return None
+        known: list[Dim] = []
+        for var, lo, hi in reversed(self.ranges):
+            if var in names:
+                _learn((var.expr - lo, hi - 1 - var.expr), names, known)
+        for guard in self.guards:
+            if free_vars(guard) & names:
+                _learn((guard,), names, known)
+        env = _grid(names)
+        bad = evaluate_grid(dim, env) < 0
+        for fact in known:
+            bad = bad & (evaluate_grid(fact, env) >= 0)
+        return not bool(bad.any())
+
+
+def _points(names: Iterable[Var]) -> int:
+    return math.prod((v.hi - v.lo) // v.multiple + 1 for v in names)
+
+
+def _learn(facts: Iterable[Dim], names: set[Var], known: list[Dim]) -> None:
+    """Adds facts to ``known``, and their variables to ``names``, where the values to try stay few enough."""
+    for fact in facts:
+        more = names | free_vars(fact)
+        if _points(more) <= GRID_LIMIT:
+            names |= more
+            known.append(fact)
+
+
+def _grid(names: Iterable[Var]) -> dict[Var, NDArray[np.int64]]:
+    """Every value of each variable, each along an axis of its own."""
+    order = sorted(names, key=lambda v: (v.name, v.lo, v.hi))
+    env = {}
+    for axis, var in enumerate(order):
+        first = -(-var.lo // var.multiple) * var.multiple
+        domain = np.arange(first, var.hi + 1, var.multiple, dtype=np.int64)
+        env[var] = domain.reshape([-1 if k == axis else 1 for k in range(len(order))])
+    return env
+
+
+def _surely(dim: Dim) -> bool:
+    lo = interval(dim)[0]
+    return lo is not None and lo >= 0
+
+
+def _index(value: ValueExpr, lets: Lets) -> Dim | None:
+    """The dim that an integer value is, if it is one."""
+    match value:
+        case Idx():
+            return value.dim
+        case Imm() if isinstance(value.value, int) and value.dtype.bits >= 32:
+            return value.value
+        case Ref() if value.name in lets:
+            return _index(lets[value.name], lets)
+        case Op("add" | "sub" | "mul" as name, (first, second)) if value.dtype in (I32, I64):
+            a, b = _index(first, lets), _index(second, lets)
+            if a is None or b is None:
+                return None
+            return a + b if name == "add" else a - b if name == "sub" else a * b
+    return None
+
+
+def facts_of(cond: ValueExpr, lets: Lets, holds: bool = True) -> list[Dim]:
+    """Dims that are >= 0 where ``cond`` is true (or false): those that its comparisons of indices state."""
+    if isinstance(cond, Ref) and cond.name in lets:
+        return facts_of(lets[cond.name], lets, holds)
+    if not isinstance(cond, Op) or len(cond.args) != 2 or cond.dtype.lanes != 1:
+        return []
+    first, second = cond.args
+    if cond.name == ("and" if holds else "or"):
+        return facts_of(first, lets, holds) + facts_of(second, lets, holds)
+    a, b = _index(first, lets), _index(second, lets)
+    if a is None or b is None:
+        return []
+    match cond.name, holds:
+        case ("ge", True) | ("lt", False):
+            return [a - b]
+        case ("gt", True) | ("le", False):
+            return [a - b - 1]
+        case ("le", True) | ("gt", False):
+            return [b - a]
+        case ("lt", True) | ("ge", False):
+            return [b - a - 1]
+        case ("eq", True):
+            return [a - b, b - a]
+    return []
+
+
+def value_range(value: ValueExpr, lets: Lets) -> tuple[int, int] | None:
+    """Bounds of an integer value: of its type, of its index, or of the limits it is held to."""
+    if value.dtype.is_float:
+        return None
+    lo, hi = value.dtype.limits
+    dim = _index(value, lets)
+    if dim is not None:
+        low, high = interval(dim)
+        return (lo if low is None else low), (hi if high is None else high)
+    match value:
+        case Ref() if value.name in lets:
+            return value_range(lets[value.name], lets)
+        case Op("cast", (inner,)):
+            given = value_range(inner, lets)
+            return given if given is not None and lo <= given[0] and given[1] <= hi else (lo, hi)
+        case Op("min" | "max" as name, (first, second)):
+            a, b = value_range(first, lets), value_range(second, lets)
+            if a is None or b is None:
+                return lo, hi
+            pick = min if name == "min" else max
+            return pick(a[0], b[0]), pick(a[1], b[1])
+        case Op("add" | "sub" as name, (first, second)):
+            a, b = value_range(first, lets), value_range(second, lets)
+            if a is None or b is None:
+                return lo, hi
+            low, high = (a[0] + b[0], a[1] + b[1]) if name == "add" else (a[0] - b[1], a[1] - b[0])
+            return (low, high) if lo <= low and high <= hi else (lo, hi)
+    return lo, hi

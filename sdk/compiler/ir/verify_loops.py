@@ -1,0 +1,330 @@
+"""What must hold of a loops function: declarations, types, modes, and every access inside its buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+from sdk.compiler.ir.intrinsics import INTRINSICS
+from sdk.compiler.ir.loops import (
+    Alloc,
+    Atomic,
+    Barrier,
+    Block,
+    Buffer,
+    Eval,
+    For,
+    Idx,
+    If,
+    Imm,
+    Let,
+    Load,
+    Loops,
+    Op,
+    Ref,
+    Stmt,
+    Store,
+    ValueExpr,
+)
+from sdk.compiler.ir.types import BOOL, DType
+from sdk.compiler.ir.verify_bounds import Facts, facts_of, value_range
+from sdk.compiler.ir.verify_types import op_error
+from sdk.compiler.sym import Dim, Var, free_vars, interval, product
+from sdk.compiler.sym.text import print_bounds, print_dim
+
+__all__ = ["verify_loops"]
+
+LOCAL_BYTES: Final = 64
+Report = Callable[[str, str], None]
+
+
+@dataclass(slots=True)
+class _Env:
+    """What is declared at a place in the nest."""
+
+    dims: dict[str, Var] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    lets: dict[str, ValueExpr] = field(default_factory=dict)
+    unrolled: frozenset[Var] = frozenset()
+    facts: Facts = field(default_factory=Facts)
+
+    def child(self) -> _Env:
+        return replace(self, dims=dict(self.dims), buffers=dict(self.buffers), lets=dict(self.lets))
+
+
+def verify_loops(loops: Loops, report: Report) -> None:
+    """Reports every finding as (place, message)."""
+    _Checker(loops, report).run()
+
+
+def _place(buffer: str, index: tuple[Dim, ...]) -> str:
+    return f"%{buffer}[{', '.join(map(print_dim, index))}]"
+
+
+class _Checker:
+    def __init__(self, loops: Loops, report: Report) -> None:
+        self.loops = loops
+        self.stored: set[str] = set()
+        self.modes = {p.buffer.name: p.mode for p in loops.params}
+        self._path: list[str] = []
+        self._report = report
+
+    def error(self, message: str) -> None:
+        self._report(": ".join([f"loops @{self.loops.name}", *self._path]), message)
+
+    def run(self) -> None:
+        env = _Env()
+        for var in self.loops.dims:
+            self._declare(var, env)
+        self._params(env)
+        self._rows(env)
+        self.block(self.loops.body, env)
+        for p in self.loops.params:
+            if p.mode == "write" and p.buffer.name not in self.stored:
+                self.error(f"parameter %{p.buffer.name} is to be written and never is")
+
+    # --- declarations ---------------------------------------------------------------------------------------
+
+    def _declare(self, var: Var, env: _Env) -> None:
+        if var.name in env.dims:
+            self.error(f"variable {var.name} is declared twice")
+        env.dims[var.name] = var
+
+    def _params(self, env: _Env) -> None:
+        order = [p.mode != "read" for p in self.loops.params]
+        if order != sorted(order):
+            self.error("a parameter that is read comes after one that is written")
+        bound: set[Var] = set()
+        for p in self.loops.params:
+            if p.buffer.space != "param":
+                self.error(f"parameter %{p.buffer.name} is in space {p.buffer.space}")
+            self._buffer(p.buffer, env)
+            for dim in p.buffer.shape:
+                bound |= free_vars(dim)
+        for var in self.loops.dims:
+            if var not in bound:
+                self.error(f"dim {var.name} is in no parameter's shape: no call can bind it")
+        for pack in self.loops.packs:
+            if self.modes.get(pack.param) != "read":
+                self.error(f"pack of %{pack.param}, which is not a parameter that is read")
+
+    def _rows(self, env: _Env) -> None:
+        rows = self.loops.rows
+        if rows is None:
+            return
+        self.dim(rows.extent, env)
+        for var, lo in ((rows.lo, 0), (rows.hi, rows.lo.expr)):
+            self._declare(var, env)
+            env.facts = env.facts.with_range(var, lo, rows.extent + 1)
+
+    def _buffer(self, buffer: Buffer, env: _Env) -> None:
+        name = f"buffer %{buffer.name}"
+        if buffer.name in env.buffers:
+            self.error(f"{name} is declared twice")
+        for dim in buffer.shape:
+            self.dim(dim, env)
+            if env.facts.nonnegative(dim) is not True:
+                self.error(f"{name} has the extent {print_dim(dim)}, which may be negative")
+        if buffer.ring is not None and (buffer.ring < 1 or not buffer.shape):
+            self.error(f"{name} is a ring of {buffer.ring} rows")
+        size = product(buffer.shape) * buffer.dtype.nbytes
+        most = interval(size)[1]
+        if buffer.space == "local" and (most is None or most > LOCAL_BYTES):
+            self.error(f"{name} takes {print_dim(size)} bytes of the stack, more than {LOCAL_BYTES}")
+        if buffer.space == "register" and not isinstance(size, int):
+            self.error(f"{name} is in registers, its size {print_dim(size)} is not a number")
+        if buffer.space == "scratch" and most is None:
+            self.error(f"{name} has no largest size")
+        env.buffers[buffer.name] = buffer
+
+    def dim(self, dim: Dim, env: _Env) -> None:
+        for var in free_vars(dim):
+            if env.dims.get(var.name) is not var and not self._is_let(var, env):
+                known = env.dims.get(var.name)
+                what = f"here it has the bounds {print_bounds(known)}" if known else "it is not declared here"
+                self.error(f"{print_dim(dim)} uses {var.name} with bounds {print_bounds(var)}: {what}")
+
+    def _is_let(self, var: Var, env: _Env) -> bool:
+        """Whether ``var`` is a scalar used as an index, and holds to the bounds it claims."""
+        if var.name not in env.lets:
+            return False
+        held = value_range(env.lets[var.name], env.lets)
+        return held is not None and var.lo <= held[0] and held[1] <= var.hi and var.multiple == 1
+
+    # --- statements -----------------------------------------------------------------------------------------
+
+    def block(self, block: Block, env: _Env) -> None:
+        for stmt in block.body:
+            self.stmt(stmt, env)
+
+    def stmt(self, stmt: Stmt, env: _Env) -> None:
+        match stmt:
+            case Block():
+                self.block(stmt, env.child())
+            case For():
+                self._for(stmt, env)
+            case If():
+                self._if(stmt, env)
+            case Let():
+                self.value(stmt.value, env)
+                if stmt.name in env.lets or stmt.name in env.dims:
+                    self.error(f"scalar ${stmt.name} is bound twice")
+                env.lets[stmt.name] = stmt.value
+            case Alloc():
+                if stmt.buffer.space == "param":
+                    self.error(f"buffer %{stmt.buffer.name} is declared inside in the space of parameters")
+                self._buffer(stmt.buffer, env)
+            case Store():
+                self.value(stmt.value, env)
+                self._write(stmt, env)
+            case Atomic():
+                self.value(stmt.value, env)
+                if stmt.op not in INTRINSICS or INTRINSICS[stmt.op].arity != 2:
+                    self.error(f"atomic {stmt.op} is not an operation on two values")
+                self._write(stmt, env)
+            case Eval():
+                for arg in stmt.args:
+                    self.value(arg, env)
+                    if isinstance(arg, Load):
+                        self.stored.add(arg.buffer)
+            case Barrier():
+                pass
+            case _:
+                assert_never(stmt)
+
+    def _for(self, stmt: For, env: _Env) -> None:
+        var = stmt.var
+        self.dim(stmt.lo, env)
+        self.dim(stmt.hi, env)
+        self._path.append(f"for {var.name}")
+        if stmt.kind == "bind" and not stmt.axis:
+            self.error("the loop is bound to no hardware axis")
+        inner = env.child()
+        inner.facts = env.facts.with_range(var, stmt.lo, stmt.hi)
+        self._covers(stmt, env)
+        self._declare(var, inner)
+        if stmt.kind in ("unroll", "vector"):
+            inner.unrolled = env.unrolled | {var}
+        if stmt.until is not None:
+            self._condition(stmt.until, inner)
+        self.block(stmt.body, inner)
+        self._path.pop()
+
+    def _covers(self, stmt: For, env: _Env) -> None:
+        """The variable's own bounds must hold every value that the loop gives it."""
+        var = stmt.var
+        above = env.facts.nonnegative(stmt.lo - var.lo)
+        below = env.facts.nonnegative(var.hi - (stmt.hi - 1))
+        single = env.facts.nonnegative(stmt.lo + 1 - stmt.hi)
+        if above is not True or below is not True or (var.multiple != 1 and single is not True):
+            text = f"{print_dim(stmt.lo)}..{print_dim(stmt.hi)}"
+            self.error(f"the range {text} is not proved inside the bounds {print_bounds(var)} of {var.name}")
+
+    def _if(self, stmt: If, env: _Env) -> None:
+        self._condition(stmt.cond, env)
+        for branch, holds in ((stmt.then, True), (stmt.orelse, False)):
+            if branch is not None:
+                inner = env.child()
+                inner.facts = env.facts.with_guards(facts_of(stmt.cond, env.lets, holds))
+                self.block(branch, inner)
+
+    def _condition(self, cond: ValueExpr, env: _Env) -> None:
+        self.value(cond, env)
+        if cond.dtype != BOOL:
+            self.error(f"a condition has the type {cond.dtype}")
+
+    def _write(self, stmt: Store | Atomic, env: _Env) -> None:
+        self.stored.add(stmt.buffer)
+        if self.modes.get(stmt.buffer) == "read":
+            self.error(f"parameter %{stmt.buffer} is read only and is written")
+        self._access(stmt.buffer, stmt.index, stmt.value.dtype, env, exact=True)
+
+    # --- values ---------------------------------------------------------------------------------------------
+
+    def value(self, e: ValueExpr, env: _Env) -> None:
+        match e:
+            case Op():
+                self._op(e, env)
+            case Load():
+                if self.modes.get(e.buffer) == "write":
+                    self.error(f"parameter %{e.buffer} is write only and is read")
+                self._access(e.buffer, e.index, e.dtype, env, exact=False)
+            case Idx():
+                self.dim(e.dim, env)
+                if e.dtype.is_float or e.dtype.lanes != 1:
+                    self.error(f"index {print_dim(e.dim)} has the type {e.dtype}")
+            case Imm():
+                self._literal(e)
+            case Ref():
+                if e.name not in env.lets:
+                    self.error(f"scalar ${e.name} is not bound here")
+                elif env.lets[e.name].dtype != e.dtype:
+                    self.error(f"scalar ${e.name} is {env.lets[e.name].dtype}, used as {e.dtype}")
+            case _:
+                assert_never(e)
+
+    def _literal(self, e: Imm) -> None:
+        if e.dtype.is_float:
+            return
+        lo, hi = e.dtype.limits
+        if not isinstance(e.value, int) or not lo <= e.value <= hi:
+            self.error(f"literal {e.value} is not of type {e.dtype}")
+
+    def _op(self, e: Op, env: _Env) -> None:
+        wrong = op_error(e)
+        if wrong:
+            self.error(wrong)
+        if e.name != "select" or len(e.args) != 3:
+            for arg in e.args:
+                self.value(arg, env)
+            return
+        cond, first, second = e.args
+        self.value(cond, env)
+        for arm, holds in ((first, True), (second, False)):
+            guards = facts_of(cond, env.lets, holds)
+            self.value(arm, replace(env, facts=env.facts.with_guards(guards)))
+
+    def _access(self, name: str, index: tuple[Dim, ...], dtype: DType, env: _Env, exact: bool) -> None:
+        buffer = env.buffers.get(name)
+        for at in index:
+            self.dim(at, env)
+        if buffer is None:
+            self.error(f"buffer %{name} is not declared here")
+            return
+        own = buffer.dtype.scalar
+        sign = own.kind in "iu" and dtype.kind in "iu" and own.bits == dtype.bits
+        if dtype.scalar != own and (exact or not sign):
+            self.error(f"{_place(name, index)} holds {own}, accessed as {dtype.scalar}")
+        if len(index) != len(buffer.shape):
+            self.error(f"{_place(name, index)} has {len(index)} indices, the buffer {len(buffer.shape)} axes")
+            return
+        if buffer.space == "register":
+            moving = {v for at in index for v in free_vars(at)} - env.unrolled
+            if moving:
+                names = ", ".join(sorted(v.name for v in moving))
+                self.error(f"{_place(name, index)} is a register chosen at run time by {names}")
+        self._inside(buffer, index, dtype.lanes, env)
+
+    def _inside(self, buffer: Buffer, index: tuple[Dim, ...], lanes: int, env: _Env) -> None:
+        more, rest = divmod(lanes, buffer.dtype.lanes)
+        if rest:
+            self.error(f"{_place(buffer.name, index)} takes {lanes} lanes of elements of {buffer.dtype.lanes}")
+        facts = env.facts
+        last = len(index) - 1
+        for axis, (at, extent) in enumerate(zip(index, buffer.shape, strict=True)):
+            self._proved(facts.nonnegative(at), at, ">= 0", buffer, index)
+            self._proved(facts.nonnegative(extent - 1 - at), at, f"< {print_dim(extent)}", buffer, index)
+            if axis == last and more > 1 and facts.nonnegative(extent - more - at) is not True:
+                # lanes may run on into the next row where rows are adjacent
+                flat: Dim = 0
+                for part, size in zip(index, buffer.shape, strict=True):
+                    flat = flat * size + part
+                total = product(buffer.shape)
+                held = None if buffer.ring is not None else facts.nonnegative(total - more - flat)
+                self._proved(held, at, f"+ {more} lanes inside", buffer, index)
+
+    def _proved(self, held: bool | None, at: Dim, what: str, buffer: Buffer, index: tuple[Dim, ...]) -> None:
+        if held is not True:
+            how = "is not always" if held is False else "cannot be proved"
+            self.error(f"{_place(buffer.name, index)}: index {print_dim(at)} {how} {what}")

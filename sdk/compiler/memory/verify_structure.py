@@ -1,0 +1,231 @@
+"""What must hold of a plan before it can run: names, regions, bounds, alignment, and calls that fit their functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from sdk.compiler.ir.diagnostic import Diagnostic
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Wait, walk_plan
+from sdk.compiler.memory.rings import stored_type
+from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout
+from sdk.compiler.sym import Dim, max_value, min_value, prove_eq, prove_ge, substitute
+from sdk.errors import BuildError
+
+__all__ = ["check_structure"]
+
+
+def check_structure(module: Module, plan: Plan) -> list[Diagnostic]:
+    """Findings that need no execution."""
+    check = _Structure(module, plan)
+    found = [Diagnostic("planned", f"plan @{plan.name}{where}", text) for where, text in check.names()]
+    if found:
+        return found
+    parts = (check.buffers(), check.aliases(), check.statements())
+    return [
+        Diagnostic("planned", f"plan @{plan.name}{where}", text) for part in parts for where, text in part
+    ]
+
+
+Finding = tuple[str, str]
+
+
+class _Structure:
+    def __init__(self, module: Module, plan: Plan) -> None:
+        self.module, self.plan = module, plan
+        self.by_name = {b.name: b for b in plan.buffers}
+        self.regions = {r.name: r for r in plan.regions}
+
+    def names(self) -> Iterator[Finding]:
+        """Every name is there, once."""
+        for what, items in (("buffer", self.plan.buffers), ("region", self.plan.regions)):
+            for name, count in Counter(i.name for i in items).items():
+                if count > 1:
+                    yield "", f"{what} {name} is declared {count} times"
+        for buffer in self.plan.buffers:
+            if buffer.region not in self.regions:
+                yield f", {buffer.name}", f"its region {buffer.region} is not declared"
+            if buffer.alias and buffer.alias not in self.by_name:
+                yield f", {buffer.name}", f"it shares bytes with {buffer.alias}, which is not declared"
+            if buffer.role == "const" and buffer.name not in self.module.consts:
+                yield f", {buffer.name}", "it is no constant of the module"
+            if buffer.role == "state" and buffer.name not in self.module.states:
+                yield f", {buffer.name}", "it is no state of the module"
+        for name in (*self.plan.inputs, *self.plan.outputs):
+            if name not in self.by_name:
+                yield "", f"its input or output {name} is not declared"
+        for where, stmt in located(self.plan.body):
+            used = _used(stmt)
+            for name in used:
+                if name not in self.by_name:
+                    yield where, f"buffer {name} is not declared"
+
+    # --- places --------------------------------------------------------------------------------------------------
+
+    def buffers(self) -> Iterator[Finding]:
+        """Each buffer lies inside its region at its largest, aligned for its elements."""
+        for buffer in self.plan.buffers:
+            where = f", {buffer.name}"
+            region = self.regions[buffer.region]
+            if region.kind == "const":
+                continue
+            try:
+                size = stored_type(buffer.type, buffer.ring).max_bytes
+            except BuildError as error:
+                yield where, error.message
+                continue
+            at, room = max_value(buffer.offset), min_value(region.bytes)
+            fixed = isinstance(buffer.offset, int) and isinstance(region.bytes, int)
+            if fixed and (at is None or room is None or at + size > room):
+                yield where, f"{size} bytes at {at} leave region {region.name} of {room} bytes"
+            if not fixed and not self._fits(buffer, region.bytes):
+                yield where, f"not proved to stay inside region {region.name} of {region.bytes} bytes"
+            if prove_ge(buffer.offset, 0) is not True:
+                yield where, f"offset {buffer.offset} may be negative"
+            align = SCRATCH_ALIGN if buffer.role == "scratch" else buffer.type.dtype.nbytes
+            if prove_eq(buffer.offset % align, 0) is not True or region.align % buffer.type.dtype.nbytes:
+                yield (
+                    where,
+                    f"offset {buffer.offset} in a region aligned to {region.align} is not aligned to {align}",
+                )
+            if buffer.ring is not None and buffer.ring < 1:
+                yield where, f"a ring of {buffer.ring} rows"
+
+    def _fits(self, buffer: PlanBuffer, room: Dim) -> bool:
+        end = buffer.offset + stored_type(buffer.type, buffer.ring).nbytes
+        return prove_ge(room, end) is True
+
+    def aliases(self) -> Iterator[Finding]:
+        """Chains of shared bytes end, stay in one region, and tie states to their own place."""
+        for buffer in self.plan.buffers:
+            seen = {buffer.name}
+            current = buffer
+            while current.alias:
+                current = self.by_name[current.alias]
+                if current.name in seen:
+                    yield f", {buffer.name}", "it shares bytes with itself in a circle"
+                    break
+                seen.add(current.name)
+            if buffer.alias and self.by_name[buffer.alias].region != buffer.region:
+                yield f", {buffer.name}", f"it shares bytes with {buffer.alias} of another region"
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    def statements(self) -> Iterator[Finding]:
+        """Calls agree with their functions, copies with their ends, waits with calls that ran."""
+        seen: set[int] = set()
+        for where, stmt in located(self.plan.body):
+            if isinstance(stmt, Wait) and stmt.on not in seen:
+                yield where, f"waits for call {stmt.on}, which did not start"
+            elif isinstance(stmt, Copy):
+                yield from self._copy(where, stmt)
+            elif isinstance(stmt, PlanCall):
+                if stmt.index in seen:
+                    yield where, f"call number {stmt.index} is used twice"
+                seen.add(stmt.index)
+                yield from self._call(where, stmt)
+
+    def _copy(self, where: str, copy: Copy) -> Iterator[Finding]:
+        dst, src = self.by_name[copy.dst], self.by_name[copy.src]
+        if (
+            prove_eq(dst.type.nbytes, src.type.nbytes) is not True
+            or dst.ring is not None
+            or src.ring is not None
+        ):
+            yield (
+                where,
+                f"copies {src.type.nbytes} bytes of {src.name} to {dst.type.nbytes} bytes of {dst.name}",
+            )
+        if self._read_only(dst):
+            yield where, f"writes {dst.name}, which is read-only"
+
+    def _read_only(self, buffer: PlanBuffer) -> bool:
+        region = self.regions[buffer.region]
+        return region.kind == "const" or (region.kind == "caller" and buffer.role == "input")
+
+    def _call(self, where: str, call: PlanCall) -> Iterator[Finding]:
+        function = self.module.loops.get(call.callee)
+        if function is None:
+            if not call.extern:
+                yield where, f"calls @{call.callee}, which the module lacks"
+            return
+        if len(call.args) != len(function.params) or len(call.dims) != len(function.dims):
+            yield (
+                where,
+                (
+                    f"gives {len(call.args)} arguments and {len(call.dims)} dims,"
+                    f" @{call.callee} takes {len(function.params)} and {len(function.dims)}"
+                ),
+            )
+            return
+        yield from self._arguments(where, call, function)
+        yield from self._rows(where, call, function)
+        yield from self._scratch(where, call, function)
+
+    def _arguments(self, where: str, call: PlanCall, function: Loops) -> Iterator[Finding]:
+        env = dict(zip(function.dims, call.dims, strict=True))
+        packed = {p.param for p in function.packs}
+        for p, name in zip(function.params, call.args, strict=True):
+            buffer, wants = self.by_name[name], p.buffer
+            shape = tuple(substitute(d, env) for d in wants.shape)
+            same = len(shape) == buffer.type.rank and all(
+                prove_eq(a, b) is True for a, b in zip(shape, buffer.type.shape, strict=True)
+            )
+            if not same and wants.name not in packed:
+                yield (
+                    where,
+                    f"{name} of shape {_text(buffer.type.shape)} is passed as {wants.name} of {_text(shape)}",
+                )
+            if wants.dtype.nbytes != buffer.type.dtype.nbytes:
+                yield where, f"{name} of {buffer.type.dtype} is passed as {wants.name} of {wants.dtype}"
+            if wants.ring != buffer.ring:
+                yield (
+                    where,
+                    f"{name} keeps {buffer.ring or 'all'} rows, {wants.name} expects {wants.ring or 'all'}",
+                )
+            if p.mode != "read" and self._read_only(buffer):
+                yield where, f"writes {name}, which is read-only"
+        for var, value in env.items():
+            if prove_ge(value, var.lo) is not True or prove_ge(var.hi, value) is not True:
+                yield where, f"{var.name} = {value} is not proved to be in {var.lo}..{var.hi}"
+
+    def _rows(self, where: str, call: PlanCall, function: Loops) -> Iterator[Finding]:
+        if (call.rows is None) != (function.rows is None):
+            yield where, f"gives {'no' if call.rows is None else 'a range of'} rows, unlike @{call.callee}"
+
+    def _scratch(self, where: str, call: PlanCall, function: Loops) -> Iterator[Finding]:
+        need = scratch_layout(function).bytes
+        have = self.by_name[call.scratch] if call.scratch else None
+        room = 0 if have is None else min_value(have.type.nbytes)
+        if room is None or room < need:
+            yield where, f"has {room} bytes of scratch, @{call.callee} needs {need}"
+        if have is not None and have.role != "scratch":
+            yield where, f"uses {have.name} of role {have.role} as scratch"
+
+
+def located(body: tuple[PlanStmt, ...]) -> Iterator[tuple[str, PlanStmt]]:
+    """Every statement with the text that says where it is."""
+    for stmt in walk_plan(body):
+        match stmt:
+            case PlanCall():
+                yield f", call {stmt.index} @{stmt.callee}", stmt
+            case Copy():
+                yield f", copy {stmt.dst} = {stmt.src}", stmt
+            case _:
+                yield "", stmt
+
+
+def _used(stmt: PlanStmt) -> tuple[str, ...]:
+    match stmt:
+        case PlanCall():
+            return (*stmt.args, stmt.scratch) if stmt.scratch else stmt.args
+        case Copy():
+            return stmt.dst, stmt.src
+        case _:
+            return ()
+
+
+def _text(shape: tuple[Dim, ...]) -> str:
+    return f"[{', '.join(map(str, shape))}]"

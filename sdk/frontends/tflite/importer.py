@@ -1,0 +1,137 @@
+"""From the bytes of a .tflite file to a module of stage "imported"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sdk.compiler.ir.graph import Graph, Value
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.sym import Dim, Var
+from sdk.errors import BuildError, UsageError
+from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, identifier, tensor_quant
+from sdk.frontends.tflite.operators import OPERATORS
+from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor, read_model
+
+__all__ = ["import_tflite"]
+
+SHOWN = 20
+
+
+def import_tflite(
+    data: bytes,
+    name: str,
+    *,
+    dims: Mapping[str, tuple[int, int]] | None = None,
+    custom_ops: Mapping[str, Importer] | None = None,
+) -> Module:
+    """The module of a .tflite file: one graph ``main``, states for its variables.
+
+    Args:
+        data: the file.
+        name: name of the module (made an identifier).
+        dims: inclusive bounds of open extents, by name: input ``x`` with an open axis 1 has the dim ``x_1``.
+            An open extent that is not named here is 1, or what the file says it was at export.
+        custom_ops: how to import custom operators, by their code.
+
+    Raises:
+        BuildError: the file is damaged, or operators cannot be imported (all of them are reported at once).
+        UsageError: ``dims`` names a dim that the model does not have.
+    """
+    fields = {op: (spec.options, spec.fields) for op, spec in OPERATORS.items()}
+    subgraphs = read_model(data, fields)
+    builder = Builder(subgraphs[0], subgraphs)
+    builder.names.add("main")
+    params, symbols = _params(builder, dict(dims or {}))
+    _import_operators(builder, custom_ops or {})
+    results = tuple(_result(builder, number) for number in builder.graph.outputs)
+    graph = Graph("main", symbols, params, tuple(builder.body), results)
+    return Module(
+        identifier(name), "imported", consts=builder.consts, states=builder.states, graphs={"main": graph}
+    )
+
+
+def _params(builder: Builder, dims: dict[str, tuple[int, int]]) -> tuple[tuple[Value, ...], tuple[Var, ...]]:
+    """Parameters with open extents as symbols where ``dims`` gives bounds."""
+    params: list[Value] = []
+    symbols: dict[str, Var] = {}
+    offered: list[str] = []
+    for number in builder.graph.inputs:
+        tensor = builder.graph.tensors[number]
+        if tensor.dtype is None or number in builder.values:
+            raise BuildError(f"the input {tensor.name} of type {tensor.type_name} cannot be imported")
+        stem = builder.value_name(tensor.name)
+        shape: list[Dim] = list(tensor.shape)
+        for axis, extent in enumerate(tensor.signature):
+            dim = f"{stem}_{axis}"
+            if extent == -1:
+                offered.append(dim)
+                if dim in dims:
+                    symbols[dim] = Var(dim, *dims[dim])
+                    shape[axis] = symbols[dim].expr
+        value = Value(stem, TensorType(tensor.dtype, tuple(shape), tensor_quant(tensor)))
+        builder.values[number] = value
+        params.append(value)
+    unknown = sorted(set(dims) - set(symbols))
+    if unknown:
+        hint = f"open dims: {', '.join(offered)}" if offered else "every extent of this model is fixed"
+        raise UsageError(f"the model has no dim {', '.join(unknown)}", hint=hint)
+    builder.names.update(symbols)
+    return tuple(params), tuple(symbols.values())
+
+
+def _result(builder: Builder, number: int) -> Value:
+    tensor = builder.graph.tensors[number]
+    found = builder.values.get(number)
+    if found is not None:
+        return found
+    if tensor.data is not None:
+        return builder.const(tensor.name, tensor.data)
+    raise BuildError(f"the output {tensor.name} is never computed")
+
+
+def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer]) -> None:
+    failures: list[tuple[Operator, str]] = []
+    for operator in builder.graph.operators:
+        node = OpNode(builder, operator)
+        try:
+            _importer(operator, custom_ops)(node)
+        except BuildError as error:
+            failures.append((operator, error.message + (f" ({error.why})" if error.why else "")))
+            _stand_in(builder, operator)
+    if failures:
+        raise _report(builder.graph, failures)
+
+
+def _importer(operator: Operator, custom_ops: Mapping[str, Importer]) -> Importer:
+    spec: OperatorSpec | None = None if operator.custom else OPERATORS.get(operator.name)
+    if spec is not None:
+        return spec.importer
+    if operator.custom and operator.name in custom_ops:
+        return custom_ops[operator.name]
+    raise BuildError("unsupported custom operator" if operator.custom else "unsupported operator")
+
+
+def _stand_in(builder: Builder, operator: Operator) -> None:
+    """Gives the outputs of a failed operator the types of the file, so that the ones after it are checked too."""
+    for number in operator.outputs:
+        tensor: Tensor = builder.graph.tensors[number]
+        if number >= 0 and tensor.dtype is not None and number not in builder.values:
+            type = TensorType(tensor.dtype, tensor.shape, tensor_quant(tensor))
+            builder.values[number] = Value(builder.value_name(tensor.name), type)
+
+
+def _report(graph: Subgraph, failures: list[tuple[Operator, str]]) -> BuildError:
+    lines = []
+    for operator, why in failures[:SHOWN]:
+        outputs = [graph.tensors[k].name.split(";")[0] for k in operator.outputs if k >= 0]
+        lines.append(f"node {operator.index} {operator.name} -> {outputs[0] if outputs else '-'}: {why}")
+    if len(failures) > SHOWN:
+        lines.append(f"and {len(failures) - SHOWN} more")
+    names = sorted({operator.name for operator, _ in failures})
+    count = "1 operator" if len(failures) == 1 else f"{len(failures)} operators"
+    return BuildError(
+        f"{count} of the model cannot be imported: {', '.join(names[:SHOWN])}",
+        where="; ".join(lines) if len(lines) == 1 else "\n    ".join(["", *lines]),
+        hint="convert the model to int8 with operators from docs/operators.md, or give an importer for a custom operator",
+    )

@@ -1,0 +1,111 @@
+"""Variables: handles become states, reads and assignments ordered effects, the init subgraph their first value."""
+
+from __future__ import annotations
+
+from sdk.compiler.ir.graph import ReadState, Value, WriteState
+from sdk.compiler.ir.module import State
+from sdk.compiler.ir.types import TensorType
+from sdk.errors import BuildError
+from sdk.frontends.tflite.context import Builder, OperatorSpec, OpNode, Table, tensor_quant
+from sdk.frontends.tflite.reader import Operator, Tensor
+
+__all__ = ["TABLE"]
+
+_HANDLE = ("Container", "SharedName")
+
+
+def _key(operator: Operator) -> str:
+    container, shared = (str(operator.options.get(name) or "") for name in _HANDLE)
+    if not shared:
+        raise BuildError("a variable without a name is not supported")
+    return f"{container}/{shared}" if container else shared
+
+
+def var_handle(node: OpNode) -> None:
+    """VAR_HANDLE: the output stands for the variable of its name."""
+    node.builder.handles[node.output().index] = _key(node.operator)
+
+
+def _variable(node: OpNode) -> str:
+    key = node.builder.handles.get(node.tensor(0).index)
+    if key is None:
+        raise BuildError(f"input 0 ({node.tensor(0).name}) is not a variable")
+    return key
+
+
+def _state(builder: Builder, key: str, type: TensorType) -> str:
+    """The state of a variable, made at its first use; its type never changes."""
+    for state in builder.states.values():
+        if builder.state_keys.get(key) == state.name:
+            if (state.type.dtype, state.type.shape) != (type.dtype, type.shape):
+                raise BuildError(
+                    f"variable {key} is used as {state.type.dtype}{state.type.shape} and {type.dtype}{type.shape}"
+                )
+            return state.name
+    name = builder.state_keys[key] = builder.value_name(key)
+    builder.states[name] = State(name, type, _initial(builder, key, name, type))
+    return name
+
+
+def _initial(builder: Builder, key: str, name: str, type: TensorType) -> str | int:
+    """The constant a variable starts from, or its one value; the stored zero when nothing assigns it."""
+    first = builder.initial.get(key)
+    if first is None or first.data is None:
+        return type.quant.zero_point if type.quant else 0
+    if (first.dtype, first.shape) != (type.dtype, type.shape):
+        raise BuildError(
+            f"variable {key} is used as {type.dtype}{type.shape} and starts as {first.dtype}{first.shape}"
+        )
+    values = first.data.reshape(-1)
+    if (values == values[0]).all() and not type.dtype.is_float:
+        return int(values[0])
+    return builder.const(f"{name}_init", first.data).name
+
+
+def _tensor_type(tensor: Tensor) -> TensorType:
+    if tensor.dtype is None:
+        raise BuildError(f"tensor {tensor.name} has type {tensor.type_name}")
+    return TensorType(tensor.dtype, tensor.shape, tensor_quant(tensor))
+
+
+def read_variable(node: OpNode) -> None:
+    """READ_VARIABLE: the state as it is at this place."""
+    type = _tensor_type(node.output())
+    state = _state(node.builder, _variable(node), type)
+    value = Value(node.builder.value_name(node.output().name), type)
+    node.builder.body.append(ReadState(value, state, source=node.source))
+    node.bind(0, value)
+
+
+def assign_variable(node: OpNode) -> None:
+    """ASSIGN_VARIABLE: replaces the state from this place on."""
+    key, value = _variable(node), node.input(1)
+    state = _state(node.builder, key, value.type.like(quant=tensor_quant(node.tensor(1))))
+    node.builder.body.append(WriteState(state, value, source=f"{node.operator.name} {key}"))
+
+
+def call_once(node: OpNode) -> None:
+    """CALL_ONCE: the subgraph that gives variables their first values."""
+    index = int(node.option("InitSubgraphIndex"))
+    if not 0 < index < len(node.builder.subgraphs):
+        raise BuildError(f"the init subgraph {index} does not exist")
+    graph = node.builder.subgraphs[index]
+    handles: dict[int, str] = {}
+    for operator in graph.operators:
+        if operator.name == "VAR_HANDLE" and len(operator.outputs) == 1:
+            handles[operator.outputs[0]] = _key(operator)
+        elif operator.name == "ASSIGN_VARIABLE" and len(operator.inputs) == 2 and min(operator.inputs) >= 0:
+            tensor = graph.tensors[operator.inputs[1]]
+            if operator.inputs[0] not in handles or tensor.data is None:
+                raise BuildError("the init subgraph assigns something other than a constant to a variable")
+            node.builder.initial[handles[operator.inputs[0]]] = tensor
+        else:
+            raise BuildError(f"{operator.name} in the init subgraph is not supported")
+
+
+TABLE: Table = {
+    "VAR_HANDLE": OperatorSpec(var_handle, "VarHandleOptions", _HANDLE),
+    "READ_VARIABLE": OperatorSpec(read_variable),
+    "ASSIGN_VARIABLE": OperatorSpec(assign_variable),
+    "CALL_ONCE": OperatorSpec(call_once, "CallOnceOptions", ("InitSubgraphIndex",)),
+}

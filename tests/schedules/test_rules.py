@@ -1,0 +1,114 @@
+"""Every default rule keeps the meaning of the nest, replays from its trace, and reaches the form it promises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sdk.compiler.interp.loops import run_loops
+from sdk.compiler.ir.loops import Loops, Op
+from sdk.compiler.ir.types import I8, I32, DType, TensorType
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.ops import OPS, infer, load_ops
+from sdk.compiler.schedules.pack import pack_array
+from sdk.compiler.schedules.rules import CORES, Core, schedule
+from sdk.compiler.schedules.trace import replay
+
+load_ops()
+
+
+def tensor(dtype: DType, *shape: int) -> TensorType:
+    return TensorType(dtype, shape)
+
+
+def conv(h: int, w: int, c: int, o: int, k: int, stride: int, pad: int) -> tuple[str, Any, dict[str, Any]]:
+    types = (tensor(I8, 1, h, w, c), tensor(I8, o, k, k, c), tensor(I32, o))
+    pads = (pad, pad, pad, pad)
+    return "conv2d", types, {"stride": (stride, stride), "dilation": (1, 1), "pad": pads, "pad_value": 5}
+
+
+def depthwise(h: int, w: int, c: int, kh: int, kw: int, pad: int) -> tuple[str, Any, dict[str, Any]]:
+    types = (tensor(I8, 1, h, w, c), tensor(I8, kh, kw, c), tensor(I32, c))
+    attrs = {"stride": (1, 1), "dilation": (1, 1), "pad": (pad, pad, pad, pad), "pad_value": 5, "multiplier": 1}
+    return "depthwise_conv2d", types, attrs
+
+
+def dense(m: int, k: int, n: int) -> tuple[str, Any, dict[str, Any]]:
+    return "dense", (tensor(I8, m, k), tensor(I8, n, k), tensor(I32, n)), {"w_offset": 0}
+
+
+CASES = [
+    conv(8, 7, 16, 19, 3, 1, 1),
+    conv(9, 5, 64, 64, 1, 1, 0),
+    conv(8, 7, 3, 16, 3, 2, 1),
+    conv(6, 6, 5, 33, 2, 1, 0),
+    depthwise(9, 5, 38, 3, 3, 1),
+    depthwise(9, 5, 64, 5, 1, 0),
+    dense(1, 130, 130),
+    dense(7, 64, 40),
+]
+
+
+def naive(case: tuple[str, Any, dict[str, Any]], core: Core) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
+    name, types, attrs = case
+    attrs = {**attrs, "x_offset": 128 if core.unsigned else 0}
+    rng = np.random.default_rng(7)
+    values = [rng.integers(-128, 128, t.static_shape).astype(t.dtype.numpy) for t in types]
+    op = OPS[name]
+    assert op.loops is not None
+    loops = op.loops("f", types, infer(name, types, tuple(attrs.items())), attrs)
+    return loops, dict(zip(op.inputs, values, strict=True)), op.reference(*values, **attrs)
+
+
+@pytest.mark.parametrize("core", CORES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{'x'.join(map(str, c[1][1].shape))}")
+def test_scheduled_nest_computes_the_same(case: Any, core: Core) -> None:
+    loops, arrays, want = naive(case, core)
+    done = schedule(loops, core)
+    for spec in done.packs:
+        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    arrays["o"] = np.full(want.shape, 99, want.dtype)
+    run_loops(done, arrays)
+    np.testing.assert_array_equal(arrays["o"], want)
+    if done.trace:
+        assert replay(loops, done.trace) == done
+
+
+@pytest.mark.parametrize("core", CORES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES[:2] + CASES[4:5], ids=["conv3x3", "conv1x1", "depthwise"])
+def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Core) -> None:
+    loops, arrays, want = naive(case, core)
+    done = schedule(loops, core)
+    for spec in done.packs:
+        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    arrays["o"] = np.full(want.shape, 99, want.dtype)
+    for lo, hi in ((3, 5), (0, 3), (5, want.shape[1])):
+        run_loops(done, arrays, rows=(lo, hi))
+    np.testing.assert_array_equal(arrays["o"], want)
+
+
+@pytest.mark.parametrize(("core", "wanted"), [(CORES[0], "dot"), (CORES[1], "dot"), (CORES[3], "dot")], ids=lambda c: str(c)[:12])
+def test_contractions_reach_the_dot_instruction(core: Core, wanted: str) -> None:
+    for case in (CASES[0], CASES[1], CASES[6]):
+        done = schedule(naive(case, core)[0], core)
+        assert any(isinstance(n, Op) and n.name == wanted for n in walk(done.body))
+
+
+def test_depthwise_on_packed_words_uses_lanes() -> None:
+    done = schedule(naive(CASES[4], CORES[3])[0], CORES[3])
+    assert any(isinstance(n, Op) and n.name == "mac_lane" for n in walk(done.body))
+
+
+def test_small_work_keeps_the_plain_nest() -> None:
+    loops = naive(dense(1, 16, 16), CORES[3])[0]
+    assert schedule(loops, CORES[3]) is loops
+
+
+def test_a_trace_of_other_loops_does_not_apply() -> None:
+    done = schedule(naive(CASES[0], CORES[3])[0], CORES[3])
+    other = replace(naive(dense(7, 64, 40), CORES[3])[0], name="g")
+    with pytest.raises(Exception, match="has no loop|no parameter|KeyError|'"):
+        replay(other, done.trace)
