@@ -13,8 +13,19 @@ from sdk.compiler.ops.registry import get_op, infer, load_ops
 load_ops()
 
 ADD = {
-    "a_mult": 1623821475, "a_offset": 128, "a_shift": -1, "b_mult": 1073741824, "b_offset": -4, "b_shift": 0,
-    "hi": 127, "left_shift": 20, "lo": -128, "out": "i8", "out_mult": 1098017566, "out_shift": -18, "zp": -4,
+    "a_mult": 1623821475,
+    "a_offset": 128,
+    "a_shift": -1,
+    "b_mult": 1073741824,
+    "b_offset": -4,
+    "b_shift": 0,
+    "hi": 127,
+    "left_shift": 20,
+    "lo": -128,
+    "out": "i8",
+    "out_mult": 1098017566,
+    "out_shift": -18,
+    "zp": -4,
 }
 SAME3 = {"dilation": (1, 1), "pad": (1, 1, 1, 1), "pad_value": -7, "stride": (1, 1), "x_offset": 7}
 POINT = {**SAME3, "pad": (0, 0, 0, 0)}
@@ -40,7 +51,9 @@ class Net:
         self.params.append(value)
         return value
 
-    def const(self, shape: tuple[int, ...], dtype=I8, data: np.ndarray | None = None, name: str = "") -> Value:
+    def const(
+        self, shape: tuple[int, ...], dtype=I8, data: np.ndarray | None = None, name: str = ""
+    ) -> Value:
         name = name or f"w{len(self.consts)}"
         if data is None:
             data = self.rng.integers(-9, 9, shape)
@@ -75,14 +88,26 @@ class Net:
         given = {**(SAME3 if kernel == 3 else POINT), "stride": (stride, stride)}
         if op != "conv2d":
             given["multiplier"] = 1
-        acc = self.op(op, x, self.const(shape), self.const((shape[0] if op == "conv2d" else depth,), I32), **given)
+        acc = self.op(
+            op, x, self.const(shape), self.const((shape[0] if op == "conv2d" else depth,), I32), **given
+        )
         return self.requantize(acc)
 
     def requantize(self, acc: Value) -> Value:
         mult = self.const((1,), I32, np.array([1 << 30]))
         shift = self.const((1,), I32, np.array([-3]))
         return self.op(
-            "requantize", acc, mult, shift, acc_bits=20, hi=127, lo=-128, out="i8", shift_hi=-1, shift_lo=-12, zp=-4
+            "requantize",
+            acc,
+            mult,
+            shift,
+            acc_bits=20,
+            hi=127,
+            lo=-128,
+            out="i8",
+            shift_hi=-1,
+            shift_lo=-12,
+            zp=-4,
         )
 
     def state(self, name: str, *shape: int, dtype=I8, init: int | str = 0) -> str:
@@ -102,7 +127,9 @@ class Net:
         return Module("net", "scheduled", self.consts, self.states, {self.name: graph}, self.loops)
 
 
-def run_graph(module: Module, inputs: dict[str, np.ndarray], states: dict[str, np.ndarray], entry: str = "main"):
+def run_graph(
+    module: Module, inputs: dict[str, np.ndarray], states: dict[str, np.ndarray], entry: str = "main"
+):
     """What the graph means: each value an array of its own. Returns results; updates ``states``."""
     from sdk.compiler.interp.loops import run_loops
 

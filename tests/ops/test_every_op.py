@@ -1,4 +1,4 @@
-"""Every op of the registry: shapes by inference, values by the loops interpreter, both against the reference."""
+"""Every op of the registry: inferred shapes and the values of its loops, both against the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numpy interpreter of the graph level: op calls by their reference, loops calls by the loops interpreter."""
+"""The numpy interpreter of the graph level: ops by their reference, loops functions by running them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def initial_states(module: Module) -> dict[str, Array]:
 
 
 def _solve(dim: Expr, size: int, env: Mapping[Var, int]) -> tuple[Var, int] | None:
-    """The value of the only unbound symbol of ``coefficient * v + const == size``; None when not of that form."""
+    """The only unbound symbol in ``coefficient * v + const == size`` and its value; None for other forms."""
     unknown = [v for v in free_vars(dim) if v not in env]
     if len(unknown) != 1 or dim.terms != ((((unknown[0], 1),), dim.terms[0][1]),):
         return None
@@ -44,11 +44,11 @@ def _solve(dim: Expr, size: int, env: Mapping[Var, int]) -> tuple[Var, int] | No
 
 
 def bind_dims(params: tuple[Value, ...], shapes: Mapping[str, tuple[int, ...]]) -> dict[Var, int]:
-    """Values of the symbols in the types of ``params``, found by matching them with actual shapes.
+    """Values of the symbols in the types of ``params``, matched with actual shapes.
 
     Raises:
-        UsageError: an extent contradicts a type, another extent, or the bounds of its symbol; the message names
-            the argument, the axis, the value and the bound.
+        UsageError: an extent contradicts a type, another extent, or the bounds of its symbol; the message
+            names the argument, the axis, the value and the bound.
     """
     env: dict[Var, int] = {}
     for param in params:

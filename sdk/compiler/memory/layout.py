@@ -183,7 +183,7 @@ class _Layout:
                 )
         elif node.kind == "loops":
             raise BuildError(f"graph @{self.graph.name} calls @{node.callee}, which the module lacks")
-        ops = (node.source,) if node.source else ()
+        ops = tuple(node.source.split("+")) if node.source else ()
         index = sum(isinstance(s, PlanCall) for s in self.body)
         self.body.append(
             PlanCall(

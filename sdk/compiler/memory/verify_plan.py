@@ -18,10 +18,27 @@ from sdk.compiler.ir.plan import Plan, PlanBuffer
 from sdk.compiler.memory.simulate import simulate
 from sdk.compiler.memory.verify_structure import check_structure
 from sdk.compiler.sym import Expr, Var, free_vars, values
+from sdk.errors import BuildError
 
-__all__ = ["verify_plan"]
+__all__ = ["check_plan", "verify_plan"]
 
 RANDOM_POINTS: Final = 4
+
+
+def check_plan(module: Module, plan: Plan) -> None:
+    """Raises what ``verify_plan`` finds.
+
+    Raises:
+        BuildError: with every finding.
+    """
+    found = verify_plan(module, plan)
+    if found:
+        raise BuildError(
+            f"the plan of entry @{plan.name} is wrong: {found[0].message}",
+            where=found[0].where,
+            why="; ".join(f"{d.where}: {d.message}" for d in found[1:]) or None,
+            hint="this is a fault of the compiler: please report it with the model",
+        )
 
 
 def verify_plan(module: Module, plan: Plan, *, seed: int = 0) -> list[Diagnostic]:

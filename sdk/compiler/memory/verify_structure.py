@@ -166,14 +166,13 @@ class _Structure:
 
     def _arguments(self, where: str, call: PlanCall, function: Loops) -> Iterator[Finding]:
         env = dict(zip(function.dims, call.dims, strict=True))
-        packed = {p.param for p in function.packs}
         for p, name in zip(function.params, call.args, strict=True):
             buffer, wants = self.by_name[name], p.buffer
             shape = tuple(substitute(d, env) for d in wants.shape)
             same = len(shape) == buffer.type.rank and all(
                 prove_eq(a, b) is True for a, b in zip(shape, buffer.type.shape, strict=True)
             )
-            if not same and wants.name not in packed:
+            if not same:
                 yield (
                     where,
                     f"{name} of shape {_text(buffer.type.shape)} is passed as {wants.name} of {_text(shape)}",

@@ -83,7 +83,7 @@ class Nest:
 
 
 def nest(shape: Sequence[Dim], inner: int = 0, names: Sequence[str] = ()) -> Nest:
-    """The loops over all but the last ``inner`` axes of an output; variables ``names``, or i0, i1 … by axis."""
+    """The loops over all but the last ``inner`` axes of an output, named ``names``, else i0, i1 … by axis."""
     axis = row_axis_of(len(shape))
     rows = row_vars(shape[axis]) if shape else None
     index: list[Dim] = []
@@ -105,7 +105,7 @@ def param(name: str, type: TensorType, mode: Mode = "read") -> Param:
 
 
 def function(name: str, params: Sequence[Param], body: Sequence[Stmt], rows: Rows | None = None) -> Loops:
-    """A loops function whose dims are the symbols of its parameters' shapes; loop variables give way to them."""
+    """A loops function; its dims are the symbols of the shapes, and loop variables avoid their names."""
     dims: set[Var] = set()
     for p in params:
         for d in p.buffer.shape:
@@ -179,7 +179,7 @@ LoopsOf = Callable[[str, Sequence[TensorType], Sequence[TensorType], Mapping[str
 
 
 def map_elements(inputs: Sequence[str], fn: Callable[..., ValueExpr]) -> LoopsOf:
-    """The loops of an elementwise op: ``fn(*values, **attrs)`` at each element, operands broadcast as in numpy."""
+    """The loops of an elementwise op: ``fn(*values, **attrs)`` at each element, operands broadcast."""
 
     def build(
         name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]

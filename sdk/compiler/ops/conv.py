@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 
 def shifted(value: ValueExpr, offset: int, acc: DType) -> ValueExpr:
-    """``value + offset`` as an accumulator; an offset of 128 makes an i8 a u8, which dot instructions want."""
+    """``value + offset`` as an accumulator; an offset of 128 makes i8 a u8, which dot instructions want."""
     if offset == 0:
         return cast(value, acc)
     if offset == 128 and value.dtype == I8:
@@ -117,13 +117,13 @@ def _depthwise_ref(
 ) -> Array:
     taps = windows(x, (w.shape[0], w.shape[1]), stride, dilation, pad, pad_value)
     taps = np.repeat(taps, multiplier, axis=5).astype(np.int64) + x_offset
-    return ((taps * w.astype(np.int64)).sum(axis=(3, 4)) + b).astype(b.dtype)
+    return np.asarray((taps * w.astype(np.int64)).sum(axis=(3, 4)) + b).astype(b.dtype)
 
 
 def _window_loops(
     name: str, types: Sequence[TensorType], out: TensorType, given: Mapping[str, Any], depthwise: bool
 ) -> Loops:
-    """rows oh { ow { oc { acc = b; kh { kw { [ic] { acc += (x + offset) * w }}} o = acc }}} for every image n."""
+    """rows oh { ow { oc { acc = b; kh { kw { [ic] { acc += (x + offset) * w }}} o = acc }}} per image."""
     x, w, b, o = param("x", types[0]), param("w", types[1]), param("b", types[2]), param("o", out, "write")
     over = nest(out.shape, names=("n_", "oh", "ow", "oc"))
     image, oh, ow, oc = over.index

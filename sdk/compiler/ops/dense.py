@@ -25,7 +25,7 @@ Array = NDArray[Any]
 def _dense_infer(x: TensorType, w: TensorType, b: TensorType, **_: Any) -> TensorType:
     if x.rank < 1 or w.rank != 2 or b.rank != 1 or b.dtype not in (I32, I64):
         raise BuildError(
-            f"dense wants x[..,k], weights[n,k] and an i32 or i64 bias[n], got ranks {x.rank}, {w.rank}, {b.rank}"
+            f"dense wants x[..,k], weights[n,k], i32 or i64 bias[n], not ranks {x.rank}, {w.rank}, {b.rank}"
         )
     require_equal("inner extents of dense", x.shape[-1], w.shape[1])
     require_equal("outputs of weights and bias", w.shape[0], b.shape[0])

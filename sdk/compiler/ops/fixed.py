@@ -1,6 +1,6 @@
 """Fixed-point functions as gemmlowp and TensorFlow Lite compute them: scales, exponential, logistic, tanh.
 
-A raw value with ``i`` integer bits stands for ``raw / 2**(31 - i)``. Everything here runs at build time on numpy arrays.
+A raw value with ``i`` integer bits stands for ``raw / 2**(31 - i)``. All of it runs at build time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EXP_STEPS: Final = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:
-    """``(mult, shift)`` with ``real ~ mult / 2**31 * 2**shift``, mult 0 or in 2**30..2**31-1, shift positive to the left.
+    """``(mult, shift)``, real ~ mult / 2**31 * 2**shift: mult 0 or in 2**30..2**31-1, shift in -31..30.
 
     Raises:
         BuildError: ``real`` is negative, not finite, or 2**31 and more.
@@ -78,7 +78,7 @@ def _newton(a: Array) -> Array:
 
 def _double_saturated(x: Array) -> Array:
     """2 * x, saturated to int32."""
-    return np.clip(x.astype(np.int64) << 1, -(1 << 31), INT32_MAX).astype(np.int32)
+    return np.asarray(np.clip(x.astype(np.int64) << 1, -(1 << 31), INT32_MAX)).astype(np.int32)
 
 
 def reciprocal_one_plus(a: Array) -> Array:
@@ -94,7 +94,7 @@ def _exp_quarter(a: Array) -> Array:
     x3, x4 = srdhm(x2, x), srdhm(x2, x2)
     quarter = rdbpot(x4, np.full_like(a, 2))
     tail = rdbpot(srdhm(quarter + x3, third) + x2, np.full_like(a, 1))
-    return constant + srdhm(constant, x + tail)
+    return np.asarray(constant + srdhm(constant, x + tail))
 
 
 def exp_on_negative(a: Array, integer_bits: int) -> Array:

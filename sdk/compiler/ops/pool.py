@@ -37,13 +37,13 @@ def _average_ref(x: Array, *, kernel: Any, stride: Any, pad: Any, lo: int, hi: i
     count = windows(np.ones_like(x), kernel, stride, (1, 1), pad, 0).astype(np.int64).sum(axis=(3, 4))
     half = np.where(total > 0, count // 2, -(count // 2))
     rounded = np.trunc((total + half) / count).astype(np.int64)
-    return np.clip(rounded, lo, hi).astype(x.dtype)
+    return np.asarray(np.clip(rounded, lo, hi).astype(x.dtype))
 
 
 def _max_ref(x: Array, *, kernel: Any, stride: Any, pad: Any, lo: int, hi: int) -> Array:
     lowest = int(np.iinfo(x.dtype).min)
     most = windows(x, kernel, stride, (1, 1), pad, lowest).max(axis=(3, 4))
-    return np.clip(most, lo, hi).astype(x.dtype)
+    return np.asarray(np.clip(most, lo, hi).astype(x.dtype))
 
 
 def _clamped(value: ValueExpr, lo: int, hi: int, kind: DType) -> ValueExpr:

@@ -25,8 +25,8 @@ LoopsOf = Callable[[str, Sequence[TensorType], Sequence[TensorType], Mapping[str
 
 @dataclass(frozen=True)
 class Sample:
-    """Arguments the registry-wide test checks an op with: input types (symbols allowed), attributes, and where
-    an input needs particular values, a function ``rng -> array`` for its index."""
+    """Arguments the registry-wide test checks an op with: input types (symbols allowed), attributes, and
+    where an input needs particular values, a function ``rng -> array`` for its index."""
 
     inputs: tuple[TensorType, ...]
     attrs: Attrs = ()
@@ -35,9 +35,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class OpDef:
-    """``infer(*types, **attrs)`` gives the result type(s); ``reference(*arrays, **attrs)`` the exact value(s);
+    """``infer(*types, **attrs)`` gives the result types; ``reference(*arrays, **attrs)`` the exact values;
     ``loops(name, arg types, result types, attrs)`` the naive nest, parameters named as ``inputs`` then ``o``
-    (``o0, o1`` … for several). ``variadic`` repeats the last input. A ``view`` op moves no bytes and has no loops."""
+    (``o0, o1`` … for several). ``variadic`` repeats the last input. A ``view`` moves no bytes: no loops."""
 
     name: str
     inputs: tuple[str, ...]

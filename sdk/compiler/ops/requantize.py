@@ -1,4 +1,4 @@
-"""Fixed-point rescaling as TensorFlow Lite does it: from accumulators or stored integers to stored integers."""
+"""Fixed-point rescaling as TensorFlow Lite does it: accumulators or stored integers to stored integers."""
 
 from __future__ import annotations
 

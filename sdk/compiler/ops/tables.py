@@ -34,7 +34,7 @@ def _lookup_infer(x: TensorType, table: TensorType) -> TensorType:
 
 
 def _lookup_ref(x: Array, table: Array) -> Array:
-    return table[x.astype(np.int64) - int(np.iinfo(x.dtype).min)]
+    return np.asarray(table[x.astype(np.int64) - int(np.iinfo(x.dtype).min)])
 
 
 def _lookup_loops(
@@ -64,7 +64,7 @@ def _softmax_ref(x: Array, table: Array) -> Array:
     fraction = ((total << zeros) & INT32_MAX).astype(np.int32)
     scale = np.broadcast_to(reciprocal_one_plus(fraction), exp.shape)
     value = rdbpot(srdhm(scale, exp), np.minimum(35 - zeros, 31))
-    return np.minimum(value - 128, 127).astype(np.int8)
+    return np.asarray(np.minimum(value - 128, 127)).astype(np.int8)
 
 
 def _softmax_loops(
@@ -107,7 +107,7 @@ def _as_i8(value: ValueExpr) -> ValueExpr:
 def _reciprocal(total: Load) -> list[Stmt]:
     """Names ``scale`` and ``right`` with ``e / total = rdbpot(srdhm(scale, e), right)`` to 8 bits.
 
-    The leading one of ``total`` (12 integer bits) is shifted out; 2 / (1 + fraction) follows by three Newton steps.
+    The leading one of ``total`` (12 integer bits) is shifted out; Newton steps give 2 / (1 + fraction).
     """
     half, zeros = Ref("half", I32), Ref("zeros", I32)
     fraction = op("and", op("shl", total, zeros), imm(INT32_MAX))

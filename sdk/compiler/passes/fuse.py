@@ -80,7 +80,7 @@ class Fuse:
             loops[name] = fuse_loops(name, loops[maker.callee], loops[node.callee], places)
             merged[key] = name
         args = (*maker.args, *(a for k, a in enumerate(node.args) if k not in places))
-        return replace(node, callee=merged[key], args=args, source=f"{maker.source}+{node.source}")
+        return replace(node, callee=merged[key], args=args, source="+".join(dict.fromkeys((*_ops(maker), *_ops(node)))))
 
 
 def _ops(call: Call) -> list[str]:
@@ -103,7 +103,16 @@ def _fusable(maker: Loops, user: Loops, out: Value, node: Call) -> bool:
     reads = [p.buffer.name for p in user.params if p.mode == "read"]
     target = next(n for n in walk(user.body) if isinstance(n, Store))
     mine = {reads[k] for k, a in enumerate(node.args) if not a.const and a.name == out.name}
-    return all(n.index == target.index for n in walk(target.value) if isinstance(n, Load) and n.buffer in mine)
+    return all(
+        _same_element(n.index, target.index, out) for n in walk(target.value) if isinstance(n, Load) and n.buffer in mine
+    )
+
+
+def _same_element(index: tuple[Dim, ...], target: tuple[Dim, ...], out: Value) -> bool:
+    """Equal indices, where the only index of an axis of extent 1 may be written either way."""
+    return len(index) == len(target) and all(
+        a is b or a == b or size == 1 for a, b, size in zip(index, target, out.type.shape, strict=True)
+    )
 
 
 def fuse_loops(name: str, maker: Loops, user: Loops, places: tuple[int, ...]) -> Loops:

@@ -20,7 +20,7 @@ __all__ = ["PlanMemory"]
 TOP: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlanMemory:
     """``io``: inputs and outputs inside the arena, or the caller's own buffers. ``align``: bytes, of every buffer in
     the arena. ``limit``: most bytes of the arena (None = any)."""
@@ -28,6 +28,7 @@ class PlanMemory:
     io: Io = "arena"
     align: int = 16
     limit: int | None = None
+    name = "plan-memory"
 
     def run(self, module: Module) -> Module:
         """The planned module.

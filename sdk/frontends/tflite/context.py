@@ -49,7 +49,7 @@ class Builder:
     consts: dict[str, Const] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     handles: dict[int, str] = field(default_factory=dict)
-    state_keys: dict[str, str] = field(default_factory=dict)
+    state_names: dict[str, str] = field(default_factory=dict)
     initial: dict[str, Tensor] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     _digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)

@@ -113,7 +113,7 @@ def _importer(operator: Operator, custom_ops: Mapping[str, Importer]) -> Importe
 
 
 def _stand_in(builder: Builder, operator: Operator) -> None:
-    """Gives the outputs of a failed operator the types of the file, so that the ones after it are checked too."""
+    """Gives the outputs of a failed operator the types of the file, so that later ones are checked too."""
     for number in operator.outputs:
         tensor: Tensor = builder.graph.tensors[number]
         if number >= 0 and tensor.dtype is not None and number not in builder.values:
@@ -133,5 +133,5 @@ def _report(graph: Subgraph, failures: list[tuple[Operator, str]]) -> BuildError
     return BuildError(
         f"{count} of the model cannot be imported: {', '.join(names[:SHOWN])}",
         where="; ".join(lines) if len(lines) == 1 else "\n    ".join(["", *lines]),
-        hint="convert the model to int8 with operators from docs/operators.md, or give an importer for a custom operator",
+        hint="export the model as int8 with supported operators, or give an importer for a custom operator",
     )

@@ -40,7 +40,7 @@ _SIGMOID_BITS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Multipliers:
-    """Fixed-point multipliers per channel, and what they allow: the range of shifts and the bits after the left shift."""
+    """Fixed-point multipliers, one or per channel, the range of shifts, and the bits after the left shift."""
 
     mult: Array
     shift: Array
@@ -50,7 +50,7 @@ class Multipliers:
 
 
 def channel_multipliers(ratios: Array, bounds: Array, wide: bool) -> Multipliers:
-    """Multipliers for real ``ratios`` (one, or one per channel) where |accumulator| <= ``bounds`` per channel.
+    """Multipliers for real ``ratios`` (one, or one a channel) where |accumulator| <= ``bounds`` per channel.
 
     ``wide`` says that accumulators are i64.
 
@@ -98,7 +98,7 @@ def stored(real: float, scale: float, zero_point: int) -> int:
 
 
 def exp_table(scale: float, beta: float) -> Array:
-    """e**(-beta * scale * d) for differences d of 0..255, i32 without integer bits; 0 where it leaves the range.
+    """e**(-beta * scale * d) for d of 0..255, i32 without integer bits; 0 where it leaves the range.
 
     Raises:
         BuildError: ``scale * beta`` is too small for TensorFlow Lite's fixed-point softmax.
@@ -116,7 +116,7 @@ def exp_table(scale: float, beta: float) -> Array:
 
 
 def _sigmoid_inputs(scale: float, zero_point: int) -> tuple[Array, Array, int]:
-    """Centred inputs for each stored i8 value, the same with 4 integer bits, and the radius beyond which both saturate."""
+    """Centred inputs for each stored i8 value, the same with 4 integer bits, and the radius of saturation."""
     mult, shift = quantize_multiplier(scale * (1 << (31 - _SIGMOID_BITS)))
     radius = input_radius(_SIGMOID_BITS, shift)
     centred = np.arange(-128, 128) - zero_point

@@ -1,4 +1,4 @@
-"""A .tflite file as plain data: subgraphs of tensors and operators, with everything checked that later code relies on."""
+"""A .tflite file as plain data: tensors and operators, checked as far as later code relies on it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _DAMAGE: Final = (struct.error, IndexError, ValueError, TypeError, OverflowError
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a subgraph. ``dtype`` is None for a type that has no counterpart here (``type_name`` says which);
-    ``signature`` has -1 where an extent is open; ``data`` holds the constant; one or many scales, on ``axis``."""
+    """A tensor of a subgraph. ``dtype`` is None for a type without counterpart here (``type_name`` names it);
+    ``signature`` has -1 where an extent is open; ``data`` is the constant; one or many scales on ``axis``."""
 
     index: int
     name: str
@@ -76,7 +76,7 @@ def read_model(data: bytes, fields: OptionFields) -> tuple[Subgraph, ...]:
     """The subgraphs of a file; ``fields`` names, per operator, its options table and the accessors to read.
 
     Raises:
-        BuildError: the file is cut off or damaged, or a tensor is impossible (size, constant of another length).
+        BuildError: the file is cut off or damaged, or a tensor is impossible (its size, its constant).
     """
     verify_file(data)
     try:

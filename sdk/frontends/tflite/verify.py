@@ -1,4 +1,4 @@
-"""A structural check of a FlatBuffers file: every offset and length the reader will follow stays inside the file."""
+"""A structural check of a FlatBuffers file: every offset and length that is followed stays inside it."""
 
 from __future__ import annotations
 

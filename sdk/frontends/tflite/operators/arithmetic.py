@@ -64,7 +64,8 @@ def mul(node: OpNode) -> None:
 
 def quantize(node: OpNode) -> None:
     """QUANTIZE from one integer type and scale to another."""
-    x, kind = node.input(0, I8, U8, I16), node.out_dtype(I8, U8, I16)
+    node.input(0, I8, U8, I16)
+    kind = node.out_dtype(I8, U8, I16)
     _rescale(node, kind, *kind.limits)
 
 

@@ -65,7 +65,7 @@ def _bounds(weights: Array, x_offset: int, kind: DType, bias: Array) -> Array:
     """The largest |accumulator| per channel; ``weights`` is [channels, taps]."""
     lo, hi = kind.limits
     most = max(abs(lo + x_offset), abs(hi + x_offset))
-    return np.abs(weights.astype(np.int64)).sum(axis=1).astype(object) * most + bias
+    return np.asarray(np.abs(weights.astype(np.int64)).sum(axis=1).astype(object) * most + bias)
 
 
 def _requantize(node: OpNode, acc: Value, ratios: Array, bounds: Array, to: int | str) -> Value:

@@ -6,19 +6,18 @@ from sdk.compiler.ir.types import I8, I16, I32, U8
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
+from sdk.frontends.tflite.reader import Tensor
 
 __all__ = ["TABLE"]
 
 
 def reshape(node: OpNode) -> None:
     """RESHAPE to a constant shape, given as a tensor, as an option, or only by the output."""
-    x = node.input(0)
     if node.has(1) and node.tensor(1).data is not None:
         shape = node.integers(1)
     else:
         shape = tuple(node.operator.options.get("NewShapeAsNumpy") or node.output().shape)
     _reshape_to(node, shape)
-    del x
 
 
 def _reshape_to(node: OpNode, shape: tuple[int, ...]) -> None:
@@ -43,23 +42,14 @@ def concatenation(node: OpNode) -> None:
     parts = [node.input(k, I8, U8, I16, I32) for k in range(len(node.operator.inputs))]
     if not parts:
         raise BuildError("no inputs")
-    quants = {
-        (p.type.quant.scale, p.type.quant.zero_point) if p.type.quant else _quant_of(node, k)
-        for k, p in enumerate(parts)
-    }
-    if len(quants) > 1 or _output_quant(node) not in quants:
+    quants = {_scale(node.tensor(k)) for k in range(len(parts))} | {_scale(node.output())}
+    if len(quants) > 1:
         raise BuildError("the inputs and the output must share one scale and zero point")
     node.call("concat", *parts, axis=_axis(int(node.option("Axis")), parts[0].type.rank))
 
 
-def _quant_of(node: OpNode, k: int) -> tuple[float, int] | None:
-    tensor = node.tensor(k)
-    return (tensor.scales[0], tensor.zero_points[0]) if tensor.scales else None
-
-
-def _output_quant(node: OpNode) -> tuple[float, int] | None:
-    tensor = node.output()
-    return (tensor.scales[0], tensor.zero_points[0]) if tensor.scales else None
+def _scale(tensor: Tensor) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    return tensor.scales, tensor.zero_points
 
 
 def _axis(axis: int, rank: int) -> int:
@@ -75,7 +65,7 @@ def _fixed(extent: Dim) -> int:
 
 
 def _range(size: Dim, begin: int | None, end: int | None, stride: int) -> tuple[int, int]:
-    """First index and count of ``size`` elements sliced as Python does; a count of -1 keeps an open axis whole."""
+    """First index and count of ``size`` elements sliced as in Python; a count of -1 keeps an open axis."""
     if stride == 0:
         raise BuildError("a stride of zero")
     if begin is None and end is None and stride == 1:

@@ -1,4 +1,4 @@
-"""Variables: handles become states, reads and assignments ordered effects, the init subgraph their first value."""
+"""Variables: handles become states, accesses ordered effects, the init subgraph their first value."""
 
 from __future__ import annotations
 
@@ -35,16 +35,18 @@ def _variable(node: OpNode) -> str:
 
 def _state(builder: Builder, key: str, type: TensorType) -> str:
     """The state of a variable, made at its first use; its type never changes."""
-    for state in builder.states.values():
-        if builder.state_keys.get(key) == state.name:
-            if (state.type.dtype, state.type.shape) != (type.dtype, type.shape):
-                raise BuildError(
-                    f"variable {key} is used as {state.type.dtype}{state.type.shape} and {type.dtype}{type.shape}"
-                )
-            return state.name
-    name = builder.state_keys[key] = builder.value_name(key)
+    if key in builder.state_names:
+        state = builder.states[builder.state_names[key]]
+        _same_type(key, state.type, type)
+        return state.name
+    name = builder.state_names[key] = builder.value_name(key)
     builder.states[name] = State(name, type, _initial(builder, key, name, type))
     return name
+
+
+def _same_type(key: str, one: TensorType, two: TensorType) -> None:
+    if (one.dtype, one.shape) != (two.dtype, two.shape):
+        raise BuildError(f"variable {key} is {one.dtype}{list(one.shape)} and {two.dtype}{list(two.shape)}")
 
 
 def _initial(builder: Builder, key: str, name: str, type: TensorType) -> str | int:
@@ -52,10 +54,7 @@ def _initial(builder: Builder, key: str, name: str, type: TensorType) -> str | i
     first = builder.initial.get(key)
     if first is None or first.data is None:
         return type.quant.zero_point if type.quant else 0
-    if (first.dtype, first.shape) != (type.dtype, type.shape):
-        raise BuildError(
-            f"variable {key} is used as {type.dtype}{type.shape} and starts as {first.dtype}{first.shape}"
-        )
+    _same_type(key, _tensor_type(first), type)
     values = first.data.reshape(-1)
     if (values == values[0]).all() and not type.dtype.is_float:
         return int(values[0])

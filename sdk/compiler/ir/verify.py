@@ -1,0 +1,113 @@
+"""The verifier: everything that must hold of a module at its stage, reported all at once."""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Callable, Mapping
+
+from sdk.compiler.ir.diagnostic import Diagnostic
+from sdk.compiler.ir.graph import Call
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.op_table import OpTable
+from sdk.compiler.ir.verify_graph import verify_graph
+from sdk.compiler.ir.verify_loops import verify_loops
+from sdk.errors import BuildError
+
+__all__ = ["check", "verify"]
+
+Report = Callable[[str, str], None]
+SHOWN = 20
+
+
+def verify(module: Module, ops: OpTable | None = None) -> list[Diagnostic]:
+    """Every finding about a module, for the rules of its stage; empty when it is well formed.
+
+    ``ops`` (``sdk.compiler.ops.registry``) gives arity, attributes and inference of ops; without it calls of ops
+    are taken at their word. Where the buffers of a plan lie is checked by the memory planner's own verifier.
+    """
+    found: list[Diagnostic] = []
+
+    def report(where: str, message: str) -> None:
+        found.append(Diagnostic(module.stage, where, message))
+
+    _names(module, report)
+    _states(module, report)
+    _stage(module, report)
+    _calls(module, report)
+    for graph in module.graphs.values():
+        verify_graph(graph, module, ops, report)
+    for loops in module.loops.values():
+        verify_loops(loops, report)
+    return found
+
+
+def check(module: Module, ops: OpTable | None = None) -> None:
+    """Raises unless the module is well formed.
+
+    Raises:
+        BuildError: with every finding (the first 20 in full).
+    """
+    found = verify(module, ops)
+    if found:
+        rest = [f"… and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+        raise BuildError(
+            f"module {module.name} is not well formed: {len(found)} findings",
+            why="\n  ".join(["", *map(str, found[:SHOWN]), *rest]),
+            hint="this is a bug of a pass or importer: print the module after each pass to see which",
+        )
+
+
+def _names(module: Module, report: Report) -> None:
+    tables: dict[str, Mapping[str, object]] = {
+        "constant": module.consts, "state": module.states, "graph": module.graphs, "loops": module.loops,
+        "plan": module.plans,
+    }
+    for what, table in tables.items():
+        for key, item in table.items():
+            name = getattr(item, "name", None)
+            if name != key:
+                report(f"{what} @{key}", f"is called @{name}")
+    for name in module.loops.keys() & (module.graphs.keys() | module.plans.keys()):
+        report(f"loops @{name}", "a graph or plan has the same name")
+
+
+def _states(module: Module, report: Report) -> None:
+    for state in module.states.values():
+        where = f"state @{state.name}"
+        if not 0 <= state.axis < max(state.type.rank, 1):
+            report(where, f"its axis {state.axis} is not one of {state.type.rank}")
+        if isinstance(state.init, str):
+            const = module.consts.get(state.init)
+            if const is None:
+                report(where, f"starts from the constant @{state.init}, which does not exist")
+            elif (const.type.dtype, const.type.shape) != (state.type.dtype, state.type.shape):
+                report(where, f"starts from the constant @{state.init} of another type")
+        elif not state.type.dtype.is_float:
+            lo, hi = state.type.dtype.limits
+            if not lo <= state.init <= hi:
+                report(where, f"starts from {state.init}, which is not of type {state.type.dtype}")
+
+
+def _stage(module: Module, report: Report) -> None:
+    """Which kinds of function may be there, and that there is a way in."""
+    if module.stage == "planned":
+        for name in module.graphs:
+            report(f"graph @{name}", "a planned module holds no graphs")
+        if not module.plans:
+            report(f"module {module.name}", "a planned module has no plan")
+        return
+    for name in module.plans:
+        report(f"plan @{name}", f"a plan in a module of stage {module.stage}")
+    if module.graphs and not any(g.entry for g in module.graphs.values()):
+        report(f"module {module.name}", "no graph is an entry")
+
+
+def _calls(module: Module, report: Report) -> None:
+    """Graphs call each other without cycles: generated code does not recurse."""
+    calls = {
+        g.name: {n.callee for n in g.body if isinstance(n, Call) and n.kind == "graph"} for g in module.graphs.values()
+    }
+    try:
+        graphlib.TopologicalSorter(calls).prepare()
+    except graphlib.CycleError as error:
+        report(f"graph @{error.args[1][0]}", f"calls itself: {' -> '.join(error.args[1])}")

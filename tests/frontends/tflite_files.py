@@ -1,0 +1,190 @@
+"""Small .tflite files written by hand for tests, with the FlatBuffers builder of the schema package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import tflite
+
+TYPES = {
+    np.dtype("int8"): tflite.TensorType.INT8,
+    np.dtype("uint8"): tflite.TensorType.UINT8,
+    np.dtype("int16"): tflite.TensorType.INT16,
+    np.dtype("int32"): tflite.TensorType.INT32,
+    np.dtype("int64"): tflite.TensorType.INT64,
+    np.dtype("float32"): tflite.TensorType.FLOAT32,
+}
+
+
+@dataclass
+class TensorSpec:
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scales: Sequence[float]
+    zero_points: Sequence[int]
+    axis: int
+    data: np.ndarray | None
+    signature: tuple[int, ...] | None
+    type: int | None
+
+
+@dataclass
+class OperatorSpec:
+    code: int
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    options: str
+    fields: dict[str, Any]
+    custom: str
+
+
+@dataclass
+class ModelFile:
+    """One subgraph (or several, ``then``): tensors and operators are added, ``build`` gives the bytes."""
+
+    tensors: list[TensorSpec] = field(default_factory=list)
+    operators: list[OperatorSpec] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+
+    def tensor(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "int8",
+        scale: float | Sequence[float] | None = None,
+        zero: int | Sequence[int] = 0,
+        *,
+        axis: int = 0,
+        data: Any = None,
+        signature: Sequence[int] | None = None,
+        type: int | None = None,
+    ) -> int:
+        scales = [] if scale is None else [scale] if isinstance(scale, float) else list(scale)
+        zeros = [zero] * len(scales) if isinstance(zero, int) else list(zero)
+        array = None if data is None else np.ascontiguousarray(data, dtype=dtype)
+        open_shape = None if signature is None else tuple(signature)
+        self.tensors.append(TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type))
+        return len(self.tensors) - 1
+
+    def const(self, name: str, data: Any, dtype: str = "int32", **given: Any) -> int:
+        array = np.asarray(data, dtype=dtype)
+        return self.tensor(name, array.shape, dtype, data=array, **given)
+
+    def input(self, name: str, shape: Sequence[int], *given: Any, **named: Any) -> int:
+        self.inputs.append(self.tensor(name, shape, *given, **named))
+        return self.inputs[-1]
+
+    def output(self, name: str, shape: Sequence[int], *given: Any, **named: Any) -> int:
+        self.outputs.append(self.tensor(name, shape, *given, **named))
+        return self.outputs[-1]
+
+    def op(
+        self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: str = "", custom: str = "", **fields: Any
+    ) -> None:
+        code = tflite.BuiltinOperator.CUSTOM if custom else getattr(tflite.BuiltinOperator, name)
+        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom))
+
+    def build(self, *others: ModelFile) -> bytes:
+        return _Writer([self, *others]).finish()
+
+
+class _Writer:
+    def __init__(self, graphs: list[ModelFile]) -> None:
+        self.b = flatbuffers.Builder(4096)
+        self.buffers: list[int] = [self.table("Buffer")]
+        self.codes: dict[tuple[int, str], int] = {}
+        self.graphs = [self.subgraph(g) for g in graphs]
+
+    def finish(self) -> bytes:
+        codes = [self.code(*key) for key in self.codes]
+        fields = {
+            "Version": 3,
+            "OperatorCodes": self.offsets(codes),
+            "Subgraphs": self.offsets(self.graphs),
+            "Buffers": self.offsets(self.buffers),
+        }
+        self.b.Finish(self.table("Model", **fields), b"TFL3")
+        return bytes(self.b.Output())
+
+    def table(self, kind: str, **fields: Any) -> int:
+        start: Callable[[Any], None] = getattr(tflite, f"{kind}Start")
+        end: Callable[[Any], int] = getattr(tflite, f"{kind}End")
+        start(self.b)
+        for name, value in fields.items():
+            getattr(tflite, f"{kind}Add{name}")(self.b, value)
+        return end(self.b)
+
+    def offsets(self, items: Sequence[int]) -> int:
+        self.b.StartVector(4, len(items), 4)
+        for item in reversed(items):
+            self.b.PrependUOffsetTRelative(item)
+        return self.b.EndVector()
+
+    def vector(self, values: Any, dtype: str) -> int:
+        array = np.asarray(values, dtype=dtype)
+        return self.b.CreateNumpyVector(array)
+
+    def bytes(self, raw: bytes) -> int:
+        """A byte vector aligned to 16, as the runtime wants constants."""
+        self.b.StartVector(1, len(raw), 16)
+        self.b.head = self.b.Head() - len(raw)
+        self.b.Bytes[self.b.Head() : self.b.Head() + len(raw)] = raw
+        return self.b.EndVector()
+
+    def code(self, number: int, custom: str) -> int:
+        text = {"CustomCode": self.b.CreateString(custom)} if custom else {}
+        return self.table(
+            "OperatorCode", DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number, Version=1, **text
+        )
+
+    def subgraph(self, graph: ModelFile) -> int:
+        tensors = self.offsets([self.tensor(t) for t in graph.tensors])
+        operators = self.offsets([self.operator(o) for o in graph.operators])
+        fields = {
+            "Tensors": tensors,
+            "Inputs": self.vector(graph.inputs, "int32"),
+            "Outputs": self.vector(graph.outputs, "int32"),
+            "Operators": operators,
+        }
+        return self.table("SubGraph", **fields)
+
+    def tensor(self, t: TensorSpec) -> int:
+        number = 0
+        if t.data is not None:
+            self.buffers.append(self.table("Buffer", Data=self.bytes(t.data.tobytes())))
+            number = len(self.buffers) - 1
+        fields: dict[str, Any] = {
+            "Name": self.b.CreateString(t.name),
+            "Shape": self.vector(t.shape, "int32"),
+            "Type": TYPES[np.dtype(t.dtype)] if t.type is None else t.type,
+            "Buffer": number,
+        }
+        if t.scales:
+            fields["Quantization"] = self.table(
+                "QuantizationParameters",
+                Scale=self.vector(t.scales, "float32"),
+                ZeroPoint=self.vector(t.zero_points, "int64"),
+                QuantizedDimension=t.axis,
+            )
+        if t.signature:
+            fields["ShapeSignature"] = self.vector(t.signature, "int32")
+        return self.table("Tensor", **fields)
+
+    def operator(self, o: OperatorSpec) -> int:
+        number = self.codes.setdefault((o.code, o.custom), len(self.codes))
+        fields: dict[str, Any] = {
+            "OpcodeIndex": number,
+            "Inputs": self.vector(o.inputs, "int32"),
+            "Outputs": self.vector(o.outputs, "int32"),
+        }
+        if o.options:
+            given = {k: self.b.CreateString(v) if isinstance(v, str) else v for k, v in o.fields.items()}
+            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, o.options)
+            fields["BuiltinOptions"] = self.table(o.options, **given)
+        return self.table("Operator", **fields)
