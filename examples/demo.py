@@ -2,7 +2,8 @@
 
     make demo                    # or, after pip install '.[verify]':  python examples/demo.py
 
-Without QEMU only this machine is shown; without TensorFlow Lite Micro the reference is the tool's own interpreter.
+Without QEMU only this machine is shown; without TensorFlow Lite Micro the reference is the tool's own
+interpreter.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ def measure(board: str, load: Load, reference: str, say: Say) -> Row:
     say(f"{place.title}: building the model")
     images, labels = (part[: load.images] for part in held_out())
     with sdk.compile(MODEL, board=board) as model:
-        say(f"{place.title}: building its agent (the first one takes a while) and running {len(images)} images")
+        say(f"{place.title}: linking (slow the first time), running {len(images)} held-out images")
         answers = [int(model(image=image[None])["digit"].argmax()) for image in images]
-        say(f"{place.title}: comparing {load.cases} random inputs with {reference}, timing {load.repeat} runs")
+        say(f"{place.title}: comparing with {reference}, timing")
         check = driver.verify(MODEL, place, None, driver.BuildOptions(), reference, load.cases)
         right = int(np.sum(np.array(answers) == labels))
         return Row(model.report, right, len(images), check, model.bench(repeat=load.repeat))
@@ -153,10 +154,11 @@ def main() -> int:
         against = reference(say)
         rows = [measure(board, LOADS[board], against, say) for board in boards(say)]
     except SdkError as err:
-        console.print(f"error: {err.message}", *filter(None, (err.where, err.why, err.hint)), sep="\n  ", markup=False)
+        console.print(f"error: {err}", markup=False)
         return err.exit_code
     console.print(table(rows))
-    console.print(f"RAM and flash are the model's own; exact cases are equal to {against} bit for bit.", "Next:")
+    console.print(f"RAM and flash are the model's own; exact: equal to {against} bit for bit.")
+    console.print("Next:")
     for line in next_steps():
         console.print(f"  {line}", markup=False)
     console.print("  docs/first-hour.md leads from here to your own firmware.")

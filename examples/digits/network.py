@@ -1,4 +1,4 @@
-"""A small convolutional network in plain numpy, float64: its layers, their gradients, and how it is trained."""
+"""A small convolutional network in plain numpy: its layers, their gradients, and how it is trained."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FLAT = CONV_LAYERS[-1].out_size ** 2 * CONV_LAYERS[-1].outputs
 
 
 def initial(rng: np.random.Generator) -> Params:
-    """He-initialised weights: ``NAME.w`` is [outputs, 3, 3, inputs] or [outputs, inputs], ``NAME.b`` [outputs]."""
+    """He-initialised: ``NAME.w`` is [outputs, 3, 3, inputs] or [outputs, inputs], ``NAME.b`` [outputs]."""
     shapes = {c.name: (c.outputs, KERNEL, KERNEL, c.inputs) for c in CONV_LAYERS} | {"dense": (CLASSES, FLAT)}
     params: Params = {}
     for name, shape in shapes.items():
@@ -122,6 +122,7 @@ def train(x: Array, labels: NDArray[np.int64], rng: np.random.Generator) -> Para
         for name, grad in gradients(params, x[chosen], labels[chosen]).items():
             mean[name] = 0.9 * mean[name] + 0.1 * grad
             power[name] = 0.999 * power[name] + 0.001 * grad**2
-            moved = mean[name] / (1 - 0.9 ** (step + 1)) / (np.sqrt(power[name] / (1 - 0.999 ** (step + 1))) + 1e-8)
-            params[name] = params[name] - rate * (moved + DECAY * params[name])
+            average = mean[name] / (1 - 0.9 ** (step + 1))
+            spread = np.sqrt(power[name] / (1 - 0.999 ** (step + 1))) + 1e-8
+            params[name] = params[name] - rate * (average / spread + DECAY * params[name])
     return params

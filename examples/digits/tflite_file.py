@@ -1,4 +1,4 @@
-"""Writing a .tflite file: int8 tensors and a chain of operators, with the schema classes of the package ``tflite``."""
+"""Writing a .tflite file: int8 tensors and the operators between them, by the schema of ``tflite``."""
 
 from __future__ import annotations
 
@@ -106,7 +106,9 @@ def softmax(source: str, output: str) -> Op:
     )
 
 
-def write(tensors: Sequence[Tensor], ops: Sequence[Op], inputs: Sequence[str], outputs: Sequence[str], description: str) -> bytes:
+def write(
+    tensors: Sequence[Tensor], ops: Sequence[Op], inputs: Sequence[str], outputs: Sequence[str], about: str
+) -> bytes:
     """The bytes of a model with one subgraph; the same arguments give the same bytes."""
     b = flatbuffers.Builder(1 << 16)
     index = {tensor.name: k for k, tensor in enumerate(tensors)}
@@ -127,7 +129,7 @@ def write(tensors: Sequence[Tensor], ops: Sequence[Op], inputs: Sequence[str], o
     fields = (
         ("OperatorCodes", _tables(b, [_code(b, *code) for code in codes])),
         ("Subgraphs", _tables(b, [subgraph])),
-        ("Description", b.CreateString(description)),
+        ("Description", b.CreateString(about)),
         ("Buffers", _tables(b, buffers)),
     )
     tflite.ModelStart(b)
@@ -206,7 +208,9 @@ def _operator(b: flatbuffers.Builder, op: Op, code: int, index: dict[str, int]) 
     return int(tflite.OperatorEnd(b))
 
 
-def _subgraph(b: flatbuffers.Builder, tensors: list[int], ops: list[int], inputs: list[int], outputs: list[int]) -> int:
+def _subgraph(
+    b: flatbuffers.Builder, tensors: list[int], ops: list[int], inputs: list[int], outputs: list[int]
+) -> int:
     fields = (
         ("Tensors", _tables(b, tensors)),
         ("Inputs", _vector(b, np.array(inputs, np.int32))),

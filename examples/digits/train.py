@@ -1,10 +1,10 @@
-"""Trains a network on scikit-learn's handwritten digits, quantises it to int8 and writes ``digits_int8.tflite``.
+"""Trains a network on scikit-learn's handwritten digits and writes it in int8: ``digits_int8.tflite``.
 
     pip install 'crosslevel[verify,examples]'
     python examples/digits/train.py        # seconds; the same seed gives the same files
 
-Quantisation is post-training, by TFLite's conventions: asymmetric int8 activations, symmetric weights (per output
-channel for convolutions, one scale for the fully connected layer), int32 biases, softmax in steps of 1/256.
+Quantisation is post-training, by TFLite's conventions: asymmetric int8 activations, symmetric weights (per
+output channel for convolutions, one scale for the fully connected layer), int32 biases, softmax in 1/256.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from sdk.boards import Board
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import check
 from sdk.compiler.memory.verify_plan import check_plan
+from sdk.compiler.ops import registry
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.passes.canonicalize import Canonicalize
 from sdk.compiler.passes.cleanup import Cleanup
@@ -18,8 +19,10 @@ from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.passes.fold_pad import FoldPad
 from sdk.compiler.passes.fuse import Fuse
 from sdk.compiler.passes.lower import Lower
+from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.passes.schedule import ScheduleLoops
+from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.compiler.schedules.rules import core_for
 from sdk.driver.options import BuildOptions
 from sdk.errors import UsageError
@@ -27,7 +30,7 @@ from sdk.frontends.tflite import import_tflite
 
 __all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_module"]
 
-Observer = Callable[[str, Module], None]
+Observer = Callable[[Pass, Module], None]
 
 
 def import_model(path: Path, options: BuildOptions, prefix: str) -> Module:
@@ -78,24 +81,22 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Cleanup(),
         Lower(),
         Fuse(),
+        SimplifyLoops(),
         ScheduleLoops(isa=".".join(sorted(have))),
+        SimplifyLoops(),
         Cleanup(),
         PlanMemory(io="caller" if board.hosted else "arena", limit=options.arena_limit),
     )
 
 
 def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | None = None) -> Module:
-    """Runs the passes, then the independent plan verifier; ``observe(name, module)`` sees the module after each.
+    """Runs the passes, then both verifiers; ``observe(pass, module)`` sees the module after each.
 
     Raises:
         BuildError: a pass fails, or a verifier finds something.
     """
-    module = replace(module, stage="typed")
-    for step in passes:
-        module = step.run(module)
-        if observe is not None:
-            observe(step.name, module)
-    check(module)
+    module = run_pipeline(replace(module, stage="typed"), passes, observe)
+    check(module, registry)
     for plan in module.plans.values():
         check_plan(module, plan)
     return module

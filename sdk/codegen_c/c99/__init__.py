@@ -1,1 +1,8 @@
-"""TODO"""
+"""The C99 backend: a planned module as a freestanding header, code and constants."""
+
+from __future__ import annotations
+
+from sdk.codegen_c.c99.model import emit
+from sdk.codegen_c.c99.options import EmitOptions, GoldenCase
+
+__all__ = ["EmitOptions", "GoldenCase", "emit"]

@@ -27,6 +27,49 @@ _PLAIN: Final = {
     int32_t rest = a % b;
     return rest < 0 ? rest + b : rest;
 }""",
+    # Memory that may overlap.
+    "copy": """void @@(void *to, const void *from, size_t bytes) {
+    uint8_t *out = to;
+    const uint8_t *in = from;
+    if ((uintptr_t)out < (uintptr_t)in) {
+        for (size_t i = 0; i < bytes; ++i) {
+            out[i] = in[i];
+        }
+    } else {
+        for (size_t i = bytes; i > 0u; --i) {
+            out[i - 1u] = in[i - 1u];
+        }
+    }
+}""",
+    "same": """bool @@(const void *a, const void *b, size_t bytes) {
+    const uint8_t *x = a;
+    const uint8_t *y = b;
+    for (size_t i = 0; i < bytes; ++i) {
+        if (x[i] != y[i]) {
+            return false;
+        }
+    }
+    return true;
+}""",
+    # Within 1e-4 of the largest wanted value, or of 1.
+    "same_f32": """bool @@(const float *got, const float *want, size_t count) {
+    float top = 1.0f;
+    for (size_t i = 0; i < count; ++i) {
+        top = want[i] > top ? want[i] : (-want[i] > top ? -want[i] : top);
+    }
+    for (size_t i = 0; i < count; ++i) {
+        float error = got[i] > want[i] ? got[i] - want[i] : want[i] - got[i];
+        if (!(error <= 1e-4f * top)) {
+            return false;
+        }
+    }
+    return true;
+}""",
+    "fill": """void @@(uint8_t *to, uint8_t value, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) {
+        to[i] = value;
+    }
+}""",
     # a*b / 2**31 to nearest, saturated (TensorFlow Lite's SaturatingRoundingDoublingHighMul).
     "srdhm": """int32_t @@(int32_t a, int32_t b) {
     int64_t wide = (int64_t)a * b + ((int64_t)1 << 30);

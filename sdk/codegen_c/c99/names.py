@@ -71,6 +71,18 @@ class Scope:
         self._stack[-1][key] = c_name
         return c_name
 
+    def declare_outer(self, key: Hashable, name: str) -> str:
+        """As ``declare``, in the outermost block."""
+        inner = self._stack[1:]
+        taken = {c for block in inner for c in block.values()}
+        c_name, k = name, 2
+        while identifier(c_name) in taken:
+            c_name, k = f"{name}_{k}", k + 1
+        del self._stack[1:]
+        found = self.declare(key, c_name)
+        self._stack += inner
+        return found
+
     def alias(self, key: Hashable, c_name: str) -> None:
         """Makes ``key`` another name of the declared ``c_name`` in the innermost block."""
         self._stack[-1][key] = c_name

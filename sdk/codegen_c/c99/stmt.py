@@ -32,6 +32,7 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, walk
+from sdk.compiler.memory.rings import row_axis
 from sdk.compiler.sym import Dim, Var, floordiv, free_vars, product
 from sdk.errors import BuildError
 
@@ -96,7 +97,7 @@ class _Printer:
     # --- the function --------------------------------------------------------------------------------------------
 
     def function(self) -> CFunction:
-        name = identifier(f"{self.unit.prefix}_{self.loops.name}")
+        name = identifier(f"{self.unit.prefix}_op_{self.loops.name}")
         scratch = has_scratch(self.loops)
         parameters: list[tuple[str, str]] = []
         for p in self.loops.params:
@@ -316,7 +317,7 @@ class _Printer:
         dims = list(index)
         slot: Var | None = None
         if buffer.ring is not None:
-            axis = next((k for k, d in enumerate(buffer.shape) if d != 1), 0)
+            axis = row_axis(buffer.shape)
             wrapped = self.dims.modulo(dims[axis], buffer.ring)
             slot = Var(f"slot of {wrapped}", 0, max(buffer.ring - 1, 0))
             self.slots[slot] = wrapped

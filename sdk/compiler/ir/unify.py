@@ -30,9 +30,9 @@ def unify(dims: Sequence[Var], pairs: Sequence[tuple[str, TensorType, TensorType
             continue
         for axis, (want, have) in enumerate(zip(param.shape, arg.shape, strict=True)):
             names = free_vars(want)
-            var = next(iter(names)) if len(names) == 1 else None
-            if var in mine and var is not None and var.expr is want and var not in bound:
-                bound[var] = have
+            alone = [v for v in names if v in mine and v not in bound and v.expr is want]
+            if alone:
+                bound[alone[0]] = have
             else:
                 later.append((name, axis, want, have))
     for var in dims:

@@ -22,8 +22,8 @@ SHOWN = 20
 def verify(module: Module, ops: OpTable | None = None) -> list[Diagnostic]:
     """Every finding about a module, for the rules of its stage; empty when it is well formed.
 
-    ``ops`` (``sdk.compiler.ops.registry``) gives arity, attributes and inference of ops; without it calls of ops
-    are taken at their word. Where the buffers of a plan lie is checked by the memory planner's own verifier.
+    ``ops`` (``sdk.compiler.ops.registry``) gives arity, attributes and inference; without it calls of ops are
+    taken at their word. Where the buffers of a plan lie is checked by the memory planner's own verifier.
     """
     found: list[Diagnostic] = []
 
@@ -104,9 +104,9 @@ def _stage(module: Module, report: Report) -> None:
 
 def _calls(module: Module, report: Report) -> None:
     """Graphs call each other without cycles: generated code does not recurse."""
-    calls = {
-        g.name: {n.callee for n in g.body if isinstance(n, Call) and n.kind == "graph"} for g in module.graphs.values()
-    }
+    calls: dict[str, set[str]] = {}
+    for g in module.graphs.values():
+        calls[g.name] = {n.callee for n in g.body if isinstance(n, Call) and n.kind == "graph"}
     try:
         graphlib.TopologicalSorter(calls).prepare()
     except graphlib.CycleError as error:

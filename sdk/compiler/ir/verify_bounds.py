@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.loops import Idx, Imm, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import I32, I64
-from sdk.compiler.sym import Dim, Var, evaluate_grid, free_vars, interval
+from sdk.compiler.sym import Dim, Func, Var, evaluate_grid, free_vars, interval, substitute
+from sdk.compiler.sym.dim import Factor
 
 __all__ = ["Facts", "facts_of", "value_range"]
 
@@ -58,42 +58,77 @@ class Facts:
     def _lowest(self, dim: Dim) -> Iterable[Dim]:
         """Lower bounds of ``dim`` with its loop variables put at the end of their range, innermost first."""
         for var, lo, hi in reversed(self.ranges):
-            found = linear(dim, var)
-            if found is not None and found[0] != 0:
-                coefficient, rest = found
-                dim = rest + coefficient * (lo if coefficient > 0 else hi - 1)
+            way = _direction(dim, var)
+            if way:
+                dim = substitute(dim, {var: lo if way > 0 else hi - 1})
                 yield dim
 
     def _exhaust(self, dim: Dim) -> bool | None:
-        """Tries every value of the variables, less those that ranges and guards exclude; None when too many."""
+        """Tries every value of the variables but those that ranges and guards exclude; None when too many."""
         names = set(free_vars(dim))
         if _points(names) > GRID_LIMIT:
             return None
         known: list[Dim] = []
+        whole = True
         for var, lo, hi in reversed(self.ranges):
             if var in names:
-                _learn((var.expr - lo, hi - 1 - var.expr), names, known)
+                whole &= _learn((var.expr - lo, hi - 1 - var.expr), names, known)
         for guard in self.guards:
             if free_vars(guard) & names:
-                _learn((guard,), names, known)
+                whole &= _learn((guard,), names, known)
         env = _grid(names)
         bad = evaluate_grid(dim, env) < 0
         for fact in known:
             bad = bad & (evaluate_grid(fact, env) >= 0)
-        return not bool(bad.any())
+        return True if not bad.any() else False if whole else None
+
+
+def _direction(dim: Dim, var: Var) -> int | None:
+    """1 where ``dim`` never falls as ``var`` grows, -1 where it never rises, 0 without it; None when unknown."""
+    if isinstance(dim, int) or var not in free_vars(dim):
+        return 0
+    ways: set[int | None] = set()
+    for term, coefficient in dim.terms:
+        inside = [(factor, power) for factor, power in term if factor is var or _holds(factor, var)]
+        if inside:
+            plain = len(term) == 1 and inside[0][1] == 1
+            way = _factor_direction(inside[0][0], var) if plain else None
+            ways.add(None if way is None else way if coefficient > 0 else -way)
+    ways.discard(0)
+    return ways.pop() if len(ways) == 1 else None if ways else 0
+
+
+def _holds(factor: Factor, var: Var) -> bool:
+    return isinstance(factor, Func) and (var in free_vars(factor.a) or var in free_vars(factor.b))
+
+
+def _factor_direction(factor: Factor, var: Var) -> int | None:
+    if isinstance(factor, Var):
+        return 1
+    first, second = _direction(factor.a, var), _direction(factor.b, var)
+    if factor.name == "floordiv":
+        return first if isinstance(factor.b, int) and factor.b > 0 else None
+    if first is None or second is None or first * second < 0:
+        return None
+    return first or second
 
 
 def _points(names: Iterable[Var]) -> int:
     return math.prod((v.hi - v.lo) // v.multiple + 1 for v in names)
 
 
-def _learn(facts: Iterable[Dim], names: set[Var], known: list[Dim]) -> None:
-    """Adds facts to ``known``, and their variables to ``names``, where the values to try stay few enough."""
+def _learn(facts: Iterable[Dim], names: set[Var], known: list[Dim]) -> bool:
+    """Adds facts to ``known``, and their variables to ``names``, where the values to try stay few enough;
+    whether all of them were."""
+    whole = True
     for fact in facts:
         more = names | free_vars(fact)
         if _points(more) <= GRID_LIMIT:
             names |= more
             known.append(fact)
+        else:
+            whole = False
+    return whole
 
 
 def _grid(names: Iterable[Var]) -> dict[Var, NDArray[np.int64]]:

@@ -71,7 +71,8 @@ class _Checker:
                 elif known is None:
                     self.error(f"the dim {var.name} is not declared")
                 elif known is not var:
-                    self.error(f"the dim {var.name} has two ranges, {print_bounds(known)} and {print_bounds(var)}")
+                    ranges = f"{print_bounds(known)} and {print_bounds(var)}"
+                    self.error(f"the dim {var.name} has two ranges, {ranges}")
 
     def _define(self, value: Value) -> None:
         if value.const:
@@ -166,7 +167,8 @@ class _Checker:
             if name not in known:
                 self.error(f"op {node.callee} has no attribute {name}")
         if _plain(found) != _plain([v.type for v in node.outs]):
-            self.error(f"written {_show([v.type for v in node.outs])} but {node.callee} infers {_show(found)}")
+            written = _show([v.type for v in node.outs])
+            self.error(f"written {written} but {node.callee} infers {_show(found)}")
         if self.module.stage in ("scheduled", "planned") and not row.view:
             self.error(f"op {node.callee} is not lowered, and the stage is {self.module.stage}")
 
@@ -206,7 +208,9 @@ class _Checker:
         pairs = [(str(p), p.type, v.type) for p, v in zip(formal, values, strict=True)]
         self._unify(node, callee.dims, pairs)
 
-    def _unify(self, node: Call, dims: Sequence[Var], pairs: list[tuple[str, TensorType, TensorType]]) -> None:
+    def _unify(
+        self, node: Call, dims: Sequence[Var], pairs: list[tuple[str, TensorType, TensorType]]
+    ) -> None:
         unify(dims, pairs, lambda text: self.error(f"call of @{node.callee}: {text}"))
 
 

@@ -309,7 +309,7 @@ class _Checker:
     def _inside(self, buffer: Buffer, index: tuple[Dim, ...], lanes: int, env: _Env) -> None:
         more, rest = divmod(lanes, buffer.dtype.lanes)
         if rest:
-            self.error(f"{_place(buffer.name, index)} takes {lanes} lanes of elements of {buffer.dtype.lanes}")
+            self.error(f"{_place(buffer.name, index)} takes {lanes} lanes of {buffer.dtype}")
         facts = env.facts
         last = len(index) - 1
         for axis, (at, extent) in enumerate(zip(index, buffer.shape, strict=True)):

@@ -14,7 +14,10 @@ from sdk.errors import BuildError
 
 __all__ = ["plan_offsets"]
 
-EFFORT: Final = 40_000
+EFFORT: Final = 20_000
+SQUEAK: Final = 0.15  # of the order's length a block may jump at once
+UPHILL: Final = 0.002  # chance to keep a worse order
+DEEPER: Final = 0.4  # chance to look one block further down for the cause
 _UNPLACED: Final = -1
 
 
@@ -38,27 +41,44 @@ def plan_offsets(blocks: Sequence[Block], *, effort: int = EFFORT, seed: int = 0
     Raises:
         BuildError: two blocks at fixed offsets overlap while both are live.
     """
-    order = sorted((b for b in blocks if b.size > 0), key=lambda b: b.name)
-    problem = _Problem(order, _rivals(order), lower_bound(order))
+    held = sorted((b for b in blocks if b.size > 0), key=lambda b: b.name)
+    problem = _Problem(held, _rivals(held), lower_bound(held))
     _check_fixed(problem)
-    best: tuple[int, list[int], list[int]] | None = None
-    for key in _ORDERS:
-        start = sorted(range(len(order)), key=lambda k, key=key: (order[k].fixed is None, key(order[k]), k))
-        for fit in (_best_gap, _first_gap):
-            offsets = _place_all(problem, start, fit)
-            peak = _peak(problem, offsets)
-            if best is None or peak < best[0]:
-                best = peak, offsets, start
-            if peak == problem.bound:
-                break
-        if best is not None and best[0] == problem.bound:
-            break
-    if best is None:
-        return Placement({b.name: 0 for b in blocks}, 0, 0)
-    if best[0] > problem.bound and effort > 0:
+    best = _greedy(problem)
+    if best.peak > problem.bound and effort > 0:
         best = _Search(problem, effort, seed).run(best)
-    places = {b.name: at for b, at in zip(order, best[1], strict=True)}
-    return Placement({b.name: places.get(b.name, 0) for b in blocks}, best[0], problem.bound)
+    places = {b.name: at for b, at in zip(held, best.offsets, strict=True)}
+    return Placement({b.name: places.get(b.name, 0) for b in blocks}, best.peak, problem.bound)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Offsets by block index, the order that gave them, and their peak."""
+
+    peak: int
+    offsets: list[int]
+    order: list[int]
+
+
+def _greedy(problem: _Problem) -> _Found:
+    """The best of every order and fit; stops at the bound."""
+    best: _Found | None = None
+    for key in _ORDERS:
+        order = _sorted(problem, key)
+        for fit in (_best_gap, _first_gap):
+            offsets = _place_all(problem, order, fit)
+            found = _Found(_peak(problem, offsets), offsets, order)
+            if best is None or found.peak < best.peak:
+                best = found
+            if found.peak == problem.bound:
+                return found
+    assert best is not None  # there are orders
+    return best
+
+
+def _sorted(problem: _Problem, key: _Key) -> list[int]:
+    """Block indices by ``key``."""
+    return sorted(range(len(problem.blocks)), key=lambda k: (key(problem.blocks[k]), k))
 
 
 def _rivals(blocks: Sequence[Block]) -> list[list[int]]:
@@ -82,15 +102,30 @@ def _check_fixed(problem: _Problem) -> None:
                 raise BuildError(f"{a.name} and {b.name} are fixed at overlapping bytes while both are live")
 
 
-# Which block goes first: large, long, both, early, late; then the widest live sets from the outside in.
-_ORDERS: Final[tuple[Callable[[Block], tuple[int, ...]], ...]] = (
-    lambda b: (-b.size, b.first),
-    lambda b: (-(b.last - b.first), -b.size),
-    lambda b: (-b.size * (b.last - b.first + 1), b.first),
-    lambda b: (b.first, -b.last, -b.size),
-    lambda b: (-b.last, b.first, -b.size),
-    lambda b: (b.first - b.last - 1, -b.size),
-)
+_Key = Callable[[Block], tuple[int, ...]]
+
+
+def _longest(b: Block) -> tuple[int, ...]:
+    return (b.first - b.last, -b.size)
+
+
+def _largest_area(b: Block) -> tuple[int, ...]:
+    return (-b.size * (b.last - b.first + 1), b.first)
+
+
+def _largest(b: Block) -> tuple[int, ...]:
+    return (-b.size, b.first)
+
+
+def _earliest(b: Block) -> tuple[int, ...]:
+    return (b.first, -b.last, -b.size)
+
+
+def _latest(b: Block) -> tuple[int, ...]:
+    return (-b.last, b.first, -b.size)
+
+
+_ORDERS: Final[tuple[_Key, ...]] = (_largest, _longest, _largest_area, _earliest, _latest)
 
 _Gap = Callable[[list[tuple[int, int]], int, int], int]
 
@@ -123,14 +158,13 @@ def _place_all(
 ) -> list[int]:
     """Offsets by block, placing in order; the first ``skip`` of the order keep theirs from ``offsets``."""
     blocks, rivals = problem.blocks, problem.rivals
-    out = [_UNPLACED] * len(blocks)
+    out = [_UNPLACED if b.fixed is None else b.fixed for b in blocks]
     if offsets is not None:
         for k in order[:skip]:
             out[k] = offsets[k]
     for k in order[skip:]:
         block = blocks[k]
         if block.fixed is not None:
-            out[k] = block.fixed
             continue
         taken = [(out[j], out[j] + blocks[j].size) for j in rivals[k] if out[j] >= 0]
         taken.sort()
@@ -143,36 +177,59 @@ def _peak(problem: _Problem, offsets: Sequence[int]) -> int:
 
 
 class _Search:
-    """Hill climbing over placement orders: blocks that carry the peak move to the front of what holds them up."""
+    """Squeaky wheels, then hill climbing, over the orders that first fit places blocks in."""
 
     def __init__(self, problem: _Problem, effort: int, seed: int) -> None:
         self.problem = problem
         self.effort = effort
         self.rng = random.Random(seed)
 
-    def run(self, start: tuple[int, list[int], list[int]]) -> tuple[int, list[int], list[int]]:
-        """The best ``(peak, offsets, order)`` found, at least as good as ``start``."""
+    def run(self, start: _Found) -> _Found:
+        """The best placement found, at least as good as ``start``."""
         best = start
-        order = list(start[2])
+        share = self.effort // 4
+        for key in (_longest, _largest_area):
+            best = min(best, self._squeak(_sorted(self.problem, key), share), key=lambda f: f.peak)
+        return min(best, self._climb(best), key=lambda f: f.peak)
+
+    def _squeak(self, order: list[int], budget: int) -> _Found:
+        """Blocks that end above the bound move forward by how much they exceed it; repeat."""
+        blocks, bound, rng = self.problem.blocks, self.problem.bound, self.rng
+        best: _Found | None = None
+        while True:
+            offsets = _place_all(self.problem, order, _first_gap)
+            found = _Found(_peak(self.problem, offsets), offsets, order)
+            if best is None or found.peak < best.peak:
+                best = found
+            budget -= len(order)
+            if best.peak == bound or budget < len(order):
+                return best
+            reach = SQUEAK * len(order) / (found.peak - bound)
+            place = [
+                (i - rng.random() * reach * max(0, offsets[k] + blocks[k].size - bound) + 2 * rng.random(), k)
+                for i, k in enumerate(order)
+            ]
+            self.effort -= len(order)
+            order = [k for _, k in sorted(place)]
+
+    def _climb(self, start: _Found) -> _Found:
+        """Moves a block near the peak, or one below it, ahead of a block it competes with; keeps what is no worse."""
+        order = start.order
         offsets = _place_all(self.problem, order, _first_gap)
-        score = self._score(offsets)
-        stale = 0
-        while self.effort > 0 and best[0] > self.problem.bound:
-            moved, since = self._move(order, offsets)
-            found = _place_all(self.problem, moved, _first_gap, offsets, since)
-            self.effort -= len(order) - since + 1
+        best, score = _Found(_peak(self.problem, offsets), offsets, order), self._score(offsets)
+        while self.effort > 0 and best.peak > self.problem.bound:
+            moved, kept = self._move(order, offsets)
+            found = _place_all(self.problem, moved, _first_gap, offsets, kept)
+            self.effort -= len(order) - kept + 1
             new = self._score(found)
-            if new <= score or self.rng.random() < 0.002:
-                stale = 0 if new < score else stale + 1
+            if new <= score or self.rng.random() < UPHILL:
                 order, offsets, score = moved, found, new
-            else:
-                stale += 1
-            if score[0] < best[0]:
-                best = score[0], offsets, order
+            if score[0] < best.peak:
+                best = _Found(score[0], offsets, order)
         return best
 
     def _score(self, offsets: Sequence[int]) -> tuple[int, int]:
-        """The peak, then how many bytes stand above the bound, so that progress below the peak counts."""
+        """The peak, then what stands above the bound and how long, so that progress below the peak counts."""
         bound, over, peak = self.problem.bound, 0, 0
         for at, block in zip(offsets, self.problem.blocks, strict=True):
             top = at + block.size
@@ -182,26 +239,18 @@ class _Search:
         return peak, over
 
     def _move(self, order: list[int], offsets: list[int]) -> tuple[list[int], int]:
-        """A neighbour of ``order`` and how many leading entries it keeps."""
-        blocks, rng = self.problem.blocks, self.rng
-        peak = _peak(self.problem, offsets)
-        tops = [
-            k
-            for k, b in enumerate(blocks)
-            if offsets[k] + b.size > max(self.problem.bound, peak - (peak - self.problem.bound) // 2)
-        ]
-        chosen = rng.choice(tops)
-        while rng.random() < 0.4:
-            below = [j for j in self.problem.rivals[chosen] if offsets[j] < offsets[chosen]]
+        """A neighbour of ``order``, and how many of its leading entries are as they were."""
+        blocks, rivals, rng = self.problem.blocks, self.problem.rivals, self.rng
+        level = (_peak(self.problem, offsets) + self.problem.bound) // 2
+        chosen = rng.choice([k for k, b in enumerate(blocks) if offsets[k] + b.size > level])
+        while rng.random() < DEEPER:
+            below = [j for j in rivals[chosen] if offsets[j] < offsets[chosen]]
             if not below:
                 break
             chosen = rng.choice(below)
         at = order.index(chosen)
-        ahead = [
-            i
-            for i, k in enumerate(order[:at])
-            if blocks[k].fixed is None and k in set(self.problem.rivals[chosen])
-        ]
+        near = set(rivals[chosen])
+        ahead = [i for i, k in enumerate(order[:at]) if k in near]
         to = rng.choice(ahead) if ahead else rng.randrange(len(order))
         moved = list(order)
         if rng.random() < 0.5:

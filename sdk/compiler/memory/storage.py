@@ -174,13 +174,13 @@ def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapp
             events.append((storage.born, node.state))
         else:
             events.append((step, node.state))
-    for step, node in reads:
-        storage = out.of(node.out)
-        gone = [e for e, name in events if name == node.state and step < e < storage.last]
+    for step, read in reads:
+        storage = out.of(read.out)
+        gone = [e for e, name in events if name == read.state and step < e < storage.last]
         if gone:
             storage.origin = "call"  # a copy of the old value, in the arena
         else:
-            storage.home, storage.place = "state", node.state
+            storage.home, storage.place = "state", read.state
             out.direct_reads.add(step)
 
 

@@ -49,7 +49,15 @@ def core_for(capabilities: Iterable[str]) -> Core:
 
 
 def schedule(loops: Loops, core: Core) -> Loops:
-    """``loops`` scheduled for ``core``; as it is where no rule helps."""
+    """``loops`` scheduled for ``core``; as it is where no rule helps, or where an obligation of one does not hold
+    (symbolic extents, operands laid out otherwise): the plain nest is always right."""
+    try:
+        return _schedule(loops, core)
+    except ScheduleError:
+        return loops
+
+
+def _schedule(loops: Loops, core: Core) -> Loops:
     pattern = classify(loops)
     part = pattern.product
     if part is not None and _work(part) >= SMALL_WORK and loops.param(part.a).buffer.dtype.bits == 8:
@@ -223,8 +231,4 @@ def _elementwise(loops: Loops, core: Core) -> Loops:
     s = Schedule(loops, lanes=core.lanes)
     if not names or _find(loops, names[-1]).var.hi + 1 < core.lanes:
         return loops
-    try:
-        s.do("split", names[-1], "lanes").do("vectorize", f"{names[-1]}_i")
-    except ScheduleError:
-        return loops
-    return s.done()
+    return s.do("split", names[-1], "lanes").do("vectorize", f"{names[-1]}_i").done()

@@ -199,6 +199,8 @@ class OpNode:
 
     def _result(self, k: int, found: TensorType) -> Value:
         tensor = self.output(k)
+        if tensor.data is not None:
+            raise BuildError(f"output {tensor.name} is a constant")
         if tensor.dtype != found.dtype or not _fits(found.shape, tensor.shape):
             raise BuildError(
                 f"output {tensor.name} is {found.dtype}{list(found.shape)}, "

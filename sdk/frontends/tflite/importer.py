@@ -11,7 +11,7 @@ from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, identifier, tensor_quant
 from sdk.frontends.tflite.operators import OPERATORS
-from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor, read_model
+from sdk.frontends.tflite.reader import Operator, Subgraph, read_model
 
 __all__ = ["import_tflite"]
 
@@ -115,8 +115,10 @@ def _importer(operator: Operator, custom_ops: Mapping[str, Importer]) -> Importe
 def _stand_in(builder: Builder, operator: Operator) -> None:
     """Gives the outputs of a failed operator the types of the file, so that later ones are checked too."""
     for number in operator.outputs:
-        tensor: Tensor = builder.graph.tensors[number]
-        if number >= 0 and tensor.dtype is not None and number not in builder.values:
+        if number < 0 or number in builder.values:
+            continue
+        tensor = builder.graph.tensors[number]
+        if tensor.dtype is not None:
             type = TensorType(tensor.dtype, tensor.shape, tensor_quant(tensor))
             builder.values[number] = Value(builder.value_name(tensor.name), type)
 

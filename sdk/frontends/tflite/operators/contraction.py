@@ -82,9 +82,9 @@ def _requantize(node: OpNode, acc: Value, ratios: Array, bounds: Array, to: int 
     )  # fmt: skip
 
 
-def _accumulator(node: OpNode, bias_less: DType) -> DType:
-    """The type of the sums: the bias has it; without one, i32 for 8 bits and ``bias_less`` for 16."""
-    return I32 if node.tensor(0).dtype == I8 else bias_less
+def _accumulator(node: OpNode) -> DType:
+    """The type of the sums when no bias gives it."""
+    return I32 if node.tensor(0).dtype == I8 else I64
 
 
 def _window(node: OpNode, x: Value, kernel: tuple[int, int]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def conv_2d(node: OpNode) -> None:
             f"grouped convolution ({x.type.shape[3]} channels, weights for {depth}) is not supported"
         )
     scales = _channel_scales(node, 1, channels, 0)
-    bias, most = _bias(node, channels, _accumulator(node, I32))
+    bias, most = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
     acc = node.call("conv2d", x, node.input(1), bias, to="acc", **given)
     ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
@@ -142,7 +142,7 @@ def depthwise_conv_2d(node: OpNode) -> None:
     if one != 1 or not isinstance(depth, int) or channels % depth:
         raise BuildError(f"weights of shape {list(weights.shape)} do not fit {depth} input channels")
     scales = _channel_scales(node, 1, channels, 3)
-    bias, most = _bias(node, channels, _accumulator(node, I64))
+    bias, most = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
     packed = node.builder.const(node.tensor(1).name, weights.reshape(kh, kw, channels))
     acc = node.call("depthwise_conv2d", x, packed, bias, to="acc", multiplier=channels // depth, **given)
@@ -158,7 +158,7 @@ def fully_connected(node: OpNode) -> None:
     x, weights = node.input(0, I8, I16), _weights(node, 2)
     channels, inner = weights.shape
     scales = _channel_scales(node, 1, channels, 0)
-    bias, most = _bias(node, channels, _accumulator(node, I64))
+    bias, most = _bias(node, channels, _accumulator(node))
     flat = (
         x
         if x.type.rank == 2 and x.type.shape[1] == inner

@@ -39,8 +39,9 @@ def _state(builder: Builder, key: str, type: TensorType) -> str:
         state = builder.states[builder.state_names[key]]
         _same_type(key, state.type, type)
         return state.name
-    name = builder.state_names[key] = builder.value_name(key)
+    name = builder.value_name(key)
     builder.states[name] = State(name, type, _initial(builder, key, name, type))
+    builder.state_names[key] = name
     return name
 
 

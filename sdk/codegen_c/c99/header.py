@@ -1,0 +1,33 @@
+"""The header of a model: its manual."""
+
+from __future__ import annotations
+
+from sdk.codegen_c.c99.interface import Interface
+from sdk.codegen_c.c99.options import banner
+from sdk.codegen_c.c99.templates import render
+from sdk.codegen_c.c99.weights import Weights
+
+__all__ = ["ABI", "header_file"]
+
+ABI = 1
+
+
+def header_file(api: Interface, weights: Weights) -> str:
+    """The text of ``<prefix>.h``."""
+    return render(
+        "model.h",
+        banner=banner(api.options, f"{api.prefix}: interface."),
+        m=api.prefix,
+        M=api.prefix.upper(),
+        abi=ABI,
+        model_hash=api.options.model_hash,
+        arena_bytes=api.region_bytes("arena"),
+        arena_align=api.region_align("arena"),
+        arena_varies=api.arena_varies,
+        state_bytes=api.region_bytes("state"),
+        state_align=api.region_align("state"),
+        weights_bytes=weights.nbytes,
+        stack_bytes=api.options.stack_bytes,
+        entries=api.entries,
+        op_count=sum(e.op_count for e in api.entries),
+    )

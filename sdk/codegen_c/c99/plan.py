@@ -1,0 +1,247 @@
+"""An entry's run as one C function: checks, pointers to the buffers, then the plan's statements in order."""
+
+from __future__ import annotations
+
+import textwrap
+
+from sdk.codegen_c.c99.dims import DimPrinter
+from sdk.codegen_c.c99.interface import Entry, Interface, Port
+from sdk.codegen_c.c99.names import Scope, scalar_name
+from sdk.codegen_c.c99.options import comment
+from sdk.codegen_c.c99.stmt import CFunction
+from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.c99.weights import Weights
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait, walk_plan
+from sdk.compiler.memory.rings import stored_type
+from sdk.compiler.sym import Dim, Var, free_vars, substitute
+from sdk.errors import BuildError
+
+__all__ = ["RunPrinter"]
+
+_WIDTH = 110
+
+
+class RunPrinter:
+    """Prints the functions of one entry; ``kernels`` are the printed loops functions by name."""
+
+    def __init__(self, unit: Unit, api: Interface, entry: Entry, weights: Weights, kernels: dict[str, CFunction]) -> None:
+        self.unit, self.api, self.entry, self.weights, self.kernels = unit, api, entry, weights, kernels
+        self.plan: Plan = entry.plan
+        self.m, self.macro = unit.prefix, unit.prefix.upper()
+        self.scope = Scope()
+        for name in ("self", "in", "out", "dims", "arena", "state"):
+            self.scope.declare(("own", name), name)
+        for dim in entry.dims:
+            self.scope.declare(dim.var, dim.c_name)
+        self.dims = DimPrinter(unit, self.scope.lookup)
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def functions(self) -> list[str]:
+        """The accessors of tensors in the arena, the arena's size, and the run."""
+        return [*self._accessors(), self._arena_bytes(), self._run()]
+
+    # --- small functions -----------------------------------------------------------------------------------------
+
+    def _dim_locals(self, dim: Dim, source: str = "dims->") -> str:
+        used = free_vars(dim)
+        return "".join(
+            f"    const int32_t {self.scope.lookup(d.var)} = {source}{d.c_name};\n"
+            for d in self.entry.dims
+            if d.var in used
+        )
+
+    def _accessors(self) -> list[str]:
+        out = []
+        for p in self.entry.ports:
+            if not p.caller:
+                given = self.entry.dims_parameter if p.varies else ""
+                place = self._cast(p.c_type, f"self->{self._base(p.buffer)}", p.buffer.offset)
+                out.append(
+                    f"{p.c_type} *{p.accessor}(const {self.m}_t *self{given})\n{{\n"
+                    f"{self._dim_locals(p.buffer.offset)}    return {place};\n}}"
+                )
+        return out
+
+    def _arena_bytes(self) -> str:
+        e = self.entry
+        size = next((r.bytes for r in self.plan.regions if r.kind == "arena"), 0)
+        given = f"const {e.name}_dims *dims" if e.dims else "void"
+        unused = "    (void)dims;\n" if e.dims and not free_vars(size) else ""
+        text = f"(size_t)({self.dims.text(size)})" if free_vars(size) else f"{size}u"
+        return f"size_t {e.name}_arena_bytes({given})\n{{\n{unused}{self._dim_locals(size)}    return {text};\n}}"
+
+    # --- the run -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> str:
+        self._checks()
+        head = self.lines
+        self.lines = []
+        self._body(self.plan.body)
+        body = self.lines
+        self.lines = head
+        self._pointers()
+        text = "\n".join([*self.lines, *body, f"    return {self.macro}_OK;"])
+        return f"int {self.entry.name}_run({self.entry.run_parameters})\n{{\n{text}\n}}"
+
+    def _line(self, text: str) -> None:
+        indent = "    " * self.depth
+        wrapped = textwrap.wrap(
+            text, _WIDTH, initial_indent=indent, subsequent_indent=indent + "    ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+        self.lines += wrapped
+
+    def _reject(self, condition: str, code: str) -> None:
+        self._line(f"if ({condition}) {{")
+        self.lines.append(f"        return {code};")
+        self._line("}")
+
+    def _checks(self) -> None:
+        e = self.entry
+        self._reject(f"self == NULL || self->model != &{self.m}_mark", f"{self.macro}_E_STATE")
+        nulls = []
+        for struct, ports in (("in", e.caller_inputs), ("out", e.caller_outputs)):
+            if ports:
+                nulls += [f"{struct} == NULL", *(f"{struct}->{p.c_name} == NULL" for p in ports)]
+        if e.dims:
+            nulls.append("dims == NULL")
+        if nulls:
+            self._reject(" || ".join(nulls), f"{self.macro}_E_ARG")
+        for d in e.dims:
+            self._line(f"const int32_t {d.c_name} = dims->{d.c_name};")
+            steps = f" || {d.c_name} % {d.macro}_MULTIPLE != 0" if d.multiple > 1 else ""
+            self._reject(f"{d.c_name} < {d.macro}_MIN || {d.c_name} > {d.macro}_MAX{steps}", d.error)
+        if self.api.arena_varies:
+            given = "dims" if e.dims else ""
+            self._reject(f"self->arena_bytes < {e.name}_arena_bytes({given})", f"{self.macro}_E_ARENA")
+
+    def _used(self) -> list[PlanBuffer]:
+        names: dict[str, None] = {}
+        for stmt in walk_plan(self.plan.body):
+            if isinstance(stmt, PlanCall):
+                names |= dict.fromkeys([*stmt.args, *([stmt.scratch] if stmt.scratch else [])])
+            elif isinstance(stmt, Copy):
+                names |= dict.fromkeys([stmt.dst, stmt.src])
+        return [b for b in self.plan.buffers if b.name in names]
+
+    def _base(self, buffer: PlanBuffer) -> str:
+        return "state" if self.plan.region(buffer.region).kind == "state" else "arena"
+
+    def _pointers(self) -> None:
+        """A named pointer for every buffer the body uses; constants go by their own names."""
+        used = [b for b in self._used() if self.plan.region(b.region).kind != "const"]
+        kinds = {self.plan.region(b.region).kind for b in used}
+        for kind in ("arena", "state"):
+            if kind in kinds:
+                self._line(f"uint8_t *const {kind} = self->{kind};")
+        for b in used:
+            kind, type = self.plan.region(b.region).kind, scalar_name(b.type.dtype)
+            name = self.scope.lookup(b.name)
+            if kind == "caller":
+                struct, member, const = self._caller(b)
+                cast = "" if member.type.dtype == b.type.dtype else f"({const}{type} *)({const}void *)"
+                self._line(f"{const}{type} *const {name} = {cast}{struct}->{member.c_name};")
+            else:
+                self._line(f"{type} *const {name} = {self._cast(type, self._base(b), b.offset)};")
+
+    def _caller(self, buffer: PlanBuffer) -> tuple[str, Port, str]:
+        for struct, const, ports in (("in", "const ", self.entry.inputs), ("out", "", self.entry.outputs)):
+            for p in ports:
+                if p.buffer.region == buffer.region:
+                    return struct, p, const
+        raise BuildError(f"buffer {buffer.name} lies in region {buffer.region}, which holds no input or output")
+
+    def _cast(self, type: str, base: str, offset: Dim) -> str:
+        place = base if offset == 0 else f"({base} + {self.dims.text(offset, 71)})"
+        if type == "uint8_t":
+            return place if offset == 0 else place[1:-1]
+        return f"({type} *)({place[1:-1]})" if type == "int8_t" and offset != 0 else f"({type} *)(void *){place}"
+
+    # --- statements ----------------------------------------------------------------------------------------------
+
+    def _body(self, body: tuple[PlanStmt, ...]) -> None:
+        for stmt in body:
+            match stmt:
+                case PlanCall():
+                    self._call(stmt)
+                case Copy():
+                    self._copy(stmt)
+                case Repeat():
+                    self._repeat(stmt)
+                case Wait():
+                    continue  # one place runs calls in order
+
+    def _repeat(self, stmt: Repeat) -> None:
+        lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
+        self.scope.push()
+        var = self.scope.declare(stmt.var, stmt.var.name)
+        self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")
+        self.depth += 1
+        self._body(stmt.body)
+        self.depth -= 1
+        self._line("}")
+        self.scope.pop()
+
+    def _call(self, call: PlanCall) -> None:
+        index = self.entry.first_op + call.index
+        what = ", ".join(call.ops)
+        self._line(f"/* {index}: {comment(what or call.callee)} */")
+        self._line(f"{self.macro}_HOOK_BEGIN(self, {index});")
+        text = self._extern_call(call) if call.extern else self._kernel_call(call)
+        self._line(f"{text};")
+        self._line(f"{self.macro}_HOOK_END(self, {index});")
+
+    def _kernel_call(self, call: PlanCall) -> str:
+        kernel, loops = self.kernels[call.callee], self.api.module.loops[call.callee]
+        args = []
+        for p, name in zip(loops.params, call.args, strict=True):
+            buffer = self.plan.buffer(name)
+            same = scalar_name(buffer.type.dtype) == scalar_name(p.buffer.dtype)
+            const = "const " if p.mode == "read" else ""
+            cast = "" if same else f"({const}{scalar_name(p.buffer.dtype)} *)({const}void *)"
+            args.append(cast + self._name(buffer))
+        if kernel.scratch:
+            if not call.scratch:
+                raise BuildError(f"call {call.index} of @{call.callee} has no scratch buffer")
+            args.append(self._name(self.plan.buffer(call.scratch)))
+        args += [self.dims.text(d) for d in call.dims]
+        args += [self.dims.text(d) for d in self._rows(call, loops)]
+        return f"{kernel.name}({', '.join(args)})"
+
+    def _rows(self, call: PlanCall, loops: Loops) -> tuple[Dim, ...]:
+        if loops.rows is None:
+            return ()
+        env: dict[Var, Dim] = dict(zip(loops.dims, call.dims, strict=True))
+        return call.rows or (0, substitute(loops.rows.extent, env))
+
+    def _extern_call(self, call: PlanCall) -> str:
+        types, args = [], []
+        for name in call.args:
+            buffer = self.plan.buffer(name)
+            fixed = self.plan.region(buffer.region).kind == "const" or buffer.role == "input"
+            types.append(f"{'const ' if fixed else ''}{scalar_name(buffer.type.dtype)} *")
+            args.append(self._name(buffer))
+        for dim in call.dims:
+            types.append("int32_t")
+            args.append(self.dims.text(dim))
+        return f"{self.unit.extern(call.callee, tuple(types))}({', '.join(args)})"
+
+    def _name(self, buffer: PlanBuffer) -> str:
+        """How the body calls the buffer."""
+        if self.plan.region(buffer.region).kind != "const":
+            try:
+                return self.scope.lookup(buffer.name)
+            except KeyError:
+                return self.scope.declare_outer(buffer.name, buffer.name)
+        while buffer.role != "const":
+            buffer = self.plan.buffer(buffer.alias)
+        return self.weights.symbols[buffer.name]
+
+    def _copy(self, stmt: Copy) -> None:
+        dst, src = self.plan.buffer(stmt.dst), self.plan.buffer(stmt.src)
+        size = stored_type(src.type, src.ring).nbytes
+        count = self.dims.text(size)
+        count = f"{count}u" if isinstance(size, int) else f"(size_t)({count})"
+        self._line(f"{self.unit.helper('copy')}({self._name(dst)}, {self._name(src)}, {count});")

@@ -1,0 +1,97 @@
+"""Constants as C arrays: each distinct one once, aligned for word access, in a section the user can choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sdk.codegen_c.c99.expr import literal
+from sdk.codegen_c.c99.names import Scope, scalar_name
+from sdk.codegen_c.c99.options import EmitOptions, banner
+from sdk.compiler.ir.module import Const, Module
+
+__all__ = ["Weights", "array_text", "collect", "weights_file"]
+
+_ALIGN = 16
+_PER_LINE = 16
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The arrays of a model: ``symbols`` by constant (equal constants share one), the distinct constants in order."""
+
+    symbols: dict[str, str]
+    distinct: dict[str, Const]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all distinct arrays."""
+        return sum(c.data.nbytes for c in self.distinct.values())
+
+    def declarations(self) -> list[str]:
+        """An ``extern`` declaration for each array."""
+        return [f"extern {_declarator(symbol, const)};" for symbol, const in self.distinct.items()]
+
+
+def collect(module: Module, prefix: str) -> Weights:
+    """The constants that the plans use or states start from."""
+    used = [b.name for plan in module.plans.values() for b in plan.buffers if b.role == "const"]
+    used += [s.init for s in module.states.values() if isinstance(s.init, str)]
+    scope = Scope()
+    symbols: dict[str, str] = {}
+    distinct: dict[str, Const] = {}
+    known: dict[tuple[str, str], str] = {}
+    for name in dict.fromkeys(used):
+        const = module.consts[name]
+        key = (scalar_name(const.type.dtype), const.digest)
+        if key not in known:
+            known[key] = scope.declare(name, f"{prefix}_w_{name}")
+            distinct[known[key]] = const
+        symbols[name] = known[key]
+    return Weights(symbols, distinct)
+
+
+def weights_file(weights: Weights, prefix: str, options: EmitOptions) -> str:
+    """The text of the file that holds the arrays."""
+    macro = f"{prefix.upper()}_WEIGHTS"
+    head = f"""{banner(options, f"{prefix}: constants.")}
+#include "{prefix}.h"
+
+/* Where the constants go, e.g. -D{macro}="__attribute__((section(\\".sdk_region.qspi\\")))". */
+#ifndef {macro}
+#define {macro}
+#endif
+
+#if defined(__GNUC__)
+#define {macro}_ALIGN(n) __attribute__((aligned(n)))
+#else
+#define {macro}_ALIGN(n)
+#endif
+"""
+    blocks = [head, *(_definition(symbol, const, macro) for symbol, const in weights.distinct.items())]
+    return "\n".join(blocks)
+
+
+def _declarator(symbol: str, const: Const) -> str:
+    return f"const {scalar_name(const.type.dtype)} {symbol}[{max(const.data.size, 1)}]"
+
+
+def _definition(symbol: str, const: Const, macro: str) -> str:
+    align = _ALIGN if const.data.nbytes >= _ALIGN else max(const.type.dtype.nbytes, 4)
+    declarator = _declarator(symbol, const)
+    return f"extern {declarator};\n{macro} {macro}_ALIGN({align}) {array_text(declarator, const)}\n"
+
+
+def array_text(declarator: str, const: Const) -> str:
+    """``declarator = {values};`` of a constant."""
+    values = list(_values(const)) or ["0"]
+    lines = [", ".join(values[k : k + _PER_LINE]) for k in range(0, len(values), _PER_LINE)]
+    return f"{declarator} = {{\n    " + ",\n    ".join(lines) + "\n};"
+
+
+def _values(const: Const) -> Iterable[str]:
+    type = const.type.dtype
+    plain = const.data.reshape(-1).tolist()
+    if type.bits < 32 and type.kind in "iu":
+        return map(str, plain)
+    return (literal(v, type).text for v in plain)

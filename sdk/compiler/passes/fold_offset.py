@@ -1,0 +1,114 @@
+"""The zero point of an input moves into the bias; the bounds of the accumulator follow from the weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.graph import Call, Node, attrs
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.types import I8, I32, TensorType
+from sdk.compiler.passes.edit import GraphEdit, edit_graphs
+
+__all__ = ["FoldOffset"]
+
+Ints = NDArray[np.int64]
+# ops that sum products, and the axis of their weights that is the output channel
+SUMS = {"conv2d": 0, "dense": 0, "depthwise_conv2d": -1}
+
+
+@dataclass(frozen=True)
+class FoldOffset:
+    """``b + sum((x + old) * w)`` is ``b' + sum((x + new) * w)`` with ``b' = b + (old - new) * sum(w)``.
+
+    The new offset is 0, so that kernels multiply what is stored, or ``x_offset`` = 128 for dot instructions
+    that want one factor unsigned. Taps outside the image read a stored value, so the sum runs over all
+    weights. A bias or a sum that could leave 32 bits keeps its offset. Then ``acc_bits`` of the one
+    ``requantize`` that uses the sum is what these weights need.
+    """
+
+    x_offset: int = 0
+    name = "fold-offset"
+
+    def run(self, module: Module) -> Module:
+        """The module with offsets folded and accumulators bounded."""
+        return edit_graphs(module, self._rule)
+
+    def _rule(self, edit: GraphEdit, node: Node) -> bool:
+        if not isinstance(node, Call) or node.kind != "op":
+            return False
+        if node.callee == "requantize":
+            return _bound(edit, node)
+        if node.callee not in SUMS or node.attr("x_offset") == self._target(node):
+            return False
+        weights, bias = _weights(edit, node), edit.data(node.args[2])
+        if weights is None or bias is None:
+            return False
+        old, new = int(_int(node, "x_offset")), self._target(node)
+        moved = bias.astype(np.int64) + (old - new) * weights.sum(axis=1)
+        low, high = _sums(moved, weights, node.args[0].type, new)
+        worst = np.maximum(np.abs(moved) + _steps(weights, node.args[0].type, new), np.maximum(-low, high))
+        if worst.max(initial=0) > node.args[2].type.dtype.limits[1]:
+            return False
+        b = edit.const(f"{node.args[2].name}_at_{new}", moved, node.args[2].type.quant, node.args[2].type)
+        given = {**dict(node.attrs), "x_offset": new}
+        edit.into(node, node.callee, (*node.args[:2], b), **given)
+        return True
+
+    def _target(self, node: Call) -> int:
+        """A depthwise sum has no dot instruction to please."""
+        dot = node.callee in ("conv2d", "dense") and node.args[0].type.dtype == I8
+        return self.x_offset if dot else 0
+
+
+def _int(node: Call, name: str) -> int:
+    value: Any = node.attr(name)
+    return int(value)
+
+
+def _weights(edit: GraphEdit, node: Call) -> Ints | None:
+    """The factors of each output channel, [channels, products]."""
+    data = edit.data(node.args[1])
+    if data is None:
+        return None
+    rows = np.moveaxis(data.astype(np.int64), SUMS[node.callee], 0)
+    offset = _int(node, "w_offset") if node.callee == "dense" else 0
+    return rows.reshape(rows.shape[0], -1) + offset
+
+
+def _limits(x: TensorType, offset: int) -> tuple[int, int]:
+    lo, hi = x.dtype.limits
+    return lo + offset, hi + offset
+
+
+def _sums(bias: Ints, weights: Ints, x: TensorType, offset: int) -> tuple[Ints, Ints]:
+    """Smallest and largest sum of each channel over all inputs."""
+    lo, hi = _limits(x, offset)
+    ends = np.stack([weights * lo, weights * hi])
+    return bias + ends.min(axis=0).sum(axis=1), bias + ends.max(axis=0).sum(axis=1)
+
+
+def _steps(weights: Ints, x: TensorType, offset: int) -> Ints:
+    """The farthest that partial sums in any order may go."""
+    farthest: Ints = np.abs(weights).sum(axis=1) * max(map(abs, _limits(x, offset)))
+    return farthest
+
+
+def _bound(edit: GraphEdit, node: Call) -> bool:
+    """Tightens ``acc_bits`` of a requantize from the weights of the sum it alone uses."""
+    total = edit.made_by(node.args[0], *SUMS)
+    if total is None or edit.uses[node.args[0].name] != 1 or node.args[0].type.dtype != I32:
+        return False
+    weights, bias, shift = _weights(edit, total), edit.data(total.args[2]), edit.data(node.args[2])
+    if weights is None or bias is None or shift is None:
+        return False
+    low, high = _sums(bias.astype(np.int64), weights, total.args[0].type, _int(total, "x_offset"))
+    reach = np.maximum(-low, high) << np.maximum(shift.astype(np.int64), 0)
+    bits = max(int(reach.max(initial=0)).bit_length(), 1)
+    if bits >= _int(node, "acc_bits"):
+        return False
+    edit.keep(replace(node, attrs=attrs(**{**dict(node.attrs), "acc_bits": bits})))
+    return True
