@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -41,7 +42,7 @@ class Load:
     repeat: int
 
 
-LOADS = {"host": Load(images=360, cases=100, repeat=200), EMULATED: Load(images=36, cases=10, repeat=5)}
+LOADS = {"host": Load(images=360, cases=100, repeat=200), EMULATED: Load(images=100, cases=20, repeat=5)}
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,15 @@ def measure(board: str, load: Load, reference: str, say: Say) -> Row:
 
 
 def table(rows: Iterable[Row]) -> Table:
-    """The rows as one table."""
-    made = Table(title="Handwritten digits, int8")
-    made.add_column("board")
-    for name in ("accuracy", "exact cases", "RAM bytes", "flash bytes", "one run"):
-        made.add_column(name, justify="right")
+    """The rows as one table; 80 columns hold it."""
+    made = Table(title="Handwritten digits, int8", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    made.add_column("board", no_wrap=True)
+    for name in ("accuracy", "exact", "RAM\nbytes", "flash\nbytes", "one run"):
+        made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         flash = row.build.sections["text"] + row.build.sections["rodata"]
         made.add_row(
-            load_board(row.build.board).title + (" (emulated)" if row.cost.emulated else ""),
+            row.build.board + ("\n(emulated)" if row.cost.emulated else ""),
             f"{row.right / row.images:.1%} of {row.images}",
             f"{row.check.exact_cases} of {row.check.cases}",
             f"{row.build.ram_bytes:,}",
@@ -104,7 +105,7 @@ def cost(data: dict[str, Any]) -> str:
     if data["median_ms"] is not None:
         return f"{data['median_ms'] * 1000:,.1f} us"
     unit = "instructions" if data["instructions"] is not None else "cycles"
-    return f"{data[unit]:,} {unit}"
+    return f"{data[unit]:,}\n{unit}"
 
 
 def boards(say: Say) -> list[str]:
@@ -125,15 +126,15 @@ def reference(say: Say) -> str:
     return "interp"
 
 
-def next_steps() -> list[str]:
-    """Commands worth trying next, as they can be typed in the folder that the demo was started in."""
+def next_steps() -> list[tuple[str, str]]:
+    """What is worth trying next and its command, as it can be typed in the folder that the demo runs in."""
     command = "sdk" if shutil.which("sdk") else shorter(Path(sys.executable).with_name("sdk"))
     model = shorter(MODEL)
     return [
-        f"{command} memory {model} --board {EMULATED}          # where every byte of RAM goes",
-        f"{command} build {model} --board {EMULATED} -o out/digits   # plain C to read and to link",
-        f"{command} verify {model} --board qemu-cortex-m55       # another board, bit for bit",
-        f"{command} boards                                       # all of them",
+        ("plain C to read and to link", f"{command} build {model} --board {EMULATED} -o out/digits"),
+        ("where every byte of RAM goes", f"{command} memory {model} --board {EMULATED}"),
+        ("another board, bit for bit", f"{command} verify {model} --board qemu-cortex-m55"),
+        ("all boards", f"{command} boards"),
     ]
 
 
@@ -159,9 +160,9 @@ def main() -> int:
     console.print(table(rows))
     console.print(f"RAM and flash are the model's own; exact: equal to {against} bit for bit.")
     console.print("Next:")
-    for line in next_steps():
-        console.print(f"  {line}", markup=False)
-    console.print("  docs/first-hour.md leads from here to your own firmware.")
+    for purpose, command in next_steps():
+        console.print(f"  # {purpose}\n  {command}", markup=False)
+    console.print("  # to your own firmware: docs/first-hour.md")
     return 0 if all(row.exact for row in rows) else sdk.errors.MismatchError.exit_code
 
 

@@ -1,7 +1,7 @@
 """Trains a network on scikit-learn's handwritten digits and writes it in int8: ``digits_int8.tflite``.
 
     pip install 'crosslevel[verify,examples]'
-    python examples/digits/train.py        # seconds; the same seed gives the same files
+    python examples/digits/train.py [FOLDER]     # takes seconds; the same seed gives the same files
 
 Quantisation is post-training, by TFLite's conventions: asymmetric int8 activations, symmetric weights (per
 output channel for convolutions, one scale for the fully connected layer), int32 biases, softmax in 1/256.
@@ -9,6 +9,7 @@ output channel for convolutions, one scale for the fully connected layer), int32
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,8 @@ def accuracy(model: bytes, images: NDArray[np.int8], labels: NDArray[np.int64]) 
     return right / len(labels)
 
 
-def main() -> None:
-    """Train, quantise, check, write."""
+def main(folder: Path) -> None:
+    """Train, quantise, check, write to ``folder``."""
     rng = np.random.default_rng(SEED)
     digits = load_digits()
     order = rng.permutation(len(digits.images))
@@ -108,10 +109,10 @@ def main() -> None:
     print(f"held out: {HELD_OUT} images, float {floats_right:.2%} right, int8 {ints_right:.2%}")
     if ints_right < LEAST_ACCURACY:
         raise SystemExit(f"the int8 model is below {LEAST_ACCURACY:.0%}; nothing written")
-    (HERE / "digits_int8.tflite").write_bytes(model)
-    np.savez(HERE / "holdout.npz", images=ints, labels=labels[held].astype(np.uint8))
+    (folder / "digits_int8.tflite").write_bytes(model)
+    np.savez(folder / "holdout.npz", images=ints, labels=labels[held].astype(np.uint8))
     print(f"wrote digits_int8.tflite ({len(model):,} bytes) and holdout.npz")
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)

@@ -43,7 +43,7 @@ static void draw(int8_t *image)
                 ++level;
             }
             /* The header says scale 1/255, zero point -128: -128 is white, 127 black. */
-            image[COLUMNS * row + column] = (int8_t)(level * 255 / 9 + DIGITS_IMAGE_ZERO_POINT);
+            image[COLUMNS * row + column] = (int8_t)(level * 255 / 9 + DIGITS_IN_IMAGE_ZERO_POINT);
         }
     }
 }
@@ -51,7 +51,7 @@ static void draw(int8_t *image)
 static int likeliest(const int8_t *scores)
 {
     int best = 0;
-    for (int digit = 1; digit < (int)DIGITS_DIGIT_ELEMENTS; ++digit) {
+    for (int digit = 1; digit < (int)DIGITS_OUT_DIGIT_ELEMENTS; ++digit) {
         if (scores[digit] > scores[best]) {
             best = digit;
         }
@@ -63,12 +63,12 @@ int main(void)
 {
     int status = digits_init(&model, arena, sizeof arena, NULL, 0);
     if (status == DIGITS_OK) {
-        draw(digits_image(&model)); /* the input lies in the arena: write it before each run */
+        draw(digits_in_image(&model)); /* the input lies in the arena: write it before each run */
         status = digits_run(&model);
     }
     if (status == DIGITS_OK) {
         char answer[] = "this is a ?\n";
-        answer[sizeof answer - 3] = (char)('0' + likeliest(digits_digit(&model)));
+        answer[sizeof answer - 3] = (char)('0' + likeliest(digits_out_digit(&model)));
         print(answer);
     } else {
         print("the model failed\n");

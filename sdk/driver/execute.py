@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.boards import Board, load_board
-from sdk.compiler.ir.types import SCALARS
 from sdk.devices.client import Session
 from sdk.devices.messages import ModelInfo, TensorInfo
 from sdk.driver.agents import link_agent, open_session
@@ -53,7 +52,7 @@ def step(session: Session, info: ModelInfo, inputs: Mapping[str, Array], at: Map
     outputs = {}
     for k, tensor in enumerate(info.outputs):
         raw = session.read(0, len(info.inputs) + k)
-        outputs[tensor.name] = np.frombuffer(raw, dtype=SCALARS[tensor.dtype].numpy).reshape(tensor.shape)
+        outputs[tensor.name] = np.frombuffer(raw, dtype=np.dtype(tensor.dtype)).reshape(tensor.shape)
     return outputs, stats.samples, str(stats.counter)
 
 
@@ -71,7 +70,7 @@ def _bytes_of(tensor: TensorInfo, inputs: Mapping[str, Array]) -> bytes:
     if tensor.name not in inputs:
         raise UsageError(f"input {tensor.name!r} is missing", hint=f"--input {tensor.name}=FILE.npy")
     value = np.asarray(inputs[tensor.name])
-    want = SCALARS[tensor.dtype].numpy
+    want = np.dtype(tensor.dtype)
     if value.dtype != want:
         raise UsageError(f"input {tensor.name!r} has type {value.dtype}, the model wants {want}", hint=f"x.astype({str(want)!r})")
     if value.shape != tensor.shape:

@@ -62,7 +62,7 @@ class _TfliteMicro:
     def __init__(self, path: Path, graph: Graph) -> None:
         self.graph = graph
         try:
-            runtime = import_module("tflite_micro").runtime
+            runtime = import_module("tflite_micro.python.tflite_micro.runtime")
         except ImportError as err:
             raise MissingToolError(
                 "the reference tflite-micro is not installed", why=str(err), hint="pip install 'crosslevel[verify]'"

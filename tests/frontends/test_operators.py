@@ -53,7 +53,13 @@ def conv(
 
 
 def depthwise(
-    multiplier: int, padding: int, stride: int, dilation: int, act: int, dtype: str = "int8", bias: bool = True
+    multiplier: int,
+    padding: int,
+    stride: int,
+    dilation: int,
+    act: int,
+    dtype: str = "int8",
+    bias: bool = True,
 ) -> bytes:
     m = ModelFile()
     depth, kernel = 3, 3
@@ -69,15 +75,17 @@ def depthwise(
         ins.append(m.const("b", biases(channels), kind, scale=[0.05 * s for s in scales]))
     o = m.output("y", (1, size, size, channels), dtype, 0.1 if dtype == "int8" else 0.001, zero)
     m.op(
-        "DEPTHWISE_CONV_2D", ins, [o], "DepthwiseConv2DOptions", Padding=padding, StrideH=stride, StrideW=stride,
-        DepthMultiplier=multiplier, DilationHFactor=dilation, DilationWFactor=dilation, FusedActivationFunction=act,
+        "DEPTHWISE_CONV_2D", ins, [o], "DepthwiseConv2DOptions", Padding=padding, StrideH=stride,
+        StrideW=stride, DepthMultiplier=multiplier, DilationHFactor=dilation, DilationWFactor=dilation,
+        FusedActivationFunction=act,
     )  # fmt: skip
     return m.build()
 
 
 def dense(
-    shape: tuple[int, ...], out: int, dtype: str = "int8", bias: bool = True, act: int = NONE, keep: bool = False,
-    out_shape: tuple[int, ...] | None = None, per_channel: bool = False, out_scale: float = 0.2,
+    shape: tuple[int, ...], out: int, dtype: str = "int8", bias: bool = True, act: int = NONE,
+    keep: bool = False, out_shape: tuple[int, ...] | None = None, per_channel: bool = False,
+    out_scale: float = 0.2,
 ) -> bytes:  # fmt: skip
     m = ModelFile()
     inner = shape[-1]
@@ -88,7 +96,11 @@ def dense(
     ins = [x, w]
     if bias:
         kind = "int32" if dtype == "int8" else "int64"
-        ins.append(m.const("b", biases(out), kind, scale=[0.05 * s if dtype == "int8" else 0.0004 * s for s in scales]))
+        ins.append(
+            m.const(
+                "b", biases(out), kind, scale=[0.05 * s if dtype == "int8" else 0.0004 * s for s in scales]
+            )
+        )
     rows = int(np.prod(shape)) // inner
     o = m.output("y", out_shape or (rows, out), dtype, out_scale if dtype == "int8" else 0.001, zero)
     m.op(
@@ -139,7 +151,14 @@ def unary(
     return m.build()
 
 
-def moved(name: str, shape: tuple[int, ...], out: tuple[int, ...], consts: list[Any], options: str = "", **fields: Any) -> bytes:
+def moved(
+    name: str,
+    shape: tuple[int, ...],
+    out: tuple[int, ...],
+    consts: list[Any],
+    options: str = "",
+    **fields: Any,
+) -> bytes:
     m = ModelFile()
     x = m.input("x", shape, "int8", 0.1, 4)
     o = m.output("y", out, "int8", 0.1, 4)
@@ -164,6 +183,16 @@ def parts(name: str, sizes: list[int], axis: int) -> bytes:
         m.op(name, [at, x], outs, "SplitOptions", NumSplits=len(sizes))
     else:
         m.op(name, [x, m.const("sizes", sizes), at], outs, "SplitVOptions", NumSplits=len(sizes))
+    return m.build()
+
+
+def mean(shape: tuple[int, ...], axes: list[int], keep: bool, dtype: str = "int8") -> bytes:
+    m = ModelFile()
+    zero = 0 if dtype == "int16" else 5
+    x = m.input("x", shape, dtype, 0.1, zero)
+    found = np.zeros(shape).mean(axis=tuple(axes), keepdims=keep).shape
+    o = m.output("y", found, dtype, 0.043, 2 * zero)
+    m.op("MEAN", [x, m.const("axes", axes)], [o], "ReducerOptions", KeepDims=keep)
     return m.build()
 
 
@@ -221,9 +250,12 @@ CASES = {
     "expand": moved("EXPAND_DIMS", (4, 3), (4, 1, 3), [[1]]),
     "concat rows": concat(1, [(1, 2, 1, 3), (1, 4, 1, 3)], (1, 6, 1, 3)),
     "concat channels": concat(-1, [(1, 2, 3), (1, 2, 1), (1, 2, 4)], (1, 2, 8)),
-    "strided slice": moved("STRIDED_SLICE", (1, 9, 4), (1, 4, 2), [[0, 1, 0], [1, 8, 4], [1, 2, 2]], **STRIDED),
+    "strided slice": moved(
+        "STRIDED_SLICE", (1, 9, 4), (1, 4, 2), [[0, 1, 0], [1, 8, 4], [1, 2, 2]], **STRIDED
+    ),
     "strided slice masks": moved(
-        "STRIDED_SLICE", (1, 9, 4), (1, 3, 4), [[0, -3, 1], [1, 1, 2], [1, 1, 1]], BeginMask=4, EndMask=6, **STRIDED
+        "STRIDED_SLICE", (1, 9, 4), (1, 3, 4), [[0, -3, 1], [1, 1, 2], [1, 1, 1]],
+        BeginMask=4, EndMask=6, **STRIDED,
     ),
     "strided slice shrink": moved(
         "STRIDED_SLICE", (2, 9, 4), (2, 4), [[0, 3, 0], [2, 4, 4], [1, 1, 1]], ShrinkAxisMask=2, **STRIDED
@@ -232,6 +264,10 @@ CASES = {
     "split": parts("SPLIT", [2, 2, 2], 1),
     "split_v": parts("SPLIT_V", [1, 4, 2], -2),
     "pad": moved("PAD", (1, 4, 5, 2), (1, 7, 6, 2), [[[0, 0], [1, 2], [0, 1], [0, 0]]]),
+    "mean of images": mean((1, 7, 6, 5), [1, 2], True),
+    "mean dropped": mean((2, 7, 6, 5), [1, 2], False),
+    "mean of channels": mean((1, 7, 6, 5), [-1], True),
+    "mean int16": mean((2, 7, 33), [2], False, "int16"),
     "transpose": moved("TRANSPOSE", (1, 4, 5, 2), (1, 2, 4, 5), [[0, 3, 1, 2]]),
 }  # fmt: skip
 

@@ -69,7 +69,9 @@ class ModelFile:
         zeros = [zero] * len(scales) if isinstance(zero, int) else list(zero)
         array = None if data is None else np.ascontiguousarray(data, dtype=dtype)
         open_shape = None if signature is None else tuple(signature)
-        self.tensors.append(TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type))
+        self.tensors.append(
+            TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type)
+        )
         return len(self.tensors) - 1
 
     def const(self, name: str, data: Any, dtype: str = "int32", **given: Any) -> int:
@@ -85,7 +87,13 @@ class ModelFile:
         return self.outputs[-1]
 
     def op(
-        self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: str = "", custom: str = "", **fields: Any
+        self,
+        name: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: str = "",
+        custom: str = "",
+        **fields: Any,
     ) -> None:
         code = tflite.BuiltinOperator.CUSTOM if custom else getattr(tflite.BuiltinOperator, name)
         self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom))

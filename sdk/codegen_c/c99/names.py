@@ -13,11 +13,7 @@ __all__ = ["Scope", "identifier", "scalar_name"]
 
 # Words of C and C++ (the header is included from both), and what our includes define.
 _TAKEN: Final = frozenset(
-    """auto break case char const continue default do double else enum extern float for goto if inline int long
-    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    bool true false asm catch class delete explicit export friend mutable namespace new operator private protected
-    public template this throw try typename using virtual and and_eq bitand bitor compl not not_eq or or_eq xor
-    xor_eq typeof linux unix main scratch NULL offsetof""".split()
+    ["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "bool", "true", "false", "asm", "catch", "class", "delete", "explicit", "export", "friend", "mutable", "namespace", "new", "operator", "private", "protected", "public", "template", "this", "throw", "try", "typename", "using", "virtual", "and", "and_eq", "bitand", "bitor", "compl", "not", "not_eq", "or", "or_eq", "xor", "xor_eq", "typeof", "linux", "unix", "main", "scratch", "NULL", "offsetof"]
 )
 
 

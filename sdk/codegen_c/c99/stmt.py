@@ -28,7 +28,6 @@ from sdk.compiler.ir.loops import (
     Ref,
     Stmt,
     Store,
-    ValueExpr,
 )
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, walk

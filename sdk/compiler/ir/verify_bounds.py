@@ -49,11 +49,13 @@ class Facts:
             return True
         if any(_surely(dim - guard) for guard in self.guards):
             return True
-        if any(_surely(d) for d in self._lowest(dim)):
+        lower = list(self._lowest(dim))
+        if any(map(_surely, lower)):
             return True
         if any(_surely(d) for guard in self.guards for d in self._lowest(dim - guard)):
             return True
-        return self._exhaust(dim)
+        # the lowest bound has the fewest variables left
+        return True if lower and self._exhaust(lower[-1]) else self._exhaust(dim)
 
     def _lowest(self, dim: Dim) -> Iterable[Dim]:
         """Lower bounds of ``dim`` with its loop variables put at the end of their range, innermost first."""
@@ -84,7 +86,7 @@ class Facts:
 
 
 def _direction(dim: Dim, var: Var) -> int | None:
-    """1 where ``dim`` never falls as ``var`` grows, -1 where it never rises, 0 without it; None when unknown."""
+    """1 if ``dim`` never falls as ``var`` grows, -1 if it never rises, 0 without it, None when unknown."""
     if isinstance(dim, int) or var not in free_vars(dim):
         return 0
     ways: set[int | None] = set()

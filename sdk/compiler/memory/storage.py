@@ -248,6 +248,6 @@ def _merge(out: Sharing, old: Storage, new: Storage) -> None:
     """``new`` continues in the bytes of ``old``."""
     new.born = old.born
     new.origin = old.origin if old.origin == "param" else new.origin
-    new.values = [*old.values, *new.values]
+    new.values, new.users = [*old.values, *new.values], [*old.users, *new.users]
     for name in old.values:
         out.storage[name] = new

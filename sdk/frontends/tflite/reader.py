@@ -109,7 +109,7 @@ def _in_range(number: int, lo: int, count: int, what: str) -> None:
 def _ints(table: Any, name: str) -> tuple[int, ...]:
     if getattr(table, f"{name}Length")() == 0:
         return ()
-    return tuple(int(v) for v in getattr(table, f"{name}AsNumpy")())
+    return tuple(getattr(table, f"{name}AsNumpy")().tolist())
 
 
 def _text(raw: bytes | None) -> str:

@@ -166,7 +166,7 @@ def fully_connected(node: OpNode) -> None:
     )
     offset = -node.quant(node.tensor(0)).zero_point
     acc = node.call("dense", flat, node.input(1), bias, to="acc", x_offset=offset, w_offset=0)
-    ratios = _dense_ratios(node.quant(node.tensor(0)).scale, scales, node.quant(node.output()).scale)
+    ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
     bounds = _bounds(weights, offset, x.type.dtype, most)
     rank = len(node.output().shape)
     result = _requantize(node, acc, ratios, bounds, 0 if rank == 2 else "flat")
@@ -178,14 +178,6 @@ def fully_connected(node: OpNode) -> None:
 def _static(shape: tuple[Dim, ...]) -> tuple[int, ...]:
     """A target shape for reshape: at most one open extent, which becomes -1."""
     return tuple(d if isinstance(d, int) else -1 for d in shape)
-
-
-def _dense_ratios(x_scale: float, scales: Array, out_scale: float) -> Array:
-    """Per tensor, the product of the scales is rounded to single precision first; per channel it is not."""
-    if len(scales) == 1:
-        product = np.float32(x_scale) * scales.astype(np.float32)
-        return product.astype(np.float64) / out_scale
-    return x_scale * scales / out_scale
 
 
 _CONV = ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FusedActivationFunction")

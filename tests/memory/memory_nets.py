@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.graph import Call, Graph, ReadState, Value, WriteState
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module, State
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.ops.registry import get_op, infer, load_ops
+from sdk.compiler.sym import evaluate
 
 load_ops()
 
@@ -131,8 +133,6 @@ def run_graph(
     module: Module, inputs: dict[str, np.ndarray], states: dict[str, np.ndarray], entry: str = "main"
 ):
     """What the graph means: each value an array of its own. Returns results; updates ``states``."""
-    from sdk.compiler.interp.loops import run_loops
-
     graph = module.graphs[entry]
     env = dict(inputs)
 
@@ -146,8 +146,6 @@ def run_graph(
                 for v in graph.dims:
                     if d is v.expr:
                         sizes[v] = n
-    from sdk.compiler.sym import evaluate
-
     for node in graph.body:
         match node:
             case ReadState():

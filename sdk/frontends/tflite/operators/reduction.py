@@ -1,0 +1,55 @@
+"""Reductions over axes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sdk.compiler.ir.types import I8, I16
+from sdk.compiler.ops.fixed import quantize_multiplier
+from sdk.errors import BuildError
+from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
+
+__all__ = ["TABLE"]
+
+
+def _axes(node: OpNode, rank: int) -> tuple[int, ...]:
+    axes = node.integers(1)
+    if any(not -rank <= a < rank for a in axes):
+        raise BuildError(f"axes {list(axes)} of a tensor of rank {rank}")
+    return tuple(sorted({a % rank for a in axes}))
+
+
+def mean(node: OpNode) -> None:
+    """MEAN over fixed axes: a sum, then one fixed-point multiplication by scale ratio over count."""
+    x, kind = node.input(0, I8, I16), node.out_dtype(I8, I16)
+    axes = _axes(node, x.type.rank)
+    extents = [x.type.shape[k] for k in axes]
+    if not all(isinstance(d, int) for d in extents) or kind != x.type.dtype:
+        raise BuildError("a mean over an open extent, or to another type, is not supported")
+    count = math.prod(node.tensor(0).shape[k] for k in axes)
+    source, target = node.quant(node.tensor(0)), node.quant(node.output())
+    mult, shift = _over_count(*quantize_multiplier(source.scale / target.scale), count)
+    total = node.call("reduce_sum", x, to="sum", axes=axes, x_offset=-source.zero_point)
+    most = count * max(abs(bound - source.zero_point) for bound in kind.limits)
+    lo, hi = kind.limits
+    kept = len(node.output().shape) == x.type.rank
+    result = node.call(
+        "requantize", total, node.const("mult", np.asarray([mult], np.int32)),
+        node.const("shift", np.asarray([shift], np.int32)), to=0 if kept else "kept",
+        out=str(kind), zp=target.zero_point, lo=lo, hi=hi, shift_lo=shift, shift_hi=shift,
+        acc_bits=min((most << max(shift, 0)).bit_length(), 31),
+    )  # fmt: skip
+    if not kept:
+        left = [d if isinstance(d, int) else -1 for k, d in enumerate(x.type.shape) if k not in axes]
+        node.call("reshape", result, shape=tuple(left))
+
+
+def _over_count(mult: int, shift: int, count: int) -> tuple[int, int]:
+    """The multiplier divided by ``count``, rounded down, with as many bits as 64-bit arithmetic keeps."""
+    bits = min(count.bit_length() - 1, 32, 31 + shift)
+    return (mult << bits) // count, shift - bits
+
+
+TABLE: Table = {"MEAN": OperatorSpec(mean, "ReducerOptions", ("KeepDims",))}

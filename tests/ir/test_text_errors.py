@@ -1,0 +1,54 @@
+"""What an error of the parser looks like: the place, the line, the carets, the hint."""
+
+from __future__ import annotations
+
+import pytest
+
+from sdk.compiler.ir.text import parse_module
+from sdk.compiler.ops import registry
+from sdk.source import ParseError, Source, Span
+
+
+def error_of(text: str, name: str = "m.ir") -> ParseError:
+    with pytest.raises(ParseError) as caught:
+        parse_module(Source(text, name), ops=registry)
+    return caught.value
+
+
+def test_carets_stand_under_the_words() -> None:
+    error = error_of("module m typed\n\ngraph @main(%x: i8[4]) {\n  %y = relu(%x) : i8[5]\n  return %y\n}\n")
+    assert (error.line, error.column) == (4, 19)
+    assert str(error) == (
+        "m.ir:4:19: written i8[5] but relu infers i8[4]\n"
+        "  |   %y = relu(%x) : i8[5]\n"
+        "  |                   ^^^^^"
+    )
+
+
+def test_the_hint_is_last() -> None:
+    error = error_of("module m typed\nloops @f(raed %x: i8[4]) {}\n")
+    assert (error.line, error.column) == (2, 10)
+    assert str(error).endswith("  |          ^^^^\n  hint: one of read, write, update")
+
+
+def test_the_end_of_the_text() -> None:
+    error = error_of("module m typed\ngraph @main(%x: i8[4]) {\n")
+    assert (error.line, error.column) == (3, 1)
+    assert error.message == "expected a node, as %name = …, write or return, found the end"
+
+
+def test_tabs_keep_the_carets_in_place() -> None:
+    source = Source("a\tbc = 1", "t")
+    assert Span(source, 2, 4).render() == "  | a\tbc = 1\n  |  \t^^"
+
+
+def test_a_span_over_lines_marks_the_first() -> None:
+    source = Source("one two\nthree", "t")
+    assert Span(source, 4, 12).render() == "  | one two\n  |     ^^^"
+    assert str(Span(source, 8, 9)) == "t:2:1"
+
+
+def test_a_bad_escape() -> None:
+    error = error_of('module m typed\nstate @"a\\q": i8[1] = 0\n')
+    assert error.message == "bad escape in string"
+    assert error.line == 2
