@@ -13,8 +13,11 @@ __all__ = ["Backend", "backend_names", "get_backend"]
 
 
 class Backend(Protocol):
-    """A package that prints planned modules. Its files have the same names in every backend: ``expr`` prints values,
-    ``stmt`` loops functions, ``model`` the entries, ``weights`` the constants."""
+    """A package that prints planned modules.
+
+    Its files have the same names in every backend: ``expr`` prints values, ``stmt`` loops functions,
+    ``model`` the entries, ``weights`` the constants.
+    """
 
     def emit(self, module: Module, prefix: str, *, isa: frozenset[str], options: Any) -> dict[str, str]:
         """Source files by name for a module of stage "planned"; the same input gives the same text.

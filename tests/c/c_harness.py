@@ -32,23 +32,36 @@ class Kernels:
     library: ctypes.CDLL
     loops: Mapping[str, Loops]
 
-    def call(self, name: str, arrays: Sequence[np.ndarray], dims: Sequence[int] = (), rows: tuple[int, int] | None = None) -> None:
+    def call(
+        self,
+        name: str,
+        arrays: Sequence[np.ndarray],
+        dims: Sequence[int] = (),
+        rows: tuple[int, int] | None = None,
+    ) -> None:
         """Runs ``name`` on arrays in parameter order; checks that it wrote nothing past its scratch space."""
         loops = self.loops[name]
         size = scratch_layout(loops).bytes
         scratch = np.full(size + 16 + RED_ZONE, 0xA5, dtype=np.uint8)
         start = -scratch.ctypes.data % 16
-        pointers = (ctypes.c_void_p * (len(arrays) + 1))(*(a.ctypes.data for a in arrays), scratch.ctypes.data + start)
+        pointers = (ctypes.c_void_p * (len(arrays) + 1))(
+            *(a.ctypes.data for a in arrays), scratch.ctypes.data + start
+        )
         numbers = [*dims, *(rows or ())]
         getattr(self.library, f"call_{name}")(pointers, (ctypes.c_int32 * max(len(numbers), 1))(*numbers))
         assert (scratch[start + size :] == 0xA5).all(), f"{name} wrote past its scratch space"
 
 
 def source_of(functions: Sequence[Loops], isa: frozenset[str] = HOST_ISA) -> str:
-    """One C file with all functions and a wrapper ``call_<name>(void **buffers, const int32_t *numbers)`` for each."""
+    """One C file with all functions and for each a wrapper ``call_<name>(buffers, numbers)``."""
     unit = Unit("m", isa)
     printed = [(loops, emit_loops(unit, loops, scratch_layout(loops).offsets)) for loops in functions]
-    blocks = [HEAD, unit.preamble(), *(f.text for _, f in printed), *(_wrapper(loops, f) for loops, f in printed)]
+    blocks = [
+        HEAD,
+        unit.preamble(),
+        *(f.text for _, f in printed),
+        *(_wrapper(loops, f) for loops, f in printed),
+    ]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -62,10 +75,16 @@ def _wrapper(loops: Loops, function: CFunction) -> str:
 
 
 def build(
-    functions: Sequence[Loops], folder: Path, isa: frozenset[str] = HOST_ISA, toolchain: str = "zig", opt: str = "1"
+    functions: Sequence[Loops],
+    folder: Path,
+    isa: frozenset[str] = HOST_ISA,
+    toolchain: str = "zig",
+    opt: str = "1",
 ) -> Kernels:
     """Compiles and loads ``functions``, with every warning an error."""
     tool, target = get_toolchain(toolchain), target_for(load_board("host"))
-    job = CompileJob(SourceText("kernels.c", source_of(functions, isa)), target, flags=WARNINGS, pic=True, opt=opt)
+    job = CompileJob(
+        SourceText("kernels.c", source_of(functions, isa)), target, flags=WARNINGS, pic=True, opt=opt
+    )
     out = tool.link(LinkJob("shared", (tool.compile(job),), target), folder / f"kernels_{toolchain}.so")
     return Kernels(ctypes.CDLL(str(out)), {f.name: f for f in functions})

@@ -1,9 +1,11 @@
 """Runs the `*.ir` files beside this one.
 
-A file holds sections divided by `// -----`. A section begins with `// RUN: pipeline` and a module; then either
-`// EXPECT` and the module after the pipeline, or `// SAME` where the passes must change nothing, or `// FIND: text`
-lines, one per finding of the verifier. `// ERROR: text` on a line of the module says that reading fails there.
-The module is verified before and after the pipeline unless findings are expected.
+A file holds sections divided by `// -----`, of these kinds:
+- `// RUN: pipeline`, a module, then `// EXPECT` and the module after the pipeline, or `// SAME` where the passes
+  must give back the very module. It is verified before and after.
+- `// FIND: text` lines, one per finding of the verifier, and a module.
+- a module with `// ERROR: text` on the line where reading it fails.
+`pytest tests/cases --update` rewrites what follows `// EXPECT`, and the `// FIND` lines.
 """
 
 from __future__ import annotations
@@ -37,9 +39,8 @@ def check_error(section: str, name: str) -> None:
     assert [(caught.value.line, caught.value.message)] == wanted
 
 
-def check_findings(section: str, name: str) -> None:
-    found = [f"{d.where}: {d.message}" for d in verify(parse_module(Source(section, name)), registry)]
-    assert found == [m[1] for m in FIND.finditer(section)]
+def findings(section: str, name: str) -> list[str]:
+    return [f"{d.where}: {d.message}" for d in verify(parse_module(Source(section, name)), registry)]
 
 
 def run(section: str, name: str) -> tuple[str, bool]:
@@ -53,28 +54,34 @@ def run(section: str, name: str) -> tuple[str, bool]:
     return print_module(after), after is before
 
 
+def expected(section: str, name: str) -> str | None:
+    """The section as it should be; None where there is nothing to write down."""
+    if FIND.search(section):
+        rest = FIND.sub("", section).lstrip("\n")
+        return "".join(f"// FIND: {f}\n" for f in findings(section, name)) + rest
+    found, same = run(section, name)
+    if "// SAME\n" in section:
+        assert same
+        return None
+    given = section.partition("// EXPECT\n")[0]
+    return f"{given}// EXPECT\n{found}"
+
+
 @pytest.mark.parametrize(("path", "number"), CASES)
 def test_case(path: Path, number: int, request: pytest.FixtureRequest) -> None:
-    text = path.read_text(encoding="utf-8")
-    sections = text.split(BREAK)
+    sections = path.read_text(encoding="utf-8").split(BREAK)
     section = sections[number]
     if ERROR.search(section):
         check_error(section, path.name)
         return
-    if FIND.search(section):
-        check_findings(section, path.name)
+    wanted = expected(section, path.name)
+    if wanted is None:
         return
-    found, same = run(section, path.name)
-    if "// SAME\n" in section:
-        assert same
-        return
-    given, _, wanted = section.partition("// EXPECT\n")
     if request.config.getoption("--update", default=False):
-        last = "" if number == len(sections) - 1 else "\n"
-        sections[number] = f"{given}// EXPECT\n{found}{last}"
+        sections[number] = wanted
         path.write_text(BREAK.join(sections), encoding="utf-8")
-        return
-    assert found.strip() == wanted.strip()
+    else:
+        assert section == wanted
 
 
 def test_folders_are_named_after_passes() -> None:

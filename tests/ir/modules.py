@@ -88,7 +88,9 @@ class Maker:
     def type(self, dims: list[Var]) -> TensorType:
         scale = self.rng.choice((0.1, 1.0, 3e-8, 0.02352941781282425))
         return TensorType(
-            self.dtype(), self.shape(dims), Quant(scale, self.rng.randint(-128, 128)) if self.chance() else None
+            self.dtype(),
+            self.shape(dims),
+            Quant(scale, self.rng.randint(-128, 128)) if self.chance() else None,
         )
 
     def attr(self, depth: int = 2) -> Attr:
@@ -112,7 +114,9 @@ class Maker:
         for _ in self.some(6):
             node = self.node(known, dims)
             body.append(node)
-            known += node.outs if isinstance(node, Call) else [] if isinstance(node, WriteState) else [node.out]
+            known += (
+                node.outs if isinstance(node, Call) else [] if isinstance(node, WriteState) else [node.out]
+            )
         results = tuple(self.rng.choice(known) for _ in self.some(2)) if known else ()
         return Graph(self.name(), own, params, tuple(body), results, self.chance(0.8))
 
@@ -139,7 +143,9 @@ class Maker:
             tuple(self.result(dims) for _ in self.some(2)),
             self.rng.choice(("op", "op", "loops", "graph", "extern")),
             self.rng.choice(("conv2d", "read", "extern", "graph", "match_cast", "my.op", "f")),
-            args, given, source,
+            args,
+            given,
+            source,
             self.rng.choice(("", "npu 0")),
             self.shape(scope) if self.chance(0.1) else (),
             self.rng.choice(("one", "one", "all")),
@@ -150,7 +156,8 @@ class Maker:
     def loops(self) -> Loops:
         dims = [self.var() for _ in self.some(2)]
         params = tuple(
-            Param(self.buffer(dims, "param"), self.rng.choice(("read", "write", "update"))) for _ in self.some(3)
+            Param(self.buffer(dims, "param"), self.rng.choice(("read", "write", "update")))
+            for _ in self.some(3)
         )
         scope = list(dims)
         rows = None
@@ -165,8 +172,12 @@ class Maker:
 
     def buffer(self, dims: list[Var], space: Any = None) -> Buffer:
         return Buffer(
-            self.name(), self.dtype(), self.shape(dims),
-            space if space and self.chance(0.9) else self.rng.choice(("param", "register", "scratch", "local")),
+            self.name(),
+            self.dtype(),
+            self.shape(dims),
+            space
+            if space and self.chance(0.9)
+            else self.rng.choice(("param", "register", "scratch", "local")),
             self.rng.randint(1, 8) if self.chance(0.2) else None,
         )
 
@@ -202,10 +213,15 @@ class Maker:
 
     def loop(self, dims: list[Var], buffers: list[Buffer], lets: list[Ref], depth: int) -> For:
         hi = self.dim(dims)
-        var = Var(self.name(), 0, hi - 1) if isinstance(hi, int) and hi > 0 and self.chance(0.8) else self.var()
+        var = (
+            Var(self.name(), 0, hi - 1) if isinstance(hi, int) and hi > 0 and self.chance(0.8) else self.var()
+        )
         inner = [*dims, var]
         return For(
-            var, self.dim(dims), hi, self.block(inner, buffers, lets, depth - 1),
+            var,
+            self.dim(dims),
+            hi,
+            self.block(inner, buffers, lets, depth - 1),
             self.rng.choice(("serial", "serial", "parallel", "vector", "unroll", "bind")),
             self.rng.choice(("", "", "group.x")),
             self.expr(inner, buffers, lets, 2) if self.chance(0.2) else None,
@@ -237,19 +253,32 @@ class Maker:
         dims = [self.var() for _ in self.some(2)]
         kinds = ("arena", "state", "const", "caller")
         regions = tuple(
-            Region(self.name(), self.rng.choice(kinds), self.dim(dims), self.rng.choice((4, 16))) for _ in self.some(3)
+            Region(self.name(), self.rng.choice(kinds), self.dim(dims), self.rng.choice((4, 16)))
+            for _ in self.some(3)
         )
         roles = ("input", "output", "state", "const", "temp", "scratch")
         buffers = tuple(
             PlanBuffer(
-                self.name(), self.type(dims), self.rng.choice(("arena", "my region")), self.dim(dims),
-                self.rng.choice(roles), 4 if self.chance() else None, self.name() if self.chance() else "",
+                self.name(),
+                self.type(dims),
+                self.rng.choice(("arena", "my region")),
+                self.dim(dims),
+                self.rng.choice(roles),
+                4 if self.chance() else None,
+                self.name() if self.chance() else "",
             )
             for _ in self.some(4)
         )
         body = self.steps(dims, 2)
         return Plan(
-            self.name(), tuple(dims), self.names(), self.names(), regions, buffers, body, self.rng.choice((0, 96))
+            self.name(),
+            tuple(dims),
+            self.names(),
+            self.names(),
+            regions,
+            buffers,
+            body,
+            self.rng.choice((0, 96)),
         )
 
     def names(self) -> tuple[str, ...]:
@@ -268,9 +297,15 @@ class Maker:
             var = self.var()
             return Repeat(var, self.dim(dims), self.dim(dims), self.steps([*dims, var], depth - 1))
         return PlanCall(
-            self.rng.randint(0, 9), self.name(), self.names(), self.shape(dims),
+            self.rng.randint(0, 9),
+            self.name(),
+            self.names(),
+            self.shape(dims),
             (self.dim(dims), self.dim(dims)) if self.chance() else None,
-            self.name() if self.chance() else "", self.names(), self.rng.choice(("", "dsp")), self.chance(),
+            self.name() if self.chance() else "",
+            self.names(),
+            self.rng.choice(("", "dsp")),
+            self.chance(),
         )
 
     # --- module -------------------------------------------------------------------------------------------
@@ -284,7 +319,9 @@ class Maker:
             data = np.where(seeded.random(shape) < 0.1, self.rng.choice((np.nan, np.inf, -0.0, 1e-7)), data)
         else:
             lo, hi = kind.limits
-            data = seeded.integers(lo, hi, shape, dtype=kind.numpy if kind.kind != "b" else np.int64, endpoint=True)
+            data = seeded.integers(
+                lo, hi, shape, dtype=kind.numpy if kind.kind != "b" else np.int64, endpoint=True
+            )
         quant = Quant(0.1, 3) if self.chance() else None
         return Const(self.name(), TensorType(kind, shape, quant), data, self.rng.choice(("", "r8c4")))
 

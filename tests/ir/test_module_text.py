@@ -92,7 +92,8 @@ def test_a_scalar_as_an_index_goes_by_its_name() -> None:
 
 def test_types_that_do_not_follow_are_written() -> None:
     text = text_of(
-        Store("o", (0,), Load("x", (0, 0), I8.with_lanes(4))), Store("o", (0,), Op("add", (Imm(1, I8), Imm(1, I8)), I32))
+        Store("o", (0,), Load("x", (0, 0), I8.with_lanes(4))),
+        Store("o", (0,), Op("add", (Imm(1, I8), Imm(1, I8)), I32)),
     )
     assert "%x[0, 0]:i8x4" in text
     assert "add(1:i8, 1:i8):i32" in text

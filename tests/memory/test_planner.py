@@ -65,7 +65,9 @@ def net(rng: random.Random) -> list[Block]:
     out = []
     for k in range(steps):
         reach = rng.choice([1, 1, 1, 2, 3, rng.randrange(1, 12)])
-        out.append(Block(f"t{k}", rng.randrange(1, 64) * rng.choice([16, 256, 1024]), k, min(k + reach, steps), 16))
+        out.append(
+            Block(f"t{k}", rng.randrange(1, 64) * rng.choice([16, 256, 1024]), k, min(k + reach, steps), 16)
+        )
     return out
 
 
@@ -117,7 +119,9 @@ def test_hard_problems_beat_greedy(root: Path) -> None:
         pytest.skip(f"no minimalloc problems at {folder}")
     for path in sorted(folder.glob("*.csv")):
         with path.open() as file:
-            rows = [(r["id"], int(r["size"]), int(r["lower"]), int(r["upper"]) - 1) for r in csv.DictReader(file)]
+            rows = [
+                (r["id"], int(r["size"]), int(r["lower"]), int(r["upper"]) - 1) for r in csv.DictReader(file)
+            ]
         blocks = [Block(*row) for row in rows]
         placed = plan_offsets(blocks)
         assert not overlaps(blocks, placed.offsets)

@@ -11,12 +11,12 @@ from memory_nets import Net, run_graph
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Plan, PlanBuffer, PlanCall, PlanStmt, Region, Repeat
+from sdk.compiler.ir.plan import Plan, PlanBuffer, PlanCall, Region, Repeat
 from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.memory.rings import row_axis, stored_bytes, stored_type, with_rings
 from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.passes.plan_memory import PlanMemory
-from sdk.compiler.sym import Dim, Var, dmin
+from sdk.compiler.sym import Var, dmin
 from sdk.errors import BuildError
 
 H, W, C = 9, 5, 4
@@ -29,7 +29,9 @@ def network(first: str, second: str) -> Module:
     return net.module(net.conv(net.conv(x, C, op=first), C, op=second))
 
 
-def streamed(module: Module, rings: tuple[int, int, int] = (1, 3, 1), out_at: int = 0, lead: int = 1) -> tuple[Module, Plan]:
+def streamed(
+    module: Module, rings: tuple[int, int, int] = (1, 3, 1), out_at: int = 0, lead: int = 1
+) -> tuple[Module, Plan]:
     """The two convolutions row by row: ``lead`` rows of the first are made before the second starts.
 
     ``rings`` are the rows kept of the first accumulator, of the tensor between, and of the second accumulator.
@@ -57,28 +59,17 @@ def streamed(module: Module, rings: tuple[int, int, int] = (1, 3, 1), out_at: in
         loops[call.callee] = with_rings(f, wants)
     r = Var("r", 0, H - 1)
     ahead = (r.expr + lead, r.expr + lead + 1)
-    first = [rows(c, k, 0, lead) for k, c in enumerate(calls[:2])] if lead else []
-    body: list[PlanStmt] = [rows(c, 2 + k, dmin(ahead[0], H), dmin(ahead[1], H)) for k, c in enumerate(calls[:2])]
-    body += [rows(c, 4 + k, r.expr, r.expr + 1) for k, c in enumerate(calls[2:])]
+    before = [replace(c, rows=(row, row + 1)) for row in range(lead) for c in calls[:2]]
+    body = [replace(c, rows=(dmin(ahead[0], H), dmin(ahead[1], H))) for c in calls[:2]]
+    body += [replace(c, rows=(r.expr, r.expr + 1)) for c in calls[2:]]
+    numbered = [replace(c, index=k) for k, c in enumerate([*before, *body])]
     streamed_plan = replace(
         plan,
         regions=(Region("arena", "arena", end), *plan.regions[1:]),
         buffers=tuple(buffers),
-        body=(*rows_in_order(first), Repeat(r, 0, H, tuple(body))),
+        body=(*numbered[: len(before)], Repeat(r, 0, H, tuple(numbered[len(before) :]))),
     )
     return replace(plain, loops=loops, plans={"main": streamed_plan}), streamed_plan
-
-
-def rows(call: PlanCall, index: int, lo: Dim, hi: Dim) -> PlanCall:
-    return replace(call, index=index, rows=(lo, hi))
-
-
-def rows_in_order(calls: list[PlanCall]) -> list[PlanCall]:
-    """Calls on several rows through a ring of one row have to take turns: one row each."""
-    out = []
-    for row in range(calls[0].rows[1] if calls and calls[0].rows else 0):
-        out += [replace(c, rows=(row, row + 1), index=100 + 10 * row + k) for k, c in enumerate(calls)]
-    return out
 
 
 @pytest.mark.parametrize("first", ["conv2d", "depthwise_conv2d"])
@@ -90,7 +81,9 @@ def test_stream_of_rows_equals_the_whole(first: str, second: str) -> None:
     x = np.random.default_rng(0).integers(-128, 128, (1, H, W, C)).astype(np.int8)
     (wanted,) = run_graph(module, {"x": x}, {})
     np.testing.assert_array_equal(run_plan(planned, "main", {"x": x})["t3"], wanted)
-    assert plan_summary(planned, plan).peak < 0.5 * PlanMemory().run(module).plans["main"].region("arena").bytes
+    assert (
+        plan_summary(planned, plan).peak < 0.5 * PlanMemory().run(module).plans["main"].region("arena").bytes
+    )
 
 
 @pytest.mark.parametrize("rings", [(1, 2, 1), (1, 1, 1)])

@@ -1,4 +1,4 @@
-"""Dims as C: index arithmetic in ``int32_t`` with the rounding of the IR and no more parentheses than it needs."""
+"""Dims as C: index arithmetic in ``int32_t``, with the rounding of the IR and few parentheses."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def wrap(printed: Printed, least: int) -> str:
 
 
 class DimPrinter:
-    """Prints dims; ``name`` gives the C name of a variable. ``nonnegative`` holds dims that the code around the
-    text has checked to be >= 0."""
+    """Prints dims; ``name`` gives the C name of a variable.
+
+    ``nonnegative`` holds dims that the code around the text has checked to be >= 0.
+    """
 
     def __init__(self, unit: Unit, name: Callable[[Var], str]) -> None:
         self._unit = unit
@@ -48,7 +50,9 @@ class DimPrinter:
             if abs(dim) > _INT32_MAX:
                 raise BuildError(f"the index {dim} does not fit 32 bits")
             return str(dim), ATOM if dim >= 0 else UNARY
-        terms = sorted(dim.terms, key=lambda term: term[1] < 0)  # positive first: no leading minus when avoidable
+        terms = sorted(
+            dim.terms, key=lambda term: term[1] < 0
+        )  # positive first: no leading minus when avoidable
         parts: list[tuple[bool, str]] = []
         for factors, coefficient in terms:
             names = [self._factor(f) for f, power in factors for _ in range(power)]

@@ -25,8 +25,8 @@ _SHIFT: Final = 60
 _BITS: Final = 40
 _AND: Final = 30
 _OR: Final = 20
-# Symbol, how tightly it binds, what its left and right sides must bind at least (compilers warn about shifts, bit
-# operations and mixed && || without parentheses).
+# Symbol, how tightly it binds, what its left and right sides must bind at least (compilers warn about
+# shifts, bit operations and mixed && || without parentheses).
 _OPERATORS: Final = {
     "add": ("+", SUM, SUM, SUM + 1),
     "sub": ("-", SUM, SUM, SUM + 1),
@@ -46,11 +46,15 @@ _OPERATORS: Final = {
 _ON_BOOLS: Final = {"and": ("&&", _AND, _AND, CMP), "or": ("||", _OR, CMP, CMP), "xor": ("!=", CMP, SUM, SUM)}
 _COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq")
 _WRAPPING: Final = ("add", "sub", "mul", "tdiv", "neg", "shl")
-_SATURATE: Final = {I8.limits: "clamp_i8_thumb2", U8.limits: "clamp_u8_thumb2", I16.limits: "clamp_i16_thumb2"}
+_SATURATE: Final = {
+    I8.limits: "clamp_i8_thumb2",
+    U8.limits: "clamp_u8_thumb2",
+    I16.limits: "clamp_i16_thumb2",
+}
 
 
 class CValue(NamedTuple):
-    """C text, how tightly it binds, and whether its C type is the value's own rather than a promoted ``int``."""
+    """C text, how tightly it binds, and whether its C type is the value's own, not a promoted ``int``."""
 
     text: str
     binds: int
@@ -74,7 +78,10 @@ def literal(value: int | float, type: DType) -> CValue:
         return CValue(f"{number}u" if type.bits == 32 else f"UINT64_C({number})", ATOM)
     if number == type.limits[0]:
         return CValue(f"INT{type.bits}_MIN", ATOM)
-    return CValue(str(number) if type.bits == 32 else f"INT64_C({number})", ATOM if number >= 0 or type.bits > 32 else UNARY)
+    return CValue(
+        str(number) if type.bits == 32 else f"INT64_C({number})",
+        ATOM if number >= 0 or type.bits > 32 else UNARY,
+    )
 
 
 def _float_literal(value: float, type: DType) -> CValue:
@@ -90,9 +97,11 @@ def _float_literal(value: float, type: DType) -> CValue:
 
 
 class ValuePrinter:
-    """Prints values; ``load`` gives the text of a memory or register read, ``name`` that of a bound scalar."""
+    """Prints values; ``load`` gives the text of a read of a buffer, ``name`` that of a bound scalar."""
 
-    def __init__(self, unit: Unit, dims: DimPrinter, load: Callable[[Load], CValue], name: Callable[[str], str]) -> None:
+    def __init__(
+        self, unit: Unit, dims: DimPrinter, load: Callable[[Load], CValue], name: Callable[[str], str]
+    ) -> None:
         self._unit = unit
         self._dims = dims
         self._load = load
@@ -123,7 +132,11 @@ class ValuePrinter:
             self._unit.floats_used = True
         match expr:
             case Imm():
-                return literal(expr.value, expr.dtype) if expr.dtype.lanes == 1 else self._splat(expr, expr.dtype)
+                return (
+                    literal(expr.value, expr.dtype)
+                    if expr.dtype.lanes == 1
+                    else self._splat(expr, expr.dtype)
+                )
             case Idx():
                 return CValue(*self._dims.printed(expr.dim))
             case Ref():
@@ -152,12 +165,16 @@ class ValuePrinter:
         if expr.name == "neg" or expr.name in _OPERATORS:
             return self._vector_operator(expr) if expr.args[0].dtype.lanes > 1 else self._operator(expr)
         known = "" if expr.name in INTRINSICS else ": it is not in the intrinsic table"
-        raise BuildError(f"{expr.name} on {', '.join(str(a.dtype) for a in expr.args)} has no C99 spelling{known}")
+        raise BuildError(
+            f"{expr.name} on {', '.join(str(a.dtype) for a in expr.args)} has no C99 spelling{known}"
+        )
 
     def _spelled(self, expr: Op) -> CValue | None:
         """By a row of the table of spellings."""
         types = (expr.dtype, *(a.dtype for a in expr.args))
-        template = find_spelling(expr.name, types, self._unit.features, bool(expr.args) and self._is_small(expr.args[0]))
+        template = find_spelling(
+            expr.name, types, self._unit.features, bool(expr.args) and self._is_small(expr.args[0])
+        )
         if template is None:
             return None
 
@@ -179,8 +196,13 @@ class ValuePrinter:
         return isinstance(expr, Op) and expr.name == "srdhm30"
 
     def _clamp(self, expr: Op) -> CValue | None:
-        """``min(max(x, lo), hi)`` on an i32 with literal bounds: one helper, one instruction where there is one."""
-        if expr.name != "min" or expr.dtype != I32 or not isinstance(expr.args[0], Op) or expr.args[0].name != "max":
+        """``min(max(x, lo), hi)`` on an i32 with literal bounds: one helper, at best one instruction."""
+        if (
+            expr.name != "min"
+            or expr.dtype != I32
+            or not isinstance(expr.args[0], Op)
+            or expr.args[0].name != "max"
+        ):
             return None
         (x, lo), hi = expr.args[0].args, expr.args[1]
         if not isinstance(lo, Imm) or not isinstance(hi, Imm) or lo.value > hi.value:
@@ -188,9 +210,11 @@ class ValuePrinter:
         saturate = _SATURATE.get((int(lo.value), int(hi.value)))
         if saturate and "thumb2" in self._unit.features:
             return CValue(f"{self._unit.helper(saturate)}({self.text(x)})", ATOM)
-        return CValue(f"{self._unit.helper('clamp_i32')}({self.text(x)}, {self.text(lo)}, {self.text(hi)})", ATOM)
+        return CValue(
+            f"{self._unit.helper('clamp_i32')}({self.text(x)}, {self.text(lo)}, {self.text(hi)})", ATOM
+        )
 
-    # --- scalars -------------------------------------------------------------------------------------------------
+    # --- scalars ------------------------------------------------------------------------------------------
 
     def _operator(self, expr: Op) -> CValue:
         of = expr.args[0].dtype
@@ -205,7 +229,9 @@ class ValuePrinter:
             left, right = self.text(expr.args[0], UNARY), self.text(expr.args[1], UNARY)
             return CValue(f"({scalar_name(of)})(({unsigned}){left} << {right})", UNARY)
         elif expr.name == "mul" and of.kind == "u" and of.bits == 16:
-            left, right = (self.text(a, UNARY) for a in expr.args)  # promoted to int the product could overflow
+            left, right = (
+                self.text(a, UNARY) for a in expr.args
+            )  # promoted to int the product could overflow
             value = CValue(f"(uint32_t){left} * (uint32_t){right}", MUL, exact=False)
         else:
             value = self._infix(expr, _OPERATORS[expr.name])
@@ -221,7 +247,11 @@ class ValuePrinter:
         if symbol == "+" and isinstance(second, Imm) and second.dtype.kind == "i" and second.value < 0:
             opposite = literal(-second.value, second.dtype).text
             return CValue(f"{self.text(expr.args[0], left)} - {opposite}", binds)
-        a = self._guarded(expr.args[:1], expr.args[1], right) if symbol == "&&" else self.text(expr.args[1], right)
+        a = (
+            self._guarded(expr.args[:1], expr.args[1], right)
+            if symbol == "&&"
+            else self.text(expr.args[1], right)
+        )
         return CValue(f"{self.text(expr.args[0], left)} {symbol} {a}", binds)
 
     def _guarded(self, conditions: tuple[ValueExpr, ...], expr: ValueExpr, least: int) -> str:
@@ -238,7 +268,9 @@ class ValuePrinter:
             if self._unit.is_word(expr.dtype):
                 return self._on_word(expr)
             helper = self._unit.helper(f"select_{expr.dtype}")
-            return CValue(f"{helper}({self._mask(cond, expr.dtype.bits)}, {self.text(a)}, {self.text(b)})", ATOM)
+            return CValue(
+                f"{helper}({self._mask(cond, expr.dtype.bits)}, {self.text(a)}, {self.text(b)})", ATOM
+            )
         exact = expr.dtype.bits >= 32 or expr.dtype.lanes > 1
         then = self._guarded((cond,), a, TERNARY + 1)
         return CValue(f"{self.text(cond, _OR)} ? {then} : {self.text(b, TERNARY + 1)}", TERNARY, exact)
@@ -254,7 +286,7 @@ class ValuePrinter:
             return self.value(arg)._replace(exact=True)  # C promotes it by itself
         return CValue(f"({scalar_name(to)}){self.text(arg, UNARY)}", UNARY)
 
-    # --- lanes ---------------------------------------------------------------------------------------------------
+    # --- lanes --------------------------------------------------------------------------------------------
 
     def _splat(self, arg: ValueExpr, to: DType) -> CValue:
         """One value, or one group of four bytes, in all lanes of ``to``."""
@@ -316,7 +348,9 @@ class ValuePrinter:
         if self._unit.is_word(arg.dtype) and self._unit.is_word(to):
             return self.value(arg)
         if same:
-            return CValue(f"({self._unit.vector_type(str(to))}){wrap((source.text, source.binds), UNARY)}", UNARY)
+            return CValue(
+                f"({self._unit.vector_type(str(to))}){wrap((source.text, source.binds), UNARY)}", UNARY
+            )
         text = self._convert(source.text, to)
         return CValue(f"(uint32_t){text}", UNARY) if self._unit.is_word(to) else CValue(text, ATOM)
 
@@ -327,11 +361,13 @@ class ValuePrinter:
         """A value with lanes as a GNU vector, whatever it lives in."""
         value = self.value(arg)
         if self._unit.is_word(arg.dtype):
-            return CValue(f"({self._unit.vector_type(str(arg.dtype))}){wrap((value.text, value.binds), UNARY)}", UNARY)
+            return CValue(
+                f"({self._unit.vector_type(str(arg.dtype))}){wrap((value.text, value.binds), UNARY)}", UNARY
+            )
         return value
 
     def _on_word(self, expr: Op) -> CValue:
-        """An operation on a packed word that has no form of its own: as a GNU vector of four bytes, and back."""
+        """An operation on a word that has no form of its own: as a GNU vector of its bytes, and back."""
         texts = [wrap((v.text, v.binds), UNARY) for v in (self._as_vector(a) for a in expr.args)]
         if expr.name in ("min", "max", "select"):
             inner = f"{self._unit.helper(f'{expr.name}_{expr.dtype}')}({', '.join(texts)})"
@@ -343,7 +379,9 @@ class ValuePrinter:
 
 
 def _constant(expr: ValueExpr, op: str) -> int:
-    value: int | float | Dim = expr.value if isinstance(expr, Imm) else expr.dim if isinstance(expr, Idx) else 0.5
+    value: int | float | Dim = (
+        expr.value if isinstance(expr, Imm) else expr.dim if isinstance(expr, Idx) else 0.5
+    )
     if not isinstance(value, int):
         raise BuildError(f"the lane number of {op} is not a constant")
     return value

@@ -39,7 +39,9 @@ def glue_file(module: Module, prefix: str, options: EmitOptions) -> str:
     regions = [(kind, api.region_bytes(kind), api.region_align(kind)) for kind in ("arena", "state")]
     storage = [r for r in regions if r[1]]
     for e in api.entries:
-        storage += [(p.storage, max(p.bytes, 1), max(api.region_align("caller"), 16)) for p in e.ports if p.caller]
+        storage += [
+            (p.storage, max(p.bytes, 1), max(api.region_align("caller"), 16)) for p in e.ports if p.caller
+        ]
     kinds = {name for name, _, _ in storage}
     return render(
         "glue.c",

@@ -1,9 +1,10 @@
-"""The small C functions that generated code may need, as data: exact fixed-point arithmetic and lane operations.
+"""The small C functions that generated code may need, as data: exact fixed point, operations on lanes.
 
-``@name`` stands for another helper or a vector type. A family is written once for all types: ``$T`` is the type
-("i32x8"), ``$C`` its C spelling, ``$S`` the C type of a lane, ``$M`` the mask type of its comparisons, ``$N`` the lanes.
-All of them rely on two things C leaves to the compiler and every supported one does: ``>>`` of a negative number is
-arithmetic, and converting to a narrower signed type wraps.
+``@name`` stands for another helper or a vector type. A family is written once for all types: ``$T`` is the
+type ("i32x8"), ``$C`` its C spelling, ``$S`` the C type of a lane, ``$M`` the mask type of its comparisons,
+``$N`` the number of lanes, ``$Q`` that of 32-bit words. All rely on two things that C leaves to the
+compiler and every supported one does: ``>>`` of a negative number is arithmetic, and converting to a
+narrower signed type wraps.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ _PLAIN: Final = {
     return (x >> e) + ((x & mask) > threshold ? 1 : 0);
 }""",
     "rdbpot1": """int32_t @@(int32_t x, int32_t e) { /* |x| <= 2**30, e >= 1 */
-    return (x + ((int32_t)1 << (e - 1)) + (x >> 31)) >> e;
+    return (((x + (x >> 31)) >> (e - 1)) + 1) >> 1; /* floor((y + 2**(e-1)) / 2**e) in two shifts */
 }""",
     "mulq64": """int32_t @@(int64_t x, int32_t mult, int32_t shift) {
     int32_t reduced = mult < 0x7FFF0000 ? (mult + (1 << 15)) >> 16 : 0x7FFF;
@@ -283,17 +284,18 @@ _LANES: Final = {
     return (x >> e) - ($C)((x & mask) > threshold);
 }""",
     "rdbpot1": """$C @@($C x, $C e) { /* |x| <= 2**30, e >= 1 */
-    return (x + (@splat_$T(1) << (e - 1)) + (x >> 31)) >> e;
+    return (((x + (x >> 31)) >> (e - 1)) + 1) >> 1;
 }""",
 }
 
 # Operations that have a scalar helper only, lane by lane.
 _EACH: Final = {
-    "mulq64": "$C @@(@i64x$N x, $C mult, $C shift) {\n$L@mulq64(x[i], mult[i], shift[i]);\n    }\n    return out;\n}",
-    "exp": "$C @@($C x) {\n$L@exp_f32(x[i]);\n    }\n    return out;\n}",
-    "clz": "$C @@($C x) {\n$L($S)@clz((uint32_t)x[i]);\n    }\n    return out;\n}",
+    "mulq64": "$C @@(@i64x$N x, $C mult, $C shift) {\n$L@mulq64(x[i], mult[i], shift[i]);$E",
+    "exp": "$C @@($C x) {\n$L@exp_f32(x[i]);$E",
+    "clz": "$C @@($C x) {\n$L($S)@clz((uint32_t)x[i]);$E",
 }
 _EACH_LOOP: Final = "    $C out = {0};\n    for (int32_t i = 0; i < $N; ++i) {\n        out[i] = "
+_EACH_END: Final = "\n    }\n    return out;\n}"
 
 # Dot products of groups of lanes where the instruction set has none.
 _GROUPED_DOT: Final = """$C @@($C acc, @$A a, @$B b) {
@@ -335,16 +337,23 @@ def _of_family(name: str) -> str | None:
     if len(kinds) != 1:
         return None
     if family in _EACH and kinds[0].lanes > 1:
-        return _fill(_EACH[family].replace("$L", _EACH_LOOP), kinds[0])
+        return _fill(_EACH[family].replace("$L", _EACH_LOOP).replace("$E", _EACH_END), kinds[0])
     table = _SCALAR if kinds[0].lanes == 1 else _LANES
-    text = table.get(f"{family}_float" if kinds[0].is_float else family) or table.get(family)
-    return _fill(text, kinds[0]) if text else None
+    found = table.get(f"{family}_float" if kinds[0].is_float else family) or table.get(family)
+    return _fill(found, kinds[0]) if found else None
 
 
 def _fill(text: str, type: DType) -> str:
     scalar = scalar_name(type)
     spelled = f"@{type}" if type.lanes > 1 else scalar
     mask = f"@i{type.bits}x{type.lanes}"
-    for key, value in (("$C", spelled), ("$S", scalar), ("$M", mask), ("$N", type.lanes), ("$Q", type.nbytes // 4), ("$T", type)):
+    for key, value in (
+        ("$C", spelled),
+        ("$S", scalar),
+        ("$M", mask),
+        ("$N", type.lanes),
+        ("$Q", type.nbytes // 4),
+        ("$T", type),
+    ):
         text = text.replace(key, str(value))
     return text

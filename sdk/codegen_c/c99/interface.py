@@ -1,14 +1,15 @@
-"""A model's interface as its header and glue need it: entries, tensors and dims with their C names and numbers."""
+"""A model's interface as its header and glue need it: entries, tensors and dims, with C names and numbers."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from sdk.codegen_c.c99.expr import literal
-from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
+from sdk.codegen_c.c99.names import identifier, scalar_name
 from sdk.codegen_c.c99.options import EmitOptions, GoldenCase, comment
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanBuffer, PlanCall, walk_plan
@@ -112,7 +113,9 @@ class Port:
         quant = self.type.quant
         if quant is None:
             return "plain values, row-major"
-        offset = f"(stored - {quant.zero_point})" if quant.zero_point >= 0 else f"(stored + {-quant.zero_point})"
+        offset = (
+            f"(stored - {quant.zero_point})" if quant.zero_point >= 0 else f"(stored + {-quant.zero_point})"
+        )
         return f"row-major; real value = {quant.scale!r} * {offset}"
 
     @property
@@ -274,12 +277,19 @@ class Interface:
 
     def region_bytes(self, kind: str) -> int:
         """Most bytes of the arena or state over the entries, which share it."""
-        sizes = [most(r.bytes, f"region {r.name}") for p in self.module.plans.values() for r in p.regions if r.kind == kind]
+        sizes = [
+            most(r.bytes, f"region {r.name}")
+            for p in self.module.plans.values()
+            for r in p.regions
+            if r.kind == kind
+        ]
         return max(sizes, default=0)
 
     def region_align(self, kind: str) -> int:
         """Alignment in bytes of the arena or state."""
-        return max((r.align for p in self.module.plans.values() for r in p.regions if r.kind == kind), default=1)
+        return max(
+            (r.align for p in self.module.plans.values() for r in p.regions if r.kind == kind), default=1
+        )
 
     @property
     def arena_varies(self) -> bool:
@@ -288,18 +298,34 @@ class Interface:
         return any(not isinstance(r.bytes, int) for r in regions)
 
 
+def c_names(names: Sequence[str]) -> list[str]:
+    """An identifier for each name, different even in capitals: macros are made of them."""
+    out: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        c_name, k = identifier(name), 2
+        while c_name.upper() in taken:
+            c_name, k = identifier(f"{name}_{k}"), k + 1
+        taken.add(c_name.upper())
+        out.append(c_name)
+    return out
+
+
 def _entry(prefix: str, name: str, plan: Plan, options: EmitOptions, first_op: int) -> Entry:
     caller = {r.name for r in plan.regions if r.kind == "caller"}
 
     def ports(names: tuple[str, ...], direction: Literal["in", "out"]) -> tuple[Port, ...]:
-        scope = Scope()
-        out = []
-        for k, tensor in enumerate(names):
-            buffer = plan.buffer(tensor)
-            out.append(Port(prefix, name, direction, scope.declare(k, tensor), buffer, buffer.region in caller))
-        return tuple(out)
+        return tuple(
+            Port(prefix, name, direction, c_name, plan.buffer(tensor), plan.buffer(tensor).region in caller)
+            for tensor, c_name in zip(names, c_names(names), strict=True)
+        )
 
-    scope = Scope()
-    dims = tuple(DimInfo(name, v, scope.declare(v, v.name), DIM_CODES - k) for k, v in enumerate(plan.dims))
+    dim_names = c_names([v.name for v in plan.dims])
+    dims = tuple(
+        DimInfo(name, v, c_name, DIM_CODES - k)
+        for k, (v, c_name) in enumerate(zip(plan.dims, dim_names, strict=True))
+    )
     golden = tuple(c for c in options.golden if c.entry == plan.name)
-    return Entry(prefix, name, plan, ports(plan.inputs, "in"), ports(plan.outputs, "out"), dims, golden, first_op)
+    return Entry(
+        prefix, name, plan, ports(plan.inputs, "in"), ports(plan.outputs, "out"), dims, golden, first_op
+    )

@@ -39,7 +39,7 @@ def interface_of(module: Module, prefix: str, options: EmitOptions) -> Interface
 
 
 def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> dict[str, str]:
-    """The files of a model: ``<prefix>.h``, ``.c``, ``_weights.c``, and ``_selftest.c`` when there are golden cases.
+    """The files of a model: ``<prefix>.h``, ``.c``, ``_weights.c``; with golden cases ``_selftest.c``.
 
     Args:
         module: of stage "planned".
@@ -86,7 +86,12 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
 
 def _kernels(module: Module, unit: Unit) -> dict[str, CFunction]:
     """The loops functions that the plans call, in the order of their first call."""
-    called = [s.callee for p in module.plans.values() for s in walk_plan(p.body) if isinstance(s, PlanCall) and not s.extern]
+    called = [
+        s.callee
+        for p in module.plans.values()
+        for s in walk_plan(p.body)
+        if isinstance(s, PlanCall) and not s.extern
+    ]
     out = {}
     for name in dict.fromkeys(called):
         if name not in module.loops:
@@ -103,7 +108,11 @@ def _op_names(entry: Entry) -> list[str]:
 
 def _reset(api: Interface, state: State, weights: Weights, unit: Unit) -> list[str]:
     """Statements that put a state back to its start."""
-    plan = next(p for p in api.module.plans.values() if any(b.role == "state" and b.name == state.name for b in p.buffers))
+    plan = next(
+        p
+        for p in api.module.plans.values()
+        if any(b.role == "state" and b.name == state.name for b in p.buffers)
+    )
     offset = evaluate(plan.buffer(state.name).offset, {})
     size, type = state.type.max_bytes, state.type.dtype
     place = f"self->state + {offset}" if offset else "self->state"

@@ -12,9 +12,18 @@ from sdk.errors import BuildError
 __all__ = ["Scope", "identifier", "scalar_name"]
 
 # Words of C and C++ (the header is included from both), and what our includes define.
-_TAKEN: Final = frozenset(
-    ["auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "bool", "true", "false", "asm", "catch", "class", "delete", "explicit", "export", "friend", "mutable", "namespace", "new", "operator", "private", "protected", "public", "template", "this", "throw", "try", "typename", "using", "virtual", "and", "and_eq", "bitand", "bitor", "compl", "not", "not_eq", "or", "or_eq", "xor", "xor_eq", "typeof", "linux", "unix", "main", "scratch", "NULL", "offsetof"]
-)
+# fmt: off
+_TAKEN: Final = frozenset((
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
+    "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return",
+    "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void",
+    "volatile", "while", "bool", "true", "false", "asm", "catch", "class", "delete", "explicit",
+    "export", "friend", "mutable", "namespace", "new", "operator", "private", "protected", "public",
+    "template", "this", "throw", "try", "typename", "using", "virtual", "and", "and_eq", "bitand",
+    "bitor", "compl", "not", "not_eq", "or", "or_eq", "xor", "xor_eq", "typeof", "linux", "unix",
+    "main", "scratch", "NULL", "offsetof",
+))
+# fmt: on
 
 
 def identifier(text: str) -> str:
@@ -28,9 +37,20 @@ def identifier(text: str) -> str:
 
 
 _SCALARS: Final = {
-    "bool": "bool", "i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t", "i32": "int32_t",
-    "u32": "uint32_t", "i64": "int64_t", "u64": "uint64_t", "f32": "float", "f64": "double",
+    "bool": "bool",
+    "i8": "int8_t",
+    "u8": "uint8_t",
+    "i16": "int16_t",
+    "u16": "uint16_t",
+    "i32": "int32_t",
+    "u32": "uint32_t",
+    "i64": "int64_t",
+    "u64": "uint64_t",
+    "f32": "float",
+    "f64": "double",
 }
+
+
 def scalar_name(type: DType) -> str:
     """The C type of one lane.
 

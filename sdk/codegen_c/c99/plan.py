@@ -25,7 +25,9 @@ _WIDTH = 110
 class RunPrinter:
     """Prints the functions of one entry; ``kernels`` are the printed loops functions by name."""
 
-    def __init__(self, unit: Unit, api: Interface, entry: Entry, weights: Weights, kernels: dict[str, CFunction]) -> None:
+    def __init__(
+        self, unit: Unit, api: Interface, entry: Entry, weights: Weights, kernels: dict[str, CFunction]
+    ) -> None:
         self.unit, self.api, self.entry, self.weights, self.kernels = unit, api, entry, weights, kernels
         self.plan: Plan = entry.plan
         self.m, self.macro = unit.prefix, unit.prefix.upper()
@@ -42,7 +44,7 @@ class RunPrinter:
         """The accessors of tensors in the arena, the arena's size, and the run."""
         return [*self._accessors(), self._arena_bytes(), self._run()]
 
-    # --- small functions -----------------------------------------------------------------------------------------
+    # --- small functions ----------------------------------------------------------------------------------
 
     def _dim_locals(self, dim: Dim, source: str = "dims->") -> str:
         used = free_vars(dim)
@@ -70,9 +72,10 @@ class RunPrinter:
         given = f"const {e.name}_dims *dims" if e.dims else "void"
         unused = "    (void)dims;\n" if e.dims and not free_vars(size) else ""
         text = f"(size_t)({self.dims.text(size)})" if free_vars(size) else f"{size}u"
-        return f"size_t {e.name}_arena_bytes({given})\n{{\n{unused}{self._dim_locals(size)}    return {text};\n}}"
+        body = f"{unused}{self._dim_locals(size)}    return {text};"
+        return f"size_t {e.name}_arena_bytes({given})\n{{\n{body}\n}}"
 
-    # --- the run -------------------------------------------------------------------------------------------------
+    # --- the run ------------------------------------------------------------------------------------------
 
     def _run(self) -> str:
         self._checks()
@@ -110,9 +113,10 @@ class RunPrinter:
         if nulls:
             self._reject(" || ".join(nulls), f"{self.macro}_E_ARG")
         for d in e.dims:
-            self._line(f"const int32_t {d.c_name} = dims->{d.c_name};")
-            steps = f" || {d.c_name} % {d.macro}_MULTIPLE != 0" if d.multiple > 1 else ""
-            self._reject(f"{d.c_name} < {d.macro}_MIN || {d.c_name} > {d.macro}_MAX{steps}", d.error)
+            local = self.scope.lookup(d.var)
+            self._line(f"const int32_t {local} = dims->{d.c_name};")
+            steps = f" || {local} % {d.macro}_MULTIPLE != 0" if d.multiple > 1 else ""
+            self._reject(f"{local} < {d.macro}_MIN || {local} > {d.macro}_MAX{steps}", d.error)
         if self.api.arena_varies:
             given = "dims" if e.dims else ""
             self._reject(f"self->arena_bytes < {e.name}_arena_bytes({given})", f"{self.macro}_E_ARENA")
@@ -151,15 +155,19 @@ class RunPrinter:
             for p in ports:
                 if p.buffer.region == buffer.region:
                     return struct, p, const
-        raise BuildError(f"buffer {buffer.name} lies in region {buffer.region}, which holds no input or output")
+        raise BuildError(
+            f"buffer {buffer.name} lies in region {buffer.region}, which holds no input or output"
+        )
 
     def _cast(self, type: str, base: str, offset: Dim) -> str:
         place = base if offset == 0 else f"({base} + {self.dims.text(offset, 71)})"
         if type == "uint8_t":
             return place if offset == 0 else place[1:-1]
-        return f"({type} *)({place[1:-1]})" if type == "int8_t" and offset != 0 else f"({type} *)(void *){place}"
+        return (
+            f"({type} *)({place[1:-1]})" if type == "int8_t" and offset != 0 else f"({type} *)(void *){place}"
+        )
 
-    # --- statements ----------------------------------------------------------------------------------------------
+    # --- statements ---------------------------------------------------------------------------------------
 
     def _body(self, body: tuple[PlanStmt, ...]) -> None:
         for stmt in body:

@@ -29,7 +29,9 @@ def selftest_file(api: Interface) -> str:
     known = {e.plan.name for e in api.entries}
     unknown = [c.entry for c in api.options.golden if c.entry not in known]
     if unknown:
-        raise UsageError(f"a golden case is for entry {unknown[0]!r}", hint=f"the entries are {', '.join(sorted(known))}")
+        raise UsageError(
+            f"a golden case is for entry {unknown[0]!r}", hint=f"the entries are {', '.join(sorted(known))}"
+        )
     unit = Unit(api.prefix, frozenset())
     arrays: list[str] = []
     functions = [_function(unit, e, arrays) for e in api.entries if e.golden]
@@ -48,9 +50,11 @@ def _array(port: Port, name: str, arrays: Mapping[str, NDArray[Any]], out: list[
     """Adds the array of a case for ``port``; its name."""
     if port.buffer.name not in arrays:
         raise UsageError(f"a golden case of {port.entry} lacks {port.buffer.name}")
-    data = np.asarray(arrays[port.buffer.name])
+    data = np.array(arrays[port.buffer.name])  # a copy: a Const makes its data read-only
     if data.dtype != port.type.dtype.numpy or data.nbytes > port.bytes:
-        raise UsageError(f"the golden {port.buffer.name} is {data.dtype}{list(data.shape)}, the model has {port.what}")
+        raise UsageError(
+            f"the golden {port.buffer.name} is {data.dtype}{list(data.shape)}, the model has {port.what}"
+        )
     symbol = f"{name}_{port.direction}_{port.c_name}"
     const = Const(symbol, TensorType(port.type.dtype, data.shape), data)
     section = f"{port.prefix.upper()}_SELFTEST_SECTION"
@@ -80,12 +84,16 @@ def _case(unit: Unit, entry: Entry, k: int, case: GoldenCase, arrays: list[str])
     lines = [f"if (status == {macro}_OK) {{"]
     args = ["self"]
     if entry.caller_inputs:
-        lines.append(f"    const {entry.name}_in in = {{{', '.join(s for p, s in inputs.items() if p.caller)}}};")
+        lines.append(
+            f"    const {entry.name}_in in = {{{', '.join(s for p, s in inputs.items() if p.caller)}}};"
+        )
         args.append("&in")
     if entry.caller_outputs:
         args.append("out")
     if entry.dims:
-        lines.append(f"    {entry.name}_dims dims = {{{', '.join(str(case.dims[d.var.name]) for d in entry.dims)}}};")
+        lines.append(
+            f"    {entry.name}_dims dims = {{{', '.join(str(case.dims[d.var.name]) for d in entry.dims)}}};"
+        )
         args.append("&dims")
     for p, symbol in inputs.items():
         if not p.caller:

@@ -1,4 +1,4 @@
-"""How each value operation is spelled in C: the first row that fits its types and the target's features wins."""
+"""How each value operation is spelled in C: the first row that fits its types and the target wins."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Spelling", "find_spelling"]
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """``text`` for operation ``op`` where ``types`` (result, then arguments; shell patterns, the last one repeats)
-    fit and the target has every feature of ``needs``.
+    """``text`` for operation ``op`` where types fit and the target has every feature of ``needs``.
 
-    In the text ``{0}`` is an argument, ``{0:int}`` one that must be a literal, ``@name`` a helper or vector type,
-    ``$T`` the result type; ``$0`` the type of argument 0. ``small`` rows hold only where |argument 0| <= 2**30.
+    ``types`` are shell patterns: the result, then the arguments; the last one repeats. In the text ``{0}``
+    is an argument, ``{0:int}`` one that must be a literal, ``@name`` a helper or vector type, ``$T`` the
+    result type, ``$0`` the type of argument 0. A ``small`` row holds only where |argument 0| <= 2**30.
     """
 
     op: str
@@ -55,13 +55,31 @@ _ROWS: Final = (
     _row("clz", "[iu]32x*", "@clz_$T({0})"),
     _row("exp", "f32x*", "@exp_$T({0})"),
     # Dot products of words of four bytes.
-    *(_row("dot", f"i32 i32 {a}x4 {b}x4", f"@dot4_{a}{b}_dsp({{0}}, {{1}}, {{2}})", "dsp thumb2 words")
-      for a in _WORD for b in _WORD),
-    *(_row("dot", f"i32 i32 {a}x4 {b}x4", f"@dot4_{a}{b}({{0}}, {{1}}, {{2}})", "words") for a in _WORD for b in _WORD),
-    *(_row("mac_lane", f"i32 i32 {a}x4 {b}x4 i32", f"@mac{{3:int}}_{a}{b}_dsp({{0}}, {{1}}, {{2}})", "dsp thumb2 words")
-      for a in _WORD for b in _WORD),
-    *(_row("mac_lane", f"i32 i32 {a}x4 {b}x4 i32", f"@mac{{3:int}}_{a}{b}({{0}}, {{1}}, {{2}})", "words")
-      for a in _WORD for b in _WORD),
+    *(
+        _row("dot", f"i32 i32 {a}x4 {b}x4", f"@dot4_{a}{b}_dsp({{0}}, {{1}}, {{2}})", "dsp thumb2 words")
+        for a in _WORD
+        for b in _WORD
+    ),
+    *(
+        _row("dot", f"i32 i32 {a}x4 {b}x4", f"@dot4_{a}{b}({{0}}, {{1}}, {{2}})", "words")
+        for a in _WORD
+        for b in _WORD
+    ),
+    *(
+        _row(
+            "mac_lane",
+            f"i32 i32 {a}x4 {b}x4 i32",
+            f"@mac{{3:int}}_{a}{b}_dsp({{0}}, {{1}}, {{2}})",
+            "dsp thumb2 words",
+        )
+        for a in _WORD
+        for b in _WORD
+    ),
+    *(
+        _row("mac_lane", f"i32 i32 {a}x4 {b}x4 i32", f"@mac{{3:int}}_{a}{b}({{0}}, {{1}}, {{2}})", "words")
+        for a in _WORD
+        for b in _WORD
+    ),
     _row("add", "[iu]8x4", "@add4({0}, {1})", "words"),
     # Dot products of lanes.
     _row("dot", "i32x16 i32x16 u8x64 i8x64", "@vpdpbusd_i32x16({0}, {1}, {2})", "avx512vnni"),
@@ -81,7 +99,12 @@ def find_spelling(op: str, types: tuple[DType, ...], features: frozenset[str], s
     """The text for ``op`` with these types (result first), or None when it is an ordinary C operator."""
     names = [str(t) for t in types]
     for row in _ROWS:
-        if row.op == op and row.needs <= features and (small or not row.small) and _fits(row.types.split(), names):
+        if (
+            row.op == op
+            and row.needs <= features
+            and (small or not row.small)
+            and _fits(row.types.split(), names)
+        ):
             text = row.text.replace("$T", names[0])
             for k, name in enumerate(names[1:]):
                 text = text.replace(f"${k}", name)

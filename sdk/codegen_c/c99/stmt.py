@@ -1,4 +1,4 @@
-"""A loops function as one static C function: buffers become pointers, scalars and arrays, loops become loops."""
+"""A loops function as one static C function: buffers become pointers, scalars or arrays; loops stay loops."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CFunction:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a buffer lives in C: memory at ``c_name``, an array of ``element`` registers, or one scalar an index."""
+    """Where a buffer lives: memory at ``c_name``, an array of ``element`` registers, or scalars by index."""
 
     buffer: Buffer
     c_name: str = ""
@@ -76,7 +76,9 @@ def emit_loops(unit: Unit, loops: Loops, scratch: Mapping[str, int]) -> CFunctio
     try:
         return _Printer(unit, loops, scratch).function()
     except BuildError as error:
-        raise BuildError(error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint) from error
+        raise BuildError(
+            error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint
+        ) from error
 
 
 class _Printer:
@@ -93,7 +95,7 @@ class _Printer:
         self.dims = DimPrinter(unit, self._var)
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
 
-    # --- the function --------------------------------------------------------------------------------------------
+    # --- the function -------------------------------------------------------------------------------------
 
     def function(self) -> CFunction:
         name = identifier(f"{self.unit.prefix}_op_{self.loops.name}")
@@ -127,7 +129,7 @@ class _Printer:
         except KeyError:
             raise BuildError(f"the symbol {var.name} has no value in the function") from None
 
-    # --- statements ----------------------------------------------------------------------------------------------
+    # --- statements ---------------------------------------------------------------------------------------
 
     def block(self, block: Block) -> None:
         self.scope.push()
@@ -171,7 +173,7 @@ class _Printer:
         if stmt.kind not in ("serial", "parallel"):
             raise BuildError(
                 f"loop {stmt.var.name} of kind {stmt.kind} has no C99 spelling",
-                why="vector loops become lanes, and bound loops belong to kernels of a GPU, before C is written",
+                why="vector loops become lanes before C is written, and bound loops belong to GPU kernels",
             )
         lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
         self.scope.push()
@@ -219,7 +221,11 @@ class _Printer:
         for arg in stmt.args:
             if isinstance(arg, Load):
                 place = self.places[arg.buffer]
-                const = "const " if any(p.mode == "read" and p.buffer is place.buffer for p in self.loops.params) else ""
+                const = (
+                    "const "
+                    if any(p.mode == "read" and p.buffer is place.buffer for p in self.loops.params)
+                    else ""
+                )
                 types.append(f"{const}{scalar_name(arg.dtype)} *")
                 texts.append(f"&{place.c_name}[{self._offset(place, arg.index)}]")
             else:
@@ -227,7 +233,7 @@ class _Printer:
                 texts.append(self.values.assigned(arg))
         self._line(f"{self.unit.extern(stmt.symbol, tuple(types))}({', '.join(texts)});")
 
-    # --- buffers -------------------------------------------------------------------------------------------------
+    # --- buffers ------------------------------------------------------------------------------------------
 
     def _alloc(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> None:
         loads, stores = buffers_used(rest)
@@ -242,12 +248,20 @@ class _Printer:
             type = self.unit.alias_type(buffer.dtype)
             offset = self.offsets[buffer.name]
             start = f"(scratch + {offset})" if offset else "scratch"
-            cast = "" if type == "uint8_t" else f"({type} *)" if buffer.dtype.nbytes == 1 else f"({type} *)(void *)"
+            cast = (
+                ""
+                if type == "uint8_t"
+                else f"({type} *)"
+                if buffer.dtype.nbytes == 1
+                else f"({type} *)(void *)"
+            )
             self._line(f"{type} *const {c_name} = {cast}{start};")
             return
         size = buffer.type.max_bytes
         if size > _LOCAL_BYTES:
-            raise BuildError(f"local array {buffer.name} has {size} bytes; the stack takes at most {_LOCAL_BYTES}")
+            raise BuildError(
+                f"local array {buffer.name} has {size} bytes; the stack takes at most {_LOCAL_BYTES}"
+            )
         self._line(f"{scalar_name(buffer.dtype)} {c_name}[{size // buffer.dtype.scalar.nbytes}];")
 
     def _registers(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> _Place:
@@ -264,7 +278,9 @@ class _Printer:
                     types.add(node.dtype if isinstance(node, Load) else node.value.dtype)
         constant = all(isinstance(d, int) for index in uses for d in index)
         if len(types) != 1:
-            raise BuildError(f"register buffer {buffer.name} is used as {' and '.join(sorted(map(str, types)))}")
+            raise BuildError(
+                f"register buffer {buffer.name} is used as {' and '.join(sorted(map(str, types)))}"
+            )
         (element,) = types
         type = self.unit.value_type(element)
         if not constant:
@@ -310,7 +326,7 @@ class _Printer:
         return CValue(f"*({'' if store else 'const '}{self.unit.memory_type(type)} *)&{at}", UNARY)
 
     def _offset(self, place: _Place, index: Index, unit: int = 1) -> str:
-        """The row-major offset of ``index`` in scalars (or groups of ``unit``), its row axis wrapped where a ring."""
+        """The row-major offset of ``index`` in scalars (or groups of ``unit``); rows of a ring wrap."""
         buffer = place.buffer
         strides = list(_strides(buffer.shape))
         dims = list(index)
@@ -330,5 +346,3 @@ class _Printer:
 def _strides(shape: tuple[Dim, ...]) -> Iterator[Dim]:
     for k in range(len(shape)):
         yield product(shape[k + 1 :])
-
-

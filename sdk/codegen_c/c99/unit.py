@@ -1,4 +1,4 @@
-"""One C file in the making: the target's features, and the vector types and helper functions its code has used."""
+"""One C file in the making: the target's features, and the vector types and helpers its code has used."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LANES: Final = re.compile(r"([iuf]\d+x\d+)(_mem)?")
 class Unit:
     """Collects what a file needs ahead of its functions.
 
-    ``isa`` holds the board's capabilities; ``features`` adds "vectors" or "words": whether short vectors live in
-    vector registers, or groups of four bytes in one 32-bit word.
+    ``isa`` holds the board's capabilities; ``features`` adds "vectors" or "words": whether short vectors
+    live in vector registers, or four bytes in one 32-bit word.
     """
 
     def __init__(self, prefix: str, isa: frozenset[str]) -> None:
@@ -34,16 +34,18 @@ class Unit:
 
     def is_word(self, type: DType) -> bool:
         """Whether values of this type are packed in a ``uint32_t``."""
-        return "words" in self.features and type.lanes > 1 and not type.is_float and type.lanes * type.bits == 32
+        return (
+            "words" in self.features and type.lanes > 1 and not type.is_float and type.lanes * type.bits == 32
+        )
 
     def value_type(self, type: DType) -> str:
-        """The C type of a value; registers a vector type on first use. Lanes of bool are a caller's mask type."""
+        """The C type of a value, not of lanes of bool: those have the mask type of a comparison."""
         if type.lanes == 1:
             return scalar_name(type)
         return "uint32_t" if self.is_word(type) else self.vector_type(str(type))
 
     def vector_type(self, name: str) -> str:
-        """The GNU vector type ``name``, e.g. "i32x8"; with "_mem" its form for unaligned access to any memory."""
+        """The GNU vector type ``name``, e.g. "i32x8"; with "_mem" its form for unaligned, aliasing access."""
         full = f"{self.prefix}_{name}"
         if full not in self._typedefs:
             lanes = dtype(name.removesuffix("_mem"))
@@ -104,8 +106,12 @@ class Unit:
         """Pragmas, vector types, declarations and helpers, in the order of their first need; "" for none."""
         blocks: list[str] = []
         if self.vectors_used:
-            # gcc notes that wide vectors pass differently on other instruction sets; every function here is static.
-            blocks.append('#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC diagnostic ignored "-Wpsabi"\n#endif')
+            # gcc notes that wide vectors pass differently on other machines; all functions here are static.
+            blocks.append(
+                "#if defined(__GNUC__) && !defined(__clang__)\n"
+                '#pragma GCC diagnostic ignored "-Wpsabi"\n'
+                "#endif"
+            )
         if self.floats_used:
             blocks.append("#if defined(__clang__)\n#pragma STDC FP_CONTRACT OFF\n#endif")
         blocks.append("\n".join([*self._typedefs.values(), *self._externs.values()]))

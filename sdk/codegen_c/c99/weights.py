@@ -1,4 +1,4 @@
-"""Constants as C arrays: each distinct one once, aligned for word access, in a section the user can choose."""
+"""Constants as C arrays: each distinct one once, aligned for words, in a section the user can choose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PER_LINE = 16
 
 @dataclass(frozen=True)
 class Weights:
-    """The arrays of a model: ``symbols`` by constant (equal constants share one), the distinct constants in order."""
+    """The arrays of a model: ``symbols`` by constant (equal ones share one), the ``distinct`` in order."""
 
     symbols: dict[str, str]
     distinct: dict[str, Const]

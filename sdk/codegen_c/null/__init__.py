@@ -23,5 +23,7 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
         BuildError: the module is not planned.
     """
     if module.stage != "planned":
-        raise BuildError(f"module {module.name} is at stage {module.stage}, code is printed from planned ones")
+        raise BuildError(
+            f"module {module.name} is at stage {module.stage}, code is printed from planned ones"
+        )
     return {f"{prefix}.txt": "\n".join(entry_text(plan) for plan in module.plans.values())}

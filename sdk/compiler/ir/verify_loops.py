@@ -28,6 +28,7 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.types import BOOL, DType
+from sdk.compiler.ir.verify_access import access_errors
 from sdk.compiler.ir.verify_bounds import Facts, facts_of, value_range
 from sdk.compiler.ir.verify_types import op_error
 from sdk.compiler.sym import Dim, Var, free_vars, interval, product
@@ -56,10 +57,6 @@ class _Env:
 def verify_loops(loops: Loops, report: Report) -> None:
     """Reports every finding as (place, message)."""
     _Checker(loops, report).run()
-
-
-def _place(buffer: str, index: tuple[Dim, ...]) -> str:
-    return f"%{buffer}[{', '.join(map(print_dim, index))}]"
 
 
 class _Checker:
@@ -140,17 +137,21 @@ class _Checker:
 
     def dim(self, dim: Dim, env: _Env) -> None:
         for var in free_vars(dim):
-            if env.dims.get(var.name) is not var and not self._is_let(var, env):
-                known = env.dims.get(var.name)
+            known = env.dims.get(var.name)
+            if known is var:
+                continue
+            if var.name in env.lets:
+                self._scalar_index(var, env)
+            else:
                 what = f"here it has the bounds {print_bounds(known)}" if known else "it is not declared here"
                 self.error(f"{print_dim(dim)} uses {var.name} with bounds {print_bounds(var)}: {what}")
 
-    def _is_let(self, var: Var, env: _Env) -> bool:
-        """Whether ``var`` is a scalar used as an index, and holds to the bounds it claims."""
-        if var.name not in env.lets:
-            return False
+    def _scalar_index(self, var: Var, env: _Env) -> None:
+        """A scalar used as an index must hold to the bounds that the index claims for it."""
         held = value_range(env.lets[var.name], env.lets)
-        return held is not None and var.lo <= held[0] and held[1] <= var.hi and var.multiple == 1
+        if held is None or held[0] < var.lo or var.hi < held[1] or var.multiple != 1:
+            text = "is no integer" if held is None else f"may be {held[0]}..{held[1]}"
+            self.error(f"scalar ${var.name} {text}, used as an index with bounds {print_bounds(var)}")
 
     # --- statements -----------------------------------------------------------------------------------------
 
@@ -286,45 +287,11 @@ class _Checker:
             self.value(arm, replace(env, facts=env.facts.with_guards(guards)))
 
     def _access(self, name: str, index: tuple[Dim, ...], dtype: DType, env: _Env, exact: bool) -> None:
-        buffer = env.buffers.get(name)
         for at in index:
             self.dim(at, env)
+        buffer = env.buffers.get(name)
         if buffer is None:
             self.error(f"buffer %{name} is not declared here")
             return
-        own = buffer.dtype.scalar
-        sign = own.kind in "iu" and dtype.kind in "iu" and own.bits == dtype.bits
-        if dtype.scalar != own and (exact or not sign):
-            self.error(f"{_place(name, index)} holds {own}, accessed as {dtype.scalar}")
-        if len(index) != len(buffer.shape):
-            self.error(f"{_place(name, index)} has {len(index)} indices, the buffer {len(buffer.shape)} axes")
-            return
-        if buffer.space == "register":
-            moving = {v for at in index for v in free_vars(at)} - env.unrolled
-            if moving:
-                names = ", ".join(sorted(v.name for v in moving))
-                self.error(f"{_place(name, index)} is a register chosen at run time by {names}")
-        self._inside(buffer, index, dtype.lanes, env)
-
-    def _inside(self, buffer: Buffer, index: tuple[Dim, ...], lanes: int, env: _Env) -> None:
-        more, rest = divmod(lanes, buffer.dtype.lanes)
-        if rest:
-            self.error(f"{_place(buffer.name, index)} takes {lanes} lanes of {buffer.dtype}")
-        facts = env.facts
-        last = len(index) - 1
-        for axis, (at, extent) in enumerate(zip(index, buffer.shape, strict=True)):
-            self._proved(facts.nonnegative(at), at, ">= 0", buffer, index)
-            self._proved(facts.nonnegative(extent - 1 - at), at, f"< {print_dim(extent)}", buffer, index)
-            if axis == last and more > 1 and facts.nonnegative(extent - more - at) is not True:
-                # lanes may run on into the next row where rows are adjacent
-                flat: Dim = 0
-                for part, size in zip(index, buffer.shape, strict=True):
-                    flat = flat * size + part
-                total = product(buffer.shape)
-                held = None if buffer.ring is not None else facts.nonnegative(total - more - flat)
-                self._proved(held, at, f"+ {more} lanes inside", buffer, index)
-
-    def _proved(self, held: bool | None, at: Dim, what: str, buffer: Buffer, index: tuple[Dim, ...]) -> None:
-        if held is not True:
-            how = "is not always" if held is False else "cannot be proved"
-            self.error(f"{_place(buffer.name, index)}: index {print_dim(at)} {how} {what}")
+        for wrong in access_errors(buffer, index, dtype, exact, env.unrolled, env.facts):
+            self.error(wrong)

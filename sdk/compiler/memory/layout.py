@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sdk.compiler.ir.graph import Call, Graph, ReadState, Value, WriteState, fresh_name, node_args, node_outs
+from sdk.compiler.ir.graph import (
+    Call,
+    Graph,
+    Node,
+    ReadState,
+    Value,
+    WriteState,
+    fresh_name,
+    node_args,
+    node_outs,
+)
 from sdk.compiler.ir.module import Module, State
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role
 from sdk.compiler.ir.types import U8, TensorType
@@ -100,7 +110,7 @@ class _Layout:
             self._define(p, "input")
         for step, node in enumerate(self.graph.body, 1):
             if is_view(node):
-                self._define(node_outs(node)[0])
+                self._view(node)
             elif isinstance(node, Call):
                 self._call(step, node)
             elif isinstance(node, ReadState):
@@ -110,7 +120,7 @@ class _Layout:
         outputs = tuple(self._output(k, v) for k, v in enumerate(self.graph.results))
         return self._finish(outputs)
 
-    # --- buffers -------------------------------------------------------------------------------------------------
+    # --- buffers ---------------------------------------------------------------------------------------
 
     def _key(self, value: Value) -> str:
         return str(value) if value.const else value.name
@@ -162,7 +172,15 @@ class _Layout:
             self.region_of[place] = fresh_name(self.names[place], self.regions)
         return self.region_of[place]
 
-    # --- statements ----------------------------------------------------------------------------------------------
+    # --- statements ------------------------------------------------------------------------------------
+
+    def _view(self, node: Node) -> None:
+        """A buffer of its own for a view of another shape; the name of what it views where there is no difference."""
+        (source,), (out,) = node_args(node), node_outs(node)
+        if out.name in self.sharing.renames:
+            self.names[out.name] = self.names[self._key(source)]
+        else:
+            self._define(out)
 
     def _call(self, step: int, node: Call) -> None:
         args = [self.names[self._key(a)] for a in node.args]
@@ -193,9 +211,10 @@ class _Layout:
 
     def _read(self, step: int, node: ReadState) -> None:
         version = self.version[node.state]
-        name = self._define(node.out)
-        if step not in self.sharing.direct_reads:
-            self.body.append(Copy(name, version))
+        if step in self.sharing.direct_reads:
+            self.names[node.out.name] = version
+        else:
+            self.body.append(Copy(self._define(node.out), version))
 
     def _write(self, step: int, node: WriteState) -> None:
         source = self.names[self._key(node.value)]
@@ -231,7 +250,7 @@ class _Layout:
         self.body.append(Copy(name, source))
         return name
 
-    # --- places --------------------------------------------------------------------------------------------------
+    # --- places ----------------------------------------------------------------------------------------
 
     def _finish(self, outputs: tuple[str, ...]) -> Laid:
         blocks = tuple(self.blocks.values())

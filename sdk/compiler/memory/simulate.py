@@ -99,6 +99,10 @@ class _Machine:
                 out |= {name for name, mode in self._arguments(stmt) if mode != "read"}
         return out
 
+    def _same_type(self, a: PlanBuffer, b: PlanBuffer) -> bool:
+        """Views change the shape or the type: what does neither is a result of its own."""
+        return (a.type.shape, a.type.dtype, a.ring) == (b.type.shape, b.type.dtype, b.ring)
+
     def _arguments(self, call: PlanCall) -> list[tuple[str, str]]:
         """Each argument with its mode."""
         function = self.module.loops.get(call.callee)
@@ -107,9 +111,12 @@ class _Machine:
         outs = self.externs[call.index]
         return [(name, "write" if name in outs else "read") for name in call.args]
 
-    # --- the run -------------------------------------------------------------------------------------------------
+    # --- the run ---------------------------------------------------------------------------------------
 
     def run(self) -> list[Diagnostic]:
+        for b in self.plan.buffers:
+            if b.alias and b.name not in self.written and self._same_type(b, self.places[b.alias].buffer):
+                self.report(f"nothing writes {b.name}, which takes the bytes of {b.alias}")
         for b in self.plan.buffers:
             if b.role in ("input", "state"):
                 self.write(b.name, 0, self.places[b.name].rows)
@@ -144,7 +151,7 @@ class _Machine:
         if len(self.found) < MOST:
             self.found.append(Diagnostic("planned", f"plan @{self.plan.name}, {self.where}{at}", message))
 
-    # --- calls ---------------------------------------------------------------------------------------------------
+    # --- calls -----------------------------------------------------------------------------------------
 
     def call(self, call: PlanCall) -> None:
         function = self.module.loops.get(call.callee)
@@ -236,7 +243,7 @@ class _Machine:
             out.add(buffer.name)
         return out
 
-    # --- tags ----------------------------------------------------------------------------------------------------
+    # --- tags ------------------------------------------------------------------------------------------
 
     def spans(self, name: str, lo: int, hi: int) -> list[Span]:
         """The bytes of rows ``lo..hi``."""
@@ -297,7 +304,7 @@ class _Machine:
                 return f"row {tag - place.tag} of {place.buffer.name}"
         return "nothing"
 
-    # --- states --------------------------------------------------------------------------------------------------
+    # --- states ----------------------------------------------------------------------------------------
 
     def states(self) -> None:
         """At the end each state holds its newest version, or what it held before."""

@@ -61,7 +61,7 @@ class Sharing:
 
     ``alias``: the value whose bytes a view sees or an in-place result takes over. ``direct_reads`` and
     ``direct_writes``: steps of state accesses that need no copy. ``copied_results``: positions in the results that
-    need bytes of their own.
+    need bytes of their own. ``renames``: views without any difference.
     """
 
     storage: dict[str, Storage]
@@ -69,6 +69,7 @@ class Sharing:
     direct_reads: set[int] = field(default_factory=set)
     direct_writes: set[int] = field(default_factory=set)
     copied_results: set[int] = field(default_factory=set)
+    renames: set[str] = field(default_factory=set)
 
     def of(self, value: Value) -> Storage:
         """The storage of a value."""
@@ -133,6 +134,8 @@ def _view(out: Sharing, source: Value, value: Value) -> None:
     out.storage[value.name] = out.of(source)
     out.of(source).values.append(value.name)
     out.alias[value.name] = str(source) if source.const else source.name
+    if value.type.shape == source.type.shape and value.type.dtype == source.type.dtype:
+        out.renames.add(value.name)
 
 
 def _results(graph: Graph, out: Sharing, io: Io) -> None:
@@ -143,7 +146,7 @@ def _results(graph: Graph, out: Sharing, io: Io) -> None:
             out.storage[str(value)] = Storage("const", value.type, 0, [str(value)], home="const")
         storage = out.of(value)
         storage.users.append(end)
-        if storage.origin != "call" or storage.result:
+        if storage.origin != "call" or storage.result or value.name in out.renames:
             out.copied_results.add(k)
             continue
         storage.result = True
@@ -154,7 +157,7 @@ def _results(graph: Graph, out: Sharing, io: Io) -> None:
             out.of(p).home, out.of(p).place = "caller", p.name
 
 
-# --- states ----------------------------------------------------------------------------------------------------
+# --- states --------------------------------------------------------------------------------------------
 
 
 def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapping[str, TensorType]) -> None:
@@ -195,7 +198,7 @@ def _may_write_directly(
     """Whether the producer of the value can put it into the state: nothing reads the old value after it."""
     if storage.origin != "call" or storage.result or storage.home != "arena":
         return False
-    if prove_eq(storage.type.nbytes, state.nbytes) is not True:
+    if storage.type.shape != state.shape or storage.type.dtype != state.dtype:
         return False
     producer = graph.body[storage.born - 1]
     if not isinstance(producer, Call) or producer.kind != "loops":
@@ -219,7 +222,7 @@ def _replaces(node: Node, new: Storage, old: Storage, loops: Mapping[str, Loops]
     return bool(outs) and all(may_take_over(function, o, s) for o in outs for s in sources)
 
 
-# --- in place --------------------------------------------------------------------------------------------------
+# --- in place ------------------------------------------------------------------------------------------
 
 
 def _take_over(graph: Graph, out: Sharing, loops: Mapping[str, Loops]) -> None:

@@ -62,7 +62,7 @@ class _Structure:
                 if name not in self.by_name:
                     yield where, f"buffer {name} is not declared"
 
-    # --- places --------------------------------------------------------------------------------------------------
+    # --- places ----------------------------------------------------------------------------------------
 
     def buffers(self) -> Iterator[Finding]:
         """Each buffer lies inside its region at its largest, aligned for its elements."""
@@ -111,7 +111,7 @@ class _Structure:
             if buffer.alias and self.by_name[buffer.alias].region != buffer.region:
                 yield f", {buffer.name}", f"it shares bytes with {buffer.alias} of another region"
 
-    # --- statements ----------------------------------------------------------------------------------------------
+    # --- statements ------------------------------------------------------------------------------------
 
     def statements(self) -> Iterator[Finding]:
         """Calls agree with their functions, copies with their ends, waits with calls that ran."""
@@ -122,9 +122,9 @@ class _Structure:
             elif isinstance(stmt, Copy):
                 yield from self._copy(where, stmt)
             elif isinstance(stmt, PlanCall):
-                if stmt.index in seen:
-                    yield where, f"call number {stmt.index} is used twice"
-                seen.add(stmt.index)
+                if stmt.index != len(seen):
+                    yield where, f"calls are numbered in order, this one is number {len(seen)}"
+                seen.add(len(seen))
                 yield from self._call(where, stmt)
 
     def _copy(self, where: str, copy: Copy) -> Iterator[Finding]:

@@ -88,24 +88,29 @@ def fuse(loops: Loops, outer: str, inner: str, name: str) -> Loops:
 
 
 def reorder(loops: Loops, outer: str, inner: str) -> Loops:
-    """Swaps two perfectly nested loops.
+    """Swaps two perfectly nested loops, in every copy of the outer one that has the inner one alone inside.
 
     rewrite: ``for i { for j { S } }`` --> ``for j { for i { S } }``
     obligation: iterations of one of the two are independent; bounds do not depend on each other.
     """
+    swapped = []
 
     def one(loop: For) -> tuple[Stmt, ...]:
         child = loop.body.body[0]
         if len(loop.body.body) != 1 or not isinstance(child, For) or child.var.name != inner:
-            raise ScheduleError(f"reorder({outer}, {inner}): {inner} is not alone inside {outer}")
+            return (loop,)
         if loop.var in free_vars(child.lo) | free_vars(child.hi):
             raise ScheduleError(f"reorder({outer}, {inner}): the bounds of {inner} depend on {outer}")
         why = conflict(loop, shapes_of(loops))
         if why and conflict(child, shapes_of(loops)):
             raise ScheduleError(f"reorder({outer}, {inner}): {why}")
+        swapped.append(loop)
         return (replace(child, body=Block((replace(loop, body=child.body),))),)
 
-    return replace_loop(loops, outer, one)
+    done = replace_loop(loops, outer, one)
+    if not swapped:
+        raise ScheduleError(f"reorder({outer}, {inner}): {inner} is not alone inside {outer}")
+    return done
 
 
 def unroll(loops: Loops, name: str) -> Loops:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.compiler.ir.loops import Alloc, For, Load, Loops
+from sdk.compiler.ir.loops import Alloc, For, Load, Loops, Op
 from sdk.compiler.ir.pattern import Contraction, classify, has_condition
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError, has, loop_names
@@ -40,6 +40,7 @@ CORES: Final = (
 )
 SMALL_WORK: Final = 4096  # multiply-accumulates below which the plain nest is kept: code size counts more
 UNROLL_TAPS: Final = 16
+COPY_RUN: Final = 16  # words of a gather written out between two branches
 
 
 def core_for(capabilities: Iterable[str]) -> Core:
@@ -133,6 +134,25 @@ def _tile_pixels(s: Schedule, part: Contraction, pixel: str) -> None:
         s.do("jam", f"{pixel}_i", into)
 
 
+def _gather(s: Schedule, part: Contraction, pixel: str, over: list[str], multiple: int | str) -> None:
+    """Stages the window of a pixel; on cores without vectors it is copied in words, written out where few."""
+    s.do("stage", pixel, part.a, over, multiple)
+    copy = f"{over[-1]}_s"
+    if "word" not in s.knobs or _trip(s.loops, copy) % s.knobs["word"] or _selects(_find(s.loops, copy)):
+        return
+    s.do("split", copy, "word").do("vectorize", f"{copy}_i")
+    if has(s.loops, f"{copy}_o"):
+        words = f"{copy}_o"
+        if _trip(s.loops, words) > s.knobs["run"]:
+            s.do("split", words, "run")
+            words = f"{words}_i"
+        s.do("unroll", words)
+
+
+def _selects(loop: For) -> bool:
+    return any(isinstance(n, Op) and n.name == "select" for n in walk(loop))
+
+
 def _unrolled(s: Schedule, stems: list[str]) -> Loops:
     """Writes out the tile loops ``<stem>_i`` and their copies in tails."""
     for name in dict.fromkeys(loop_names(s.loops.body)):
@@ -154,10 +174,11 @@ def _contraction(loops: Loops, part: Contraction, core: Core) -> Loops:
 def _contraction_words(loops: Loops, part: Contraction, core: Core) -> Loops:
     """Two pixels by two channels in registers, four products to a dot on packed words."""
     one_row = _extent(part.spatial[:-1]) == 1
-    s = Schedule(loops, tm=1 if one_row else core.tile_rows, tn=4 if one_row else core.tile_cols, dot=core.dot)
+    tm, tn = (1, 4) if one_row else (core.tile_rows, core.tile_cols)
+    s = Schedule(loops, tm=tm, tn=tn, dot=core.dot, word=4, run=COPY_RUN)
     channel, pixel = part.spatial[-1].var.name, _pixel_loop(s, part)
     if pixel and _windowed(loops, part):
-        s.do("stage", pixel, part.a, _names(part.reduce), 1)
+        _gather(s, part, pixel, _names(part.reduce), 1)
     s.do("pack", part.b, 1, 1)
     k = _fuse_all(s, _names(part.reduce), "k")
     s.do("split", k, "dot").do("use_dot", f"{k}_i").do("split", channel, "tn")
@@ -165,6 +186,8 @@ def _contraction_words(loops: Loops, part: Contraction, core: Core) -> Loops:
         s.do("jam", f"{channel}_i", _reductions(s, k))
     if not one_row:
         _tile_pixels(s, part, pixel)
+        if has(s.loops, f"{pixel}_i") and has(s.loops, f"{channel}_i"):
+            s.do("reorder", f"{pixel}_i", f"{channel}_i")  # both pixels use a weight before the next is unpacked
     return _unrolled(s, [channel, pixel])
 
 
@@ -204,10 +227,10 @@ def _window(loops: Loops, part: Contraction, core: Core) -> Loops:
     width = core.lanes if core.lanes > 1 else 4
     if part.spatial[-1].var.hi + 1 < width or not _same_channel(loops, part):
         return loops
-    s = Schedule(loops, lanes=width)
+    s = Schedule(loops, lanes=width) if core.lanes > 1 else Schedule(loops, lanes=width, word=4, run=COPY_RUN)
     reduce = _names(part.reduce)
     if has_condition(loops, part.a):
-        s.do("stage", pixel, part.a, [*reduce, channel])
+        _gather(s, part, pixel, [*reduce, channel], 1)
     s.do("split", channel, "lanes")
     if core.lanes > 1:
         s.do("vectorize", f"{channel}_i")

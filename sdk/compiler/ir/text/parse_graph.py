@@ -79,7 +79,7 @@ def _use(r: Reader) -> Value:
 
 
 def _results(r: Reader) -> tuple[Value, ...]:
-    """Reads ``%a, %b : types``; the types must be those of the values."""
+    """Reads ``%a, %b``, or ``()`` for none."""
     cursor = r.cursor
     results: list[Value] = []
     if cursor.accept("("):
@@ -88,13 +88,6 @@ def _results(r: Reader) -> tuple[Value, ...]:
         results.append(_use(r))
         while cursor.accept(","):
             results.append(_use(r))
-    if cursor.accept(":"):
-        at = cursor.mark
-        written = read_defined(r)
-        if written != tuple(v.type for v in results):
-            found = ", ".join(type_text(v.type) for v in results)
-            wanted = ", ".join(map(type_text, written))
-            cursor.fail(f"written {wanted} but the results are {found}", at, cursor.mark)
     return tuple(results)
 
 
