@@ -1,4 +1,4 @@
-"""Prints the marks of the README: RAM, flash, instructions on an emulated Cortex-M4, time beside LiteRT on this machine.
+"""Prints the marks of the README: RAM, flash and instructions on an emulated Cortex-M4, time beside LiteRT here.
 
     python benchmarks/marks.py [--models FOLDER]
 
@@ -46,7 +46,9 @@ BLOCK, DROP, ROUNDS = 40, 10, 7
 def main() -> int:
     """Measures and prints; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--models", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "models")
+    parser.add_argument(
+        "--models", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "models"
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     rows, missed = [], []
@@ -82,8 +84,14 @@ def measure(name: str, path: Path) -> dict[str, object]:
         if name in limits and value > limits[name]
     ]
     return {
-        "model": name, "ram": report.ram_bytes, "arena": report.arena_bytes, "bound": report.arena_lower_bound_bytes,
-        "text": report.sections["text"], "rodata": report.sections["rodata"], "instructions": instructions, "missed": missed,
+        "model": name,
+        "ram": report.ram_bytes,
+        "arena": report.arena_bytes,
+        "bound": report.arena_lower_bound_bytes,
+        "text": report.sections["text"],
+        "rodata": report.sections["rodata"],
+        "instructions": instructions,
+        "missed": missed,
     }
 
 
@@ -94,11 +102,15 @@ def beside_litert(path: Path) -> tuple[float, float, float]:
     engine = Interpreter(model_path=str(path), num_threads=1)
     engine.allocate_tensors()
     detail = engine.get_input_details()[0]
-    engine.set_tensor(detail["index"], np.random.default_rng(0).integers(-128, 128, detail["shape"]).astype(np.int8))
+    engine.set_tensor(
+        detail["index"], np.random.default_rng(0).integers(-128, 128, detail["shape"]).astype(np.int8)
+    )
     session, _, _ = connect(path, load_board("host"), None, BuildOptions())
     ours, theirs = [], []
     with session:
-        session.write(0, 0, np.random.default_rng(0).integers(-128, 128, detail["shape"]).astype(np.int8).tobytes())
+        session.write(
+            0, 0, np.random.default_rng(0).integers(-128, 128, detail["shape"]).astype(np.int8).tobytes()
+        )
         for _ in range(ROUNDS):
             ours.append(statistics.median(session.run(0, repeat=BLOCK - DROP, warmup=DROP).samples) / 1e6)
             samples = []

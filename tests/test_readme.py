@@ -1,15 +1,13 @@
-"""The documents against the code: commands parse, files exist, examples are programs, tables say what the code says."""
+"""The documents against the code: commands parse, files exist, examples are programs, tables are true."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import click
-import numpy as np
 import pytest
 
 from sdk import errors, report
@@ -24,12 +22,13 @@ from sdk.compiler.ops import registry
 from sdk.compiler.passes.pipeline import all_passes, print_pipeline
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.trace import PRIMITIVES
+from sdk.driver import build, memory
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes
 from sdk.source import ParseError
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / name for name in ("README.md", "DESIGN.md", "SPEC.md")] + sorted((ROOT / "docs").glob("*.md"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "DESIGN.md", ROOT / "SPEC.md", *sorted((ROOT / "docs").glob("*.md"))]
 TOP = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -46,13 +45,14 @@ def fenced(path: Path, language: str) -> list[str]:
 
 def rows(text: str) -> list[list[str]]:
     """The cells of every table row; a pipe may be written with a backslash."""
-    lines = [line for line in text.splitlines() if line.startswith("|") and not re.match(r"\|[ :|-]+\|$", line)]
+    lines = [line for line in text.splitlines() if re.match(r"\|(?![ :|-]+\|$)", line)]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
 def section(path: Path, title: str) -> str:
     """The text under a heading, up to the next one of its level."""
-    found = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^\1 |\Z)", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    pattern = rf"^(#+) {re.escape(title)}\n(.*?)(?=^\1 |\Z)"
+    found = re.search(pattern, path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert found, f"{path.name} has no section {title}"
     return found[2]
 
@@ -62,32 +62,48 @@ def words(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-# --- commands and files ----------------------------------------------------------------------------------------
+# --- commands and files ----------------------------------------------------------------------------------
 
 
-def commands() -> Iterator[Any]:
+def commands() -> list[Any]:
+    """Every command line of the code blocks."""
+    out = []
     for path in DOCUMENTS:
-        text = path.read_text(encoding="utf-8")
-        found = []
-        for _, body in FENCE.findall(text):
-            joined = body.replace("\\\n", " ")
-            found += re.findall(r"^\$? ?(sdk .*)$", joined, re.MULTILINE)
-        found += re.findall(r"`(sdk [^`]+)`", prose(text))
-        for line in dict.fromkeys(re.split(r"\s#", line)[0].strip() for line in found):
-            yield pytest.param(line, id=f"{path.name}: {line}")
+        blocks = "".join(body for _, body in FENCE.findall(path.read_text(encoding="utf-8")))
+        for line in re.findall(r"^(?:\$ )?(sdk .*)$", blocks.replace("\\\n", " "), re.MULTILINE):
+            bare = re.split(r"\s#", line)[0].strip()
+            out.append(pytest.param(bare, id=f"{path.name}: {bare}"))
+    return out
+
+
+def mentions() -> list[Any]:
+    """Every command that the prose speaks of, whole or in part."""
+    found = {(path.name, w) for path in DOCUMENTS for w in words(prose(path.read_text(encoding="utf-8")))}
+    return [pytest.param(w, id=f"{name}: {w}") for name, w in sorted(found) if w.startswith("sdk ")]
+
+
+def resolve(line: str) -> tuple[click.Command, list[str]]:
+    """The verb of a command line and what follows it."""
+    command: click.Command = cli
+    arguments = shlex.split(line)[1:]
+    while isinstance(command, click.Group) and arguments and arguments[0] in command.commands:
+        command = command.commands[arguments.pop(0)]
+    return command, arguments
 
 
 @pytest.mark.parametrize("line", commands())
 def test_command_parses(line: str) -> None:
-    arguments = [a for a in shlex.split(line)[1:] if a not in ("COMMAND", "--help")]
-    context, command = click.Context(cli, info_name="sdk"), cli
-    while isinstance(command, click.Group) and arguments and arguments[0] in command.commands:
-        name, *arguments = arguments
-        command = command.commands[name]
-    # the name of a verb alone, as in "sdk build", speaks of the verb
-    if arguments or not command.params:
-        made = command.make_context("sdk", arguments, parent=context)
-        assert not made.args
+    command, arguments = resolve(line)
+    assert command is not cli
+    command.make_context("sdk", arguments, parent=click.Context(cli, info_name="sdk"))
+
+
+@pytest.mark.parametrize("text", mentions())
+def test_mentioned_command_exists(text: str) -> None:
+    command, arguments = resolve(text)
+    assert command is not cli or arguments[0] == "COMMAND"
+    known = {option for param in command.params for option in param.opts} | {"--help"}
+    assert {a for a in arguments if a.startswith("-")} <= known
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -95,8 +111,8 @@ def test_files_exist(path: Path) -> None:
     pattern = rf"^(?:{'|'.join(map(re.escape, TOP))})/[\w./*-]+$|^[A-Z]+\.md$"
     outputs = {"out", "agent"}
     named = {w for w in words(prose(path.read_text(encoding="utf-8"))) if re.match(pattern, w)}
-    missing = sorted(w for w in named if w.split("/")[0] not in outputs and "KIND" not in w and not list(ROOT.glob(w)))
-    assert not missing
+    ours = sorted(w for w in named if w.split("/")[0] not in outputs and "KIND" not in w)
+    assert not [w for w in ours if not list(ROOT.glob(w))]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -108,15 +124,13 @@ def test_anchors_exist(path: Path) -> None:
         assert anchor in known, f"{path.name} links to {target}#{anchor}"
 
 
-# --- JSON and exit codes ---------------------------------------------------------------------------------------
+# --- JSON and exit codes ---------------------------------------------------------------------------------
 
 BUILD = report.BuildReport("m", "b", None, 0, 0, 0, 0, 0, 0, 0, {}, {})
 OBJECTS: dict[str, set[str]] = {
     "build": set(BUILD.to_json()),
     "memory": set(report.MemoryReport(BUILD, (("step",),)).to_json()) - set(BUILD.to_json()),
-    "run": {
-        *report.RunResult("m", "b", "d", False, {}, {"y": np.zeros(1)}, 1.0, "time").to_json(), "outputs", "saved",
-    },
+    "run": {*report.RunResult("m", "b", "d", False, {}, {}, 1.0, "time").to_json(), "outputs", "saved"},
     "bench": set(report.BenchReport("m", "b", "d", False, {}, 1, (1.0,), "time").to_json()),
     "verify": set(report.VerifyReport("m", "b", "d", False, "interp", 1, 1, 0.0, 0.0, True).to_json()),
 }
@@ -129,20 +143,22 @@ def test_json_fields(name: str) -> None:
 
 
 def test_error_classes_and_codes() -> None:
-    listed = {words(row[1])[0]: int(row[0]) for row in rows((ROOT / "docs" / "errors.md").read_text()) if len(row) == 3 and words(row[1])}
-    classes = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, errors.SdkError)]
-    assert listed == {item.__name__: item.exit_code for item in (*classes, ParseError, ScheduleError)}
+    table = rows((ROOT / "docs" / "errors.md").read_text(encoding="utf-8"))
+    listed = {name: int(row[0]) for row in table for name in words(row[1])}
+    found = [item for item in vars(errors).values() if isinstance(item, type)]
+    classes = [*(item for item in found if issubclass(item, errors.SdkError)), ParseError, ScheduleError]
+    assert listed == {item.__name__: item.exit_code for item in classes}
 
 
-# --- programs, passes, stages, operations ----------------------------------------------------------------------
+# --- programs, passes, stages, operations ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", fenced(ROOT / "SPEC.md", "ir"), ids=lambda text: text.split("\n")[0])
 def test_examples_are_sound_programs(text: str) -> None:
     module = parse_module(text, {}, registry)
     assert parse_module(print_module(module), collect_blobs(module), registry) == module
-    found = [*verify(module, registry), *(d for plan in module.plans.values() for d in verify_plan(module, plan))]
-    assert not found
+    assert not verify(module, registry)
+    assert not [d for plan in module.plans.values() for d in verify_plan(module, plan)]
 
 
 def test_stages() -> None:
@@ -171,7 +187,7 @@ def test_primitives() -> None:
     assert {w for w in words(text) if "/" not in w} == set(PRIMITIVES)
 
 
-# --- the generated header --------------------------------------------------------------------------------------
+# --- the generated header --------------------------------------------------------------------------------
 
 
 def test_macros_are_those_of_the_templates() -> None:
@@ -184,10 +200,7 @@ def test_macros_are_those_of_the_templates() -> None:
         assert re.search(rf"_{name} = {code}\b", text), f"SPEC.md says that M_{name} is {code}"
 
 
-def test_examples_of_the_demo_model_are_current(tmp_path: Path) -> None:
-    """The names that the README's C uses are those of the header."""
-    from sdk.driver import build
-
+def test_readme_c_uses_names_of_the_header(tmp_path: Path) -> None:
     options = BuildOptions(name="digits")
     model = ROOT / "examples" / "digits" / "digits_int8.tflite"
     build(model, load_board("nucleo_l4r5zi"), options, emit="c", out=tmp_path)
@@ -197,15 +210,12 @@ def test_examples_of_the_demo_model_are_current(tmp_path: Path) -> None:
         assert re.search(rf"\b{name}\b", header), f"README.md uses {name}"
 
 
-def test_the_session_of_the_readme_is_current() -> None:
-    """The numbers of ``sdk memory`` in the README are those of the tool."""
-    from sdk.driver import memory
-
+def test_readme_session_is_current() -> None:
     model = ROOT / "examples" / "digits" / "digits_int8.tflite"
     found = memory(model, load_board("nucleo_l4r5zi"), BuildOptions())
     shown = next(body for body in fenced(ROOT / "README.md", "") if body.startswith("$ sdk memory"))
     data = found.to_json()
-    for name, value in (("RAM", data["ram_bytes"]), ("weights", data["weights_bytes"]), ("section text", data["sections"]["text"])):
-        assert re.search(rf"^{name} +{value:,}$", shown, re.MULTILINE), f"{name} is {value:,}"
+    for name, key in (("RAM", "ram_bytes"), ("  arena", "arena_bytes"), ("weights", "weights_bytes")):
+        assert re.search(rf"^{name} +{data[key]:,}$", shown, re.MULTILINE), f"{name} is {data[key]:,}"
     for row in found.table[1:]:
         assert re.search(r"^ *" + r" +".join(map(re.escape, row)) + "$", shown, re.MULTILINE), row

@@ -38,13 +38,20 @@ class Sources:
 
 
 def compile_sources(
-    files: Mapping[str, str], toolchain: Toolchain, target: Target, *, pic: bool = False, extra: tuple[str, ...] = ()
+    files: Mapping[str, str],
+    toolchain: Toolchain,
+    target: Target,
+    *,
+    pic: bool = False,
+    extra: tuple[str, ...] = (),
 ) -> tuple[ObjectFile, ...]:
     """Compiles every ``.c`` of ``files``; its ``.h`` files are beside it, and the runtime's headers are found."""
     headers = tuple(SourceText(name, text) for name, text in files.items() if name.endswith(".h"))
     include = (data_dir("c_runtime") / "include",)
     jobs = [
-        CompileJob(SourceText(name, text), target, headers=headers, include_dirs=include, pic=pic, flags=extra)
+        CompileJob(
+            SourceText(name, text), target, headers=headers, include_dirs=include, pic=pic, flags=extra
+        )
         for name, text in sorted(files.items())
         if name.endswith(".c")
     ]
@@ -62,17 +69,26 @@ def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
     target = target_for(board)
     place = board.as_emulated() if board.emulator is not None else board
     runtime, defines, script = _runtime_parts(place, sources.key)
-    key = digest("agent", toolchain.version(), repr(target), runtime, list(defines), script or "", sources.key)
+    key = digest(
+        "agent", toolchain.version(), repr(target), runtime, list(defines), script or "", sources.key
+    )
 
     def make(folder: Path) -> None:
         objects = compile_sources({**sources.model, **sources.agent}, toolchain, target)
         jobs = [
-            CompileJob(SourceText(name, text), target, include_dirs=(data_dir("c_runtime") / "include",), defines=defines)
+            CompileJob(
+                SourceText(name, text),
+                target,
+                include_dirs=(data_dir("c_runtime") / "include",),
+                defines=defines,
+            )
             for name, text in runtime.items()
         ]
         objects += tuple(toolchain.compile_all(jobs))
         kind, libs = ("executable", ()) if script is None else ("firmware", ())
-        job = LinkJob("firmware" if kind == "firmware" else "executable", objects, target, script=script, libs=libs)
+        job = LinkJob(
+            "firmware" if kind == "firmware" else "executable", objects, target, script=script, libs=libs
+        )
         try:
             toolchain.link(job, folder / "agent")
         except BuildError as err:
@@ -97,7 +113,10 @@ def _runtime_parts(place: Board, build_id: str) -> tuple[dict[str, str], tuple[s
         for role, device in (("uart", uart), ("timer", timer)):
             names.append(_driver(place, port, role, device))
             assert device is not None  # _driver raises for a missing one
-            macros += [f"SDK_RT_{role.upper()}_BASE={device.base:#x}u", f"SDK_RT_{role.upper()}_HZ={device.hz}u"]
+            macros += [
+                f"SDK_RT_{role.upper()}_BASE={device.base:#x}u",
+                f"SDK_RT_{role.upper()}_HZ={device.hz}u",
+            ]
         macros.append(f"SDK_RT_FRAME_MAX={256 if (place.ram_bytes or 0) <= SMALL_RAM else 512}u")
         regions = [Region(m.name, m.kind, m.base, m.size) for m in place.memory]
         script = render_linker_script(regions, place.runtime.stack_bytes)

@@ -48,7 +48,9 @@ def prefix_of(path: Path, options: BuildOptions) -> str:
     """
     if options.name is not None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", options.name):
-            raise UsageError(f"{options.name!r} is not a C identifier", hint="letters, digits and _, a letter first")
+            raise UsageError(
+                f"{options.name!r} is not a C identifier", hint="letters, digits and _, a letter first"
+            )
         return options.name
     name = re.sub(r"[^A-Za-z0-9_]+", "_", path.stem).strip("_")
     return name if name[:1].isalpha() else f"m_{name}"
@@ -74,12 +76,26 @@ def _key(path: Path, board: Board, options: BuildOptions) -> str:
     dims = sorted((k, *v) for k, v in options.dims.items())
     prefix = prefix_of(path, options)
     # the platform's facts, not the file they came from
-    facts = json.dumps({k: v for k, v in describe(board).items() if k != "provenance"}, sort_keys=True, default=str)
+    facts = json.dumps(
+        {k: v for k, v in describe(board).items() if k != "provenance"}, sort_keys=True, default=str
+    )
     tool = get_toolchain(options.toolchain).version()
-    return digest("build", _own_digest(), hashlib.sha256(data).hexdigest(), prefix, path.name, facts, choices, dims, tool)
+    return digest(
+        "build",
+        _own_digest(),
+        hashlib.sha256(data).hexdigest(),
+        prefix,
+        path.name,
+        facts,
+        choices,
+        dims,
+        tool,
+    )
 
 
-def build_sources(path: Path, board: Board, options: BuildOptions, progress: Progress = lambda _: None) -> Built:
+def build_sources(
+    path: Path, board: Board, options: BuildOptions, progress: Progress = lambda _: None
+) -> Built:
     """Compiles a model to C and measures it, or takes both from the cache."""
     cache = BuildCache()
 
@@ -159,7 +175,9 @@ def _largest(module: Module, what: str) -> str:
     if what == "flash":
         sizes = [(c.data.nbytes, f"@{c.name}") for c in module.consts.values()]
     else:
-        sizes = [(b.type.max_bytes, b.name) for p in module.plans.values() for b in p.buffers if b.role != "const"]
+        sizes = [
+            (b.type.max_bytes, b.name) for p in module.plans.values() for b in p.buffers if b.role != "const"
+        ]
     return ", ".join(f"{name} {size} bytes" for size, name in sorted(sizes, reverse=True)[:4])
 
 
@@ -193,11 +211,19 @@ def load_built(folder: Path) -> Built:
         report = BuildReport.from_json(manifest["report"])
         return Built(Sources(manifest["prefix"], model, agent), report)
     except (OSError, ValueError, KeyError, TypeError) as err:
-        raise UsageError(f"{folder} is not a folder that sdk build made", why=str(err), hint="run sdk build first") from None
+        raise UsageError(
+            f"{folder} is not a folder that sdk build made", why=str(err), hint="run sdk build first"
+        ) from None
 
 
 def build(
-    model: Path, board: Board, options: BuildOptions, *, emit: str, out: Path, progress: Progress = lambda _: None
+    model: Path,
+    board: Board,
+    options: BuildOptions,
+    *,
+    emit: str,
+    out: Path,
+    progress: Progress = lambda _: None,
 ) -> BuildReport:
     """``sdk build``: writes the sources to ``out``, with ``emit`` "lib" a shared and a static library too, with
     "firmware" an image of the board with the device agent.

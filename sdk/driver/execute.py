@@ -37,13 +37,17 @@ def _built(target: Path, board: Board | None, options: BuildOptions) -> tuple[Bu
     return build_sources(target, board, options), board
 
 
-def connect(target: Path, board: Board | None, device: str | None, options: BuildOptions) -> tuple[Session, Built, Board]:
+def connect(
+    target: Path, board: Board | None, device: str | None, options: BuildOptions
+) -> tuple[Session, Built, Board]:
     """A session with the agent of a model file or a built folder."""
     built, place = _built(target, board, options)
     return open_session(device, place, link_agent(built.sources, place, options.toolchain)), built, place
 
 
-def step(session: Session, info: ModelInfo, inputs: Mapping[str, Array], at: Mapping[str, int], **run: int) -> tuple[dict[str, Array], Sequence[float], str]:
+def step(
+    session: Session, info: ModelInfo, inputs: Mapping[str, Array], at: Mapping[str, int], **run: int
+) -> tuple[dict[str, Array], Sequence[float], str]:
     """Writes inputs, runs, reads outputs: (outputs by name, samples, their unit)."""
     dims = _dims(info, at)
     for k, tensor in enumerate(info.inputs):
@@ -60,7 +64,9 @@ def _dims(info: ModelInfo, at: Mapping[str, int]) -> list[int]:
     known = {d.name: d for d in info.dims}
     for name, value in at.items():
         if name not in known:
-            raise UsageError(f"the model has no dimension {name!r}", hint=f"it has {', '.join(known) or 'none'}")
+            raise UsageError(
+                f"the model has no dimension {name!r}", hint=f"it has {', '.join(known) or 'none'}"
+            )
         if not known[name].lo <= value <= known[name].hi:
             raise UsageError(f"dimension {name}={value} is outside {known[name].lo}..{known[name].hi}")
     return [at.get(d.name, d.hi) for d in info.dims]
@@ -72,20 +78,32 @@ def _bytes_of(tensor: TensorInfo, inputs: Mapping[str, Array]) -> bytes:
     value = np.asarray(inputs[tensor.name])
     want = np.dtype(tensor.dtype)
     if value.dtype != want:
-        raise UsageError(f"input {tensor.name!r} has type {value.dtype}, the model wants {want}", hint=f"x.astype({str(want)!r})")
+        raise UsageError(
+            f"input {tensor.name!r} has type {value.dtype}, the model wants {want}",
+            hint=f"x.astype({str(want)!r})",
+        )
     if value.shape != tensor.shape:
-        raise UsageError(f"input {tensor.name!r} has shape {list(value.shape)}, the model wants {list(tensor.shape)}")
+        raise UsageError(
+            f"input {tensor.name!r} has shape {list(value.shape)}, the model wants {list(tensor.shape)}"
+        )
     return np.ascontiguousarray(value).tobytes()
 
 
 def _check_names(info: ModelInfo, inputs: Mapping[str, Array]) -> None:
     extra = sorted(set(inputs) - {t.name for t in info.inputs})
     if extra:
-        raise UsageError(f"the model has no input {extra[0]!r}", hint=f"it has {', '.join(t.name for t in info.inputs)}")
+        raise UsageError(
+            f"the model has no input {extra[0]!r}", hint=f"it has {', '.join(t.name for t in info.inputs)}"
+        )
 
 
 def run(
-    target: Path, board: Board | None, device: str | None, options: BuildOptions, at: Mapping[str, int], inputs: Mapping[str, Array]
+    target: Path,
+    board: Board | None,
+    device: str | None,
+    options: BuildOptions,
+    at: Mapping[str, int],
+    inputs: Mapping[str, Array],
 ) -> RunResult:
     """``sdk run``: one run on given inputs."""
     session, built, place = connect(target, board, device, options)
@@ -94,12 +112,25 @@ def run(
         _check_names(info, inputs)
         outputs, samples, counter = step(session, info, inputs, at)
         return RunResult(
-            built.report.model, place.name, session.info.name, session.info.emulated, at, outputs, samples[0], counter
+            built.report.model,
+            place.name,
+            session.info.name,
+            session.info.emulated,
+            at,
+            outputs,
+            samples[0],
+            counter,
         )
 
 
 def bench(
-    target: Path, board: Board | None, device: str | None, options: BuildOptions, at: Mapping[str, int], repeat: int, threads: int
+    target: Path,
+    board: Board | None,
+    device: str | None,
+    options: BuildOptions,
+    at: Mapping[str, int],
+    repeat: int,
+    threads: int,
 ) -> BenchReport:
     """``sdk bench``: samples of ``repeat`` runs after two that do not count."""
     session, built, place = connect(target, board, device, options)
@@ -110,7 +141,14 @@ def bench(
             session.write(0, k, rng.bytes(tensor.nbytes))
         stats = session.run(0, dims=_dims(info, at), repeat=repeat, warmup=WARMUP)
         return BenchReport(
-            built.report.model, place.name, session.info.name, session.info.emulated, at, threads, tuple(stats.samples), str(stats.counter)
+            built.report.model,
+            place.name,
+            session.info.name,
+            session.info.emulated,
+            at,
+            threads,
+            tuple(stats.samples),
+            str(stats.counter),
         )
 
 
@@ -120,7 +158,9 @@ def verify(
     """``sdk verify``: ``cases`` random inputs (for a model with state: as many steps) through the board and the
     reference. Integers must be equal; floats agree when |a - b| <= 1e-4 * max(1, max|reference|)."""
     if model.is_dir():
-        raise UsageError("verify wants the model file, not a folder of its build", hint="sdk verify MODEL --board B")
+        raise UsageError(
+            "verify wants the model file, not a folder of its build", hint="sdk verify MODEL --board B"
+        )
     module = import_model(model, options, prefix_of(model, options))
     graph, reference = entry_graph(module), open_reference(against, model, module)
     rng = np.random.default_rng(SEED)
@@ -141,8 +181,17 @@ def verify(
                     worst_abs, worst = absolute, f"case {case}, output {name}"
                 worst_rel = max(worst_rel, relative)
         return VerifyReport(
-            built.report.model, place.name, session.info.name, session.info.emulated, reference.name, cases, exact, worst_abs,
-            worst_rel, passed, worst,
+            built.report.model,
+            place.name,
+            session.info.name,
+            session.info.emulated,
+            reference.name,
+            cases,
+            exact,
+            worst_abs,
+            worst_rel,
+            passed,
+            worst,
         )
 
 

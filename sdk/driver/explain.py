@@ -24,7 +24,9 @@ def stages(model: Path, board: Board, options: BuildOptions) -> dict[str, Module
     seen: dict[str, Module] = {}
     module = import_model(model, options, prefix_of(model, options))
     seen["imported"] = module
-    done = lower_module(module, default_passes(board, options), lambda step, m: seen.__setitem__(step.name, m))
+    done = lower_module(
+        module, default_passes(board, options), lambda step, m: seen.__setitem__(step.name, m)
+    )
     seen["scheduled"], seen["planned"] = seen["schedule"], done
     seen["typed"] = seen["fold-offset"]
     return seen

@@ -12,8 +12,8 @@ from sdk.boards import Board, load_board
 from sdk.devices.client import Session
 from sdk.driver.artifact import build_sources
 from sdk.driver.execute import bench, connect, step
-from sdk.driver.options import BuildOptions
 from sdk.driver.explain import memory
+from sdk.driver.options import BuildOptions
 from sdk.errors import UsageError
 from sdk.report import BenchReport, MemoryReport
 
@@ -41,7 +41,10 @@ class Model:
         info = session.models()[0]
         unknown = sorted(set(inputs) - {t.name for t in info.inputs})
         if unknown:
-            raise UsageError(f"the model has no input {unknown[0]!r}", hint=f"it has {', '.join(t.name for t in info.inputs)}")
+            raise UsageError(
+                f"the model has no input {unknown[0]!r}",
+                hint=f"it has {', '.join(t.name for t in info.inputs)}",
+            )
         return step(session, info, inputs, {})[0]
 
     def _open(self) -> Session:

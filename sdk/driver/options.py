@@ -37,5 +37,6 @@ class BuildOptions:
             )
         if self.memory != "time":
             raise UsageError(
-                f"the memory aim {self.memory!r} is not available", hint="use --memory time, or --arena-limit BYTES"
+                f"the memory aim {self.memory!r} is not available",
+                hint="use --memory time, or --arena-limit BYTES",
             )

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from sdk.boards import Board
+from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import check
 from sdk.compiler.memory.verify_plan import check_plan
-from sdk.compiler.ops import registry
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.passes.canonicalize import Canonicalize
 from sdk.compiler.passes.cleanup import Cleanup
@@ -96,7 +96,7 @@ def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | Non
         BuildError: a pass fails, or a verifier finds something.
     """
     module = run_pipeline(replace(module, stage="typed"), passes, observe)
-    check(module, registry)
+    check(module, ops)
     for plan in module.plans.values():
         check_plan(module, plan)
     return module

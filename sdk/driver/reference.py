@@ -65,12 +65,16 @@ class _TfliteMicro:
             runtime = import_module("tflite_micro.python.tflite_micro.runtime")
         except ImportError as err:
             raise MissingToolError(
-                "the reference tflite-micro is not installed", why=str(err), hint="pip install 'crosslevel[verify]'"
+                "the reference tflite-micro is not installed",
+                why=str(err),
+                hint="pip install 'crosslevel[verify]'",
             ) from None
         try:
             self.engine = runtime.Interpreter.from_bytes(path.read_bytes(), arena_size=TFLM_ARENA)
         except (RuntimeError, ValueError) as err:
-            raise BuildError("tflite-micro does not take this model", why=str(err), hint="use --against interp") from None
+            raise BuildError(
+                "tflite-micro does not take this model", why=str(err), hint="use --against interp"
+            ) from None
 
     def step(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         for k, value in enumerate(self.graph.params):

@@ -1,7 +1,7 @@
 """Runs the `*.ir` files beside this one.
 
 A file holds sections divided by `// -----`, of these kinds:
-- `// RUN: pipeline`, a module, then `// EXPECT` and the module after the pipeline, or `// SAME` where the passes
+- `// RUN: pipeline`, a module, then `// EXPECT` and the module after the passes, or `// SAME` where they
   must give back the very module. It is verified before and after.
 - `// FIND: text` lines, one per finding of the verifier, and a module.
 - a module with `// ERROR: text` on the line where reading it fails.
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from sdk.compiler import ops
 from sdk.compiler.ir.text import parse_module, print_module
 from sdk.compiler.ir.verify import verify
-from sdk.compiler.ops import registry
 from sdk.compiler.passes.pipeline import all_passes, parse_pipeline, run_pipeline
 from sdk.source import ParseError, Source
 
@@ -35,22 +35,22 @@ CASES = [
 def check_error(section: str, name: str) -> None:
     wanted = [(section.count("\n", 0, m.start()) + 1, m[1].strip()) for m in ERROR.finditer(section)]
     with pytest.raises(ParseError) as caught:
-        parse_module(Source(section, name), ops=registry)
+        parse_module(Source(section, name), ops=ops)
     assert [(caught.value.line, caught.value.message)] == wanted
 
 
 def findings(section: str, name: str) -> list[str]:
-    return [f"{d.where}: {d.message}" for d in verify(parse_module(Source(section, name)), registry)]
+    return [f"{d.where}: {d.message}" for d in verify(parse_module(Source(section, name)), ops)]
 
 
 def run(section: str, name: str) -> tuple[str, bool]:
     """The text after the pipeline, and whether the module is still the same object."""
     match = re.match(r"\s*// RUN:(.*)\n", section)
     assert match is not None, f"{name}: a section begins with // RUN: pipeline"
-    before = parse_module(Source(section.split("// EXPECT\n")[0], name), ops=registry)
-    assert verify(before, registry) == []
+    before = parse_module(Source(section.split("// EXPECT\n")[0], name), ops=ops)
+    assert verify(before, ops) == []
     after = run_pipeline(before, parse_pipeline(match[1].strip()))
-    assert verify(after, registry) == []
+    assert verify(after, ops) == []
     return print_module(after), after is before
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sdk.compiler import ops
 from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.verify import verify
-from sdk.compiler.ops import registry
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
 from sdk.frontends.tflite import import_tflite
 
@@ -92,8 +92,8 @@ def test_text_is_fast(models: Path) -> None:
 
 def check_text(_: object, module: Module) -> None:
     text = print_module(module)
-    assert parse_module(text, collect_blobs(module), registry) == module
-    assert verify(module, registry) == []
+    assert parse_module(text, collect_blobs(module), ops) == module
+    assert verify(module, ops) == []
 
 
 def sections() -> Sequence[object]:
@@ -109,7 +109,7 @@ def sections() -> Sequence[object]:
 
 @pytest.mark.parametrize("section", sections())
 def test_cases_keep_every_bit(section: str) -> None:
-    before = parse_module(section.split("// EXPECT")[0], ops=registry)
+    before = parse_module(section.split("// EXPECT")[0], ops=ops)
     match = re.search(r"// RUN:(.*)", section)
     assert match is not None
     assert_same(before, run_pipeline(before, parse_pipeline(match[1].strip())))
@@ -135,7 +135,7 @@ def test_chains_of_byte_functions_become_one_table(kind: str, first: str, second
     table = np.random.default_rng(1).integers(-128, 128, 256).astype(np.int8)
     head, rest = body.split("\n", 1)
     const = f"const @table: i8[256] = [{', '.join(map(str, table))}]\n"
-    module = parse_module(f"{head}\n{const}{rest}", ops=registry)
+    module = parse_module(f"{head}\n{const}{rest}", ops=ops)
     after = run_pipeline(module, parse_pipeline("canonicalize,cleanup"))
     (node,) = after.graphs["main"].body
     assert isinstance(node, Call)
@@ -162,7 +162,7 @@ def test_passes_give_back_a_module_they_do_not_change() -> None:
 
 
 def test_equal_constants_become_one() -> None:
-    module = parse_module(TWINS, ops=registry)
+    module = parse_module(TWINS, ops=ops)
     after = run_pipeline(module, parse_pipeline("cleanup"))
     assert list(after.consts) == ["a"]
     assert isinstance(after.consts["a"], Const)

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from modules import Maker
 
+from sdk.compiler import ops
 from sdk.compiler.ir.graph import Call, Graph, Value
 from sdk.compiler.ir.loops import Block, Idx, Imm, Let, Load, Loops, Op, Param, Store
 from sdk.compiler.ir.loops import Buffer as B
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import F32, I8, I32, U8, TensorType
-from sdk.compiler.ops import registry
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
 
@@ -38,9 +38,9 @@ def test_any_module(rng: Random) -> None:
 
 def test_the_loops_of_every_op() -> None:
     loops, graphs = {}, {}
-    for name, op in registry.load_ops().items():
+    for name, op in ops.load_ops().items():
         for k, sample in enumerate(op.samples):
-            outs = registry.infer(name, sample.inputs, sample.attrs)
+            outs = ops.infer(name, sample.inputs, sample.attrs)
             if op.loops is not None:
                 loops[f"{name}_{k}"] = op.loops(f"{name}_{k}", sample.inputs, outs, dict(sample.attrs))
     check_round_trip(Module("ops", "scheduled", graphs=graphs, loops=loops))

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+import contextlib
+from pathlib import Path
+from random import Random
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sdk.compiler import ops
 from sdk.compiler.ir.text import parse_module
-from sdk.compiler.ops import registry
 from sdk.source import ParseError, Source, Span
+
+EVERYTHING = Path(__file__).with_name("everything.ir")
 
 
 def error_of(text: str, name: str = "m.ir") -> ParseError:
     with pytest.raises(ParseError) as caught:
-        parse_module(Source(text, name), ops=registry)
+        parse_module(Source(text, name), ops=ops)
     return caught.value
 
 
@@ -19,9 +27,7 @@ def test_carets_stand_under_the_words() -> None:
     error = error_of("module m typed\n\ngraph @main(%x: i8[4]) {\n  %y = relu(%x) : i8[5]\n  return %y\n}\n")
     assert (error.line, error.column) == (4, 19)
     assert str(error) == (
-        "m.ir:4:19: written i8[5] but relu infers i8[4]\n"
-        "  |   %y = relu(%x) : i8[5]\n"
-        "  |                   ^^^^^"
+        "m.ir:4:19: written i8[5] but relu infers i8[4]\n  |   %y = relu(%x) : i8[5]\n  |                   ^^^^^"
     )
 
 
@@ -52,3 +58,15 @@ def test_a_bad_escape() -> None:
     error = error_of('module m typed\nstate @"a\\q": i8[1] = 0\n')
     assert error.message == "bad escape in string"
     assert error.line == 2
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 2**32 - 1).map(Random))
+def test_damaged_text_is_refused_with_a_place_or_read(rng: Random) -> None:
+    text = EVERYTHING.read_text(encoding="utf-8")
+    for _ in range(rng.randint(1, 4)):
+        at, size = rng.randrange(len(text)), rng.choice((1, 1, 2, 9))
+        piece = rng.choice(("", "0", "]", "{", '"', "%", "999999999999", text[at - 9 : at], "\u00e4", "-", ".."))
+        text = text[:at] + piece + text[at + size :]
+    with contextlib.suppress(ParseError):
+        parse_module(text)

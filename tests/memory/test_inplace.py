@@ -1,4 +1,4 @@
-"""In-place analysis: what it allows is right in any order of independent loops, and what it must refuse it refuses."""
+"""In-place analysis: what it allows is right in any order of loops, what it must refuse it refuses."""
 
 from __future__ import annotations
 
@@ -35,10 +35,17 @@ o4, i4 = variable("o4", N // 4), variable("i4", 4)
 TILED = o4.expr * 4 + i4.expr
 TMP = Alloc(Buffer("tmp", I8, (4,), "local"))
 SYM = Var("n", 1, 99)
+k_n = variable("k", SYM.expr)
+QUOTIENT = floordiv(i.expr, 4) * 4 + mod(i.expr, 4)
+
+
+def from_x(at: Dim) -> Load:
+    return Load("x", (at,), I8)
+
 
 ALLOWED = {
     "identity": copying(loop(i, N, move(i.expr, i.expr))),
-    "symbolic": copying(loop(variable("k", SYM.expr), SYM.expr, move(variable("k", SYM.expr).expr, variable("k", SYM.expr).expr)), shape=(SYM.expr,)),
+    "symbolic": copying(loop(k_n, SYM.expr, move(k_n.expr, k_n.expr)), shape=(SYM.expr,)),
     "tiled": copying(loop(o4, N // 4, loop(i4, 4, move(TILED, TILED)))),
     "unrolled": copying(loop(o4, N // 4, *(move(o4.expr * 4 + k, o4.expr * 4 + k) for k in range(4)))),
     "lanes": copying(loop(o4, N // 4, move(o4.expr * 4, o4.expr * 4, lanes=4))),
@@ -49,19 +56,26 @@ ALLOWED = {
     ),
     "shift down": copying(loop(i, N - 1, move(i.expr, i.expr + 1))),
     "parallel": copying(For(i, 0, N, loop(i, N, move(i.expr, i.expr)).body, "parallel")),
-    "by quotient": copying(loop(i, N, move(floordiv(i.expr, 4) * 4 + mod(i.expr, 4), floordiv(i.expr, 4) * 4 + mod(i.expr, 4)))),
+    "by quotient": copying(loop(i, N, move(QUOTIENT, QUOTIENT))),
 }  # fmt: skip
 REFUSED = {
     "shift up": copying(loop(i, N - 1, move(i.expr + 1, i.expr))),
     "reverse": copying(loop(i, N, move(N - 1 - i.expr, i.expr))),
-    "later loop": copying(loop(i, N, move(i.expr, i.expr)), loop(j, N, Store("o", (j.expr,), op("add", Load("o", (j.expr,), I8), Load("x", (j.expr,), I8))))),
+    "later loop": copying(
+        loop(i, N, move(i.expr, i.expr)),
+        loop(j, N, Store("o", (j.expr,), op("add", Load("o", (j.expr,), I8), from_x(j.expr)))),
+    ),
     "sum of all": copying(loop(i, N, loop(j, N, Store("o", (i.expr,), Load("x", (j.expr,), I8))))),
-    "broken unroll": copying(loop(o4, N // 4, *(move(o4.expr * 4 + k, o4.expr * 4 + 3 - k) for k in range(4)))),
+    "broken unroll": copying(
+        loop(o4, N // 4, *(move(o4.expr * 4 + k, o4.expr * 4 + 3 - k) for k in range(4)))
+    ),
     "lanes over the edge": copying(loop(o4, N // 4 - 1, move(o4.expr * 4 + 2, o4.expr * 4, lanes=4))),
     "parallel shift": copying(For(i, 0, N - 1, loop(i, N, move(i.expr, i.expr + 1)).body, "parallel")),
-    "window": copying(loop(i, N, loop(j, 3, Store("o", (i.expr,), Load("x", (dmin(i.expr + j.expr, N - 1),), I8))))),
+    "window": copying(loop(i, N, loop(j, 3, Store("o", (i.expr,), from_x(dmin(i.expr + j.expr, N - 1)))))),
     "library": copying(Eval("memcpy", (Load("o", (0,), I8), Load("x", (0,), I8)))),
-    "wider": copying(loop(i, N, Store("o", (i.expr,), op("cast", Load("x", (i.expr,), I16), dtype=I8))), source=I16),
+    "wider": copying(
+        loop(i, N, Store("o", (i.expr,), op("cast", Load("x", (i.expr,), I16), dtype=I8))), source=I16
+    ),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The planning pass: what shares bytes, where states and results lie, and that the plan computes what the graph says."""
+"""The planning pass: what shares bytes, where states and results lie, and that plans compute their graphs."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ def test_residual_net_reaches_the_bound() -> None:
     blocks = [
         Block("x", 3072, 0, 1), Block("a", big, 1, 4), Block("b", big, 2, 3), Block("c", big, 3, 4),
         Block("d", big, 4, 7), Block("e", half, 5, 6), Block("f", half, 6, 8), Block("g", half, 7, 8),
-        Block("h", half, 8, 11), Block("i", quarter, 9, 10), Block("j", quarter, 10, 12), Block("k", quarter, 11, 12),
+        Block("h", half, 8, 11), Block("i", quarter, 9, 10), Block("j", quarter, 10, 12),
+        Block("k", quarter, 11, 12),
         Block("l", quarter, 12, 13), Block("m", 64, 13, 14), Block("n", 10, 14, 15),
     ]  # fmt: skip
     assert plan_offsets(blocks).peak == 3 * big

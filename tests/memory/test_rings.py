@@ -1,4 +1,4 @@
-"""Streams of rows written by hand: two convolutions through rings, the output overlaying consumed input rows."""
+"""Streams of rows written by hand: two convolutions through rings, the output over consumed input rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def streamed(
 ) -> tuple[Module, Plan]:
     """The two convolutions row by row: ``lead`` rows of the first are made before the second starts.
 
-    ``rings`` are the rows kept of the first accumulator, of the tensor between, and of the second accumulator.
+    ``rings`` are the rows kept of the first accumulator, the tensor between, and the second accumulator.
     Arena: the input at 0, the output at ``out_at`` over it, then the rings.
     """
     plain = PlanMemory().run(module)

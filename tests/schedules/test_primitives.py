@@ -25,15 +25,19 @@ def product() -> Loops:
     i, j, k = Var("i", 0, M - 1), Var("j", 0, N - 1), Var("k", 0, K - 1)
     acc = Load("acc", (), I32)
     mac = op("mul", cast(Load("a", (i.expr, k.expr), I8), I32), cast(Load("b", (j.expr, k.expr), I8), I32))
-    body = Block((
-        Alloc(Buffer("acc", I32, (), "register")),
-        Store("acc", (), op("sub", acc, acc)),
-        For(k, 0, K, Block((Store("acc", (), op("add", acc, mac)),))),
-        Store("o", (i.expr, j.expr), acc),
-    ))
+    body = Block(
+        (
+            Alloc(Buffer("acc", I32, (), "register")),
+            Store("acc", (), op("sub", acc, acc)),
+            For(k, 0, K, Block((Store("acc", (), op("add", acc, mac)),))),
+            Store("o", (i.expr, j.expr), acc),
+        )
+    )
     nest = For(i, 0, M, Block((For(j, 0, N, body),)))
     params = (
-        Param(Buffer("a", I8, (M, K)), "read"), Param(Buffer("b", I8, (N, K)), "read"), Param(Buffer("o", I32, (M, N)), "write"),
+        Param(Buffer("a", I8, (M, K)), "read"),
+        Param(Buffer("b", I8, (N, K)), "read"),
+        Param(Buffer("o", I32, (M, N)), "write"),
     )
     return Loops("f", (), params, Block((nest,)))
 
@@ -48,7 +52,10 @@ def running_sum() -> Loops:
 
 def result(loops: Loops) -> np.ndarray:
     rng = np.random.default_rng(3)
-    arrays = {"a": rng.integers(-128, 128, (M, K)).astype(np.int8), "b": rng.integers(-128, 128, (N, K)).astype(np.int8)}
+    arrays = {
+        "a": rng.integers(-128, 128, (M, K)).astype(np.int8),
+        "b": rng.integers(-128, 128, (N, K)).astype(np.int8),
+    }
     arrays["o"] = np.zeros((M, N), np.int32)
     run_loops(loops, arrays)
     return arrays["o"]
@@ -71,8 +78,15 @@ def test_random_sequences_keep_the_result() -> None:
         for _ in range(int(rng.integers(1, 6))):
             names = loop_names(s.loops.body)
             name = names[rng.integers(len(names))]
-            step = [("split", name, int(rng.integers(1, 5))), ("peel", name, 1), ("unroll", name), ("jam", name, names),
-                    ("vectorize", name), ("reorder", name, names[-1]), ("fuse", name, names[-1], "f")][rng.integers(7)]
+            step = [
+                ("split", name, int(rng.integers(1, 5))),
+                ("peel", name, 1),
+                ("unroll", name),
+                ("jam", name, names),
+                ("vectorize", name),
+                ("reorder", name, names[-1]),
+                ("fuse", name, names[-1], "f"),
+            ][rng.integers(7)]
             before = s.loops
             try:
                 s.do(*step)

@@ -13,6 +13,7 @@ from sdk.compiler.ir.loops import Loops, Op
 from sdk.compiler.ir.types import I8, I32, DType, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops import OPS, infer, load_ops
+from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import CORES, Core, schedule
 from sdk.compiler.schedules.trace import replay
@@ -32,7 +33,13 @@ def conv(h: int, w: int, c: int, o: int, k: int, stride: int, pad: int) -> tuple
 
 def depthwise(h: int, w: int, c: int, kh: int, kw: int, pad: int) -> tuple[str, Any, dict[str, Any]]:
     types = (tensor(I8, 1, h, w, c), tensor(I8, kh, kw, c), tensor(I32, c))
-    attrs = {"stride": (1, 1), "dilation": (1, 1), "pad": (pad, pad, pad, pad), "pad_value": 5, "multiplier": 1}
+    attrs = {
+        "stride": (1, 1),
+        "dilation": (1, 1),
+        "pad": (pad, pad, pad, pad),
+        "pad_value": 5,
+        "multiplier": 1,
+    }
     return "depthwise_conv2d", types, attrs
 
 
@@ -52,7 +59,9 @@ CASES = [
 ]
 
 
-def naive(case: tuple[str, Any, dict[str, Any]], core: Core) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
+def naive(
+    case: tuple[str, Any, dict[str, Any]], core: Core
+) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
     name, types, attrs = case
     attrs = {**attrs, "x_offset": 128 if core.unsigned else 0}
     rng = np.random.default_rng(7)
@@ -90,7 +99,9 @@ def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Core) -> No
     np.testing.assert_array_equal(arrays["o"], want)
 
 
-@pytest.mark.parametrize(("core", "wanted"), [(CORES[0], "dot"), (CORES[1], "dot"), (CORES[3], "dot")], ids=lambda c: str(c)[:12])
+@pytest.mark.parametrize(
+    ("core", "wanted"), [(CORES[0], "dot"), (CORES[1], "dot"), (CORES[3], "dot")], ids=lambda c: str(c)[:12]
+)
 def test_contractions_reach_the_dot_instruction(core: Core, wanted: str) -> None:
     for case in (CASES[0], CASES[1], CASES[6]):
         done = schedule(naive(case, core)[0], core)
@@ -110,5 +121,5 @@ def test_small_work_keeps_the_plain_nest() -> None:
 def test_a_trace_of_other_loops_does_not_apply() -> None:
     done = schedule(naive(CASES[0], CORES[3])[0], CORES[3])
     other = replace(naive(dense(7, 64, 40), CORES[3])[0], name="g")
-    with pytest.raises(Exception, match="has no loop|no parameter|KeyError|'"):
+    with pytest.raises((ScheduleError, KeyError)):
         replay(other, done.trace)

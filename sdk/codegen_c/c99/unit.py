@@ -12,7 +12,7 @@ from sdk.errors import BuildError
 
 __all__ = ["Unit"]
 
-_VECTOR_REGISTERS: Final = frozenset({"sse2", "neon", "mve"})
+_VECTOR_REGISTERS: Final = frozenset({"sse2", "neon"})
 _LANES: Final = re.compile(r"([iuf]\d+x\d+)(_mem)?")
 
 

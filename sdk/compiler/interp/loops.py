@@ -123,7 +123,9 @@ class _Machine:
             wrong = outside if self.mask is None else outside & self.mask
             if wrong.any():
                 text = ", ".join(str(d) for d in index)
-                raise BuildError(f"{self.loops.name} reads or writes {cell.buffer.name}[{text}] outside {cell.shape}")
+                raise BuildError(
+                    f"{self.loops.name} reads or writes {cell.buffer.name}[{text}] outside {cell.shape}"
+                )
             total = np.where(outside, 0, total)
         return total
 
@@ -162,16 +164,25 @@ class _Machine:
                 self.store(stmt.buffer, stmt.index, self.value(stmt.value), stmt.value.dtype.lanes)
             case Atomic():
                 old = self.load(Load(stmt.buffer, stmt.index, stmt.value.dtype))
-                self.store(stmt.buffer, stmt.index, apply(stmt.op, [old, self.value(stmt.value)], stmt.value.dtype), 1)
+                self.store(
+                    stmt.buffer,
+                    stmt.index,
+                    apply(stmt.op, [old, self.value(stmt.value)], stmt.value.dtype),
+                    1,
+                )
             case Barrier():
                 pass  # one step at a time, every thread has arrived
             case Eval():
-                raise BuildError(f"{self.loops.name} calls the library symbol {stmt.symbol}, which numpy cannot run")
+                raise BuildError(
+                    f"{self.loops.name} calls the library symbol {stmt.symbol}, which numpy cannot run"
+                )
 
     def let(self, stmt: Let) -> None:
         value = self.lets[stmt.name] = self.value(stmt.value)
         kind = stmt.value.dtype
-        if kind.kind in "iu" and kind.lanes == 1:  # an integer may stand in an index, as a variable of its range
+        if (
+            kind.kind in "iu" and kind.lanes == 1
+        ):  # an integer may stand in an index, as a variable of its range
             self.env[Var(stmt.name, *kind.limits)] = value.astype(np.int64)
 
     def alloc(self, buffer: Buffer) -> None:
@@ -190,7 +201,9 @@ class _Machine:
             keep = np.broadcast_to(self.mask, shape)
             places = [np.broadcast_to(p, shape)[keep] for p in places]
             value = np.broadcast_to(value, shape)[keep]
-        cell.data[tuple(places)] = value.view(cell.data.dtype) if value.dtype.itemsize == cell.data.dtype.itemsize else value
+        cell.data[tuple(places)] = (
+            value.view(cell.data.dtype) if value.dtype.itemsize == cell.data.dtype.itemsize else value
+        )
 
     def run_if(self, stmt: If) -> None:
         cond = self.value(stmt.cond).astype(bool)

@@ -1,4 +1,4 @@
-"""The numpy interpreter of the plan level: a plan runs on real bytes, so that a wrong placement shows as a wrong value."""
+"""The numpy interpreter of the plan level: a plan runs on real bytes, so wrong places give wrong values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run_plan(
         module: at stage "planned".
         entry: the plan's name.
         inputs: arrays by input name, of the declared type; their shapes bind the dims.
-        states: the state region (see ``initial_states``), changed in place; None starts from the initial states.
+        states: the state region, changed in place; None runs on ``initial_states`` and forgets them.
 
     Raises:
         UsageError: an input is missing, unknown, or of another dtype or shape than declared.

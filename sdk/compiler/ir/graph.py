@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Union
+from typing import Literal
 
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var, free_vars
 
-__all__ = ["Attr", "Attrs", "Call", "CalleeKind", "Edge", "Graph", "MatchCast", "Node", "ReadState", "Value", "WriteState", "attrs"]
+__all__ = [
+    "Attr",
+    "Attrs",
+    "Call",
+    "CalleeKind",
+    "Edge",
+    "Graph",
+    "MatchCast",
+    "Node",
+    "ReadState",
+    "Value",
+    "WriteState",
+    "attrs",
+]
 
-Attr = Union[int, float, str, bool, tuple["Attr", ...]]
+Attr = int | float | str | bool | tuple["Attr", ...]
 Attrs = tuple[tuple[str, Attr], ...]
 CalleeKind = Literal["op", "loops", "graph", "extern"]
 Edge = Literal["one", "all"]
@@ -90,7 +103,7 @@ class MatchCast:
     source: str = ""
 
 
-Node = Union[Call, ReadState, WriteState, MatchCast]
+Node = Call | ReadState | WriteState | MatchCast
 
 
 def node_outs(node: Node) -> tuple[Value, ...]:

@@ -7,14 +7,36 @@ values is ``Op(name, …)``: what a name computes, on scalars and on lanes, is o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from sdk.compiler.ir.types import DType, TensorType
 from sdk.compiler.sym import Dim, Var
 
 __all__ = [
-    "Alloc", "Atomic", "Barrier", "Block", "Buffer", "Stmt", "ValueExpr", "Eval", "For", "ForKind", "Idx", "If", "Imm", "Let",
-    "Load", "Loops", "Mode", "Op", "Pack", "Param", "Ref", "Rows", "Space", "Store",
+    "Alloc",
+    "Atomic",
+    "Barrier",
+    "Block",
+    "Buffer",
+    "Eval",
+    "For",
+    "ForKind",
+    "Idx",
+    "If",
+    "Imm",
+    "Let",
+    "Load",
+    "Loops",
+    "Mode",
+    "Op",
+    "Pack",
+    "Param",
+    "Ref",
+    "Rows",
+    "Space",
+    "Stmt",
+    "Store",
+    "ValueExpr",
 ]
 
 Space = Literal["param", "register", "scratch", "local"]
@@ -82,7 +104,7 @@ class Op:
     dtype: DType
 
 
-ValueExpr = Union[Imm, Idx, Ref, Load, Op]
+ValueExpr = Imm | Idx | Ref | Load | Op
 
 # --- statements ------------------------------------------------------------------------------------------------
 
@@ -168,7 +190,7 @@ class Atomic:
     value: ValueExpr
 
 
-Stmt = Union[Block, For, If, Let, Alloc, Store, Eval, Barrier, Atomic]
+Stmt = Block | For | If | Let | Alloc | Store | Eval | Barrier | Atomic
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class OpRow(Protocol):
 
 
 class OpTable(Protocol):
-    """Every op: the module ``sdk.compiler.ops.registry`` is one."""
+    """Every op: the module ``sdk.compiler.ops`` is one."""
 
     def infer(self, name: str, types: Sequence[TensorType], given: Attrs, /) -> tuple[TensorType, ...]:
         """Result types of op ``name``; raises an SdkError that says what is wrong."""

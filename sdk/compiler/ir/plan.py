@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var
 
-__all__ = ["Copy", "Plan", "PlanBuffer", "PlanCall", "PlanStmt", "Region", "RegionKind", "Repeat", "Role", "Wait", "walk_plan"]
+__all__ = [
+    "Copy",
+    "Plan",
+    "PlanBuffer",
+    "PlanCall",
+    "PlanStmt",
+    "Region",
+    "RegionKind",
+    "Repeat",
+    "Role",
+    "Wait",
+    "walk_plan",
+]
 
 RegionKind = Literal["arena", "state", "const", "caller"]
 Role = Literal["input", "output", "state", "const", "temp", "scratch"]
@@ -83,7 +95,7 @@ class Wait:
     on: int
 
 
-PlanStmt = Union[PlanCall, Copy, Repeat, Wait]
+PlanStmt = PlanCall | Copy | Repeat | Wait
 
 
 @dataclass(frozen=True, slots=True)

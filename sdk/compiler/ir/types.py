@@ -10,7 +10,22 @@ import numpy as np
 from sdk.compiler.sym import Dim, evaluate, max_value, product
 from sdk.errors import BuildError, UsageError
 
-__all__ = ["BOOL", "F32", "I8", "I16", "I32", "I64", "SCALARS", "U8", "U16", "U32", "DType", "Quant", "TensorType", "dtype"]
+__all__ = [
+    "BOOL",
+    "F32",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "SCALARS",
+    "U8",
+    "U16",
+    "U32",
+    "DType",
+    "Quant",
+    "TensorType",
+    "dtype",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,9 @@ def dtype(text: str) -> DType:
     """
     base, _, lanes = text.partition("x")
     if base not in SCALARS or (lanes and not lanes.isdigit()):
-        raise UsageError(f"unknown data type {text!r}", hint=f"one of {', '.join(SCALARS)}, or one with lanes as i8x4")
+        raise UsageError(
+            f"unknown data type {text!r}", hint=f"one of {', '.join(SCALARS)}, or one with lanes as i8x4"
+        )
     return SCALARS[base].with_lanes(int(lanes)) if lanes else SCALARS[base]
 
 
@@ -128,7 +145,10 @@ class TensorType:
         """
         most = max_value(self.nbytes)
         if most is None:
-            raise BuildError(f"the size {self.nbytes} has no upper bound", hint="give every dim a bound, e.g. --dim n=1:256")
+            raise BuildError(
+                f"the size {self.nbytes} has no upper bound",
+                hint="give every dim a bound, e.g. --dim n=1:256",
+            )
         return most
 
     @property

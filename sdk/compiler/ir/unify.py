@@ -13,7 +13,9 @@ __all__ = ["unify"]
 Problem = Callable[[str], None]
 
 
-def unify(dims: Sequence[Var], pairs: Sequence[tuple[str, TensorType, TensorType]], problem: Problem) -> dict[Var, Dim]:
+def unify(
+    dims: Sequence[Var], pairs: Sequence[tuple[str, TensorType, TensorType]], problem: Problem
+) -> dict[Var, Dim]:
     """The value of each of ``dims`` for which every (name, parameter type, argument type) agrees.
 
     A dim is bound by the first axis that is that dim alone; every other axis must then be proved equal. What

@@ -22,7 +22,7 @@ SHOWN = 20
 def verify(module: Module, ops: OpTable | None = None) -> list[Diagnostic]:
     """Every finding about a module, for the rules of its stage; empty when it is well formed.
 
-    ``ops`` (``sdk.compiler.ops.registry``) gives arity, attributes and inference; without it calls of ops are
+    ``ops`` (``sdk.compiler.ops``) gives arity, attributes and inference; without it calls of ops are
     taken at their word. Where the buffers of a plan lie is checked by the memory planner's own verifier.
     """
     found: list[Diagnostic] = []
@@ -59,7 +59,10 @@ def check(module: Module, ops: OpTable | None = None) -> None:
 
 def _names(module: Module, report: Report) -> None:
     tables: dict[str, Mapping[str, object]] = {
-        "constant": module.consts, "state": module.states, "graph": module.graphs, "loops": module.loops,
+        "constant": module.consts,
+        "state": module.states,
+        "graph": module.graphs,
+        "loops": module.loops,
         "plan": module.plans,
     }
     for what, table in tables.items():

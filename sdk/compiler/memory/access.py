@@ -18,8 +18,11 @@ FEW_VALUES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``lanes`` consecutive elements of ``buffer`` from ``index``. ``order`` counts statements in the text: a load
-    has the order of the statement that uses it. A call of a library symbol touches its buffers in an unknown way."""
+    """``lanes`` consecutive elements of ``buffer`` from ``index``.
+
+    ``order`` counts statements in the text: a load has the order of the statement that uses it. A call of a
+    library symbol touches its buffers in an unknown way.
+    """
 
     buffer: str
     index: tuple[Dim, ...]
@@ -88,8 +91,8 @@ def rows_touched(
 ) -> tuple[int, int]:
     """Rows ``lo..hi`` (hi exclusive) of a parameter that a call for output rows ``rows`` may touch.
 
-    A safe superset by interval analysis of the indices on the row axis, clipped to the buffer; ``(0, 0)`` when it
-    touches none. ``dims`` gives the function's dims.
+    A safe superset by interval analysis of the indices on the row axis, clipped to the buffer; ``(0, 0)``
+    when it touches none. ``dims`` gives the function's dims.
     """
     buffer = loops.param(param).buffer
     if not buffer.shape:
@@ -116,8 +119,10 @@ def rows_touched(
 
 
 def loop_ranges(around: tuple[For, ...], base: Mapping[Var, Dim]) -> dict[Var, tuple[int, int]] | None:
-    """First and last value each loop variable may take, outer loops first, where ``base`` gives the other symbols;
-    None when a loop does not run at all."""
+    """First and last value each loop variable may take, outer loops first; None when a loop does not run.
+
+    ``base`` gives the other symbols.
+    """
     env: Env = dict(base)
     out: dict[Var, tuple[int, int]] = {}
     for loop in around:

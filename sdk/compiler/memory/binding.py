@@ -13,7 +13,7 @@ __all__ = ["bind_dims", "unify"]
 
 
 def unify(shapes: Iterable[tuple[Sequence[Dim], Sequence[Dim]]]) -> dict[Var, Dim]:
-    """The value of each variable that stands alone in a declared shape, from the first ``(declared, given)`` pair."""
+    """The value of each variable alone in a declared shape, from the first ``(declared, given)`` pair."""
     env: dict[Var, Dim] = {}
     for declared, given in shapes:
         for dim, value in zip(declared, given, strict=True):
@@ -34,7 +34,7 @@ def bind_dims(loops: Loops, types: Sequence[TensorType]) -> tuple[Dim, ...]:
     for p, given in zip(loops.params, types, strict=True):
         if len(p.buffer.shape) != given.rank:
             raise BuildError(
-                f"@{loops.name} wants {p.buffer.name} of rank {len(p.buffer.shape)}, the call gives rank {given.rank}"
+                f"@{loops.name} wants {p.buffer.name} of rank {len(p.buffer.shape)}, got rank {given.rank}"
             )
     env = unify((p.buffer.shape, t.shape) for p, t in zip(loops.params, types, strict=True))
     missing = [v.name for v in loops.dims if v not in env]

@@ -41,6 +41,10 @@ def may_take_over(loops: Loops, out: str, source: str) -> bool:
     stores = [x for x in found if x.buffer == out and x.kind != "load"]
     if any(x.kind == "unknown" for x in (*loads, *stores)):
         return False
+    base = _row_range(loops)
+    size = math.prod(d for d in a.buffer.shape if isinstance(d, int))
+    if base is not None and sum(_count(x, base) for x in loads) > MAX_READS * size and _static(a.buffer):
+        return False
     return _independent(loops, out, source, loads, stores) or _ordered_elements(
         loops, a.buffer, loads, stores
     )
@@ -57,7 +61,7 @@ def _same_layout(a: Buffer, b: Buffer) -> bool:
 
 
 def _independent(loops: Loops, out: str, source: str, loads: list[Access], stores: list[Access]) -> bool:
-    """By symbols: taken as one buffer, no loop around both carries a dependence, and each load stands first."""
+    """By symbols: taken as one buffer, no loop around both carries a dependence, and loads stand first."""
     pairs = [(load, store) for load in loads for store in stores]
     if any(load.order > store.order for load, store in pairs):
         return False
@@ -78,7 +82,7 @@ def _common(a: Access, b: Access) -> list[For]:
 
 
 def _ordered_elements(loops: Loops, buffer: Buffer, loads: list[Access], stores: list[Access]) -> bool:
-    """By enumeration, for static shapes and inputs read a few times per element; False where it cannot tell."""
+    """By enumeration, for static shapes and inputs read few times per element; False where it cannot tell."""
     if not all(isinstance(d, int) for d in buffer.shape):
         return False
     shape = TensorType(buffer.dtype, buffer.shape).static_shape
@@ -95,7 +99,7 @@ def _ordered_elements(loops: Loops, buffer: Buffer, loads: list[Access], stores:
 
 @dataclass(frozen=True)
 class _Touched:
-    """Flat elements an access touches, one per iteration of the loops around it and lane, and those loops' values."""
+    """Flat elements an access touches, one per iteration and lane, and the loop variables there."""
 
     access: Access
     elements: Grid

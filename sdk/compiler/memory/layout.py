@@ -1,4 +1,4 @@
-"""From a scheduled graph to a plan: buffers at places in regions, calls and copies in the order of the graph."""
+"""From a scheduled graph to a plan: buffers at places in regions, calls and copies in graph order."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class _Layout:
         self._name_values()
 
     def _name_values(self) -> None:
-        """Names are unique in a plan: constants and states keep theirs, then inputs and outputs have first choice."""
+        """Names are unique: constants and states keep theirs, then inputs and outputs have first choice."""
         self.taken = {*self.module.consts, *self.module.states}
         self.names: dict[str, str] = {f"@{c}": c for c in self.module.consts}
         self.regions = set(REGIONS)
@@ -175,7 +175,7 @@ class _Layout:
     # --- statements ------------------------------------------------------------------------------------
 
     def _view(self, node: Node) -> None:
-        """A buffer of its own for a view of another shape; the name of what it views where there is no difference."""
+        """A buffer of its own for a view of another shape; the viewed buffer itself for one without."""
         (source,), (out,) = node_args(node), node_outs(node)
         if out.name in self.sharing.renames:
             self.names[out.name] = self.names[self._key(source)]
@@ -228,7 +228,8 @@ class _Layout:
         type = self.module.states[node.state].type
         if prove_eq(type.nbytes, node.value.type.nbytes) is not True:
             raise BuildError(
-                f"%{node.value.name} of {node.value.type.nbytes} bytes is written to state @{node.state} of {type.nbytes}"
+                f"%{node.value.name} of {node.value.type.nbytes} bytes is written to"
+                f" state @{node.state} of {type.nbytes}"
             )
         at = self.state_at[node.state]
         self.buffers.append(PlanBuffer(name, type, "state", at, "temp", alias=self.version[node.state]))

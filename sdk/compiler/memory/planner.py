@@ -131,7 +131,7 @@ _Gap = Callable[[list[tuple[int, int]], int, int], int]
 
 
 def _first_gap(taken: list[tuple[int, int]], size: int, align: int) -> int:
-    """The lowest offset where ``size`` bytes fit between the ``taken`` ``(start, end)`` ranges, sorted by start."""
+    """The lowest offset where ``size`` bytes fit between the ``(start, end)`` ranges, sorted by start."""
     at = 0
     for start, end in taken:
         if start - at >= size:
@@ -213,7 +213,7 @@ class _Search:
             order = [k for _, k in sorted(place)]
 
     def _climb(self, start: _Found) -> _Found:
-        """Moves a block near the peak, or one below it, ahead of a block it competes with; keeps what is no worse."""
+        """Moves a block near the peak, or one below it, ahead of a rival; keeps what is no worse."""
         order = start.order
         offsets = _place_all(self.problem, order, _first_gap)
         best, score = _Found(_peak(self.problem, offsets), offsets, order), self._score(offsets)

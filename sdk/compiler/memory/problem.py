@@ -53,8 +53,8 @@ def live_profile(blocks: Iterable[Block]) -> list[tuple[int, list[Block]]]:
 def lower_bound(blocks: Sequence[Block]) -> int:
     """The largest live set in bytes, counting the padding that no stacking of that set can avoid.
 
-    Of the blocks of a live set stacked in any order, every one but the topmost reaches up to a multiple of the
-    smallest alignment among them.
+    Of the blocks of a live set stacked in any order, every one but the topmost reaches up to a multiple of
+    the smallest alignment among them.
     """
     best = max((b.fixed + b.size for b in blocks if b.fixed is not None), default=0)
     for _, live in live_profile(blocks):
@@ -66,7 +66,7 @@ def lower_bound(blocks: Sequence[Block]) -> int:
 
 
 def overlaps(blocks: Sequence[Block], offsets: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Pairs of blocks that share bytes while both are live; also a block with itself where it is misaligned."""
+    """Pairs of blocks that share bytes while both are live; a block with itself where it is misplaced."""
     found = []
     for k, a in enumerate(blocks):
         at = offsets[a.name]

@@ -25,7 +25,7 @@ class RegionUse:
 
 @dataclass(frozen=True, slots=True)
 class LiveTensor:
-    """Bytes of the arena held from step ``first`` to ``last``, by a buffer and those that share them in turn."""
+    """Bytes of the arena held from step ``first`` to ``last``, by buffers that share them in turn."""
 
     names: tuple[str, ...]
     bytes: int
@@ -35,7 +35,7 @@ class LiveTensor:
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """One call or copy: its step, what runs, the source ops it computes, the bytes of the arena live meanwhile.
+    """One call or copy: its step, what runs, the source ops it computes, bytes of the arena live meanwhile.
 
     Inside a repeat every row counts what the whole repeat keeps.
     """
@@ -48,8 +48,10 @@ class TimelineRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanSummary:
-    """The memory of one entry; sizes in bytes, at most over the dims. ``at_peak``: what is live at the fullest step,
-    largest first."""
+    """The memory of one entry; sizes in bytes, at most over the dims.
+
+    ``at_peak``: what is live at the fullest step, largest first.
+    """
 
     entry: str
     peak: int

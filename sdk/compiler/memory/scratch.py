@@ -29,7 +29,7 @@ def scratch_layout(loops: Loops) -> ScratchLayout:
     """Places every ``Alloc`` of space "scratch"; those never in use at the same time may share bytes.
 
     Raises:
-        BuildError: a size without bound, or scratch inside a parallel loop, of which each thread needs its own.
+        BuildError: a size without bound, or scratch inside a parallel loop: each thread would need its own.
     """
     uses = _Uses(loops.name)
     uses.block(loops.body, concurrent=False)
@@ -38,7 +38,7 @@ def scratch_layout(loops: Loops) -> ScratchLayout:
 
 
 class _Uses:
-    """Numbers statements; a buffer lives over the statements of its block from the first to the last that uses it."""
+    """Numbers statements; a buffer lives from the first to the last statement of its block that uses it."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -70,7 +70,7 @@ class _Uses:
                 )
 
     def add(self, buffer: Buffer, spans: list[tuple[int, int]]) -> None:
-        """Notes the lifetime; a name declared again (an unrolled body) keeps one place large enough for all."""
+        """Notes the lifetime; a name declared again (an unrolled body) keeps one place that fits all."""
         if not spans:
             return
         size = stored_bytes(buffer.type, buffer.ring)

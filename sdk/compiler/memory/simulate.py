@@ -293,9 +293,10 @@ class _Machine:
         )
         if wrong.size:
             first = int(wrong[0])
+            found = int(held[first]) if first < held.size else 0
             self.report(
                 f"reads {self._name(int(expected[first]))} at byte {at + first * unit} of"
-                f" {place.buffer.region}, which holds {self._name(int(held[first]) if first < held.size else 0)}"
+                f" {place.buffer.region}, which holds {self._name(found)}"
             )
 
     def _name(self, tag: int) -> str:
@@ -338,7 +339,7 @@ def _meet(a: Span, b: Span) -> bool:
 
 
 def _extern_outputs(module: Module, plan: Plan) -> dict[int, set[str]]:
-    """What each library call without loops writes: the arguments first named there, that are no input or view."""
+    """What each library call without loops writes: arguments first named there that are no input or view."""
     out: dict[int, set[str]] = {}
     known = {b.name for b in plan.buffers if b.role in ("input", "const", "state")}
     roots = {b.name: b.alias for b in plan.buffers}

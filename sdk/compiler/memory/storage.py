@@ -36,8 +36,8 @@ class Storage:
     """Bytes that values take turns in or see at once: ``born`` and ``last`` are steps (inclusive).
 
     Step 0 is before the first node, node k is step k + 1, the step after the last node hands out results.
-    ``users`` are the steps that read it; ``result`` says that a result lies here; ``place`` is the state or the
-    result whose bytes these are, where the home is not the arena.
+    ``users`` are the steps that read it; ``result`` says that a result lies here; ``place`` is the state or
+    the result whose bytes these are, where the home is not the arena.
     """
 
     origin: Origin
@@ -60,8 +60,8 @@ class Sharing:
     """The decisions for one graph, by value name (constants under ``@name``).
 
     ``alias``: the value whose bytes a view sees or an in-place result takes over. ``direct_reads`` and
-    ``direct_writes``: steps of state accesses that need no copy. ``copied_results``: positions in the results that
-    need bytes of their own. ``renames``: views without any difference.
+    ``direct_writes``: steps of state accesses that need no copy. ``copied_results``: positions in the results
+    that need bytes of their own. ``renames``: views without any difference.
     """
 
     storage: dict[str, Storage]
@@ -139,7 +139,7 @@ def _view(out: Sharing, source: Value, value: Value) -> None:
 
 
 def _results(graph: Graph, out: Sharing, io: Io) -> None:
-    """One result owns the bytes it was computed in; any other, and inputs, constants and states, are copied."""
+    """One result owns the bytes it was computed in; others, and inputs, constants and states, are copied."""
     end = len(graph.body) + 1
     for k, value in enumerate(graph.results):
         if value.const and str(value) not in out.storage:
@@ -226,7 +226,7 @@ def _replaces(node: Node, new: Storage, old: Storage, loops: Mapping[str, Loops]
 
 
 def _take_over(graph: Graph, out: Sharing, loops: Mapping[str, Loops]) -> None:
-    """Lets results of calls take the bytes of arguments that die there, where the function's accesses allow it."""
+    """Lets results of calls take the bytes of arguments that die there, where the accesses allow it."""
     for step, node in enumerate(graph.body, 1):
         if not isinstance(node, Call) or node.kind != "loops":
             continue

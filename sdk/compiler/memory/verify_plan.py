@@ -1,7 +1,7 @@
 """The plan verifier: runs a plan on tagged bytes, so that every read must find what its producer wrote.
 
-It knows nothing of how offsets were chosen. Each byte of a region carries a tag, (buffer, row) of the last write;
-calls write rows, reads compare tags. That covers overlap, order, lifetime, rings and states in one mechanism.
+It knows nothing of how offsets were chosen. Each byte of a region carries a tag, (buffer, row) of the last
+write; calls write rows, reads compare tags. That covers overlap, order, lifetime, rings and states at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold of a plan before it can run: names, regions, bounds, alignment, and calls that fit their functions."""
+"""What must hold of a plan before it can run: names, regions, bounds, alignment, calls that fit."""
 
 from __future__ import annotations
 

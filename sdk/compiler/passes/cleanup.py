@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sdk.compiler.ir.graph import Call, Graph, MatchCast, Node, ReadState, Value, WriteState, map_args, node_args, node_outs
+from sdk.compiler.ir.graph import (
+    Call,
+    Graph,
+    MatchCast,
+    Node,
+    ReadState,
+    Value,
+    WriteState,
+    map_args,
+    node_args,
+    node_outs,
+)
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan

@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.graph import Attr, Call, Graph, Node, Value, attrs, fresh_name, map_args, node_args, node_outs
+from sdk.compiler.ir.graph import (
+    Attr,
+    Call,
+    Graph,
+    Node,
+    Value,
+    attrs,
+    fresh_name,
+    map_args,
+    node_args,
+    node_outs,
+)
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import Quant, TensorType
 from sdk.compiler.ops.registry import infer

@@ -32,7 +32,9 @@ class Fuse:
         graphs = {g.name: self._graph(g, loops) for g in module.graphs.values()}
         if all(graphs[k] is g for k, g in module.graphs.items()):
             return module
-        used = {n.callee for g in graphs.values() for n in g.body if isinstance(n, Call) and n.kind == "loops"}
+        used = {
+            n.callee for g in graphs.values() for n in g.body if isinstance(n, Call) and n.kind == "loops"
+        }
         return replace(module, graphs=graphs, loops={k: f for k, f in loops.items() if k in used})
 
     def _graph(self, graph: Graph, loops: dict[str, Loops]) -> Graph:
@@ -72,7 +74,13 @@ class Fuse:
                 return where
         return None
 
-    def _merge(self, maker: Call, node: Call, loops: dict[str, Loops], merged: dict[tuple[str, str, tuple[int, ...]], str]) -> Call:
+    def _merge(
+        self,
+        maker: Call,
+        node: Call,
+        loops: dict[str, Loops],
+        merged: dict[tuple[str, str, tuple[int, ...]], str],
+    ) -> Call:
         places = tuple(k for k, a in enumerate(node.args) if not a.const and a.name == maker.out.name)
         key = (maker.callee, node.callee, places)
         if key not in merged:
@@ -80,7 +88,9 @@ class Fuse:
             loops[name] = fuse_loops(name, loops[maker.callee], loops[node.callee], places)
             merged[key] = name
         args = (*maker.args, *(a for k, a in enumerate(node.args) if k not in places))
-        return replace(node, callee=merged[key], args=args, source="+".join(dict.fromkeys((*_ops(maker), *_ops(node)))))
+        return replace(
+            node, callee=merged[key], args=args, source="+".join(dict.fromkeys((*_ops(maker), *_ops(node))))
+        )
 
 
 def _ops(call: Call) -> list[str]:
@@ -104,7 +114,9 @@ def _fusable(maker: Loops, user: Loops, out: Value, node: Call) -> bool:
     target = next(n for n in walk(user.body) if isinstance(n, Store))
     mine = {reads[k] for k, a in enumerate(node.args) if not a.const and a.name == out.name}
     return all(
-        _same_element(n.index, target.index, out) for n in walk(target.value) if isinstance(n, Load) and n.buffer in mine
+        _same_element(n.index, target.index, out)
+        for n in walk(target.value)
+        if isinstance(n, Load) and n.buffer in mine
     )
 
 
@@ -122,7 +134,9 @@ def fuse_loops(name: str, maker: Loops, user: Loops, places: tuple[int, ...]) ->
     """
     outs = [p for p in maker.params if p.mode != "read"]
     (out,) = outs
-    taken = {p.buffer.name for p in maker.params} | {n.buffer.name for n in walk(maker.body) if isinstance(n, Alloc)}
+    taken = {p.buffer.name for p in maker.params} | {
+        n.buffer.name for n in walk(maker.body) if isinstance(n, Alloc)
+    }
     taken |= {n.var.name for n in walk(maker.body) if isinstance(n, For)}
     reads = [p for p in user.params if p.mode == "read"]
     inner = {p.buffer.name for k, p in enumerate(reads) if k in places}
@@ -144,7 +158,9 @@ def fuse_loops(name: str, maker: Loops, user: Loops, places: tuple[int, ...]) ->
 
     body = rewrite(maker.body, one)
     params = (*(p for p in maker.params if p.mode == "read"), *extra, _renamed(result, names))
-    return replace(maker, name=name, params=params, body=body, dims=tuple(dict.fromkeys((*maker.dims, *user.dims))))
+    return replace(
+        maker, name=name, params=params, body=body, dims=tuple(dict.fromkeys((*maker.dims, *user.dims)))
+    )
 
 
 def _renamed(p: Param, names: dict[str, str]) -> Param:

@@ -22,8 +22,11 @@ TOP: Final = 5
 
 @dataclass(frozen=True)
 class PlanMemory:
-    """``io``: inputs and outputs inside the arena, or the caller's own buffers. ``align``: bytes, of every buffer in
-    the arena. ``limit``: most bytes of the arena (None = any)."""
+    """Places every buffer.
+
+    ``io``: inputs and outputs inside the arena, or the caller's own buffers. ``align``: bytes, of every buffer in
+    the arena. ``limit``: most bytes of the arena (None = any).
+    """
 
     io: Io = "arena"
     align: int = 16
@@ -62,5 +65,6 @@ class PlanMemory:
 
 def _hint(laid: Laid, limit: int) -> str:
     if laid.placement.lower_bound > limit:
-        return f"no placement of whole tensors goes below {laid.placement.lower_bound:,} B: choose a board with more RAM, or a smaller model"
+        bound = f"{laid.placement.lower_bound:,} B"
+        return f"whole tensors need at least {bound}: choose a board with more RAM, or a smaller model"
     return "raise the limit, or choose a board with more RAM"

@@ -40,12 +40,16 @@ class ScheduleLoops:
         """``scheduled``, or the plain nest where an argument to be packed is known only at run time."""
         reads = [p.buffer.name for p in scheduled.params if p.mode == "read"]
         packed = [reads.index(p.param) for p in scheduled.packs]
-        calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
+        calls = [
+            n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name
+        ]
         fixed = all(call.args[k].const for call in calls for k in packed)
         return scheduled if fixed else module.loops[name]
 
 
-def _repack(graph: Graph, loops: dict[str, Loops], names: dict[str, str], module: Module, consts: dict[str, Const]) -> Graph:
+def _repack(
+    graph: Graph, loops: dict[str, Loops], names: dict[str, str], module: Module, consts: dict[str, Const]
+) -> Graph:
     body = []
     for node in graph.body:
         if isinstance(node, Call) and node.kind == "loops":
@@ -58,7 +62,9 @@ def _repack(graph: Graph, loops: dict[str, Loops], names: dict[str, str], module
                 name = f"{old.name}_{packing_name(spec)}"
                 if name not in consts:
                     data = pack_array(old.data, spec)
-                    consts[name] = Const(name, TensorType(old.type.dtype, data.shape), data, packing_name(spec))
+                    consts[name] = Const(
+                        name, TensorType(old.type.dtype, data.shape), data, packing_name(spec)
+                    )
                 args[k] = Value(name, consts[name].type, const=True)
             node = replace(node, callee=names[node.callee], args=tuple(args))
         body.append(node)

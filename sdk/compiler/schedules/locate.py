@@ -38,7 +38,8 @@ def find(loops: Loops, name: str) -> For:
         if isinstance(node, For) and node.var.name == name:
             return node
     raise ScheduleError(
-        f"{loops.name} has no loop {name}", hint=f"its loops are {', '.join(loop_names(loops.body)) or 'none'}"
+        f"{loops.name} has no loop {name}",
+        hint=f"its loops are {', '.join(loop_names(loops.body)) or 'none'}",
     )
 
 

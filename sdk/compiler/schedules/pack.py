@@ -20,7 +20,8 @@ def pack(loops: Loops, param: str, row_tile: int, col_tile: int) -> Loops:
     """Lays out a read-only parameter, seen as rows (axis 0) by columns (the other axes), in tiles.
 
     rewrite: ``w[r, c…]`` --> ``w[r / rt, c / ct, r mod rt, c mod ct]`` with shape
-    [ceil(R/rt), ceil(C/ct), rt, ct], zeros past the edges; axes for tiles of 1 are left out, so that tiles of 1 by 1 just make a matrix of it.
+    [ceil(R/rt), ceil(C/ct), rt, ct], zeros past the edges; axes for tiles of 1 are left
+    out, so that tiles of 1 by 1 just make a matrix of it.
     obligation: the parameter is only read, its shape is numbers, and it is not packed yet.
     """
     buffer = loops.param(param).buffer
@@ -45,9 +46,15 @@ def pack(loops: Loops, param: str, row_tile: int, col_tile: int) -> Loops:
     if any(isinstance(n, Load) and n.buffer == param and n.dtype.lanes > 1 for n in walk(loops.body)):
         raise ScheduleError(f"pack({param}): pack before lanes are made")
     params = tuple(
-        replace(p, buffer=replace(p.buffer, shape=shape)) if p.buffer.name == param else p for p in loops.params
+        replace(p, buffer=replace(p.buffer, shape=shape)) if p.buffer.name == param else p
+        for p in loops.params
     )
-    return replace(loops, body=rewrite(loops.body, one), params=params, packs=(*loops.packs, Pack(param, row_tile, col_tile)))
+    return replace(
+        loops,
+        body=rewrite(loops.body, one),
+        params=params,
+        packs=(*loops.packs, Pack(param, row_tile, col_tile)),
+    )
 
 
 def pad(loops: Loops, name: str, multiple: int) -> Loops:
@@ -64,7 +71,11 @@ def pad(loops: Loops, name: str, multiple: int) -> Loops:
         hi = -(-loop.hi // multiple) * multiple
         loads = [n for n in walk(loop.body) if isinstance(n, Load)]
         packed = {p.param: p.col_tile for p in loops.packs}
-        windows = {n.buffer.name: n.buffer.shape[0] for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch"}
+        windows = {
+            n.buffer.name: n.buffer.shape[0]
+            for n in walk(loops.body)
+            if isinstance(n, Alloc) and n.buffer.space == "scratch"
+        }
         operands = {n.buffer for n in loads if any(loop.var in free_vars(d) for d in dims_used(n))}
         if not any(packed.get(b, 1) % multiple == 0 for b in operands & set(packed)):
             raise ScheduleError(f"pad({name}): no operand is packed to a multiple of {multiple}")
@@ -84,7 +95,9 @@ def pack_array(data: NDArray[Any], spec: Pack) -> NDArray[Any]:
     out = np.zeros((rows * spec.row_tile, cols * spec.col_tile), dtype=data.dtype)
     out[: matrix.shape[0], : matrix.shape[1]] = matrix
     tiled = out.reshape(rows, spec.row_tile, cols, spec.col_tile).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(tiled).reshape(rows, cols, *(t for t in (spec.row_tile, spec.col_tile) if t > 1))
+    return np.ascontiguousarray(tiled).reshape(
+        rows, cols, *(t for t in (spec.row_tile, spec.col_tile) if t > 1)
+    )
 
 
 def packing_name(spec: Pack) -> str:

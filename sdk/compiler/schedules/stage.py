@@ -35,10 +35,14 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
         used = {v for d in dims_used(expr) for v in free_vars(d)}
         missing = [n for n in over if n not in inner]
         if missing or any(v.name in inner and v.name not in over for v in used):
-            raise ScheduleError(f"stage({at}, {buffer}): the element read depends on loops other than {', '.join(over)}")
+            raise ScheduleError(
+                f"stage({at}, {buffer}): the element read depends on loops other than {', '.join(over)}"
+            )
         extents = [inner[n].hi for n in over]
         if any(not isinstance(e, int) for e in extents) or any(inner[n].lo != 0 for n in over):
-            raise ScheduleError(f"stage({at}, {buffer}): the loops {', '.join(over)} do not run from 0 to numbers")
+            raise ScheduleError(
+                f"stage({at}, {buffer}): the loops {', '.join(over)} do not run from 0 to numbers"
+            )
         flat: Dim = 0
         for n, extent in zip(over, extents, strict=True):
             flat = flat * extent + inner[n].var.expr
@@ -67,7 +71,9 @@ def _staged_expr(loop: For, buffer: str) -> ValueExpr:
                 continue
             found.append(node)
     if len(set(found)) != 1:
-        raise ScheduleError(f"{len(set(found))} expressions read {buffer} below {loop.var.name}; staging wants one")
+        raise ScheduleError(
+            f"{len(set(found))} expressions read {buffer} below {loop.var.name}; staging wants one"
+        )
     return found[0]
 
 

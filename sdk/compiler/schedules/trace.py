@@ -22,7 +22,20 @@ Primitive = Callable[..., Loops]
 PRIMITIVES: Final[Mapping[str, Primitive]] = {
     fn.__name__: fn
     for fn in (
-        bind, fuse, jam, pack, pad, parallel, peel, reorder, split, stage, unroll, use_dot, use_mac_lanes, vector_registers,
+        bind,
+        fuse,
+        jam,
+        pack,
+        pad,
+        parallel,
+        peel,
+        reorder,
+        split,
+        stage,
+        unroll,
+        use_dot,
+        use_mac_lanes,
+        vector_registers,
         vectorize,
     )
 }

@@ -18,7 +18,16 @@ from sdk.compiler.sym.dim import (
     show,
     substitute,
 )
-from sdk.compiler.sym.prove import bounds, evaluate_grid, max_value, min_value, prove_eq, prove_ge, prove_lt, values
+from sdk.compiler.sym.prove import (
+    bounds,
+    evaluate_grid,
+    max_value,
+    min_value,
+    prove_eq,
+    prove_ge,
+    prove_lt,
+    values,
+)
 
 __all__ = [
     "Dim",

@@ -17,8 +17,21 @@ from typing import ClassVar, Final, Union
 from sdk.errors import SdkError
 
 __all__ = [
-    "Dim", "Expr", "Factor", "Func", "Var", "as_expr", "ceildiv", "dmax", "dmin", "evaluate", "floordiv",
-    "free_vars", "mod", "product", "substitute",
+    "Dim",
+    "Expr",
+    "Factor",
+    "Func",
+    "Var",
+    "as_expr",
+    "ceildiv",
+    "dmax",
+    "dmin",
+    "evaluate",
+    "floordiv",
+    "free_vars",
+    "mod",
+    "product",
+    "substitute",
 ]
 
 Dim = Union[int, "Expr"]
@@ -39,20 +52,24 @@ class Var(_Node):
     """A named integer in ``lo..hi`` (inclusive) that is a multiple of ``multiple``."""
 
     __slots__ = ("hi", "lo", "multiple", "name")
-    _table: ClassVar[weakref.WeakValueDictionary[tuple[str, int, int, int], Var]] = weakref.WeakValueDictionary()
+    _table: ClassVar[weakref.WeakValueDictionary[tuple[str, int, int, int], Var]] = (
+        weakref.WeakValueDictionary()
+    )
     name: str
     lo: int
     hi: int
     multiple: int
 
     def __new__(cls, name: str, lo: int, hi: int, multiple: int = 1) -> Var:
+        """The one variable of this name and these bounds."""
         key = (name, lo, hi, multiple)
         found = cls._table.get(key)
         if found is not None:
             return found
         if lo > hi or multiple < 1 or (hi // multiple) * multiple < lo:
             raise SdkError(
-                f"symbol {name} has no value in {lo}..{hi}" + (f" multiple of {multiple}" if multiple > 1 else ""),
+                f"symbol {name} has no value in {lo}..{hi}"
+                + (f" multiple of {multiple}" if multiple > 1 else ""),
                 hint="give bounds with lo <= hi that hold at least one multiple",
             )
         self = object.__new__(cls)
@@ -77,12 +94,15 @@ class Func(_Node):
     """``floordiv(a, b)``, ``min(a, b)`` or ``max(a, b)`` that does not simplify further."""
 
     __slots__ = ("a", "b", "name")
-    _table: ClassVar[weakref.WeakValueDictionary[tuple[str, object, object], Func]] = weakref.WeakValueDictionary()
+    _table: ClassVar[weakref.WeakValueDictionary[tuple[str, object, object], Func]] = (
+        weakref.WeakValueDictionary()
+    )
     name: str
     a: Dim
     b: Dim
 
     def __new__(cls, name: str, a: Dim, b: Dim) -> Func:
+        """The one application of this function to these dims."""
         key = (name, a, b)
         found = cls._table.get(key)
         if found is not None:
@@ -126,7 +146,9 @@ class Expr(_Node):
         return (_rebuild_expr, (self.const, self.terms))
 
     def __bool__(self) -> bool:
-        raise SdkError(f"the symbolic value {self} has no truth value", hint="use prove_eq, prove_ge or prove_lt")
+        raise SdkError(
+            f"the symbolic value {self} has no truth value", hint="use prove_eq, prove_ge or prove_lt"
+        )
 
     def __repr__(self) -> str:
         return str(self)
@@ -268,7 +290,12 @@ def _floordiv_const(a: Expr, b: int) -> Dim:
         term, coeff = rest.terms[0]
         if coeff == 1 and len(term) == 1 and term[0][1] == 1:
             inner = term[0][0]
-            if isinstance(inner, Func) and inner.name == "floordiv" and isinstance(inner.b, int) and inner.b > 0:
+            if (
+                isinstance(inner, Func)
+                and inner.name == "floordiv"
+                and isinstance(inner.b, int)
+                and inner.b > 0
+            ):
                 return _sum(out, floordiv(inner.a, inner.b * b), 1)
     return _sum(out, _factor(Func("floordiv", rest, b)), 1)
 

@@ -105,10 +105,8 @@ def read_dim(cursor: Cursor, scope: Scope) -> Dim:
     """Reads a dim at the cursor."""
     value = _product(cursor, scope)
     while cursor.text in ("+", "-"):
-        if cursor.advance() == "+":
-            value = value + _product(cursor, scope)
-        else:
-            value = value - _product(cursor, scope)
+        sign = 1 if cursor.advance() == "+" else -1
+        value = value + _product(cursor, scope) * sign
     return value
 
 

@@ -35,7 +35,7 @@ def parse_module(
     """Reads what ``print_module`` wrote.
 
     ``blobs`` maps SHA-256 digests to the bytes of the constants that the text names by digest. With ``ops``
-    (``sdk.compiler.ops.registry``), the written type of each op is checked against what the op infers.
+    (``sdk.compiler.ops``), the written type of each op is checked against what the op infers.
 
     Raises:
         ParseError: with line, column and the text it points at.
