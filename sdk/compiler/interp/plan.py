@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait
-from sdk.compiler.memory.binding import unify
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ir.unify import unify
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.sym import Var, evaluate
 from sdk.errors import BuildError, UsageError
@@ -84,19 +85,12 @@ def _bind(plan: Plan, inputs: Mapping[str, Array]) -> dict[Var, int]:
         if inputs[name].ndim != type.rank or inputs[name].dtype != type.dtype.numpy:
             given = f"{inputs[name].dtype} of shape {inputs[name].shape}"
             raise UsageError(f"input {name} is {type.dtype} of rank {type.rank}, got {given}")
-    found = unify((t.shape, inputs[name].shape) for name, t in types.items())
-    env = {var: evaluate(value, {}) for var, value in found.items()}
-    for name, type in types.items():
-        shape = tuple(evaluate(d, env) for d in type.shape)
-        if inputs[name].shape != shape:
-            raise UsageError(f"input {name} has shape {inputs[name].shape}, expected {shape}")
-    for var, value in env.items():
-        if not var.lo <= value <= var.hi or value % var.multiple:
-            raise UsageError(f"{var.name} = {value} is outside {var.lo}..{var.hi} in steps of {var.multiple}")
-    missing = [v.name for v in plan.dims if v not in env]
-    if missing:
-        raise UsageError(f"the inputs of @{plan.name} do not say {', '.join(missing)}")
-    return env
+
+    def refuse(text: str) -> None:
+        raise UsageError(f"inputs of @{plan.name}: {text}")
+
+    pairs = [(n, t, TensorType(t.dtype, inputs[n].shape)) for n, t in types.items()]
+    return {var: evaluate(value, {}) for var, value in unify(plan.dims, pairs, refuse).items()}
 
 
 class _Machine:

@@ -118,7 +118,9 @@ def rows_touched(
     return (low, high) if low < high else (0, 0)
 
 
-def loop_ranges(around: tuple[For, ...], base: Mapping[Var, Dim]) -> dict[Var, tuple[int, int]] | None:
+def loop_ranges(
+    around: tuple[For, ...], base: Mapping[Var, Dim] | Mapping[Var, int]
+) -> dict[Var, tuple[int, int]] | None:
     """First and last value each loop variable may take, outer loops first; None when a loop does not run.
 
     ``base`` gives the other symbols.

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.dependence import conflict, shapes_of
 from sdk.compiler.ir.loops import Buffer, For, Loops
-from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ir.walk import rename_buffers, walk
 from sdk.compiler.memory.access import Access, accesses, loop_ranges
-from sdk.compiler.sym import Dim, Var, evaluate_grid, free_vars, prove_eq
+from sdk.compiler.sym import Var, evaluate_grid, free_vars, prove_eq
 
 __all__ = ["may_take_over"]
 
@@ -41,13 +40,39 @@ def may_take_over(loops: Loops, out: str, source: str) -> bool:
     stores = [x for x in found if x.buffer == out and x.kind != "load"]
     if any(x.kind == "unknown" for x in (*loads, *stores)):
         return False
-    base = _row_range(loops)
-    size = math.prod(d for d in a.buffer.shape if isinstance(d, int))
-    if base is not None and sum(_count(x, base) for x in loads) > MAX_READS * size and _static(a.buffer):
+    numbers = _numbers(loops, a.buffer)
+    if numbers is not None and sum(numbers.count(x) for x in loads) > MAX_READS * numbers.size:
         return False
-    return _independent(loops, out, source, loads, stores) or _ordered_elements(
-        loops, a.buffer, loads, stores
-    )
+    if _independent(loops, out, source, loads, stores):
+        return True
+    return numbers is not None and numbers.size <= MAX_ELEMENTS and _ordered_elements(numbers, loads, stores)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """What enumeration needs: the buffers' shape and the row range, as numbers."""
+
+    shape: tuple[int, ...]
+    rows: dict[Var, int]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def count(self, access: Access) -> int:
+        """How many elements an access touches, repeats included."""
+        ranges = loop_ranges(access.loops, self.rows) or {}
+        return math.prod(last - first + 1 for first, last in ranges.values()) * access.lanes
+
+
+def _numbers(loops: Loops, buffer: Buffer) -> _Numbers | None:
+    if not all(isinstance(d, int) for d in buffer.shape):
+        return None
+    if loops.rows is None:
+        return _Numbers(buffer.type.static_shape, {})
+    if not isinstance(loops.rows.extent, int):
+        return None
+    return _Numbers(buffer.type.static_shape, {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent})
 
 
 def _same_layout(a: Buffer, b: Buffer) -> bool:
@@ -81,20 +106,16 @@ def _common(a: Access, b: Access) -> list[For]:
     return out
 
 
-def _ordered_elements(loops: Loops, buffer: Buffer, loads: list[Access], stores: list[Access]) -> bool:
-    """By enumeration, for static shapes and inputs read few times per element; False where it cannot tell."""
-    if not all(isinstance(d, int) for d in buffer.shape):
+def _ordered_elements(numbers: _Numbers, loads: list[Access], stores: list[Access]) -> bool:
+    """By enumeration of every access; False where it cannot tell."""
+    if sum(numbers.count(x) for x in stores) > MAX_READS * numbers.size:
         return False
-    shape = TensorType(buffer.dtype, buffer.shape).static_shape
-    size = int(np.prod(shape, dtype=np.int64))
-    grids: list[_Touched] = []
-    for access in (*loads, *stores):
-        grid = _touched(loops, access, shape, MAX_READS * size)
-        if size > MAX_ELEMENTS or grid is None:
-            return False
-        grids.append(grid)
-    reads, writes = grids[: len(loads)], grids[len(loads) :]
-    return all(_in_order(read, write, size) for read in reads for write in writes)
+    touched = [_touched(numbers, x) for x in (*loads, *stores)]
+    known = [t for t in touched if t is not None]
+    if len(known) < len(touched):
+        return False
+    reads, writes = known[: len(loads)], known[len(loads) :]
+    return all(_in_order(read, write, numbers.size) for read in reads for write in writes)
 
 
 @dataclass(frozen=True)
@@ -106,34 +127,27 @@ class _Touched:
     values: dict[Var, Grid]
 
 
-def _touched(loops: Loops, access: Access, shape: tuple[int, ...], most: int) -> _Touched | None:
-    base: dict[Var, Dim] = {}
-    if loops.rows is not None:
-        if not isinstance(loops.rows.extent, int):
-            return None
-        base = {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent}
-    ranges = loop_ranges(access.loops, base)
+def _touched(numbers: _Numbers, access: Access) -> _Touched | None:
+    """None where an index has a symbol without a number."""
+    ranges = loop_ranges(access.loops, numbers.rows)
     if ranges is None:
-        return _Touched(
-            access, np.zeros(0, dtype=np.int64), {f.var: np.zeros(0, dtype=np.int64) for f in access.loops}
-        )
-    known = base.keys() | ranges.keys()
-    spans = [last - first + 1 for first, last in ranges.values()]
-    if any(not free_vars(d) <= known for d in access.index) or math.prod(spans) * access.lanes > most:
+        nothing = np.zeros(0, dtype=np.int64)
+        return _Touched(access, nothing, {f.var: nothing for f in access.loops})
+    known = numbers.rows.keys() | ranges.keys()
+    if any(not free_vars(d) <= known for d in access.index):
         return None
+    spans = [last - first + 1 for first, last in ranges.values()]
     axes = np.indices((*spans, access.lanes)).reshape(len(spans) + 1, -1)
-    env: dict[Var, Grid] = {v: np.asarray(d) for v, d in base.items() if isinstance(d, int)}
+    env: dict[Var, Grid] = {v: np.asarray(d) for v, d in numbers.rows.items()}
     env |= {var: axes[k] + first for k, (var, (first, _)) in enumerate(ranges.items())}
     inside = np.ones(axes.shape[1], dtype=bool)
     flat: Grid = np.zeros(axes.shape[1], dtype=np.int64)
-    for dim, extent in zip(access.index, shape, strict=True):
+    for dim, extent in zip(access.index, numbers.shape, strict=True):
         at = evaluate_grid(dim, env)
-        inside &= (at >= 0) & (
-            at < extent
-        )  # what lies outside is guarded in the function: it does not happen
+        inside &= (at >= 0) & (at < extent)  # the function guards what lies outside: it does not happen
         flat = flat * extent + at
     flat += axes[-1]
-    inside &= flat < math.prod(shape)
+    inside &= flat < numbers.size
     return _Touched(access, flat[inside], {var: env[var][inside] for var in ranges})
 
 

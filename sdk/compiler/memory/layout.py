@@ -16,10 +16,11 @@ from sdk.compiler.ir.graph import (
     node_args,
     node_outs,
 )
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module, State
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role
 from sdk.compiler.ir.types import U8, TensorType
-from sdk.compiler.memory.binding import bind_dims
+from sdk.compiler.ir.unify import unify
 from sdk.compiler.memory.planner import plan_offsets
 from sdk.compiler.memory.problem import Block, Placement, aligned
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout
@@ -190,7 +191,7 @@ class _Layout:
         scratch = ""
         function = self.module.loops.get(node.callee)
         if function is not None:
-            dims = bind_dims(function, [v.type for v in (*node.args, *node.outs)])
+            dims = self._dims(function, node)
             if function.rows is not None:
                 rows = 0, substitute(function.rows.extent, dict(zip(function.dims, dims, strict=True)))
             size = scratch_layout(function).bytes
@@ -208,6 +209,20 @@ class _Layout:
                 index, node.callee, tuple(args), dims, rows, scratch, ops, node.place, node.kind == "extern"
             )
         )
+
+    def _dims(self, function: Loops, node: Call) -> tuple[Dim, ...]:
+        """The values the call gives the dims of its function."""
+        where = f"graph @{self.graph.name}, call of @{function.name}"
+        given = (*node.args, *node.outs)
+        if len(given) != len(function.params):
+            raise BuildError(f"{len(given)} arguments for {len(function.params)} parameters", where=where)
+
+        def refuse(text: str) -> None:
+            raise BuildError(text, where=where)
+
+        pairs = [(p.buffer.name, p.buffer.type, v.type) for p, v in zip(function.params, given, strict=True)]
+        env = unify(function.dims, pairs, refuse)
+        return tuple(env[v] for v in function.dims)
 
     def _read(self, step: int, node: ReadState) -> None:
         version = self.version[node.state]

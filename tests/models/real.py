@@ -1,0 +1,28 @@
+"""The real int8 models of the tests: name -> (file, steps with state or 0)."""
+
+from __future__ import annotations
+
+NAMES = {
+    "kws": "kws_ref_model.tflite",
+    "vww": "vww_96_int8.tflite",
+    "ic": "pretrainedResnet_quant.tflite",
+    "ad": "ad01_int8.tflite",
+    "wake": "str_ww_ref_model.tflite",
+    "person": "person_detect.tflite",
+    "micro_speech": "micro_speech_quantized.tflite",
+    "hello": "hello_world_int8.tflite",
+    "okay_nabu": "okay_nabu.tflite",
+    "wake_vad": "wake_vad.tflite",
+}
+STATEFUL = ("okay_nabu", "wake_vad")
+BOARDS = (
+    "qemu-cortex-m3",
+    "qemu-cortex-m4",
+    "qemu-cortex-m7",
+    "qemu-cortex-m33",
+    "qemu-cortex-m55",
+    "nucleo_l4r5zi",
+    "microbit",
+)
+SMALLEST_BOARD = "microbit"
+FIT_SMALLEST = ("wake", "micro_speech", "hello", "okay_nabu", "wake_vad")

@@ -1,0 +1,60 @@
+"""The first marks: RAM, code size, instructions on the emulated Cortex-M4, time to build."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from real import NAMES
+
+from sdk.boards import load_board
+from sdk.driver import BuildOptions, bench
+from sdk.driver.artifact import build_sources
+
+pytestmark = pytest.mark.models
+M4 = "nucleo_l4r5zi"
+
+
+@pytest.mark.parametrize(("name", "limit"), [("kws", 17_000), ("vww", 56_000), ("ic", 50_000), ("ad", 1_300)])
+def test_ram(models: Path, name: str, limit: int) -> None:
+    report = build_sources(models / NAMES[name], load_board(M4), BuildOptions()).report
+    assert report.ram_bytes <= limit
+    assert report.arena_bytes == report.arena_lower_bound_bytes
+
+
+@pytest.mark.parametrize(("name", "limit"), [("kws", 6_000_000), ("ic", 22_000_000)])
+def test_instructions(models: Path, name: str, limit: int) -> None:
+    report = bench(models / NAMES[name], load_board(M4), None, BuildOptions(), {}, 2, 1).to_json()
+    assert report["emulated"]
+    assert report["median_ms"] is None
+    assert 100_000 < report["instructions"] <= limit
+
+
+def test_hello_world_is_small(models: Path) -> None:
+    sections = build_sources(models / NAMES["hello"], load_board(M4), BuildOptions()).report.sections
+    assert sections["text"] + sections["rodata"] <= 1_536
+
+
+def test_build_time(models: Path, tmp_path: Path) -> None:
+    """From file to native library: 3 s with the compiler's own cache warm, 0.5 s again from ours (medians of 3)."""
+    env = {**os.environ, "CROSSLEVEL_CACHE": str(tmp_path / "warm")}
+    argv = [sys.executable, "-m", "sdk", "build", str(models / NAMES["kws"]), "--board", "host", "--emit", "lib"]
+
+    def timed(out: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([*argv, "-o", str(tmp_path / out)], env=env, check=True, capture_output=True)
+        return time.perf_counter() - start
+
+    timed("first")  # warms zig's cache
+    cold = []
+    for k in range(3):
+        env["CROSSLEVEL_CACHE"] = str(tmp_path / f"cold{k}")
+        cold.append(timed(f"cold{k}"))
+    again = [timed("again") for _ in range(3)]
+    share = float(os.environ.get("CROSSLEVEL_TIME_SLACK", "1"))
+    assert sorted(cold)[1] <= 3.0 * share
+    assert sorted(again)[1] <= 0.5 * share

@@ -1,0 +1,37 @@
+"""Every real model equals tflite-micro bit for bit, on this machine and on every emulated board that can hold it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from real import BOARDS, FIT_SMALLEST, NAMES, SMALLEST_BOARD, STATEFUL
+
+from sdk.cli import main
+
+pytestmark = pytest.mark.models
+
+
+def verify(model: Path, board: str, cases: int) -> tuple[int, dict[str, object]]:
+    done = CliRunner().invoke(main, ["verify", str(model), "--board", board, "--cases", str(cases), "--json"])
+    return done.exit_code, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_host(models: Path, name: str) -> None:
+    cases = 200 if name in STATEFUL else 100
+    code, report = verify(models / NAMES[name], "host", cases)
+    assert (code, report["reference"], report["exact_cases"]) == (0, "tflite-micro", cases), report
+
+
+@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_emulated_board(models: Path, name: str, board: str) -> None:
+    code, report = verify(models / NAMES[name], board, 3)
+    if board == SMALLEST_BOARD and name not in FIT_SMALLEST:
+        assert code == 1
+        assert "bytes" in report["error"]["message"], report
+        return
+    assert (code, report["exact_cases"], report["emulated"]) == (0, 3, True), report
