@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["BenchReport", "BuildReport", "MemoryReport", "RunResult", "VerifyReport"]
 
 Json = dict[str, Any]
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class RunResult:
     device: str
     emulated: bool
     at: Mapping[str, int]
-    outputs: Mapping[str, Array]
+    outputs: Mapping[str, NDArray[Any]]
     sample: float
     counter: str
 
@@ -128,12 +128,12 @@ class BenchReport:
 
 
 def _cost(samples: tuple[float, ...], counter: str) -> Json:
-    ordered = np.sort(np.asarray(samples, dtype=np.float64))
-    median = float(np.median(ordered))
-    p90 = float(ordered[-(-9 * len(ordered) // 10) - 1])
+    ordered = sorted(samples)
+    median = statistics.median(ordered)
+    p90 = ordered[-(-9 * len(ordered) // 10) - 1]
     timed = counter == "time"
     return {
-        "min_ms": float(ordered[0]) / 1e6 if timed else None,
+        "min_ms": ordered[0] / 1e6 if timed else None,
         "median_ms": median / 1e6 if timed else None,
         "p90_ms": p90 / 1e6 if timed else None,
         "instructions": round(median) if counter == "instructions" else None,

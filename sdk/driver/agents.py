@@ -1,61 +1,20 @@
-"""Agents: a model's sources linked with the device runtime into a host program or a firmware image, and opened."""
+"""Agents: a model's sources linked with the device runtime into a host program or a firmware image."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from sdk.boards import Board, Peripheral
-from sdk.devices.base import EmulatorSpec
-from sdk.devices.client import Session, open_device
-from sdk.errors import BuildError, NoDeviceError, UsageError
+from sdk.driver.sources import Sources, compile_sources
+from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
-from sdk.toolchains import CompileJob, LinkJob, ObjectFile, SourceText, Target, get_toolchain, target_for
-from sdk.toolchains.base import Toolchain
+from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 from sdk.toolchains.cache import digest
 from sdk.toolchains.linker import Region, region_overflows, render_linker_script
 
-__all__ = ["Sources", "compile_sources", "link_agent", "open_session"]
+__all__ = ["link_agent"]
 
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
-START_TIMEOUT_S = 20.0
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Generated C of one model by file name; ``agent`` are the files only an agent needs."""
-
-    prefix: str
-    model: Mapping[str, str]
-    agent: Mapping[str, str]
-
-    @property
-    def key(self) -> str:
-        """Hex digest of everything in it."""
-        return digest("sources", self.prefix, dict(self.model), dict(self.agent))
-
-
-def compile_sources(
-    files: Mapping[str, str],
-    toolchain: Toolchain,
-    target: Target,
-    *,
-    pic: bool = False,
-    extra: tuple[str, ...] = (),
-) -> tuple[ObjectFile, ...]:
-    """Compiles every ``.c`` of ``files``; its ``.h`` files are beside it, and the runtime's headers are found."""
-    headers = tuple(SourceText(name, text) for name, text in files.items() if name.endswith(".h"))
-    include = (data_dir("c_runtime") / "include",)
-    jobs = [
-        CompileJob(
-            SourceText(name, text), target, headers=headers, include_dirs=include, pic=pic, flags=extra
-        )
-        for name, text in sorted(files.items())
-        if name.endswith(".c")
-    ]
-    return tuple(toolchain.compile_all(jobs))
 
 
 def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
@@ -146,23 +105,3 @@ def _explained(err: BuildError, board: Board) -> BuildError:
         where=f"{board.name} has {sizes}",
         hint="sdk memory MODEL --board B shows what takes RAM; sdk boards lists larger boards",
     )
-
-
-def open_session(uri: str | None, board: Board, agent: Path) -> Session:
-    """A session with the agent: on this machine or the board's stand-in when ``uri`` is None.
-
-    Raises:
-        NoDeviceError: the board can neither run here nor be emulated, and no device is given.
-    """
-    emulator = None
-    if board.emulator is not None:
-        timer = board.as_emulated().runtime.timer
-        hz = timer.hz if timer else 0
-        emulator = EmulatorSpec(tuple(board.emulator.argv), board.emulator.icount_shift, hz)
-    if uri is None:
-        if not board.hosted and emulator is None:
-            raise NoDeviceError(f"{board.name} has no stand-in here", hint="name the device: --device URI")
-        uri = "local:" if board.hosted else "qemu://"
-    if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
-        raise UsageError(f"{uri!r} is not a device address", hint="like local:, qemu:// or tcp://host:port")
-    return open_device(uri, artifact=agent, emulator=emulator, timeout_s=START_TIMEOUT_S)

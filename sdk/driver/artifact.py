@@ -8,27 +8,21 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 
 from sdk.boards import Board, describe
-from sdk.codegen_c.c99 import EmitOptions, emit
-from sdk.codegen_c.c99.glue import emit_glue
-from sdk.compiler.ir.module import Module
-from sdk.compiler.sym import max_value
-from sdk.driver.agents import Sources, compile_sources, link_agent
+from sdk.driver.agents import link_agent
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
-from sdk.errors import BuildError, UsageError
+from sdk.driver.sources import Sources, compile_sources
+from sdk.errors import UsageError
 from sdk.report import BuildReport
 from sdk.toolchains import BuildCache, LinkJob, get_toolchain, target_for
 from sdk.toolchains.cache import digest
-from sdk.toolchains.size import Sections, section_sizes
-from sdk.toolchains.stack import worst_case_stack
 
 __all__ = ["Built", "build", "build_sources", "load_built", "prefix_of"]
 
 MANIFEST = "manifest.json"
-FREE_STACK = 512  # stack below this is any firmware's; what a model needs above it counts as its RAM
 Progress = Callable[[str], None]
 
 
@@ -100,85 +94,12 @@ def build_sources(
     cache = BuildCache()
 
     def make(folder: Path) -> None:
-        progress("importing")
-        module = import_model(path, options, prefix_of(path, options))
-        progress("compiling")
-        module = lower_module(module, default_passes(board, options))
-        progress("generating C")
-        built = _generate(path, module, board, options)
-        _write(folder, built)
+        progress("compiling the model")
+        # the compiler takes longer to import than a cached build to serve, so only a new build loads it
+        generate = import_module("sdk.driver.generate").generate
+        _write(folder, Built(*generate(path, prefix_of(path, options), board, options)))
 
     return load_built(cache.entry(_key(path, board, options), make))
-
-
-def _generate(path: Path, module: Module, board: Board, options: BuildOptions) -> Built:
-    prefix = prefix_of(path, options)
-    model_hash = hashlib.sha256(path.read_bytes()).hexdigest()
-    choice = EmitOptions(source=path.name, model_hash=model_hash, board=board.name)
-    isa = capabilities(board, options)
-    files = emit(module, prefix, isa=isa, options=choice)
-    toolchain, target = get_toolchain(options.toolchain), target_for(board)
-    objects = compile_sources(files, toolchain, target)
-    sections = section_sizes(o.path for o in objects)
-    stack = max(
-        (worst_case_stack(objects, symbol).bytes for symbol in _run_symbols(module, prefix)),
-        default=0,
-    )
-    # the header states the stack that the compiler reported; no object depends on that macro
-    files = emit(module, prefix, isa=isa, options=replace(choice, stack_bytes=stack))
-    agent = emit_glue(module, prefix, options=choice)
-    report = _report(path, module, board, sections, stack)
-    _check_fits(module, board, report)
-    return Built(Sources(prefix, files, agent), report)
-
-
-def _run_symbols(module: Module, prefix: str) -> list[str]:
-    names = list(module.plans)
-    return [f"{prefix}_run"] if len(names) == 1 else [f"{prefix}_{n}_run" for n in names]
-
-
-def _region_bytes(module: Module, kind: str) -> int:
-    """The largest region of a kind over the entries: they share it."""
-    sizes = [r.bytes for plan in module.plans.values() for r in plan.regions if r.kind == kind]
-    return max((max_value(s) or 0 for s in sizes), default=0)
-
-
-def _report(path: Path, module: Module, board: Board, sections: Sections, stack: int) -> BuildReport:
-    arena, state = _region_bytes(module, "arena"), _region_bytes(module, "state")
-    used = {b.name for plan in module.plans.values() for b in plan.buffers if b.role == "const"}
-    weights = sum(c.data.nbytes for c in module.consts.values() if c.name in used)
-    context = 4 * board.pointer_bits // 8
-    data = sections.to_json()
-    ram = arena + state + context + data["data"] + data["bss"] + max(stack - FREE_STACK, 0)
-    dims = {v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims}
-    bound = max((p.lower_bound for p in module.plans.values()), default=0)
-    return BuildReport(
-        path.name, board.name, None, ram, arena, bound, state, context, stack, weights, data, dims
-    )
-
-
-def _check_fits(module: Module, board: Board, report: BuildReport) -> None:
-    """Refuses what cannot fit the board, before anything is linked."""
-    flash = sum(report.sections[k] for k in ("text", "rodata", "data"))
-    for what, need, have in (("RAM", report.ram_bytes, board.ram_bytes), ("flash", flash, board.flash_bytes)):
-        if have is not None and need > have:
-            largest = _largest(module, what)
-            raise BuildError(
-                f"the model needs {need} bytes of {what}, {board.name} has {have}: {need - have} too many",
-                where=f"largest: {largest}",
-                hint="sdk memory MODEL --board B shows the plan; sdk boards lists larger boards",
-            )
-
-
-def _largest(module: Module, what: str) -> str:
-    sizes: list[tuple[int, str]]
-    if what == "flash":
-        sizes = [(c.data.nbytes, f"@{c.name}") for c in module.consts.values()]
-    else:
-        sizes = [
-            (b.type.max_bytes, b.name) for p in module.plans.values() for b in p.buffers if b.role != "const"
-        ]
-    return ", ".join(f"{name} {size} bytes" for size, name in sorted(sizes, reverse=True)[:4])
 
 
 def _write(folder: Path, built: Built) -> None:

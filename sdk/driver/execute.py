@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from sdk.boards import Board, load_board
 from sdk.devices.client import Session
 from sdk.devices.messages import ModelInfo, TensorInfo
-from sdk.driver.agents import link_agent, open_session
+from sdk.driver.agents import link_agent
 from sdk.driver.artifact import Built, build_sources, load_built, prefix_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import import_model
 from sdk.driver.reference import entry_graph, open_reference, random_inputs
+from sdk.driver.session import open_session
 from sdk.errors import UsageError
 from sdk.report import BenchReport, RunResult, VerifyReport
 
