@@ -29,16 +29,17 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     from rich.text import Text
 
     body = [list(row) for row in rows]
-    table = Table(
-        title=title or None, title_justify="left", box=None, pad_edge=False, show_header=any(columns)
-    )
+    table = Table(box=None, pad_edge=False, show_header=any(columns))
     for index, column in enumerate(columns):
         numeric = bool(body) and all(_numeric(row[index]) for row in body)
         table.add_column(column, justify="right" if numeric else "left", no_wrap=index == 0)
     for row in body:
         table.add_row(*[Text(cell) for cell in row])
     # Without a terminal there is no width to fit: whole lines serve scripts and logs best.
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    if title:
+        console.print(Text(title, style="italic"))
+    console.print(table)
 
 
 def _numeric(cell: str) -> bool:

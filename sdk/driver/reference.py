@@ -61,6 +61,12 @@ class _TfliteMicro:
 
     def __init__(self, path: Path, graph: Graph) -> None:
         self.graph = graph
+        if graph.dims:
+            raise UsageError(
+                "tflite-micro runs fixed shapes only",
+                where=f"dimensions {', '.join(v.name for v in graph.dims)}",
+                hint="use --against interp, or leave --dim away",
+            )
         try:
             runtime = import_module("tflite_micro.python.tflite_micro.runtime")
         except ImportError as err:

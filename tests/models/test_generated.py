@@ -187,15 +187,22 @@ def test_two_models_and_two_instances_of_one_run_together(tmp_path: Path, board:
         run("gcc", "-std=gnu99", "-O1", *files, tmp_path / "main.c", "-o", tmp_path / "two")
         run(tmp_path / "two")
         return
-    places = ["-Wl,--defsym=__stack=0x20010000", "-Wl,-Ttext=0", "-Wl,-Tdata=0x20000000"]
+    (tmp_path / "two.ld").write_text(SCRIPT, encoding="utf-8")
     cpu = ["-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"]
     (tmp_path / "vectors.c").write_text(VECTORS, encoding="utf-8")
     sources = [tmp_path / "vectors.c", *files, tmp_path / "main.c"]
-    run("arm-none-eabi-gcc", "-std=gnu99", "-O1", *cpu, "-nostartfiles", *places, *sources, "-o", tmp_path / "two.elf")
+    run("arm-none-eabi-gcc", "-std=gnu99", "-O1", *cpu, "-nostartfiles", "-T", tmp_path / "two.ld", *sources, "-o", tmp_path / "two.elf")
     machine = ["-M", "mps2-an386", "-nographic", "-semihosting", "-kernel", tmp_path / "two.elf"]
     run("timeout", "60", "qemu-system-arm", *machine)
 
 
+SCRIPT = """
+SECTIONS {
+    .text 0 : { KEEP(*(.vectors)) *(.text*) *(.rodata*) }
+    .bss 0x20000000 : { *(.data*) *(.bss*) *(COMMON) }
+    __stack = 0x20040000;
+}
+"""
 VECTORS = """
 extern int main(void);
 extern char __stack;
@@ -206,7 +213,7 @@ static void leave(int code) {
     __asm__ volatile("bkpt 0xAB" : "+r"(op) : "r"(arg) : "memory");
 }
 void _start(void);
-__attribute__((section(".text.a_vectors"), used, aligned(128)))
+__attribute__((section(".vectors"), used))
 static void *const vectors[2] = {&__stack, (void *)_start};
 void _start(void) {
     *(volatile unsigned *)0xE000ED88u |= 0xFu << 20;

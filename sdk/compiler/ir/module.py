@@ -36,7 +36,7 @@ class Const:
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        data = np.ascontiguousarray(self.data, dtype=self.type.dtype.numpy)
+        data = np.array(self.data, dtype=self.type.dtype.numpy, order="C")  # a copy, rank 0 kept
         if data.shape != self.type.static_shape:
             raise BuildError(
                 f"constant @{self.name} has shape {data.shape}, its type says {self.type.static_shape}"
