@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(shell sha256sum pyproject.toml 2>/dev/null | cut -c1-16)
 
 # Programs of the system that the tests run, and the Debian packages that bring them.
-TOOLS := qemu-system-arm arm-none-eabi-gcc gcc clang
-PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi gcc libc6-dev clang libclang-rt-dev
+TOOLS := qemu-system-arm arm-none-eabi-gcc gcc clang cmake
+PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi gcc libc6-dev clang libclang-rt-dev cmake
 
 .PHONY: demo test soak lint tools clean
 
@@ -19,6 +19,7 @@ test: tools lint
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 soak: tools $(VENV)/.test-$(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[verify,test,examples]'
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: $(VENV)/.test-$(STAMP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -374,7 +375,11 @@ def test_interrupt_ends_the_process_with_130(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "waiting.toml")
     environment = {**os.environ, "CROSSLEVEL_BOARDS": str(tmp_path)}
     command = [sys.executable, "-m", "sdk", "boards", "show", "waiting"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # a test run started in the background ignores the signal, and its children would inherit that
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed
+    )
     writer = os.open(tmp_path / "waiting.toml", os.O_WRONLY)  # returns once the command has opened it too
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)

@@ -7,10 +7,10 @@ from dataclasses import fields
 import pytest
 
 from sdk.compiler.ir.module import Module
-from sdk.compiler.passes.canonicalize import Canonicalize
 from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.fold import Fold
 from sdk.compiler.passes.fold_offset import FoldOffset
+from sdk.compiler.passes.fuse import Fuse
 from sdk.compiler.passes.pipeline import all_passes, parse_pipeline, print_pipeline, run_pipeline
 from sdk.errors import UsageError
 
@@ -33,9 +33,9 @@ def test_every_pass_is_found_by_its_file() -> None:
 
 
 def test_options_are_the_fields() -> None:
-    steps = parse_pipeline("fold, fold-offset{x-offset=128},canonicalize{ pointwise=true },cleanup")
-    assert steps == (Fold(), FoldOffset(x_offset=128), Canonicalize(pointwise=True), Cleanup())
-    assert print_pipeline(steps) == "fold,fold-offset{x-offset=128},canonicalize{pointwise=true},cleanup"
+    steps = parse_pipeline("fold, fold-offset{x-offset=128},fuse{ max-ops=4 },cleanup")
+    assert steps == (Fold(), FoldOffset(x_offset=128), Fuse(max_ops=4), Cleanup())
+    assert print_pipeline(steps) == "fold,fold-offset{x-offset=128},fuse{max-ops=4},cleanup"
     assert parse_pipeline("") == ()
 
 

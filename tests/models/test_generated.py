@@ -191,7 +191,8 @@ def test_two_models_and_two_instances_of_one_run_together(tmp_path: Path, board:
     cpu = ["-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"]
     (tmp_path / "vectors.c").write_text(VECTORS, encoding="utf-8")
     sources = [tmp_path / "vectors.c", *files, tmp_path / "main.c"]
-    run("arm-none-eabi-gcc", "-std=gnu99", "-O1", *cpu, "-nostartfiles", "-T", tmp_path / "two.ld", *sources, "-o", tmp_path / "two.elf")
+    link = ["-nostartfiles", "-T", tmp_path / "two.ld", "-o", tmp_path / "two.elf"]
+    run("arm-none-eabi-gcc", "-std=gnu99", "-O1", *cpu, *sources, *link)
     machine = ["-M", "mps2-an386", "-nographic", "-semihosting", "-kernel", tmp_path / "two.elf"]
     run("timeout", "60", "qemu-system-arm", *machine)
 

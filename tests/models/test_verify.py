@@ -6,30 +6,32 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from real import BOARDS, FIT_SMALLEST, NAMES, SMALLEST_BOARD, STATEFUL
 
-from sdk.cli import main
+from sdk.cli import run_command
 
 pytestmark = pytest.mark.models
 
 
-def verify(model: Path, board: str, cases: int) -> tuple[int, dict[str, object]]:
-    done = CliRunner().invoke(main, ["verify", str(model), "--board", board, "--cases", str(cases), "--json"])
-    return done.exit_code, json.loads(done.stdout)
+Capture = pytest.CaptureFixture[str]
+
+
+def verify(capture: Capture, model: Path, board: str, cases: int) -> tuple[int, dict[str, object]]:
+    code = run_command(["verify", str(model), "--board", board, "--cases", str(cases), "--json"])
+    return code, json.loads(capture.readouterr().out)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_host(models: Path, name: str) -> None:
+def test_host(models: Path, name: str, capsys: Capture) -> None:
     cases = 200 if name in STATEFUL else 100
-    code, report = verify(models / NAMES[name], "host", cases)
+    code, report = verify(capsys, models / NAMES[name], "host", cases)
     assert (code, report["reference"], report["exact_cases"]) == (0, "tflite-micro", cases), report
 
 
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_emulated_board(models: Path, name: str, board: str) -> None:
-    code, report = verify(models / NAMES[name], board, 3)
+def test_emulated_board(models: Path, name: str, board: str, capsys: Capture) -> None:
+    code, report = verify(capsys, models / NAMES[name], board, 3)
     if board == SMALLEST_BOARD and name not in FIT_SMALLEST:
         assert code == 1
         assert "bytes" in report["error"]["message"], report

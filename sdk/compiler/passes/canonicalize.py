@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -25,11 +24,9 @@ ELEMENTWISE = ("lookup", "requantize", "rescale")
 class Canonicalize:
     """Rewrites ops into simpler ones with the same bits.
 
-    With ``pointwise``, a 1x1 convolution becomes a dense product of [rows * columns, channels]. It is off by
-    default: the nest of a 1x1 convolution is a contraction already, and keeps the rows that streaming needs.
+    A 1x1 convolution stays one: its nest is a contraction already, and keeps the rows that streaming needs.
     """
 
-    pointwise: bool = False
     name = "canonicalize"
 
     def run(self, module: Module) -> Module:
@@ -41,10 +38,7 @@ class Canonicalize:
     def _rule(self, edit: GraphEdit, node: Node) -> bool:
         if not isinstance(node, Call) or node.kind != "op":
             return False
-        rules = _RULES.get(node.callee, ())
-        if self.pointwise and node.callee == "conv2d":
-            rules = (_pointwise, *rules)
-        return any(rule(edit, node) for rule in rules)
+        return any(rule(edit, node) for rule in _RULES.get(node.callee, ()))
 
 
 def _depthwise(edit: GraphEdit, node: Call) -> bool:
@@ -57,20 +51,6 @@ def _depthwise(edit: GraphEdit, node: Call) -> bool:
     given = {k: v for k, v in node.attrs if k != "multiplier"}
     edit.into(node, "conv2d", (node.args[0], moved, node.args[2]), **given)
     return True
-
-
-def _pointwise(edit: GraphEdit, node: Call) -> bool:
-    """rewrite: ``conv2d(x[1, h, w, c], w[o, 1, 1, c])`` --> ``view(dense(view(x)[h*w, c], w'[o, c]))``."""
-    given: dict[str, Any] = dict(node.attrs)
-    x, w, b = node.args
-    data = edit.data(w)
-    if data is None or data.shape[1:3] != (1, 1) or x.type.shape[0] != 1:
-        return False
-    if given["stride"] != (1, 1) or any(given["pad"]):
-        return False
-    flat = edit.const(f"{w.name}_oc", data[:, 0, 0, :], w.type.quant, w.type)
-    rows = (product(x.type.shape[1:3]), x.type.shape[3])
-    return _as_matrix(edit, node, rows, flat, b, x_offset=given["x_offset"], w_offset=0)
 
 
 def _dense_rank(edit: GraphEdit, node: Call) -> bool:
