@@ -1,0 +1,97 @@
+"""What the tests of bad input share: a command that must fail well, small files to fail on, boards that are too small."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sdk.cli import run_command
+
+TESTS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS / "frontends"))  # its writer of .tflite files and its ways to damage them
+
+Fails = Callable[..., dict[str, Any]]
+BOARD = """
+schema = 1
+extends = "microbit"
+
+[board]
+title = "a micro:bit with other memory"
+
+[runtime]
+stack = "{stack}"
+
+[[memory]]
+name = "flash"
+base = 0
+size = "{flash}"
+kind = "flash"
+attrs = ["r", "x", "boot"]
+
+[[memory]]
+name = "ram"
+base = 0x2000_0000
+size = "{ram}"
+kind = "ram"
+attrs = ["r", "w", "x"]
+"""
+
+
+def check_error(code: int, out: str, err: str, expected: int) -> dict[str, Any]:
+    """Checks what a failed command with --json has printed; returns the error: it says what, and what to do."""
+    assert "Traceback" not in err
+    assert code == expected, err
+    found = json.loads(out)  # fails unless stdout is exactly one object
+    assert set(found) == {"schema", "error"}
+    assert found["schema"] == 1
+    error = found["error"]
+    assert set(error) == {"kind", "message", "where", "why", "hint", "exit_code"}
+    assert "internal error" not in error["message"]
+    assert error["exit_code"] == expected
+    assert err.startswith(f"error: {error['message']}\n")
+    assert error["hint"], f"nothing says what to do next: {error}"
+    return dict(error)
+
+
+@pytest.fixture
+def fails(capsys: pytest.CaptureFixture[str]) -> Fails:
+    """A function that runs ``sdk LINE --json``, which must end with ``code`` and an error that is fit to read.
+
+    Each of ``says`` must be in the message, its place or its cause; each of ``hints`` in the hint.
+    """
+
+    def run(code: int, *line: object, says: tuple[str, ...], hints: tuple[str, ...] = ()) -> dict[str, Any]:
+        status = run_command([*map(str, line), "--json"])
+        captured = capsys.readouterr()
+        error = check_error(status, captured.out, captured.err, code)
+        told = " ".join(error[part] or "" for part in ("message", "where", "why"))
+        assert [word for word in says if word not in told] == [], error
+        assert [word for word in hints if word not in error["hint"]] == [], error
+        return error
+
+    return run
+
+
+@pytest.fixture
+def digits(root: Path) -> Path:
+    """The bundled int8 model: input ``image`` i8[1, 8, 8, 1], output ``digit`` i8[1, 10]."""
+    return root / "examples" / "digits" / "digits_int8.tflite"
+
+
+@pytest.fixture
+def add_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """A function that adds a user's board, a micro:bit with the given memory, and returns its name."""
+    folder = tmp_path / "boards"
+    folder.mkdir()
+    monkeypatch.setenv("CROSSLEVEL_BOARDS", str(folder))
+
+    def add(name: str, flash: str = "256K", ram: str = "16K", stack: str = "2K") -> str:
+        (folder / f"{name}.toml").write_text(BOARD.format(flash=flash, ram=ram, stack=stack))
+        return name
+
+    return add
