@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
+from click.utils import PacifyFlushWrapper
 
 from sdk.cli import output
 from sdk.cli.bench import bench
@@ -72,6 +73,10 @@ def run_command(arguments: Sequence[str]) -> int:
         # Whoever read our output has left: nothing more to say, and nothing for the interpreter to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except SystemExit:
+        if isinstance(sys.stdout, PacifyFlushWrapper):  # what click makes of a broken pipe
+            return 0
+        raise
     except Exception as error:
         return output.report_error(output.internal_error(error), as_json)
 

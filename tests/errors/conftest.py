@@ -1,4 +1,4 @@
-"""What the tests of bad input share: a command that must fail well, small files to fail on, boards that are too small."""
+"""What the tests of bad input share: a command that must fail well, and boards with too little memory."""
 
 from __future__ import annotations
 

@@ -67,7 +67,12 @@ def program(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("code", "uri", "says", "hints"),
     [
-        (2, "tcp://192.0.2.1:9000", ("'tcp://192.0.2.1:9000' is not a device address",), ("local:", "qemu://")),
+        (
+            2,
+            "tcp://192.0.2.1:9000",
+            ("'tcp://192.0.2.1:9000' is not a device address",),
+            ("local:", "qemu://"),
+        ),
         (2, "ttyACM0", ("'ttyACM0' is not a device address",), ("local:", "qemu://")),
         (2, "qemu://", ("no emulator", "qemu://"), ("sdk boards",)),
         (3, "local:/no/such/agent", ("/no/such/agent", "No such file"), ("local:",)),
