@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
-from click.utils import PacifyFlushWrapper
 
 from sdk.cli import output
 from sdk.cli.bench import bench
@@ -57,6 +56,7 @@ for _command in _COMMANDS:
 def run_command(arguments: Sequence[str]) -> int:
     """Run the command with ``arguments`` and return its exit code; errors are printed, never raised."""
     as_json = "--json" in arguments
+    stdout = sys.stdout
     try:
         result = cli.main(args=list(arguments), prog_name="sdk", standalone_mode=False)
         sys.stdout.flush()
@@ -74,7 +74,7 @@ def run_command(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit:
-        if isinstance(sys.stdout, PacifyFlushWrapper):  # what click makes of a broken pipe
+        if sys.stdout is not stdout:  # what click does when the reader of a pipe has left
             return 0
         raise
     except Exception as error:
