@@ -33,7 +33,7 @@ def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
     )
 
     def make(folder: Path) -> None:
-        objects = compile_sources({**sources.model, **sources.agent}, toolchain, target)
+        objects = compile_sources({**sources.model, **sources.agent}, toolchain, target, pic=board.hosted)
         jobs = [
             CompileJob(
                 SourceText(name, text),

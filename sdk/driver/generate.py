@@ -43,7 +43,7 @@ def _emit(
     isa = capabilities(board, options)
     files = emit(module, prefix, isa=isa, options=choice)
     toolchain, target = get_toolchain(options.toolchain), target_for(board)
-    objects = compile_sources(files, toolchain, target)
+    objects = compile_sources(files, toolchain, target, pic=board.hosted)
     sections = section_sizes(o.path for o in objects)
     stack = max(
         (worst_case_stack(objects, symbol).bytes for symbol in _run_symbols(module, prefix)),

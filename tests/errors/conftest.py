@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from failures import Fails, check_error
 
 from sdk.cli import run_command
 
 TESTS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS / "frontends"))  # its writer of .tflite files and its ways to damage them
 
-Fails = Callable[..., dict[str, Any]]
 BOARD = """
 schema = 1
 extends = "microbit"
@@ -40,22 +39,6 @@ size = "{ram}"
 kind = "ram"
 attrs = ["r", "w", "x"]
 """
-
-
-def check_error(code: int, out: str, err: str, expected: int) -> dict[str, Any]:
-    """Checks what a failed command with --json has printed; returns the error: it says what, and what to do."""
-    assert "Traceback" not in err
-    assert code == expected, err
-    found = json.loads(out)  # fails unless stdout is exactly one object
-    assert set(found) == {"schema", "error"}
-    assert found["schema"] == 1
-    error = found["error"]
-    assert set(error) == {"kind", "message", "where", "why", "hint", "exit_code"}
-    assert "internal error" not in error["message"]
-    assert error["exit_code"] == expected
-    assert err.startswith(f"error: {error['message']}\n")
-    assert error["hint"], f"nothing says what to do next: {error}"
-    return dict(error)
 
 
 @pytest.fixture

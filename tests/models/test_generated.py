@@ -96,11 +96,12 @@ def test_sanitizers_are_silent(models: Path, tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.models
-def test_sanitizers_are_silent_on_vector_code(models: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_sanitizers_are_silent_on_the_code_of_this_machine(models: Path, tmp_path: Path, name: str) -> None:
     from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
     board = load_board("host")
-    built = build_sources(models / NAMES["ic"], board, BuildOptions(name="ic"))
+    built = build_sources(models / NAMES[name], board, BuildOptions(name=name))
     toolchain, target = get_toolchain("clang"), target_for(board)
     sources = {**built.sources.model, **built.sources.agent}
     headers = tuple(SourceText(n, t) for n, t in sources.items() if n.endswith(".h"))
