@@ -95,7 +95,8 @@ def parse_dims(values: Iterable[str]) -> dict[str, tuple[int, int]]:
             )
         lo, hi = int(match[2]), int(match[3] or match[2])
         if lo > hi:
-            raise UsageError(f"empty range: {value!r}", where="--dim", why=f"{lo} is above {hi}")
+            hint = f"write --dim {match[1]}={hi}:{lo}"
+            raise UsageError(f"empty range: {value!r}", where="--dim", why=f"{lo} is above {hi}", hint=hint)
         _put(found, match[1], (lo, hi), "--dim")
     return found
 
@@ -123,7 +124,10 @@ def parse_inputs(values: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
         try:
             array = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise UsageError(f"cannot read {file}", where=f"--input {name}", why=str(error)) from error
+            why = error.strerror if isinstance(error, OSError) else "it is not a .npy file"
+            raise UsageError(
+                f"cannot read {file}", where=f"--input {name}", why=why, hint="save the array with np.save"
+            ) from error
         if not isinstance(array, np.ndarray):
             raise UsageError(
                 f"{file} holds several arrays", where=f"--input {name}", hint="save one with np.save"
@@ -147,7 +151,7 @@ def existing(path: Path) -> Path:
     folder = path.parent
     nearby = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     why = None if folder.is_dir() else f"there is no folder {folder}"
-    raise UsageError(f"no such file: {path}", why=why, hint=suggest(path.name, nearby))
+    raise UsageError(f"no such file: {path}", why=why, hint=suggest(path.name, nearby) or "check the path")
 
 
 def find_board(name: str) -> Board:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sdk.cli import options, output
+from sdk.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,9 +65,14 @@ def run(
 def _save(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
     import numpy as np
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **dict(outputs))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            np.savez(file, allow_pickle=False, **dict(outputs))
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}", where="--output", why=error.strerror, hint="name a file with --output FILE.npz"
+        ) from None
 
 
 def _summary(value: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from sdk.errors import DeviceFault, LinkError, NoDeviceError
 _CHUNK = 65536
 _STDERR_TAIL = 2000
 _GRACE_S = 0.5  # for a child to end by itself, then after SIGTERM
+_AGAIN = "run it again; when it repeats, report it with the lines above"
+_STACK = "often a stack overflow: raise runtime.stack in the board's file"
 
 
 @dataclass
@@ -38,12 +40,13 @@ class Child:
         try:
             status = self.process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
-            return LinkError(f"{self.name} closed the link but still runs")
+            return LinkError(f"{self.name} closed the link but still runs", hint="end the process and run it again")
         why = self.last_words()
         if status == 0:
-            return LinkError(f"{self.name} ended before it answered", why=why)
+            return LinkError(f"{self.name} ended before it answered", why=why, hint=_AGAIN)
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        return DeviceFault(f"{self.name} {how}", why=why)
+        hint = _STACK if why and "lockup" in why.lower() else _AGAIN
+        return DeviceFault(f"{self.name} {how}", why=why, hint=hint)
 
 
 def spawn(argv: Sequence[str], name: str, *, piped: bool) -> Child:
@@ -55,7 +58,8 @@ def spawn(argv: Sequence[str], name: str, *, piped: bool) -> Child:
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr_fd, bufsize=0)
     except OSError as error:
         os.close(stderr_fd)
-        raise NoDeviceError(f"cannot start {name}", where=argv[0], why=error.strerror) from error
+        hint = "check the path after local: (a board's firmware runs with qemu://)"
+        raise NoDeviceError(f"cannot start {name}", where=argv[0], why=error.strerror, hint=hint) from error
     return Child(process, stderr_fd, name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
@@ -28,10 +28,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Built:
-    """Sources of one model for one board, and what is known of them."""
+    """Sources of one model for one board, and what is known of them.
+
+    ``shapes`` gives each input and output by name its dims as text, in the symbols of the report's dims.
+    """
 
     sources: Sources
     report: BuildReport
+    shapes: Mapping[str, tuple[str, ...]]
 
 
 def prefix_of(path: Path, options: BuildOptions) -> str:
@@ -65,7 +69,9 @@ def _key(path: Path, board: Board, options: BuildOptions) -> str:
     try:
         data = path.read_bytes()
     except OSError as err:
-        raise UsageError(f"cannot read {path}", why=err.strerror or str(err)) from None
+        raise UsageError(
+            f"cannot read {path}", why=err.strerror or str(err), hint="give the path of a .tflite file"
+        ) from None
     choices = [options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
     dims = sorted((k, *v) for k, v in options.dims.items())
     prefix = prefix_of(path, options)
@@ -114,6 +120,7 @@ def _write(folder: Path, built: Built) -> None:
         "prefix": built.sources.prefix,
         "model_files": sorted(built.sources.model),
         "agent_files": sorted(built.sources.agent),
+        "shapes": {name: list(dims) for name, dims in sorted(built.shapes.items())},
         "report": {**built.report.to_json(), "out": None, "files": []},
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -130,8 +137,9 @@ def load_built(folder: Path) -> Built:
         model = {n: (folder / n).read_text(encoding="utf-8") for n in manifest["model_files"]}
         agent = {n: (folder / "agent" / n).read_text(encoding="utf-8") for n in manifest["agent_files"]}
         report = BuildReport.from_json(manifest["report"])
-        return Built(Sources(manifest["prefix"], model, agent), report)
-    except (OSError, ValueError, KeyError, TypeError) as err:
+        shapes = {str(name): tuple(map(str, dims)) for name, dims in manifest["shapes"].items()}
+        return Built(Sources(manifest["prefix"], model, agent), report, shapes)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
         raise UsageError(
             f"{folder} is not a folder that sdk build made", why=str(err), hint="run sdk build first"
         ) from None
@@ -161,13 +169,18 @@ def build(
         progress("linking the firmware")
         suffix = "elf" if not board.hosted else "agent"
         extra = [(f"{built.sources.prefix}.{suffix}", link_agent(built.sources, board, options.toolchain))]
-    out.mkdir(parents=True, exist_ok=True)
-    _write(out, built)
     names = [*built.sources.model, *(f"agent/{n}" for n in built.sources.agent), MANIFEST]
-    for name, path in extra:
-        (out / name).write_bytes(path.read_bytes())
-        (out / name).chmod(path.stat().st_mode & 0o777)
-        names.append(name)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        _write(out, built)
+        for name, path in extra:
+            (out / name).write_bytes(path.read_bytes())
+            (out / name).chmod(path.stat().st_mode & 0o777)
+            names.append(name)
+    except OSError as err:
+        raise UsageError(
+            f"cannot write {err.filename or out}", why=err.strerror, hint="name another folder with -o FOLDER"
+        ) from None
     return replace(built.report, out=out, files=tuple(str(out / n) for n in sorted(names)))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.boards import Board, load_board
+from sdk.compiler.sym import Var, evaluate
+from sdk.compiler.sym.text import parse_dim
 from sdk.devices.client import Session
 from sdk.devices.messages import ModelInfo, TensorInfo
 from sdk.driver.agents import link_agent
@@ -32,6 +35,11 @@ def _built(target: Path, board: Board | None, options: BuildOptions) -> tuple[Bu
     """The build of a model file for ``board``, or the one in a folder, for the board it was made for."""
     if target.is_dir():
         built = load_built(target)
+        if board is not None and board.name != built.report.board:
+            raise UsageError(
+                f"{target} was built for {built.report.board}, not for {board.name}",
+                hint=f"sdk build MODEL --board {board.name} makes one for it",
+            )
         return built, board or load_board(built.report.board)
     if board is None:
         raise UsageError("which board is the device?", hint="give --board NAME beside --device")
@@ -47,18 +55,29 @@ def connect(
 
 
 def step(
-    session: Session, info: ModelInfo, inputs: Mapping[str, Array], at: Mapping[str, int], **run: int
-) -> tuple[dict[str, Array], Sequence[float], str]:
-    """Writes inputs, runs, reads outputs: (outputs by name, samples, their unit)."""
+    session: Session, built: Built, inputs: Mapping[str, Array], at: Mapping[str, int]
+) -> tuple[dict[str, Array], float, str]:
+    """Writes inputs, runs once, reads outputs: (outputs by name, the sample, its unit).
+
+    Dims that ``at`` leaves out are at their upper bound; shapes follow the dims.
+    """
+    info = session.models()[0]
     dims = _dims(info, at)
+    scope = {d.name: Var(d.name, d.lo, d.hi) for d in info.dims}
+    env = {scope[d.name]: value for d, value in zip(info.dims, dims, strict=True)}
+
+    def shape(tensor: TensorInfo) -> tuple[int, ...]:
+        return tuple(evaluate(parse_dim(text, scope), env) for text in built.shapes[tensor.name])
+
     for k, tensor in enumerate(info.inputs):
-        session.write(0, k, _bytes_of(tensor, inputs))
-    stats = session.run(0, dims=dims, **run)
+        session.write(0, k, _bytes_of(tensor, shape(tensor), inputs))
+    stats = session.run(0, dims=dims)
     outputs = {}
     for k, tensor in enumerate(info.outputs):
-        raw = session.read(0, len(info.inputs) + k)
-        outputs[tensor.name] = np.frombuffer(raw, dtype=np.dtype(tensor.dtype)).reshape(tensor.shape)
-    return outputs, stats.samples, str(stats.counter)
+        kind, extent = np.dtype(tensor.dtype), shape(tensor)
+        raw = session.read(0, len(info.inputs) + k, math.prod(extent) * kind.itemsize)
+        outputs[tensor.name] = np.frombuffer(raw, dtype=kind).reshape(extent)
+    return outputs, stats.samples[0], str(stats.counter)
 
 
 def _dims(info: ModelInfo, at: Mapping[str, int]) -> list[int]:
@@ -69,11 +88,14 @@ def _dims(info: ModelInfo, at: Mapping[str, int]) -> list[int]:
                 f"the model has no dimension {name!r}", hint=f"it has {', '.join(known) or 'none'}"
             )
         if not known[name].lo <= value <= known[name].hi:
-            raise UsageError(f"dimension {name}={value} is outside {known[name].lo}..{known[name].hi}")
+            raise UsageError(
+                f"dimension {name}={value} is outside {known[name].lo}..{known[name].hi}",
+                hint=f"--at {name}={known[name].lo} to {known[name].hi}, or build with a wider --dim",
+            )
     return [at.get(d.name, d.hi) for d in info.dims]
 
 
-def _bytes_of(tensor: TensorInfo, inputs: Mapping[str, Array]) -> bytes:
+def _bytes_of(tensor: TensorInfo, shape: tuple[int, ...], inputs: Mapping[str, Array]) -> bytes:
     if tensor.name not in inputs:
         raise UsageError(f"input {tensor.name!r} is missing", hint=f"--input {tensor.name}=FILE.npy")
     value = np.asarray(inputs[tensor.name])
@@ -83,9 +105,10 @@ def _bytes_of(tensor: TensorInfo, inputs: Mapping[str, Array]) -> bytes:
             f"input {tensor.name!r} has type {value.dtype}, the model wants {want}",
             hint=f"x.astype({str(want)!r})",
         )
-    if value.shape != tensor.shape:
+    if value.shape != shape:
         raise UsageError(
-            f"input {tensor.name!r} has shape {list(value.shape)}, the model wants {list(tensor.shape)}"
+            f"input {tensor.name!r} has shape {list(value.shape)}, the model wants {list(shape)}",
+            hint=f"x.reshape({shape})" if value.size == math.prod(shape) else f"give an array of shape {list(shape)}",
         )
     return np.ascontiguousarray(value).tobytes()
 
@@ -111,7 +134,7 @@ def run(
     with session:
         info = session.models()[0]
         _check_names(info, inputs)
-        outputs, samples, counter = step(session, info, inputs, at)
+        outputs, sample, counter = step(session, built, inputs, at)
         return RunResult(
             built.report.model,
             place.name,
@@ -119,7 +142,7 @@ def run(
             session.info.emulated,
             at,
             outputs,
-            samples[0],
+            sample,
             counter,
         )
 
@@ -168,12 +191,11 @@ def verify(
     exact, worst_abs, worst_rel, worst, passed = 0, 0.0, 0.0, "", True
     session, built, place = connect(model, board, device, options)
     with session:
-        info = session.models()[0]
         session.reset(0)
         for case in range(cases):
             inputs = random_inputs(graph, rng, {})
             want = reference.step(inputs)
-            got, _, _ = step(session, info, inputs, {})
+            got, _, _ = step(session, built, inputs, {})
             diffs = {name: _difference(got[name], want[name]) for name in want}
             exact += all(d[0] == 0 for d in diffs.values())
             for name, (absolute, relative, ok) in diffs.items():

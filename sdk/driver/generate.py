@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,11 +23,12 @@ from sdk.toolchains.stack import worst_case_stack
 
 __all__ = ["generate"]
 
+Shapes = Mapping[str, tuple[str, ...]]
 FREE_STACK = 512  # stack below this is any firmware's; what a model needs above it counts as its RAM
 
 
-def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> tuple[Sources, BuildReport]:
-    """Imports, compiles and emits a model, and measures the objects.
+def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> tuple[Sources, BuildReport, Shapes]:
+    """Imports, compiles and emits a model, and measures the objects; the shapes are of inputs and outputs.
 
     Raises:
         BuildError: the model cannot be compiled, or does not fit the board.
@@ -37,7 +39,7 @@ def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> tu
 
 def _emit(
     path: Path, prefix: str, module: Module, board: Board, options: BuildOptions
-) -> tuple[Sources, BuildReport]:
+) -> tuple[Sources, BuildReport, Shapes]:
     model_hash = hashlib.sha256(path.read_bytes()).hexdigest()
     choice = EmitOptions(source=path.name, model_hash=model_hash, board=board.name)
     isa = capabilities(board, options)
@@ -54,7 +56,12 @@ def _emit(
     agent = emit_glue(module, prefix, options=choice)
     report = _report(path, module, board, sections, stack)
     _check_fits(module, board, report)
-    return Sources(prefix, files, agent), report
+    shapes = {
+        name: tuple(map(str, plan.buffer(name).type.shape))
+        for plan in module.plans.values()
+        for name in (*plan.inputs, *plan.outputs)
+    }
+    return Sources(prefix, files, agent), report, shapes
 
 
 def _run_symbols(module: Module, prefix: str) -> list[str]:

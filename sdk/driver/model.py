@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sdk.boards import Board, load_board
 from sdk.devices.client import Session
-from sdk.driver.artifact import build_sources
+from sdk.driver.artifact import Built, build_sources
 from sdk.driver.execute import bench, connect, step
 from sdk.driver.explain import memory
 from sdk.driver.options import BuildOptions
@@ -29,7 +29,7 @@ class Model:
     def __init__(self, path: Path, board: Board, options: BuildOptions) -> None:
         self.path, self.board, self.options = path, board, options
         self.report = build_sources(path, board, options).report
-        self._session: Session | None = None
+        self._open_session: tuple[Session, Built] | None = None
 
     def __call__(self, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Outputs by name for inputs by name.
@@ -37,7 +37,7 @@ class Model:
         Raises:
             UsageError: an input is missing or unknown, or has another type or shape than the model's.
         """
-        session = self._open()
+        session, built = self._open()
         info = session.models()[0]
         unknown = sorted(set(inputs) - {t.name for t in info.inputs})
         if unknown:
@@ -45,12 +45,12 @@ class Model:
                 f"the model has no input {unknown[0]!r}",
                 hint=f"it has {', '.join(t.name for t in info.inputs)}",
             )
-        return step(session, info, inputs, {})[0]
+        return step(session, built, inputs, {})[0]
 
-    def _open(self) -> Session:
-        if self._session is None:
-            self._session = connect(self.path, self.board, None, self.options)[0]
-        return self._session
+    def _open(self) -> tuple[Session, Built]:
+        if self._open_session is None:
+            self._open_session = connect(self.path, self.board, None, self.options)[:2]
+        return self._open_session
 
     def bench(self, repeat: int = 10) -> BenchReport:
         """Samples of single runs."""
@@ -63,13 +63,13 @@ class Model:
 
     def reset(self) -> None:
         """Puts the model's state back to its start."""
-        self._open().reset(0)
+        self._open()[0].reset(0)
 
     def close(self) -> None:
         """Ends the agent; a later call starts a new one."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        if self._open_session is not None:
+            self._open_session[0].close()
+            self._open_session = None
 
     def __enter__(self) -> Model:
         return self

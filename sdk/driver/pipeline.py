@@ -24,12 +24,14 @@ from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.compiler.schedules.rules import core_for
+from sdk.compiler.sym import max_value
 from sdk.driver.options import BuildOptions
-from sdk.errors import UsageError
+from sdk.errors import BuildError, UsageError
 from sdk.frontends.tflite import import_tflite
 
 __all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_module"]
 
+INDEX_LIMIT = (1 << 31) - 1  # offsets in generated code are 32 bits
 Observer = Callable[[Pass, Module], None]
 
 
@@ -43,10 +45,16 @@ def import_model(path: Path, options: BuildOptions, prefix: str) -> Module:
     try:
         data = path.read_bytes()
     except OSError as err:
-        raise UsageError(f"cannot read {path}", why=err.strerror or str(err)) from None
+        raise UsageError(
+            f"cannot read {path}", why=err.strerror or str(err), hint="give the path of a .tflite file"
+        ) from None
     if path.suffix.lower() != ".tflite":
         raise UsageError(f"{path.name} is not a model this version reads", hint="give a .tflite file")
-    return import_tflite(data, prefix, dims=options.dims)
+    try:
+        return import_tflite(data, prefix, dims=options.dims)
+    except BuildError as err:
+        err.where = err.where or str(path)
+        raise
 
 
 def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
@@ -97,6 +105,13 @@ def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | Non
     """
     module = run_pipeline(replace(module, stage="typed"), passes, observe)
     check(module, ops)
+    for region in (r for plan in module.plans.values() for r in plan.regions):
+        size = max_value(region.bytes)
+        if size is None or size > INDEX_LIMIT:
+            raise BuildError(
+                f"the {region.name} needs {size or 'unbounded'} bytes, generated code indexes at most {INDEX_LIMIT}",
+                hint="give smaller bounds with --dim",
+            )
     for plan in module.plans.values():
         check_plan(module, plan)
     return module

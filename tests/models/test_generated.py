@@ -231,7 +231,7 @@ def test_digits_outputs_differ_between_inputs() -> None:
     from sdk import compile as compile_model
 
     with compile_model(DIGITS) as model:
-        info = model._open().models()[0].inputs[0]
+        info = model._open()[0].models()[0].inputs[0]
         rng = np.random.default_rng(0)
         a, b = (rng.integers(-128, 128, info.shape).astype(np.int8) for _ in range(2))
         one, two = (next(iter(model(**{info.name: v}).values())) for v in (a, b))

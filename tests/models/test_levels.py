@@ -52,12 +52,12 @@ def test_plan_in_numpy_equals_the_c(models: Path, name: str) -> None:
     planned = lower_module(module, default_passes(board, OPTIONS))
     states = initial_states(planned, "main") if planned.states else None
     assert (states is not None) == (name in STATEFUL)
-    session, _, _ = connect(models / NAMES[name], board, None, OPTIONS)
+    session, built, _ = connect(models / NAMES[name], board, None, OPTIONS)
     rng = np.random.default_rng(4)
     with session:
         for _ in range(2):
             inputs = random_inputs(graph, rng, {})
             want = run_plan(planned, "main", inputs, states)
-            got, _, _ = step(session, session.models()[0], inputs, {})
+            got, _, _ = step(session, built, inputs, {})
             for output, value in want.items():
                 np.testing.assert_array_equal(got[output].reshape(value.shape), value)

@@ -66,5 +66,5 @@ class PlanMemory:
 def _hint(laid: Laid, limit: int) -> str:
     if laid.placement.lower_bound > limit:
         bound = f"{laid.placement.lower_bound:,} B"
-        return f"whole tensors need at least {bound}: choose a board with more RAM, or a smaller model"
-    return "raise the limit, or choose a board with more RAM"
+        return f"whole tensors need at least {bound}: raise --arena-limit, or choose a board with more RAM"
+    return "raise --arena-limit, or choose a board with more RAM"

@@ -59,7 +59,10 @@ def _params(builder: Builder, dims: dict[str, tuple[int, int]]) -> tuple[tuple[V
     for number in builder.graph.inputs:
         tensor = builder.graph.tensors[number]
         if tensor.dtype is None or number in builder.values:
-            raise BuildError(f"the input {tensor.name} of type {tensor.type_name} cannot be imported")
+            raise BuildError(
+                f"the input {tensor.name} of type {tensor.type_name} cannot be imported",
+                hint="inputs of the model must be int8, uint8, int16, int32 or float32",
+            )
         stem = builder.value_name(tensor.name)
         shape: list[Dim] = list(tensor.shape)
         for axis, extent in enumerate(tensor.signature):
@@ -134,6 +137,6 @@ def _report(graph: Subgraph, failures: list[tuple[Operator, str]]) -> BuildError
     count = "1 operator" if len(failures) == 1 else f"{len(failures)} operators"
     return BuildError(
         f"{count} of the model cannot be imported: {', '.join(names[:SHOWN])}",
-        where="; ".join(lines) if len(lines) == 1 else "\n    ".join(["", *lines]),
+        where="\n    ".join(lines),
         hint="export the model as int8 with supported operators, or give an importer for a custom operator",
     )
