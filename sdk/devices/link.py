@@ -75,6 +75,7 @@ class Link:
         data = Frame(Kind.REQ, self._session, self._id, op, payload).encode()
         wait_s = self.first_wait_s + (len(data) + self.max_answer) / self.transport.bytes_per_s
         deadline = time.monotonic() + max(self.timeout_s, wait_s)
+        done = -1
         while time.monotonic() < deadline:
             self.transport.write(data, self.timeout_s)
             until = min(deadline, time.monotonic() + wait_s)
@@ -83,7 +84,8 @@ class Link:
                     return frame.payload
                 if frame.kind == Kind.ERR:
                     self._error(frame)
-                if frame.kind == Kind.EVT and self._is_ours(frame):
+                if frame.kind == Kind.EVT and self._is_ours(frame) and _done(frame) > done:
+                    done = _done(frame)  # only progress buys time: a device that merely talks does not
                     wait_s = max(wait_s, _BUSY_WAIT_S)
                     deadline = time.monotonic() + self.timeout_s
                     until = min(deadline, time.monotonic() + wait_s)
@@ -185,3 +187,11 @@ class Link:
 def _parse_error(frame: Frame) -> tuple[int, int]:
     fields, _ = fixed_part(frame.payload, "Hi", "error")
     return fields[0], fields[1]
+
+
+def _done(frame: Frame) -> int:
+    """How many runs an EVT PROGRESS frame reports as done; -1 for any other event."""
+    if frame.op != wire.EVT_PROGRESS:
+        return -1
+    (_, done, _), _ = fixed_part(frame.payload, "HII", "progress report")
+    return int(done)

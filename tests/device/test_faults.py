@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from device_agents import Agent
 
-from sdk.devices import EmulatorSpec, Session, Transport, open_device, schemes
+from sdk.devices import EmulatorSpec, Session, Transport, open_device, schemes, wire
 from sdk.devices.base import open_transport
 from sdk.devices.link import Link
 from sdk.devices.wire import Decoder, Frame, Kind, Op
@@ -224,12 +224,29 @@ def test_signs_of_work_keep_a_request_alive() -> None:
             nonlocal sent
             time.sleep(min(timeout_s, 0.1))
             sent += 1
-            kind = Kind.RSP if sent == 12 else Kind.EVT
-            return Frame(kind, 7, 1, Op.RUN, b"done").encode()
+            if sent == 12:
+                return Frame(Kind.RSP, 7, 1, Op.RUN, b"done").encode()
+            return progress(sent)
 
     link = Link(Working(lambda frame: b""), TIMEOUT_S)
     link._session = 7
     assert link.request(Op.RUN) == b"done"  # after 1.2 s, three times the silence allowed
+
+
+def progress(done: int) -> bytes:
+    return Frame(Kind.EVT, 7, 1, wire.EVT_PROGRESS, struct.pack("<HHII", 12, 0, done, 99)).encode()
+
+
+def test_talk_without_progress_does_not_keep_a_request_alive() -> None:
+    class Talking(Scripted):
+        def read(self, timeout_s: float) -> bytes:
+            time.sleep(min(timeout_s, 0.05))
+            return progress(1)
+
+    link = Link(Talking(lambda frame: b""), TIMEOUT_S)
+    link._session = 7
+    with within(4), pytest.raises(LinkError, match="no answer to RUN"):
+        link.request(Op.RUN)
 
 
 def test_addresses_and_tools_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,9 @@ _TAKEN: Final = frozenset((
     "export", "friend", "mutable", "namespace", "new", "operator", "private", "protected", "public",
     "template", "this", "throw", "try", "typename", "using", "virtual", "and", "and_eq", "bitand",
     "bitor", "compl", "not", "not_eq", "or", "or_eq", "xor", "xor_eq", "typeof", "linux", "unix",
-    "main", "scratch", "NULL", "offsetof",
+    "main", "scratch", "NULL", "offsetof", "size_t", "ptrdiff_t", "wchar_t", "max_align_t",
+    *(f"{u}int{k}{n}_t" for u in ("", "u") for k in ("", "_least", "_fast") for n in (8, 16, 32, 64)),
+    "intptr_t", "uintptr_t", "intmax_t", "uintmax_t",
 ))
 # fmt: on
 

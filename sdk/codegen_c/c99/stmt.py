@@ -12,6 +12,7 @@ from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.unroll import unrolled
+from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -31,7 +32,6 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, walk
-from sdk.compiler.memory.rings import row_axis
 from sdk.compiler.sym import Dim, Var, floordiv, free_vars, product
 from sdk.errors import BuildError
 

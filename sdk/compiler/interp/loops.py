@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.dependence import conflict, shapes_of
+from sdk.compiler.ir.dependence import conflict, row_axis
 from sdk.compiler.ir.intrinsics import apply
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -38,15 +38,10 @@ from sdk.compiler.ir.loops import (
 from sdk.compiler.sym import Dim, Var, evaluate_grid, free_vars
 from sdk.errors import BuildError
 
-__all__ = ["row_axis", "run_loops"]
+__all__ = ["run_loops"]
 
 Array = NDArray[Any]
 MAX_WIDTH: Final = 1 << 21
-
-
-def row_axis(shape: tuple[Dim, ...]) -> int:
-    """The axis that rows (and rings) count: the first whose extent is not 1."""
-    return next((k for k, d in enumerate(shape) if d != 1), 0)
 
 
 @dataclass
@@ -237,7 +232,7 @@ class _Machine:
             self.parallel[key] = (
                 loop.until is None
                 and not any(loop.var in free_vars(d) for d in bounds)
-                and conflict(loop, shapes_of(self.loops)) is None
+                and conflict(loop, self.loops) is None
             )
         return self.parallel[key]
 

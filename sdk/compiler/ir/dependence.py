@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Eval, For, Load, Loops, Store
+from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Buffer, Eval, For, Let, Load, Loops, Store
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import Dim, Var, free_vars, interval, substitute
 
-__all__ = ["Access", "accesses", "conflict", "linear", "shapes_of"]
+__all__ = ["Access", "accesses", "conflict", "linear", "row_axis"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,17 @@ def accesses(node: object) -> Iterator[Access]:
             yield Access(item.buffer, item.index, item.value.dtype.lanes, True)
 
 
-Shapes = Mapping[str, tuple[Dim, ...]]
-
-
-def shapes_of(loops: Loops) -> dict[str, tuple[Dim, ...]]:
-    """The shape of every parameter of ``loops`` that is stored densely."""
-    return {p.buffer.name: p.buffer.shape for p in loops.params if p.buffer.ring is None}
-
-
-def conflict(loop: For, shapes: Shapes | None = None) -> str | None:
+def conflict(loop: For, within: Loops) -> str | None:
     """Why two iterations of ``loop`` may depend on each other, or None when they are proved independent.
 
-    ``shapes`` of dense buffers let elements be told apart by their offset where no single axis does.
+    Elements are told apart by one axis of their index, or by their offset in a dense parameter of ``within``.
+    Rows of a ring share slots, so its row axis tells nothing apart.
     """
+    if loop.until is not None:
+        return f"{loop.var.name} may end early"
     var, body = loop.var, loop.body
     private: set[str] = set()
+    scalars: set[str] = set()
     inner: set[Var] = set()
     for item in walk(body):
         match item:
@@ -64,20 +60,38 @@ def conflict(loop: For, shapes: Shapes | None = None) -> str | None:
                 private.add(item.buffer.name)
             case For():
                 inner.add(item.var)
+            case Let():
+                scalars.add(item.name)
             case Barrier() | Eval() | Atomic():
                 return f"{type(item).__name__.lower()} orders iterations"
             case _:
                 pass
     touched = [a for a in accesses(body) if a.buffer not in private]
-    # two iterations run their inner loops on their own: give one side other variables of the same ranges
+    # two iterations run their inner loops and scalars on their own: give one side other variables of the same ranges
+    inner |= {v for a in touched for d in a.index for v in free_vars(d) if v.name in scalars}
     other: dict[Var, Dim] = {v: Var(f"{v.name}'", v.lo, v.hi, v.multiple).expr for v in inner}
+    buffers = _buffers(within)
     for name in {a.buffer for a in touched if a.store}:
         mine = [a for a in touched if a.buffer == name]
-        if shapes is not None and name in shapes:
-            mine = [replace(a, index=(*a.index, _flat(a.index, shapes[name]))) for a in mine]
-        if not any(_separated(mine, axis, var, other) for axis in range(len(mine[0].index))):
+        buffer = buffers[name]
+        axes = [k for k in range(len(mine[0].index)) if buffer.ring is None or k != row_axis(buffer.shape)]
+        if buffer.ring is None and buffer.space == "param":
+            mine = [replace(a, index=(*a.index, _flat(a.index, buffer.shape))) for a in mine]
+            axes.append(len(buffer.shape))
+        if not any(_separated(mine, axis, var, other) for axis in axes):
             return f"iterations of {var.name} may touch the same element of {name}"
     return None
+
+
+def row_axis(shape: tuple[Dim, ...]) -> int:
+    """The axis that rows (and rings) count: the first whose extent is not 1."""
+    return next((k for k, d in enumerate(shape) if d != 1), 0)
+
+
+def _buffers(within: Loops) -> dict[str, Buffer]:
+    """Every buffer declared in a function, by name."""
+    found = {p.buffer.name: p.buffer for p in within.params}
+    return found | {n.buffer.name: n.buffer for n in walk(within.body) if isinstance(n, Alloc)}
 
 
 def _flat(index: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:

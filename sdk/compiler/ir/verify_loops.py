@@ -147,10 +147,11 @@ class _Checker:
                 self.error(f"{print_dim(dim)} uses {var.name} with bounds {print_bounds(var)}: {what}")
 
     def _scalar_index(self, var: Var, env: _Env) -> None:
-        """A scalar used as an index must hold to the bounds that the index claims for it."""
+        """A scalar used as an index is an integer, and the index gives it the bounds of its type."""
         held = value_range(env.lets[var.name], env.lets)
-        if held is None or held[0] < var.lo or var.hi < held[1] or var.multiple != 1:
-            text = "is no integer" if held is None else f"may be {held[0]}..{held[1]}"
+        kind = env.lets[var.name].dtype
+        if held is None or (var.lo, var.hi, var.multiple) != (*kind.limits, 1):
+            text = "is no integer" if held is None else f"is {kind}"
             self.error(f"scalar ${var.name} {text}, used as an index with bounds {print_bounds(var)}")
 
     # --- statements -----------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Eval, For, If, Let, Load, Loops, Stmt, Store
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.memory.rings import row_axis
 from sdk.compiler.sym import Dim, Var, bounds, evaluate, free_vars, interval, substitute
 
 __all__ = ["Access", "accesses", "loop_ranges", "rows_touched"]

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.dependence import conflict, shapes_of
+from sdk.compiler.ir.dependence import conflict
 from sdk.compiler.ir.loops import Buffer, For, Loops
 from sdk.compiler.ir.walk import rename_buffers, walk
 from sdk.compiler.memory.access import Access, accesses, loop_ranges
@@ -92,8 +92,7 @@ def _independent(loops: Loops, out: str, source: str, loads: list[Access], store
         return False
     shared = {f.var for load, store in pairs for f in _common(load, store)}
     merged = rename_buffers(loops.body, {source: out})
-    shapes = shapes_of(loops)
-    return all(conflict(f, shapes) is None for f in walk(merged) if isinstance(f, For) and f.var in shared)
+    return all(conflict(f, loops) is None for f in walk(merged) if isinstance(f, For) and f.var in shared)
 
 
 def _common(a: Access, b: Access) -> list[For]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sdk.compiler.interp.loops import row_axis
+from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import TensorType
 from sdk.errors import BuildError

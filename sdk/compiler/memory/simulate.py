@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.diagnostic import Diagnostic
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait, walk_plan
 from sdk.compiler.memory.access import rows_touched
 from sdk.compiler.memory.inplace import may_take_over
-from sdk.compiler.memory.rings import row_axis
 from sdk.compiler.sym import Var, evaluate
 
 __all__ = ["simulate"]

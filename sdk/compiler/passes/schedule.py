@@ -59,7 +59,7 @@ def _repack(
             for spec in f.packs:
                 k = reads.index(spec.param)
                 old = module.consts[args[k].name]
-                name = f"{old.name}_{packing_name(spec)}"
+                name = _packed_name(old.name, packing_name(spec), module)
                 if name not in consts:
                     data = pack_array(old.data, spec)
                     consts[name] = Const(
@@ -69,3 +69,11 @@ def _repack(
             node = replace(node, callee=names[node.callee], args=tuple(args))
         body.append(node)
     return replace(graph, body=tuple(body))
+
+
+def _packed_name(name: str, packing: str, module: Module) -> str:
+    """A name for the constant in its packing that no constant of the model has."""
+    made = f"{name}_{packing}"
+    while made in module.consts:
+        made += "_"
+    return made

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sdk.compiler.ir.dependence import conflict, shapes_of
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Load, Loops, Stmt, Store
+from sdk.compiler.ir.dependence import conflict
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Stmt, Store
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.sym import Dim, Var, free_vars
@@ -24,7 +24,7 @@ def jam(loops: Loops, name: str, into: Sequence[str]) -> Loops:
     """
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        why = conflict(loop, shapes_of(loops))
+        why = conflict(loop, loops)
         if why:
             raise ScheduleError(f"jam({name}): {why}")
         if loop.lo != 0 or not isinstance(loop.hi, int):
@@ -63,6 +63,8 @@ def _push(loop: For, extent: int, block: Block, into: frozenset[str]) -> Block:
         match stmt:
             case Alloc():
                 allocs.append(stmt)
+            case Let():
+                raise ScheduleError(f"jam({loop.var.name}): the scalar {stmt.name} is bound once per iteration")
             case For() if stmt.var.name in into:
                 if loop.var in free_vars(stmt.lo) | free_vars(stmt.hi):
                     raise ScheduleError(f"jam({loop.var.name}): the bounds of {stmt.var.name} depend on it")

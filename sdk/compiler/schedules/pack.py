@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.loops import Alloc, For, Load, Loops, Pack, Stmt
+from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Pack, Stmt, Store
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
+from sdk.compiler.schedules.tensorize import is_mac
 from sdk.compiler.sym import Dim, Var, ceildiv, floordiv, free_vars, mod, product
 
 __all__ = ["pack", "pack_array", "packing_name", "pad"]
@@ -61,31 +62,49 @@ def pad(loops: Loops, name: str, multiple: int) -> Loops:
     """Rounds a reduction up; the steps added multiply zeros.
 
     rewrite: ``for k in 0..27 { c = c + a[k]*b[k] }`` --> ``for k in 0..28 { c = c + a[k]*b[k] }``
-    obligation: the loop runs from 0 to a number and holds one multiply-accumulate, one of whose operands is a
-    packed parameter (zero past its edge) or a window staged to the same multiple, the other one readable there.
+    obligation: the loop runs from 0 to a number and holds one multiply-accumulate; one operand is a window read
+    at k whose elements past the end are filled with zeros, the other a parameter packed that far.
     """
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        if loop.lo != 0 or not isinstance(loop.hi, int):
-            raise ScheduleError(f"pad({name}): the loop must run from 0 to a number")
+        if loop.lo != 0 or not isinstance(loop.hi, int) or loop.until is not None or not is_mac(loop):
+            raise ScheduleError(f"pad({name}): the loop must be a multiply-accumulate from 0 to a number")
         hi = -(-loop.hi // multiple) * multiple
-        loads = [n for n in walk(loop.body) if isinstance(n, Load)]
+        reads = {n.buffer: n for n in walk(loop.body) if isinstance(n, Load) and loop.var in _vars(n)}
         packed = {p.param: p.col_tile for p in loops.packs}
-        windows = {
-            n.buffer.name: n.buffer.shape[0]
-            for n in walk(loops.body)
-            if isinstance(n, Alloc) and n.buffer.space == "scratch"
-        }
-        operands = {n.buffer for n in loads if any(loop.var in free_vars(d) for d in dims_used(n))}
-        if not any(packed.get(b, 1) % multiple == 0 for b in operands & set(packed)):
-            raise ScheduleError(f"pad({name}): no operand is packed to a multiple of {multiple}")
-        for b in operands - set(packed):
-            if windows.get(b) != hi:
-                raise ScheduleError(f"pad({name}): {b} cannot be read past {loop.hi}")
+        windows = [b for b in reads if reads[b].index == (loop.var.expr,) and _zero_after(loops, b, loop.hi, hi)]
+        others = [b for b in reads if b in packed and _columns(loops, b, packed[b]) >= hi]
+        if len(reads) != 2 or not windows or not others:
+            raise ScheduleError(f"pad({name}): its operands are not a window with zeros and a packed parameter")
         var = Var(loop.var.name, 0, hi - 1)
         return (For(var, 0, hi, substitute_dims(loop.body, {loop.var: var.expr}), loop.kind),)
 
     return replace_loop(loops, name, one)
+
+
+def _vars(load: Load) -> set[Var]:
+    return {v for d in dims_used(load) for v in free_vars(d)}
+
+
+def _columns(loops: Loops, param: str, col_tile: int) -> int:
+    columns = loops.param(param).buffer.shape[1]
+    return columns * col_tile if isinstance(columns, int) else 0
+
+
+def _zero_after(loops: Loops, window: str, lo: int, hi: int) -> bool:
+    """Whether the function fills elements ``lo..hi`` of a temporary with zeros (there may be none to fill)."""
+    if not any(isinstance(n, Alloc) and n.buffer.name == window for n in walk(loops.body)):
+        return False
+    return lo == hi or any(
+        n.lo == lo
+        and n.hi == hi
+        and isinstance(store := n.body.body[0], Store)
+        and (store.buffer, store.index) == (window, (n.var.expr,))
+        and isinstance(store.value, Imm)
+        and store.value.value == 0
+        for n in walk(loops.body)
+        if isinstance(n, For)
+    )
 
 
 def pack_array(data: NDArray[Any], spec: Pack) -> NDArray[Any]:

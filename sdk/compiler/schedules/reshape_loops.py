@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sdk.compiler.ir.dependence import conflict, shapes_of
+from sdk.compiler.ir.dependence import conflict
 from sdk.compiler.ir.loops import Block, For, ForKind, Loops, Stmt
 from sdk.compiler.ir.walk import substitute_dims
 from sdk.compiler.schedules.locate import ScheduleError, renamed, replace_loop
-from sdk.compiler.sym import Dim, Var, floordiv, free_vars, max_value, prove_eq, prove_ge
+from sdk.compiler.sym import Dim, Var, dmax, floordiv, free_vars, max_value, prove_eq, prove_ge
 
 __all__ = ["bind", "fuse", "parallel", "peel", "reorder", "split", "unroll"]
 
@@ -18,6 +18,12 @@ def _variable(name: str, extent: Dim) -> Var:
     if most is None:
         raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
     return Var(name, 0, max(most - 1, 0))
+
+
+def _plain(loop: For, step: str) -> None:
+    """Refuses loops whose other properties a new shape would lose."""
+    if loop.until is not None or loop.axis:
+        raise ScheduleError(f"{step}: {loop.var.name} may end early or is bound to an axis")
 
 
 def split(loops: Loops, name: str, factor: int) -> Loops:
@@ -31,6 +37,7 @@ def split(loops: Loops, name: str, factor: int) -> Loops:
         raise ScheduleError(f"split({name}, {factor}): the factor must be at least 1")
 
     def one(loop: For) -> tuple[Stmt, ...]:
+        _plain(loop, f"split({name}, {factor})")
         extent = loop.hi - loop.lo
         whole = floordiv(extent, factor)
         out: list[Stmt] = []
@@ -42,7 +49,8 @@ def split(loops: Loops, name: str, factor: int) -> Loops:
         if prove_eq(whole * factor, extent) is not True:
             tail = Var(f"{name}_t", loop.var.lo, loop.var.hi)
             body = renamed(substitute_dims(loop.body, {loop.var: tail.expr}), "_t" if out else "")
-            out.append(For(tail, loop.lo + whole * factor, loop.hi, body))
+            start = loop.lo + dmax(whole, 0) * factor  # a range that is empty backwards has no tail either
+            out.append(For(tail, start, loop.hi, body))
         return tuple(out)
 
     return replace_loop(loops, name, one)
@@ -56,6 +64,7 @@ def peel(loops: Loops, name: str, count: int) -> Loops:
     """
 
     def one(loop: For) -> tuple[Stmt, ...]:
+        _plain(loop, f"peel({name}, {count})")
         if prove_ge(loop.hi - loop.lo, count) is not True:
             raise ScheduleError(
                 f"peel({name}, {count}): {loop.hi - loop.lo} iterations are not proved >= {count}"
@@ -78,6 +87,8 @@ def fuse(loops: Loops, outer: str, inner: str, name: str) -> Loops:
         child = loop.body.body[0]
         if len(loop.body.body) != 1 or not isinstance(child, For) or child.var.name != inner:
             raise ScheduleError(f"fuse({outer}, {inner}): {inner} is not alone inside {outer}")
+        _plain(loop, f"fuse({outer}, {inner})")
+        _plain(child, f"fuse({outer}, {inner})")
         if child.lo != 0 or loop.var in free_vars(child.hi):
             raise ScheduleError(f"fuse({outer}, {inner}): {inner} must start at 0 and not depend on {outer}")
         var = _variable(name, (loop.var.hi + 1) * child.hi)
@@ -95,7 +106,7 @@ def reorder(loops: Loops, outer: str, inner: str) -> Loops:
     """Swaps two perfectly nested loops, in every copy of the outer one that has the inner one alone inside.
 
     rewrite: ``for i { for j { S } }`` --> ``for j { for i { S } }``
-    obligation: iterations of one of the two are independent; bounds do not depend on each other.
+    obligation: iterations of the outer one are independent; bounds do not depend on each other.
     """
     swapped = []
 
@@ -105,8 +116,8 @@ def reorder(loops: Loops, outer: str, inner: str) -> Loops:
             return (loop,)
         if loop.var in free_vars(child.lo) | free_vars(child.hi):
             raise ScheduleError(f"reorder({outer}, {inner}): the bounds of {inner} depend on {outer}")
-        why = conflict(loop, shapes_of(loops))
-        if why and conflict(child, shapes_of(loops)):
+        why = conflict(loop, loops) or (f"{inner} may end early" if child.until is not None else None)
+        if why:
             raise ScheduleError(f"reorder({outer}, {inner}): {why}")
         swapped.append(loop)
         return (replace(child, body=Block((replace(loop, body=child.body),))),)
@@ -145,7 +156,7 @@ def bind(loops: Loops, name: str, axis: str) -> Loops:
 
 def _concurrent(loops: Loops, name: str, kind: ForKind, axis: str) -> Loops:
     def one(loop: For) -> tuple[Stmt, ...]:
-        why = conflict(loop, shapes_of(loops))
+        why = conflict(loop, loops)
         if why:
             raise ScheduleError(f"{kind}({name}): {why}")
         return (replace(loop, kind=kind, axis=axis),)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sdk.compiler.ir.intrinsics import imm
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
 from sdk.compiler.sym import Dim, Var, free_vars, substitute
@@ -32,6 +32,9 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
         expr = _staged_expr(loop, buffer)
         if buffer in buffers_used(loop.body)[1]:
             raise ScheduleError(f"stage({at}, {buffer}): the buffer is written below {at}")
+        below = [n for n in walk(loop.body) if isinstance(n, If | Let)]
+        if any(buffer in buffers_used(n)[0] for n in below) or any(isinstance(n, Let) for n in below):
+            raise ScheduleError(f"stage({at}, {buffer}): a condition or a scalar stands before the element read")
         used = {v for d in dims_used(expr) for v in free_vars(d)}
         missing = [n for n in over if n not in inner]
         if missing or any(v.name in inner and v.name not in over for v in used):

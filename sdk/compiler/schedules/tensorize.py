@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sdk.compiler.ir.dependence import conflict, linear, shapes_of
+from sdk.compiler.ir.dependence import conflict, linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -24,7 +24,7 @@ from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.sym import Dim, Var, free_vars, substitute
 
-__all__ = ["use_dot", "use_mac_lanes", "vectorize"]
+__all__ = ["is_mac", "use_dot", "use_mac_lanes", "vector_registers", "vectorize"]
 
 
 def _no_var(node: object, var: Var) -> bool:
@@ -40,7 +40,7 @@ def vectorize(loops: Loops, name: str) -> Loops:
     """
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        why = conflict(loop, shapes_of(loops))
+        why = conflict(loop, loops)
         if why:
             raise ScheduleError(f"vectorize({name}): {why}")
         if loop.lo != 0 or not isinstance(loop.hi, int):
@@ -132,7 +132,8 @@ def _mac(stmt: Stmt) -> tuple[Store, ValueExpr, ValueExpr]:
     raise ScheduleError("the innermost statement is not acc = acc + a * b")
 
 
-def _is_mac(loop: For) -> bool:
+def is_mac(loop: For) -> bool:
+    """Whether the loop holds one ``acc = acc + a * b``."""
     stmt = loop.body.body[0]
     if len(loop.body.body) != 1 or not isinstance(stmt, Store) or not isinstance(stmt.value, Op):
         return False
@@ -182,14 +183,17 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
                 f"use_dot({reduce}): the loop must hold one statement and run from 0 to a number"
             )
         store, a, b = _mac(group.body.body[0])
+        if any(isinstance(n, Load) and n.buffer == store.buffer for v in (a, b) for n in walk(v)):
+            raise ScheduleError(f"use_dot({reduce}): the accumulator is an operand too")
         first, second = _lane_load(a, group.var, group.hi), _lane_load(b, group.var, group.hi)
         acc_type: DType = store.value.dtype
         if not lanes:
             acc = Load(store.buffer, store.index, acc_type)
             return (Store(store.buffer, store.index, Op("dot", (acc, first, second), acc_type)),)
         width = loop.hi
-        if not isinstance(width, int) or not _no_var(first, loop.var):
-            raise ScheduleError(f"use_dot({reduce}, {lanes}): the first operand varies over {lanes}")
+        if not isinstance(width, int) or loop.lo != 0 or not _no_var(first, loop.var):
+            raise ScheduleError(f"use_dot({reduce}, {lanes}): the first operand varies over {lanes}, or it starts late")
+        _one_run(loops, store, loop.var, second, group.hi)
         wide = _pair_load(second, loop.var, width, group.hi)
         spread = Op("broadcast", (first,), first.dtype.with_lanes(width * group.hi))
         base = tuple(substitute(d, {loop.var: 0}) for d in store.index)
@@ -199,6 +203,16 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
         )
 
     return replace_loop(loops, lanes or reduce, one)
+
+
+def _one_run(loops: Loops, store: Store, var: Var, second: Load, group: int) -> None:
+    """Checks that accumulators and groups of the second operand follow each other without gaps over ``var``."""
+    last = linear(store.index[-1], var) if store.index else None
+    if last is None or last[0] != 1 or any(var in free_vars(d) for d in store.index[:-1]):
+        raise ScheduleError(f"accumulators over {var.name} are not consecutive")
+    shape = loops.param(second.buffer).buffer.shape
+    if shape[-1] != group or any(var in free_vars(d) for d in second.index[:-2]):
+        raise ScheduleError(f"groups of {second.buffer} over {var.name} are not one run; pack it first")
 
 
 def _pair_load(load: Load, var: Var, width: int, group: int) -> Load:
@@ -219,7 +233,7 @@ def use_mac_lanes(loops: Loops, name: str) -> Loops:
     """
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        if not isinstance(loop.hi, int) or not _is_mac(loop):
+        if not isinstance(loop.hi, int) or loop.lo != 0 or not is_mac(loop):
             return (loop,)  # a copy around another statement
         store, a, b = _mac(loop.body.body[0])
         first, second = _lane_load(a, loop.var, loop.hi), _lane_load(b, loop.var, loop.hi)
