@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,13 +75,28 @@ class MemoryReport:
 
 
 @dataclass(frozen=True)
-class RunResult:
-    """One run: outputs by name, and where it ran."""
+class Placed:
+    """A model on a device: what every run, measurement and comparison says first."""
 
     model: str
     board: str
     device: str
     emulated: bool
+
+    def place(self) -> Json:
+        """The fields as JSON."""
+        return {
+            "model": self.model,
+            "board": self.board,
+            "device": self.device,
+            "emulated": self.emulated,
+        }
+
+
+@dataclass(frozen=True)
+class RunResult(Placed):
+    """One run: outputs by name, and where it ran."""
+
     at: Mapping[str, int]
     outputs: Mapping[str, NDArray[Any]]
     sample: float
@@ -90,23 +105,16 @@ class RunResult:
     def to_json(self) -> Json:
         """The object of ``sdk run --json`` without the outputs."""
         return {
-            "model": self.model,
-            "board": self.board,
-            "device": self.device,
-            "emulated": self.emulated,
+            **self.place(),
             "at": dict(self.at),
             **_cost((self.sample,), self.counter),
         }
 
 
 @dataclass(frozen=True)
-class BenchReport:
+class BenchReport(Placed):
     """Samples of single runs; ``counter`` says their unit: time (ns), instructions or cycles."""
 
-    model: str
-    board: str
-    device: str
-    emulated: bool
     at: Mapping[str, int]
     threads: int
     samples: tuple[float, ...]
@@ -115,10 +123,7 @@ class BenchReport:
     def to_json(self) -> Json:
         """The object of ``sdk bench --json``; null where the device cannot say."""
         return {
-            "model": self.model,
-            "board": self.board,
-            "device": self.device,
-            "emulated": self.emulated,
+            **self.place(),
             "at": dict(self.at),
             "threads": self.threads,
             "runs": len(self.samples),
@@ -142,13 +147,9 @@ def _cost(samples: tuple[float, ...], counter: str) -> Json:
 
 
 @dataclass(frozen=True)
-class VerifyReport:
+class VerifyReport(Placed):
     """A comparison with a reference on ``cases`` inputs; ``worst`` says where the largest difference was."""
 
-    model: str
-    board: str
-    device: str
-    emulated: bool
     reference: str
     cases: int
     exact_cases: int
@@ -156,15 +157,11 @@ class VerifyReport:
     max_rel_err: float
     passed: bool
     worst: str = ""
-    at: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         """The object of ``sdk verify --json``."""
         return {
-            "model": self.model,
-            "board": self.board,
-            "device": self.device,
-            "emulated": self.emulated,
+            **self.place(),
             "reference": self.reference,
             "cases": self.cases,
             "exact_cases": self.exact_cases,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.sym import Dim, Var, free_vars
+from sdk.compiler.sym import Dim, Var
 
 __all__ = [
     "Attr",
@@ -167,14 +167,6 @@ class Graph:
             for arg in dict.fromkeys(node_args(node)):
                 if not arg.const:
                     out.setdefault(arg.name, []).append(node)
-        return out
-
-    def type_vars(self) -> frozenset[Var]:
-        """Every symbol that occurs in a type: types use symbols, so analyses must see them."""
-        out: frozenset[Var] = frozenset()
-        for value in self.values():
-            for dim in value.type.shape:
-                out |= free_vars(dim)
         return out
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from sdk.compiler.ir.loops import Alloc, For, Load, Loops, Op
 from sdk.compiler.ir.pattern import Contraction, classify, has_condition
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.schedules.locate import ScheduleError, has, loop_names
+from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import max_value, product
 
@@ -86,12 +86,8 @@ def _names(chain: tuple[For, ...]) -> list[str]:
     return [loop.var.name for loop in chain]
 
 
-def _find(loops: Loops, name: str) -> For:
-    return next(n for n in walk(loops.body) if isinstance(n, For) and n.var.name == name)
-
-
 def _trip(loops: Loops, name: str) -> int:
-    extent = _find(loops, name).hi
+    extent = find(loops, name).hi
     return extent if isinstance(extent, int) else 1 << 30
 
 
@@ -128,7 +124,7 @@ def _tile_pixels(s: Schedule, part: Contraction, pixel: str) -> None:
     """Several pixels at a time: each weight read serves all of them."""
     s.do("split", pixel, "tm")
     if has(s.loops, f"{pixel}_i"):
-        inside = dict.fromkeys(loop_names(_find(s.loops, f"{pixel}_i").body))
+        inside = dict.fromkeys(loop_names(find(s.loops, f"{pixel}_i").body))
         small = (f"{part.spatial[-1].var.name}_i", f"{part.spatial[-1].var.name}_o_i")
         into = [n for n in inside if not n.endswith("_s") and "_window" not in n and not n.startswith(small)]
         s.do("jam", f"{pixel}_i", into)
@@ -138,7 +134,7 @@ def _gather(s: Schedule, part: Contraction, pixel: str, over: list[str], multipl
     """Stages the window of a pixel; on cores without vectors it is copied in words, written out where few."""
     s.do("stage", pixel, part.a, over, multiple)
     copy = f"{over[-1]}_s"
-    if "word" not in s.knobs or _trip(s.loops, copy) % s.knobs["word"] or _selects(_find(s.loops, copy)):
+    if "word" not in s.knobs or _trip(s.loops, copy) % s.knobs["word"] or _selects(find(s.loops, copy)):
         return
     s.do("split", copy, "word").do("vectorize", f"{copy}_i")
     if has(s.loops, f"{copy}_o"):
@@ -260,6 +256,6 @@ def _elementwise(loops: Loops, core: Core) -> Loops:
     """The innermost loop in lanes where operands are consecutive or constant along it."""
     names = loop_names(loops.body)
     s = Schedule(loops, lanes=core.lanes)
-    if not names or _find(loops, names[-1]).var.hi + 1 < core.lanes:
+    if not names or find(loops, names[-1]).var.hi + 1 < core.lanes:
         return loops
     return s.do("split", names[-1], "lanes").do("vectorize", f"{names[-1]}_i").done()

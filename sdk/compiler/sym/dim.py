@@ -35,7 +35,6 @@ __all__ = [
 ]
 
 Dim = Union[int, "Expr"]
-FUNCS: Final = ("floordiv", "max", "min")
 
 
 class _Node:
