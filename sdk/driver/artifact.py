@@ -23,6 +23,7 @@ from sdk.toolchains.cache import digest
 __all__ = ["Built", "build", "build_sources", "load_built", "prefix_of"]
 
 MANIFEST = "manifest.json"
+RUNTIME_PREFIX = "sdk_rt"
 Progress = Callable[[str], None]
 
 
@@ -46,12 +47,12 @@ def prefix_of(path: Path, options: BuildOptions) -> str:
     """
     if options.name is not None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", options.name):
-            raise UsageError(
-                f"{options.name!r} is not a C identifier", hint="letters, digits and _, a letter first"
-            )
+            raise UsageError(f"{options.name!r} is not a C identifier", hint="letters, digits and _, a letter first")
+        if options.name.lower().startswith(RUNTIME_PREFIX):
+            raise UsageError(f"{options.name!r} begins like the runtime's own names", hint="choose another --name")
         return options.name
     name = re.sub(r"[^A-Za-z0-9_]+", "_", path.stem).strip("_")
-    return name if name[:1].isalpha() else f"m_{name}"
+    return name if name[:1].isalpha() and not name.lower().startswith(RUNTIME_PREFIX) else f"m_{name}"
 
 
 @lru_cache(maxsize=1)

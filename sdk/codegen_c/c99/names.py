@@ -66,10 +66,14 @@ def scalar_name(type: DType) -> str:
 
 
 class Scope:
-    """Nested C blocks: gives each thing declared an identifier that hides none of an enclosing block."""
+    """Nested C blocks: gives each thing declared an identifier that hides none of an enclosing block.
 
-    def __init__(self) -> None:
+    Names that begin like those of the file (``prefix`` and ``_``, in any case) are told apart from them.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
         self._stack: list[dict[Hashable, str]] = [{}]
+        self._file = f"{prefix}_".lower() if prefix else None
 
     def push(self) -> None:
         """Enters a block."""
@@ -82,8 +86,10 @@ class Scope:
     def declare(self, key: Hashable, name: str) -> str:
         """The identifier, made from ``name``, of the thing ``key``, declared in the innermost block."""
         used = {c for block in self._stack for c in block.values()}
-        stem = c_name = identifier(name)
-        k = 2
+        stem = identifier(name)
+        if self._file is not None and stem.lower().startswith(self._file):
+            stem = f"v_{stem}"
+        c_name, k = stem, 2
         while c_name in used:
             c_name, k = f"{stem}_{k}", k + 1
         self._stack[-1][key] = c_name

@@ -31,7 +31,7 @@ class RunPrinter:
         self.unit, self.api, self.entry, self.weights, self.kernels = unit, api, entry, weights, kernels
         self.plan: Plan = entry.plan
         self.m, self.macro = unit.prefix, unit.prefix.upper()
-        self.scope = Scope()
+        self.scope = Scope(unit.prefix)
         for name in ("self", "in", "out", "dims", "arena", "state"):
             self.scope.declare(("own", name), name)
         for dim in entry.dims:
