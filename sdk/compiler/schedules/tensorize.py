@@ -255,6 +255,9 @@ def vector_registers(loops: Loops, buffer: str, lanes: int) -> Loops:
     rewrite: ``alloc c[2, 16] … c[i, 0:16] …`` --> ``alloc c[2] of 16 lanes … c[i] …``
     obligation: every access has ``lanes`` lanes from element 0 of the last axis, whose extent is ``lanes``.
     """
+    mine = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
+    if [b.space for b in mine] != ["register"] or mine[0].shape[-1:] != (lanes,) or mine[0].dtype.lanes != 1:
+        raise ScheduleError(f"vector_registers({buffer}): it is no register temporary whose last axis has {lanes}")
     for node in walk(loops.body):
         if isinstance(node, Load | Store) and node.buffer == buffer:
             width = node.dtype.lanes if isinstance(node, Load) else node.value.dtype.lanes
