@@ -27,7 +27,7 @@ def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
     toolchain = get_toolchain(toolchain_name)
     target = target_for(board)
     place = board.as_emulated() if board.emulator is not None else board
-    runtime, defines, script = _runtime_parts(place, sources.key)
+    runtime, defines, script = _runtime_parts(place)
     key = digest(
         "agent", toolchain.version(), repr(target), runtime, list(defines), script or "", sources.key
     )
@@ -44,10 +44,7 @@ def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
             for name, text in runtime.items()
         ]
         objects += tuple(toolchain.compile_all(jobs))
-        kind, libs = ("executable", ()) if script is None else ("firmware", ())
-        job = LinkJob(
-            "firmware" if kind == "firmware" else "executable", objects, target, script=script, libs=libs
-        )
+        job = LinkJob("executable" if script is None else "firmware", objects, target, script=script)
         try:
             toolchain.link(job, folder / "agent")
         except BuildError as err:
@@ -56,7 +53,7 @@ def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
     return toolchain.cache.entry(key, make) / "agent"
 
 
-def _runtime_parts(place: Board, build_id: str) -> tuple[dict[str, str], tuple[str, ...], str | None]:
+def _runtime_parts(place: Board) -> tuple[dict[str, str], tuple[str, ...], str | None]:
     """Runtime sources by name, the macros they want, and the linker script (None for a hosted board)."""
     root = data_dir("c_runtime")
     names = ["src/wire.c", *sorted(f"src/{p.name}" for p in (root / "src").glob("agent*.c"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def symbols(sample: Sample) -> list[Var]:
 
 
 def concrete(type: TensorType, dims: Mapping[Var, int]) -> TensorType:
-    return type.like(shape=tuple(substitute(d, dict(dims)) for d in type.shape))
+    return replace(type, shape=tuple(substitute(d, dict(dims)) for d in type.shape))
 
 
 def random_array(type: TensorType, rng: np.random.Generator) -> np.ndarray:

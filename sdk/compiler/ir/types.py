@@ -159,7 +159,3 @@ class TensorType:
             SdkError: the shape is symbolic.
         """
         return tuple(evaluate(d, {}) for d in self.shape)
-
-    def like(self, **changes: object) -> TensorType:
-        """A copy with fields changed."""
-        return replace(self, **changes)  # type: ignore[arg-type]  # dataclasses.replace takes any field by name

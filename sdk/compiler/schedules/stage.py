@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,8 +33,9 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
         expr = _staged_expr(loop, buffer)
         if buffer in buffers_used(loop.body)[1]:
             raise ScheduleError(f"stage({at}, {buffer}): the buffer is written below {at}")
-        below = [n for n in walk(loop.body) if isinstance(n, If | Let)]
-        if any(buffer in buffers_used(n)[0] for n in below) or any(isinstance(n, Let) for n in below):
+        if any(
+            isinstance(n, Let) or (isinstance(n, If) and buffer in buffers_used(n)[0]) for n in walk(loop.body)
+        ):
             raise ScheduleError(f"stage({at}, {buffer}): a condition or a scalar stands before the element read")
         used = {v for d in dims_used(expr) for v in free_vars(d)}
         missing = [n for n in over if n not in inner]
@@ -41,17 +43,15 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
             raise ScheduleError(
                 f"stage({at}, {buffer}): the element read depends on loops other than {', '.join(over)}"
             )
-        extents = [inner[n].hi for n in over]
-        if any(not isinstance(e, int) for e in extents) or any(inner[n].lo != 0 for n in over):
+        extents = [hi for n in over if isinstance(hi := inner[n].hi, int)]
+        if len(extents) != len(over) or any(inner[n].lo != 0 for n in over):
             raise ScheduleError(
                 f"stage({at}, {buffer}): the loops {', '.join(over)} do not run from 0 to numbers"
             )
         flat: Dim = 0
         for n, extent in zip(over, extents, strict=True):
             flat = flat * extent + inner[n].var.expr
-        size = 1
-        for extent in extents:
-            size *= int(str(extent))
+        size = math.prod(extents)
         total = -(-size // multiple) * multiple
         window = Buffer(name, expr.dtype, (total,), "scratch")
         copy = _copy_nest([inner[n] for n in over], expr, flat, name)

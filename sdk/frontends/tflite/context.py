@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -206,7 +206,7 @@ class OpNode:
                 f"output {tensor.name} is {found.dtype}{list(found.shape)}, "
                 f"the file says {tensor.type_name.lower()}{list(tensor.shape)}"
             )
-        value = Value(self.builder.value_name(tensor.name), found.like(quant=tensor_quant(tensor)))
+        value = Value(self.builder.value_name(tensor.name), replace(found, quant=tensor_quant(tensor)))
         self.builder.values[tensor.index] = value
         return value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sdk.compiler.ir.graph import ReadState, Value, WriteState
 from sdk.compiler.ir.module import State
 from sdk.compiler.ir.types import TensorType
@@ -80,7 +82,7 @@ def read_variable(node: OpNode) -> None:
 def assign_variable(node: OpNode) -> None:
     """ASSIGN_VARIABLE: replaces the state from this place on."""
     key, value = _variable(node), node.input(1)
-    state = _state(node.builder, key, value.type.like(quant=tensor_quant(node.tensor(1))))
+    state = _state(node.builder, key, replace(value.type, quant=tensor_quant(node.tensor(1))))
     node.builder.body.append(WriteState(state, value, source=f"{node.operator.name} {key}"))
 
 
