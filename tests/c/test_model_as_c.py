@@ -332,7 +332,7 @@ def test_equal_constants_are_one() -> None:
 def test_quantisation_is_in_the_header() -> None:
     net = Net()
     x = net.input("in 1", I8, 2, 3)
-    net.params[0] = x = replace(x, type=x.type.like(quant=Quant(0.5, -3)))
+    net.params[0] = x = replace(x, type=replace(x.type, quant=Quant(0.5, -3)))
     header = files_of(net.planned(net.op("class", "maximum", x, x)))["net.h"]
     assert "#define NET_IN_IN_1_SCALE 0.5f" in header
     assert "#define NET_IN_IN_1_ZERO_POINT (-3)" in header
