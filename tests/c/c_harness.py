@@ -44,9 +44,7 @@ class Kernels:
         size = scratch_layout(loops).bytes
         scratch = np.full(size + 16 + RED_ZONE, 0xA5, dtype=np.uint8)
         start = -scratch.ctypes.data % 16
-        pointers = (ctypes.c_void_p * (len(arrays) + 1))(
-            *(a.ctypes.data for a in arrays), scratch.ctypes.data + start
-        )
+        pointers = (ctypes.c_void_p * (len(arrays) + 1))(*(a.ctypes.data for a in arrays), scratch.ctypes.data + start)
         numbers = [*dims, *(rows or ())]
         getattr(self.library, f"call_{name}")(pointers, (ctypes.c_int32 * max(len(numbers), 1))(*numbers))
         assert (scratch[start + size :] == 0xA5).all(), f"{name} wrote past its scratch space"
@@ -83,8 +81,6 @@ def build(
 ) -> Kernels:
     """Compiles and loads ``functions``, with every warning an error."""
     tool, target = get_toolchain(toolchain), target_for(load_board("host"))
-    job = CompileJob(
-        SourceText("kernels.c", source_of(functions, isa)), target, flags=WARNINGS, pic=True, opt=opt
-    )
+    job = CompileJob(SourceText("kernels.c", source_of(functions, isa)), target, flags=WARNINGS, pic=True, opt=opt)
     out = tool.link(LinkJob("shared", (tool.compile(job),), target), folder / f"kernels_{toolchain}.so")
     return Kernels(ctypes.CDLL(str(out)), {f.name: f for f in functions})

@@ -57,9 +57,7 @@ def test_values_are_those_of_sym(tmp_path: Path) -> None:
     moduli = [rng.randint(1, 9) for _ in dims]
     unit = Unit("m", frozenset())
     printer = DimPrinter(unit, lambda v: v.name)
-    lines = [printer.text(d) for d in dims] + [
-        printer.modulo(d, m) for d, m in zip(dims, moduli, strict=True)
-    ]
+    lines = [printer.text(d) for d in dims] + [printer.modulo(d, m) for d, m in zip(dims, moduli, strict=True)]
     loaded = library(lines, unit, tmp_path)
     out = (ctypes.c_int32 * len(lines))()
     for _ in range(50):

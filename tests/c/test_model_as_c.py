@@ -52,9 +52,7 @@ def counters(name: str = "main") -> tuple[Module, Module]:
     net.write("sum", total)
     product = net.op("product", "sub", net.read("last", I32, (2, 5), "start"), x)
     net.write("last", product)
-    pace = net.op(
-        "pace", "add", net.read("pace_state", I16, (3,), -300), net.const("one", I16, np.array([1, 2, 3]))
-    )
+    pace = net.op("pace", "add", net.read("pace_state", I16, (3,), -300), net.const("one", I16, np.array([1, 2, 3])))
     net.write("pace_state", pace)
     return net.typed(total, product, pace), net.planned(total, product, pace)
 
@@ -247,9 +245,7 @@ def test_offsets_may_follow_the_dims(tmp_path: Path) -> None:
     arena = [b for b in plan.buffers if b.region == "arena"]
     places = {b.name: k * step for k, b in enumerate(arena)}
     buffers = tuple(replace(b, offset=places.get(b.name, b.offset), alias="") for b in plan.buffers)
-    regions = tuple(
-        replace(r, bytes=len(arena) * step, align=4) if r.kind == "arena" else r for r in plan.regions
-    )
+    regions = tuple(replace(r, bytes=len(arena) * step, align=4) if r.kind == "arena" else r for r in plan.regions)
     scaled = replace(module, plans={"main": replace(plan, buffers=buffers, regions=regions)})
     library = load(files_of(scaled), tmp_path)
     model = CModel(library, "net")
@@ -281,9 +277,7 @@ def test_golden_cases(io: str, tmp_path: Path) -> None:
     files = files_of(module, options=replace(OPTIONS, golden=tuple(cases)))
     assert CModel(load(files, tmp_path / "wrong"), "net").record.selftest() == -5
     with pytest.raises(UsageError, match="lacks y"):
-        files_of(
-            module, options=replace(OPTIONS, golden=(GoldenCase({"x": cases[0].inputs["x"]}, {}, {"n": 2}),))
-        )
+        files_of(module, options=replace(OPTIONS, golden=(GoldenCase({"x": cases[0].inputs["x"]}, {}, {"n": 2}),)))
 
 
 def test_golden_floats_have_a_tolerance(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from c_harness import HOST_ISA, Kernels, build
 
+from sdk.compiler.ir.graph import attr_symbols, attr_values
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ops.registry import OpDef, Sample, infer, load_ops
 from sdk.compiler.sym import Var, evaluate, free_vars
@@ -32,7 +33,7 @@ def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def environments(sample: Sample) -> list[dict[Var, int]]:
-    names = {v for t in sample.inputs for d in t.shape for v in free_vars(d)}
+    names = {v for t in sample.inputs for d in t.shape for v in free_vars(d)} | attr_symbols(sample.attrs)
     return [{v: v.lo for v in names}, {v: v.hi for v in names}] if names else [{}]
 
 
@@ -46,14 +47,12 @@ def arguments(sample: Sample, dims: Mapping[Var, int], rng: np.random.Generator)
             out.append(rng.standard_normal(shape).astype(type.dtype.numpy))
         else:
             lo, hi = type.dtype.limits
-            out.append(
-                rng.integers(max(lo, -(1 << 20)), min(hi, 1 << 20) + 1, shape).astype(type.dtype.numpy)
-            )
+            out.append(rng.integers(max(lo, -(1 << 20)), min(hi, 1 << 20) + 1, shape).astype(type.dtype.numpy))
     return out
 
 
-def expected(op: OpDef, sample: Sample, args: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    value = op.reference(*args, **dict(sample.attrs))
+def expected(op: OpDef, sample: Sample, dims: Mapping[Var, int], args: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    value = op.reference(*args, **attr_values(sample.attrs, dims))
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -73,7 +72,7 @@ def test_plain_loops(kernels: Kernels, case: tuple[OpDef, int, Sample]) -> None:
         parts = [(0, extent // 2), (extent // 2, extent)] if loops.rows else [None]
         for rows in parts:
             kernels.call(loops.name, [*args, *results], [dims[v] for v in loops.dims], rows)
-        for got, want in zip(results, expected(op, sample, args), strict=True):
+        for got, want in zip(results, expected(op, sample, dims, args), strict=True):
             if want.dtype.kind == "f":
                 np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
             else:

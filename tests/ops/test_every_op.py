@@ -10,19 +10,18 @@ import numpy as np
 import pytest
 
 from sdk.compiler.interp.loops import run_loops
+from sdk.compiler.ir.graph import attr_symbols, attr_values
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ops import OpDef, Sample, infer, load_ops
 from sdk.compiler.sym import Var, evaluate, free_vars, substitute
 
 CASES = [
-    pytest.param(op, sample, id=f"{op.name}-{k}")
-    for op in load_ops().values()
-    for k, sample in enumerate(op.samples)
+    pytest.param(op, sample, id=f"{op.name}-{k}") for op in load_ops().values() for k, sample in enumerate(op.samples)
 ]
 
 
 def symbols(sample: Sample) -> list[Var]:
-    found = {v for t in sample.inputs for d in t.shape for v in free_vars(d)}
+    found = {v for t in sample.inputs for d in t.shape for v in free_vars(d)} | attr_symbols(sample.attrs)
     return sorted(found, key=lambda v: v.name)
 
 
@@ -74,9 +73,10 @@ def test_inference_holds_for_every_value_of_the_dims(op: OpDef, sample: Sample) 
     attrs = dict(sample.attrs)
     general = infer(op.name, sample.inputs, attrs)
     for dims in environments(sample):
-        special = infer(op.name, [concrete(t, dims) for t in sample.inputs], attrs)
+        exact = attr_values(sample.attrs, dims)
+        special = infer(op.name, [concrete(t, dims) for t in sample.inputs], exact)
         args = arguments(sample, dims, np.random.default_rng(1))
-        found = as_tuple(op.reference(*args, **attrs))
+        found = as_tuple(op.reference(*args, **exact))
         for one, two, array in zip(general, special, found, strict=True):
             assert concrete(one, dims).shape == two.shape == array.shape
             assert one.dtype == two.dtype
@@ -93,7 +93,7 @@ def test_loops_equal_the_reference(op: OpDef, sample: Sample) -> None:
     assert names[: len(sample.inputs)] == list(op.input_names(len(sample.inputs)))
     for dims in environments(sample):
         args = arguments(sample, dims, np.random.default_rng(2))
-        wanted = as_tuple(op.reference(*args, **attrs))
+        wanted = as_tuple(op.reference(*args, **attr_values(sample.attrs, dims)))
         results = [np.full(concrete(t, dims).static_shape, 85, dtype=t.dtype.numpy) for t in outs]
         arrays = dict(zip(names, [*args, *results], strict=True))
         run_loops(loops, arrays, {v.name: n for v, n in dims.items()})
@@ -113,7 +113,7 @@ def test_rows_of_the_loops_add_up(op: OpDef, sample: Sample) -> None:
     dims = environments(sample)[-1]
     extent = evaluate(loops.rows.extent, dims)
     args = arguments(sample, dims, np.random.default_rng(3))
-    wanted = as_tuple(op.reference(*args, **attrs))
+    wanted = as_tuple(op.reference(*args, **attr_values(sample.attrs, dims)))
     results = [np.full(concrete(t, dims).static_shape, 85, dtype=t.dtype.numpy) for t in outs]
     arrays = dict(zip([p.buffer.name for p in loops.params], [*args, *results], strict=True))
     middle = (extent + 1) // 2

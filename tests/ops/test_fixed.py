@@ -71,9 +71,7 @@ def test_functions_are_near_the_real_ones() -> None:
         ("no_such_op", [], {}),
     ],
 )
-def test_inference_refuses_what_does_not_fit(
-    op: str, types: list[TensorType], given_attrs: dict[str, object]
-) -> None:
+def test_inference_refuses_what_does_not_fit(op: str, types: list[TensorType], given_attrs: dict[str, object]) -> None:
     extra = {"pad": (0, 0, 0, 0), "x_offset": 0, "pad_value": 0} if op == "conv2d" else {}
     with pytest.raises(BuildError):
         infer(op, types, {**given_attrs, **extra})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.interp.loops import run_loops
-from sdk.compiler.ir.graph import Call, Graph, MatchCast, Node, ReadState, Value, WriteState
+from sdk.compiler.ir.graph import Call, Graph, MatchCast, Node, ReadState, Value, WriteState, attr_values
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ops import get_op
@@ -43,14 +43,16 @@ def _solve(dim: Expr, size: int, env: Mapping[Var, int]) -> tuple[Var, int] | No
     return (unknown[0], value) if rest == 0 else None
 
 
-def bind_dims(params: tuple[Value, ...], shapes: Mapping[str, tuple[int, ...]]) -> dict[Var, int]:
-    """Values of the symbols in the types of ``params``, matched with actual shapes.
+def bind_dims(
+    params: tuple[Value, ...], shapes: Mapping[str, tuple[int, ...]], given: Mapping[Var, int] | None = None
+) -> dict[Var, int]:
+    """Values of the symbols in the types of ``params``, matched with actual shapes; ``given`` are known already.
 
     Raises:
         UsageError: an extent contradicts a type, another extent, or the bounds of its symbol; the message
             names the argument, the axis, the value and the bound.
     """
-    env: dict[Var, int] = {}
+    env = dict(given or {})
     for param in params:
         shape = shapes[param.name]
         if len(shape) != param.type.rank:
@@ -82,21 +84,18 @@ def _reason(dim: Dim, env: Mapping[Var, int]) -> str | None:
 
 def _check_bounds(name: str, axis: int, var: Var, value: int) -> None:
     if not var.lo <= value <= var.hi:
-        raise UsageError(
-            f"{name} axis {axis} makes {var.name} = {value}, outside its bounds {var.lo}..{var.hi}"
-        )
+        raise UsageError(f"{name} axis {axis} makes {var.name} = {value}, outside its bounds {var.lo}..{var.hi}")
     if value % var.multiple:
-        raise UsageError(
-            f"{name} axis {axis} makes {var.name} = {value}, which is not a multiple of {var.multiple}"
-        )
+        raise UsageError(f"{name} axis {axis} makes {var.name} = {value}, which is not a multiple of {var.multiple}")
 
 
 def _text(type: TensorType) -> str:
     return f"{type.dtype}[{', '.join(str(d) for d in type.shape)}]"
 
 
-def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> dict[Var, int]:
-    """Checks names, element types and shapes of the arguments of an entry; the values of its dims.
+def check_inputs(graph: Graph, inputs: Mapping[str, Array], dims: Mapping[str, int] | None = None) -> dict[Var, int]:
+    """Checks names, element types and shapes of the arguments of an entry; the values of its dims. ``dims`` gives
+    those that stand alone in no shape.
 
     Raises:
         UsageError: an argument is missing, unknown, or of another type or shape.
@@ -104,21 +103,30 @@ def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> dict[Var, int]:
     wanted = {p.name for p in graph.params}
     if set(inputs) != wanted:
         missing, extra = sorted(wanted - set(inputs)), sorted(set(inputs) - wanted)
-        said = [
-            f"{what} {', '.join(names)}"
-            for what, names in (("missing", missing), ("unknown", extra))
-            if names
-        ]
+        said = [f"{what} {', '.join(names)}" for what, names in (("missing", missing), ("unknown", extra)) if names]
         raise UsageError(
             f"the inputs of {graph.name} do not match: {'; '.join(said)}",
             hint=f"inputs: {', '.join(sorted(wanted))}",
         )
     for param in graph.params:
         if inputs[param.name].dtype != param.type.dtype.numpy:
-            raise UsageError(
-                f"{param.name} has type {inputs[param.name].dtype}, the model wants {_text(param.type)}"
-            )
-    return bind_dims(graph.params, {name: array.shape for name, array in inputs.items()})
+            raise UsageError(f"{param.name} has type {inputs[param.name].dtype}, the model wants {_text(param.type)}")
+    shapes = {name: array.shape for name, array in inputs.items()}
+    alone = {d for p in graph.params for d in p.type.shape}
+    env = bind_dims(graph.params, shapes, _given(graph.dims, alone, dims or {}))
+    unbound = [v.name for v in graph.dims if v not in env]
+    if unbound:
+        raise UsageError(f"dim {unbound[0]} of {graph.name} has no value", hint="no shape tells it: give it in dims")
+    return env
+
+
+def _given(dims: tuple[Var, ...], alone: set[Dim], values: Mapping[str, int]) -> dict[Var, int]:
+    """The values of the dims that shapes do not tell, checked."""
+    env = {v: values[v.name] for v in dims if v.name in values and v.expr not in alone}
+    for var, value in env.items():
+        if not var.lo <= value <= var.hi or value % var.multiple:
+            raise UsageError(f"dim {var.name} = {value} is outside its bounds {var.lo}..{var.hi}")
+    return env
 
 
 @dataclass
@@ -161,16 +169,14 @@ class _Machine:
         args = [self.value(a) for a in call.args]
         match call.kind:
             case "op":
-                found = get_op(call.callee).reference(*args, **dict(call.attrs))
+                found = get_op(call.callee).reference(*args, **attr_values(call.attrs, self.env))
                 results = found if isinstance(found, tuple) else (found,)
             case "loops":
                 results = self.loops(call, args)
             case "graph":
                 results = self.graph(call, args)
             case "extern":
-                raise BuildError(
-                    f"numpy cannot run the library symbol {call.callee}", where=call.source or None
-                )
+                raise BuildError(f"numpy cannot run the library symbol {call.callee}", where=call.source or None)
         for out, array in zip(call.outs, results, strict=True):
             self.define(out, np.asarray(array))
 
@@ -180,7 +186,8 @@ class _Machine:
         reads = [p.buffer.name for p in loops.params if p.mode == "read"]
         writes = [p.buffer.name for p in loops.params if p.mode != "read"]
         arrays = dict(zip(reads, (np.ascontiguousarray(a) for a in args), strict=True))
-        run_loops(loops, {**arrays, **dict(zip(writes, results, strict=True))})
+        dims = {v.name: n for v, n in self.env.items() if v in loops.dims}
+        run_loops(loops, {**arrays, **dict(zip(writes, results, strict=True))}, dims)
         return tuple(results)
 
     def shape(self, type: TensorType) -> tuple[int, ...]:
@@ -188,25 +195,31 @@ class _Machine:
 
     def graph(self, call: Call, args: list[Array]) -> tuple[Array, ...]:
         if call.replicas:
-            raise BuildError(
-                f"numpy cannot run the replicated graph {call.callee}", where=call.source or None
-            )
+            raise BuildError(f"numpy cannot run the replicated graph {call.callee}", where=call.source or None)
         graph = self.module.graphs[call.callee]
         inputs = {p.name: a for p, a in zip(graph.params, args, strict=True)}
-        return _run(self.module, graph, inputs, self.states)
+        return _run(self.module, graph, inputs, self.states, {v.name: n for v, n in self.env.items()})
 
 
 def _run(
-    module: Module, graph: Graph, inputs: Mapping[str, Array], states: MutableMapping[str, Array]
+    module: Module,
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    states: MutableMapping[str, Array],
+    dims: Mapping[str, int],
 ) -> tuple[Array, ...]:
-    machine = _Machine(module, check_inputs(graph, inputs), dict(inputs), states)
+    machine = _Machine(module, check_inputs(graph, inputs, dims), dict(inputs), states)
     for node in graph.body:
         machine.node(node)
     return tuple(machine.value(r).copy() for r in graph.results)
 
 
 def run_graph(
-    module: Module, entry: str, inputs: Mapping[str, Array], states: MutableMapping[str, Array] | None = None
+    module: Module,
+    entry: str,
+    inputs: Mapping[str, Array],
+    states: MutableMapping[str, Array] | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> dict[str, Array]:
     """Runs a graph of the module on numpy arrays.
 
@@ -216,6 +229,7 @@ def run_graph(
         inputs: one array per parameter, by name.
         states: the states, from ``initial_states`` before the first run; changed by the run. A module without
             states needs none.
+        dims: values of dims that stand alone in no shape of a parameter.
 
     Returns:
         The results by name.
@@ -225,9 +239,7 @@ def run_graph(
         BuildError: the module contradicts its own types, or holds something numpy cannot run.
     """
     if entry not in module.graphs:
-        raise UsageError(
-            f"the module has no entry {entry}", hint=f"entries: {', '.join(sorted(module.graphs))}"
-        )
+        raise UsageError(f"the module has no entry {entry}", hint=f"entries: {', '.join(sorted(module.graphs))}")
     graph = module.graphs[entry]
-    results = _run(module, graph, inputs, initial_states(module) if states is None else states)
+    results = _run(module, graph, inputs, initial_states(module) if states is None else states, dims or {})
     return {r.name: array for r, array in zip(graph.results, results, strict=True)}

@@ -118,9 +118,7 @@ class _Machine:
             wrong = outside if self.mask is None else outside & self.mask
             if wrong.any():
                 text = ", ".join(str(d) for d in index)
-                raise BuildError(
-                    f"{self.loops.name} reads or writes {cell.buffer.name}[{text}] outside {cell.shape}"
-                )
+                raise BuildError(f"{self.loops.name} reads or writes {cell.buffer.name}[{text}] outside {cell.shape}")
             total = np.where(outside, 0, total)
         return total
 
@@ -168,16 +166,12 @@ class _Machine:
             case Barrier():
                 pass  # one step at a time, every thread has arrived
             case Eval():
-                raise BuildError(
-                    f"{self.loops.name} calls the library symbol {stmt.symbol}, which numpy cannot run"
-                )
+                raise BuildError(f"{self.loops.name} calls the library symbol {stmt.symbol}, which numpy cannot run")
 
     def let(self, stmt: Let) -> None:
         value = self.lets[stmt.name] = self.value(stmt.value)
         kind = stmt.value.dtype
-        if (
-            kind.kind in "iu" and kind.lanes == 1
-        ):  # an integer may stand in an index, as a variable of its range
+        if kind.kind in "iu" and kind.lanes == 1:  # an integer may stand in an index, as a variable of its range
             self.env[Var(stmt.name, *kind.limits)] = value.astype(np.int64)
 
     def alloc(self, buffer: Buffer) -> None:

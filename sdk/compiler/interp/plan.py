@@ -42,7 +42,11 @@ def initial_states(module: Module, entry: str) -> Bytes:
 
 
 def run_plan(
-    module: Module, entry: str, inputs: Mapping[str, Array], states: Bytes | None = None
+    module: Module,
+    entry: str,
+    inputs: Mapping[str, Array],
+    states: Bytes | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> dict[str, Array]:
     """Runs an entry of a planned module; every byte that nothing wrote reads as 0xA5.
 
@@ -51,6 +55,7 @@ def run_plan(
         entry: the plan's name.
         inputs: arrays by input name, of the declared type; their shapes bind the dims.
         states: the state region, changed in place; None runs on ``initial_states`` and forgets them.
+        dims: values of dims that stand alone in no shape of an input.
 
     Raises:
         UsageError: an input is missing, unknown, or of another dtype or shape than declared.
@@ -61,7 +66,7 @@ def run_plan(
         states = initial_states(module, entry)
     if states.size != _state_bytes(plan):
         raise UsageError(f"entry @{entry} has {_state_bytes(plan)} bytes of state, got {states.size}")
-    return _Machine(module, plan, _bind(plan, inputs), states).run(inputs)
+    return _Machine(module, plan, _bind(plan, inputs, dims or {}), states).run(inputs)
 
 
 def _plan(module: Module, entry: str) -> Plan:
@@ -74,12 +79,10 @@ def _state_bytes(plan: Plan) -> int:
     return sum(evaluate(r.bytes, {}) for r in plan.regions if r.kind == "state")
 
 
-def _bind(plan: Plan, inputs: Mapping[str, Array]) -> dict[Var, int]:
+def _bind(plan: Plan, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[Var, int]:
     """The dims by the shapes of the inputs, which are checked."""
     if set(inputs) != set(plan.inputs):
-        raise UsageError(
-            f"entry @{plan.name} takes {', '.join(plan.inputs)}; got {', '.join(inputs) or 'nothing'}"
-        )
+        raise UsageError(f"entry @{plan.name} takes {', '.join(plan.inputs)}; got {', '.join(inputs) or 'nothing'}")
     types = {name: plan.buffer(name).type for name in plan.inputs}
     for name, type in types.items():
         if inputs[name].ndim != type.rank or inputs[name].dtype != type.dtype.numpy:
@@ -90,7 +93,10 @@ def _bind(plan: Plan, inputs: Mapping[str, Array]) -> dict[Var, int]:
         raise UsageError(f"inputs of @{plan.name}: {text}")
 
     pairs = [(n, t, TensorType(t.dtype, inputs[n].shape)) for n, t in types.items()]
-    return {var: evaluate(value, {}) for var, value in unify(plan.dims, pairs, refuse).items()}
+    known = {v.expr: dims[v.name] for v in plan.dims if v.name in dims}
+    scope = {v.name: v for v in plan.dims if v.expr in known}
+    found = unify(plan.dims, pairs, scope, refuse)
+    return {var: known[value] if value in known else evaluate(value, {}) for var, value in found.items()}
 
 
 class _Machine:
@@ -101,9 +107,7 @@ class _Machine:
         self.regions: dict[str, Bytes] = {}
         for region in plan.regions:
             size = 0 if region.kind == "const" else evaluate(region.bytes, env)
-            self.regions[region.name] = (
-                states if region.kind == "state" else np.full(size, POISON, dtype=np.uint8)
-            )
+            self.regions[region.name] = states if region.kind == "state" else np.full(size, POISON, dtype=np.uint8)
         self.buffers = {b.name: b for b in plan.buffers}
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -155,9 +159,7 @@ class _Machine:
             raise BuildError(f"the library symbol {call.callee} has no loops, so numpy cannot run it")
         for p, name in zip(loops.params, call.args, strict=True):
             if p.buffer.ring != self.buffers[name].ring:
-                raise BuildError(
-                    f"call {call.index}: {name} and {p.buffer.name} of @{loops.name} differ in rows kept"
-                )
+                raise BuildError(f"call {call.index}: {name} and {p.buffer.name} of @{loops.name} differ in rows kept")
         arrays = {p.buffer.name: self.array(name) for p, name in zip(loops.params, call.args, strict=True)}
         dims = {v.name: evaluate(d, self.env) for v, d in zip(loops.dims, call.dims, strict=True)}
         rows = None

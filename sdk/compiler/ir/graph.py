@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.sym import Dim, Var
+from sdk.compiler.sym import Dim, Expr, Var, evaluate, free_vars
 
 __all__ = [
     "Attr",
@@ -21,13 +21,41 @@ __all__ = [
     "ReadState",
     "Value",
     "WriteState",
+    "attr_symbols",
+    "attr_values",
     "attrs",
+    "map_attr",
 ]
 
-Attr = int | float | str | bool | tuple["Attr", ...]
+Attr = int | float | str | bool | Expr | tuple["Attr", ...]
 Attrs = tuple[tuple[str, Attr], ...]
 CalleeKind = Literal["op", "loops", "graph", "extern"]
 Edge = Literal["one", "all"]
+
+
+def map_attr(value: Attr, fn: Callable[[Expr], Dim]) -> Attr:
+    """The attribute with ``fn`` applied to every symbolic dim in it."""
+    if isinstance(value, Expr):
+        return fn(value)
+    return tuple(map_attr(v, fn) for v in value) if isinstance(value, tuple) else value
+
+
+def attr_symbols(given: Attrs) -> set[Var]:
+    """The symbols that attributes use."""
+    found: set[Var] = set()
+
+    def one(dim: Expr) -> Dim:
+        found.update(free_vars(dim))
+        return dim
+
+    for _, value in given:
+        map_attr(value, one)
+    return found
+
+
+def attr_values(given: Attrs, env: Mapping[Var, int]) -> dict[str, Attr]:
+    """The attributes by name, symbolic dims as the numbers they have in ``env``."""
+    return {name: map_attr(value, lambda dim: evaluate(dim, env)) for name, value in given}
 
 
 def attrs(**items: Attr) -> Attrs:

@@ -38,9 +38,7 @@ class Const:
     def __post_init__(self) -> None:
         data = np.array(self.data, dtype=self.type.dtype.numpy, order="C")  # a copy, rank 0 kept
         if data.shape != self.type.static_shape:
-            raise BuildError(
-                f"constant @{self.name} has shape {data.shape}, its type says {self.type.static_shape}"
-            )
+            raise BuildError(f"constant @{self.name} has shape {data.shape}, its type says {self.type.static_shape}")
         data.setflags(write=False)
         object.__setattr__(self, "data", data)
         object.__setattr__(self, "digest", hashlib.sha256(data.tobytes()).hexdigest())

@@ -129,10 +129,7 @@ def _product(chain: list[For], inner: Block) -> Contraction | None:
 
 def _varies(block: Block, buffer: str, var: Var) -> bool:
     return any(
-        var in free_vars(d)
-        for n in walk(block)
-        if isinstance(n, Load) and n.buffer == buffer
-        for d in dims_used(n)
+        var in free_vars(d) for n in walk(block) if isinstance(n, Load) and n.buffer == buffer for d in dims_used(n)
     )
 
 

@@ -12,7 +12,9 @@ from sdk.errors import BuildError, UsageError
 
 __all__ = [
     "BOOL",
+    "F16",
     "F32",
+    "F64",
     "I8",
     "I16",
     "I32",
@@ -21,6 +23,7 @@ __all__ = [
     "U8",
     "U16",
     "U32",
+    "U64",
     "DType",
     "Quant",
     "TensorType",
@@ -84,11 +87,11 @@ U16: Final = DType("u", 16)
 I32: Final = DType("i", 32)
 U32: Final = DType("u", 32)
 I64: Final = DType("i", 64)
+U64: Final = DType("u", 64)
+F16: Final = DType("f", 16)
 F32: Final = DType("f", 32)
-SCALARS: Final = {
-    str(t): t
-    for t in (BOOL, I8, U8, I16, U16, I32, U32, I64, DType("u", 64), DType("f", 16), F32, DType("f", 64))
-}
+F64: Final = DType("f", 64)
+SCALARS: Final = {str(t): t for t in (BOOL, I8, U8, I16, U16, I32, U32, I64, U64, F16, F32, F64)}
 
 
 def dtype(text: str) -> DType:
@@ -99,9 +102,7 @@ def dtype(text: str) -> DType:
     """
     base, _, lanes = text.partition("x")
     if base not in SCALARS or (lanes and not lanes.isdigit()):
-        raise UsageError(
-            f"unknown data type {text!r}", hint=f"one of {', '.join(SCALARS)}, or one with lanes as i8x4"
-        )
+        raise UsageError(f"unknown data type {text!r}", hint=f"one of {', '.join(SCALARS)}, or one with lanes as i8x4")
     return SCALARS[base].with_lanes(int(lanes)) if lanes else SCALARS[base]
 
 

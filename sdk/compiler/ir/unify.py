@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var, free_vars, prove_eq, prove_ge, substitute
@@ -14,12 +14,16 @@ Problem = Callable[[str], None]
 
 
 def unify(
-    dims: Sequence[Var], pairs: Sequence[tuple[str, TensorType, TensorType]], problem: Problem
+    dims: Sequence[Var],
+    pairs: Sequence[tuple[str, TensorType, TensorType]],
+    scope: Mapping[str, Var],
+    problem: Problem,
 ) -> dict[Var, Dim]:
     """The value of each of ``dims`` for which every (name, parameter type, argument type) agrees.
 
-    A dim is bound by the first axis that is that dim alone; every other axis must then be proved equal. What
-    does not fit, or cannot be proved to, goes to ``problem``.
+    A dim is bound by the first axis that is that dim alone; every other axis must then be proved equal. A dim that
+    no axis binds is the caller's own of that name and those bounds (a position, say, which is in no shape).
+    ``scope`` has the caller's dims by name. What does not fit, or cannot be proved to, goes to ``problem``.
     """
     bound: dict[Var, Dim] = {}
     later: list[tuple[str, int, Dim, Dim]] = []
@@ -38,6 +42,8 @@ def unify(
             else:
                 later.append((name, axis, want, have))
     for var in dims:
+        if var not in bound and scope.get(var.name) is var:
+            bound[var] = var.expr
         if var in bound:
             _check_bounds(var, bound[var], problem)
         else:

@@ -39,9 +39,7 @@ def access_errors(
             yield f"{place}: index {print_dim(at)} {how} {what}"
 
 
-def _checks(
-    buffer: Buffer, index: tuple[Dim, ...], count: int, facts: Facts
-) -> Iterator[tuple[Dim, str, bool | None]]:
+def _checks(buffer: Buffer, index: tuple[Dim, ...], count: int, facts: Facts) -> Iterator[tuple[Dim, str, bool | None]]:
     """Each index, what must hold of it, and whether it does, for ``count`` elements from ``index`` on."""
     for at, extent in zip(index, buffer.shape, strict=True):
         yield at, ">= 0", facts.nonnegative(at)

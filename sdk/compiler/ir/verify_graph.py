@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from sdk.compiler.ir.graph import Call, Graph, MatchCast, Node, ReadState, Value, WriteState, attrs, node_outs
+from sdk.compiler.ir.graph import (
+    Call,
+    Graph,
+    MatchCast,
+    Node,
+    ReadState,
+    Value,
+    WriteState,
+    attr_symbols,
+    attrs,
+    node_outs,
+)
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.op_table import OpTable
 from sdk.compiler.ir.types import TensorType
@@ -134,6 +145,8 @@ class _Checker:
     def _call(self, node: Call) -> None:
         if node.attrs != attrs(**dict(node.attrs)):
             self.error("attributes are not in the order of their names, or one is given twice")
+        for var in sorted(attr_symbols(node.attrs), key=lambda v: v.name):
+            self._symbols((var.expr,), fresh=False)
         if node.kind != "graph" and (node.replicas or node.edge != "one"):
             self.error("only a call of a graph has replicas and edges")
         self._symbols(node.replicas, fresh=False)
@@ -208,10 +221,8 @@ class _Checker:
         pairs = [(str(p), p.type, v.type) for p, v in zip(formal, values, strict=True)]
         self._unify(node, callee.dims, pairs)
 
-    def _unify(
-        self, node: Call, dims: Sequence[Var], pairs: list[tuple[str, TensorType, TensorType]]
-    ) -> None:
-        unify(dims, pairs, lambda text: self.error(f"call of @{node.callee}: {text}"))
+    def _unify(self, node: Call, dims: Sequence[Var], pairs: list[tuple[str, TensorType, TensorType]]) -> None:
+        unify(dims, pairs, self.dims, lambda text: self.error(f"call of @{node.callee}: {text}"))
 
 
 def _label(node: Node) -> str:

@@ -25,7 +25,7 @@ from sdk.compiler.memory.planner import plan_offsets
 from sdk.compiler.memory.problem import Block, Placement, aligned
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout
 from sdk.compiler.memory.storage import Io, Storage, is_view, share_bytes
-from sdk.compiler.sym import Dim, prove_eq, substitute
+from sdk.compiler.sym import Dim, free_vars, prove_eq, substitute
 from sdk.errors import BuildError
 
 __all__ = ["Laid", "lay_out", "state_offsets"]
@@ -51,9 +51,7 @@ def state_offsets(states: Mapping[str, State], align: int) -> tuple[dict[str, in
     out, at = {}, 0
     for state in states.values():
         if state.layout != "plain":
-            raise BuildError(
-                f"state @{state.name} has layout {state.layout}", hint="only plain states can be planned"
-            )
+            raise BuildError(f"state @{state.name} has layout {state.layout}", hint="only plain states can be planned")
         out[state.name] = at = aligned(at, max(align, state.type.dtype.nbytes))
         at += state.type.max_bytes
     return out, at
@@ -76,6 +74,9 @@ class _Layout:
         clash = module.consts.keys() & module.states.keys()
         if clash:
             raise BuildError(f"@{min(clash)} is both a constant and a state")
+        self.dims = {v.name: v for v in graph.dims} | {
+            v.name: v for value in graph.values() for d in value.type.shape for v in free_vars(d)
+        }
         self.sharing = share_bytes(graph, module.loops, {s.name: s.type for s in module.states.values()}, io)
         self.end = len(graph.body) + 1
         self.body: list[PlanStmt] = []
@@ -103,9 +104,7 @@ class _Layout:
     def run(self) -> Laid:
         """The plan."""
         for state in self.module.states.values():
-            self.buffers.append(
-                PlanBuffer(state.name, state.type, "state", self.state_at[state.name], "state")
-            )
+            self.buffers.append(PlanBuffer(state.name, state.type, "state", self.state_at[state.name], "state"))
         self._consts()
         for p in self.graph.params:
             self._define(p, "input")
@@ -197,17 +196,13 @@ class _Layout:
             size = scratch_layout(function).bytes
             if size:
                 name = fresh_name(f"{args[-1]}_scratch", self.taken)
-                scratch = self._temp(
-                    name, TensorType(U8, (size,)), "scratch", step, max(self.align, SCRATCH_ALIGN)
-                )
+                scratch = self._temp(name, TensorType(U8, (size,)), "scratch", step, max(self.align, SCRATCH_ALIGN))
         elif node.kind == "loops":
             raise BuildError(f"graph @{self.graph.name} calls @{node.callee}, which the module lacks")
         ops = tuple(node.source.split("+")) if node.source else ()
         index = sum(isinstance(s, PlanCall) for s in self.body)
         self.body.append(
-            PlanCall(
-                index, node.callee, tuple(args), dims, rows, scratch, ops, node.place, node.kind == "extern"
-            )
+            PlanCall(index, node.callee, tuple(args), dims, rows, scratch, ops, node.place, node.kind == "extern")
         )
 
     def _dims(self, function: Loops, node: Call) -> tuple[Dim, ...]:
@@ -221,7 +216,7 @@ class _Layout:
             raise BuildError(text, where=where)
 
         pairs = [(p.buffer.name, p.buffer.type, v.type) for p, v in zip(function.params, given, strict=True)]
-        env = unify(function.dims, pairs, refuse)
+        env = unify(function.dims, pairs, self.dims, refuse)
         return tuple(env[v] for v in function.dims)
 
     def _read(self, step: int, node: ReadState) -> None:
@@ -297,7 +292,5 @@ class _Layout:
             out.append(Region("const", "const", self.const_bytes, self.align))
         for name in dict.fromkeys(self.region_of.values()):
             held = [b.type for b in buffers if b.region == name]
-            out.append(
-                Region(name, "caller", max(t.max_bytes for t in held), max(t.dtype.nbytes for t in held))
-            )
+            out.append(Region(name, "caller", max(t.max_bytes for t in held), max(t.dtype.nbytes for t in held)))
         return tuple(out)

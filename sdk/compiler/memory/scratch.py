@@ -62,11 +62,7 @@ class _Uses:
             if isinstance(stmt, Alloc) and stmt.buffer.space == "scratch":
                 self.add(
                     stmt.buffer,
-                    [
-                        s
-                        for s, node in zip(spans[k:], block.body[k:], strict=True)
-                        if _uses(node, stmt.buffer.name)
-                    ],
+                    [s for s, node in zip(spans[k:], block.body[k:], strict=True) if _uses(node, stmt.buffer.name)],
                 )
 
     def add(self, buffer: Buffer, spans: list[tuple[int, int]]) -> None:

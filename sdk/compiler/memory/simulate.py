@@ -281,16 +281,12 @@ class _Machine:
             return
         unit = self.unit[place.buffer.region]
         whole = _pattern(root, 0, root.rows, unit)
-        self._compare(
-            place, place.at + lo * place.row, whole[lo * place.row // unit : hi * place.row // unit]
-        )
+        self._compare(place, place.at + lo * place.row, whole[lo * place.row // unit : hi * place.row // unit])
 
     def _compare(self, place: _Place, at: int, expected: Tags) -> None:
         unit = self.unit[place.buffer.region]
         held = self.tags[place.buffer.region][at // unit : at // unit + expected.size]
-        wrong = (
-            np.flatnonzero(held != expected) if held.size == expected.size else np.zeros(1, dtype=np.int64)
-        )
+        wrong = np.flatnonzero(held != expected) if held.size == expected.size else np.zeros(1, dtype=np.int64)
         if wrong.size:
             first = int(wrong[0])
             found = int(held[first]) if first < held.size else 0
@@ -313,14 +309,10 @@ class _Machine:
             if place.buffer.role != "state":
                 continue
             versions = [
-                p
-                for n, p in self.places.items()
-                if n in self.written and place.buffer.name in self._chain(p.buffer)
+                p for n, p in self.places.items() if n in self.written and place.buffer.name in self._chain(p.buffer)
             ]
             newest = [
-                v
-                for v in versions
-                if not any(v is not w and v.buffer.name in self._chain(w.buffer) for w in versions)
+                v for v in versions if not any(v is not w and v.buffer.name in self._chain(w.buffer) for w in versions)
             ]
             if len(newest) != 1:
                 self.report(f"state {place.buffer.name} has {len(newest)} last versions")

@@ -82,14 +82,10 @@ class Sharing:
 
 def is_view(node: Node) -> bool:
     """Whether the node only renames bytes."""
-    return isinstance(node, MatchCast) or (
-        isinstance(node, Call) and node.kind == "op" and get_op(node.callee).view
-    )
+    return isinstance(node, MatchCast) or (isinstance(node, Call) and node.kind == "op" and get_op(node.callee).view)
 
 
-def share_bytes(
-    graph: Graph, loops: Mapping[str, Loops], states: Mapping[str, TensorType], io: Io
-) -> Sharing:
+def share_bytes(graph: Graph, loops: Mapping[str, Loops], states: Mapping[str, TensorType], io: Io) -> Sharing:
     """Decides views, results, state accesses and in-place results of a scheduled graph.
 
     Raises:
@@ -236,11 +232,7 @@ def _take_over(graph: Graph, out: Sharing, loops: Mapping[str, Loops]) -> None:
                 continue
             for arg in node.args:
                 old = out.of(arg)
-                dies = (
-                    old.home == "arena"
-                    and old.last == step
-                    and not any(v.name in old.values for v in node.outs)
-                )
+                dies = old.home == "arena" and old.last == step and not any(v.name in old.values for v in node.outs)
                 if dies and _replaces(node, new, old, loops):
                     _merge(out, old, new)
                     out.alias[value.name] = arg.name

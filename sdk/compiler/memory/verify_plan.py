@@ -81,6 +81,4 @@ def _peak(buffer: PlanBuffer) -> dict[Var, int]:
         return {}
     names = sorted(free_vars(size), key=lambda v: v.name)
     at = np.unravel_index(int(grid.argmax()), grid.shape)
-    return {
-        v: -(-v.lo // v.multiple) * v.multiple + int(k) * v.multiple for v, k in zip(names, at, strict=True)
-    }
+    return {v: -(-v.lo // v.multiple) * v.multiple + int(k) * v.multiple for v, k in zip(names, at, strict=True)}

@@ -24,9 +24,7 @@ def check_structure(module: Module, plan: Plan) -> list[Diagnostic]:
     if found:
         return found
     parts = (check.buffers(), check.aliases(), check.statements())
-    return [
-        Diagnostic("planned", f"plan @{plan.name}{where}", text) for part in parts for where, text in part
-    ]
+    return [Diagnostic("planned", f"plan @{plan.name}{where}", text) for part in parts for where, text in part]
 
 
 Finding = tuple[str, str]
@@ -129,11 +127,7 @@ class _Structure:
 
     def _copy(self, where: str, copy: Copy) -> Iterator[Finding]:
         dst, src = self.by_name[copy.dst], self.by_name[copy.src]
-        if (
-            prove_eq(dst.type.nbytes, src.type.nbytes) is not True
-            or dst.ring is not None
-            or src.ring is not None
-        ):
+        if prove_eq(dst.type.nbytes, src.type.nbytes) is not True or dst.ring is not None or src.ring is not None:
             yield (
                 where,
                 f"copies {src.type.nbytes} bytes of {src.name} to {dst.type.nbytes} bytes of {dst.name}",

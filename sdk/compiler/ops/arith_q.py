@@ -131,9 +131,7 @@ define(
         map_elements(("a", "b"), _product),
         samples=(
             *(sample(*pair, **_I8, a_offset=128, b_offset=-4, mult=1098017566, shift=-7) for pair in _PAIRS),
-            sample(
-                _T(I16, (_N, 5)), _T(I16, (_N, 5)), **_I16, a_offset=0, b_offset=0, mult=1098017566, shift=-14
-            ),
+            sample(_T(I16, (_N, 5)), _T(I16, (_N, 5)), **_I16, a_offset=0, b_offset=0, mult=1098017566, shift=-14),
         ),
     )
 )

@@ -23,7 +23,7 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.types import I8, U8, TensorType
-from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.sym import Dim, Var, free_vars, max_value, prove_ge, prove_lt
 from sdk.errors import BuildError
 
@@ -105,15 +105,21 @@ def param(name: str, type: TensorType, mode: Mode = "read") -> Param:
 
 
 def function(name: str, params: Sequence[Param], body: Sequence[Stmt], rows: Rows | None = None) -> Loops:
-    """A loops function; its dims are the symbols of the shapes, and loop variables avoid their names."""
-    dims: set[Var] = set()
-    for p in params:
-        for d in p.buffer.shape:
-            dims |= free_vars(d)
+    """A loops function; its dims are the symbols of the shapes and those that the body takes from attributes.
+    Loop variables avoid their names."""
+    dims = {v for p in params for d in p.buffer.shape for v in free_vars(d)} | _given(tuple(body), rows)
     names = {v.name for v in dims}
     inner = {s.var for s in walk(tuple(body)) if isinstance(s, For) and s.var.name in names}
     block = _rename_vars(Block(tuple(body)), inner, names) if inner else Block(tuple(body))
     return Loops(name, tuple(sorted(dims, key=lambda v: v.name)), tuple(params), block, rows)
+
+
+def _given(body: tuple[Stmt, ...], rows: Rows | None) -> set[Var]:
+    """The symbols a body uses that neither a loop, nor a scalar, nor the row range binds."""
+    used = {v for d in dims_used(body) for v in free_vars(d)}
+    bound = {s.var for s in walk(body) if isinstance(s, For)} | ({rows.lo, rows.hi} if rows else set())
+    lets = {s.name for s in walk(body) if isinstance(s, Let)}
+    return {v for v in used - bound if v.name not in lets}
 
 
 def _rename_vars(block: Block, old: set[Var], taken: set[str]) -> Block:
@@ -181,9 +187,7 @@ LoopsOf = Callable[[str, Sequence[TensorType], Sequence[TensorType], Mapping[str
 def map_elements(inputs: Sequence[str], fn: Callable[..., ValueExpr]) -> LoopsOf:
     """The loops of an elementwise op: ``fn(*values, **attrs)`` at each element, operands broadcast."""
 
-    def build(
-        name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]
-    ) -> Loops:
+    def build(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]) -> Loops:
         (out,) = outs
         ins = [param(n, t) for n, t in zip(inputs, types, strict=True)]
         over = nest(out.shape)

@@ -94,9 +94,7 @@ def _depthwise_infer(
     **_: Any,
 ) -> TensorType:
     if x.rank != 4 or w.rank != 3 or multiplier < 1:
-        raise BuildError(
-            f"depthwise_conv2d wants x[n,h,w,c] and weights[kh,kw,c*m], got ranks {x.rank}, {w.rank}"
-        )
+        raise BuildError(f"depthwise_conv2d wants x[n,h,w,c] and weights[kh,kw,c*m], got ranks {x.rank}, {w.rank}")
     require_equal("channels of depthwise_conv2d and its weights", x.shape[3] * multiplier, w.shape[2])
     _accumulates(b, w.shape[2])
     rows, cols = _spatial(x, (w.shape[0], w.shape[1]), stride, dilation, pad)
@@ -137,9 +135,7 @@ def _window_loops(
     w_at = (kh.expr, kw.expr, oc) if depthwise else (oc, kh.expr, kw.expr, ic.expr)
     acc = Load("acc", (), out.dtype)
     weight = cast(Load("w", w_at, types[1].dtype), out.dtype)
-    mac: Stmt = Store(
-        "acc", (), op("add", acc, op("mul", shifted(tap, given["x_offset"], out.dtype), weight))
-    )
+    mac: Stmt = Store("acc", (), op("add", acc, op("mul", shifted(tap, given["x_offset"], out.dtype), weight)))
     if not depthwise:
         mac = loop(ic, types[0].shape[3], mac)
     body = over.around(
@@ -151,9 +147,7 @@ def _window_loops(
     return function(name, [x, w, b, o], [body], over.rows)
 
 
-def _conv_loops(
-    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]
-) -> Loops:
+def _conv_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]) -> Loops:
     return _window_loops(name, types, outs[0], given, depthwise=False)
 
 

@@ -37,9 +37,7 @@ def _dense_ref(x: Array, w: Array, b: Array, *, x_offset: int, w_offset: int) ->
     return (product + b).astype(b.dtype)
 
 
-def _dense_loops(
-    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
-) -> Loops:
+def _dense_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
     """rows m { n { acc = b; k { acc += (x + x_offset) * (w + w_offset) } o = acc }}."""
     x, w, b, o = (
         param("x", types[0]),
@@ -110,15 +108,9 @@ define(
         _dense_ref,
         _dense_loops,
         samples=(
-            sample(
-                _T(I8, (1, 9)), _T(I8, (6, 9)), _T(I32, (6,)), values={2: _bias}, x_offset=128, w_offset=0
-            ),
-            sample(
-                _T(I8, (_M, _K)), _T(I8, (6, _K)), _T(I32, (6,)), values={2: _bias}, x_offset=-5, w_offset=3
-            ),
-            sample(
-                _T(I16, (2, 3, 8)), _T(I8, (6, 8)), _T(I64, (6,)), values={2: _bias}, x_offset=0, w_offset=0
-            ),
+            sample(_T(I8, (1, 9)), _T(I8, (6, 9)), _T(I32, (6,)), values={2: _bias}, x_offset=128, w_offset=0),
+            sample(_T(I8, (_M, _K)), _T(I8, (6, _K)), _T(I32, (6,)), values={2: _bias}, x_offset=-5, w_offset=3),
+            sample(_T(I16, (2, 3, 8)), _T(I8, (6, 8)), _T(I64, (6,)), values={2: _bias}, x_offset=0, w_offset=0),
         ),
     )
 )

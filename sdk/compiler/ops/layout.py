@@ -89,11 +89,7 @@ def _slice_extent(size: Dim, begin: int, count: int, stride: int) -> Dim:
         raise BuildError(f"a slice with stride {stride} of {count} elements")
     extent = ceildiv(size - begin, stride) if count == -1 else count
     last = begin + (extent - 1) * stride
-    if (
-        isinstance(last, int)
-        and isinstance(size, int)
-        and (begin < 0 or begin >= size or not 0 <= last < size)
-    ):
+    if isinstance(last, int) and isinstance(size, int) and (begin < 0 or begin >= size or not 0 <= last < size):
         raise BuildError(f"a slice from {begin} by {stride} of {extent} elements leaves an axis of {size}")
     return extent
 
@@ -113,9 +109,7 @@ def _slice_ref(x: Array, *, begin: Any, size: Any, strides: Any) -> Array:
     return x[np.ix_(*grid)]
 
 
-def _slice_loops(
-    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
-) -> Loops:
+def _slice_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
     over = nest(outs[0].shape)
     source = tuple(b + s * i for b, s, i in zip(given["begin"], given["strides"], over.index, strict=True))
     body = over.around(Store("o", over.index, Load("x", source, types[0].dtype)))
@@ -128,9 +122,7 @@ def _pad_infer(x: TensorType, *, pads: Any, value: Any) -> TensorType:
     return TensorType(x.dtype, tuple(d + (a + b) for d, (a, b) in zip(x.shape, pads, strict=True)))
 
 
-def _pad_loops(
-    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
-) -> Loops:
+def _pad_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
     x = param("x", types[0])
     over = nest(outs[0].shape)
     source = tuple(i - before for i, (before, _) in zip(over.index, given["pads"], strict=True))
@@ -168,6 +160,7 @@ define(
             sample(_T(I8, (1, 5, 4)), shape=(1, 20)),
             sample(_T(I16, (_N, 2, 3)), shape=(0, -1)),
             sample(_T(F32, (_N, _M, 2)), shape=(-1, 2)),
+            sample(_T(F32, (_N, _M, 2)), shape=(_M * _N, 2)),
         ),
         view=True,
     )

@@ -24,9 +24,7 @@ Array = NDArray[Any]
 
 def _infer(x: TensorType, *, kernel: Any, stride: Any, pad: Any, **_: Any) -> TensorType:
     if x.rank != 4 or x.dtype not in (I8, I16) or min(kernel) < 1:
-        raise BuildError(
-            f"pooling wants i8 or i16 images x[n,h,w,c] and a window, got {x.dtype} of rank {x.rank}"
-        )
+        raise BuildError(f"pooling wants i8 or i16 images x[n,h,w,c] and a window, got {x.dtype} of rank {x.rank}")
     rows = window_extent(x.shape[1], kernel[0], stride[0], 1, pad[0], pad[2])
     cols = window_extent(x.shape[2], kernel[1], stride[1], 1, pad[1], pad[3])
     return TensorType(x.dtype, (x.shape[0], rows, cols, x.shape[3]))
@@ -111,9 +109,7 @@ def _average_loops(
     return _pool_loops(name, types, outs, given, average=True)
 
 
-def _max_loops(
-    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]
-) -> Loops:
+def _max_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]) -> Loops:
     return _pool_loops(name, types, outs, given, average=False)
 
 

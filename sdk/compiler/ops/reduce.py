@@ -30,9 +30,7 @@ def _ref(x: Array, *, axes: Any, x_offset: int) -> Array:
     return np.asarray((x.astype(np.int64) + x_offset).sum(axis=tuple(axes), keepdims=True)).astype(np.int32)
 
 
-def _loops(
-    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
-) -> Loops:
+def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
     """Every result { acc = 0; reduced axes { acc += x + x_offset } o = acc }; reduced axes are kept as 1."""
     x, over = types[0], nest(outs[0].shape)
     inner = {k: variable(f"r{k}", x.shape[k]) for k in given["axes"]}

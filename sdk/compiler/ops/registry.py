@@ -93,15 +93,11 @@ def get_op(name: str) -> OpDef:
     return OPS[name]
 
 
-def infer(
-    name: str, types: Sequence[TensorType], given: Attrs | Mapping[str, Attr] = ()
-) -> tuple[TensorType, ...]:
+def infer(name: str, types: Sequence[TensorType], given: Attrs | Mapping[str, Attr] = ()) -> tuple[TensorType, ...]:
     """Result types of op ``name`` on argument types."""
     op = get_op(name)
     if len(types) != len(op.inputs) and not (op.variadic and len(types) >= len(op.inputs)):
-        raise BuildError(
-            f"op {name} takes {len(op.inputs)} arguments ({', '.join(op.inputs)}), got {len(types)}"
-        )
+        raise BuildError(f"op {name} takes {len(op.inputs)} arguments ({', '.join(op.inputs)}), got {len(types)}")
     out = op.infer(*types, **dict(given))
     return out if isinstance(out, tuple) else (out,)
 

@@ -51,19 +51,13 @@ def saturate(value: ValueExpr, zp: int, lo: int, hi: int, out: str) -> ValueExpr
     return cast(op("min", op("max", value, imm(lo)), imm(hi)), dtype(out))
 
 
-def _requantize_infer(
-    acc: TensorType, mult: TensorType, shift: TensorType, *, out: str, **_: Any
-) -> TensorType:
+def _requantize_infer(acc: TensorType, mult: TensorType, shift: TensorType, *, out: str, **_: Any) -> TensorType:
     if acc.dtype not in (I32, I64) or mult.shape != shift.shape or mult.dtype != I32 or shift.dtype != I32:
-        raise BuildError(
-            f"requantize wants an i32 or i64 accumulator and equal i32 mult and shift, got {acc.dtype}"
-        )
+        raise BuildError(f"requantize wants an i32 or i64 accumulator and equal i32 mult and shift, got {acc.dtype}")
     return TensorType(dtype(out), acc.shape)
 
 
-def _requantize_ref(
-    acc: Array, mult: Array, shift: Array, *, out: str, zp: int, lo: int, hi: int, **_: Any
-) -> Array:
+def _requantize_ref(acc: Array, mult: Array, shift: Array, *, out: str, zp: int, lo: int, hi: int, **_: Any) -> Array:
     if acc.dtype == np.int64:
         value = apply("mulq64", [acc, mult, shift], I32)
     else:
@@ -88,16 +82,12 @@ def _rescale_infer(x: TensorType, *, out: str, **_: Any) -> TensorType:
     return TensorType(dtype(out), x.shape)
 
 
-def _rescale_ref(
-    x: Array, *, out: str, in_zp: int, mult: int, shift: int, zp: int, lo: int, hi: int
-) -> Array:
+def _rescale_ref(x: Array, *, out: str, in_zp: int, mult: int, shift: int, zp: int, lo: int, hi: int) -> Array:
     value = multiply_quantized_ref(x.astype(np.int32) - in_zp, mult, shift)
     return np.clip(value.astype(np.int64) + zp, lo, hi).astype(dtype(out).numpy)
 
 
-def _rescale(
-    x: ValueExpr, *, out: str, in_zp: int, mult: int, shift: int, zp: int, lo: int, hi: int
-) -> ValueExpr:
+def _rescale(x: ValueExpr, *, out: str, in_zp: int, mult: int, shift: int, zp: int, lo: int, hi: int) -> ValueExpr:
     bits = x.dtype.bits + 1 + max(shift, 0)
     value = cast(x, I32)
     if in_zp:

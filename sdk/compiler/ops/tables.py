@@ -50,9 +50,7 @@ def _lookup_loops(
 
 def _softmax_infer(x: TensorType, table: TensorType) -> TensorType:
     if x.dtype != I8 or x.rank < 1 or table.shape != (256,) or table.dtype != I32:
-        raise BuildError(
-            f"softmax_q wants i8 values and an i32 table of 256, got {x.dtype} and {table.dtype}"
-        )
+        raise BuildError(f"softmax_q wants i8 values and an i32 table of 256, got {x.dtype} and {table.dtype}")
     return TensorType(I8, x.shape)
 
 

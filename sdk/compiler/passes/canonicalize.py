@@ -62,9 +62,7 @@ def _dense_rank(edit: GraphEdit, node: Call) -> bool:
     return _as_matrix(edit, node, rows, w, b, **dict(node.attrs))
 
 
-def _as_matrix(
-    edit: GraphEdit, node: Call, rows: tuple[Dim, ...], w: Value, b: Value, **given: Attr
-) -> bool:
+def _as_matrix(edit: GraphEdit, node: Call, rows: tuple[Dim, ...], w: Value, b: Value, **given: Attr) -> bool:
     """Puts ``view(dense(view(x)))`` in the place of ``node``, unless an extent is not a number."""
     shape = node.out.type.shape
     if not all(isinstance(d, int) for d in (*rows, *shape)):

@@ -54,9 +54,7 @@ class GraphEdit:
                 self.keep(current)
         body = tuple(self._body)
         results = tuple(v if v.const else self._env.get(v.name, v) for v in self._graph.results)
-        same = len(body) == len(self._graph.body) and all(
-            a is b for a, b in zip(body, self._graph.body, strict=True)
-        )
+        same = len(body) == len(self._graph.body) and all(a is b for a, b in zip(body, self._graph.body, strict=True))
         return self._graph if same else replace(self._graph, body=body, results=results)
 
     def keep(self, node: Node) -> None:

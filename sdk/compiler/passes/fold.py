@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sdk.compiler.ir.graph import Call, Node
+from sdk.compiler.ir.graph import Call, Node, attr_symbols
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ops.registry import get_op
 from sdk.compiler.passes.edit import GraphEdit, edit_graphs
@@ -27,7 +27,7 @@ class Fold:
         return edit_graphs(module, self._rule)
 
     def _rule(self, edit: GraphEdit, node: Node) -> bool:
-        if not isinstance(node, Call) or node.kind != "op" or not node.args:
+        if not isinstance(node, Call) or node.kind != "op" or not node.args or attr_symbols(node.attrs):
             return False
         given = [edit.data(v) for v in node.args]
         arrays = [a for a in given if a is not None]

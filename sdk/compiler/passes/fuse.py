@@ -32,9 +32,7 @@ class Fuse:
         graphs = {g.name: self._graph(g, loops) for g in module.graphs.values()}
         if all(graphs[k] is g for k, g in module.graphs.items()):
             return module
-        used = {
-            n.callee for g in graphs.values() for n in g.body if isinstance(n, Call) and n.kind == "loops"
-        }
+        used = {n.callee for g in graphs.values() for n in g.body if isinstance(n, Call) and n.kind == "loops"}
         return replace(module, graphs=graphs, loops={k: f for k, f in loops.items() if k in used})
 
     def _graph(self, graph: Graph, loops: dict[str, Loops]) -> Graph:
@@ -88,9 +86,7 @@ class Fuse:
             loops[name] = fuse_loops(name, loops[maker.callee], loops[node.callee], places)
             merged[key] = name
         args = (*maker.args, *(a for k, a in enumerate(node.args) if k not in places))
-        return replace(
-            node, callee=merged[key], args=args, source="+".join(dict.fromkeys((*_ops(maker), *_ops(node))))
-        )
+        return replace(node, callee=merged[key], args=args, source="+".join(dict.fromkeys((*_ops(maker), *_ops(node)))))
 
 
 def _ops(call: Call) -> list[str]:
@@ -134,9 +130,7 @@ def fuse_loops(name: str, maker: Loops, user: Loops, places: tuple[int, ...]) ->
     """
     outs = [p for p in maker.params if p.mode != "read"]
     (out,) = outs
-    taken = {p.buffer.name for p in maker.params} | {
-        n.buffer.name for n in walk(maker.body) if isinstance(n, Alloc)
-    }
+    taken = {p.buffer.name for p in maker.params} | {n.buffer.name for n in walk(maker.body) if isinstance(n, Alloc)}
     taken |= {n.var.name for n in walk(maker.body) if isinstance(n, For)}
     reads = [p for p in user.params if p.mode == "read"]
     inner = {p.buffer.name for k, p in enumerate(reads) if k in places}
@@ -158,9 +152,7 @@ def fuse_loops(name: str, maker: Loops, user: Loops, places: tuple[int, ...]) ->
 
     body = rewrite(maker.body, one)
     params = (*(p for p in maker.params if p.mode == "read"), *extra, _renamed(result, names))
-    return replace(
-        maker, name=name, params=params, body=body, dims=tuple(dict.fromkeys((*maker.dims, *user.dims)))
-    )
+    return replace(maker, name=name, params=params, body=body, dims=tuple(dict.fromkeys((*maker.dims, *user.dims))))
 
 
 def _renamed(p: Param, names: dict[str, str]) -> Param:

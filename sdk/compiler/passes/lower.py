@@ -27,9 +27,7 @@ class Lower:
         for graph in module.graphs.values():
             body = tuple(self._node(n, made, taken) for n in graph.body)
             graphs[graph.name] = (
-                graph
-                if all(a is b for a, b in zip(body, graph.body, strict=True))
-                else replace(graph, body=body)
+                graph if all(a is b for a, b in zip(body, graph.body, strict=True)) else replace(graph, body=body)
             )
         if not made:
             return replace(module, stage="scheduled") if module.stage != "scheduled" else module

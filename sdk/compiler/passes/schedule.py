@@ -40,9 +40,7 @@ class ScheduleLoops:
         """``scheduled``, or the plain nest where an argument to be packed is known only at run time."""
         reads = [p.buffer.name for p in scheduled.params if p.mode == "read"]
         packed = [reads.index(p.param) for p in scheduled.packs]
-        calls = [
-            n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name
-        ]
+        calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
         fixed = all(call.args[k].const for call in calls for k in packed)
         return scheduled if fixed else module.loops[name]
 
@@ -62,9 +60,7 @@ def _repack(
                 name = _packed_name(old.name, packing_name(spec), module)
                 if name not in consts:
                     data = pack_array(old.data, spec)
-                    consts[name] = Const(
-                        name, TensorType(old.type.dtype, data.shape), data, packing_name(spec)
-                    )
+                    consts[name] = Const(name, TensorType(old.type.dtype, data.shape), data, packing_name(spec))
                 args[k] = Value(name, consts[name].type, const=True)
             node = replace(node, callee=names[node.callee], args=tuple(args))
         body.append(node)

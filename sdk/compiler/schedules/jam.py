@@ -28,9 +28,7 @@ def jam(loops: Loops, name: str, into: Sequence[str]) -> Loops:
         if why:
             raise ScheduleError(f"jam({name}): {why}")
         if loop.lo != 0 or not isinstance(loop.hi, int):
-            raise ScheduleError(
-                f"jam({name}): the loop must run from 0 to a number, not {loop.lo}..{loop.hi}"
-            )
+            raise ScheduleError(f"jam({name}): the loop must run from 0 to a number, not {loop.lo}..{loop.hi}")
         return _push(loop, loop.hi, _expand(loop.body, loop.var, loop.hi), frozenset(into)).body
 
     return replace_loop(loops, name, one)
@@ -70,9 +68,7 @@ def _push(loop: For, extent: int, block: Block, into: frozenset[str]) -> Block:
                     raise ScheduleError(f"jam({loop.var.name}): the bounds of {stmt.var.name} depend on it")
                 out.append(replace(stmt, body=_push(loop, extent, stmt.body, into)))
             case If() if any(n.var.name in into for n in walk(stmt) if isinstance(n, For)):
-                raise ScheduleError(
-                    f"jam({loop.var.name}): a condition stands before the loops it should enter"
-                )
+                raise ScheduleError(f"jam({loop.var.name}): a condition stands before the loops it should enter")
             case _:
                 out.append(replace(loop, hi=extent, body=Block((stmt,))))
     return Block((*allocs, *out))

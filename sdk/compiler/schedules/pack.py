@@ -47,8 +47,7 @@ def pack(loops: Loops, param: str, row_tile: int, col_tile: int) -> Loops:
     if any(isinstance(n, Load) and n.buffer == param and n.dtype.lanes > 1 for n in walk(loops.body)):
         raise ScheduleError(f"pack({param}): pack before lanes are made")
     params = tuple(
-        replace(p, buffer=replace(p.buffer, shape=shape)) if p.buffer.name == param else p
-        for p in loops.params
+        replace(p, buffer=replace(p.buffer, shape=shape)) if p.buffer.name == param else p for p in loops.params
     )
     return replace(
         loops,
@@ -114,9 +113,7 @@ def pack_array(data: NDArray[Any], spec: Pack) -> NDArray[Any]:
     out = np.zeros((rows * spec.row_tile, cols * spec.col_tile), dtype=data.dtype)
     out[: matrix.shape[0], : matrix.shape[1]] = matrix
     tiled = out.reshape(rows, spec.row_tile, cols, spec.col_tile).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(tiled).reshape(
-        rows, cols, *(t for t in (spec.row_tile, spec.col_tile) if t > 1)
-    )
+    return np.ascontiguousarray(tiled).reshape(rows, cols, *(t for t in (spec.row_tile, spec.col_tile) if t > 1))
 
 
 def packing_name(spec: Pack) -> str:

@@ -66,9 +66,7 @@ def peel(loops: Loops, name: str, count: int) -> Loops:
     def one(loop: For) -> tuple[Stmt, ...]:
         _plain(loop, f"peel({name}, {count})")
         if prove_ge(loop.hi - loop.lo, count) is not True:
-            raise ScheduleError(
-                f"peel({name}, {count}): {loop.hi - loop.lo} iterations are not proved >= {count}"
-            )
+            raise ScheduleError(f"peel({name}, {count}): {loop.hi - loop.lo} iterations are not proved >= {count}")
         tail = Var(f"{name}_t", loop.var.lo, loop.var.hi)
         body = renamed(substitute_dims(loop.body, {loop.var: tail.expr}), "_t")
         return (replace(loop, hi=loop.hi - count), For(tail, loop.hi - count, loop.hi, body))
@@ -95,9 +93,7 @@ def fuse(loops: Loops, outer: str, inner: str, name: str) -> Loops:
         at = var.expr if var.hi else 0
         div = floordiv(at, child.hi)
         env = {loop.var: div, child.var: at - div * child.hi}
-        return (
-            For(var, loop.lo * child.hi, loop.hi * child.hi, substitute_dims(child.body, env), loop.kind),
-        )
+        return (For(var, loop.lo * child.hi, loop.hi * child.hi, substitute_dims(child.body, env), loop.kind),)
 
     return replace_loop(loops, outer, one)
 

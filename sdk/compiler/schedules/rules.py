@@ -164,9 +164,7 @@ def _contraction(loops: Loops, part: Contraction, core: Core) -> Loops:
     """Gathers the window, fuses the reduction, tiles channels and pixels in registers, dots where there is one."""
     if core.lanes > 1:
         return _contraction_lanes(loops, part, core)
-    return (
-        _contraction_words(loops, part, core) if core.dot > 1 and _extent(part.reduce) >= core.dot else loops
-    )
+    return _contraction_words(loops, part, core) if core.dot > 1 and _extent(part.reduce) >= core.dot else loops
 
 
 def _contraction_words(loops: Loops, part: Contraction, core: Core) -> Loops:
@@ -185,9 +183,7 @@ def _contraction_words(loops: Loops, part: Contraction, core: Core) -> Loops:
     if not one_row:
         _tile_pixels(s, part, pixel)
         if has(s.loops, f"{pixel}_i") and has(s.loops, f"{channel}_i"):
-            s.do(
-                "reorder", f"{pixel}_i", f"{channel}_i"
-            )  # both pixels use a weight before the next is unpacked
+            s.do("reorder", f"{pixel}_i", f"{channel}_i")  # both pixels use a weight before the next is unpacked
     return _unrolled(s, [channel, pixel])
 
 
@@ -196,9 +192,7 @@ def _contraction_lanes(loops: Loops, part: Contraction, core: Core) -> Loops:
     if part.spatial[-1].var.hi + 1 < core.lanes or len(part.spatial) < 2:
         return loops
     one_row = _extent(part.spatial[:-1]) == 1
-    s = Schedule(
-        loops, tm=1 if one_row else core.tile_rows, tn=core.tile_cols, lanes=core.lanes, dot=core.dot
-    )
+    s = Schedule(loops, tm=1 if one_row else core.tile_rows, tn=core.tile_cols, lanes=core.lanes, dot=core.dot)
     acc = next(n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc))
     channel, pixel = part.spatial[-1].var.name, _pixel_loop(s, part)
     if core.dot > 1 or _windowed(loops, part):
@@ -247,9 +241,7 @@ def _window(loops: Loops, part: Contraction, core: Core) -> Loops:
 def _same_channel(loops: Loops, part: Contraction) -> bool:
     """Whether ``a`` is read at consecutive channels (no channel multiplier)."""
     var = part.spatial[-1].var
-    return any(
-        isinstance(n, Load) and n.buffer == part.a and n.index[-1] is var.expr for n in walk(loops.body)
-    )
+    return any(isinstance(n, Load) and n.buffer == part.a and n.index[-1] is var.expr for n in walk(loops.body))
 
 
 def _elementwise(loops: Loops, core: Core) -> Loops:

@@ -33,9 +33,7 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
         expr = _staged_expr(loop, buffer)
         if buffer in buffers_used(loop.body)[1]:
             raise ScheduleError(f"stage({at}, {buffer}): the buffer is written below {at}")
-        if any(
-            isinstance(n, Let) or (isinstance(n, If) and buffer in buffers_used(n)[0]) for n in walk(loop.body)
-        ):
+        if any(isinstance(n, Let) or (isinstance(n, If) and buffer in buffers_used(n)[0]) for n in walk(loop.body)):
             raise ScheduleError(f"stage({at}, {buffer}): a condition or a scalar stands before the element read")
         used = {v for d in dims_used(expr) for v in free_vars(d)}
         missing = [n for n in over if n not in inner]
@@ -45,9 +43,7 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
             )
         extents = [hi for n in over if isinstance(hi := inner[n].hi, int)]
         if len(extents) != len(over) or any(inner[n].lo != 0 for n in over):
-            raise ScheduleError(
-                f"stage({at}, {buffer}): the loops {', '.join(over)} do not run from 0 to numbers"
-            )
+            raise ScheduleError(f"stage({at}, {buffer}): the loops {', '.join(over)} do not run from 0 to numbers")
         flat: Dim = 0
         for n, extent in zip(over, extents, strict=True):
             flat = flat * extent + inner[n].var.expr
@@ -74,9 +70,7 @@ def _staged_expr(loop: For, buffer: str) -> ValueExpr:
                 continue
             found.append(node)
     if len(set(found)) != 1:
-        raise ScheduleError(
-            f"{len(set(found))} expressions read {buffer} below {loop.var.name}; staging wants one"
-        )
+        raise ScheduleError(f"{len(set(found))} expressions read {buffer} below {loop.var.name}; staging wants one")
     return found[0]
 
 

@@ -122,11 +122,7 @@ def _mac(stmt: Stmt) -> tuple[Store, ValueExpr, ValueExpr]:
     """Takes ``acc = acc + cast(a) * cast(b)`` apart."""
     if isinstance(stmt, Store) and isinstance(stmt.value, Op) and stmt.value.name == "add":
         acc, product = stmt.value.args
-        if (
-            acc == Load(stmt.buffer, stmt.index, acc.dtype)
-            and isinstance(product, Op)
-            and product.name == "mul"
-        ):
+        if acc == Load(stmt.buffer, stmt.index, acc.dtype) and isinstance(product, Op) and product.name == "mul":
             a, b = (_uncast(v) for v in product.args)
             return stmt, a, b
     raise ScheduleError("the innermost statement is not acc = acc + a * b")
@@ -137,9 +133,7 @@ def is_mac(loop: For) -> bool:
     stmt = loop.body.body[0]
     if len(loop.body.body) != 1 or not isinstance(stmt, Store) or not isinstance(stmt.value, Op):
         return False
-    return (
-        stmt.value.name == "add" and isinstance(stmt.value.args[1], Op) and stmt.value.args[1].name == "mul"
-    )
+    return stmt.value.name == "add" and isinstance(stmt.value.args[1], Op) and stmt.value.args[1].name == "mul"
 
 
 def _uncast(value: ValueExpr) -> ValueExpr:
@@ -151,11 +145,7 @@ def _uncast(value: ValueExpr) -> ValueExpr:
 def _lane_load(value: ValueExpr, var: Var, lanes: int) -> Load:
     if isinstance(value, Load):
         flat_last = linear(value.index[-1], var)
-        if (
-            flat_last is not None
-            and flat_last[0] == 1
-            and not any(var in free_vars(d) for d in value.index[:-1])
-        ):
+        if flat_last is not None and flat_last[0] == 1 and not any(var in free_vars(d) for d in value.index[:-1]):
             index = tuple(substitute(d, {var: 0}) for d in value.index)
             return Load(value.buffer, index, value.dtype.with_lanes(lanes))
     raise ScheduleError(f"elements over {var.name} are not consecutive")
@@ -179,9 +169,7 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
                 return (loop,)  # a copy of the lane loop around another statement
             group = child
         if len(group.body.body) != 1 or group.lo != 0 or not isinstance(group.hi, int):
-            raise ScheduleError(
-                f"use_dot({reduce}): the loop must hold one statement and run from 0 to a number"
-            )
+            raise ScheduleError(f"use_dot({reduce}): the loop must hold one statement and run from 0 to a number")
         store, a, b = _mac(group.body.body[0])
         if any(isinstance(n, Load) and n.buffer == store.buffer for v in (a, b) for n in walk(v)):
             raise ScheduleError(f"use_dot({reduce}): the accumulator is an operand too")
@@ -198,9 +186,7 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
         spread = Op("broadcast", (first,), first.dtype.with_lanes(width * group.hi))
         base = tuple(substitute(d, {loop.var: 0}) for d in store.index)
         vector = acc_type.with_lanes(width)
-        return (
-            Store(store.buffer, base, Op("dot", (Load(store.buffer, base, vector), spread, wide), vector)),
-        )
+        return (Store(store.buffer, base, Op("dot", (Load(store.buffer, base, vector), spread, wide), vector)),)
 
     return replace_loop(loops, lanes or reduce, one)
 
@@ -241,9 +227,7 @@ def use_mac_lanes(loops: Loops, name: str) -> Loops:
         for k in range(loop.hi):
             index = tuple(substitute(d, {loop.var: k}) for d in store.index)
             acc = Load(store.buffer, index, store.value.dtype)
-            out.append(
-                Store(store.buffer, index, Op("mac_lane", (acc, first, second, imm(k)), store.value.dtype))
-            )
+            out.append(Store(store.buffer, index, Op("mac_lane", (acc, first, second, imm(k)), store.value.dtype)))
         return tuple(out)
 
     return replace_loop(loops, name, one)
@@ -262,9 +246,7 @@ def vector_registers(loops: Loops, buffer: str, lanes: int) -> Loops:
         if isinstance(node, Load | Store) and node.buffer == buffer:
             width = node.dtype.lanes if isinstance(node, Load) else node.value.dtype.lanes
             if width != lanes or node.index[-1] != 0:
-                raise ScheduleError(
-                    f"vector_registers({buffer}): it is also accessed {width} lanes at a time"
-                )
+                raise ScheduleError(f"vector_registers({buffer}): it is also accessed {width} lanes at a time")
 
     def one(node: object) -> object:
         if isinstance(node, Load | Store) and node.buffer == buffer:

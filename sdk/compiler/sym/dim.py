@@ -51,9 +51,7 @@ class Var(_Node):
     """A named integer in ``lo..hi`` (inclusive) that is a multiple of ``multiple``."""
 
     __slots__ = ("hi", "lo", "multiple", "name")
-    _table: ClassVar[weakref.WeakValueDictionary[tuple[str, int, int, int], Var]] = (
-        weakref.WeakValueDictionary()
-    )
+    _table: ClassVar[weakref.WeakValueDictionary[tuple[str, int, int, int], Var]] = weakref.WeakValueDictionary()
     name: str
     lo: int
     hi: int
@@ -67,8 +65,7 @@ class Var(_Node):
             return found
         if lo > hi or multiple < 1 or (hi // multiple) * multiple < lo:
             raise SdkError(
-                f"symbol {name} has no value in {lo}..{hi}"
-                + (f" multiple of {multiple}" if multiple > 1 else ""),
+                f"symbol {name} has no value in {lo}..{hi}" + (f" multiple of {multiple}" if multiple > 1 else ""),
                 hint="give bounds with lo <= hi that hold at least one multiple",
             )
         self = object.__new__(cls)
@@ -93,9 +90,7 @@ class Func(_Node):
     """``floordiv(a, b)``, ``min(a, b)`` or ``max(a, b)`` that does not simplify further."""
 
     __slots__ = ("a", "b", "name")
-    _table: ClassVar[weakref.WeakValueDictionary[tuple[str, object, object], Func]] = (
-        weakref.WeakValueDictionary()
-    )
+    _table: ClassVar[weakref.WeakValueDictionary[tuple[str, object, object], Func]] = weakref.WeakValueDictionary()
     name: str
     a: Dim
     b: Dim
@@ -145,9 +140,7 @@ class Expr(_Node):
         return (_rebuild_expr, (self.const, self.terms))
 
     def __bool__(self) -> bool:
-        raise SdkError(
-            f"the symbolic value {self} has no truth value", hint="use prove_eq, prove_ge or prove_lt"
-        )
+        raise SdkError(f"the symbolic value {self} has no truth value", hint="use prove_eq, prove_ge or prove_lt")
 
     def __repr__(self) -> str:
         return str(self)
@@ -289,12 +282,7 @@ def _floordiv_const(a: Expr, b: int) -> Dim:
         term, coeff = rest.terms[0]
         if coeff == 1 and len(term) == 1 and term[0][1] == 1:
             inner = term[0][0]
-            if (
-                isinstance(inner, Func)
-                and inner.name == "floordiv"
-                and isinstance(inner.b, int)
-                and inner.b > 0
-            ):
+            if isinstance(inner, Func) and inner.name == "floordiv" and isinstance(inner.b, int) and inner.b > 0:
                 return _sum(out, floordiv(inner.a, inner.b * b), 1)
     return _sum(out, _factor(Func("floordiv", rest, b)), 1)
 

@@ -65,9 +65,7 @@ def _factor_grid(factor: Factor, env: dict[Var, Grid]) -> Grid:
 def bounds(a: Dim) -> tuple[int | None, int | None]:
     """Smallest and largest value known of ``a``: exact when its variables have few values, else by intervals."""
     lo, hi = interval(a)
-    if isinstance(a, Expr) and (
-        len(a.terms) > 1 or any(not isinstance(f, Var) for t, _ in a.terms for f, _ in t)
-    ):
+    if isinstance(a, Expr) and (len(a.terms) > 1 or any(not isinstance(f, Var) for t, _ in a.terms for f, _ in t)):
         grid = values(a)
         if grid is not None:
             return int(grid.min()), int(grid.max())

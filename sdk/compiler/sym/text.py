@@ -30,7 +30,11 @@ __all__ = ["DimPrinter", "parse_dim", "print_bounds", "print_dim", "read_bounds"
 
 Scope = Mapping[str, Var]
 _FUNCS: Final[dict[str, Callable[[Dim, Dim], Dim]]] = {
-    "ceildiv": ceildiv, "floordiv": floordiv, "max": dmax, "min": dmin, "mod": mod,
+    "ceildiv": ceildiv,
+    "floordiv": floordiv,
+    "max": dmax,
+    "min": dmin,
+    "mod": mod,
 }
 
 

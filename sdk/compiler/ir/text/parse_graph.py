@@ -158,7 +158,7 @@ def _callee(r: Reader) -> tuple[CalleeKind, str]:
     if cursor.text == "extern":
         cursor.advance()
         return "extern", cursor.string()
-    return "op", cursor.name("an op, @function, graph @function or extern \"symbol\"")
+    return "op", cursor.name('an op, @function, graph @function or extern "symbol"')
 
 
 def _call(r: Reader, names: list[str], at: int) -> Call:
@@ -167,7 +167,7 @@ def _call(r: Reader, names: list[str], at: int) -> Call:
     kind, callee = _callee(r)
     cursor.expect("(")
     args = cursor.many(lambda: _use(r), ")")
-    given = read_attrs(cursor)
+    given = read_attrs(r)
     cursor.expect(":")
     types_at = cursor.mark
     outs = _outs(r, names, at)

@@ -16,8 +16,16 @@ from sdk.compiler.sym.tokens import Cursor
 from sdk.errors import UsageError
 
 __all__ = [
-    "Reader", "finish_var", "one_of", "read_attrs", "read_defined", "read_dims_header", "read_dtype",
-    "read_loop_var", "read_number", "read_type",
+    "Reader",
+    "finish_var",
+    "one_of",
+    "read_attrs",
+    "read_defined",
+    "read_dims_header",
+    "read_dtype",
+    "read_loop_var",
+    "read_number",
+    "read_type",
 ]
 
 _WORDS: Final = {"inf": math.inf, "nan": math.nan}
@@ -139,8 +147,9 @@ def read_defined(r: Reader) -> tuple[TensorType, ...]:
     return tuple(found)
 
 
-def read_attrs(cursor: Cursor) -> Attrs:
+def read_attrs(r: Reader) -> Attrs:
     """Reads ``{k = v, …}`` if it is here; in the order of names."""
+    cursor = r.cursor
     if not cursor.accept("{"):
         return ()
     found: dict[str, Attr] = {}
@@ -151,17 +160,22 @@ def read_attrs(cursor: Cursor) -> Attrs:
         if name in found:
             cursor.fail(f"attribute {name} is given twice", at)
         cursor.expect("=")
-        found[name] = _attr(cursor)
+        found[name] = _attr(r)
 
     cursor.many(one, "}")
     return tuple(sorted(found.items()))
 
 
-def _attr(cursor: Cursor) -> Attr:
+def _attr(r: Reader) -> Attr:
+    cursor = r.cursor
     if cursor.kind == "string":
         return cursor.string()
     if cursor.text in ("true", "false"):
         return cursor.advance() == "true"
     if cursor.accept("("):
-        return cursor.many(lambda: _attr(cursor), ")")
+        return cursor.many(lambda: _attr(r), ")")
+    if cursor.accept("["):
+        dim = r.dim()
+        cursor.expect("]")
+        return dim
     return read_number(cursor)

@@ -29,9 +29,7 @@ Array = NDArray[Any]
 Item = TypeVar("Item", Const, State, Graph, Loops, Plan)
 
 
-def parse_module(
-    text: str | Source, blobs: Mapping[str, bytes] | None = None, ops: OpTable | None = None
-) -> Module:
+def parse_module(text: str | Source, blobs: Mapping[str, bytes] | None = None, ops: OpTable | None = None) -> Module:
     """Reads what ``print_module`` wrote.
 
     ``blobs`` maps SHA-256 digests to the bytes of the constants that the text names by digest. With ``ops``

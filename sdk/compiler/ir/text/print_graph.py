@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sdk.compiler.ir.graph import Call, Graph, MatchCast, Node, ReadState, Value, WriteState
-from sdk.compiler.ir.text.print_types import TypePrinter, attrs_text, dims_header
+from sdk.compiler.ir.text.print_types import TypePrinter, dims_header
 from sdk.compiler.ir.text.scope import Scope
 from sdk.compiler.sym.tokens import bare_name, sigil_name, string
 
@@ -72,7 +72,7 @@ def _call(node: Call, scope: Scope, types: TypePrinter) -> str:
         case "extern":
             callee = f"extern {string(node.callee)}"
     kinds = types.defined([v.type for v in node.outs], scope)
-    text = f"{outs} = {callee}({args}){attrs_text(node.attrs)} : {kinds}"
+    text = f"{outs} = {callee}({args}){types.attrs(node.attrs, scope)} : {kinds}"
     _declare(node.outs, scope)
     if node.place:
         text += f" on {string(node.place)}"

@@ -36,9 +36,19 @@ __all__ = ["INFIX", "print_loops", "var_name"]
 
 # Spelling and strength of the operations written between their arguments; all associate to the left.
 INFIX: Final = {
-    "or": ("|", 1), "xor": ("^", 2), "and": ("&", 3),
-    "lt": ("<", 4), "le": ("<=", 4), "gt": (">", 4), "ge": (">=", 4), "eq": ("==", 4),
-    "shl": ("<<", 5), "shr": (">>", 5), "add": ("+", 6), "sub": ("-", 6), "mul": ("*", 7),
+    "or": ("|", 1),
+    "xor": ("^", 2),
+    "and": ("&", 3),
+    "lt": ("<", 4),
+    "le": ("<=", 4),
+    "gt": (">", 4),
+    "ge": (">=", 4),
+    "eq": ("==", 4),
+    "shl": ("<<", 5),
+    "shr": (">>", 5),
+    "add": ("+", 6),
+    "sub": ("-", 6),
+    "mul": ("*", 7),
 }
 _STRONGEST: Final = 8
 

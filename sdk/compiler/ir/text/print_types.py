@@ -7,43 +7,17 @@ from collections.abc import Iterable
 from sdk.compiler.ir.graph import Attr, Attrs
 from sdk.compiler.ir.text.scope import Scope
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.sym import Dim, Var, free_vars
+from sdk.compiler.sym import Dim, Expr, Var, free_vars
 from sdk.compiler.sym.text import DimPrinter, print_bounds
 from sdk.compiler.sym.tokens import bare_name, string
 from sdk.errors import BuildError
 
-__all__ = ["TypePrinter", "attr_text", "dims_header", "number"]
+__all__ = ["TypePrinter", "dims_header", "number"]
 
 
 def number(value: int | float) -> str:
     """A literal; a float always has a point or an exponent, or is ``inf`` or ``nan``."""
     return repr(float(value)) if isinstance(value, float) else str(int(value))
-
-
-def attr_text(value: Attr) -> str:
-    """An attribute's value.
-
-    Raises:
-        BuildError: not a value that attributes may have.
-    """
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return number(value)
-        case str():
-            return string(value)
-        case tuple():
-            return "(" + ", ".join(map(attr_text, value)) + ("," if len(value) == 1 else "") + ")"
-    why = "attributes are ints, floats, strings, bools and tuples of them"
-    raise BuildError(f"an attribute holds {value!r}", why=why)
-
-
-def attrs_text(attrs: Attrs) -> str:
-    """`` {k = v, …}``; "" for none."""
-    if not attrs:
-        return ""
-    return " {" + ", ".join(f"{bare_name(k)} = {attr_text(v)}" for k, v in attrs) + "}"
 
 
 def var_header(var: Var) -> str:
@@ -67,6 +41,33 @@ class TypePrinter:
     def dim(self, dim: Dim, scope: Scope) -> str:
         """A dim."""
         return self._dims.text(dim, scope.dims)
+
+    def attr(self, value: Attr, scope: Scope) -> str:
+        """An attribute's value; a symbolic dim stands in brackets.
+
+        Raises:
+            BuildError: not a value that attributes may have.
+        """
+        match value:
+            case bool():
+                return "true" if value else "false"
+            case int() | float():
+                return number(value)
+            case str():
+                return string(value)
+            case Expr():
+                return f"[{self.dim(value, scope)}]"
+            case tuple():
+                items = ", ".join([self.attr(v, scope) for v in value])
+                return f"({items}{',' if len(value) == 1 else ''})"
+        why = "attributes are ints, floats, strings, bools, dims and tuples of them"
+        raise BuildError(f"an attribute holds {value!r}", why=why)
+
+    def attrs(self, given: Attrs, scope: Scope) -> str:
+        """`` {k = v, …}``; "" for none."""
+        if not given:
+            return ""
+        return " {" + ", ".join([f"{bare_name(k)} = {self.attr(v, scope)}" for k, v in given]) + "}"
 
     def index(self, index: Iterable[Dim], scope: Scope) -> str:
         """``[i, j]``."""
