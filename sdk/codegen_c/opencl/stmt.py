@@ -1,0 +1,196 @@
+"""A loops function as one OpenCL C kernel: loops bound to a hardware axis become the index of the work item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sdk.codegen_c.opencl.expr import Values, c_name, c_type, dim_text
+from sdk.compiler.ir.loops import (
+    Alloc,
+    Atomic,
+    Barrier,
+    Block,
+    Buffer,
+    Eval,
+    For,
+    If,
+    Let,
+    Load,
+    Loops,
+    Stmt,
+    Store,
+)
+from sdk.compiler.ir.types import DType
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.sym import Dim, free_vars
+from sdk.errors import BuildError
+
+__all__ = ["AXES", "Kernel", "emit_kernel"]
+
+# What a hardware axis is called in the IR, and the function that tells where on it a work item stands.
+AXES: Final = {
+    f"{level}.{axis}": f"get_{level}_id({k})" for level in ("global", "group", "local") for k, axis in enumerate("xyz")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A printed kernel: its name, text, and the extent of each hardware axis it uses, in the dims and the row range
+    of the function."""
+
+    name: str
+    text: str
+    extents: Mapping[str, Dim]
+
+
+def emit_kernel(loops: Loops, prefix: str) -> Kernel:
+    """The kernel of ``loops``. Arguments: for each buffer its region's base and a byte offset, then the dims, then
+    the row range; offsets and dims are ``int``.
+
+    Raises:
+        BuildError: a construct without spelling, named with the function.
+    """
+    try:
+        return _Printer(loops, prefix).kernel()
+    except BuildError as error:
+        raise BuildError(error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint) from error
+
+
+class _Printer:
+    def __init__(self, loops: Loops, prefix: str) -> None:
+        self.loops, self.prefix = loops, prefix
+        self.buffers: dict[str, Buffer] = {p.buffer.name: p.buffer for p in loops.params}
+        self.extents: dict[str, Dim] = {}
+        self.lines: list[str] = []
+        self.depth = 1
+        self.values = Values(self._load, lambda var: c_name(var.name))
+
+    def kernel(self) -> Kernel:
+        """The text of the function, and its axes."""
+        parameters = []
+        for p in self.loops.params:
+            name, const = c_name(p.buffer.name), "const " if p.mode == "read" else ""
+            kind = c_type(p.buffer.dtype.scalar)
+            parameters += [f"__global {const}uchar *{name}_base", f"const int {name}_at"]
+            cast = f"(__global {const}{kind} *)({name}_base + {name}_at)"
+            self._line(f"__global {const}{kind} *const {name} = {cast};")
+        rows = (self.loops.rows.lo, self.loops.rows.hi) if self.loops.rows else ()
+        parameters += [f"const int {c_name(v.name)}" for v in (*self.loops.dims, *rows)]
+        for stmt in walk(self.loops.body):
+            if isinstance(stmt, Alloc) and stmt.buffer.space == "local":
+                self._declare(stmt.buffer, "__local ")
+        self.block(self.loops.body)
+        name = c_name(f"{self.prefix}_{self.loops.name}")
+        head = f"__kernel void {name}({', '.join(parameters)})"
+        return Kernel(name, f"{head}\n{{\n" + "\n".join(self.lines) + "\n}", self.extents)
+
+    def _line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def _dim(self, dim: Dim) -> str:
+        return dim_text(dim, lambda var: c_name(var.name))
+
+    def block(self, block: Block) -> None:
+        """The statements in order."""
+        for stmt in block.body:
+            self.statement(stmt)
+
+    def _braced(self, head: str, body: Block) -> None:
+        self._line(f"{head} {{".lstrip())
+        self.depth += 1
+        self.block(body)
+        self.depth -= 1
+        self._line("}")
+
+    def statement(self, stmt: Stmt) -> None:
+        """One statement."""
+        match stmt:
+            case Block():
+                self._braced("", stmt)
+            case For():
+                self._for(stmt)
+            case If():
+                self._braced(f"if ({self.values.text(stmt.cond)})", stmt.then)
+                if stmt.orelse:
+                    self._braced("else", stmt.orelse)
+            case Let():
+                kind = c_type(stmt.value.dtype)
+                self._line(f"const {kind} {c_name(stmt.name)} = {self.values.text(stmt.value)};")
+            case Alloc():
+                if stmt.buffer.space == "scratch":
+                    raise BuildError(f"scratch buffer {stmt.buffer.name}: a work item has registers and local memory")
+                if stmt.buffer.space == "register":
+                    self._declare(stmt.buffer, "")
+            case Store():
+                self._store(stmt)
+            case Barrier():
+                fence = "CLK_LOCAL_MEM_FENCE" if stmt.scope == "group" else "CLK_GLOBAL_MEM_FENCE"
+                self._line(f"barrier({fence});")
+            case Atomic():
+                self._atomic(stmt)
+            case Eval():
+                raise BuildError(f"a kernel cannot call the library symbol {stmt.symbol}")
+
+    def _for(self, stmt: For) -> None:
+        var, lo, hi = c_name(stmt.var.name), self._dim(stmt.lo), self._dim(stmt.hi)
+        if stmt.kind == "vector":
+            raise BuildError(f"loop {var} is to become lanes, which has not happened")
+        if stmt.kind != "bind":
+            self._braced(f"for (int {var} = {lo}; {var} < {hi}; ++{var})", stmt.body)
+            return
+        if stmt.axis not in AXES:
+            raise BuildError(f"loop {var} is bound to {stmt.axis!r}", hint=f"one of {', '.join(AXES)}")
+        extent = stmt.hi - stmt.lo
+        if self.extents.setdefault(stmt.axis, extent) != extent:
+            raise BuildError(f"two loops of unlike extent are bound to {stmt.axis}")
+        inner = {s.var for s in walk(self.loops.body) if isinstance(s, For)}
+        if free_vars(extent) & inner:
+            raise BuildError(f"the extent {extent} of {var} on {stmt.axis} depends on a loop")
+        self._line("{")
+        self.depth += 1
+        at = f"(int){AXES[stmt.axis]}"
+        self._line(f"const int {var} = {at}{'' if stmt.lo == 0 else f' + {lo}'};")
+        if stmt.axis.startswith("global"):  # launches are rounded up to whole groups
+            self._braced(f"if ({var} < {hi})", stmt.body)
+        else:
+            self.block(stmt.body)
+        self.depth -= 1
+        self._line("}")
+
+    def _declare(self, buffer: Buffer, space: str) -> None:
+        self.buffers[buffer.name] = buffer
+        size = buffer.type.size
+        if not isinstance(size, int):
+            raise BuildError(f"the size {size} of {buffer.name} is not a number")
+        self._line(f"{space}{c_type(buffer.dtype)} {c_name(buffer.name)}[{size}];")
+
+    # --- accesses -----------------------------------------------------------------------------------------
+
+    def _place(self, name: str, index: tuple[Dim, ...], dtype: DType) -> tuple[str, bool]:
+        """The element's text, and whether it is a run of lanes in memory rather than one element."""
+        buffer = self.buffers[name]
+        if buffer.ring is not None:
+            raise BuildError(f"buffer {name} keeps its last {buffer.ring} rows, which has no spelling here")
+        at: Dim = 0
+        for extent, i in zip(buffer.shape, index, strict=True):
+            at = at * extent + i
+        run = dtype.lanes > buffer.dtype.lanes
+        return (f"{c_name(name)} + {self._dim(at)}" if run else f"{c_name(name)}[{self._dim(at)}]"), run
+
+    def _load(self, load: Load) -> str:
+        place, run = self._place(load.buffer, load.index, load.dtype)
+        return f"vload{load.dtype.lanes}(0, {place})" if run else place
+
+    def _store(self, stmt: Store) -> None:
+        place, run = self._place(stmt.buffer, stmt.index, stmt.value.dtype)
+        value = self.values.text(stmt.value)
+        self._line(f"vstore{stmt.value.dtype.lanes}({value}, 0, {place});" if run else f"{place} = {value};")
+
+    def _atomic(self, stmt: Atomic) -> None:
+        kind = stmt.value.dtype
+        if stmt.op not in ("add", "min", "max", "and", "or", "xor") or kind.bits != 32 or kind.is_float:
+            raise BuildError(f"an atomic {stmt.op} on {kind} has no spelling in OpenCL C")
+        place, _ = self._place(stmt.buffer, stmt.index, kind)
+        self._line(f"atomic_{stmt.op}(&{place}, {self.values.text(stmt.value)});")
