@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(shell sha256sum pyproject.toml 2>/dev/null | cut -c1-16)
 
 # Programs of the system that the tests run, and the Debian packages that bring them.
-TOOLS := qemu-system-arm arm-none-eabi-gcc gcc clang cmake
-PACKAGES := qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi gcc libc6-dev clang libclang-rt-dev cmake
+TOOLS := qemu-system-arm qemu-aarch64 arm-none-eabi-gcc gcc clang cmake
+PACKAGES := qemu-system-arm qemu-user gcc-arm-none-eabi libnewlib-arm-none-eabi gcc libc6-dev clang libclang-rt-dev cmake
 
 .PHONY: demo test soak lint tools clean
 

@@ -107,7 +107,7 @@ class RunResult(Placed):
         return {
             **self.place(),
             "at": dict(self.at),
-            **_cost((self.sample,), self.counter),
+            **_cost((self.sample,), self.counter, self.emulated),
         }
 
 
@@ -127,16 +127,17 @@ class BenchReport(Placed):
             "at": dict(self.at),
             "threads": self.threads,
             "runs": len(self.samples),
-            **_cost(self.samples, self.counter),
+            **_cost(self.samples, self.counter, self.emulated),
             "est_cycles": None,
         }
 
 
-def _cost(samples: tuple[float, ...], counter: str) -> Json:
+def _cost(samples: tuple[float, ...], counter: str, emulated: bool) -> Json:
+    """The samples in their unit; an emulator's time is nobody's."""
     ordered = sorted(samples)
     median = statistics.median(ordered)
     p90 = ordered[-(-9 * len(ordered) // 10) - 1]
-    timed = counter == "time"
+    timed = counter == "time" and not emulated
     return {
         "min_ms": ordered[0] / 1e6 if timed else None,
         "median_ms": median / 1e6 if timed else None,

@@ -73,11 +73,12 @@ class Emulator:
     """The stand-in machine: a command line with placeholders, and where it keeps the board's regions.
 
     ``memory`` maps a region's name to its base on that machine; the region keeps the board's size.
-    ``icount_shift`` N makes each instruction last 2**N ns of guest time.
+    ``icount_shift`` N makes each instruction last 2**N ns of guest time; None where instructions are not counted,
+    as for a process in user mode.
     """
 
     argv: tuple[str, ...]
-    icount_shift: int
+    icount_shift: int | None
     memory: Mapping[str, int]
     fidelity: str = "isa"  # isa: instruction set only | soc: peripherals too
 

@@ -150,10 +150,14 @@ def _emulator(table: Table) -> Emulator:
                     hint=f"one of {', '.join(sorted(_PLACEHOLDERS))}",
                 )
     found = Emulator(
-        argv, table.integer("icount_shift"), bases, table.text("fidelity", "isa", ("isa", "soc"))
+        argv, _shift(table), bases, table.text("fidelity", "isa", ("isa", "soc"))
     )
     table.finish()
     return found
+
+
+def _shift(table: Table) -> int | None:
+    return table.integer("icount_shift") if "icount_shift" in table.data else None
 
 
 def lint(board: Board) -> list[str]:
@@ -199,5 +203,7 @@ def _lint_emulator(board: Board) -> list[str]:
     problems = [
         f"emulator.memory names no region: {name}" for name in board.emulator.memory if name not in names
     ]
+    if (board.emulator.icount_shift is None) != board.hosted:
+        problems.append("emulator.icount_shift belongs to machines with memory regions of their own")
     problems += [] if board.emulator.argv else ["emulator.argv is empty"]
     return problems + [f"{found} on the emulator" for found in _lint_memory(board.as_emulated().memory)]

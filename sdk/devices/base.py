@@ -15,11 +15,12 @@ class EmulatorSpec:
     """How to start a board's stand-in machine.
 
     ``command`` is an argv with the placeholders {elf}, {serial} (in QEMU's -serial syntax) and {shift}: an
-    instruction lasts 2**``icount_shift`` ns of guest time. ``timer_hz`` is the board timer's frequency.
+    instruction lasts 2**``icount_shift`` ns of guest time (None: not counted). ``timer_hz`` is the board timer's
+    frequency.
     """
 
     command: tuple[str, ...]
-    icount_shift: int
+    icount_shift: int | None
     timer_hz: int
 
 

@@ -255,7 +255,8 @@ def open_device(uri: str, *, artifact: Path, emulator: EmulatorSpec | None, time
     except BaseException:
         transport.close()
         raise
-    if emulator is not None and transport.emulated and emulator.timer_hz != session.info.timer_hz:
+    machine = emulator is not None and emulator.icount_shift is not None
+    if emulator is not None and machine and transport.emulated and emulator.timer_hz != session.info.timer_hz:
         session.close()
         raise LinkError(
             "the firmware was built for another timer",

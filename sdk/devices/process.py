@@ -97,11 +97,12 @@ class ProcessTransport:
         address: str,
         bytes_per_s: float,
         grace_s: float = 0.0,
+        emulated: bool = False,
         ns_per_instruction: int | None = None,
     ) -> None:
         self.address = address
         self.bytes_per_s = bytes_per_s
-        self.emulated = ns_per_instruction is not None
+        self.emulated = emulated or ns_per_instruction is not None
         self.ns_per_instruction = ns_per_instruction
         self._child = child
         self._read_fd = read_fd

@@ -29,7 +29,7 @@ def open_session(uri: str | None, board: Board, agent: Path) -> Session:
     if uri is None:
         if not board.hosted and emulator is None:
             raise NoDeviceError(f"{board.name} has no stand-in here", hint="name the device: --device URI")
-        uri = "local:" if board.hosted else "qemu://"
+        uri = ("local:" if emulator is None else "qemu-user://") if board.hosted else "qemu://"
     if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
         raise UsageError(f"{uri!r} is not a device address", hint="local: or qemu://")
     return open_device(uri, artifact=agent, emulator=emulator, timeout_s=START_TIMEOUT_S)

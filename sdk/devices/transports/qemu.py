@@ -12,7 +12,7 @@ from sdk.devices.base import EmulatorSpec, OpenRequest, Transport, register
 from sdk.devices.process import Child, ProcessTransport, spawn, stop
 from sdk.errors import LinkError, MissingToolError, NoDeviceError, UsageError
 
-_PACKAGES = {"qemu-system-arm": "qemu-system-arm", "qemu-system-riscv32": "qemu-system-misc"}
+_PACKAGES = {"qemu-system-arm": "qemu-system-arm", "qemu-system-riscv32": "qemu-system-misc", "qemu-aarch64": "qemu-user"}
 _BYTES_PER_S = 2000.0  # an emulated UART on a busy machine; 30 to 200 kB/s on an idle one
 _POLL_S = 0.02
 
@@ -33,7 +33,9 @@ def open_qemu(request: OpenRequest) -> Transport:
         )
     if not request.artifact.is_file():
         raise NoDeviceError("there is no firmware image to boot", where=str(request.artifact))
-    _require(spec.command[0])
+    if spec.icount_shift is None:
+        raise UsageError("this board's emulator runs programs, not machines", where=request.uri, hint="use qemu-user:")
+    require_program(spec.command[0])
     with tempfile.TemporaryDirectory(prefix="sdk-") as folder, socket.socket(socket.AF_UNIX) as listener:
         path = Path(folder) / "uart"
         listener.bind(str(path))
@@ -56,7 +58,8 @@ def open_qemu(request: OpenRequest) -> Transport:
     )
 
 
-def _require(program: str) -> None:
+def require_program(program: str) -> None:
+    """Raise MissingToolError, with the package that has it, unless ``program`` is installed."""
     if shutil.which(program) is None:
         package = _PACKAGES.get(Path(program).name, Path(program).name)
         raise MissingToolError(
