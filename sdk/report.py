@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,15 +63,22 @@ class BuildReport:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """The memory of a build and ``table``: column names, then a row per call of the plan."""
+    """The memory of a build and ``table``: column names, then a row per call of the plan.
+
+    ``at`` gives dims other than the upper bounds, ``arena_at`` the bytes of arena that a run needs there.
+    """
 
     build: BuildReport
     table: tuple[tuple[str, ...], ...]
+    at: Mapping[str, int] = field(default_factory=dict)
+    arena_at: int | None = None
 
     def to_json(self) -> Json:
         """The object of ``sdk memory --json``: that of build, and the steps of the plan."""
         columns, *rows = self.table
-        return {**self.build.to_json(), "steps": [dict(zip(columns, row, strict=True)) for row in rows]}
+        steps = [dict(zip(columns, row, strict=True)) for row in rows]
+        arena = self.build.arena_bytes if self.arena_at is None else self.arena_at
+        return {**self.build.to_json(), "steps": steps, "at": dict(self.at), "arena_at": arena}
 
 
 @dataclass(frozen=True)

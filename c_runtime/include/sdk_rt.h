@@ -32,7 +32,8 @@ typedef enum {
     SDK_RT_F16 = 8,
     SDK_RT_F32 = 9,
     SDK_RT_F64 = 10,
-    SDK_RT_BOOL = 11
+    SDK_RT_BOOL = 11,
+    SDK_RT_U64 = 12
 } sdk_rt_dtype_t;
 
 /* One input or output. */
@@ -53,6 +54,10 @@ typedef struct {
     int32_t hi;
 } sdk_rt_dim_t;
 
+/* Runs task(arg, index, worker) for every index in 0..count and returns when all are done. Calls that run at the same
+   time have different workers, in 0..threads. */
+typedef void (*sdk_rt_parallel_t)(void *user, int32_t count, void (*task)(void *arg, int32_t index, int32_t worker), void *arg);
+
 /* One model with its static storage. All functions return a status. */
 typedef struct {
     uint32_t abi;     /* SDK_RT_ABI */
@@ -67,6 +72,8 @@ typedef struct {
     int (*run)(const int32_t *dims); /* dim_count values; NULL when dim_count is 0 */
     void *(*data)(uint16_t index);   /* storage of a tensor; a run may overwrite inputs */
     int (*selftest)(void);           /* NULL when the model carries no golden cases */
+    int32_t threads;                 /* that may share a run; 1 where set_parallel is NULL */
+    int (*set_parallel)(sdk_rt_parallel_t parallel, void *user, int32_t threads); /* after init; NULL when one thread does all */
 } sdk_rt_model_t;
 
 /* The models linked into this agent, and the hash of the image they are part of. */

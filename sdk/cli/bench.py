@@ -17,6 +17,7 @@ _COLUMNS = ("runs", "min_ms", "median_ms", "p90_ms", "instructions", "cycles", "
 @options.any_board_option
 @options.device_option
 @options.at_option
+@options.entry_option
 @click.option("--repeat", type=click.IntRange(1), default=10, show_default=True, help="Runs to measure.")
 @options.build_options
 @options.json_option
@@ -25,6 +26,7 @@ def bench(
     board: str | None,
     device: str | None,
     at: tuple[str, ...],
+    entry: str | None,
     repeat: int,
     as_json: bool,
     **compile_options: Any,
@@ -41,6 +43,7 @@ def bench(
         options.parse_at(at),
         repeat,
         built_with.threads,
+        entry,
     )
     data = report.to_json()
     if as_json:

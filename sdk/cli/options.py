@@ -28,6 +28,7 @@ board_option = click.option(
 )
 any_board_option = click.option("--board", metavar="B", help="Board; alone it means the board's stand-in.")
 device_option = click.option("--device", metavar="URI", help="Device to use, such as serial:///dev/ttyACM0.")
+entry_option = click.option("--entry", metavar="NAME", help="Entry of a model that has several.")
 at_option = click.option("--at", multiple=True, metavar="N=V", help="Value of a dimension for this run.")
 
 
@@ -38,13 +39,16 @@ def build_options(function: F) -> F:
             click.option(
                 "--name", metavar="ID", help="C prefix of the model (default: from the file's name)."
             ),
-            click.option("--dim", "dims", multiple=True, metavar="N=LO:HI", help="Bounds of a dimension."),
-            click.option("--threads", type=click.IntRange(1, 256), default=1, help="Threads to plan for."),
+            click.option("--dim", "dims", multiple=True, metavar="N=LO:HI[:STEP]", help="Bounds of a dimension."),
+            click.option("--threads", type=click.IntRange(1, 64), default=1, help="Threads that may share a run."),
             click.option("--memory", type=click.Choice(["time", "min"]), help="Plan for speed or least RAM."),
             click.option("--arena-limit", metavar="BYTES", help="Fastest plan within this arena, e.g. 64K."),
             click.option("--isa", metavar="NAME", help="Instruction set to generate for."),
             click.option(
                 "--toolchain", metavar="NAME", default="zig", help="zig, gcc, clang ...", show_default=True
+            ),
+            click.option(
+                "--extern", "externs", multiple=True, metavar="FILE", help="Library: .ir patterns, .c and .h files."
             ),
         )
     ):
@@ -60,6 +64,7 @@ def make_options(
     arena_limit: str | None,
     isa: str | None,
     toolchain: str,
+    externs: tuple[str, ...] = (),
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -77,6 +82,7 @@ def make_options(
         arena_limit=None if arena_limit is None else parse_size(_number(arena_limit), "--arena-limit"),
         isa=isa,
         toolchain=toolchain,
+        externs=tuple(map(Path, externs)),
     )
 
 
@@ -84,20 +90,29 @@ def _number(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def parse_dims(values: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Read ``n=1:256`` (bounds, both included) and ``n=64`` (fixed); raise UsageError."""
-    found: dict[str, tuple[int, int]] = {}
+def parse_dims(values: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Read ``n=1:256`` (bounds, both included), ``n=64:256:32`` (multiples of 32) and ``n=64``; raise UsageError."""
+    found: dict[str, tuple[int, ...]] = {}
     for value in values:
-        match = re.fullmatch(rf"({_NAME})=(\d+)(?::(\d+))?", value)
+        match = re.fullmatch(rf"({_NAME})=(\d+)(?::(\d+)(?::(\d+))?)?", value)
         if match is None:
             raise UsageError(
-                f"not a dimension: {value!r}", where="--dim", hint="write --dim n=1:256 or --dim n=64"
+                f"not a dimension: {value!r}",
+                where="--dim",
+                hint="write --dim n=1:256, --dim n=64:256:32 for multiples of 32, or --dim n=64",
             )
-        lo, hi = int(match[2]), int(match[3] or match[2])
+        lo, hi, step = int(match[2]), int(match[3] or match[2]), int(match[4] or 1)
         if lo > hi:
             hint = f"write --dim {match[1]}={hi}:{lo}"
             raise UsageError(f"empty range: {value!r}", where="--dim", why=f"{lo} is above {hi}", hint=hint)
-        _put(found, match[1], (lo, hi), "--dim")
+        if step < 1 or hi // step * step < lo:
+            raise UsageError(
+                f"empty range: {value!r}",
+                where="--dim",
+                why=f"it holds no multiple of {step}",
+                hint="write --dim n=1:256, or --dim n=64:256:32 for multiples of 32",
+            )
+        _put(found, match[1], (lo, hi) if step == 1 else (lo, hi, step), "--dim")
     return found
 
 

@@ -23,6 +23,7 @@ _SHOWN_VALUES = 64
 @options.any_board_option
 @options.device_option
 @options.at_option
+@options.entry_option
 @click.option("--input", "inputs", multiple=True, metavar="X=FILE.npy", help="An input; repeat for each.")
 @click.option("--output", "save", type=click.Path(path_type=Path), help="Save all outputs as .npz.")
 @options.build_options
@@ -32,6 +33,7 @@ def run(
     board: str | None,
     device: str | None,
     at: tuple[str, ...],
+    entry: str | None,
     inputs: tuple[str, ...],
     save: Path | None,
     as_json: bool,
@@ -47,6 +49,7 @@ def run(
         options.make_options(**compile_options),
         options.parse_at(at),
         options.parse_inputs(inputs),
+        entry,
     )
     if save is not None:
         _save(save, result.outputs)

@@ -24,6 +24,8 @@ _SHOWN = ("reference", "cases", "exact_cases", "max_abs_err", "max_rel_err", "pa
     show_default=True,
     help="Reference to compare with.",
 )
+@options.at_option
+@options.entry_option
 @click.option("--cases", type=click.IntRange(1), default=10, show_default=True, help="Random inputs to try.")
 @options.build_options
 @options.json_option
@@ -32,6 +34,8 @@ def verify(
     board: str | None,
     device: str | None,
     against: str,
+    at: tuple[str, ...],
+    entry: str | None,
     cases: int,
     as_json: bool,
     **compile_options: Any,
@@ -46,6 +50,8 @@ def verify(
         options.make_options(**compile_options),
         against,
         cases,
+        options.parse_at(at),
+        entry,
     )
     data = report.to_json()
     if as_json:

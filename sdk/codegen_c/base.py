@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +20,7 @@ class Backend(Protocol):
     ``model`` the entries, ``weights`` the constants.
     """
 
-    def emit(self, module: Module, prefix: str, *, isa: frozenset[str], options: Any) -> dict[str, str]:
+    def emit(self, module: Module, prefix: str, *, isa: frozenset[str], options: Any) -> Mapping[str, str | bytes]:
         """Source files by name for a module of stage "planned"; the same input gives the same text.
 
         Args:

@@ -15,7 +15,7 @@ Counter = Literal["time", "instructions", "cycles"]
 COUNTERS: dict[int, Counter] = {1: "time", 2: "cycles"}
 DTYPES = {
     1: "int8", 2: "uint8", 3: "int16", 4: "uint16", 5: "int32", 6: "uint32",
-    7: "int64", 8: "float16", 9: "float32", 10: "float64", 11: "bool",
+    7: "int64", 8: "float16", 9: "float32", 10: "float64", 11: "bool", 12: "uint64",
 }  # fmt: skip
 STATUS_NAMES = {-1: "E_ARG", -2: "E_DIM", -3: "E_ARENA", -4: "E_STATE", -5: "E_SELFTEST"}
 MAX_NDIM = 8

@@ -8,11 +8,11 @@ from sdk.boards import Board, Peripheral
 from sdk.driver.sources import Sources, compile_sources
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
-from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
+from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, get_toolchain, target_for
 from sdk.toolchains.cache import digest
 from sdk.toolchains.linker import Region, region_overflows, render_linker_script
 
-__all__ = ["link_agent"]
+__all__ = ["link_agent", "runtime_parts"]
 
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
 
@@ -27,7 +27,7 @@ def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
     toolchain = get_toolchain(toolchain_name)
     target = target_for(board)
     place = board.as_emulated() if board.emulator is not None else board
-    runtime, defines, script = _runtime_parts(place)
+    runtime, defines, script = runtime_parts(place)
     key = digest(
         "agent", toolchain.version(), repr(target), runtime, list(defines), script or "", sources.key
     )
@@ -44,7 +44,9 @@ def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
             for name, text in runtime.items()
         ]
         objects += tuple(toolchain.compile_all(jobs))
-        job = LinkJob("executable" if script is None else "firmware", objects, target, script=script)
+        kind: LinkKind = "executable" if script is None else "firmware"
+        libs = ("pthread",) if script is None else ()
+        job = LinkJob(kind, objects, target, script=script, libs=libs)
         try:
             toolchain.link(job, folder / "agent")
         except BuildError as err:
@@ -53,14 +55,14 @@ def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
     return toolchain.cache.entry(key, make) / "agent"
 
 
-def _runtime_parts(place: Board) -> tuple[dict[str, str], tuple[str, ...], str | None]:
+def runtime_parts(place: Board) -> tuple[dict[str, str], tuple[str, ...], str | None]:
     """Runtime sources by name, the macros they want, and the linker script (None for a hosted board)."""
     root = data_dir("c_runtime")
     names = ["src/wire.c", *sorted(f"src/{p.name}" for p in (root / "src").glob("agent*.c"))]
     macros = [f'SDK_RT_DEVICE_NAME="{place.name}"']
     script = None
     if place.hosted:
-        names.append("port/posix/main.c")
+        names += ["port/posix/main.c", "port/posix/pool.c"]
         macros.append("SDK_RT_FRAME_MAX=65536u")
     else:
         port = f"port/{place.runtime.port}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from sdk.boards import Board, describe
 from sdk.driver.agents import link_agent
 from sdk.driver.options import BuildOptions
-from sdk.driver.sources import Sources, compile_sources
+from sdk.driver.sources import Sources, compile_sources, read_files, write_files
 from sdk.errors import UsageError
 from sdk.report import BuildReport
 from sdk.toolchains import BuildCache, LinkJob, get_toolchain, target_for
@@ -31,12 +31,14 @@ Progress = Callable[[str], None]
 class Built:
     """Sources of one model for one board, and what is known of them.
 
-    ``shapes`` gives each input and output by name its dims as text, in the symbols of the report's dims.
+    ``shapes`` gives for each entry, and there for each input and output by name, its dims as text, in the symbols of
+    the report's dims; ``multiples`` what those dims are a multiple of, where that is not 1.
     """
 
     sources: Sources
     report: BuildReport
-    shapes: Mapping[str, tuple[str, ...]]
+    shapes: Mapping[str, Mapping[str, tuple[str, ...]]]
+    multiples: Mapping[str, int]
 
 
 def prefix_of(path: Path, options: BuildOptions) -> str:
@@ -66,14 +68,22 @@ def _own_digest() -> str:
     return hasher.hexdigest()
 
 
+def _digest_of(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as err:
+        raise UsageError(f"cannot read {path}", why=err.strerror or str(err)) from None
+
+
 def _key(path: Path, board: Board, options: BuildOptions) -> str:
     try:
         data = path.read_bytes()
     except OSError as err:
         raise UsageError(
-            f"cannot read {path}", why=err.strerror or str(err), hint="give the path of a .tflite file"
+            f"cannot read {path}", why=err.strerror or str(err), hint="give the path of a .tflite, .onnx or .ir file"
         ) from None
     choices = [options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
+    choices += [text for file in options.externs for text in (file.name, _digest_of(file))]
     dims = sorted((k, *v) for k, v in options.dims.items())
     prefix = prefix_of(path, options)
     # the platform's facts, not the file they came from
@@ -85,6 +95,7 @@ def _key(path: Path, board: Board, options: BuildOptions) -> str:
         "build",
         _own_digest(),
         hashlib.sha256(data).hexdigest(),
+        _beside(path, data),
         prefix,
         path.name,
         facts,
@@ -92,6 +103,15 @@ def _key(path: Path, board: Board, options: BuildOptions) -> str:
         dims,
         tool,
     )
+
+
+def _beside(path: Path, data: bytes) -> list[str]:
+    """Digests of the files beside an ONNX model that hold data of it."""
+    if path.suffix.lower() != ".onnx" or b"location" not in data:
+        return []
+    # the onnx package takes long to import, so only such a model loads it
+    names: list[str] = import_module("sdk.frontends.onnx.reader").external_files(data)
+    return [hashlib.sha256(f.read_bytes()).hexdigest() for f in (path.parent / n for n in names) if f.is_file()]
 
 
 def build_sources(
@@ -111,17 +131,15 @@ def build_sources(
 
 def _write(folder: Path, built: Built) -> None:
     """Writes sources, agent sources and the manifest."""
-    for name, text in built.sources.model.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    (folder / "agent").mkdir(exist_ok=True)
-    for name, text in built.sources.agent.items():
-        (folder / "agent" / name).write_text(text, encoding="utf-8")
+    write_files(folder, built.sources.model)
+    write_files(folder / "agent", built.sources.agent)
     manifest = {
         "schema": 1,
         "prefix": built.sources.prefix,
         "model_files": sorted(built.sources.model),
         "agent_files": sorted(built.sources.agent),
-        "shapes": {name: list(dims) for name, dims in sorted(built.shapes.items())},
+        "shapes": {e: {name: list(dims) for name, dims in sorted(of.items())} for e, of in built.shapes.items()},
+        "multiples": dict(sorted(built.multiples.items())),
         "report": {**built.report.to_json(), "out": None, "files": []},
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -135,11 +153,15 @@ def load_built(folder: Path) -> Built:
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        model = {n: (folder / n).read_text(encoding="utf-8") for n in manifest["model_files"]}
-        agent = {n: (folder / "agent" / n).read_text(encoding="utf-8") for n in manifest["agent_files"]}
+        model = read_files(folder, manifest["model_files"])
+        agent = read_files(folder / "agent", manifest["agent_files"])
         report = BuildReport.from_json(manifest["report"])
-        shapes = {str(name): tuple(map(str, dims)) for name, dims in manifest["shapes"].items()}
-        return Built(Sources(manifest["prefix"], model, agent), report, shapes)
+        shapes = {
+            str(entry): {str(name): tuple(map(str, dims)) for name, dims in of.items()}
+            for entry, of in manifest["shapes"].items()
+        }
+        multiples = {str(name): int(value) for name, value in manifest["multiples"].items()}
+        return Built(Sources(manifest["prefix"], model, agent), report, shapes, multiples)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
         raise UsageError(
             f"{folder} is not a folder that sdk build made", why=str(err), hint="run sdk build first"

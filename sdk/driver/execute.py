@@ -11,15 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.boards import Board, load_board
+from sdk.codegen_c.c99.names import identifier
+from sdk.compiler.interp.graph import init_values
 from sdk.compiler.sym import Var, evaluate
 from sdk.compiler.sym.text import parse_dim
 from sdk.devices.client import Session
 from sdk.devices.messages import ModelInfo, TensorInfo
 from sdk.driver.agents import link_agent
 from sdk.driver.artifact import Built, build_sources, load_built, prefix_of
+from sdk.driver.dims import dims_of_run
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import import_model
-from sdk.driver.reference import entry_graph, open_reference, random_inputs
+from sdk.driver.reference import entry_graph, open_reference, random_dims, random_inputs
 from sdk.driver.session import open_session
 from sdk.errors import UsageError
 from sdk.report import BenchReport, RunResult, VerifyReport
@@ -29,6 +32,8 @@ __all__ = ["bench", "connect", "run", "step", "verify"]
 Array = NDArray[Any]
 WARMUP = 2
 SEED = 0
+FRESH_DIM = "dim "  # how an agent names the dims that a run computes
+MOST = (1 << 31) - 1
 
 
 def _built(target: Path, board: Board | None, options: BuildOptions) -> tuple[Built, Board]:
@@ -54,45 +59,57 @@ def connect(
     return open_session(device, place, link_agent(built.sources, place, options.toolchain)), built, place
 
 
-def step(
-    session: Session, built: Built, inputs: Mapping[str, Array], at: Mapping[str, int]
-) -> tuple[dict[str, Array], float, str]:
-    """Writes inputs, runs once, reads outputs: (outputs by name, the sample, its unit).
+def _entry(session: Session, built: Built, entry: str | None) -> tuple[int, str]:
+    """The number of an entry on the device, and its name; None is the only one."""
+    names = list(built.shapes)
+    if entry is None and len(names) > 1:
+        raise UsageError(f"the model has {len(names)} entries", hint=f"name one with --entry: {', '.join(names)}")
+    if entry is not None and entry not in names:
+        raise UsageError(f"the model has no entry {entry!r}", hint=f"it has {', '.join(names)}")
+    if entry is None or len(names) == 1:
+        return 0, names[0]
+    wanted = f"{built.sources.prefix}_{identifier(entry)}"
+    for number, info in enumerate(session.models()):
+        if info.name == wanted:
+            return number, entry
+    raise UsageError(f"the device has no model {wanted}", hint="build and flash this model's firmware")
 
-    Dims that ``at`` leaves out are at their upper bound; shapes follow the dims.
+
+def step(
+    session: Session, built: Built, inputs: Mapping[str, Array], at: Mapping[str, int], entry: str | None = None
+) -> tuple[dict[str, Array], float, str]:
+    """Writes inputs, runs an entry once, reads outputs: (outputs by name, the sample, its unit).
+
+    Dims follow from the shapes of the inputs; ``at`` gives those that no shape tells, which else are at their upper
+    bound. ``entry`` may be left out where the model has one.
     """
-    info = session.models()[0]
-    dims = _dims(info, at)
+    number, name = _entry(session, built, entry)
+    info, shapes = session.models()[number], built.shapes[name]
+    _check_names(info, inputs)
+    values = dims_of_run(info, shapes, built.multiples, inputs, at)
+    dims = [values[d.name] for d in info.dims]
     scope = {d.name: Var(d.name, d.lo, d.hi) for d in info.dims}
-    env = {scope[d.name]: value for d, value in zip(info.dims, dims, strict=True)}
+    env = {scope[name]: value for name, value in values.items()}
 
     def shape(tensor: TensorInfo) -> tuple[int, ...]:
-        return tuple(evaluate(parse_dim(text, scope), env) for text in built.shapes[tensor.name])
+        return tuple(evaluate(parse_dim(text, scope), env) for text in shapes[tensor.name])
 
     for k, tensor in enumerate(info.inputs):
-        session.write(0, k, _bytes_of(tensor, shape(tensor), inputs))
-    stats = session.run(0, dims=dims)
+        session.write(number, k, _bytes_of(tensor, shape(tensor), inputs))
+    stats = session.run(number, dims=dims)
     outputs = {}
+    for k, tensor in enumerate(info.outputs):  # a dim that the run computed stands among them as an i32
+        if tensor.name not in shapes:
+            var = Var(tensor.name.removeprefix(FRESH_DIM), 0, MOST)
+            scope[var.name] = var
+            env[var] = int.from_bytes(session.read(number, len(info.inputs) + k, 4), "little", signed=True)
     for k, tensor in enumerate(info.outputs):
+        if tensor.name not in shapes:
+            continue
         kind, extent = np.dtype(tensor.dtype), shape(tensor)
-        raw = session.read(0, len(info.inputs) + k, math.prod(extent) * kind.itemsize)
+        raw = session.read(number, len(info.inputs) + k, math.prod(extent) * kind.itemsize)
         outputs[tensor.name] = np.frombuffer(raw, dtype=kind).reshape(extent)
     return outputs, stats.samples[0], str(stats.counter)
-
-
-def _dims(info: ModelInfo, at: Mapping[str, int]) -> list[int]:
-    known = {d.name: d for d in info.dims}
-    for name, value in at.items():
-        if name not in known:
-            raise UsageError(
-                f"the model has no dimension {name!r}", hint=f"it has {', '.join(known) or 'none'}"
-            )
-        if not known[name].lo <= value <= known[name].hi:
-            raise UsageError(
-                f"dimension {name}={value} is outside {known[name].lo}..{known[name].hi}",
-                hint=f"--at {name}={known[name].lo} to {known[name].hi}, or build with a wider --dim",
-            )
-    return [at.get(d.name, d.hi) for d in info.dims]
 
 
 def _bytes_of(tensor: TensorInfo, shape: tuple[int, ...], inputs: Mapping[str, Array]) -> bytes:
@@ -128,13 +145,12 @@ def run(
     options: BuildOptions,
     at: Mapping[str, int],
     inputs: Mapping[str, Array],
+    entry: str | None = None,
 ) -> RunResult:
-    """``sdk run``: one run on given inputs."""
+    """``sdk run``: one run of an entry on given inputs."""
     session, built, place = connect(target, board, device, options)
     with session:
-        info = session.models()[0]
-        _check_names(info, inputs)
-        outputs, sample, counter = step(session, built, inputs, at)
+        outputs, sample, counter = step(session, built, inputs, at, entry)
         return RunResult(
             built.report.model,
             place.name,
@@ -155,15 +171,18 @@ def bench(
     at: Mapping[str, int],
     repeat: int,
     threads: int,
+    entry: str | None = None,
 ) -> BenchReport:
     """``sdk bench``: samples of ``repeat`` runs after two that do not count."""
     session, built, place = connect(target, board, device, options)
     with session:
-        info = session.models()[0]
+        number, name = _entry(session, built, entry)
+        info = session.models()[number]
         rng = np.random.default_rng(SEED)
         for k, tensor in enumerate(info.inputs):
-            session.write(0, k, rng.bytes(tensor.nbytes))
-        stats = session.run(0, dims=_dims(info, at), repeat=repeat, warmup=WARMUP)
+            session.write(number, k, _random_bytes(tensor, rng))
+        dims = list(dims_of_run(info, built.shapes[name], built.multiples, {}, at).values())
+        stats = session.run(number, dims=dims, repeat=repeat, warmup=WARMUP)
         return BenchReport(
             built.report.model,
             place.name,
@@ -176,26 +195,46 @@ def bench(
         )
 
 
+def _random_bytes(tensor: TensorInfo, rng: np.random.Generator) -> bytes:
+    """Contents for a measurement: usual numbers for floats, whose speed may depend on them; small positions for wide
+    integers."""
+    kind = np.dtype(tensor.dtype)
+    count = tensor.nbytes // kind.itemsize
+    if kind.kind == "f":
+        return rng.standard_normal(count).astype(kind).tobytes()
+    return rng.bytes(tensor.nbytes) if kind.itemsize < 4 else rng.integers(0, 2, count).astype(kind).tobytes()
+
+
 def verify(
-    model: Path, board: Board | None, device: str | None, options: BuildOptions, against: str, cases: int
+    model: Path,
+    board: Board | None,
+    device: str | None,
+    options: BuildOptions,
+    against: str,
+    cases: int,
+    at: Mapping[str, int] | None = None,
+    entry: str | None = None,
 ) -> VerifyReport:
-    """``sdk verify``: ``cases`` random inputs (for a model with state: as many steps) through the board and the
-    reference. Integers must be equal; floats agree when |a - b| <= 1e-4 * max(1, max|reference|)."""
+    """``sdk verify``: ``cases`` random inputs (for a model with state: as many steps) of an entry through the board and
+    the reference, at the largest dims, the smallest, then random ones; ``at`` fixes some. Integers must be equal;
+    floats agree when |a - b| <= 1e-4 * max(1, max|reference|)."""
     if model.is_dir():
         raise UsageError(
             "verify wants the model file, not a folder of its build", hint="sdk verify MODEL --board B"
         )
     module = import_model(model, options, prefix_of(model, options))
-    graph, reference = entry_graph(module), open_reference(against, model, module)
+    graph, reference = entry_graph(module, entry), open_reference(against, model, module, entry)
+    held = {var.name: value for var, value in init_values(module).items()}  # the agent binds them so
     rng = np.random.default_rng(SEED)
     exact, worst_abs, worst_rel, worst, passed = 0, 0.0, 0.0, "", True
     session, built, place = connect(model, board, device, options)
     with session:
         session.reset(0)
         for case in range(cases):
-            inputs = random_inputs(graph, rng, {})
-            want = reference.step(inputs)
-            got, _, _ = step(session, built, inputs, {})
+            dims = random_dims(graph, rng, case, {**(at or {}), **held})
+            inputs = random_inputs(graph, rng, dims)
+            want = reference.step(inputs, dims)
+            got, _, _ = step(session, built, inputs, {k: v for k, v in dims.items() if k not in held}, entry)
             diffs = {name: _difference(got[name], want[name]) for name in want}
             exact += all(d[0] == 0 for d in diffs.values())
             for name, (absolute, relative, ok) in diffs.items():

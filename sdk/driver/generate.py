@@ -8,13 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from sdk.boards import Board
-from sdk.codegen_c.c99 import EmitOptions, emit
+from sdk.codegen_c.c99 import EmitOptions, emit, emit_header
 from sdk.codegen_c.c99.glue import emit_glue
+from sdk.compiler.interp.graph import init_values
 from sdk.compiler.ir.module import Module
-from sdk.compiler.sym import max_value
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.sym import Dim, Var, max_value, substitute
+from sdk.driver.externs import add_patterns, extern_sources
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
-from sdk.driver.sources import Sources, compile_sources
+from sdk.driver.sources import Sources, as_files, compile_sources
 from sdk.errors import BuildError
 from sdk.report import BuildReport
 from sdk.toolchains import get_toolchain, target_for
@@ -23,27 +26,28 @@ from sdk.toolchains.stack import worst_case_stack
 
 __all__ = ["generate"]
 
-Shapes = Mapping[str, tuple[str, ...]]
+Generated = tuple[Sources, BuildReport, Mapping[str, Mapping[str, tuple[str, ...]]], Mapping[str, int]]
 FREE_STACK = 512  # stack below this is any firmware's; what a model needs above it counts as its RAM
 
 
-def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> tuple[Sources, BuildReport, Shapes]:
-    """Imports, compiles and emits a model, and measures the objects; the shapes are of inputs and outputs.
+def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> Generated:
+    """Imports, compiles and emits a model, and measures the objects; the shapes are of each entry's inputs and outputs,
+    the numbers what dims are a multiple of.
 
     Raises:
         BuildError: the model cannot be compiled, or does not fit the board.
     """
-    module = import_model(path, options, prefix)
+    module = add_patterns(import_model(path, options, prefix), options.externs)
     return _emit(path, prefix, lower_module(module, default_passes(board, options)), board, options)
 
 
 def _emit(
     path: Path, prefix: str, module: Module, board: Board, options: BuildOptions
-) -> tuple[Sources, BuildReport, Shapes]:
+) -> Generated:
     model_hash = hashlib.sha256(path.read_bytes()).hexdigest()
     choice = EmitOptions(source=path.name, model_hash=model_hash, board=board.name)
     isa = capabilities(board, options)
-    files = emit(module, prefix, isa=isa, options=choice)
+    files = as_files(emit(module, prefix, isa=isa, options=choice) | extern_sources(options.externs))
     toolchain, target = get_toolchain(options.toolchain), target_for(board)
     objects = compile_sources(files, toolchain, target, pic=board.hosted)
     sections = section_sizes(o.path for o in objects)
@@ -52,16 +56,21 @@ def _emit(
         default=0,
     )
     # the header states the stack that the compiler reported; no object depends on that macro
-    files = emit(module, prefix, isa=isa, options=replace(choice, stack_bytes=stack))
+    files |= as_files(emit_header(module, prefix, replace(choice, stack_bytes=stack)))
     agent = emit_glue(module, prefix, options=choice)
     report = _report(path, module, board, sections, stack)
     _check_fits(module, board, report)
+    held: dict[Var, Dim] = dict(init_values(module))  # the agent binds them so
     shapes = {
-        name: tuple(map(str, plan.buffer(name).type.shape))
+        plan.name: {n: _shape(plan.buffer(n).type, held) for n in (*plan.inputs, *plan.outputs)}
         for plan in module.plans.values()
-        for name in (*plan.inputs, *plan.outputs)
     }
-    return Sources(prefix, files, agent), report, shapes
+    multiples = {v.name: v.multiple for plan in module.plans.values() for v in plan.dims if v.multiple > 1}
+    return Sources(prefix, files, agent), report, shapes, multiples
+
+
+def _shape(type: TensorType, held: Mapping[Var, Dim]) -> tuple[str, ...]:
+    return tuple(str(substitute(d, held)) for d in type.shape)
 
 
 def _run_symbols(module: Module, prefix: str) -> list[str]:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from sdk.boards import Board, load_board
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.text import collect_blobs, print_module
 from sdk.devices.client import Session
 from sdk.driver.artifact import Built, build_sources
 from sdk.driver.execute import bench, connect, step
 from sdk.driver.explain import memory
 from sdk.driver.options import BuildOptions
+from sdk.driver.program import save_program
 from sdk.errors import UsageError
 from sdk.report import BenchReport, MemoryReport
+from sdk.toolchains import BuildCache
+from sdk.toolchains.cache import digest
 
 __all__ = ["Model", "compile"]
 
@@ -32,29 +40,40 @@ class Model:
         self._open_session: tuple[Session, Built] | None = None
 
     def __call__(self, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Outputs by name for inputs by name.
+        """Outputs by name for inputs by name; symbolic dims follow from the shapes of the inputs.
 
         Raises:
-            UsageError: an input is missing or unknown, or has another type or shape than the model's.
+            UsageError: an input is missing or unknown, has another type or shape than the model's, or makes a dim
+                leave its bounds.
+        """
+        return self.run(None, inputs)
+
+    def run(
+        self, entry: str | None, inputs: Mapping[str, NDArray[Any]], dims: Mapping[str, int] | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Outputs by name of one run of an entry; all entries share the states.
+
+        Args:
+            entry: its name; None where the model has one.
+            inputs: arrays by name.
+            dims: those that the shape of no input tells (a position, say); the others at their upper bounds.
+
+        Raises:
+            UsageError: as for a call; or there is no such entry.
         """
         session, built = self._open()
-        info = session.models()[0]
-        unknown = sorted(set(inputs) - {t.name for t in info.inputs})
-        if unknown:
-            raise UsageError(
-                f"the model has no input {unknown[0]!r}",
-                hint=f"it has {', '.join(t.name for t in info.inputs)}",
-            )
-        return step(session, built, inputs, {})[0]
+        return step(session, built, inputs, dims or {}, entry)[0]
 
     def _open(self) -> tuple[Session, Built]:
         if self._open_session is None:
             self._open_session = connect(self.path, self.board, None, self.options)[:2]
         return self._open_session
 
-    def bench(self, repeat: int = 10) -> BenchReport:
-        """Samples of single runs."""
-        return bench(self.path, self.board, None, self.options, {}, repeat, self.options.threads)
+    def bench(
+        self, repeat: int = 10, entry: str | None = None, dims: Mapping[str, int] | None = None
+    ) -> BenchReport:
+        """Samples of single runs, at the given dims, else at the largest."""
+        return bench(self.path, self.board, None, self.options, dims or {}, repeat, self.options.threads, entry)
 
     @property
     def memory(self) -> MemoryReport:
@@ -79,17 +98,56 @@ class Model:
 
 
 def compile(
-    path: str | Path, board: str = "host", dims: Mapping[str, tuple[int, int]] | None = None, threads: int = 1
+    model: str | Path | Any,
+    board: str = "host",
+    dims: Mapping[str, int | tuple[int, ...]] | None = None,
+    threads: int = 1,
+    externs: Sequence[str | Path] = (),
 ) -> Model:
-    """Compiles a model file for a board.
+    """Compiles a model for a board.
 
     Args:
-        path: a .tflite file.
+        model: a .tflite, .onnx or .ir file, an ``onnx.ModelProto``, or a module of ``sdk.graph``.
         board: a name of ``sdk boards``.
-        dims: inclusive bounds of each symbolic dimension.
-        threads: threads of generated code; 1.
+        dims: of each symbolic dimension the inclusive bounds (lo, hi), bounds and what it is a multiple of
+            (lo, hi, multiple), or its number.
+        threads: threads of generated code.
+        externs: files of your libraries: ``.ir`` files say which ops a symbol computes, ``.c`` and ``.h`` files are
+            compiled with the model; see docs/adding.md.
 
     Raises:
         SdkError: the file, the board or the model is not usable; see docs/errors.md.
     """
-    return Model(Path(path), load_board(board), BuildOptions(dims=dims or {}, threads=threads))
+    bounds = {name: (b, b) if isinstance(b, int) else tuple(b) for name, b in (dims or {}).items()}
+    options = BuildOptions(dims=bounds, threads=threads, externs=tuple(map(Path, externs)))
+    if isinstance(model, (str, Path)):
+        return Model(Path(model), load_board(board), options)
+    if isinstance(model, Module):
+        return Model(_stored_program(model), load_board(board), replace(options, name=_prefix(model.name)))
+    path = _stored(model)
+    return Model(path, load_board(board), replace(options, name=_prefix(model.graph.name)))
+
+
+def _stored_program(module: Module) -> Path:
+    """The file of a module, kept with the builds; its text tells what its constants are."""
+    key = digest("program", print_module(module), *sorted(collect_blobs(module)))
+    return BuildCache().entry(key, lambda at: save_program(module, at / "model.ir")) / "model.ir"
+
+
+def _stored(proto: Any) -> Path:
+    """The file of a ``ModelProto``, kept with the builds."""
+    if not hasattr(proto, "SerializeToString"):
+        raise UsageError(f"a {type(proto).__name__} is no model", hint="give a path, or an onnx.ModelProto")
+    data: bytes = proto.SerializeToString()
+    folder = BuildCache().entry(digest("model", sha256(data).hexdigest()), lambda at: _write(at, data))
+    return folder / "model.onnx"
+
+
+def _write(folder: Path, data: bytes) -> None:
+    (folder / "model.onnx").write_bytes(data)
+
+
+def _prefix(given: str) -> str | None:
+    """The C prefix of a model without file: its own name, where that is one."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", given).strip("_")
+    return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and not name.lower().startswith("sdk_rt") else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 from sdk.boards import Board
@@ -14,24 +15,34 @@ from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.passes.canonicalize import Canonicalize
 from sdk.compiler.passes.cleanup import Cleanup
+from sdk.compiler.passes.dispatch import Dispatch
 from sdk.compiler.passes.fold import Fold
 from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.passes.fold_pad import FoldPad
+from sdk.compiler.passes.fold_scale import FoldScale
 from sdk.compiler.passes.fuse import Fuse
+from sdk.compiler.passes.inline import Inline
+from sdk.compiler.passes.integer import Integer
+from sdk.compiler.passes.layout import Layout
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
+from sdk.compiler.passes.recognize import Recognize
 from sdk.compiler.passes.schedule import ScheduleLoops
+from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.compiler.schedules.rules import core_for
 from sdk.compiler.sym import max_value
 from sdk.driver.options import BuildOptions
+from sdk.driver.program import read_program
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.tflite import import_tflite
 
 __all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_module"]
 
 INDEX_LIMIT = (1 << 31) - 1  # offsets in generated code are 32 bits
+CACHE_LINE = 64  # where vectors are wide, none of a buffer then lies across two lines
+WORDS = 16  # bytes: what the widest load of a microcontroller wants
 Observer = Callable[[Pass, Module], None]
 
 
@@ -46,15 +57,34 @@ def import_model(path: Path, options: BuildOptions, prefix: str) -> Module:
         data = path.read_bytes()
     except OSError as err:
         raise UsageError(
-            f"cannot read {path}", why=err.strerror or str(err), hint="give the path of a .tflite file"
+            f"cannot read {path}", why=err.strerror or str(err), hint="give the path of a .tflite, .onnx or .ir file"
         ) from None
-    if path.suffix.lower() != ".tflite":
-        raise UsageError(f"{path.name} is not a model this version reads", hint="give a .tflite file")
+    kind = path.suffix.lower()
+    if kind not in _FRONTENDS:
+        raise UsageError(f"{path.name} is not a model this version reads", hint="give a .tflite, .onnx or .ir file")
     try:
-        return import_tflite(data, prefix, dims=options.dims)
+        return _FRONTENDS[kind](path, data, prefix, options)
     except BuildError as err:
         err.where = err.where or str(path)
         raise
+
+
+def _tflite(_: Path, data: bytes, prefix: str, options: BuildOptions) -> Module:
+    return import_tflite(data, prefix, dims=options.dims)
+
+
+def _onnx(path: Path, data: bytes, prefix: str, options: BuildOptions) -> Module:
+    # the onnx package takes long to import, so only a model of its kind loads it
+    frontend = import_module("sdk.frontends.onnx")
+    module: Module = frontend.import_onnx(data, prefix, dims=options.dims, folder=path.parent)
+    return module
+
+
+def _program(path: Path, data: bytes, prefix: str, options: BuildOptions) -> Module:
+    return read_program(path, data, options.dims)
+
+
+_FRONTENDS = {".tflite": _tflite, ".onnx": _onnx, ".ir": _program}
 
 
 def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
@@ -82,8 +112,15 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     have = capabilities(board, options)
     offset = 128 if core_for(have).unsigned else 0
     return (
+        Inline(),
+        Dispatch(),
+        Integer(),
         Fold(),
+        SimplifyGraph(),
+        Layout(),
         FoldPad(),
+        FoldScale(),
+        Recognize(),
         Canonicalize(),
         FoldOffset(x_offset=offset),
         Cleanup(),
@@ -93,7 +130,13 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         ScheduleLoops(isa=".".join(sorted(have))),
         SimplifyLoops(),
         Cleanup(),
-        PlanMemory(io="caller" if board.hosted else "arena", limit=options.arena_limit),
+        PlanMemory(
+            io="caller" if board.hosted else "arena",
+            align=CACHE_LINE if board.hosted else WORDS,
+            limit=options.arena_limit,
+            threads=options.threads,
+            offsets="scaled" if board.hosted else "fixed",
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""References that results are compared with: TensorFlow Lite Micro, or our own interpreter of the imported graph."""
+"""References that results are compared with: TensorFlow Lite Micro, onnxruntime, or our own interpreter."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.interp.graph import initial_states, run_graph
-from sdk.compiler.ir.graph import Graph
+from sdk.compiler.ir.graph import Call, Graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.sym import evaluate
 from sdk.errors import BuildError, MissingToolError, UsageError
 
-__all__ = ["Reference", "entry_graph", "open_reference", "random_inputs"]
+__all__ = ["Reference", "entry_graph", "open_reference", "random_dims", "random_inputs"]
 
 Array = NDArray[Any]
 TFLM_ARENA = 16 << 20
@@ -27,33 +27,34 @@ class Reference(Protocol):
 
     name: str
 
-    def step(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs by name for inputs by name."""
+    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
+        """Outputs by name for inputs by name; ``dims`` are those of the run."""
         ...
 
 
-def entry_graph(module: Module) -> Graph:
-    """The only entry of an imported module.
+def entry_graph(module: Module, entry: str | None = None) -> Graph:
+    """An entry of an imported module by name; None is the only one.
 
     Raises:
-        BuildError: it has several.
+        UsageError: it has several, or none of that name.
     """
-    entries = [g for g in module.graphs.values() if g.entry]
-    if len(entries) != 1:
-        raise BuildError(f"the model has {len(entries)} entries; name one")
-    return entries[0]
+    entries = {g.name: g for g in module.graphs.values() if g.entry}
+    if entry is None and len(entries) != 1:
+        raise UsageError(f"the model has {len(entries)} entries", hint=f"name one with --entry: {', '.join(entries)}")
+    if entry is not None and entry not in entries:
+        raise UsageError(f"the model has no entry {entry!r}", hint=f"it has {', '.join(entries)}")
+    return next(iter(entries.values())) if entry is None else entries[entry]
 
 
 class _Interp:
     name = "interp"
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.entry = entry_graph(module).name
+    def __init__(self, module: Module, entry: str) -> None:
+        self.module, self.entry = module, entry
         self.states = initial_states(module)
 
-    def step(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        return run_graph(self.module, self.entry, inputs, self.states)
+    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
+        return run_graph(self.module, self.entry, inputs, self.states, dims)
 
 
 class _TfliteMicro:
@@ -82,42 +83,104 @@ class _TfliteMicro:
                 "tflite-micro does not take this model", why=str(err), hint="use --against interp"
             ) from None
 
-    def step(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         for k, value in enumerate(self.graph.params):
             self.engine.set_input(np.ascontiguousarray(inputs[value.name]), k)
         self.engine.invoke()
         return {v.name: np.array(self.engine.get_output(k)) for k, v in enumerate(self.graph.results)}
 
 
-def open_reference(against: str, path: Path, module: Module) -> Reference:
-    """The reference called ``against``; "auto" is tflite-micro for integer .tflite models, else the interpreter.
+class _OnnxRuntime:
+    name = "onnxruntime"
+
+    def __init__(self, path: Path, graph: Graph) -> None:
+        self.graph = graph
+        try:
+            runtime = import_module("onnxruntime")
+        except ImportError as err:
+            raise MissingToolError(
+                "the reference onnxruntime is not installed",
+                why=str(err),
+                hint="pip install 'crosslevel[verify]', or use --against interp",
+            ) from None
+        runtime.set_default_logger_severity(3)
+        try:
+            self.session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        except Exception as err:  # its errors share no base
+            hint = "use --against interp"
+            raise BuildError("onnxruntime does not take this model", why=str(err), hint=hint) from None
+        self.names = [p.name for p in self.session.get_inputs()]
+
+    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
+        given = {name: inputs[p.name] for name, p in zip(self.names, self.graph.params, strict=True)}
+        try:
+            found = self.session.run(None, given)
+        except Exception as err:  # its errors share no base
+            raise BuildError("onnxruntime fails on this model", why=str(err), hint="use --against interp") from None
+        return {v.name: np.asarray(a) for v, a in zip(self.graph.results, found, strict=True)}
+
+
+def open_reference(against: str, path: Path, module: Module, entry: str | None = None) -> Reference:
+    """The reference called ``against`` for an entry (None is the only one); "auto" is onnxruntime for .onnx models,
+    tflite-micro for integer .tflite models, else the interpreter.
 
     Raises:
         UsageError: no such reference for this kind of model.
         MissingToolError: its package is not installed.
     """
-    graph = entry_graph(module)
+    graph, kind = entry_graph(module, entry), path.suffix.lower()
     if against == "auto":
         integer = all(not v.type.dtype.is_float for v in (*graph.params, *graph.results))
-        against = "tflite-micro" if path.suffix == ".tflite" and integer else "interp"
-    if against == "tflite-micro":
-        if path.suffix != ".tflite":
-            raise UsageError("tflite-micro runs .tflite files only", hint="use --against interp")
-        return _TfliteMicro(path, graph)
+        against = "onnxruntime" if kind == ".onnx" else "tflite-micro" if kind == ".tflite" and integer else "interp"
+    for name, suffix, made in (("tflite-micro", ".tflite", _TfliteMicro), ("onnxruntime", ".onnx", _OnnxRuntime)):
+        if against == name:
+            if kind != suffix:
+                raise UsageError(f"{name} runs {suffix} files only", hint="use --against interp")
+            return made(path, graph)
     if against == "interp":
-        return _Interp(module)
-    raise UsageError(f"no reference {against!r} for {path.name}", hint="one of auto, tflite-micro, interp")
+        return _Interp(module, graph.name)
+    raise UsageError(
+        f"no reference {against!r} for {path.name}", hint="one of auto, onnxruntime, tflite-micro, interp"
+    )
 
 
-def random_inputs(graph: Graph, rng: np.random.Generator, at: Mapping[str, int]) -> dict[str, Array]:
-    """Inputs over the whole range of integers, or standard normal for floats; dims as in ``at``."""
-    from_dims = {v: at.get(v.name, v.hi) for v in graph.dims}
+def random_dims(graph: Graph, rng: np.random.Generator, case: int, at: Mapping[str, int]) -> dict[str, int]:
+    """Values of the dims of a run: those in ``at``; of the others the largest in case 0, the smallest in case 1, any
+    in others."""
+    found: dict[str, int] = {}
+    for var in graph.dims:
+        first, last = -(-var.lo // var.multiple), var.hi // var.multiple
+        chosen = (last, first)[case] if case < 2 else int(rng.integers(first, last, endpoint=True))
+        found[var.name] = at.get(var.name, chosen * var.multiple)
+    return found
+
+
+def random_inputs(graph: Graph, rng: np.random.Generator, dims: Mapping[str, int]) -> dict[str, Array]:
+    """Inputs over the whole range of small integers, or standard normal for floats; wide integers are positions where
+    they index a table, else 0 or 1. ``dims`` gives every symbol its value."""
+    values = {v: dims[v.name] for v in graph.dims}
+    tables = _tables(graph)
     out: dict[str, Array] = {}
     for value in graph.params:
-        shape = tuple(evaluate(d, from_dims) for d in value.type.shape)
-        if value.type.dtype.is_float:
-            out[value.name] = rng.standard_normal(shape).astype(value.type.dtype.numpy)
-        else:
-            lo, hi = value.type.dtype.limits
-            out[value.name] = rng.integers(lo, hi, shape, endpoint=True).astype(value.type.dtype.numpy)
+        shape, kind = tuple(evaluate(d, values) for d in value.type.shape), value.type.dtype
+        if kind.is_float:
+            out[value.name] = rng.standard_normal(shape).astype(kind.numpy)
+            continue
+        lo, hi = kind.limits
+        if kind.bits >= 32:
+            lo, hi = 0, tables.get(value.name, 2) - 1
+        out[value.name] = rng.integers(lo, hi, shape, endpoint=True).astype(kind.numpy)
     return out
+
+
+def _tables(graph: Graph) -> dict[str, int]:
+    """For each parameter that a gather takes positions from, the entries of the smallest table."""
+    found: dict[str, int] = {}
+    for node in graph.body:
+        if isinstance(node, Call) and node.callee == "gather":
+            table, positions = node.args
+            axis = dict(node.attrs).get("axis", 0)
+            extent = table.type.shape[axis] if isinstance(axis, int) else 1
+            if isinstance(extent, int):
+                found[positions.name] = min(extent, found.get(positions.name, extent))
+    return found

@@ -1,48 +1,84 @@
-"""Generated C as text, and its compilation to objects."""
+"""Generated sources in memory, on disk, and their compilation to objects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from sdk.resources import data_dir
-from sdk.toolchains import CompileJob, ObjectFile, SourceText, Target
+from sdk.toolchains import Blob, CompileJob, ObjectFile, SourceText, Target
 from sdk.toolchains.base import Toolchain
 from sdk.toolchains.cache import digest
 
-__all__ = ["Sources", "compile_sources"]
+__all__ = ["Files", "Sources", "as_files", "compile_sources", "read_files", "write_files"]
+
+Files = Mapping[str, str | Blob]
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Generated C of one model by file name; ``agent`` are the files only an agent needs."""
+    """Generated files of one model by name; ``agent`` are those only an agent needs."""
 
     prefix: str
-    model: Mapping[str, str]
-    agent: Mapping[str, str]
+    model: Files
+    agent: Files
 
     @property
     def key(self) -> str:
         """Hex digest of everything in it."""
-        return digest("sources", self.prefix, dict(self.model), dict(self.agent))
+        parts = [sorted(SourceText(n, t).identity for n, t in files.items()) for files in (self.model, self.agent)]
+        return digest("sources", self.prefix, *parts)
+
+
+def as_files(given: Mapping[str, str | bytes]) -> dict[str, str | Blob]:
+    """What a backend emitted, with bytes as blobs."""
+    return {name: text if isinstance(text, str) else Blob(text) for name, text in given.items()}
+
+
+def read_files(folder: Path, names: list[str]) -> dict[str, str | Blob]:
+    """The files called ``names`` in ``folder``."""
+    found: dict[str, str | Blob] = {}
+    for name in names:
+        path = folder / name
+        found[name] = Blob(path.read_bytes()) if name.endswith(".bin") else path.read_text(encoding="utf-8")
+    return found
+
+
+def write_files(folder: Path, files: Files) -> None:
+    """Writes files into ``folder``."""
+    for name, text in files.items():
+        SourceText(name, text).write(folder)
 
 
 def compile_sources(
-    files: Mapping[str, str],
+    files: Files,
     toolchain: Toolchain,
     target: Target,
     *,
     pic: bool = False,
     extra: tuple[str, ...] = (),
 ) -> tuple[ObjectFile, ...]:
-    """Compiles every ``.c`` of ``files``; its ``.h`` files are beside it, and the runtime's headers are found."""
-    headers = tuple(SourceText(name, text) for name, text in files.items() if name.endswith(".h"))
-    include = (data_dir("c_runtime") / "include",)
+    """Compiles every ``.c`` and ``.S`` of ``files``.
+
+    ``.h`` files are beside the former and ``.bin`` files beside the latter; the runtime's headers are found.
+    """
+    beside = {".c": _ending(files, ".h"), ".S": _ending(files, ".bin")}
+    include = {".c": (data_dir("c_runtime") / "include",), ".S": ()}
     jobs = [
         CompileJob(
-            SourceText(name, text), target, headers=headers, include_dirs=include, pic=pic, flags=extra
+            SourceText(name, text),
+            target,
+            headers=beside[name[-2:]],
+            include_dirs=include[name[-2:]],
+            pic=pic,
+            flags=extra,
         )
         for name, text in sorted(files.items())
-        if name.endswith(".c")
+        if name.endswith((".c", ".S"))
     ]
     return tuple(toolchain.compile_all(jobs))
+
+
+def _ending(files: Files, suffix: str) -> tuple[SourceText, ...]:
+    return tuple(SourceText(name, text) for name, text in files.items() if name.endswith(suffix))

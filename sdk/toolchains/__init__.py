@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sdk.boards import suggest
 from sdk.errors import UsageError
-from sdk.toolchains.base import CompileJob, LinkJob, LinkKind, ObjectFile, SourceText, Toolchain
+from sdk.toolchains.base import Blob, CompileJob, LinkJob, LinkKind, ObjectFile, SourceText, Toolchain
 from sdk.toolchains.cache import BuildCache
 from sdk.toolchains.gcc import GccToolchain
 from sdk.toolchains.target import Target, target_for
@@ -12,6 +12,7 @@ from sdk.toolchains.zig import ZigToolchain
 
 __all__ = [
     "TOOLCHAINS",
+    "Blob",
     "BuildCache",
     "CompileJob",
     "LinkJob",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -33,14 +35,41 @@ _COMMON_FLAGS = (
     "-fno-unwind-tables",
     "-fno-asynchronous-unwind-tables",
 )
+_ASSEMBLE_FLAGS = ("-g0",)
+
+
+class Blob(bytes):
+    """The bytes of a binary file, hashed once."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex SHA-256."""
+        return hashlib.sha256(self).hexdigest()
 
 
 @dataclass(frozen=True)
 class SourceText:
-    """One C file in memory; compiler messages show its ``name``, a relative path with "/"."""
+    """One file in memory: C, assembler (``.S``), or bytes that an assembler file takes in.
+
+    Compiler messages show its ``name``, a relative path with "/".
+    """
 
     name: str
-    text: str
+    text: str | Blob
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Its name and contents, the latter as a digest where they are bytes."""
+        return self.name, self.text.digest if isinstance(self.text, Blob) else self.text
+
+    def write(self, folder: Path) -> None:
+        """Writes it below ``folder``."""
+        path = folder / self.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(self.text, Blob):
+            path.write_bytes(self.text)
+        else:
+            path.write_text(self.text, encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> SourceText:
@@ -140,23 +169,16 @@ class Toolchain(ABC):
         headers = _headers(job)
         argv = [
             *self.compiler(job.target),
-            f"-O{job.opt or job.target.opt}",
-            *_COMMON_FLAGS,
-            *(["-fPIC"] if job.pic else []),
-            *([f"-fsanitize={','.join(job.sanitize)}"] if job.sanitize else []),
-            *self.compile_flags(job),
+            *(_ASSEMBLE_FLAGS if job.source.name.endswith(".S") else self._compile_flags(job)),
             *[f"-D{define}" for define in job.defines],
-            *job.flags,
             "-I.",
         ]
         name = job.source.name
-        key = digest(self.version(), argv, [name, job.source.text], *[[h.name, h.text] for h in headers])
+        key = digest(self.version(), argv, job.source.identity, *[h.identity for h in headers])
 
         def make(folder: Path) -> None:
             for source in (*headers, job.source):
-                path = folder / "src" / source.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(source.text, encoding="utf-8")
+                source.write(folder / "src")
             command = [*argv, "-c", name, "-o", "../unit.o"]
             messages = _run(command, folder / "src", f"the C compiler ({self.name}) rejected {name}")
             (folder / "warnings.txt").write_text(messages, encoding="utf-8")
@@ -171,6 +193,17 @@ class Toolchain(ABC):
             warnings=(folder / "warnings.txt").read_text(encoding="utf-8"),
             stack_usage=usage if usage.is_file() else None,
         )
+
+    def _compile_flags(self, job: CompileJob) -> list[str]:
+        """Return what a C file is compiled with, beyond its target and macros."""
+        return [
+            f"-O{job.opt or job.target.opt}",
+            *_COMMON_FLAGS,
+            *(["-fPIC"] if job.pic else []),
+            *([f"-fsanitize={','.join(job.sanitize)}"] if job.sanitize else []),
+            *self.compile_flags(job),
+            *job.flags,
+        ]
 
     def compile_all(self, jobs: Sequence[CompileJob], workers: int | None = None) -> list[ObjectFile]:
         """Compile units side by side, results in the order of ``jobs``; ``workers`` defaults to the CPUs."""

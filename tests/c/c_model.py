@@ -21,7 +21,7 @@ from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Dim, Var
 from sdk.resources import data_dir
-from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
+from sdk.toolchains import CompileJob, LinkJob, ObjectFile, SourceText, get_toolchain, target_for
 
 OPTIONS = EmitOptions(source="net.tflite", model_hash="ab" * 32, board="host")
 DTYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "i8", 8: "f2", 9: "f4", 10: "f8", 11: "?"}
@@ -50,7 +50,8 @@ class Record(ctypes.Structure):
         ("init", ctypes.CFUNCTYPE(ctypes.c_int)), ("reset", ctypes.CFUNCTYPE(ctypes.c_int)),
         ("run", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int32))),
         ("data", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint16)),
-        ("selftest", ctypes.CFUNCTYPE(ctypes.c_int)),
+        ("selftest", ctypes.CFUNCTYPE(ctypes.c_int)), ("threads", ctypes.c_int32),
+        ("set_parallel", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)),
     )  # fmt: skip
 
 
@@ -105,8 +106,9 @@ def load(
     toolchain: str = "zig",
     defines: tuple[str, ...] = (),
     headers: Mapping[str, str] | None = None,
+    more: Sequence[ObjectFile] = (),
 ) -> ctypes.CDLL:
-    """Compiles all files together, every warning an error, and loads them."""
+    """Compiles all files together, every warning an error, and loads them with ``more``."""
     tool, target = get_toolchain(toolchain), target_for(load_board("host"))
     texts = {**{n: t for n, t in files.items() if n.endswith(".h")}, **(headers or {})}
     jobs = [
@@ -119,7 +121,7 @@ def load(
         if name.endswith(".c")
     ]  # fmt: skip
     out = folder / f"model_{toolchain}.so"
-    return ctypes.CDLL(str(tool.link(LinkJob("shared", tuple(tool.compile_all(jobs)), target), out)))
+    return ctypes.CDLL(str(tool.link(LinkJob("shared", (*tool.compile_all(jobs), *more), target), out)))
 
 
 class Net:

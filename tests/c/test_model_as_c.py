@@ -23,10 +23,13 @@ from sdk.compiler.ir.plan import Plan, PlanBuffer, PlanCall, Region, Repeat
 from sdk.compiler.ir.types import F32, I8, I16, I32, Quant, TensorType
 from sdk.compiler.memory.rings import with_rings
 from sdk.compiler.ops.build import function, loop, param, row_vars, variable
-from sdk.compiler.sym import Var
+from sdk.compiler.passes.lower import Lower
+from sdk.compiler.passes.plan_memory import PlanMemory
+from sdk.compiler.sym import Var, evaluate
 from sdk.errors import BuildError, UsageError
 
 N = Var("n", 1, 12)
+M = Var("m", 3, 40)
 STEP = Var("k", 8, 64, 8)
 BIG = np.arange(-4, 6).reshape(2, 5)
 
@@ -72,6 +75,38 @@ def test_dims_bind_at_run(io: str, toolchain: str, tmp_path: Path) -> None:
     bounds = [model.record.dims[0].lo, model.record.dims[0].hi]
     assert (model.record.dim_count, bounds) == (1, [1, 12])
     assert [list(t.shape[:2]) for t in model.tensors()] == [[12, 5]] * 4
+
+
+@pytest.mark.parametrize("toolchain", ["zig", "gcc"])
+def test_scaled_arena(toolchain: str, tmp_path: Path) -> None:
+    """The bytes that the generated function asks for are the plan's; a run with one less is refused."""
+    net = Net(N, M)
+    x, y = net.input("x", F32, N.expr, 9), net.input("y", F32, M.expr, 9)
+    t = net.op("t", "matmul", x, y, trans_b=True)
+    u = net.op("u", "matmul", net.op("s", "softmax", t), y)
+    planned = PlanMemory(io="caller", offsets="scaled").run(Lower().run(net.typed(u)))
+    plan = planned.plans["main"]
+    library = load(files_of(planned), tmp_path, toolchain)
+    need = library.net_arena_bytes
+    need.restype = ctypes.c_size_t
+    model = CModel(library, "net")
+    most = model.record.arena_bytes
+    rng = np.random.default_rng(0)
+    arena = np.zeros(most + 64, np.uint8)
+    base = arena.ctypes.data + -arena.ctypes.data % 64
+    instance = ctypes.create_string_buffer(256)
+    for n, m in [(12, 40), (1, 3), *rng.integers((1, 3), (13, 41), (20, 2)).tolist()]:
+        dims = (ctypes.c_int32 * 2)(n, m)
+        size = need(dims)
+        env = plan.placed({N: n, M: m})
+        assert size == evaluate(plan.region("arena").bytes, env) <= most
+        assert library.net_init(instance, ctypes.c_void_p(base), ctypes.c_size_t(size - 1), None, 0) == 0
+        buffers = (ctypes.c_void_p * 2)(base, base)
+        assert library.net_run(instance, buffers, buffers, dims) == -3
+        inputs = {k: rng.standard_normal((d, 9)).astype(np.float32) for k, d in (("x", n), ("y", m))}
+        want = run_plan(planned, "main", inputs)["u"]
+        assert model.run(inputs, (n, m)) == 0
+        np.testing.assert_allclose(model.outputs()["u"][: want.size], want.reshape(-1), rtol=1e-4, atol=1e-5)
 
 
 def test_states_start_and_reset(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def arguments(sample: Sample, dims: Mapping[Var, int], rng: np.random.Generator)
     for k, type in enumerate(sample.inputs):
         shape = tuple(evaluate(d, dims) for d in type.shape)
         if k in sample.values:
-            out.append(np.ascontiguousarray(sample.values[k](rng)).astype(type.dtype.numpy))
+            out.append(np.array(sample.values[k](rng), order="C").astype(type.dtype.numpy))
         elif type.dtype.is_float:
             out.append(rng.standard_normal(shape).astype(type.dtype.numpy))
         else:

@@ -51,6 +51,7 @@ class Options:
     arena_limit: int | None = None
     isa: str | None = None
     toolchain: str = "zig"
+    externs: tuple[Path, ...] = ()
 
 
 class Driver:
@@ -77,7 +78,7 @@ class Driver:
         more["progress"]("importing")
         return self._report({"model": model.stem, "board": board.name, "out": str(more["out"]), **SIZES})
 
-    def memory(self, model: Path, board: Any, options: Options) -> SimpleNamespace:
+    def memory(self, model: Path, board: Any, options: Options, at: Mapping[str, int]) -> SimpleNamespace:
         self._record("memory", (model, board, options), {})
         table = (("buffer", "bytes"), ("x", "640"))
         return self._report({"model": model.stem, "board": board.name, "out": None, **SIZES}, table=table)

@@ -66,11 +66,14 @@ def build_host(
     flags = ("-fno-sanitize-recover=all", *[f"-D{define}" for define in defines])
     units = [replace(job, sanitize=SANITIZE) for job in jobs(sources, target, flags)]
     objects = toolchain.compile_all(units)
-    return toolchain.link(LinkJob("executable", tuple(objects), target, sanitize=SANITIZE), out)
+    return toolchain.link(
+        LinkJob("executable", tuple(objects), target, sanitize=SANITIZE, libs=("pthread",)), out
+    )
 
 
 def host_agent(out: Path, *, defines: tuple[str, ...] = ("SDK_RT_FRAME_MAX=65536u",)) -> Path:
-    sources = [*core_sources(), runtime() / "port" / "posix" / "main.c", HERE / "fake_models.c"]
+    port = runtime() / "port" / "posix"
+    sources = [*core_sources(), port / "main.c", port / "pool.c", HERE / "fake_models.c"]
     return build_host(sources, out, defines=defines)
 
 

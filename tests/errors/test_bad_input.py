@@ -39,7 +39,7 @@ def open_model(tmp_path: Path) -> Path:
         ("--board microbit --isa thumb+dsp", ("microbit has no dsp",), ("thumb", "--isa scalar")),
         ("--board host --toolchain zgi", ("unknown toolchain 'zgi'",), ("did you mean zig?",)),
         ("--board host --toolchain msvc9", ("unknown toolchain",), ("zig, gcc, clang",)),
-        ("--board host --threads 2", ("2 threads",), ("--threads",)),
+        ("--board host --threads 65", ("65",), ("--help",)),
         ("--board host --threads many", ("many",), ("--help",)),
         ("--board host --memory min", ("'min' is not available",), ("--arena-limit",)),
         ("--board host --memory small", ("small", "time", "min"), ("--help",)),

@@ -133,7 +133,9 @@ class Maker:
         if kind == 0:
             return ReadState(self.result(dims), self.name(), source)
         if kind == 1 and known:
-            return WriteState(self.name(), self.rng.choice(known), source)
+            at = self.dim(dims) if self.chance() else None
+            kernel = self.name() if self.chance(0.3) else ""
+            return WriteState(self.name(), self.rng.choice(known), source, at, kernel)
         if kind == 2 and known:
             return MatchCast(self.result(dims), self.rng.choice(known), source)
         args = tuple(self.rng.choice(known) for _ in self.some(3)) if known else ()

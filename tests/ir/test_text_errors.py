@@ -40,7 +40,7 @@ def test_the_hint_is_last() -> None:
 def test_the_end_of_the_text() -> None:
     error = error_of("module m typed\ngraph @main(%x: i8[4]) {\n")
     assert (error.line, error.column) == (3, 1)
-    assert error.message == "expected a node, as %name = …, write or return, found the end"
+    assert error.message == "expected a node, as %name = …, bind, write or return, found the end"
 
 
 def test_tabs_keep_the_carets_in_place() -> None:

@@ -19,6 +19,9 @@ CASES = [
     pytest.param(op, sample, id=f"{op.name}-{k}") for op in load_ops().values() for k, sample in enumerate(op.samples)
 ]
 
+# ops that count as they go, which rows apart could not
+WHOLE = {"count_nonzero", "nms", "nonzero"}
+
 
 def symbols(sample: Sample) -> list[Var]:
     found = {v for t in sample.inputs for d in t.shape for v in free_vars(d)} | attr_symbols(sample.attrs)
@@ -108,7 +111,7 @@ def test_rows_of_the_loops_add_up(op: OpDef, sample: Sample) -> None:
     outs = infer(op.name, sample.inputs, attrs)
     loops = op.loops("f", sample.inputs, outs, attrs)
     if loops.rows is None:
-        assert outs[0].rank == 0
+        assert outs[0].rank == 0 or op.name in WHOLE
         return
     dims = environments(sample)[-1]
     extent = evaluate(loops.rows.extent, dims)

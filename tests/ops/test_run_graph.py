@@ -51,8 +51,8 @@ def test_graphs_call_graphs() -> None:
         ({}, "missing x"),
         ({"x": values(2), "z": values(2)}, "unknown z"),
         ({"x": values(2).astype(np.int8)}, "x has type int8"),
-        ({"x": values(2)[0]}, "x has 1 axes, the model wants 2"),
-        ({"x": np.zeros((2, 4), np.float32)}, "x has 4 elements on axis 1, the model wants 3"),
+        ({"x": values(2)[0]}, "'x' has 1 axes, the model wants 2"),
+        ({"x": np.zeros((2, 4), np.float32)}, "'x' has 4 elements on axis 1, the model wants 3"),
         ({"x": np.zeros((10, 3), np.float32)}, r"x axis 0 makes n = 10, outside its bounds 2..8"),
         ({"x": np.zeros((3, 3), np.float32)}, "x axis 0 makes n = 3, which is not a multiple of 2"),
     ],
@@ -67,7 +67,7 @@ def test_dims_are_solved_and_must_agree() -> None:
     twice = Value("z", TensorType(F32, (2 * N.expr + 1,)))
     assert bind_dims((twice,), {"z": (9,)}) == {N: 4}
     assert bind_dims((X, twice), {"x": (4, 3), "z": (9,)}) == {N: 4}
-    with pytest.raises(UsageError, match="z has 7 elements on axis 0, the model wants 9") as error:
+    with pytest.raises(UsageError, match="'z' has 7 elements on axis 0, the model wants 9") as error:
         bind_dims((X, twice), {"x": (4, 3), "z": (7,)})
     assert error.value.why == "the extent is 2*n + 1 with n = 4"
 
@@ -104,7 +104,7 @@ def test_match_cast_is_checked() -> None:
     cast = Value("c", TensorType(F32, (4, 3)))
     m = module(MatchCast(cast, X), Call((Y,), "op", "relu", (cast,)))
     assert run_graph(m, "main", {"x": values(4)})["y"].shape == (4, 3)
-    with pytest.raises(BuildError, match="%c has 6 elements on axis 0, its type says 4"):
+    with pytest.raises(UsageError, match="%c has 6 elements on axis 0, its type says 4"):
         run_graph(m, "main", {"x": values(6)})
 
 

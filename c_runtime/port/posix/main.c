@@ -6,7 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sdk_rt.h"
 #include "sdk_rt_agent.h"
+#include "sdk_rt_pool.h"
 
 #ifndef SDK_RT_DEVICE_NAME
 #define SDK_RT_DEVICE_NAME "host"
@@ -50,11 +52,31 @@ void sdk_rt_port_reset(void)
     exit(0);
 }
 
+/* Gives the models that can use them as many threads as they were built for. */
+static void share_work(void)
+{
+    static sdk_rt_pool_t pool;
+    int32_t most = 1;
+    for (uint16_t i = 0; i < sdk_rt_model_count; ++i) {
+        if (sdk_rt_models[i]->set_parallel != NULL && sdk_rt_models[i]->threads > most) {
+            most = sdk_rt_models[i]->threads;
+        }
+    }
+    int32_t have = most > 1 ? sdk_rt_pool_start(&pool, most) : 1;
+    for (uint16_t i = 0; have > 1 && i < sdk_rt_model_count; ++i) {
+        const sdk_rt_model_t *model = sdk_rt_models[i];
+        if (model->set_parallel != NULL && model->threads >= have) { /* it has memory for every worker */
+            (void)model->set_parallel(sdk_rt_pool_run, &pool, have);
+        }
+    }
+}
+
 int main(void)
 {
     static sdk_rt_agent_t agent;
     static uint8_t bytes[65536];
     sdk_rt_agent_init(&agent, NULL);
+    share_work();
     for (;;) {
         ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
         if (n == 0) {

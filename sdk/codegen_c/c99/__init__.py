@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sdk.codegen_c.c99.model import emit
+from sdk.codegen_c.c99.model import emit, emit_header
 from sdk.codegen_c.c99.options import EmitOptions, GoldenCase
 
-__all__ = ["EmitOptions", "GoldenCase", "emit"]
+__all__ = ["EmitOptions", "GoldenCase", "emit", "emit_header"]

@@ -15,7 +15,7 @@ from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.loops import Idx, Imm, Load, Op, Ref, ValueExpr
-from sdk.compiler.ir.types import BOOL, I8, I16, I32, U8, DType
+from sdk.compiler.ir.types import BOOL, F16, F32, I8, I16, I32, U8, DType
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 
@@ -42,9 +42,12 @@ _OPERATORS: Final = {
     "gt": (">", CMP, SUM, SUM),
     "ge": (">=", CMP, SUM, SUM),
     "eq": ("==", CMP, SUM, SUM),
+    "ne": ("!=", CMP, SUM, SUM),
 }
 _ON_BOOLS: Final = {"and": ("&&", _AND, _AND, CMP), "or": ("||", _OR, CMP, CMP), "xor": ("!=", CMP, SUM, SUM)}
-_COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq")
+_COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
+_TESTS: Final = ("isnan", "isinf")
+_ON_BITS: Final = ("cast", "select", "broadcast")  # all that a 16-bit float takes part in
 _WRAPPING: Final = ("add", "sub", "mul", "tdiv", "neg", "shl")
 _SATURATE: Final = {
     I8.limits: "clamp_i8_thumb2",
@@ -85,6 +88,9 @@ def literal(value: int | float, type: DType) -> CValue:
 
 
 def _float_literal(value: float, type: DType) -> CValue:
+    if type == F16:
+        with np.errstate(over="ignore"):
+            return CValue(f"0x{np.float16(value).view(np.uint16):04X}u", ATOM)
     suffix = {"float": "f", "double": ""}[scalar_name(type)]
     if math.isnan(value):
         return CValue(f'__builtin_nan{suffix}("")', ATOM)
@@ -107,6 +113,7 @@ class ValuePrinter:
         self._load = load
         self._name = name
         self.bound: dict[str, ValueExpr] = {}
+        self.masks: dict[str, int] = {}  # registers that hold lanes of bool: the bits of a lane
 
     def text(self, expr: ValueExpr, least: int = TERNARY) -> str:
         """``expr`` in C for use inside a larger expression that converts as C does."""
@@ -123,7 +130,7 @@ class ValuePrinter:
     def type_of(self, expr: ValueExpr) -> str:
         """The C type of ``expr``; lanes of bool have the mask type of the comparison that made them."""
         if expr.dtype.kind == "b" and expr.dtype.lanes > 1:
-            return self._unit.vector_type(f"i{self._mask_bits(expr)}x{expr.dtype.lanes}")
+            return self._unit.vector_type(f"i{self.mask_bits(expr)}x{expr.dtype.lanes}")
         return self._unit.value_type(expr.dtype)
 
     def value(self, expr: ValueExpr) -> CValue:
@@ -147,6 +154,8 @@ class ValuePrinter:
                 return self._op(expr)
 
     def _op(self, expr: Op) -> CValue:
+        if any(a.dtype.scalar == F16 for a in expr.args) and expr.name not in _ON_BITS:
+            raise BuildError(f"{expr.name} on {expr.args[0].dtype} has no C99 spelling: convert to f32 first")
         spelled = self._clamp(expr) or self._spelled(expr)
         if spelled:
             return spelled
@@ -157,6 +166,11 @@ class ValuePrinter:
                 return self._select(expr)
             case "broadcast":
                 return self._splat(expr.args[0], expr.dtype)
+            case "not":
+                return self._not(expr)
+            case "first":
+                helper = self._unit.helper(f"first_i32x{expr.dtype.lanes}")
+                return CValue(f"{helper}({self.text(expr.args[0])})", ATOM)
         if self._unit.is_word(expr.dtype) and expr.name not in ("and", "or", "xor"):
             return self._on_word(expr)
         if expr.name in ("min", "max"):
@@ -222,6 +236,8 @@ class ValuePrinter:
         if expr.name == "neg":
             zero = "" if of.kind != "u" or narrow else "0u "
             value = CValue(f"{zero}-{self.text(expr.args[0], UNARY + 1)}", SUM if zero else UNARY, not narrow)
+        elif of == BOOL and expr.name == "and" and _is_empty_range(*expr.args):
+            return literal(False, BOOL)  # of an extent of 0: compilers warn about the comparisons
         elif of == BOOL and expr.name in _ON_BOOLS:
             return self._infix(expr, _ON_BOOLS[expr.name])
         elif expr.name == "shl" and of.kind == "i":
@@ -267,15 +283,37 @@ class ValuePrinter:
         if cond.dtype.lanes > 1:
             if self._unit.is_word(expr.dtype):
                 return self._on_word(expr)
+            if expr.dtype.kind == "b":
+                bits = self.mask_bits(expr)
+                masks = ", ".join(self.mask(arg, bits) for arg in expr.args)
+                return CValue(f"{self._unit.helper(f'select_i{bits}x{expr.dtype.lanes}')}({masks})", ATOM)
             helper = self._unit.helper(f"select_{expr.dtype}")
             return CValue(
-                f"{helper}({self._mask(cond, expr.dtype.bits)}, {self.text(a)}, {self.text(b)})", ATOM
+                f"{helper}({self.mask(cond, expr.dtype.bits)}, {self.text(a)}, {self.text(b)})", ATOM
             )
+        if expr.dtype.kind == "b" and expr.dtype.lanes > 1:
+            own = self.type_of(expr)
+            arms = (f"({own})({self.mask(arg, self.mask_bits(expr))})" for arg in (a, b))
+            return CValue(f"{self.text(cond, _OR)} ? {' : '.join(arms)}", TERNARY)
         exact = expr.dtype.bits >= 32 or expr.dtype.lanes > 1
-        then = self._guarded((cond,), a, TERNARY + 1)
-        return CValue(f"{self.text(cond, _OR)} ? {then} : {self.text(b, TERNARY + 1)}", TERNARY, exact)
+        least, same = TERNARY + 1, ""
+        if expr.dtype.lanes > 1 and not self._unit.is_word(expr.dtype):
+            # a read has the type for unaligned access, which gcc wants converted here to that of the other arm
+            least, same = UNARY, f"({self._unit.vector_type(str(expr.dtype))})"
+        then, other = same + self._guarded((cond,), a, least), same + self.text(b, least)
+        return CValue(f"{self.text(cond, _OR)} ? {then} : {other}", TERNARY, exact)
+
+    def _not(self, expr: Op) -> CValue:
+        (arg,) = expr.args
+        if arg.dtype.lanes == 1:
+            return CValue(f"!{self.text(arg, UNARY + 1)}", UNARY)
+        return CValue(f"~{wrap((self.mask(arg, self.mask_bits(arg)), UNARY), UNARY)}", UNARY)
 
     def _cast(self, arg: ValueExpr, to: DType) -> CValue:
+        if F16 in (arg.dtype.scalar, to.scalar) and arg.dtype != to:
+            return self._half(arg, to)
+        if arg.dtype.is_float and to.kind in "iu" and not self._unit.is_word(to):
+            return CValue(f"{self._unit.helper(f'hold_{to}_{arg.dtype}')}({self.text(arg)})", ATOM)
         if to.lanes > 1 or arg.dtype.lanes > 1:
             return self._vector_cast(arg, to)
         if arg.dtype == to:
@@ -286,10 +324,22 @@ class ValuePrinter:
             return self.value(arg)._replace(exact=True)  # C promotes it by itself
         return CValue(f"({scalar_name(to)}){self.text(arg, UNARY)}", UNARY)
 
+    def _half(self, arg: ValueExpr, to: DType) -> CValue:
+        """To or from a 16-bit float, by way of f32."""
+        middle = F32.with_lanes(to.lanes)
+        if arg.dtype.scalar == F16 and to != middle:
+            return self._cast(Op("cast", (arg,), middle), to)
+        if to.scalar == F16 and arg.dtype != middle:
+            arg = Op("cast", (arg,), middle)
+        return CValue(f"{self._unit.helper(f'half_{to}_{arg.dtype}')}({self.text(arg)})", ATOM)
+
     # --- lanes --------------------------------------------------------------------------------------------
 
     def _splat(self, arg: ValueExpr, to: DType) -> CValue:
         """One value, or one group of four bytes, in all lanes of ``to``."""
+        if to.kind == "b":
+            signs = self._unit.helper(f"splat_i8x{to.lanes}")
+            return CValue(f"{signs}((int8_t)-{self.text(arg, UNARY + 1)})", ATOM)
         if isinstance(arg, Imm):
             return self._splat_literal(arg.value, to)
         if arg.dtype.lanes == 1:
@@ -312,7 +362,7 @@ class ValuePrinter:
             return CValue(f"-{self.text(expr.args[0], UNARY + 1)}", UNARY)
         symbol, binds, left, right = _OPERATORS[expr.name]
         texts = [
-            self._mask(a, self._mask_bits(expr)) if a.dtype.kind == "b" else self.text(a, least)
+            self.mask(a, self.mask_bits(expr)) if a.dtype.kind == "b" else self.text(a, least)
             for a, least in zip(expr.args, (left, right), strict=True)
         ]
         value = CValue(f"{texts[0]} {symbol} {texts[1]}", binds)
@@ -320,28 +370,48 @@ class ValuePrinter:
             return CValue(f"({self.type_of(expr)})({value.text})", UNARY)
         return value
 
-    def _mask_bits(self, expr: ValueExpr) -> int:
+    def mask_bits(self, expr: ValueExpr) -> int:
+        """The bits of a lane of the mask that lanes of bool are computed as."""
         if isinstance(expr, Ref):
-            return self._mask_bits(self.bound[expr.name])
-        if isinstance(expr, Op) and expr.name in _COMPARISONS:
-            return expr.args[0].dtype.bits
-        if isinstance(expr, Op) and expr.name in _ON_BOOLS:
-            return self._mask_bits(expr.args[0])
+            return self.mask_bits(self.bound[expr.name])
+        if isinstance(expr, Load):
+            return self.masks.get(expr.buffer, 8)
+        if isinstance(expr, Imm):
+            return 8
+        if isinstance(expr, Op):
+            if expr.name in ("broadcast", "first"):
+                return 8 if expr.name == "broadcast" else 32
+            if expr.name in (*_COMPARISONS, *_TESTS, "cast") and expr.args[0].dtype.kind != "b":
+                return expr.args[0].dtype.bits
+            if expr.name in (*_COMPARISONS, *_ON_BOOLS, "not", "cast"):
+                return self.mask_bits(expr.args[0])
+            if expr.name == "select":
+                return self.mask_bits(expr.args[1])
         raise BuildError(f"lanes of bool from {type(expr).__name__} have no C99 spelling")
 
-    def _mask(self, cond: ValueExpr, bits: int) -> str:
+    def mask(self, cond: ValueExpr, bits: int) -> str:
         """A vector condition as a mask of lanes of ``bits``."""
-        if self._mask_bits(cond) == bits:
+        if self.mask_bits(cond) == bits:
             return self.text(cond, UNARY)
         wanted = self._unit.vector_type(f"i{bits}x{cond.dtype.lanes}")
         return f"__builtin_convertvector({self.text(cond)}, {wanted})"
 
+    def bytes_of(self, cond: ValueExpr) -> str:
+        """Lanes of bool as bytes of 0 and 1, to store."""
+        return f"{wrap((self.mask(cond, 8), UNARY), UNARY)} & 1"
+
     def _vector_cast(self, arg: ValueExpr, to: DType) -> CValue:
         if arg.dtype.lanes != to.lanes:
             raise BuildError(f"a cast from {arg.dtype} to {to} changes the number of lanes")
+        if to.kind == "b":
+            if arg.dtype.kind == "b":
+                return self.value(arg)
+            mask = self._unit.vector_type(f"i{arg.dtype.bits}x{to.lanes}")
+            zero = f"({self._unit.value_type(arg.dtype)}){{0}}"
+            return CValue(f"({mask})({self.text(arg, SUM)} != {zero})", UNARY)
         if arg.dtype.kind == "b":
             signed = DType("i", to.bits, to.lanes)
-            ones = CValue(f"-{wrap((self._mask(arg, to.bits), UNARY), UNARY)}", UNARY)
+            ones = CValue(f"-{wrap((self.mask(arg, to.bits), UNARY), UNARY)}", UNARY)
             return ones if not to.is_float else CValue(self._convert(ones.text, to), ATOM, signed == to)
         source = self._as_vector(arg)
         same = arg.dtype.bits == to.bits and not arg.dtype.is_float and not to.is_float
@@ -385,6 +455,14 @@ def _constant(expr: ValueExpr, op: str) -> int:
     if not isinstance(value, int):
         raise BuildError(f"the lane number of {op} is not a constant")
     return value
+
+
+def _is_empty_range(first: ValueExpr, second: ValueExpr) -> bool:
+    """Whether the two conditions are ``x >= 0`` and ``x < 0``."""
+    match first, second:
+        case Op("ge", (x, Imm(0))), Op("lt", (y, Imm(0))):
+            return x == y
+    return False
 
 
 def checked_nonnegative(cond: ValueExpr) -> list[Dim]:

@@ -40,7 +40,9 @@ def glue_file(module: Module, prefix: str, options: EmitOptions) -> str:
     storage = [r for r in regions if r[1]]
     for e in api.entries:
         storage += [
-            (p.storage, max(p.bytes, 1), max(api.region_align("caller"), 16)) for p in e.ports if p.caller
+            (p.storage, max(p.bytes, 1), max(api.region_align("caller"), api.region_align("arena"), 16))
+            for p in e.ports
+            if p.caller
         ]
     kinds = {name for name, _, _ in storage}
     return render(
@@ -52,6 +54,8 @@ def glue_file(module: Module, prefix: str, options: EmitOptions) -> str:
         storage=storage,
         has_arena="arena" in kinds,
         has_state="state" in kinds,
+        threads=api.threads,
+        init_dims=api.init,
         entries=api.entries,
     )
 

@@ -28,6 +28,8 @@ def header_file(api: Interface, weights: Weights) -> str:
         state_align=api.region_align("state"),
         weights_bytes=weights.nbytes,
         stack_bytes=api.options.stack_bytes,
+        threads=api.threads,
+        init_dims=api.init,
         entries=api.entries,
         op_count=sum(e.op_count for e in api.entries),
     )

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from sdk.codegen_c.c99.convert import conversion_text
 from sdk.codegen_c.c99.names import scalar_name
+from sdk.codegen_c.c99.real import real_text
 from sdk.compiler.ir.types import DType, dtype
 from sdk.errors import BuildError
 
 __all__ = ["helper_text"]
 
 _INLINE: Final = "static inline "
+# Families that others use on some targets only; clang warns of functions nobody uses.
+_SOMETIMES: Final = ("abs", "copysign", "mad", "select", "splat", "sqrt", "sqrtnewton", "whole")
 
 _PLAIN: Final = {
     "floordiv": """int32_t @@(int32_t a, int32_t b) {
@@ -116,32 +120,6 @@ _PLAIN: Final = {
     __asm__("usat %0, #8, %1" : "=r"(out) : "r"(x) : "cc");
     return out;
 }""",
-    # e**x: x = n*ln2 + r, |r| <= ln2/2, a polynomial for e**r, then two exact scalings by powers of two.
-    "exp_f32": """float @@(float x) {
-    if (x != x) {
-        return x;
-    }
-    float bound = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
-    int32_t n = (int32_t)(bound * 1.44269504f + (bound < 0.0f ? -0.5f : 0.5f));
-    float r = (bound - (float)n * 0.693359375f) + (float)n * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    int32_t half = n / 2;
-    return p * @pow2_f32(half) * @pow2_f32(n - half);
-}""",
-    "pow2_f32": """float @@(int32_t n) { /* -126 <= n <= 127 */
-    union {
-        uint32_t bits;
-        float value;
-    } word;
-    word.bits = (uint32_t)(n + 127) << 23;
-    return word.value;
-}""",
     # Bytes 0 and 2, or 1 and 3, of a word as two 16-bit halves.
     "even_i8": """uint32_t @@(uint32_t x) {
 #if defined(__clang__)
@@ -227,7 +205,42 @@ _PLAIN: Final = {
     "pmaddwd_i32x4": """@i32x4 @@(@i32x4 acc, @i16x8 a, @i16x8 b) {
     return acc + (@i32x4)__builtin_ia32_pmaddwd128(a, b);
 }""",
+    # Lanes of which the first ``count`` are in memory; the others read 0 and are not written.
+    "loadn_avx512f": """@f32x16 @@(const void *from, int32_t count) {
+    uint32_t mask = count >= 16 ? 0xFFFFu : (count > 0 ? (1u << count) - 1u : 0u);
+    return __builtin_ia32_loadups512_mask((const float *)from, (@f32x16){0}, (uint16_t)mask);
+}""",
+    "storen_avx512f": """void @@(void *to, int32_t count, @f32x16 value) {
+    uint32_t mask = count >= 16 ? 0xFFFFu : (count > 0 ? (1u << count) - 1u : 0u);
+    __builtin_ia32_storeups512_mask((float *)to, value, (uint16_t)mask);
+}""",
+    "loadn_avx2": """@f32x8 @@(const void *from, int32_t count) {
+    @i32x8 mask = (@i32x8)((@i32x8){0, 1, 2, 3, 4, 5, 6, 7} < @splat_i32x8(count));
+    return __builtin_ia32_maskloadps256((const @f32x8 *)from, mask);
+}""",
+    "storen_avx2": """void @@(void *to, int32_t count, @f32x8 value) {
+    @i32x8 mask = (@i32x8)((@i32x8){0, 1, 2, 3, 4, 5, 6, 7} < @splat_i32x8(count));
+    __builtin_ia32_maskstoreps256((@f32x8 *)to, mask, value);
+}""",
+    "fma_f32": "float @@(float a, float b, float c) {\n    return __builtin_fmaf(a, b, c);\n}",
 }
+
+# a*b + c in one instruction: gcc keeps the two apart in standard C, so it is told the instruction.
+_FMA: Final = {
+    "avx512f": ("f32x16", "__builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4)"),
+    "fma256": ("f32x8", "__builtin_ia32_vfmaddps256(a, b, c)"),
+    "fma128": ("f32x4", "__builtin_ia32_vfmaddps(a, b, c)"),
+    "neon": ("f32x4", "__builtin_aarch64_fmav4sf(a, b, c)"),
+}
+for _isa, (_type, _call) in _FMA.items():
+    _PLAIN[f"fma_{_isa}"] = f"""@{_type} @@(@{_type} a, @{_type} b, @{_type} c) {{
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT ON
+    return a * b + c;
+#else
+    return {_call};
+#endif
+}}"""
 
 # Dot products of two words of four bytes, by the signs of a and b.
 for _a in ("i8", "u8"):
@@ -255,10 +268,16 @@ for _a in ("i8", "u8"):
 _SCALAR: Final = {
     "min": "$C @@($C a, $C b) {\n    return a < b ? a : b;\n}",
     "max": "$C @@($C a, $C b) {\n    return a > b ? a : b;\n}",
-    # numpy's minimum and maximum: a NaN on either side wins.
-    "min_float": "$C @@($C a, $C b) {\n    return a < b || a != a ? a : b;\n}",
-    "max_float": "$C @@($C a, $C b) {\n    return a > b || a != a ? a : b;\n}",
+    # numpy's minimum and maximum: a NaN on either side wins. In this form, because clang 22 takes forever to
+    # compile a chain of a few dozen of "a > b ? a : b", which unrolled loops make.
+    "min_float": "$C @@($C a, $C b) {\n    return a < b ? a : (a >= b ? b : a + b);\n}",
+    "max_float": "$C @@($C a, $C b) {\n    return a > b ? a : (a <= b ? b : a + b);\n}",
     "clamp": "$C @@($C x, $C lo, $C hi) {\n    return x < lo ? lo : (x > hi ? hi : x);\n}",
+    **{f"fold{name}": "$C @@($C x) {\n    return x;\n}" for name in ("add", "mul", "min", "max")},
+    "abs": "$C @@($C x) {\n    return x < 0 ? ($C)(0u - ($U)x) : x;\n}",
+    "rem": "$C @@($C a, $C b) { /* of a division that may not be one */\n"
+    "    return b == 0 || ($C)(b + 1) == 0 ? 0 : ($C)(a % b);\n}",
+    "urem": "$C @@($C a, $C b) {\n    return b == 0 ? a * 0u : ($C)(a % b);\n}",
 }
 
 _LANES: Final = {
@@ -266,8 +285,60 @@ _LANES: Final = {
     "select": "$C @@($M mask, $C a, $C b) {\n    return ($C)((($M)a & mask) | (($M)b & ~mask));\n}",
     "min": "$C @@($C a, $C b) {\n    return @select_$T(($M)(a < b), a, b);\n}",
     "max": "$C @@($C a, $C b) {\n    return @select_$T(($M)(a > b), a, b);\n}",
-    "min_float": "$C @@($C a, $C b) {\n    return @select_$T(($M)((a < b) | (a != a)), a, b);\n}",
-    "max_float": "$C @@($C a, $C b) {\n    return @select_$T(($M)((a > b) | (a != a)), a, b);\n}",
+    "min_float": "$C @@($C a, $C b) {\n    $C least = @select_$T(($M)(a < b), a, b);\n"
+    "    return @select_$T(($M)(a != a), a, least);\n}",
+    "max_float": "$C @@($C a, $C b) {\n    $C most = @select_$T(($M)(a > b), a, b);\n"
+    "    return @select_$T(($M)(a != a), a, most);\n}",
+    # a*b + c, in one instruction where clang has one; for gcc see _FMA.
+    "fma": """$C @@($C a, $C b, $C c) {
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT ON
+#endif
+    return a * b + c;
+}""",
+    # The first ``count`` lanes in memory; the others read 0 and are not written.
+    "loadn": """$C @@(const void *from, int32_t count) {
+    $C out = {0};
+    if (count >= $N) {
+        out = *(const @$T_mem *)from;
+    } else {
+        for (int32_t i = 0; i < count; ++i) {
+            out[i] = ((const $S *)from)[i];
+        }
+    }
+    return out;
+}""",
+    "storen": """void @@(void *to, int32_t count, $C value) {
+    if (count >= $N) {
+        *(@$T_mem *)to = value;
+    } else {
+        for (int32_t i = 0; i < count; ++i) {
+            (($S *)to)[i] = value[i];
+        }
+    }
+}""",
+    "abs": "$C @@($C x) {\n    return @select_$T(($M)(x < 0), -x, x);\n}",
+    "first": "$C @@(int32_t count) {\n    return ($C)(($C){$I} < @splat_$T(count));\n}",
+    **{
+        f"fold{name}": "$S @@($C x) {\n    union {\n        $C whole;\n        $H half[2];\n    } word;\n"
+        f"    word.whole = x;\n    return {step};\n}}"
+        for name, step in (
+            ("add", "@foldadd_$J(word.half[0] + word.half[1])"),
+            ("mul", "@foldmul_$J(word.half[0] * word.half[1])"),
+            ("min", "@foldmin_$J(@min_$J(word.half[0], word.half[1]))"),
+            ("max", "@foldmax_$J(@max_$J(word.half[0], word.half[1]))"),
+        )
+    },
+    **{
+        f"zip{half}": f"""$C @@($C a, $C b) {{
+#if defined(__clang__)
+    return __builtin_shufflevector(a, b, ${key});
+#else
+    return __builtin_shuffle(a, b, ($M){{${key}}});
+#endif
+}}"""
+        for half, key in (("lo", "X"), ("hi", "Y"))
+    },
     "repeat4": "$C @@(uint32_t x) { /* four bytes, over and over */\n    return ($C)@splat_u32x$Q(x);\n}",
     "srdhm": """$C @@($C a, $C b) {
     @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);
@@ -291,7 +362,7 @@ _LANES: Final = {
 # Operations that have a scalar helper only, lane by lane.
 _EACH: Final = {
     "mulq64": "$C @@(@i64x$N x, $C mult, $C shift) {\n$L@mulq64(x[i], mult[i], shift[i]);$E",
-    "exp": "$C @@($C x) {\n$L@exp_f32(x[i]);$E",
+    "rem": "$C @@($C a, $C b) {\n$L($S)@rem_$D(a[i], b[i]);$E",
     "clz": "$C @@($C x) {\n$L($S)@clz((uint32_t)x[i]);$E",
 }
 _EACH_LOOP: Final = "    $C out = {0};\n    for (int32_t i = 0; i < $N; ++i) {\n        out[i] = "
@@ -323,7 +394,10 @@ def helper_text(name: str) -> str:
     body = _PLAIN.get(name) or _of_family(name)
     if body is None:
         raise BuildError(f"no helper function {name}")
-    return _INLINE + body.replace("@@", f"@{name}")
+    inline = "" if body.startswith("static ") else _INLINE
+    if name.partition("_")[0] in _SOMETIMES:
+        inline += "__attribute__((unused)) "
+    return inline + body.replace("@@", f"@{name}")
 
 
 def _of_family(name: str) -> str | None:
@@ -334,8 +408,14 @@ def _of_family(name: str) -> str | None:
         text = _SCALAR_DOT if acc.lanes == 1 else _GROUPED_DOT
         text = text.replace("$A", str(a)).replace("$B", str(b)).replace("$K", str(a.lanes // acc.lanes))
         return _fill(text, acc)
+    if len(kinds) == 2:
+        found = conversion_text(family, *kinds)
+        return _fill(found, kinds[0]) if found else None
     if len(kinds) != 1:
         return None
+    real = real_text(family, kinds[0])
+    if real is not None:
+        return _fill(real, kinds[0])
     if family in _EACH and kinds[0].lanes > 1:
         return _fill(_EACH[family].replace("$L", _EACH_LOOP).replace("$E", _EACH_END), kinds[0])
     table = _SCALAR if kinds[0].lanes == 1 else _LANES
@@ -346,14 +426,28 @@ def _of_family(name: str) -> str | None:
 def _fill(text: str, type: DType) -> str:
     scalar = scalar_name(type)
     spelled = f"@{type}" if type.lanes > 1 else scalar
-    mask = f"@i{type.bits}x{type.lanes}"
+    lanes = f"x{type.lanes}" if type.lanes > 1 else ""
+    half = type.with_lanes(max(type.lanes // 2, 1))
+    mask, unsigned = (f"@{k}{type.bits}{lanes}" if lanes else scalar_name(DType(k, type.bits)) for k in "iu")
     for key, value in (
         ("$C", spelled),
         ("$S", scalar),
         ("$M", mask),
+        ("$U", unsigned),
+        ("$D", type.scalar),
+        ("$H", f"@{half}" if half.lanes > 1 else scalar),
+        ("$J", half),
+        ("$X", _zipped(type.lanes, 0)),
+        ("$Y", _zipped(type.lanes, type.lanes // 2)),
+        ("$I", ", ".join(str(k) for k in range(type.lanes))),
         ("$N", type.lanes),
         ("$Q", type.nbytes // 4),
         ("$T", type),
     ):
         text = text.replace(key, str(value))
     return text
+
+
+def _zipped(lanes: int, start: int) -> str:
+    """The numbers of lanes of two vectors in turn, from ``start`` of each."""
+    return ", ".join(f"{k}, {k + lanes}" for k in range(start, start + lanes // 2))

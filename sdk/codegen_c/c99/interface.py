@@ -11,8 +11,8 @@ from typing import Literal
 from sdk.codegen_c.c99.expr import literal
 from sdk.codegen_c.c99.names import identifier, scalar_name
 from sdk.codegen_c.c99.options import EmitOptions, GoldenCase, comment
-from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Plan, PlanBuffer, PlanCall, walk_plan
+from sdk.compiler.ir.module import Module, init_dims
+from sdk.compiler.ir.plan import Check, Plan, PlanBuffer, PlanCall, walk_plan
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.sym import Expr, Var, max_value, show
 from sdk.errors import BuildError
@@ -49,6 +49,7 @@ class Port:
     c_name: str
     buffer: PlanBuffer
     caller: bool
+    own_dims: bool  # the entry has dims of its own, beside those bound at init
 
     @property
     def type(self) -> TensorType:
@@ -78,7 +79,7 @@ class Port:
     @property
     def varies(self) -> bool:
         """Whether its place depends on the dims of a run."""
-        return not isinstance(self.buffer.offset, int)
+        return self.own_dims and not isinstance(self.buffer.offset, int)
 
     @property
     def bounds(self) -> list[int]:
@@ -180,9 +181,46 @@ class DimInfo:
         return f"{self.lo}..{self.hi}" + (f" in steps of {self.multiple}" if self.multiple > 1 else "")
 
     @property
+    def most(self) -> int:
+        """Largest value that it may have, of its multiples."""
+        return self.var.hi // self.var.multiple * self.var.multiple
+
+    @property
+    def condition(self) -> str:
+        """When ``dims->`` it is out of bounds, in C."""
+        place = f"dims->{self.c_name}"
+        steps = f" || {place} % {self.macro}_MULTIPLE != 0" if self.multiple > 1 else ""
+        return f"{place} < {self.macro}_MIN || {place} > {self.macro}_MAX{steps}"
+
+    @property
     def quoted(self) -> str:
         """Its name in the model, as a C string."""
         return quoted(self.var.name)
+
+    @property
+    def quoted_output(self) -> str:
+        """The name of the agent's output that holds it, where a run computes it, as a C string."""
+        return quoted(f"dim {self.var.name}")
+
+
+@dataclass(frozen=True)
+class CheckInfo:
+    """An equality of dims that a run checks; ``code`` is the error that it returns otherwise."""
+
+    entry: str
+    number: int
+    stmt: Check
+    code: int
+
+    @property
+    def error(self) -> str:
+        """The name of its error code."""
+        return f"{self.entry}_e_check_{self.number}".upper()
+
+    @property
+    def what(self) -> str:
+        """What must hold, in words."""
+        return comment(f"{self.stmt.what}: {self.stmt.left} is not {self.stmt.right}")
 
 
 @dataclass(frozen=True)
@@ -195,13 +233,27 @@ class Entry:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     dims: tuple[DimInfo, ...]
+    fresh: tuple[DimInfo, ...]
+    checks: tuple[CheckInfo, ...]
     golden: tuple[GoldenCase, ...]
     first_op: int
+    init: tuple[DimInfo, ...]
 
     @property
     def plan_name(self) -> str:
         """The plan's name as a C identifier."""
         return identifier(f"{self.plan.name}_entry")
+
+    @property
+    def all_dims(self) -> tuple[DimInfo, ...]:
+        """The dims of the caller, then those that a run computes: the members of the struct of dims."""
+        return (*self.dims, *self.fresh)
+
+    @property
+    def errors(self) -> tuple[tuple[str, int, str], ...]:
+        """Name, code and meaning of the errors of its own."""
+        dims = [(d.error, d.code, f"{d.c_name} is not in {d.what}") for d in self.all_dims]
+        return (*dims, *((c.error, c.code, c.what) for c in self.checks))
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -229,9 +281,16 @@ class Entry:
         return any(p.varies for p in self.ports)
 
     @property
+    def arena_parameters(self) -> str:
+        """The parameters of the question how much arena a run needs."""
+        out = [f"const {self.prefix}_init_dims *init"] if self.init else []
+        out += [f"const {self.name}_dims *dims"] if self.all_dims else []
+        return ", ".join(out) or "void"
+
+    @property
     def dims_parameter(self) -> str:
         """The parameter that gives the dims to a question, "" when there are none."""
-        return f", const {self.name}_dims *dims" if self.dims else ""
+        return f", const {self.name}_dims *dims" if self.all_dims else ""
 
     @property
     def run_parameters(self) -> str:
@@ -239,7 +298,7 @@ class Entry:
         out = [f"{self.prefix}_t *self"]
         out += [f"const {self.name}_in *in"] if self.caller_inputs else []
         out += [f"const {self.name}_out *out"] if self.caller_outputs else []
-        out += [f"{self.name}_dims *dims"] if self.dims else []
+        out += [f"{self.name}_dims *dims"] if self.all_dims else []
         return ", ".join(out)
 
     @property
@@ -248,7 +307,7 @@ class Entry:
         out = ["&context"]
         out += [f"&{self.plan_name}_in"] if self.caller_inputs else []
         out += [f"&{self.plan_name}_out"] if self.caller_outputs else []
-        out += ["&dims"] if self.dims else []
+        out += ["&dims"] if self.all_dims else []
         return ", ".join(out)
 
     @property
@@ -272,8 +331,18 @@ class Interface:
         for plan in self.module.plans.values():
             name = self.prefix if len(self.module.plans) == 1 else f"{self.prefix}_{identifier(plan.name)}"
             first = sum(e.op_count for e in out)
-            out.append(_entry(self.prefix, name, plan, self.options, first))
+            if self.init and name == f"{self.prefix}_init":
+                raise BuildError("an entry called init has the names of m_init, whose dims its module needs")
+            out.append(_entry(self.prefix, name, plan, self.options, first, self.init))
         return tuple(out)
+
+    @cached_property
+    def init(self) -> tuple[DimInfo, ...]:
+        """The dims that are bound at init."""
+        every = init_dims(self.module.states)
+        names = c_names([v.name for v in every])
+        start = f"{self.prefix}_init"
+        return tuple(DimInfo(start, v, n, DIM_CODES - k) for k, (v, n) in enumerate(zip(every, names, strict=True)))
 
     def region_bytes(self, kind: str) -> int:
         """Most bytes of the arena or state over the entries, which share it."""
@@ -290,6 +359,12 @@ class Interface:
         return max(
             (r.align for p in self.module.plans.values() for r in p.regions if r.kind == kind), default=1
         )
+
+    @property
+    def threads(self) -> int:
+        """The most threads that share a call."""
+        calls = [s for p in self.module.plans.values() for s in walk_plan(p.body) if isinstance(s, PlanCall)]
+        return max((c.split.threads for c in calls if c.split is not None), default=1)
 
     @property
     def arena_varies(self) -> bool:
@@ -311,21 +386,38 @@ def c_names(names: Sequence[str]) -> list[str]:
     return out
 
 
-def _entry(prefix: str, name: str, plan: Plan, options: EmitOptions, first_op: int) -> Entry:
+def _entry(
+    prefix: str, name: str, plan: Plan, options: EmitOptions, first_op: int, init: tuple[DimInfo, ...]
+) -> Entry:
+    held = {d.var for d in init}
+    own = tuple(v for v in plan.dims if v not in held)
     caller = {r.name for r in plan.regions if r.kind == "caller"}
 
     def ports(names: tuple[str, ...], direction: Literal["in", "out"]) -> tuple[Port, ...]:
         return tuple(
-            Port(prefix, name, direction, c_name, plan.buffer(tensor), plan.buffer(tensor).region in caller)
+            Port(prefix, name, direction, c_name, plan.buffer(tensor), plan.buffer(tensor).region in caller, bool(own))
             for tensor, c_name in zip(names, c_names(names), strict=True)
         )
 
-    dim_names = c_names([v.name for v in plan.dims])
+    every = (*own, *plan.fresh)
     dims = tuple(
         DimInfo(name, v, c_name, DIM_CODES - k)
-        for k, (v, c_name) in enumerate(zip(plan.dims, dim_names, strict=True))
+        for k, (v, c_name) in enumerate(zip(every, c_names([v.name for v in every]), strict=True))
     )
+    given, fresh = dims[: len(own)], dims[len(own) :]
+    found = [s for s in walk_plan(plan.body) if isinstance(s, Check)]
+    checks = tuple(CheckInfo(name, k, s, DIM_CODES - len(dims) - k) for k, s in enumerate(found))
     golden = tuple(c for c in options.golden if c.entry == plan.name)
     return Entry(
-        prefix, name, plan, ports(plan.inputs, "in"), ports(plan.outputs, "out"), dims, golden, first_op
+        prefix,
+        name,
+        plan,
+        ports(plan.inputs, "in"),
+        ports(plan.outputs, "out"),
+        given,
+        fresh,
+        checks,
+        golden,
+        first_op,
+        init,
     )

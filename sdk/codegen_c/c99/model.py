@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import re
 
-from sdk.codegen_c.c99.expr import literal
 from sdk.codegen_c.c99.header import header_file
 from sdk.codegen_c.c99.interface import Entry, Interface, quoted
-from sdk.codegen_c.c99.names import scalar_name
 from sdk.codegen_c.c99.options import EmitOptions, banner
+from sdk.codegen_c.c99.parts import parts_of
 from sdk.codegen_c.c99.plan import RunPrinter
 from sdk.codegen_c.c99.selftest import selftest_file
+from sdk.codegen_c.c99.state import StatePrinter
 from sdk.codegen_c.c99.stmt import CFunction, emit_loops
 from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights, collect, weights_file
-from sdk.compiler.ir.module import Module, State
+from sdk.codegen_c.c99.weights_blob import BLOB_ABOVE, blob_files
+from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan
+from sdk.compiler.ir.rows import PART_WORK
 from sdk.compiler.memory.scratch import scratch_layout
-from sdk.compiler.sym import evaluate
 from sdk.errors import BuildError, UsageError
 
-__all__ = ["emit", "interface_of"]
+__all__ = ["emit", "emit_header", "interface_of"]
 
 
 def interface_of(module: Module, prefix: str, options: EmitOptions) -> Interface:
@@ -38,8 +39,10 @@ def interface_of(module: Module, prefix: str, options: EmitOptions) -> Interface
     return Interface(module, prefix, options)
 
 
-def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> dict[str, str]:
+def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> dict[str, str | bytes]:
     """The files of a model: ``<prefix>.h``, ``.c``, ``_weights.c``; with golden cases ``_selftest.c``.
+
+    Many constants come as ``_weights.S`` and the bytes it takes in, ``_weights.bin``, in the place of C text.
 
     Args:
         module: of stage "planned".
@@ -53,20 +56,29 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     """
     api = interface_of(module, prefix, options)
     weights = collect(module, prefix)
-    files = {
+    files: dict[str, str | bytes] = {
         f"{prefix}.h": header_file(api, weights),
         f"{prefix}.c": _code_file(api, weights, Unit(prefix, isa)),
-        f"{prefix}_weights.c": weights_file(weights, prefix, options),
     }
+    if weights.nbytes > BLOB_ABOVE:
+        files |= blob_files(weights, prefix, options)
+    else:
+        files[f"{prefix}_weights.c"] = weights_file(weights, prefix, options, max(api.region_align("const"), 16))
     if options.golden:
         files[f"{prefix}_selftest.c"] = selftest_file(api)
     return files
 
 
+def emit_header(module: Module, prefix: str, options: EmitOptions) -> dict[str, str | bytes]:
+    """``<prefix>.h`` alone: what ``options`` state after a build of the other files."""
+    return {f"{prefix}.h": header_file(interface_of(module, prefix, options), collect(module, prefix))}
+
+
 def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
     kernels = _kernels(api.module, unit)
     entries = [text for e in api.entries for text in RunPrinter(unit, api, e, weights, kernels).functions()]
-    reset = [line for s in api.module.states.values() for line in _reset(api, s, weights, unit)]
+    states = StatePrinter(api, unit, weights)
+    reset = states.reset()
     return render(
         "model.c",
         banner=banner(api.options, f"{api.prefix}: code."),
@@ -75,10 +87,14 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
         preamble=unit.preamble(),
         weights=weights.declarations(),
         functions=[k.text for k in kernels.values()],
+        part_work=PART_WORK if api.threads > 1 else 0,
+        parts=[parts_of(kernels[name], api.module.loops[name], api.prefix).text for name in _shared(api.module)],
         op_names=[text for e in api.entries for text in _op_names(e)],
         arena_bytes=api.region_bytes("arena"),
         arena_varies=api.arena_varies,
         state_bytes=api.region_bytes("state"),
+        init_dims=api.init,
+        state_size=states.size() if api.init else [],
         reset=reset,
         entries=entries,
     )
@@ -101,29 +117,12 @@ def _kernels(module: Module, unit: Unit) -> dict[str, CFunction]:
     return out
 
 
+def _shared(module: Module) -> list[str]:
+    """The loops functions whose calls threads may share, in the order of their first such call."""
+    calls = [s for p in module.plans.values() for s in walk_plan(p.body) if isinstance(s, PlanCall)]
+    return list(dict.fromkeys(c.callee for c in calls if c.split is not None))
+
+
 def _op_names(entry: Entry) -> list[str]:
     calls = {s.index: s for s in walk_plan(entry.plan.body) if isinstance(s, PlanCall)}
     return [quoted(" ".join([f"{calls[k].callee}:", *calls[k].ops])) for k in sorted(calls)]
-
-
-def _reset(api: Interface, state: State, weights: Weights, unit: Unit) -> list[str]:
-    """Statements that put a state back to its start."""
-    plan = next(
-        p
-        for p in api.module.plans.values()
-        if any(b.role == "state" and b.name == state.name for b in p.buffers)
-    )
-    offset = evaluate(plan.buffer(state.name).offset, {})
-    size, type = state.type.max_bytes, state.type.dtype
-    place = f"self->state + {offset}" if offset else "self->state"
-    if isinstance(state.init, str):
-        return [f"{unit.helper('copy')}({place}, {weights.symbols[state.init]}, {size}u);"]
-    value = state.init
-    if type.nbytes == 1 or value == 0:
-        return [f"{unit.helper('fill')}({place}, {value & 0xFF}, {size}u);"]
-    pointer = f"(({scalar_name(type)} *)(void *)({place}))"
-    return [
-        f"for (int32_t i = 0; i < {size // type.nbytes}; ++i) {{",
-        f"    {pointer}[i] = {literal(value, type).text};",
-        "}",
-    ]

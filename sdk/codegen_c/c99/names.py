@@ -48,6 +48,7 @@ _SCALARS: Final = {
     "u32": "uint32_t",
     "i64": "int64_t",
     "u64": "uint64_t",
+    "f16": "uint16_t",  # bits: arithmetic is done in f32
     "f32": "float",
     "f64": "double",
 }

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 
-from sdk.codegen_c.c99.dims import DimPrinter
-from sdk.codegen_c.c99.interface import Entry, Interface, Port
+from sdk.codegen_c.c99.dims import CMP, DimPrinter
+from sdk.codegen_c.c99.interface import DimInfo, Entry, Interface, Port
 from sdk.codegen_c.c99.names import Scope, scalar_name
 from sdk.codegen_c.c99.options import comment
+from sdk.codegen_c.c99.parts import parts_of
 from sdk.codegen_c.c99.stmt import CFunction
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait, walk_plan
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Split, Wait, walk_plan
 from sdk.compiler.memory.rings import stored_type
+from sdk.compiler.memory.simulate import extern_outputs
 from sdk.compiler.sym import Dim, Var, free_vars, substitute
 from sdk.errors import BuildError
 
@@ -32,11 +35,14 @@ class RunPrinter:
         self.plan: Plan = entry.plan
         self.m, self.macro = unit.prefix, unit.prefix.upper()
         self.scope = Scope(unit.prefix)
-        for name in ("self", "in", "out", "dims", "arena", "state"):
+        for name in ("self", "in", "out", "dims", "arena", "state", *(["init"] if entry.init else [])):
             self.scope.declare(("own", name), name)
-        for dim in entry.dims:
+        for dim in (*entry.all_dims, *entry.init):
             self.scope.declare(dim.var, dim.c_name)
-        self.dims = DimPrinter(unit, self.scope.lookup)
+        for var, _ in self.plan.places:
+            self.scope.declare(var, var.name)
+        self.dims = DimPrinter(unit, self._dim_name)
+        self.used: set[Var] = set()  # the dims that the text has named
         self.lines: list[str] = []
         self.depth = 1
 
@@ -44,15 +50,34 @@ class RunPrinter:
         """The accessors of tensors in the arena, the arena's size, and the run."""
         return [*self._accessors(), self._arena_bytes(), self._run()]
 
+    def _dim_name(self, var: Var) -> str:
+        self.used.add(var)
+        return self.scope.lookup(var)
+
     # --- small functions ----------------------------------------------------------------------------------
 
-    def _dim_locals(self, dim: Dim, source: str = "dims->") -> str:
-        used = free_vars(dim)
-        return "".join(
+    def _dim_locals(self, dim: Dim, init: str = "self->init_dims.") -> str:
+        """Locals for what a dim is made of; nothing but uses of the parameter of dims where none is of those."""
+        places = self._places(free_vars(dim))
+        used = free_vars(dim).union(*(free_vars(value) for _, value in places))
+        sources = [(d, "dims->") for d in self.entry.dims] + [(d, init) for d in self.entry.init]
+        given = "".join(
             f"    const int32_t {self.scope.lookup(d.var)} = {source}{d.c_name};\n"
-            for d in self.entry.dims
+            for d, source in sources
             if d.var in used
         )
+        lines = [f"    const int32_t {self.scope.lookup(v)} = {self.dims.text(d)};\n" for v, d in places]
+        return given + "".join(lines)
+
+    def _places(self, used: Iterable[Var]) -> list[tuple[Var, Dim]]:
+        """The places that dims use, and those that they are made of, in order."""
+        wanted = set(used)
+        out = []
+        for var, value in reversed(self.plan.places):
+            if var in wanted:
+                wanted |= free_vars(value)
+                out.append((var, value))
+        return out[::-1]
 
     def _accessors(self) -> list[str]:
         out = []
@@ -60,32 +85,39 @@ class RunPrinter:
             if not p.caller:
                 given = self.entry.dims_parameter if p.varies else ""
                 place = self._cast(p.c_type, f"self->{self._base(p.buffer)}", p.buffer.offset)
+                found = self._dim_locals(p.buffer.offset)
+                unused = "    (void)dims;\n" if given and "= dims->" not in found else ""
                 out.append(
                     f"{p.c_type} *{p.accessor}(const {self.m}_t *self{given})\n{{\n"
-                    f"{self._dim_locals(p.buffer.offset)}    return {place};\n}}"
+                    f"{unused}{found}    return {place};\n}}"
                 )
         return out
 
     def _arena_bytes(self) -> str:
         e = self.entry
         size = next((r.bytes for r in self.plan.regions if r.kind == "arena"), 0)
-        given = f"const {e.name}_dims *dims" if e.dims else "void"
-        unused = "    (void)dims;\n" if e.dims and not free_vars(size) else ""
+        found = self._dim_locals(size, "init->")
+        unused = "    (void)init;\n" if e.init and "= init->" not in found else ""
+        unused += "    (void)dims;\n" if e.all_dims and "= dims->" not in found else ""
         text = f"(size_t)({self.dims.text(size)})" if free_vars(size) else f"{size}u"
-        body = f"{unused}{self._dim_locals(size)}    return {text};"
-        return f"size_t {e.name}_arena_bytes({given})\n{{\n{body}\n}}"
+        body = f"{unused}{found}    return {text};"
+        return f"size_t {e.name}_arena_bytes({e.arena_parameters})\n{{\n{body}\n}}"
 
     # --- the run ------------------------------------------------------------------------------------------
 
     def _run(self) -> str:
+        self.used.clear()
         self._checks()
         head = self.lines
         self.lines = []
         self._body(self.plan.body)
         body = self.lines
-        self.lines = head
+        self.lines = []
         self._pointers()
-        text = "\n".join([*self.lines, *body, f"    return {self.macro}_OK;"])
+        for d in self.entry.init:
+            if d.var in self.used:
+                head.append(f"    const int32_t {self.scope.lookup(d.var)} = self->init_dims.{d.c_name};")
+        text = "\n".join([*head, *self.lines, *body, f"    return {self.macro}_OK;"])
         return f"int {self.entry.name}_run({self.entry.run_parameters})\n{{\n{text}\n}}"
 
     def _line(self, text: str) -> None:
@@ -108,18 +140,21 @@ class RunPrinter:
         for struct, ports in (("in", e.caller_inputs), ("out", e.caller_outputs)):
             if ports:
                 nulls += [f"{struct} == NULL", *(f"{struct}->{p.c_name} == NULL" for p in ports)]
-        if e.dims:
+        if e.all_dims:
             nulls.append("dims == NULL")
         if nulls:
             self._reject(" || ".join(nulls), f"{self.macro}_E_ARG")
         for d in e.dims:
             local = self.scope.lookup(d.var)
             self._line(f"const int32_t {local} = dims->{d.c_name};")
-            steps = f" || {local} % {d.macro}_MULTIPLE != 0" if d.multiple > 1 else ""
-            self._reject(f"{local} < {d.macro}_MIN || {local} > {d.macro}_MAX{steps}", d.error)
+            self._check_bounds(d, local)
         if self.api.arena_varies:
-            given = "dims" if e.dims else ""
+            given = ", ".join([*(["&self->init_dims"] if e.init else []), *(["dims"] if e.all_dims else [])])
             self._reject(f"self->arena_bytes < {e.name}_arena_bytes({given})", f"{self.macro}_E_ARENA")
+
+    def _check_bounds(self, d: DimInfo, value: str) -> None:
+        steps = f" || {value} % {d.macro}_MULTIPLE != 0" if d.multiple > 1 else ""
+        self._reject(f"{value} < {d.macro}_MIN || {value} > {d.macro}_MAX{steps}", d.error)
 
     def _used(self) -> list[PlanBuffer]:
         names: dict[str, None] = {}
@@ -128,6 +163,8 @@ class RunPrinter:
                 names |= dict.fromkeys([*stmt.args, *([stmt.scratch] if stmt.scratch else [])])
             elif isinstance(stmt, Copy):
                 names |= dict.fromkeys([stmt.dst, stmt.src])
+            elif isinstance(stmt, Bind) and isinstance(stmt.value, str):
+                names[stmt.value] = None
         return [b for b in self.plan.buffers if b.name in names]
 
     def _base(self, buffer: PlanBuffer) -> str:
@@ -136,6 +173,8 @@ class RunPrinter:
     def _pointers(self) -> None:
         """A named pointer for every buffer the body uses; constants go by their own names."""
         used = [b for b in self._used() if self.plan.region(b.region).kind != "const"]
+        for var, value in self._places(v for b in used for v in free_vars(b.offset)):
+            self._line(f"const int32_t {self.scope.lookup(var)} = {self.dims.text(value)};")
         kinds = {self.plan.region(b.region).kind for b in used}
         for kind in ("arena", "state"):
             if kind in kinds:
@@ -180,6 +219,27 @@ class RunPrinter:
                     self._repeat(stmt)
                 case Wait():
                     continue  # one place runs calls in order
+                case Bind():
+                    self._bind(stmt)
+                case Check():
+                    (info,) = [c for c in self.entry.checks if c.stmt is stmt]
+                    self._reject(f"{self.dims.text(stmt.left, CMP)} != {self.dims.text(stmt.right, CMP)}", info.error)
+
+    def _bind(self, stmt: Bind) -> None:
+        """A value of a buffer is checked before it becomes an ``int32_t``, which it may not fit."""
+        (d,) = [d for d in self.entry.fresh if d.var is stmt.var]
+        local = self.scope.lookup(stmt.var)
+        if isinstance(stmt.value, str):
+            buffer = self.plan.buffer(stmt.value)
+            text = f"{self._name(buffer)}[0]"
+            if buffer.type.dtype.bits > 32:
+                self._check_bounds(d, text)
+            text = f"(int32_t){text}"
+        else:
+            text = self.dims.text(stmt.value)
+        self._line(f"const int32_t {local} = {text};")
+        self._check_bounds(d, local)
+        self._line(f"dims->{d.c_name} = {local};")
 
     def _repeat(self, stmt: Repeat) -> None:
         lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
@@ -197,11 +257,23 @@ class RunPrinter:
         what = ", ".join(call.ops)
         self._line(f"/* {index}: {comment(what or call.callee)} */")
         self._line(f"{self.macro}_HOOK_BEGIN(self, {index});")
-        text = self._extern_call(call) if call.extern else self._kernel_call(call)
-        self._line(f"{text};")
+        if call.split is not None:
+            self._shared_call(call, call.split)
+        else:
+            text = self._extern_call(call) if call.extern else self._kernel_call(call)
+            self._line(f"{text};")
         self._line(f"{self.macro}_HOOK_END(self, {index});")
 
+    def _shared_call(self, call: PlanCall, split: Split) -> None:
+        kernel, loops = self.kernels[call.callee], self.api.module.loops[call.callee]
+        parts = parts_of(kernel, loops, self.m)
+        for line in parts.call(kernel, self._kernel_args(call), split.granule, self.dims.text(split.work)):
+            self.lines.append("    " * self.depth + line)
+
     def _kernel_call(self, call: PlanCall) -> str:
+        return f"{self.kernels[call.callee].name}({', '.join(self._kernel_args(call))})"
+
+    def _kernel_args(self, call: PlanCall) -> list[str]:
         kernel, loops = self.kernels[call.callee], self.api.module.loops[call.callee]
         args = []
         for p, name in zip(loops.params, call.args, strict=True):
@@ -215,8 +287,7 @@ class RunPrinter:
                 raise BuildError(f"call {call.index} of @{call.callee} has no scratch buffer")
             args.append(self._name(self.plan.buffer(call.scratch)))
         args += [self.dims.text(d) for d in call.dims]
-        args += [self.dims.text(d) for d in self._rows(call, loops)]
-        return f"{kernel.name}({', '.join(args)})"
+        return [*args, *(self.dims.text(d) for d in self._rows(call, loops))]
 
     def _rows(self, call: PlanCall, loops: Loops) -> tuple[Dim, ...]:
         if loops.rows is None:
@@ -226,9 +297,10 @@ class RunPrinter:
 
     def _extern_call(self, call: PlanCall) -> str:
         types, args = [], []
+        written = extern_outputs(self.api.module, self.plan)[call.index]
         for name in call.args:
             buffer = self.plan.buffer(name)
-            fixed = self.plan.region(buffer.region).kind == "const" or buffer.role == "input"
+            fixed = name not in written
             types.append(f"{'const ' if fixed else ''}{scalar_name(buffer.type.dtype)} *")
             args.append(self._name(buffer))
         for dim in call.dims:

@@ -90,10 +90,9 @@ def _case(unit: Unit, entry: Entry, k: int, case: GoldenCase, arrays: list[str])
         args.append("&in")
     if entry.caller_outputs:
         args.append("out")
-    if entry.dims:
-        lines.append(
-            f"    {entry.name}_dims dims = {{{', '.join(str(case.dims[d.var.name]) for d in entry.dims)}}};"
-        )
+    if entry.all_dims:
+        values = [str(case.dims[d.var.name]) for d in entry.dims] + ["0"] * len(entry.fresh)
+        lines.append(f"    {entry.name}_dims dims = {{{', '.join(values)}}};")
         args.append("&dims")
     for p, symbol in inputs.items():
         if not p.caller:

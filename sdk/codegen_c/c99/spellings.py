@@ -33,6 +33,12 @@ def _row(op: str, types: str, text: str, needs: str = "", small: bool = False) -
 
 
 _WORD: Final = ("i8", "u8")
+# fmt: off
+_REAL: Final = (
+    "exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "asinh", "acosh", "atanh", "abs", "floor", "ceil", "trunc",
+)
+# fmt: on
 _ROWS: Final = (
     # Fixed point on scalars.
     _row("srdhm", "i32", "@srdhm({0}, {1})"),
@@ -43,8 +49,21 @@ _ROWS: Final = (
     _row("rdbpot1", "i32", "@rdbpot({0}, {1})"),
     _row("mulq64", "i32 i64 i32", "@mulq64({0}, {1}, {2})"),
     _row("clz", "i32", "@clz((uint32_t)({0}))"),
+    _row("bits", "*", "@bits_$T_$0({0})"),
     _row("clz", "u32 u32", "(uint32_t)@clz({0})"),
-    _row("exp", "f32", "@exp_f32({0})"),
+    *(_row(f"fold_{name}", "*", f"@fold{name}_$0({{0}})") for name in ("add", "mul", "min", "max")),
+    *(_row(f"zip_{half}", "*", f"@zip{half}_$T({{0}}, {{1}})") for half in ("lo", "hi")),
+    # Real numbers, on scalars and lanes.
+    *(_row(name, "f[36]*", f"@{name}_$T({{0}})") for name in _REAL),
+    _row("round", "f[36]*", "@whole_$T({0})"),
+    _row("isnan", "* f[36]*", "@isnan_$0({0})"),
+    _row("isinf", "* f[36]*", "@isinf_$0({0})"),
+    _row("fmod", "f[36]*", "@fmod_$T({0}, {1})"),
+    _row("fmod", "i*", "@rem_$T({0}, {1})"),
+    _row("fmod", "u*", "@urem_$T({0}, {1})"),
+    _row("pow", "f[36]*", "@pow_$T({0}, {1})"),
+    _row("abs", "i*", "@abs_$T({0})"),
+    _row("abs", "u*", "{0}"),
     # The same on lanes.
     _row("srdhm", "i32x*", "@srdhm_$T({0}, {1})"),
     _row("srdhm30", "i32x*", "@srdhm30_$T({0}, {1})"),
@@ -53,7 +72,6 @@ _ROWS: Final = (
     _row("rdbpot1", "i32x*", "@rdbpot_$T({0}, {1})"),
     _row("mulq64", "i32x* i64x* i32x*", "@mulq64_$T({0}, {1}, {2})"),
     _row("clz", "[iu]32x*", "@clz_$T({0})"),
-    _row("exp", "f32x*", "@exp_$T({0})"),
     # Dot products of words of four bytes.
     *(
         _row("dot", f"i32 i32 {a}x4 {b}x4", f"@dot4_{a}{b}_dsp({{0}}, {{1}}, {{2}})", "dsp thumb2 words")
@@ -91,6 +109,19 @@ _ROWS: Final = (
     _row("dot", "*", "@dot_$T_$1_$2({0}, {1}, {2})"),
     _row("mac_lane", "i32 i32 [iu]*x* [iu]*x* i32", "{0} + {1}[{3:int}] * {2}[{3:int}]", "vectors"),
     _row("broadcast", "[iu]8x4 [iu]8", "@splat4({0})", "words"),
+    # Lanes of which only the first few are in memory.
+    *(
+        _row(way, f"f32x{lanes}", f"@{way}_{isa}", isa)
+        for way in ("loadn", "storen")
+        for lanes, isa in ((16, "avx512f"), (8, "avx2"))
+    ),
+    # A product added in one rounding.
+    _row("fma", "f32", "@fma_f32({0}, {1}, {2})"),
+    _row("fma", "f32x16", "@fma_avx512f({0}, {1}, {2})", "avx512f"),
+    _row("fma", "f32x8", "@fma_fma256({0}, {1}, {2})", "fma avx2"),
+    _row("fma", "f32x4", "@fma_fma128({0}, {1}, {2})", "fma"),
+    _row("fma", "f32x4", "@fma_neon({0}, {1}, {2})", "neon"),
+    _row("fma", "f*x*", "@fma_$T({0}, {1}, {2})"),
 )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sdk.codegen_c.c99.dims import ATOM, UNARY, DimPrinter
 from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
+from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.unroll import unrolled
 from sdk.compiler.ir.dependence import row_axis
@@ -30,7 +31,7 @@ from sdk.compiler.ir.loops import (
     Stmt,
     Store,
 )
-from sdk.compiler.ir.types import DType
+from sdk.compiler.ir.types import I8, DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, walk
 from sdk.compiler.sym import Dim, Var, floordiv, free_vars, product
 from sdk.errors import BuildError
@@ -282,7 +283,7 @@ class _Printer:
                 f"register buffer {buffer.name} is used as {' and '.join(sorted(map(str, types)))}"
             )
         (element,) = types
-        type = self.unit.value_type(element)
+        type = self._mask_type(buffer, element, rest) if _is_mask(element) else self.unit.value_type(element)
         if not constant:
             c_name = self.scope.declare(("buffer", buffer.name), buffer.name)
             count = floordiv(product(buffer.shape) * buffer.dtype.lanes, element.lanes)
@@ -298,21 +299,55 @@ class _Printer:
                 self._line(f"{type} {scalars[index]};")
         return _Place(buffer, "", element, scalars)
 
+    def _mask_type(self, buffer: Buffer, element: DType, rest: tuple[Stmt, ...]) -> str:
+        """The C type of a register of lanes of bool: the mask that is stored first."""
+        for node in walk(rest):
+            if isinstance(node, Let):
+                self.values.bound.setdefault(node.name, node.value)
+        stores = [n for n in walk(rest) if isinstance(n, Store) and n.buffer == buffer.name]
+        self.values.masks[buffer.name] = bits = self.values.mask_bits(stores[0].value) if stores else 8
+        return self.unit.vector_type(f"i{bits}x{element.lanes}")
+
     def _store(self, stmt: Store) -> None:
         place = self.places[stmt.buffer]
-        value = self.values.assigned(stmt.value)
+        kind = stmt.value.dtype
+        if _is_mask(kind) and place.element is None:
+            kind, value = I8.with_lanes(kind.lanes), self.values.bytes_of(stmt.value)
+        elif _is_mask(kind):
+            value = self.values.mask(stmt.value, self.values.masks[stmt.buffer])
+        else:
+            value = self.values.assigned(stmt.value)
+        if stmt.count is not None:
+            at = f"{place.c_name}[{self._offset(place, stmt.index)}]"
+            helper = self._first_lanes("storen", kind)
+            self._line(f"{helper}(&{at}, {self.dims.text(stmt.count)}, {value});")
+            return
         declared = self.pending.pop((stmt.buffer, stmt.index), None)
         if declared:
             self._line(f"{declared} {place.scalars[stmt.index]} = {value};")
             return
-        self._line(f"{self._target(place, stmt.index, stmt.value.dtype, store=True).text} = {value};")
+        self._line(f"{self._target(place, stmt.index, kind, store=True).text} = {value};")
 
     def _load(self, load: Load) -> CValue:
         place = self.places[load.buffer]
+        if _is_mask(load.dtype) and place.element is None:  # bytes of 0 and 1 become masks
+            signs = self._load(replace(load, dtype=I8.with_lanes(load.dtype.lanes)))
+            return CValue(f"-{signs.text}", UNARY)
+        if load.count is not None:
+            at = f"{place.c_name}[{self._offset(place, load.index)}]"
+            helper = self._first_lanes("loadn", load.dtype)
+            return CValue(f"{helper}(&{at}, {self.dims.text(load.count)})", ATOM)
         target = self._target(place, load.index, load.dtype, store=False)
         if place.element is None and load.dtype.lanes == 1 and load.dtype != place.buffer.dtype.scalar:
             return CValue(f"({scalar_name(load.dtype)}){target.text}", UNARY)
         return target
+
+    def _first_lanes(self, name: str, type: DType) -> str:
+        """The helper that loads or stores the first lanes of a vector."""
+        if self.unit.is_word(type):
+            raise BuildError(f"{name} of {type} in a word has no C99 spelling")
+        spelled = find_spelling(name, (type,), self.unit.features, small=False)
+        return self.unit.expand(spelled) if spelled else self.unit.helper(f"{name}_{type}")
 
     def _target(self, place: _Place, index: Index, type: DType, store: bool) -> CValue:
         """The C lvalue of ``index``."""
@@ -323,7 +358,9 @@ class _Printer:
         at = f"{place.c_name}[{self._offset(place, index)}]"
         if type.lanes == 1:
             return CValue(at, ATOM)
-        return CValue(f"*({'' if store else 'const '}{self.unit.memory_type(type)} *)&{at}", UNARY)
+        masks = place.buffer.dtype.kind == "b"  # whose bytes become lanes of a vector, never one word
+        memory = self.unit.vector_type(f"{type}_mem") if masks else self.unit.memory_type(type)
+        return CValue(f"*({'' if store else 'const '}{memory} *)&{at}", UNARY)
 
     def _offset(self, place: _Place, index: Index, unit: int = 1) -> str:
         """The row-major offset of ``index`` in scalars (or groups of ``unit``); rows of a ring wrap."""
@@ -341,6 +378,11 @@ class _Printer:
         for dim, stride in zip(dims, strides, strict=True):
             offset = offset + dim * stride
         return self.dims.text(floordiv(offset * buffer.dtype.lanes, unit))
+
+
+def _is_mask(type: DType) -> bool:
+    """Whether values are lanes of bool: bytes in memory, the mask of a comparison in a register."""
+    return type.kind == "b" and type.lanes > 1
 
 
 def _strides(shape: tuple[Dim, ...]) -> Iterator[Dim]:

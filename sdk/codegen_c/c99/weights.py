@@ -51,8 +51,8 @@ def collect(module: Module, prefix: str) -> Weights:
     return Weights(symbols, distinct)
 
 
-def weights_file(weights: Weights, prefix: str, options: EmitOptions) -> str:
-    """The text of the file that holds the arrays."""
+def weights_file(weights: Weights, prefix: str, options: EmitOptions, align: int = _ALIGN) -> str:
+    """The text of the file that holds the arrays; those of ``align`` bytes and more begin at a multiple of it."""
     macro = f"{prefix.upper()}_WEIGHTS"
     head = f"""{banner(options, f"{prefix}: constants.")}
 #include "{prefix}.h"
@@ -68,7 +68,7 @@ def weights_file(weights: Weights, prefix: str, options: EmitOptions) -> str:
 #define {macro}_ALIGN(n)
 #endif
 """
-    blocks = [head, *(_definition(symbol, const, macro) for symbol, const in weights.distinct.items())]
+    blocks = [head, *(_definition(symbol, const, macro, align) for symbol, const in weights.distinct.items())]
     return "\n".join(blocks)
 
 
@@ -76,8 +76,9 @@ def _declarator(symbol: str, const: Const) -> str:
     return f"const {scalar_name(const.type.dtype)} {symbol}[{max(const.data.size, 1)}]"
 
 
-def _definition(symbol: str, const: Const, macro: str) -> str:
-    align = _ALIGN if const.data.nbytes >= _ALIGN else max(const.type.dtype.nbytes, 4)
+def _definition(symbol: str, const: Const, macro: str, align: int) -> str:
+    fits = [size for size in (align, _ALIGN) if const.data.nbytes >= size]
+    align = fits[0] if fits else max(const.type.dtype.nbytes, 4)
     declarator = _declarator(symbol, const)
     return f"extern {declarator};\n{macro} {macro}_ALIGN({align}) {array_text(declarator, const)}\n"
 

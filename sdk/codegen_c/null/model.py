@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sdk.compiler.ir.plan import Copy, Plan, PlanCall, PlanStmt, Repeat, Wait
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanCall, PlanStmt, Repeat, Wait
 
 __all__ = ["entry_text"]
 
@@ -24,6 +24,10 @@ def _lines(body: tuple[PlanStmt, ...], depth: int) -> list[str]:
                 text = f"repeat {stmt.var.name} in {stmt.lo}..{stmt.hi}"
             case Wait():
                 text = f"wait {stmt.on}"
+            case Bind():
+                text = f"bind {stmt.var.name} to {stmt.value}"
+            case Check():
+                text = f"check {stmt.left} is {stmt.right}"
         out.append("    " * depth + text)
         if isinstance(stmt, Repeat):
             out += _lines(stmt.body, depth + 1)

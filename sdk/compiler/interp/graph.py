@@ -10,37 +10,54 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.interp.loops import run_loops
-from sdk.compiler.ir.graph import Call, Graph, MatchCast, Node, ReadState, Value, WriteState, attr_values
-from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.graph import BindDim, Call, Graph, MatchCast, Node, ReadState, Value, WriteState, attr_values
+from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ops import get_op
-from sdk.compiler.sym import Dim, Expr, Var, evaluate, free_vars
+from sdk.compiler.sym import Dim, Var, evaluate
+from sdk.compiler.sym.bind import bind_shapes, check_bounds, solve
 from sdk.errors import BuildError, UsageError
 
-__all__ = ["bind_dims", "check_inputs", "initial_states", "run_graph"]
+__all__ = ["bind_dims", "check_inputs", "init_values", "initial_states", "run_graph"]
 
 Array = NDArray[Any]
 
 
-def initial_states(module: Module) -> dict[str, Array]:
-    """Every state of the module as it is before the first run; symbolic extents at their upper bound."""
+def initial_states(module: Module, dims: Mapping[str, int] | None = None) -> dict[str, Array]:
+    """Every state of the module as it is before the first run. Its dims have the values of ``dims``, those that are not
+    there their upper bounds.
+
+    Raises:
+        UsageError: a value is outside the bounds of its dim.
+    """
+    env = init_values(module, dims)
     out: dict[str, Array] = {}
     for state in module.states.values():
         if isinstance(state.init, str):
             out[state.name] = np.array(module.consts[state.init].data)
             continue
-        shape = tuple(evaluate(d, {v: v.hi for v in free_vars(d)}) for d in state.type.shape)
+        shape = tuple(evaluate(d, env) for d in state.type.shape)
         out[state.name] = np.full(shape, state.init, dtype=state.type.dtype.numpy)
     return out
 
 
-def _solve(dim: Expr, size: int, env: Mapping[Var, int]) -> tuple[Var, int] | None:
-    """The only unbound symbol in ``coefficient * v + const == size`` and its value; None for other forms."""
-    unknown = [v for v in free_vars(dim) if v not in env]
-    if len(unknown) != 1 or dim.terms != ((((unknown[0], 1),), dim.terms[0][1]),):
-        return None
-    value, rest = divmod(size - dim.const, dim.terms[0][1])
-    return (unknown[0], value) if rest == 0 else None
+def init_values(module: Module, dims: Mapping[str, int] | None = None) -> dict[Var, int]:
+    """The dims bound at init, by ``dims`` or else at their upper bounds.
+
+    Raises:
+        UsageError: a value is outside the bounds of its dim.
+    """
+    env: dict[Var, int] = {}
+    for var in init_dims(module.states):
+        env[var] = (dims or {}).get(var.name, var.hi // var.multiple * var.multiple)
+        check_bounds("dims", var, env[var])
+    return env
+
+
+def _held_dims(module: Module, states: Mapping[str, Array]) -> dict[Var, int]:
+    """The dims bound at init, as the states tell them."""
+    held = [(s.name, s.type.shape, states[s.name].shape) for s in module.states.values() if s.name in states]
+    return bind_shapes(held)
 
 
 def bind_dims(
@@ -52,50 +69,21 @@ def bind_dims(
         UsageError: an extent contradicts a type, another extent, or the bounds of its symbol; the message
             names the argument, the axis, the value and the bound.
     """
-    env = dict(given or {})
-    for param in params:
-        shape = shapes[param.name]
-        if len(shape) != param.type.rank:
-            raise UsageError(
-                f"{param.name} has {len(shape)} axes, the model wants {param.type.rank}: {_text(param.type)}"
-            )
-        for axis, (dim, size) in enumerate(zip(param.type.shape, shape, strict=True)):
-            found = _solve(dim, size, env) if isinstance(dim, Expr) else None
-            if found is not None:
-                _check_bounds(param.name, axis, *found)
-                env[found[0]] = found[1]
-    for param in params:
-        for axis, (dim, size) in enumerate(zip(param.type.shape, shapes[param.name], strict=True)):
-            wanted = evaluate(dim, env)
-            if wanted != size:
-                raise UsageError(
-                    f"{param.name} has {size} elements on axis {axis}, the model wants {wanted}",
-                    why=_reason(dim, env),
-                )
-    return env
-
-
-def _reason(dim: Dim, env: Mapping[Var, int]) -> str | None:
-    if isinstance(dim, int):
-        return None
-    values = ", ".join(f"{v.name} = {env[v]}" for v in sorted(free_vars(dim), key=lambda v: v.name))
-    return f"the extent is {dim} with {values}"
-
-
-def _check_bounds(name: str, axis: int, var: Var, value: int) -> None:
-    if not var.lo <= value <= var.hi:
-        raise UsageError(f"{name} axis {axis} makes {var.name} = {value}, outside its bounds {var.lo}..{var.hi}")
-    if value % var.multiple:
-        raise UsageError(f"{name} axis {axis} makes {var.name} = {value}, which is not a multiple of {var.multiple}")
+    return bind_shapes([(p.name, p.type.shape, shapes[p.name]) for p in params], given)
 
 
 def _text(type: TensorType) -> str:
     return f"{type.dtype}[{', '.join(str(d) for d in type.shape)}]"
 
 
-def check_inputs(graph: Graph, inputs: Mapping[str, Array], dims: Mapping[str, int] | None = None) -> dict[Var, int]:
+def check_inputs(
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    dims: Mapping[str, int] | None = None,
+    held: Mapping[Var, int] | None = None,
+) -> dict[Var, int]:
     """Checks names, element types and shapes of the arguments of an entry; the values of its dims. ``dims`` gives
-    those that stand alone in no shape.
+    those that stand alone in no shape, ``held`` those bound at init.
 
     Raises:
         UsageError: an argument is missing, unknown, or of another type or shape.
@@ -113,7 +101,7 @@ def check_inputs(graph: Graph, inputs: Mapping[str, Array], dims: Mapping[str, i
             raise UsageError(f"{param.name} has type {inputs[param.name].dtype}, the model wants {_text(param.type)}")
     shapes = {name: array.shape for name, array in inputs.items()}
     alone = {d for p in graph.params for d in p.type.shape}
-    env = bind_dims(graph.params, shapes, _given(graph.dims, alone, dims or {}))
+    env = bind_dims(graph.params, shapes, {**_given(graph.dims, alone, dims or {}), **(held or {})})
     unbound = [v.name for v in graph.dims if v not in env]
     if unbound:
         raise UsageError(f"dim {unbound[0]} of {graph.name} has no value", hint="no shape tells it: give it in dims")
@@ -146,9 +134,9 @@ class _Machine:
         if array.dtype != value.type.dtype.numpy or array.ndim != value.type.rank:
             raise BuildError(f"{value} is {array.dtype}{array.shape}, its type says {_text(value.type)}")
         for axis, (dim, size) in enumerate(zip(value.type.shape, array.shape, strict=True)):
-            found = _solve(dim, size, self.env) if isinstance(dim, Expr) else None
+            found = solve(dim, size, self.env)
             if found is not None:
-                _check_bounds(value.name, axis, *found)
+                check_bounds(f"{value.name} axis {axis}", *found)
                 self.env[found[0]] = found[1]
             if evaluate(dim, self.env) != size:
                 raise BuildError(f"{value} has {size} elements on axis {axis}, its type says {dim}")
@@ -161,31 +149,65 @@ class _Machine:
             case ReadState():
                 self.define(node.out, self.states[node.state].copy())
             case WriteState():
-                self.states[node.state] = self.value(node.value).copy()
+                self.write(node)
             case MatchCast():
-                self.define(node.out, self.value(node.value))
+                self.cast(node)
+            case BindDim():
+                self.env[node.var] = int(self.value(node.value).reshape(-1)[0])
+                check_bounds(f"{node.value}", node.var, self.env[node.var])
+
+    def write(self, node: WriteState) -> None:
+        """All of a state, or rows of it."""
+        value = self.value(node.value)
+        if node.at is None:
+            self.states[node.state] = value.copy()
+            return
+        state = self.module.states[node.state]
+        new = self.states[node.state].copy()
+        to, rows = np.moveaxis(new, state.axis, 0), np.moveaxis(value, state.axis, 0)
+        at = evaluate(node.at, self.env)
+        if state.layout == "plain" and not 0 <= at <= len(to) - len(rows):
+            raise UsageError(f"rows {at}..{at + len(rows)} of state {node.state}, which has {len(to)}")
+        for k, row in enumerate(rows):
+            to[(at + k) % len(to)] = row
+        self.states[node.state] = new
+
+    def cast(self, node: MatchCast) -> None:
+        """What the graph states of dims is checked here as in generated code: it is the input that may be wrong."""
+        try:
+            self.define(node.out, self.value(node.value))
+        except BuildError as error:
+            raise UsageError(f"match_cast does not hold: {error.message}", where=node.source or None) from None
 
     def call(self, call: Call) -> None:
         args = [self.value(a) for a in call.args]
         match call.kind:
             case "op":
-                found = get_op(call.callee).reference(*args, **attr_values(call.attrs, self.env))
-                results = found if isinstance(found, tuple) else (found,)
+                results = self.op(call, args)
             case "loops":
                 results = self.loops(call, args)
             case "graph":
+                results = self.graph(call, args)
+            case "extern" if call.callee in self.module.graphs:  # which says what the symbol computes
                 results = self.graph(call, args)
             case "extern":
                 raise BuildError(f"numpy cannot run the library symbol {call.callee}", where=call.source or None)
         for out, array in zip(call.outs, results, strict=True):
             self.define(out, np.asarray(array))
 
+    def op(self, call: Call, args: list[Array]) -> tuple[Array, ...]:
+        row = get_op(call.callee)
+        if row.view:  # by its type: in the attributes of a view, a dim that is 0 here would mean another thing
+            return (args[0].reshape(self.shape(call.out.type)),)
+        found = row.reference(*args, **attr_values(call.attrs, self.env))
+        return found if isinstance(found, tuple) else (found,)
+
     def loops(self, call: Call, args: list[Array]) -> tuple[Array, ...]:
         loops = self.module.loops[call.callee]
         results = [np.zeros(self.shape(o.type), dtype=o.type.dtype.numpy) for o in call.outs]
         reads = [p.buffer.name for p in loops.params if p.mode == "read"]
         writes = [p.buffer.name for p in loops.params if p.mode != "read"]
-        arrays = dict(zip(reads, (np.ascontiguousarray(a) for a in args), strict=True))
+        arrays = dict(zip(reads, (np.asarray(a, order="C") for a in args), strict=True))
         dims = {v.name: n for v, n in self.env.items() if v in loops.dims}
         run_loops(loops, {**arrays, **dict(zip(writes, results, strict=True))}, dims)
         return tuple(results)
@@ -208,7 +230,8 @@ def _run(
     states: MutableMapping[str, Array],
     dims: Mapping[str, int],
 ) -> tuple[Array, ...]:
-    machine = _Machine(module, check_inputs(graph, inputs, dims), dict(inputs), states)
+    env = check_inputs(graph, inputs, dims, _held_dims(module, states))
+    machine = _Machine(module, env, dict(inputs), states)
     for node in graph.body:
         machine.node(node)
     return tuple(machine.value(r).copy() for r in graph.results)
@@ -229,7 +252,8 @@ def run_graph(
         inputs: one array per parameter, by name.
         states: the states, from ``initial_states`` before the first run; changed by the run. A module without
             states needs none.
-        dims: values of dims that stand alone in no shape of a parameter.
+        dims: values of dims that stand alone in no shape of a parameter. Those bound at init are known from the
+            states; without ``states`` they are taken from here, or are at their upper bounds.
 
     Returns:
         The results by name.
@@ -241,5 +265,5 @@ def run_graph(
     if entry not in module.graphs:
         raise UsageError(f"the module has no entry {entry}", hint=f"entries: {', '.join(sorted(module.graphs))}")
     graph = module.graphs[entry]
-    results = _run(module, graph, inputs, initial_states(module) if states is None else states, dims or {})
+    results = _run(module, graph, inputs, initial_states(module, dims) if states is None else states, dims or {})
     return {r.name: array for r, array in zip(graph.results, results, strict=True)}

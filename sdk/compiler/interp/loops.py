@@ -100,8 +100,12 @@ class _Machine:
         self.mask = outer
         return np.where(cond, yes, no).astype(expr.dtype.numpy)
 
-    def offset(self, cell: _Cell, index: tuple[Dim, ...], lanes: int) -> Array:
-        """Flat element offsets, checked against every axis where the mask holds."""
+    def lanes_touched(self, count: Dim | None, lanes: int) -> Array | None:
+        """Which lanes of an access count; None for all."""
+        return None if count is None else np.asarray(np.arange(lanes) < np.atleast_1d(self.dim(count)))
+
+    def offset(self, cell: _Cell, index: tuple[Dim, ...], lanes: int, touched: Array | None) -> Array:
+        """Flat element offsets, checked against every axis where the mask holds, of the lanes touched."""
         total: Array = np.zeros((1,), dtype=np.int64)
         outside: Array = np.zeros((1,), dtype=bool)
         axis = row_axis(cell.buffer.shape)
@@ -115,7 +119,8 @@ class _Machine:
             total = total * cell.buffer.dtype.lanes + np.arange(lanes)
             outside = outside | (total < 0) | (total >= cell.data.shape[-1])
         if outside.any():
-            wrong = outside if self.mask is None else outside & self.mask
+            wrong = outside if touched is None else outside & touched
+            wrong = wrong if self.mask is None else wrong & self.mask
             if wrong.any():
                 text = ", ".join(str(d) for d in index)
                 raise BuildError(f"{self.loops.name} reads or writes {cell.buffer.name}[{text}] outside {cell.shape}")
@@ -124,8 +129,10 @@ class _Machine:
 
     def load(self, expr: Load) -> Array:
         cell = self.cells[expr.buffer]
-        at = self.offset(cell, expr.index, expr.dtype.lanes)
+        touched = self.lanes_touched(expr.count, expr.dtype.lanes)
+        at = self.offset(cell, expr.index, expr.dtype.lanes, touched)
         found = cell.data[at] if cell.depth == 0 else cell.data[(*self.private(cell), at)]
+        found = found if touched is None else np.where(touched, found, np.zeros_like(found[:1]))
         return np.asarray(found.view(expr.dtype.numpy) if found.dtype != expr.dtype.numpy else found)
 
     def private(self, cell: _Cell) -> list[Array]:
@@ -154,7 +161,7 @@ class _Machine:
             case Alloc():
                 self.alloc(stmt.buffer)
             case Store():
-                self.store(stmt.buffer, stmt.index, self.value(stmt.value), stmt.value.dtype.lanes)
+                self.store(stmt.buffer, stmt.index, self.value(stmt.value), stmt.value.dtype.lanes, stmt.count)
             case Atomic():
                 old = self.load(Load(stmt.buffer, stmt.index, stmt.value.dtype))
                 self.store(
@@ -176,18 +183,22 @@ class _Machine:
 
     def alloc(self, buffer: Buffer) -> None:
         shape = tuple(self.scalar(d) for d in buffer.shape)
-        size = int(np.prod(shape, dtype=np.int64)) * buffer.dtype.lanes
+        size = max(int(np.prod(shape, dtype=np.int64)), 1) * buffer.dtype.lanes
         poison = np.nan if buffer.dtype.is_float else buffer.dtype.scalar.limits[1]
         data = np.full((*reversed(self.widths), size), poison, dtype=buffer.dtype.numpy)
         self.cells[buffer.name] = _Cell(buffer, shape, data, len(self.widths))
 
-    def store(self, name: str, index: tuple[Dim, ...], value: Array, lanes: int) -> None:
+    def store(
+        self, name: str, index: tuple[Dim, ...], value: Array, lanes: int, count: Dim | None = None
+    ) -> None:
         cell = self.cells[name]
-        at = self.offset(cell, index, lanes)
+        touched = self.lanes_touched(count, lanes)
+        at = self.offset(cell, index, lanes, touched)
         places: list[Array] = [*self.private(cell), at] if cell.depth else [at]
-        if self.mask is not None:
-            shape = np.broadcast_shapes(self.mask.shape, value.shape, *(p.shape for p in places))
-            keep = np.broadcast_to(self.mask, shape)
+        mask = touched if self.mask is None else self.mask if touched is None else self.mask & touched
+        if mask is not None:
+            shape = np.broadcast_shapes(mask.shape, value.shape, *(p.shape for p in places))
+            keep = np.broadcast_to(mask, shape)
             places = [np.broadcast_to(p, shape)[keep] for p in places]
             value = np.broadcast_to(value, shape)[keep]
         cell.data[tuple(places)] = (
@@ -273,7 +284,9 @@ def run_loops(
         array = arrays[p.buffer.name]
         if not array.flags.c_contiguous:
             raise BuildError(f"the array of {p.buffer.name} of {loops.name} is not contiguous")
-        cells[p.buffer.name] = _Cell(p.buffer, array.shape, array.reshape(-1))
+        # reads that do not count take some element, so there is always one
+        data = array.reshape(-1) if array.size else np.zeros(1, array.dtype)
+        cells[p.buffer.name] = _Cell(p.buffer, array.shape, data)
     machine = _Machine(loops, env, cells)
     if loops.rows is not None:
         lo, hi = rows if rows is not None else (0, machine.scalar(loops.rows.extent))

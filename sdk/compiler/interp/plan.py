@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.compiler.interp.graph import init_values
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait
-from sdk.compiler.ir.types import TensorType
-from sdk.compiler.ir.unify import unify
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Split, Wait
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.sym import Var, evaluate
+from sdk.compiler.sym.bind import bind_shapes, check_bounds
 from sdk.errors import BuildError, UsageError
 
 __all__ = ["POISON", "initial_states", "run_plan"]
@@ -24,19 +24,25 @@ Bytes = NDArray[np.uint8]
 POISON: Final = 0xA5
 
 
-def initial_states(module: Module, entry: str) -> Bytes:
-    """The bytes of the state region before the first run; dims at their upper bounds."""
+def initial_states(module: Module, entry: str, dims: Mapping[str, int] | None = None) -> Bytes:
+    """The bytes of the state region before the first run. The dims bound at init have the values of ``dims``, those
+    that are not there their upper bounds.
+
+    Raises:
+        UsageError: a value is outside the bounds of its dim.
+    """
     plan = _plan(module, entry)
-    out = np.zeros(_state_bytes(plan), dtype=np.uint8)
+    env = init_values(module, dims)
+    out = np.zeros(_state_bytes(plan, env), dtype=np.uint8)
     for buffer in plan.buffers:
         if buffer.role != "state":
             continue
         init = module.states[buffer.name].init
-        size = buffer.type.max_bytes
+        size = evaluate(buffer.type.nbytes, env)
         width = buffer.type.dtype.nbytes
         fill = np.full(size // width, init, buffer.type.dtype.numpy) if isinstance(init, int) else None
         value = module.consts[str(init)].data if fill is None else fill
-        at = evaluate(buffer.offset, {})
+        at = evaluate(buffer.offset, env)
         out[at : at + size] = np.frombuffer(value.tobytes(), dtype=np.uint8)
     return out
 
@@ -55,7 +61,8 @@ def run_plan(
         entry: the plan's name.
         inputs: arrays by input name, of the declared type; their shapes bind the dims.
         states: the state region, changed in place; None runs on ``initial_states`` and forgets them.
-        dims: values of dims that stand alone in no shape of an input.
+        dims: values of dims that stand alone in no shape of an input, and of those bound at init (else they are at
+            their upper bounds).
 
     Raises:
         UsageError: an input is missing, unknown, or of another dtype or shape than declared.
@@ -63,10 +70,11 @@ def run_plan(
     """
     plan = _plan(module, entry)
     if states is None:
-        states = initial_states(module, entry)
-    if states.size != _state_bytes(plan):
-        raise UsageError(f"entry @{entry} has {_state_bytes(plan)} bytes of state, got {states.size}")
-    return _Machine(module, plan, _bind(plan, inputs, dims or {}), states).run(inputs)
+        states = initial_states(module, entry, dims)
+    held = init_values(module, dims)
+    if states.size != _state_bytes(plan, held):
+        raise UsageError(f"entry @{entry} has {_state_bytes(plan, held)} bytes of state, got {states.size}")
+    return _Machine(module, plan, _bind(plan, inputs, dims or {}, held), states).run(inputs)
 
 
 def _plan(module: Module, entry: str) -> Plan:
@@ -75,11 +83,13 @@ def _plan(module: Module, entry: str) -> Plan:
     return module.plans[entry]
 
 
-def _state_bytes(plan: Plan) -> int:
-    return sum(evaluate(r.bytes, {}) for r in plan.regions if r.kind == "state")
+def _state_bytes(plan: Plan, env: Mapping[Var, int]) -> int:
+    return sum(evaluate(r.bytes, env) for r in plan.regions if r.kind == "state")
 
 
-def _bind(plan: Plan, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[Var, int]:
+def _bind(
+    plan: Plan, inputs: Mapping[str, Array], dims: Mapping[str, int], held: Mapping[Var, int]
+) -> dict[Var, int]:
     """The dims by the shapes of the inputs, which are checked."""
     if set(inputs) != set(plan.inputs):
         raise UsageError(f"entry @{plan.name} takes {', '.join(plan.inputs)}; got {', '.join(inputs) or 'nothing'}")
@@ -89,24 +99,25 @@ def _bind(plan: Plan, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> d
             given = f"{inputs[name].dtype} of shape {inputs[name].shape}"
             raise UsageError(f"input {name} is {type.dtype} of rank {type.rank}, got {given}")
 
-    def refuse(text: str) -> None:
-        raise UsageError(f"inputs of @{plan.name}: {text}")
-
-    pairs = [(n, t, TensorType(t.dtype, inputs[n].shape)) for n, t in types.items()]
-    known = {v.expr: dims[v.name] for v in plan.dims if v.name in dims}
-    scope = {v.name: v for v in plan.dims if v.expr in known}
-    found = unify(plan.dims, pairs, scope, refuse)
-    return {var: known[value] if value in known else evaluate(value, {}) for var, value in found.items()}
+    alone = {d for t in types.values() for d in t.shape}
+    known = {v: dims[v.name] for v in plan.dims if v.name in dims and v.expr not in alone}
+    for var, value in known.items():
+        check_bounds("dims", var, value)
+    env = bind_shapes([(n, t.shape, inputs[n].shape) for n, t in types.items()], {**known, **held})
+    unbound = [v.name for v in plan.dims if v not in env]
+    if unbound:
+        raise UsageError(f"dim {unbound[0]} of {plan.name} has no value", hint="no shape tells it: give it in dims")
+    return env
 
 
 class _Machine:
     """Regions as byte arrays, buffers as views of them."""
 
     def __init__(self, module: Module, plan: Plan, env: dict[Var, int], states: Bytes) -> None:
-        self.module, self.plan, self.env = module, plan, env
+        self.module, self.plan, self.env = module, plan, plan.placed(env)
         self.regions: dict[str, Bytes] = {}
         for region in plan.regions:
-            size = 0 if region.kind == "const" else evaluate(region.bytes, env)
+            size = 0 if region.kind == "const" else evaluate(region.bytes, self.env)
             self.regions[region.name] = states if region.kind == "state" else np.full(size, POISON, dtype=np.uint8)
         self.buffers = {b.name: b for b in plan.buffers}
 
@@ -149,6 +160,21 @@ class _Machine:
                         self.body(stmt.body)
                 case Wait():
                     pass  # calls run one after the other here
+                case Bind():
+                    self.bind(stmt)
+                case Check():
+                    self.check(stmt)
+
+    def bind(self, bind: Bind) -> None:
+        found = self.array(bind.value) if isinstance(bind.value, str) else evaluate(bind.value, self.env)
+        value = int(np.asarray(found).reshape(-1)[0])
+        check_bounds(bind.what or str(bind.value), bind.var, value)
+        self.env[bind.var] = value
+
+    def check(self, check: Check) -> None:
+        left, right = evaluate(check.left, self.env), evaluate(check.right, self.env)
+        if left != right:
+            raise UsageError(f"{check.what}: {check.left} is {left}, not {right} as {check.right} says")
 
     def bytes_of(self, name: str) -> Bytes:
         return self.array(name).reshape(-1).view(np.uint8)
@@ -167,4 +193,13 @@ class _Machine:
             rows = evaluate(call.rows[0], self.env), evaluate(call.rows[1], self.env)
             if rows[0] >= rows[1]:
                 return
-        run_loops(loops, arrays, dims, rows)
+        for part in _parts(call.split, rows):
+            run_loops(loops, arrays, dims, part)
+
+
+def _parts(split: Split | None, rows: tuple[int, int] | None) -> list[tuple[int, int] | None]:
+    """What runs of a call, in order: of one that threads may share, its parts from the last to the first."""
+    if split is None or rows is None:
+        return [rows]
+    each = -(-(rows[1] - rows[0]) // (split.threads * split.granule)) * split.granule
+    return [(at, min(at + each, rows[1])) for at in reversed(range(*rows, each))]

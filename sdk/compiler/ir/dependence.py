@@ -14,12 +14,17 @@ __all__ = ["Access", "accesses", "conflict", "linear", "row_axis"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One element range a statement touches: ``lanes`` consecutive elements from ``index``."""
+    """One element range a statement touches: ``lanes`` consecutive elements from ``index``, at most ``count``."""
 
     buffer: str
     index: tuple[Dim, ...]
     lanes: int
     store: bool
+    count: Dim | None = None
+
+    def ends(self) -> tuple[Dim, ...]:
+        """How far behind ``index`` the last element is at most; each of them is a bound."""
+        return (self.lanes - 1,) if self.count is None else (self.lanes - 1, self.count - 1)
 
 
 def linear(dim: Dim, var: Var) -> tuple[int, Dim] | None:
@@ -37,9 +42,9 @@ def accesses(node: object) -> Iterator[Access]:
     """Every load and store below ``node``."""
     for item in walk(node):
         if isinstance(item, Load):
-            yield Access(item.buffer, item.index, item.dtype.lanes, False)
+            yield Access(item.buffer, item.index, item.dtype.lanes, False, item.count)
         elif isinstance(item, Store):
-            yield Access(item.buffer, item.index, item.value.dtype.lanes, True)
+            yield Access(item.buffer, item.index, item.value.dtype.lanes, True, item.count)
 
 
 def conflict(loop: For, within: Loops) -> str | None:
@@ -72,13 +77,15 @@ def conflict(loop: For, within: Loops) -> str | None:
     other: dict[Var, Dim] = {v: Var(f"{v.name}'", v.lo, v.hi, v.multiple).expr for v in inner}
     buffers = _buffers(within)
     for name in {a.buffer for a in touched if a.store}:
-        mine = [a for a in touched if a.buffer == name]
         buffer = buffers[name]
+        mine = [replace(a, lanes=max(a.lanes // buffer.dtype.lanes, 1)) for a in touched if a.buffer == name]
         axes = [k for k in range(len(mine[0].index)) if buffer.ring is None or k != row_axis(buffer.shape)]
-        if buffer.ring is None and buffer.space == "param":
+        if any(_spills(a, buffer.shape) for a in mine):
+            axes = []  # lanes run on into the next row
+        if buffer.ring is None and buffer.space != "register":
             mine = [replace(a, index=(*a.index, _flat(a.index, buffer.shape))) for a in mine]
             axes.append(len(buffer.shape))
-        if not any(_separated(mine, axis, var, other) for axis in axes):
+        if not any(_separated(mine, axis, len(buffer.shape), var, other) for axis in axes):
             return f"iterations of {var.name} may touch the same element of {name}"
     return None
 
@@ -101,9 +108,17 @@ def _flat(index: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:
     return out
 
 
-def _separated(items: list[Access], axis: int, var: Var, other: dict[Var, Dim]) -> bool:
+def _spills(access: Access, shape: tuple[Dim, ...]) -> bool:
+    """Whether the lanes of an access may leave its row."""
+    if access.lanes == 1 or len(shape) < 2 or len(access.index) != len(shape):
+        return False
+    room = (interval(shape[-1] - 1 - access.index[-1] - end)[0] for end in access.ends())
+    return not any(left is not None and left >= 0 for left in room)
+
+
+def _separated(items: list[Access], axis: int, rank: int, var: Var, other: dict[Var, Dim]) -> bool:
     """Whether on ``axis`` no store at one value of var meets an access at another value."""
-    lanes_run = items[0].index[axis:]  # lanes run along the last axis, and along the flat offset after it
+    along = axis >= rank - 1  # lanes run along the last axis, and along the flat offset after it
     for store in (a for a in items if a.store):
         for access in items:
             if len(store.index) != len(access.index):
@@ -112,9 +127,11 @@ def _separated(items: list[Access], axis: int, var: Var, other: dict[Var, Dim]) 
             two = linear(substitute(access.index[axis], other), var)
             if one is None or two is None or one[0] != two[0] or one[0] == 0:
                 return False
-            lo, hi = interval(one[1] - two[1])
-            before = store.lanes - 1 if len(lanes_run) <= 2 else 0
-            after = access.lanes - 1 if len(lanes_run) <= 2 else 0
-            if lo is None or hi is None or lo - after <= -abs(one[0]) or hi + before >= abs(one[0]):
+            apart = one[1] - two[1]
+            before = store.ends() if along else (0,)
+            after = tuple(substitute(d, other) for d in access.ends()) if along else (0,)
+            lows = [lo for d in after if (lo := interval(apart - d)[0]) is not None]
+            highs = [hi for d in before if (hi := interval(apart + d)[1]) is not None]
+            if not lows or not highs or max(lows) <= -abs(one[0]) or min(highs) >= abs(one[0]):
                 return False
     return True

@@ -12,6 +12,7 @@ from sdk.compiler.sym import Dim, Expr, Var, evaluate, free_vars
 __all__ = [
     "Attr",
     "Attrs",
+    "BindDim",
     "Call",
     "CalleeKind",
     "Edge",
@@ -24,7 +25,9 @@ __all__ = [
     "attr_symbols",
     "attr_values",
     "attrs",
+    "fresh_dims",
     "map_attr",
+    "node_symbols",
 ]
 
 Attr = int | float | str | bool | Expr | tuple["Attr", ...]
@@ -115,11 +118,18 @@ class ReadState:
 
 @dataclass(frozen=True, slots=True)
 class WriteState:
-    """``write @state = %value``: replaces the state from here on."""
+    """``write @state = %value``: replaces the state from here on.
+
+    With ``at`` (``write @state[at] = %value``) only rows of it, on its axis: row ``at + k`` becomes row ``k`` of the
+    value, which in a state of layout ring lies in slot ``(at + k) mod`` its extent; rows in order, so the last stay.
+    ``kernel`` names the loops function that does it (``via @kernel``), of the value read and the state updated.
+    """
 
     state: str
     value: Value
     source: str = ""
+    at: Dim | None = None
+    kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +141,19 @@ class MatchCast:
     source: str = ""
 
 
-Node = Call | ReadState | WriteState | MatchCast
+@dataclass(frozen=True, slots=True)
+class BindDim:
+    """``bind k in 0..64 = %count``: from here on the dim ``k`` is the one integer that ``%count`` holds at run time.
+
+    With ``MatchCast`` the only way in which a graph gets a dim that its parameters do not tell.
+    """
+
+    var: Var
+    value: Value
+    source: str = ""
+
+
+Node = Call | ReadState | WriteState | MatchCast | BindDim
 
 
 def node_outs(node: Node) -> tuple[Value, ...]:
@@ -141,7 +163,7 @@ def node_outs(node: Node) -> tuple[Value, ...]:
             return node.outs
         case ReadState() | MatchCast():
             return (node.out,)
-        case WriteState():
+        case WriteState() | BindDim():
             return ()
 
 
@@ -150,10 +172,21 @@ def node_args(node: Node) -> tuple[Value, ...]:
     match node:
         case Call():
             return node.args
-        case WriteState() | MatchCast():
+        case WriteState() | MatchCast() | BindDim():
             return (node.value,)
         case ReadState():
             return ()
+
+
+def node_symbols(node: Node) -> set[Var]:
+    """The symbols that a node uses beside those of its values' types: in attributes and positions."""
+    match node:
+        case Call():
+            return attr_symbols(node.attrs).union(*map(free_vars, node.replicas))
+        case WriteState():
+            return set() if node.at is None else set(free_vars(node.at))
+        case ReadState() | MatchCast() | BindDim():
+            return set()
 
 
 def map_args(node: Node, env: Mapping[str, Value]) -> Node:
@@ -165,7 +198,7 @@ def map_args(node: Node, env: Mapping[str, Value]) -> Node:
     match node:
         case Call():
             return replace(node, args=new)
-        case WriteState() | MatchCast():
+        case WriteState() | MatchCast() | BindDim():
             return replace(node, value=new[0])
         case ReadState():
             return node
@@ -196,6 +229,16 @@ class Graph:
                 if not arg.const:
                     out.setdefault(arg.name, []).append(node)
         return out
+
+
+def fresh_dims(graph: Graph) -> tuple[Var, ...]:
+    """The dims that get their values in the body, in order."""
+    known = dict.fromkeys(graph.dims)
+    for node in graph.body:
+        brought = {v for o in node_outs(node) for d in o.type.shape for v in free_vars(d)}
+        found = (node.var,) if isinstance(node, BindDim) else sorted(brought, key=lambda v: v.name)
+        known |= dict.fromkeys(found)
+    return tuple(known)[len(graph.dims) :]
 
 
 def fresh_name(stem: str, taken: set[str]) -> str:

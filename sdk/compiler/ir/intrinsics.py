@@ -7,6 +7,7 @@ except the rules that introduce it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -36,13 +37,14 @@ class Intrinsic:
 
 
 def _wrap(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
-    """Computes integers in int64 and wraps to the result type; floats in their own type."""
+    """Computes integers in 64 bits of their signedness and wraps to the result type; floats in their own type."""
 
     def run(args: list[Array], dtype: DType) -> Array:
         if dtype.is_float:
             return np.asarray(fn(*args)).astype(dtype.numpy)
+        wide = np.uint64 if dtype.kind == "u" and dtype.bits == 64 else np.int64
         with np.errstate(over="ignore"):
-            return np.asarray(fn(*(a.astype(np.int64) for a in args))).astype(dtype.numpy)
+            return np.asarray(fn(*(a.astype(wide) for a in args))).astype(dtype.numpy)
 
     return run
 
@@ -58,9 +60,48 @@ def _tdiv(a: Array, b: Array) -> Array:
     return np.where((a < 0) != (b < 0), -quotient, quotient)
 
 
+def _real(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
+    """A function of real numbers: computed in double precision, then rounded; never a warning."""
+
+    def run(args: list[Array], dtype: DType) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(fn(*(a.astype(np.float64) for a in args))).astype(dtype.numpy)
+
+    return run
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), dtype=np.float64)
+
+
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, small, 1.0) / (1.0 + small))
+
+
+def _fmod(a: Array, b: Array) -> Array:
+    """What is left of a after whole steps of b, with the sign of a; integers by 0 leave 0."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.fmod(a, b))
+
+
 def _cast(args: list[Array], dtype: DType) -> Array:
+    """Integers wrap; a float becomes the nearest integer towards zero that the type holds, NaN 0."""
+    value = args[0]
     with np.errstate(over="ignore", invalid="ignore"):
-        return args[0].astype(dtype.numpy)
+        if value.dtype.kind != "f" or dtype.kind not in "iu":
+            return value.astype(dtype.numpy)
+        lo, hi = dtype.limits
+        wide = value.astype(np.float64)
+        inside = (wide > lo - 1) & (wide < hi + 1)
+        whole = np.where(inside, value, 0).astype(dtype.numpy)
+        whole = np.where(wide >= hi, np.array(hi, dtype.numpy), whole)
+        return np.asarray(np.where(wide <= lo, np.array(lo, dtype.numpy), whole))
+
+
+def _bits(args: list[Array], dtype: DType) -> Array:
+    """The same bytes as another type of as many."""
+    return np.ascontiguousarray(args[0]).view(dtype.numpy)
 
 
 def srdhm(a: Array, b: Array) -> Array:
@@ -83,6 +124,12 @@ def _mulq64(args: list[Array], dtype: DType) -> Array:
     reduced = np.where(mult < 0x7FFF0000, (mult + (1 << 15)) >> 16, 0x7FFF)
     total = 15 - shift
     return np.asarray((x * reduced + (np.int64(1) << (total - 1))) >> total).astype(np.int32)
+
+
+def _fma(args: list[Array], dtype: DType) -> Array:
+    """a*b + c, rounded once but for the rounding of doubles."""
+    a, b, c = (x.astype(np.float64) for x in args)
+    return np.asarray(a * b + c).astype(dtype.numpy)
 
 
 def _clz(a: Array) -> Array:
@@ -113,6 +160,55 @@ def _broadcast(args: list[Array], dtype: DType) -> Array:
     return np.tile(args[0], dtype.lanes // args[0].shape[-1])
 
 
+_REAL_FUNCTIONS: Final[dict[str, Callable[..., Array]]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "erf": _erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+}
+
+
+def _first(args: list[Array], dtype: DType) -> Array:
+    """Which lanes are among the first so many."""
+    return np.asarray(np.arange(dtype.lanes) < args[0])
+
+
+def _zip(start: int) -> Callable[[list[Array], DType], Array]:
+    """The lanes of one half of the first argument and of the second in turn."""
+
+    def run(args: list[Array], dtype: DType) -> Array:
+        half = dtype.lanes // 2
+        a, b = (np.broadcast_to(x, (*x.shape[:-1], dtype.lanes))[..., start * half :][..., :half] for x in args)
+        return np.stack(np.broadcast_arrays(a, b), axis=-1).reshape(*a.shape[:-1], dtype.lanes)
+
+    return run
+
+
+def _fold(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
+    """All lanes joined in one, by halves."""
+
+    def run(args: list[Array], dtype: DType) -> Array:
+        value = args[0]
+        while value.shape[-1] > 1:
+            half = value.shape[-1] // 2
+            value = fn(value[..., :half], value[..., half:])
+        return np.asarray(value).astype(dtype.numpy)
+
+    return run
+
+
 def _rows(*rows: tuple[str, int, str, Callable[[list[Array], DType], Array]]) -> dict[str, Intrinsic]:
     return {name: Intrinsic(name, arity, result, fn) for name, arity, result, fn in rows}
 
@@ -135,10 +231,32 @@ INTRINSICS: Final = _rows(
     ("gt", 2, "bool", _plain(np.greater)),
     ("ge", 2, "bool", _plain(np.greater_equal)),
     ("eq", 2, "bool", _plain(np.equal)),
+    ("ne", 2, "bool", _plain(np.not_equal)),
+    ("not", 1, "same", _plain(np.logical_not)),
+    ("isnan", 1, "bool", _plain(np.isnan)),
+    ("isinf", 1, "bool", _plain(np.isinf)),
+    ("fma", 3, "same", _fma),  # a*b + c
     ("select", 3, "given", _plain(np.where)),
     ("cast", 1, "given", _cast),
+    ("bits", 1, "given", _bits),
     ("broadcast", 1, "given", _broadcast),
-    ("exp", 1, "same", _plain(np.exp)),
+    ("first", 1, "given", _first),
+    ("zip_lo", 2, "same", _zip(0)),
+    ("zip_hi", 2, "same", _zip(1)),
+    ("fold_add", 1, "given", _fold(np.add)),
+    ("fold_mul", 1, "given", _fold(np.multiply)),
+    ("fold_min", 1, "given", _fold(np.minimum)),
+    ("fold_max", 1, "given", _fold(np.maximum)),
+    ("abs", 1, "same", _wrap(np.abs)),
+    ("fmod", 2, "same", _plain(_fmod)),
+    ("floor", 1, "same", _plain(np.floor)),
+    ("ceil", 1, "same", _plain(np.ceil)),
+    ("trunc", 1, "same", _plain(np.trunc)),
+    ("round", 1, "same", _plain(np.rint)),  # halves to even
+    ("sqrt", 1, "same", _real(np.sqrt)),
+    ("rsqrt", 1, "same", _real(lambda x: 1.0 / np.sqrt(x))),
+    *((name, 1, "same", _real(fn)) for name, fn in _REAL_FUNCTIONS.items()),
+    ("pow", 2, "same", _real(np.power)),
     ("clz", 1, "same", _wrap(_clz)),
     ("srdhm", 2, "same", lambda args, _: srdhm(*args)),
     ("srdhm30", 2, "same", lambda args, _: srdhm(*args)),  # srdhm where |a| < 2**30 is proved
@@ -151,8 +269,9 @@ INTRINSICS: Final = _rows(
 
 
 def apply(name: str, args: list[Array], dtype: DType) -> Array:
-    """What ``name`` computes on numpy arrays."""
-    return INTRINSICS[name].fn(args, dtype)
+    """What ``name`` computes on numpy arrays; never a warning."""
+    with np.errstate(all="ignore"):
+        return INTRINSICS[name].fn(args, dtype)
 
 
 def op(name: str, *args: ValueExpr, dtype: DType | None = None) -> Op:

@@ -88,11 +88,16 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """``buffer[index]``; with lanes, that many consecutive elements of the last axis."""
+    """``buffer[index]``; with lanes, that many consecutive elements of the last axis.
+
+    With a ``count`` only the first ``count`` lanes (all when it exceeds them, none when it is not positive) are
+    read, the others are 0.
+    """
 
     buffer: str
     index: tuple[Dim, ...]
     dtype: DType
+    count: Dim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +163,13 @@ class Alloc:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """``buffer[index] = value``; a value with lanes fills consecutive elements of the last axis."""
+    """``buffer[index] = value``; a value with lanes fills consecutive elements of the last axis, of which a
+    ``count`` writes the first ones only, as in ``Load``."""
 
     buffer: str
     index: tuple[Dim, ...]
     value: ValueExpr
+    count: Dim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +221,14 @@ class Rows:
 class Pack:
     """How a constant argument is re-laid at build time for the kernel.
 
-    The 2-D matrix [rows, cols] becomes [ceil(rows/row_tile), ceil(cols/col_tile), row_tile, col_tile], padded
-    with zeros.
+    The 2-D matrix [rows, cols], rows being ``axis`` and columns the other axes in order, becomes
+    [ceil(rows/row_tile), ceil(cols/col_tile), row_tile, col_tile], padded with zeros.
     """
 
     param: str
     row_tile: int
     col_tile: int
+    axis: int = 0
 
 
 @dataclass(frozen=True, slots=True)

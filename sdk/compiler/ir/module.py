@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -14,9 +15,10 @@ from sdk.compiler.ir.graph import Graph
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.plan import Plan
 from sdk.compiler.ir.types import TensorType
+from sdk.compiler.sym import Var, free_vars
 from sdk.errors import BuildError
 
-__all__ = ["Const", "Module", "Stage", "State", "StateLayout"]
+__all__ = ["Const", "Module", "Stage", "State", "StateLayout", "init_dims"]
 
 Stage = Literal["imported", "typed", "scheduled", "planned"]
 StateLayout = Literal["plain", "ring", "paged"]
@@ -33,18 +35,23 @@ class Const:
     type: TensorType
     data: NDArray[np.generic]
     packing: str = ""
-    digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        data = np.array(self.data, dtype=self.type.dtype.numpy, order="C")  # a copy, rank 0 kept
+        data = self.data
+        if not _frozen(data) or data.dtype != self.type.dtype.numpy:
+            data = np.array(data, dtype=self.type.dtype.numpy, order="C")  # a copy, rank 0 kept
         if data.shape != self.type.static_shape:
             raise BuildError(f"constant @{self.name} has shape {data.shape}, its type says {self.type.static_shape}")
         data.setflags(write=False)
         object.__setattr__(self, "data", data)
-        object.__setattr__(self, "digest", hashlib.sha256(data.tobytes()).hexdigest())
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex SHA-256 of the bytes."""
+        return hashlib.sha256(self.data.reshape(-1).view(np.uint8).data).hexdigest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Const) and self._identity() == other._identity()
+        return self is other or (isinstance(other, Const) and self._identity() == other._identity())
 
     def __hash__(self) -> int:
         return hash(self._identity())
@@ -53,16 +60,31 @@ class Const:
         return self.name, self.type, self.packing, self.digest
 
 
+def _frozen(data: object) -> bool:
+    """Whether an array is in C order and nobody can write to its bytes, so that it can be kept as it is."""
+    while isinstance(data, np.ndarray):
+        if data.flags.writeable or not data.flags.c_contiguous:
+            return False
+        data = data.base
+    return data is None or isinstance(data, bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class State:
-    """A tensor that survives between runs. ``axis`` is the ring or page axis; ``init`` the constant it starts from,
-    or the value of every element."""
+    """A tensor that survives between runs. ``axis`` is the one of which rows are written, the ring or page axis;
+    ``init`` the constant it starts from, or the value of every element. Dims of its type are bound at init."""
 
     name: str
     type: TensorType
     init: str | int = 0
     layout: StateLayout = "plain"
     axis: int = 0
+
+
+def init_dims(states: Mapping[str, State]) -> tuple[Var, ...]:
+    """The dims in the types of states, in order: they are bound when an instance is made, the same for every run."""
+    found = (v for s in states.values() for d in s.type.shape for v in sorted(free_vars(d), key=lambda v: v.name))
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sdk.compiler.ir.dependence import accesses
-from sdk.compiler.ir.loops import Alloc, Block, For, If, Load, Loops, Op, Stmt, Store
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import dims_used, walk
 from sdk.compiler.sym import Dim, Var, free_vars
 
-__all__ = ["Contraction", "Kind", "Pattern", "classify", "identity_of"]
+__all__ = ["Contraction", "Kind", "Pattern", "Point", "classify", "identity_of", "point_of"]
 
 Kind = Literal["elementwise", "injective", "contraction", "window", "reduction", "opaque"]
 
@@ -59,7 +59,8 @@ def classify(loops: Loops) -> Pattern:
     stores = [a for a in accesses(loops.body) if a.store]
     if any(type(n).__name__ in ("Eval", "Barrier", "Atomic") for n in walk(loops.body)):
         return Pattern("opaque")
-    if len(inner.body) == 1 and isinstance(inner.body[0], Store) and inner.body[0].buffer in outs:
+    point = point_of(loops)
+    if point is not None and point.store.buffer in outs:
         return Pattern("elementwise" if identity_of(loops) is not None else "injective")
     product = _product(chain, inner)
     if product is not None:
@@ -71,14 +72,37 @@ def classify(loops: Loops) -> Pattern:
     return Pattern("reduction")
 
 
-def identity_of(loops: Loops) -> tuple[Var | None, ...] | None:
-    """For an elementwise function, the loop variable of each axis of its output (None for an axis of extent 1
-    that no loop runs over); else None."""
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A function whose one output is computed element by element: ``chain`` are its loops, ``store`` what it puts at
+    each element, ``temps`` the registers that it computes before, in order. ``order`` has the loop variable of each
+    axis of the output, None for an axis of extent 1 that no loop runs over."""
+
+    chain: tuple[For, ...]
+    temps: tuple[tuple[Buffer, ValueExpr], ...]
+    store: Store
+    order: tuple[Var | None, ...]
+
+
+def point_of(loops: Loops) -> Point | None:
+    """The function as a ``Point``; None where it is none."""
     chain = _chain(loops.body)
     inner: Block = chain[-1].body if chain else loops.body
-    if len(inner.body) != 1 or not isinstance(inner.body[0], Store):
+    *before, store = inner.body
+    if not isinstance(store, Store) or len(before) % 2 or any(f.until is not None for f in chain):
         return None
-    store = inner.body[0]
+    temps: list[tuple[Buffer, ValueExpr]] = []
+    for alloc, value in zip(before[::2], before[1::2], strict=True):
+        if not isinstance(alloc, Alloc) or not isinstance(value, Store) or value.buffer != alloc.buffer.name:
+            return None
+        if alloc.buffer.space != "register" or alloc.buffer.shape:
+            return None
+        temps.append((alloc.buffer, value.value))
+    order = _order(store, chain)
+    return None if order is None else Point(tuple(chain), tuple(temps), store, order)
+
+
+def _order(store: Store, chain: list[For]) -> tuple[Var | None, ...] | None:
     vars_ = {loop.var for loop in chain}
     order: list[Var | None] = []
     for dim in store.index:
@@ -86,12 +110,21 @@ def identity_of(loops: Loops) -> tuple[Var | None, ...] | None:
         if dim != 0 and var not in vars_:
             return None
         order.append(var)
-    if {v for v in order if v} != vars_ or len([v for v in order if v]) != len(chain):
+    known = [v for v in order if v]
+    return tuple(order) if set(known) == vars_ and len(known) == len(chain) else None
+
+
+def identity_of(loops: Loops) -> tuple[Var | None, ...] | None:
+    """For an elementwise function, the loop variable of each axis of its output (None for an axis of extent 1
+    that no loop runs over); else None."""
+    point = point_of(loops)
+    if point is None:
         return None
-    for node in walk(store.value):
-        if isinstance(node, Load) and not _broadcasts(node.index, store.index):
+    registers = {buffer.name for buffer, _ in point.temps}
+    for node in walk((point.store.value, *(value for _, value in point.temps))):
+        if isinstance(node, Load) and node.buffer not in registers and not _broadcasts(node.index, point.store.index):
             return None
-    return tuple(order)
+    return point.order
 
 
 def _broadcasts(index: tuple[Dim, ...], out: tuple[Dim, ...]) -> bool:

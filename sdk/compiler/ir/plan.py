@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.sym import Dim, Var
+from sdk.compiler.sym import Dim, Var, evaluate
 
 __all__ = [
+    "Bind",
+    "Check",
     "Copy",
     "Plan",
     "PlanBuffer",
@@ -19,6 +21,7 @@ __all__ = [
     "RegionKind",
     "Repeat",
     "Role",
+    "Split",
     "Wait",
     "walk_plan",
 ]
@@ -52,11 +55,21 @@ class PlanBuffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """A call's rows may run in parts, at most ``threads`` of them at the same time, cut at multiples of ``granule``
+    rows; so many rows take about ``work`` operations."""
+
+    threads: int
+    granule: int
+    work: Dim
+
+
+@dataclass(frozen=True, slots=True)
 class PlanCall:
     """Runs a loops function on buffers (in its parameter order), for rows ``lo..hi`` where it has rows.
 
-    ``scratch`` names the buffer of its scratch space ("" = none). ``index`` numbers the call for hooks and profile;
-    ``ops`` are the ops of the source model it computes.
+    ``scratch`` names the buffer of its scratch space ("" = none), of which each of the threads of ``split`` has an
+    equal share. ``index`` numbers the call for hooks and profile; ``ops`` are the ops of the source model it computes.
     """
 
     index: int
@@ -68,6 +81,7 @@ class PlanCall:
     ops: tuple[str, ...] = ()
     place: str = ""
     extern: bool = False
+    split: Split | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +109,34 @@ class Wait:
     on: int
 
 
-PlanStmt = PlanCall | Copy | Repeat | Wait
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """``bind k in 0..64 = value``: the run gives the dim ``var`` a value, and ends with an error where that is not
+    within its bounds. The value is a dim, or the one integer that a buffer (named) holds at this point."""
+
+    var: Var
+    value: Dim | str
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``check a == b``: the run ends with an error where the dims differ; ``what`` says in words whose they are."""
+
+    left: Dim
+    right: Dim
+    what: str = ""
+
+
+PlanStmt = PlanCall | Copy | Repeat | Wait | Bind | Check
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An entry as straight calls on placed buffers; inputs and outputs are names of buffers."""
+    """An entry as straight calls on placed buffers; inputs and outputs are names of buffers.
+
+    ``places`` name bytes that offsets and sizes of regions are made of, each by the dims and those before it.
+    """
 
     name: str
     dims: tuple[Var, ...]
@@ -110,6 +146,14 @@ class Plan:
     buffers: tuple[PlanBuffer, ...]
     body: tuple[PlanStmt, ...]
     lower_bound: int = 0
+    places: tuple[tuple[Var, Dim], ...] = ()
+
+    def placed(self, env: Mapping[Var, int]) -> dict[Var, int]:
+        """``env``, which gives the dims, with the values of the places."""
+        out = dict(env)
+        for var, value in self.places:
+            out[var] = evaluate(value, out)
+        return out
 
     def buffer(self, name: str) -> PlanBuffer:
         """The buffer called ``name``; KeyError when absent."""
@@ -118,12 +162,21 @@ class Plan:
                 return buffer
         raise KeyError(name)
 
+    @property
+    def fresh(self) -> tuple[Var, ...]:
+        """The dims that a run gives values, in order: those that ``dims`` carries out."""
+        return _bound(self.body)
+
     def region(self, name: str) -> Region:
         """The region called ``name``; KeyError when absent."""
         for region in self.regions:
             if region.name == name:
                 return region
         raise KeyError(name)
+
+
+def _bound(body: tuple[PlanStmt, ...]) -> tuple[Var, ...]:
+    return tuple(s.var for s in walk_plan(body) if isinstance(s, Bind))
 
 
 def walk_plan(body: tuple[PlanStmt, ...]) -> Iterator[PlanStmt]:

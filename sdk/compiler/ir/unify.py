@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.sym import Dim, Var, free_vars, prove_eq, prove_ge, substitute
+from sdk.compiler.sym import Dim, Expr, Var, floordiv, free_vars, prove_eq, prove_ge, substitute
 from sdk.compiler.sym.text import print_bounds, print_dim
 
 __all__ = ["unify"]
@@ -21,7 +21,8 @@ def unify(
 ) -> dict[Var, Dim]:
     """The value of each of ``dims`` for which every (name, parameter type, argument type) agrees.
 
-    A dim is bound by the first axis that is that dim alone; every other axis must then be proved equal. A dim that
+    A dim is bound by the first axis that is that dim alone, else the first ``c*dim + d`` in which only it is left to
+    bind; every other axis must then be proved equal. A dim that
     no axis binds is the caller's own of that name and those bounds (a position, say, which is in no shape).
     ``scope`` has the caller's dims by name. What does not fit, or cannot be proved to, goes to ``problem``.
     """
@@ -41,6 +42,10 @@ def unify(
                 bound[alone[0]] = have
             else:
                 later.append((name, axis, want, have))
+    for _, _, want, have in later:
+        found = _solve(want, have, mine - bound.keys())
+        if found is not None:
+            bound[found[0]] = found[1]
     for var in dims:
         if var not in bound and scope.get(var.name) is var:
             bound[var] = var.expr
@@ -55,6 +60,18 @@ def unify(
             how = "is not" if equal is False else "cannot be proved to be"
             problem(f"axis {axis} of {name} {how} {print_dim(value)}, given {print_dim(have)}")
     return bound
+
+
+def _solve(want: Dim, have: Dim, left: Collection[Var]) -> tuple[Var, Dim] | None:
+    """The dim of ``left`` that ``want = c*dim + d`` holds, and its value where ``want`` is ``have``."""
+    names = [v for v in free_vars(want) if v in left]
+    if len(names) != 1 or not isinstance(want, Expr) or free_vars(want) != set(names):
+        return None
+    (var,) = names
+    factor = dict(want.terms).get(((var, 1),), 0)
+    if factor < 1 or want - factor * var.expr != want.const:
+        return None
+    return var, floordiv(have - want.const, factor)
 
 
 def _check_bounds(var: Var, value: Dim, problem: Problem) -> None:

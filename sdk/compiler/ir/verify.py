@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 
 from sdk.compiler.ir.diagnostic import Diagnostic
 from sdk.compiler.ir.graph import Call
-from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.op_table import OpTable
 from sdk.compiler.ir.verify_graph import verify_graph
 from sdk.compiler.ir.verify_loops import verify_loops
+from sdk.compiler.sym import prove_ge
 from sdk.errors import BuildError
 
 __all__ = ["check", "verify"]
@@ -75,10 +76,15 @@ def _names(module: Module, report: Report) -> None:
 
 
 def _states(module: Module, report: Report) -> None:
+    names = [v.name for v in init_dims(module.states)]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        report(f"module {module.name}", f"the dim {name} has two ranges in the types of states")
     for state in module.states.values():
         where = f"state @{state.name}"
         if not 0 <= state.axis < max(state.type.rank, 1):
             report(where, f"its axis {state.axis} is not one of {state.type.rank}")
+        elif state.layout == "ring" and prove_ge(state.type.shape[state.axis], 1) is not True:
+            report(where, "a ring has at least one row")
         if isinstance(state.init, str):
             const = module.consts.get(state.init)
             if const is None:

@@ -14,9 +14,15 @@ __all__ = ["access_errors"]
 
 
 def access_errors(
-    buffer: Buffer, index: tuple[Dim, ...], dtype: DType, exact: bool, unrolled: frozenset[Var], facts: Facts
+    buffer: Buffer,
+    index: tuple[Dim, ...],
+    dtype: DType,
+    exact: bool,
+    unrolled: frozenset[Var],
+    facts: Facts,
+    lanes_used: Dim | None = None,
 ) -> Iterator[str]:
-    """Each finding about ``buffer[index]`` as ``dtype``.
+    """Each finding about ``buffer[index]`` as ``dtype``, of whose lanes the first ``lanes_used`` count (None: all).
 
     ``exact`` forbids another signedness; ``unrolled`` are the loop variables that code sees as numbers.
     """
@@ -33,17 +39,26 @@ def access_errors(
         yield f"{place} is a register chosen at run time by {', '.join(sorted(v.name for v in moving))}"
     if dtype.lanes % buffer.dtype.lanes:
         yield f"{place} takes {dtype.lanes} lanes of {buffer.dtype}"
-    for at, what, held in _checks(buffer, index, dtype.lanes // buffer.dtype.lanes, facts):
+    if lanes_used is not None and (dtype.lanes == 1 or buffer.dtype.lanes > 1):
+        yield f"{place} takes the first of several lanes, but has none"
+    for at, what, held in _checks(buffer, index, dtype.lanes // buffer.dtype.lanes, facts, lanes_used):
         if held is not True:
             how = "is not always" if held is False else "cannot be proved"
             yield f"{place}: index {print_dim(at)} {how} {what}"
 
 
-def _checks(buffer: Buffer, index: tuple[Dim, ...], count: int, facts: Facts) -> Iterator[tuple[Dim, str, bool | None]]:
-    """Each index, what must hold of it, and whether it does, for ``count`` elements from ``index`` on."""
+def _checks(
+    buffer: Buffer, index: tuple[Dim, ...], count: int, facts: Facts, used: Dim | None
+) -> Iterator[tuple[Dim, str, bool | None]]:
+    """Each index, what must hold of it, and whether it does, for ``count`` elements from ``index`` on, of which
+    the first ``used`` are touched."""
+    if used is not None:
+        facts = facts.with_guards([used - 1])  # where no lane is touched, nothing must hold
     for at, extent in zip(index, buffer.shape, strict=True):
         yield at, ">= 0", facts.nonnegative(at)
         yield at, f"< {print_dim(extent)}", facts.nonnegative(extent - 1 - at)
+    if used is not None and index and facts.nonnegative(buffer.shape[-1] - used - index[-1]) is True:
+        return
     if count > 1 and (not index or facts.nonnegative(buffer.shape[-1] - count - index[-1]) is not True):
         # lanes may run on into the next row where rows are adjacent, which the slots of a ring are not
         flat: Dim = 0

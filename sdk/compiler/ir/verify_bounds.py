@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.loops import Idx, Imm, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import I32, I64
-from sdk.compiler.sym import Dim, Func, Var, evaluate_grid, free_vars, interval, substitute
+from sdk.compiler.sym import Dim, Func, Var, dmax, dmin, evaluate_grid, floordiv, free_vars, interval, substitute
 from sdk.compiler.sym.dim import Factor
 
 __all__ = ["Facts", "facts_of", "value_range"]
 
 GRID_LIMIT: Final = 1 << 18
+_MAKE: Final = {"min": dmin, "max": dmax, "floordiv": floordiv}
 Lets = Mapping[str, ValueExpr]
 
 
@@ -47,15 +48,21 @@ class Facts:
     def _prove(self, dim: Dim) -> bool | None:
         if _surely(dim):
             return True
-        if any(_surely(dim - guard) for guard in self.guards):
+        if any(_surely(dim - guard) for guard in self.guards) or _by_remainder(dim):
             return True
         lower = list(self._lowest(dim))
-        if any(map(_surely, lower)):
+        if any(map(_surely, lower)) or any(self._surely_above(d) for found in (dim, *lower) for d in _looser(found)):
             return True
-        if any(_surely(d) for guard in self.guards for d in self._lowest(dim - guard)):
+        rest = [d for guard in self.guards for d in (dim - guard, *self._lowest(dim - guard))]
+        if any(_surely(d) for found in rest for d in (found, *_looser(found))):
+            return True
+        if any(self.nonnegative(d) for d in _undivided(dim)):
             return True
         # the lowest bound has the fewest variables left
         return True if lower and self._exhaust(lower[-1]) else self._exhaust(dim)
+
+    def _surely_above(self, dim: Dim) -> bool:
+        return _surely(dim) or any(map(_surely, self._lowest(dim)))
 
     def _lowest(self, dim: Dim) -> Iterable[Dim]:
         """Lower bounds of ``dim`` with its loop variables put at the end of their range, innermost first."""
@@ -93,11 +100,30 @@ def _direction(dim: Dim, var: Var) -> int | None:
     for term, coefficient in dim.terms:
         inside = [(factor, power) for factor, power in term if factor is var or _holds(factor, var)]
         if inside:
-            plain = len(term) == 1 and inside[0][1] == 1
+            others = [factor for factor, _ in term if factor is not inside[0][0]]
+            plain = len(inside) == 1 and inside[0][1] == 1 and all(_never_negative(f) for f in others)
             way = _factor_direction(inside[0][0], var) if plain else None
             ways.add(None if way is None else way if coefficient > 0 else -way)
     ways.discard(0)
     return ways.pop() if len(ways) == 1 else None if ways else 0
+
+
+def _never_negative(factor: Factor) -> bool:
+    return _surely(factor.expr if isinstance(factor, Var) else _MAKE[factor.name](factor.a, factor.b))
+
+
+def _undivided(dim: Dim) -> Iterator[Dim]:
+    """Dims that are >= 0 exactly where ``dim`` is, without a division: ``r >= a/b`` where ``(r + 1)*b > a``."""
+    if isinstance(dim, int):
+        return
+    for term, coefficient in dim.terms:
+        factor = term[0][0]
+        if len(term) != 1 or term[0][1] != 1 or not isinstance(factor, Func) or factor.name != "floordiv":
+            continue
+        if abs(coefficient) != 1 or not _surely(factor.b - 1):
+            continue
+        rest = dim - coefficient * floordiv(factor.a, factor.b)
+        yield (rest + 1) * factor.b - 1 - factor.a if coefficient < 0 else factor.a + rest * factor.b
 
 
 def _holds(factor: Factor, var: Var) -> bool:
@@ -142,6 +168,37 @@ def _grid(names: Iterable[Var]) -> dict[Var, NDArray[np.int64]]:
         domain = np.arange(first, var.hi + 1, var.multiple, dtype=np.int64)
         env[var] = domain.reshape([-1 if k == axis else 1 for k in range(len(order))])
     return env
+
+
+def _looser(dim: Dim, depth: int = 3) -> Iterator[Dim]:
+    """Lower bounds of ``dim`` without a min, max or division in it: ``-min(a, b) >= -a``, ``max(a, b) >= a`` and
+    ``-c*(a/c) >= -a``."""
+    if isinstance(dim, int) or depth == 0:
+        return
+    for term, coefficient in dim.terms:
+        if len(term) != 1 or not isinstance(factor := term[0][0], Func) or term[0][1] != 1:
+            continue
+        rest = dim - coefficient * _MAKE[factor.name](factor.a, factor.b)
+        places: tuple[Dim, ...] = ()
+        if factor.name == ("max" if coefficient > 0 else "min"):
+            places = (coefficient * factor.a, coefficient * factor.b)
+        elif factor.name == "floordiv" and isinstance(factor.b, int) and coefficient < 0:
+            places = (coefficient // factor.b * factor.a,) if coefficient % factor.b == 0 else ()
+        for place in places:
+            yield rest + place
+            yield from _looser(rest + place, depth - 1)
+
+
+def _by_remainder(dim: Dim) -> bool:
+    """Whether a remainder in ``dim`` explains why it is not negative: ``0 <= a - b*floordiv(a, b) < b``."""
+    if isinstance(dim, int):
+        return False
+    parts = {f for term, _ in dim.terms for f, _ in term if isinstance(f, Func) and f.name == "floordiv"}
+    for part in parts:
+        rest = part.a - part.b * floordiv(part.a, part.b)
+        if _surely(part.b - 1) and (_surely(dim - rest) or _surely(dim - (part.b - 1 - rest))):
+            return True
+    return False
 
 
 def _surely(dim: Dim) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from sdk.compiler.ir.graph import (
+    BindDim,
     Call,
     Graph,
     MatchCast,
@@ -15,13 +17,16 @@ from sdk.compiler.ir.graph import (
     WriteState,
     attr_symbols,
     attrs,
+    fresh_dims,
     node_outs,
+    node_symbols,
 )
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.op_table import OpTable
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ir.unify import unify
-from sdk.compiler.sym import Dim, Var, free_vars, interval
+from sdk.compiler.sym import Dim, Var, free_vars, interval, prove_ge
 from sdk.compiler.sym.text import print_bounds, print_dim
 from sdk.errors import SdkError
 
@@ -116,10 +121,17 @@ class _Checker:
                 self._state(node.state, node.out.type, "read")
             case WriteState():
                 self._use(node.value)
-                self._state(node.state, node.value.type, "written")
+                self._symbols(tuple(v.expr for v in sorted(node_symbols(node), key=lambda v: v.name)), fresh=False)
+                if node.at is None:
+                    self._state(node.state, node.value.type, "written")
+                else:
+                    self._rows(node, node.at)
             case MatchCast():
                 self._use(node.value)
                 self._cast(node)
+            case BindDim():
+                self._use(node.value)
+                self._bind(node)
             case _:
                 assert_never(node)
         for value in node_outs(node):
@@ -132,6 +144,36 @@ class _Checker:
             self.error(f"state @{name} does not exist")
         elif _plain([state.type]) != _plain([type]):
             self.error(f"state @{name} is {_show([state.type])}, {how} as {_show([type])}")
+        else:
+            self._symbols(state.type.shape, fresh=False)
+
+    def _rows(self, node: WriteState, at: Dim) -> None:
+        """A write of rows: all but their number is as in the state, and they lie in it where it is no ring."""
+        state, type = self.module.states.get(node.state), node.value.type
+        if state is None or type.rank != state.type.rank or not type.rank:
+            self._state(node.state, type, "written")
+            return
+        axis = state.axis
+        rows = replace(state.type, shape=(*state.type.shape[:axis], type.shape[axis], *state.type.shape[axis + 1 :]))
+        if _plain([rows]) != _plain([type]):
+            self.error(f"rows on axis {axis} of state @{node.state}, {_show([state.type])}, written as {_show([type])}")
+        self._symbols(state.type.shape, fresh=False)
+        if state.layout == "paged":
+            self.error(f"rows of state @{node.state} of layout paged are written")
+        if state.layout == "plain":
+            most = interval(state.type.shape[axis] - type.shape[axis] - at)[1]  # what is less is checked at run time
+            if prove_ge(at, 0) is not True or (most is not None and most < 0):
+                where = f"rows {print_dim(at)}..{print_dim(at + type.shape[axis])}"
+                self.error(f"{where} of state @{node.state} of {print_dim(state.type.shape[axis])} are not inside")
+        kernel = self.module.loops.get(node.kernel) if node.kernel else None
+        if node.kernel and (kernel is None or [p.mode for p in kernel.params] != ["read", "update"]):
+            self.error(f"@{node.kernel} is no loops function that reads a value and updates a state")
+        elif kernel is not None:
+            values = zip(kernel.params, (type, state.type), strict=True)
+            self._unify_kernel(node.kernel, kernel, [(f"%{p.buffer.name}", p.buffer.type, t) for p, t in values])
+
+    def _unify_kernel(self, name: str, kernel: Loops, pairs: list[tuple[str, TensorType, TensorType]]) -> None:
+        unify(kernel.dims, pairs, self.dims, lambda text: self.error(f"rows written by @{name}: {text}"))
 
     def _cast(self, node: MatchCast) -> None:
         have, want = node.value.type, node.out.type
@@ -141,6 +183,16 @@ class _Checker:
         for axis, (a, b) in enumerate(zip(have.shape, want.shape, strict=True)):
             if _never_equal(a, b):
                 self.error(f"match_cast states {print_dim(b)} for axis {axis}, which is {print_dim(a)}")
+
+    def _bind(self, node: BindDim) -> None:
+        type = node.value.type
+        if type.dtype.kind != "i" or type.dtype.lanes != 1 or type.size != 1:
+            self.error(f"a dim is bound to one signed integer, {node.value} is {_show([type])}")
+        if node.var.lo < 0:
+            self.error(f"the dim {node.var.name} may be negative: {print_bounds(node.var)}")
+        if node.var.name in self.dims:
+            self.error(f"the dim {node.var.name} has a value already")
+        self.dims.setdefault(node.var.name, node.var)
 
     def _call(self, node: Call) -> None:
         if node.attrs != attrs(**dict(node.attrs)):
@@ -219,10 +271,16 @@ class _Checker:
         values = [*node.args, *node.outs]
         formal = [*callee.params, *callee.results]
         pairs = [(str(p), p.type, v.type) for p, v in zip(formal, values, strict=True)]
-        self._unify(node, callee.dims, pairs)
+        brought = [v for v in fresh_dims(callee) if any(d is v.expr for r in callee.results for d in r.type.shape)]
+        found = self._unify(node, (*callee.dims, *brought), pairs)
+        for var in brought:
+            if var in found and not {v.name for v in free_vars(found[var])} - self.dims.keys():
+                self.error(f"{var.name} is computed by @{callee.name}, and {print_dim(found[var])} is known before")
 
-    def _unify(self, node: Call, dims: Sequence[Var], pairs: list[tuple[str, TensorType, TensorType]]) -> None:
-        unify(dims, pairs, self.dims, lambda text: self.error(f"call of @{node.callee}: {text}"))
+    def _unify(
+        self, node: Call, dims: Sequence[Var], pairs: list[tuple[str, TensorType, TensorType]]
+    ) -> dict[Var, Dim]:
+        return unify(dims, pairs, self.dims, lambda text: self.error(f"call of @{node.callee}: {text}"))
 
 
 def _label(node: Node) -> str:
@@ -235,6 +293,8 @@ def _label(node: Node) -> str:
             return f"write @{node.state}"
         case MatchCast():
             return f"{node.out} = match_cast"
+        case BindDim():
+            return f"bind {node.var.name}"
 
 
 def _never_equal(a: Dim, b: Dim) -> bool:

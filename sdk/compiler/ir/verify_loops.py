@@ -92,16 +92,10 @@ class _Checker:
         order = [p.mode != "read" for p in self.loops.params]
         if order != sorted(order):
             self.error("a parameter that is read comes after one that is written")
-        bound: set[Var] = set()
         for p in self.loops.params:
             if p.buffer.space != "param":
                 self.error(f"parameter %{p.buffer.name} is in space {p.buffer.space}")
             self._buffer(p.buffer, env)
-            for dim in p.buffer.shape:
-                bound |= free_vars(dim)
-        for var in self.loops.dims:
-            if var not in bound:
-                self.error(f"dim {var.name} is in no parameter's shape: no call can bind it")
         for pack in self.loops.packs:
             if self.modes.get(pack.param) != "read":
                 self.error(f"pack of %{pack.param}, which is not a parameter that is read")
@@ -240,7 +234,7 @@ class _Checker:
         self.stored.add(stmt.buffer)
         if self.modes.get(stmt.buffer) == "read":
             self.error(f"parameter %{stmt.buffer} is read only and is written")
-        self._access(stmt.buffer, stmt.index, stmt.value.dtype, env, exact=True)
+        self._access(stmt, stmt.value.dtype, env, exact=True)
 
     # --- values ---------------------------------------------------------------------------------------------
 
@@ -251,7 +245,7 @@ class _Checker:
             case Load():
                 if self.modes.get(e.buffer) == "write":
                     self.error(f"parameter %{e.buffer} is write only and is read")
-                self._access(e.buffer, e.index, e.dtype, env, exact=False)
+                self._access(e, e.dtype, env, exact=False)
             case Idx():
                 self.dim(e.dim, env)
                 if e.dtype.is_float or e.dtype.lanes != 1:
@@ -287,12 +281,13 @@ class _Checker:
             guards = facts_of(cond, env.lets, holds)
             self.value(arm, replace(env, facts=env.facts.with_guards(guards)))
 
-    def _access(self, name: str, index: tuple[Dim, ...], dtype: DType, env: _Env, exact: bool) -> None:
-        for at in index:
-            self.dim(at, env)
-        buffer = env.buffers.get(name)
+    def _access(self, at: Load | Store | Atomic, dtype: DType, env: _Env, exact: bool) -> None:
+        count = None if isinstance(at, Atomic) else at.count
+        for dim in at.index if count is None else (*at.index, count):
+            self.dim(dim, env)
+        buffer = env.buffers.get(at.buffer)
         if buffer is None:
-            self.error(f"buffer %{name} is not declared here")
+            self.error(f"buffer %{at.buffer} is not declared here")
             return
-        for wrong in access_errors(buffer, index, dtype, exact, env.unrolled, env.facts):
+        for wrong in access_errors(buffer, at.index, dtype, exact, env.unrolled, env.facts, count):
             self.error(wrong)

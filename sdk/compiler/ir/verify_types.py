@@ -33,13 +33,16 @@ def op_error(op: Op) -> str | None:
     return f"{op.name}({given}) as {op.dtype}: {wrong}" if wrong else None
 
 
-_SPECIAL = frozenset({"broadcast", "cast", "dot", "mac_lane", "mulq64", "select"})
+_SPECIAL = frozenset({"bits", "broadcast", "cast", "dot", "mac_lane", "mulq64", "select"})
 
 
 def _special(name: str, types: list[DType], result: DType) -> str | None:
     match name:
         case "cast":
             return None if types[0].lanes == result.lanes else "a conversion keeps the lanes"
+        case "bits":
+            fits = (types[0].nbytes, types[0].lanes) == (result.nbytes, result.lanes)
+            return None if fits and "b" not in (types[0].kind, result.kind) else "it keeps the bytes, and takes no bool"
         case "broadcast":
             fits = types[0].scalar == result.scalar and result.lanes % types[0].lanes == 0
             return None if fits else "the lanes of the result are not those of the argument repeated"

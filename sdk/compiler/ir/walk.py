@@ -4,78 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from operator import is_
 from typing import Any, TypeVar
 
 from sdk.compiler.ir.loops import Atomic, Buffer, Idx, Load, Store
+from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Expr, Var, substitute
 
 __all__ = ["buffers_used", "rename_buffers", "rewrite", "substitute_dims", "walk"]
 
 T = TypeVar("T")
-_FIELDS: dict[type, tuple[str, ...]] = {}
+_FIELDS: dict[type, tuple[str, ...] | None] = {DType: None}  # nothing is below it, and it stands everywhere
 
 
-def _names(node: object) -> tuple[str, ...]:
-    kind = type(node)
-    if kind not in _FIELDS:
-        _FIELDS[kind] = tuple(f.name for f in fields(node)) if is_dataclass(node) else ()
-    return _FIELDS[kind]
+def _names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a kind of node; None for what is none."""
+    try:
+        return _FIELDS[kind]
+    except KeyError:
+        _FIELDS[kind] = tuple(f.name for f in fields(kind)) if is_dataclass(kind) else None
+        return _FIELDS[kind]
 
 
 def walk(node: object) -> Iterator[Any]:
     """Every node below and including ``node``, outer before inner, in field order."""
-    if isinstance(node, tuple):
-        for item in node:
-            yield from walk(item)
-    elif is_dataclass(node):
-        yield node
-        for name in _names(node):
-            value = getattr(node, name)
-            if isinstance(value, tuple) or is_dataclass(value):
-                yield from walk(value)
+    waiting = [node]  # a stack of its own: large bodies are walked often, and recursion costs most of it
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, tuple):
+            waiting.extend(reversed(item))
+            continue
+        names = _names(type(item))
+        if names is not None:
+            yield item
+            waiting.extend([getattr(item, name) for name in reversed(names)])
 
 
 def rewrite(node: T, fn: Callable[[Any], Any]) -> T:
     """Rebuilds bottom up with ``fn(node) -> node``; returns the same object where nothing changed."""
-    if isinstance(node, tuple):
-        items = tuple(rewrite(item, fn) for item in node)
-        return node if all(a is b for a, b in zip(items, node, strict=True)) else items  # type: ignore[return-value]
-    if not is_dataclass(node):
-        return node
-    changes = {}
-    for name in _names(node):
-        old = getattr(node, name)
-        if isinstance(old, tuple) or is_dataclass(old):
-            new = rewrite(old, fn)
-            if new is not old:
-                changes[name] = new
-    out: Any = replace(node, **changes) if changes else node  # type: ignore[type-var]  # is_dataclass above
-    result: T = fn(out)
+
+    def one(item: Any) -> Any:
+        kind = type(item)
+        if kind is tuple:
+            return _rewritten(item, one)
+        names = _names(kind)
+        return item if names is None else fn(_rebuilt(item, names, one))
+
+    result: T = one(node)
     return result
+
+
+def _rewritten(items: Any, one: Callable[[Any], Any]) -> Any:
+    """The tuple of what ``one`` makes of each; the same object where nothing changed."""
+    new = tuple(map(one, items))
+    return items if all(map(is_, new, items)) else new
+
+
+def _rebuilt(node: Any, names: tuple[str, ...], one: Callable[[Any], Any]) -> Any:
+    """The node with every field as ``one`` makes it; the same object where nothing changed."""
+    old = [getattr(node, name) for name in names]
+    new = list(map(one, old))
+    # all fields of a node are arguments of its class, in order; dataclasses.replace takes five times as long
+    return node if all(map(is_, new, old)) else type(node)(*new)
 
 
 def substitute_dims(node: T, env: Mapping[Var, Dim]) -> T:
     """Replaces variables in every dim of the node (indices, extents, shapes)."""
 
-    def dim(value: object) -> object:
-        if isinstance(value, Expr):
-            return substitute(value, env)
-        if isinstance(value, tuple):
-            new = tuple(dim(v) for v in value)
-            return value if all(a is b for a, b in zip(new, value, strict=True)) else new
-        return value
-
     def one(item: Any) -> Any:
-        changes = {}
-        for name in _names(item):
-            old = getattr(item, name)
-            if isinstance(old, Expr | tuple):
-                new = dim(old)
-                if new is not old:
-                    changes[name] = new
-        return replace(item, **changes) if changes else item
+        kind = type(item)
+        if kind is Expr:
+            return substitute(item, env)
+        if kind is tuple:
+            return _rewritten(item, one)
+        names = _names(kind)
+        return item if names is None else _rebuilt(item, names, one)
 
-    return rewrite(node, one)
+    result: T = one(node)
+    return result
 
 
 def rename_buffers(node: T, names: Mapping[str, str]) -> T:
@@ -93,8 +99,16 @@ def rename_buffers(node: T, names: Mapping[str, str]) -> T:
 
 def buffers_used(node: object) -> tuple[set[str], set[str]]:
     """Names of the buffers loaded and of those stored below ``node``."""
-    loads = {n.buffer for n in walk(node) if isinstance(n, Load | Atomic)}
-    stores = {n.buffer for n in walk(node) if isinstance(n, Store | Atomic)}
+    loads: set[str] = set()
+    stores: set[str] = set()
+    for item in walk(node):
+        if isinstance(item, Load):
+            loads.add(item.buffer)
+        elif isinstance(item, Store):
+            stores.add(item.buffer)
+        elif isinstance(item, Atomic):
+            loads.add(item.buffer)
+            stores.add(item.buffer)
     return loads, stores
 
 
@@ -103,6 +117,8 @@ def dims_used(node: object) -> Iterator[Dim]:
     for item in walk(node):
         if isinstance(item, Load | Store | Atomic):
             yield from item.index
+            if not isinstance(item, Atomic) and item.count is not None:
+                yield item.count
         elif isinstance(item, Idx):
             yield item.dim
         elif hasattr(item, "lo") and hasattr(item, "hi") and hasattr(item, "body"):

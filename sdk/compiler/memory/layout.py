@@ -4,33 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from sdk.compiler.ir.graph import (
+    BindDim,
     Call,
     Graph,
+    MatchCast,
     Node,
     ReadState,
     Value,
     WriteState,
+    fresh_dims,
     fresh_name,
     node_args,
     node_outs,
 )
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.module import Module, State
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role
+from sdk.compiler.ir.match import match_types
+from sdk.compiler.ir.module import Module, State, init_dims
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role, Split
+from sdk.compiler.ir.rows import PART_WORK, row_granule, shared_params, work_of
 from sdk.compiler.ir.types import U8, TensorType
 from sdk.compiler.ir.unify import unify
-from sdk.compiler.memory.planner import plan_offsets
-from sdk.compiler.memory.problem import Block, Placement, aligned
-from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout
+from sdk.compiler.memory.planner import placements, plan_offsets
+from sdk.compiler.memory.problem import Block, Placement
+from sdk.compiler.memory.scaled import Scaled, best_scaled, scaled
+from sdk.compiler.memory.scratch import SCRATCH_ALIGN, THREAD_ALIGN, scratch_layout, scratch_share
 from sdk.compiler.memory.storage import Io, Storage, is_view, share_bytes
-from sdk.compiler.sym import Dim, free_vars, prove_eq, substitute
+from sdk.compiler.sym import Dim, Expr, Var, ceildiv, dmax, free_vars, max_value, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
-__all__ = ["Laid", "lay_out", "state_offsets"]
+__all__ = ["Laid", "Offsets", "lay_out", "state_offsets"]
 
+Offsets = Literal["fixed", "scaled"]
 REGIONS = ("arena", "state", "const")
+_MOST_STATE = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -42,43 +51,64 @@ class Laid:
     placement: Placement
 
 
-def state_offsets(states: Mapping[str, State], align: int) -> tuple[dict[str, int], int]:
-    """Offsets of all states in the state region, in the order of the module, and the region's bytes.
+def state_offsets(states: Mapping[str, State], align: int) -> tuple[dict[str, Dim], Dim]:
+    """Offsets of all states in the state region, in the order of the module, and the region's bytes: dims of those
+    bound at init.
 
     Raises:
-        BuildError: a state that is not plain.
+        BuildError: a state of layout paged, or more bytes than 32 bits count.
     """
-    out, at = {}, 0
+    out: dict[str, Dim] = {}
+    at: Dim = 0
     for state in states.values():
-        if state.layout != "plain":
-            raise BuildError(f"state @{state.name} has layout {state.layout}", hint="only plain states can be planned")
-        out[state.name] = at = aligned(at, max(align, state.type.dtype.nbytes))
-        at += state.type.max_bytes
+        if state.layout == "paged":
+            raise BuildError(f"state @{state.name} has layout paged", hint="plain and ring states can be planned")
+        to = max(align, state.type.dtype.nbytes)
+        out[state.name] = at if prove_eq(at % to, 0) is True else ceildiv(at, to) * to
+        at = out[state.name] + state.type.nbytes
+    most = max_value(at)
+    if not isinstance(at, int) and (most is None or most > _MOST_STATE):
+        raise BuildError(f"states of {at} bytes may not fit 32 bits", hint="give their dims smaller upper bounds")
     return out, at
 
 
-def lay_out(module: Module, graph: Graph, io: Io, align: int) -> Laid:
-    """The plan of an entry of a scheduled module, each size at its maximum over the dims.
+def lay_out(
+    module: Module, graph: Graph, io: Io, align: int, threads: int = 1, offsets: Offsets = "fixed"
+) -> Laid:
+    """The plan of an entry of a scheduled module for so many threads; offsets are numbers, with each size at its
+    maximum over the dims, or "scaled" with the dims.
 
     Raises:
         BuildError: the graph is not fully lowered, or a size has no bound.
     """
-    return _Layout(module, graph, io, align).run()
+    return _Layout(module, graph, io, align, threads, offsets).run()
+
+
+def _extern_dims(node: Call) -> tuple[Dim, ...]:
+    """What a library call gives its symbol after the buffers: its attribute ``dims``."""
+    found = dict(node.attrs).get("dims", ())
+    if not isinstance(found, tuple) or not all(isinstance(d, int | Expr) for d in found) or len(node.attrs) > 1:
+        raise BuildError(f"the library call of {node.callee} has other attributes than dims = (..)")
+    return tuple(d for d in found if isinstance(d, int | Expr))
 
 
 class _Layout:
     """Builds one plan: names and places first, then statements in the order of the graph."""
 
-    def __init__(self, module: Module, graph: Graph, io: Io, align: int) -> None:
-        self.module, self.graph, self.align, self.io = module, graph, align, io
+    def __init__(self, module: Module, graph: Graph, io: Io, align: int, threads: int, offsets: Offsets) -> None:
+        self.module, self.graph, self.align, self.io, self.threads = module, graph, align, io, threads
+        self.entry_dims = tuple(dict.fromkeys([*graph.dims, *init_dims(module.states)]))
+        self.scaled = offsets == "scaled" and bool(self.entry_dims)
+        self.sizes: dict[str, Dim] = {}  # of the blocks, in the dims of the entry
         clash = module.consts.keys() & module.states.keys()
         if clash:
             raise BuildError(f"@{min(clash)} is both a constant and a state")
-        self.dims = {v.name: v for v in graph.dims} | {
-            v.name: v for value in graph.values() for d in value.type.shape for v in free_vars(d)
-        }
+        self.dims = {v.name: v for v in (*self.entry_dims, *fresh_dims(graph))}
+        self.bound: set[Var] = set(self.entry_dims)  # the dims that have a value here
         self.sharing = share_bytes(graph, module.loops, {s.name: s.type for s in module.states.values()}, io)
         self.end = len(graph.body) + 1
+        self.head: list[PlanStmt] = []  # what follows from the entry's dims is found out before any work
+        self.known: set[Var] = set(self.entry_dims)
         self.body: list[PlanStmt] = []
         self.buffers: list[PlanBuffer] = []
         self.blocks: dict[str, Block] = {}
@@ -93,13 +123,24 @@ class _Layout:
         self.names: dict[str, str] = {f"@{c}": c for c in self.module.consts}
         self.regions = set(REGIONS)
         self.region_of: dict[str, str] = {}
-        for value in (
-            *self.graph.params,
-            *(r for r in self.graph.results if not r.const),
-            *self.graph.values(),
-        ):
+        for value in self.graph.params:
+            self.names[value.name] = fresh_name(value.name, self.taken)
+        self.copies = self._name_copies()
+        for value in (*(r for r in self.graph.results if not r.const), *self.graph.values()):
             if value.name not in self.names:
                 self.names[value.name] = fresh_name(value.name, self.taken)
+
+    def _name_copies(self) -> dict[int, str]:
+        """Names of the results that are copied at the end: the user knows them by it, so the copy has the value's
+        own name and the value, a view of something else, another one."""
+        copied = self.sharing.copied_results
+        direct = {r.name for k, r in enumerate(self.graph.results) if k not in copied and not r.const}
+        own: dict[str, int] = {}
+        for k in sorted(copied):
+            value = self.graph.results[k]
+            if not value.const and value.name not in self.names and value.name not in direct:
+                own.setdefault(value.name, k)
+        return {k: fresh_name(name, self.taken) for name, k in own.items()}
 
     def run(self) -> Laid:
         """The plan."""
@@ -109,6 +150,7 @@ class _Layout:
         for p in self.graph.params:
             self._define(p, "input")
         for step, node in enumerate(self.graph.body, 1):
+            self._values(node)
             if is_view(node):
                 self._view(node)
             elif isinstance(node, Call):
@@ -140,7 +182,8 @@ class _Layout:
         alias = self.names.get(self.sharing.alias.get(value.name, ""), "")
         if value in self.graph.results and storage.result and role == "temp":
             role = "output"
-        region, offset = "arena", 0
+        region = "arena"
+        offset: Dim = 0
         match storage.home:
             case "arena":
                 self._block(name, storage)
@@ -159,10 +202,16 @@ class _Layout:
         align = max(self.align, storage.type.dtype.nbytes)
         self.blocks[block] = Block(block, storage.type.max_bytes, storage.born, storage.last, align)
         self.block_of[name] = block
+        self.sizes[block] = self._size(storage.type)
+
+    def _size(self, type: TensorType) -> Dim:
+        """The bytes of a type in the dims of the entry; what a run computes counts at its most."""
+        return type.nbytes if free_vars(type.nbytes) <= set(self.entry_dims) else type.max_bytes
 
     def _temp(self, name: str, type: TensorType, role: Role, step: int, align: int) -> str:
         """Adds a buffer of the arena that lives for one step; its name."""
         self.blocks[name] = Block(name, type.max_bytes, step, step, align)
+        self.sizes[name] = self._size(type)
         self.block_of[name] = name
         self.buffers.append(PlanBuffer(name, type, "arena", 0, role))
         return name
@@ -182,28 +231,77 @@ class _Layout:
         else:
             self._define(out)
 
+    def _values(self, node: Node) -> None:
+        """Gives the dims that the node brings their values, and checks what it states of others."""
+        if isinstance(node, BindDim):
+            self._bind(node.var, self.names[self._key(node.value)], node.source or f"%{node.value.name}")
+        elif isinstance(node, MatchCast):
+            found = match_types(node.value.type, node.out.type, self.bound)
+            what = node.source or f"match_cast %{node.out.name}"
+            for var, extent, axis in found.binds:
+                self._bind(var, extent, f"{what} axis {axis}")
+            for left, right, axis in found.checks:
+                early = free_vars(left) | free_vars(right) <= self.known
+                (self.head if early else self.body).append(Check(left, right, f"{what} axis {axis}"))
+        for value in node_outs(node):
+            for var in sorted({v for d in value.type.shape for v in free_vars(d)} - self.bound, key=lambda v: v.name):
+                raise BuildError(
+                    f"nothing tells the dim {var.name} of %{value.name} at run time",
+                    where=f"graph @{self.graph.name}",
+                    hint=f"bind it before: bind {var.name} in {var.lo}..{var.hi} = %count, or match_cast an axis to it",
+                )
+
+    def _bind(self, var: Var, value: Dim | str, what: str) -> None:
+        early = not isinstance(value, str) and free_vars(value) <= self.known
+        (self.head if early else self.body).append(Bind(var, value, what))
+        self.bound.add(var)
+        if early:
+            self.known.add(var)
+
     def _call(self, step: int, node: Call) -> None:
         args = [self.names[self._key(a)] for a in node.args]
         args += [self._define(v) for v in node.outs]
         dims: tuple[Dim, ...] = ()
         rows: tuple[Dim, Dim] | None = None
         scratch = ""
+        split: Split | None = None
         function = self.module.loops.get(node.callee)
         if function is not None:
             dims = self._dims(function, node)
             if function.rows is not None:
                 rows = 0, substitute(function.rows.extent, dict(zip(function.dims, dims, strict=True)))
-            size = scratch_layout(function).bytes
+                split = self._split(function, args, dims)
+            size, least = scratch_layout(function).bytes, SCRATCH_ALIGN
             if size:
+                if split is not None:
+                    size, least = scratch_share(size) * split.threads, THREAD_ALIGN
                 name = fresh_name(f"{args[-1]}_scratch", self.taken)
-                scratch = self._temp(name, TensorType(U8, (size,)), "scratch", step, max(self.align, SCRATCH_ALIGN))
+                scratch = self._temp(name, TensorType(U8, (size,)), "scratch", step, max(self.align, least))
+        elif node.kind == "extern":
+            dims = _extern_dims(node)
         elif node.kind == "loops":
             raise BuildError(f"graph @{self.graph.name} calls @{node.callee}, which the module lacks")
         ops = tuple(node.source.split("+")) if node.source else ()
         index = sum(isinstance(s, PlanCall) for s in self.body)
         self.body.append(
-            PlanCall(index, node.callee, tuple(args), dims, rows, scratch, ops, node.place, node.kind == "extern")
+            PlanCall(
+                index, node.callee, tuple(args), dims, rows, scratch, ops, node.place, node.kind == "extern", split
+            )
         )
+
+    def _split(self, function: Loops, args: list[str], dims: tuple[Dim, ...]) -> Split | None:
+        """How threads may share the call; None where one does it, or its parts are not proved independent."""
+        if self.threads == 1:
+            return None
+        granule = row_granule(function, shared_params(function, args, {b.name: b.alias for b in self.buffers}))
+        if granule is None:
+            return None
+        env = dict(zip(function.dims, dims, strict=True))
+        work = substitute(work_of(function, granule), env)
+        extent = substitute(function.rows.extent, env) if function.rows is not None else 0
+        total = (max_value(work) or 0) * (max_value(extent) or 0)
+        worth = total >= 2 * PART_WORK * granule and max_value(extent) != granule
+        return Split(self.threads, granule, work) if worth else None
 
     def _dims(self, function: Loops, node: Call) -> tuple[Dim, ...]:
         """The values the call gives the dims of its function."""
@@ -228,6 +326,9 @@ class _Layout:
 
     def _write(self, step: int, node: WriteState) -> None:
         source = self.names[self._key(node.value)]
+        if node.at is not None:
+            self._write_rows(node, node.at, source)
+            return
         storage = self.sharing.of(node.value)
         if step in self.sharing.direct_writes:
             self.version[node.state] = source
@@ -246,12 +347,40 @@ class _Layout:
         self.body.append(Copy(name, source))
         self.version[node.state] = name
 
+    def _write_rows(self, node: WriteState, at: Dim, source: str) -> None:
+        """A call that updates the state where it lies, after a check that the rows are inside where it is plain."""
+        state = self.module.states[node.state]
+        where = f"graph @{self.graph.name}, write @{state.name}"
+        function = self.module.loops.get(node.kernel)
+        if function is None:
+            raise BuildError("the write of rows was not lowered", where=where)
+
+        def refuse(text: str) -> None:
+            raise BuildError(text, where=where)
+
+        over = at + node.value.type.shape[state.axis] - state.type.shape[state.axis]
+        if state.layout == "plain" and prove_ge(0, over) is not True:
+            early = free_vars(over) <= self.known
+            what = f"{node.source or f'write @{state.name}'} behind its last row"
+            (self.head if early else self.body).append(Check(dmax(over, 0), 0, what))
+        new = fresh_name(f"{state.name}_new", self.taken)
+        place = self.state_at[state.name]
+        self.buffers.append(PlanBuffer(new, state.type, "state", place, "temp", alias=self.version[state.name]))
+        self.version[state.name] = new
+        given = zip(function.params, (node.value.type, state.type), strict=True)
+        env = unify(function.dims, [(p.buffer.name, p.buffer.type, t) for p, t in given], self.dims, refuse)
+        index = sum(isinstance(s, PlanCall) for s in self.body)
+        dims = tuple(env[v] for v in function.dims)
+        ops = tuple(node.source.split("+")) if node.source else (f"write {state.name}",)
+        rows = None if function.rows is None else (0, substitute(function.rows.extent, env))
+        self.body.append(PlanCall(index, function.name, (source, new), dims, rows, ops=ops))
+
     def _output(self, k: int, value: Value) -> str:
         """The buffer of a result: where it was computed, or a copy at the end."""
         source = self.names[self._key(value)]
         if k not in self.sharing.copied_results:
             return source
-        name = fresh_name(f"{source}_out", self.taken)
+        name = self.copies.get(k) or fresh_name(f"{source}_out", self.taken)
         if self.io == "arena":
             self._temp(name, value.type, "output", self.end, max(self.align, value.type.dtype.nbytes))
         else:
@@ -265,30 +394,36 @@ class _Layout:
 
     def _finish(self, outputs: tuple[str, ...]) -> Laid:
         blocks = tuple(self.blocks.values())
-        placement = plan_offsets(blocks)
+        if self.scaled:
+            placement = best_scaled(placements(blocks), blocks, self.sizes)
+            form = scaled(blocks, self.sizes, placement)
+        else:
+            placement = plan_offsets(blocks)
+            form = Scaled((), placement.offsets, placement.peak)
         buffers = tuple(
-            replace(b, offset=placement.offsets[self.block_of[b.name]]) if b.name in self.block_of else b
+            replace(b, offset=form.offsets[self.block_of[b.name]]) if b.name in self.block_of else b
             for b in self.buffers
         )
         inputs = tuple(self.names[p.name] for p in self.graph.params)
         plan = Plan(
             self.graph.name,
-            self.graph.dims,
+            self.entry_dims,
             inputs,
             outputs,
-            self._regions(buffers, placement.peak),
+            self._regions(buffers, form.bytes),
             buffers,
-            tuple(self.body),
+            (*self.head, *self.body),
             placement.lower_bound,
+            form.places,
         )
         return Laid(plan, blocks, placement)
 
-    def _regions(self, buffers: tuple[PlanBuffer, ...], peak: int) -> tuple[Region, ...]:
+    def _regions(self, buffers: tuple[PlanBuffer, ...], peak: Dim) -> tuple[Region, ...]:
         align = max([self.align, *(b.align for b in self.blocks.values())])
         out = [Region("arena", "arena", peak, align)]
         if self.module.states:
             out.append(Region("state", "state", self.state_bytes, self.align))
-        if self.const_bytes:
+        if any(b.region == "const" for b in buffers):  # one of no bytes too
             out.append(Region("const", "const", self.const_bytes, self.align))
         for name in dict.fromkeys(self.region_of.values()):
             held = [b.type for b in buffers if b.region == name]

@@ -12,7 +12,7 @@ import numpy as np
 from sdk.compiler.memory.problem import Block, Placement, aligned, lower_bound
 from sdk.errors import BuildError
 
-__all__ = ["plan_offsets"]
+__all__ = ["placements", "plan_offsets"]
 
 EFFORT: Final = 20_000
 SQUEAK: Final = 0.15  # of the order's length a block may jump at once
@@ -49,6 +49,21 @@ def plan_offsets(blocks: Sequence[Block], *, effort: int = EFFORT, seed: int = 0
         best = _Search(problem, effort, seed).run(best)
     places = {b.name: at for b, at in zip(held, best.offsets, strict=True)}
     return Placement({b.name: places.get(b.name, 0) for b in blocks}, best.peak, problem.bound)
+
+
+def placements(blocks: Sequence[Block]) -> list[Placement]:
+    """The placement that ``plan_offsets`` gives, and other ones that are as good: those of the greedy orders."""
+    best = plan_offsets(blocks)
+    held = sorted((b for b in blocks if b.size > 0), key=lambda b: b.name)
+    problem = _Problem(held, _rivals(held), best.lower_bound)
+    out = [best]
+    for key in _ORDERS:
+        for fit in (_best_gap, _first_gap):
+            offsets = _place_all(problem, _sorted(problem, key), fit)
+            if _peak(problem, offsets) == best.peak:
+                places = {b.name: at for b, at in zip(held, offsets, strict=True)}
+                out.append(Placement({b.name: places.get(b.name, 0) for b in blocks}, best.peak, best.lower_bound))
+    return out
 
 
 @dataclass(frozen=True)

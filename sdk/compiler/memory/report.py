@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, RegionKind, Repeat
-from sdk.compiler.memory.rings import stored_bytes
-from sdk.compiler.sym import Dim, max_value
+from sdk.compiler.memory.rings import stored_type
+from sdk.compiler.sym import Dim, Var, max_value, substitute
 from sdk.errors import BuildError
 
 __all__ = ["LiveTensor", "PlanSummary", "RegionUse", "TimelineRow", "plan_summary"]
@@ -70,8 +70,8 @@ class _Step:
     last: int
 
 
-def plan_summary(module: Module, plan: Plan) -> PlanSummary:
-    """The memory of ``plan``, an entry of the planned ``module``.
+def plan_summary(module: Module, plan: Plan, at: Mapping[Var, int] | None = None) -> PlanSummary:
+    """The memory of ``plan``, an entry of the planned ``module``; with ``at``, at these dims, not at most.
 
     Raises:
         BuildError: the plan is not of this module, or a size has no bound.
@@ -79,11 +79,12 @@ def plan_summary(module: Module, plan: Plan) -> PlanSummary:
     if module.plans.get(plan.name) != plan:
         raise BuildError(f"module {module.name} has no such plan @{plan.name}")
     steps = list(_steps(plan.body, 1))
-    tensors = _tensors(plan, steps)
+    env: Mapping[Var, int] = {} if at is None else plan.placed(at)
+    tensors = _tensors(plan, steps, env)
     live = [[t for t in tensors if t.first <= k <= t.last] for k in range(len(steps) + 2)]
     fullest = max(live, key=lambda held: sum(t.bytes for t in held))
     rows = (_row(k, s.stmt, sum(t.bytes for t in live[k])) for k, s in enumerate(steps, 1))
-    regions = tuple(RegionUse(r.name, r.kind, _most(r.bytes)) for r in plan.regions)
+    regions = tuple(RegionUse(r.name, r.kind, _most(r.bytes, env)) for r in plan.regions)
     return PlanSummary(
         plan.name,
         sum(r.bytes for r in regions if r.kind == "arena"),
@@ -94,8 +95,8 @@ def plan_summary(module: Module, plan: Plan) -> PlanSummary:
     )
 
 
-def _most(size: Dim) -> int:
-    most = max_value(size)
+def _most(size: Dim, env: Mapping[Var, int]) -> int:
+    most = max_value(substitute(size, dict(env)))
     if most is None:
         raise BuildError(f"the region size {size} has no upper bound")
     return most
@@ -118,7 +119,7 @@ def _touched(stmt: PlanCall | Copy) -> tuple[str, ...]:
     return (stmt.dst, stmt.src) if isinstance(stmt, Copy) else (*stmt.args, stmt.scratch)
 
 
-def _tensors(plan: Plan, steps: list[_Step]) -> list[LiveTensor]:
+def _tensors(plan: Plan, steps: list[_Step], env: Mapping[Var, int]) -> list[LiveTensor]:
     """Buffers of the arena, those that alias one another as one."""
     arenas = {r.name for r in plan.regions if r.kind == "arena"}
     by_name = {b.name: b for b in plan.buffers}
@@ -133,7 +134,7 @@ def _tensors(plan: Plan, steps: list[_Step]) -> list[LiveTensor]:
         uses += [0] if names & set(plan.inputs) else []
         uses += [len(steps) + 1] if names & set(plan.outputs) else []
         if uses:
-            size = max(stored_bytes(b.type, b.ring) for b in held)
+            size = max(_most(stored_type(b.type, b.ring).nbytes, env) for b in held)
             out.append(LiveTensor(tuple(b.name for b in held), size, min(uses), max(uses)))
     return out
 

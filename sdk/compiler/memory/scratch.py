@@ -9,12 +9,14 @@ from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops, Stmt
 from sdk.compiler.ir.walk import buffers_used
 from sdk.compiler.memory.planner import plan_offsets
 from sdk.compiler.memory.problem import Block as Space
+from sdk.compiler.memory.problem import aligned
 from sdk.compiler.memory.rings import stored_bytes
 from sdk.errors import BuildError
 
-__all__ = ["SCRATCH_ALIGN", "ScratchLayout", "scratch_layout"]
+__all__ = ["SCRATCH_ALIGN", "THREAD_ALIGN", "ScratchLayout", "scratch_layout", "scratch_share"]
 
 SCRATCH_ALIGN = 16
+THREAD_ALIGN = 64  # threads that write to one cache line wait for each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ def scratch_layout(loops: Loops) -> ScratchLayout:
     uses.block(loops.body, concurrent=False)
     placed = plan_offsets(list(uses.spaces.values()))
     return ScratchLayout(placed.offsets, placed.peak)
+
+
+def scratch_share(bytes: int) -> int:
+    """Bytes from the scratch space of one thread to that of the next."""
+    return aligned(bytes, THREAD_ALIGN)
 
 
 class _Uses:

@@ -1,40 +1,37 @@
-"""Execution of a plan on tags: which buffer and row last wrote each byte, at given dims."""
+"""Execution of a plan on tags: which byte of which buffer was last written to each place, at given dims."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.diagnostic import Diagnostic
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait, walk_plan
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait, walk_plan
 from sdk.compiler.memory.access import rows_touched
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.sym import Var, evaluate
 
-__all__ = ["simulate"]
+__all__ = ["Proved", "extern_outputs", "simulate"]
 
-Tags = NDArray[np.int64]
 Span = tuple[str, int, int]  # region, first byte, end
+Proved = dict[tuple[str, int, int], bool]  # of a function, whether its parameter may have the bytes of another
 MOST = 20
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A buffer at these dims: bytes of one logical row, rows, rows kept, first tag."""
+    """A buffer at these dims: bytes of one logical row, rows, rows kept."""
 
     buffer: PlanBuffer
     at: int
     row: int
     rows: int
     kept: int
-    tag: int
 
     @property
     def size(self) -> int:
@@ -49,45 +46,64 @@ class _Place:
             lo += count
 
 
-def simulate(module: Module, plan: Plan, env: Mapping[Var, int]) -> list[Diagnostic]:
-    """Findings of one run at dims ``env`` of a plan whose structure is sound."""
-    return _Machine(module, plan, env).run()
+class _Memory:
+    """A region as runs of bytes with one origin: ``(buffer, shift)``, the byte at ``a`` is its byte ``a + shift``."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._starts = [0]
+        self._held = [("", 0)]
+
+    def write(self, lo: int, hi: int, buffer: str, shift: int) -> None:
+        """Bytes ``lo..hi`` now come from ``buffer``."""
+        if lo >= hi:
+            return
+        first, end = bisect_left(self._starts, lo), bisect_right(self._starts, hi)
+        after = self._held[end - 1]  # what lies at hi
+        self._starts[first:end] = [lo, hi]
+        self._held[first:end] = [(buffer, shift), after]
+
+    def foreign(self, lo: int, hi: int, buffer: str, shift: int) -> tuple[int, str, int] | None:
+        """The first byte of ``lo..hi`` that does not come from there: where, and the buffer and byte it holds."""
+        if hi > self.size:
+            return lo, "", 0
+        for k in range(bisect_right(self._starts, lo) - 1, len(self._starts)):
+            if self._starts[k] >= hi:
+                break
+            if self._held[k] != (buffer, shift):
+                at = max(self._starts[k], lo)
+                return at, self._held[k][0], at + self._held[k][1]
+        return None
+
+
+def simulate(module: Module, plan: Plan, env: Mapping[Var, int], proved: Proved) -> list[Diagnostic]:
+    """Findings of one run at dims ``env`` of a plan whose structure is sound; ``proved`` is kept between the runs."""
+    return _Machine(module, plan, env, proved).run()
 
 
 class _Machine:
-    def __init__(self, module: Module, plan: Plan, env: Mapping[Var, int]) -> None:
-        self.module, self.plan, self.env = module, plan, dict(env)
+    def __init__(self, module: Module, plan: Plan, env: Mapping[Var, int], proved: Proved) -> None:
+        self.module, self.plan, self.env, self.proved = module, plan, plan.placed(env), proved
         self.found: list[Diagnostic] = []
         self.places: dict[str, _Place] = {}
-        tag = 1
         for b in plan.buffers:
-            self.places[b.name] = place = self._place(b, tag)
-            tag += place.rows
+            self.places[b.name] = self._place(b)
         self.kinds = {r.name: r.kind for r in plan.regions}
-        self.unit = {r.name: self._unit(r.name) for r in plan.regions}
-        self.tags: dict[str, Tags] = {
-            r.name: np.zeros(-(-evaluate(r.bytes, self.env) // self.unit[r.name]), dtype=np.int64)
-            for r in plan.regions
-            if r.kind != "const"
-        }
-        self.externs = _extern_outputs(module, plan)
+        self.memory = {r.name: _Memory(evaluate(r.bytes, self.env)) for r in plan.regions if r.kind != "const"}
+        self.externs = extern_outputs(module, plan)
         self.written = self._written()
+        self.updated: set[str] = set()
         self.rows_known: dict[tuple[object, ...], tuple[int, int]] = {}
         self.where = ""
 
-    def _place(self, buffer: PlanBuffer, tag: int) -> _Place:
+    def _place(self, buffer: PlanBuffer) -> _Place:
         shape = tuple(evaluate(d, self.env) for d in buffer.type.shape)
         axis = row_axis(buffer.type.shape)
         rows = shape[axis] if shape else 1
         total = math.prod(shape) * buffer.type.dtype.nbytes
         row = total // rows if rows else 0
         at = evaluate(buffer.offset, self.env)
-        return _Place(buffer, at, row, rows, min(buffer.ring or rows, rows) if rows else 1, tag)
-
-    def _unit(self, region: str) -> int:
-        """The largest number of bytes that every row boundary in the region is a multiple of."""
-        held = [p for p in self.places.values() if p.buffer.region == region]
-        return math.gcd(*(n for p in held for n in (p.at, p.row))) or 1
+        return _Place(buffer, at, row, rows, min(buffer.ring or rows, rows) if rows else 1)
 
     def _written(self) -> set[str]:
         """Buffers with contents of their own; any other is a view of its alias."""
@@ -143,8 +159,11 @@ class _Machine:
                     for k in range(evaluate(stmt.lo, self.env), evaluate(stmt.hi, self.env)):
                         self.env[stmt.var] = k
                         self.body(stmt.body)
-                case Wait():
-                    pass
+                case Bind(value=str() as name):
+                    self.where = f"bind {stmt.var.name}"
+                    self.read(name, 0, self.places[name].rows)
+                case Wait() | Bind() | Check():
+                    pass  # ``env`` holds to them
 
     def report(self, message: str) -> None:
         at = "".join(f" at {v.name} = {n}" for v, n in self.env.items())
@@ -162,7 +181,9 @@ class _Machine:
         writes: list[tuple[int, Span]] = []
         pending: list[tuple[str, int, int]] = []
         for k, (name, mode) in enumerate(self._arguments(call)):
-            if mode != "write":
+            if mode == "update" and self._takes_over(name):
+                pending.append((name, 0, self.places[name].rows))  # what it does not write it keeps
+            elif mode != "write":
                 lo, hi = self._rows(call, function, k, rows, store=False)
                 self.read(name, lo, hi)
                 reads += [(k, s) for s in self.spans(name, lo, hi)]
@@ -173,6 +194,18 @@ class _Machine:
         self._check_sharing(call, function, reads, writes)
         for name, lo, hi in pending:
             self.write(name, lo, hi)
+
+    def _takes_over(self, name: str) -> bool:
+        """Whether a buffer to be updated gets its contents from the one it aliases, which must be there whole."""
+        place = self.places[name]
+        root = self.places.get(place.buffer.alias)
+        if root is None or name in self.updated or place.at != root.at:
+            return False
+        if not self._same_type(place.buffer, root.buffer):
+            return False
+        self.updated.add(name)
+        self.read(root.buffer.name, 0, root.rows)
+        return True
 
     def _row_range(self, call: PlanCall, function: Loops | None) -> tuple[int, int] | None:
         if call.rows is None or function is None or function.rows is None:
@@ -232,8 +265,11 @@ class _Machine:
         a, b = self.places[call.args[out]], self.places[call.args[source]]
         if function is None or a.at != b.at or not (self._chain(a.buffer) & self._chain(b.buffer)):
             return False
-        names = [p.buffer.name for p in function.params]
-        return may_take_over(function, names[out], names[source])
+        key = (function.name, out, source)
+        if key not in self.proved:
+            names = [p.buffer.name for p in function.params]
+            self.proved[key] = may_take_over(function, names[out], names[source])
+        return self.proved[key]
 
     def _chain(self, buffer: PlanBuffer) -> set[str]:
         """The buffers whose bytes this one may share, itself included."""
@@ -254,12 +290,11 @@ class _Machine:
         return [(region, at, at + count * place.row) for at, _, count in place.spans(lo, hi)]
 
     def write(self, name: str, lo: int, hi: int) -> None:
-        """Tags rows ``lo..hi`` of a buffer."""
+        """Notes that rows ``lo..hi`` hold this buffer."""
         place = self.places[name]
-        unit = self.unit[place.buffer.region]
-        tags = self.tags[place.buffer.region]
         for at, first, count in place.spans(lo, hi):
-            tags[at // unit : (at + count * place.row) // unit] = _pattern(place, first, count, unit)
+            memory = self.memory[place.buffer.region]
+            memory.write(at, at + count * place.row, name, first * place.row - at)
 
     def read(self, name: str, lo: int, hi: int) -> None:
         """Checks that rows ``lo..hi`` hold what was written to the buffer, or to the one it is a view of."""
@@ -269,37 +304,26 @@ class _Machine:
         root = place
         while root.buffer.name not in self.written and root.buffer.alias:
             root = self.places[root.buffer.alias]
-        if root is not place:
-            self._read_view(place, root, lo, hi)
-            return
-        for at, first, count in place.spans(lo, hi):
-            self._compare(place, at, _pattern(place, first, count, self.unit[place.buffer.region]))
-
-    def _read_view(self, place: _Place, root: _Place, lo: int, hi: int) -> None:
-        if place.size != root.size or root.kept != root.rows or place.at != root.at:
+        if root is place:
+            for at, first, count in place.spans(lo, hi):
+                self._compare(place, at, at + count * place.row, first * place.row - at)
+        elif place.size != root.size or root.kept != root.rows or place.at != root.at:
             self.report(f"{place.buffer.name} is no view of all of {root.buffer.name}")
+        else:
+            self._compare(root, place.at + lo * place.row, place.at + hi * place.row, -root.at)
+
+    def _compare(self, root: _Place, lo: int, hi: int, shift: int) -> None:
+        if lo >= hi:
             return
-        unit = self.unit[place.buffer.region]
-        whole = _pattern(root, 0, root.rows, unit)
-        self._compare(place, place.at + lo * place.row, whole[lo * place.row // unit : hi * place.row // unit])
+        region = root.buffer.region
+        wrong = self.memory[region].foreign(lo, hi, root.buffer.name, shift)
+        if wrong is not None:
+            at, buffer, byte = wrong
+            held = self._name(self.places[buffer], byte) if buffer else "nothing"
+            self.report(f"reads {self._name(root, at + shift)} at byte {at} of {region}, which holds {held}")
 
-    def _compare(self, place: _Place, at: int, expected: Tags) -> None:
-        unit = self.unit[place.buffer.region]
-        held = self.tags[place.buffer.region][at // unit : at // unit + expected.size]
-        wrong = np.flatnonzero(held != expected) if held.size == expected.size else np.zeros(1, dtype=np.int64)
-        if wrong.size:
-            first = int(wrong[0])
-            found = int(held[first]) if first < held.size else 0
-            self.report(
-                f"reads {self._name(int(expected[first]))} at byte {at + first * unit} of"
-                f" {place.buffer.region}, which holds {self._name(found)}"
-            )
-
-    def _name(self, tag: int) -> str:
-        for place in self.places.values():
-            if place.tag <= tag < place.tag + place.rows:
-                return f"row {tag - place.tag} of {place.buffer.name}"
-        return "nothing"
+    def _name(self, place: _Place, byte: int) -> str:
+        return f"row {byte // place.row} of {place.buffer.name}"
 
     # --- states ----------------------------------------------------------------------------------------
 
@@ -322,15 +346,11 @@ class _Machine:
                 self.read(newest[0].buffer.name, 0, newest[0].rows)
 
 
-def _pattern(place: _Place, first: int, count: int, unit: int) -> Tags:
-    return np.repeat(place.tag + np.arange(first, first + count, dtype=np.int64), place.row // unit)
-
-
 def _meet(a: Span, b: Span) -> bool:
     return a[0] == b[0] and a[1] < b[2] and b[1] < a[2]
 
 
-def _extern_outputs(module: Module, plan: Plan) -> dict[int, set[str]]:
+def extern_outputs(module: Module, plan: Plan) -> dict[int, set[str]]:
     """What each library call without loops writes: arguments first named there that are no input or view."""
     out: dict[int, set[str]] = {}
     known = {b.name for b in plan.buffers if b.role in ("input", "const", "state")}

@@ -108,7 +108,7 @@ def _views(graph: Graph) -> Sharing:
                 out.storage[str(arg)] = Storage("const", arg.type, 0, [str(arg)], home="const")
             out.of(arg).users.append(step)
         if is_view(node):
-            _view(out, node_args(node)[0], node_outs(node)[0])
+            _view(out, node_args(node)[0], node_outs(node)[0], checked=isinstance(node, MatchCast))
             continue
         if isinstance(node, Call) and node.kind not in ("loops", "extern"):
             raise BuildError(
@@ -121,8 +121,9 @@ def _views(graph: Graph) -> Sharing:
     return out
 
 
-def _view(out: Sharing, source: Value, value: Value) -> None:
-    if prove_eq(source.type.nbytes, value.type.nbytes) is not True:
+def _view(out: Sharing, source: Value, value: Value, checked: bool) -> None:
+    """``checked``: the run checks that the two have the same bytes."""
+    if not checked and prove_eq(source.type.nbytes, value.type.nbytes) is not True:
         raise BuildError(
             f"%{value.name} views {source.type.nbytes} bytes as {value.type.nbytes}",
             hint="state the dims so that the two are equal",
@@ -162,7 +163,7 @@ def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapp
     events: list[tuple[int, str]] = []  # from which step the old value of a state is gone
     for step, node in writes:
         storage = out.of(node.value)
-        alone = sum(n.state == node.state for _, n in writes) == 1
+        alone = node.at is None and sum(n.state == node.state for _, n in writes) == 1
         old = [(r, out.of(n.out)) for r, n in reads if n.state == node.state and r < step]
         if alone and _may_write_directly(graph, storage, node, states[node.state], old, loops):
             storage.home, storage.place = "state", node.state
@@ -173,9 +174,13 @@ def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapp
             events.append((storage.born, node.state))
         else:
             events.append((step, node.state))
+    rows = {step for step, node in writes if node.at is not None}  # of their own old value they need a copy
     for step, read in reads:
         storage = out.of(read.out)
-        gone = [e for e, name in events if name == read.state and step < e < storage.last]
+        gone = [
+            e for e, name in events
+            if name == read.state and (step < e < storage.last or (e in rows and step < e == storage.last))
+        ]  # fmt: skip
         if gone:
             storage.origin = "call"  # a copy of the old value, in the arena
         else:

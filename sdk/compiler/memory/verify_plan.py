@@ -15,7 +15,8 @@ import numpy as np
 from sdk.compiler.ir.diagnostic import Diagnostic
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanBuffer
-from sdk.compiler.memory.simulate import simulate
+from sdk.compiler.memory.dims_of_run import complete, first, last, some_run
+from sdk.compiler.memory.simulate import Proved, simulate
 from sdk.compiler.memory.verify_structure import check_structure
 from sdk.compiler.sym import Expr, Var, free_vars, values
 from sdk.errors import BuildError
@@ -23,6 +24,7 @@ from sdk.errors import BuildError
 __all__ = ["check_plan", "verify_plan"]
 
 RANDOM_POINTS: Final = 4
+SCALED_POINTS: Final = 20  # where offsets follow the dims
 
 
 def check_plan(module: Module, plan: Plan) -> None:
@@ -48,27 +50,31 @@ def verify_plan(module: Module, plan: Plan, *, seed: int = 0) -> list[Diagnostic
     """
     found = check_structure(module, plan)
     if not found:
+        ran = False
+        proved: Proved = {}
         for env in _points(plan, Random(seed)):
-            found += simulate(module, plan, env)
+            ran = True
+            found += simulate(module, plan, env, proved)
             if found:
                 break
+        if not ran:
+            found.append(Diagnostic("planned", f"plan @{plan.name}", "found no dims that pass all of its checks"))
     return list(dict.fromkeys(found))
 
 
 def _points(plan: Plan, rng: Random) -> Iterator[dict[Var, int]]:
-    if not plan.dims:
-        yield {}
+    names = (*plan.dims, *plan.fresh)
+    if not names:
+        if complete(plan, {}) is not None:
+            yield {}
         return
-    low = {v: -(-v.lo // v.multiple) * v.multiple for v in plan.dims}
-    high = {v: v.hi // v.multiple * v.multiple for v in plan.dims}
-    yield high
-    yield low
-    for buffer in plan.buffers:
-        peak = _peak(buffer)
-        if peak:
-            yield {**high, **peak}
-    for _ in range(RANDOM_POINTS):
-        yield {v: rng.randrange(low[v], high[v] + 1, v.multiple) for v in plan.dims}
+    low, high = {v: first(v) for v in names}, {v: last(v) for v in names}
+    corners = [high, low, *({**high, **peak} for peak in map(_peak, plan.buffers) if peak)]
+    yield from (found for found in (complete(plan, env) for env in corners) if found is not None)
+    for _ in range(SCALED_POINTS if plan.places else RANDOM_POINTS):
+        found = some_run(plan, rng)
+        if found is not None:
+            yield found
 
 
 def _peak(buffer: PlanBuffer) -> dict[Var, int]:

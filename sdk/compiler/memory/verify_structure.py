@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from sdk.compiler.ir.diagnostic import Diagnostic
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Wait, walk_plan
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait, walk_plan
+from sdk.compiler.ir.rows import row_granule, shared_params
 from sdk.compiler.memory.rings import stored_type
-from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout
-from sdk.compiler.sym import Dim, max_value, min_value, prove_eq, prove_ge, substitute
+from sdk.compiler.memory.scaled import Covered, lower_arms
+from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout, scratch_share
+from sdk.compiler.sym import Dim, Var, free_vars, max_value, min_value, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
 __all__ = ["check_structure"]
@@ -23,7 +25,7 @@ def check_structure(module: Module, plan: Plan) -> list[Diagnostic]:
     found = [Diagnostic("planned", f"plan @{plan.name}{where}", text) for where, text in check.names()]
     if found:
         return found
-    parts = (check.buffers(), check.aliases(), check.statements())
+    parts = (check.places(), check.buffers(), check.aliases(), check.dims(), check.statements())
     return [Diagnostic("planned", f"plan @{plan.name}{where}", text) for part in parts for where, text in part]
 
 
@@ -35,6 +37,7 @@ class _Structure:
         self.module, self.plan = module, plan
         self.by_name = {b.name: b for b in plan.buffers}
         self.regions = {r.name: r for r in plan.regions}
+        self.covered: dict[Dim, Covered] = {}
 
     def names(self) -> Iterator[Finding]:
         """Every name is there, once."""
@@ -92,8 +95,27 @@ class _Structure:
                 yield where, f"a ring of {buffer.ring} rows"
 
     def _fits(self, buffer: PlanBuffer, room: Dim) -> bool:
-        end = buffer.offset + stored_type(buffer.type, buffer.ring).nbytes
-        return prove_ge(room, end) is True
+        type = stored_type(buffer.type, buffer.ring)
+        size = type.nbytes if free_vars(type.nbytes) <= set(self.plan.dims) else type.max_bytes
+        if room not in self.covered:
+            self.covered[room] = Covered(room, dict(self.plan.places))
+        return self.covered[room].holds(buffer.offset + size)
+
+    def places(self) -> Iterator[Finding]:
+        """Each place is made of dims and of places before it, and holds the bounds that it declares."""
+        known = {v.name: v for v in self.plan.dims}
+        for var, value in self.plan.places:
+            where = f", place {var.name}"
+            if var.name in known:
+                yield where, "another dim has its name"
+            for used in free_vars(value):
+                if known.get(used.name) is not used:
+                    yield where, f"it uses {used.name}, which has no value before it"
+            if prove_ge(value, var.lo) is not True or prove_ge(var.hi, value) is not True:
+                yield where, f"{value} is not proved to be in {var.lo}..{var.hi}"
+            if any(prove_eq(arm % var.multiple, 0) is not True for arm in _arms(value)):
+                yield where, f"{value} is not proved to be a multiple of {var.multiple}"
+            known[var.name] = var
 
     def aliases(self) -> Iterator[Finding]:
         """Chains of shared bytes end, stay in one region, and tie states to their own place."""
@@ -124,6 +146,30 @@ class _Structure:
                     yield where, f"calls are numbered in order, this one is number {len(seen)}"
                 seen.add(len(seen))
                 yield from self._call(where, stmt)
+
+    def dims(self) -> Iterator[Finding]:
+        """Each dim has one value, before it is used; places depend only on those of the caller."""
+        given = set(self.plan.dims)
+        bound: set[Var] = set(given)
+        repeated = [s for r in walk_plan(self.plan.body) if isinstance(r, Repeat) for s in walk_plan(r.body)]
+        for where, stmt in located(self.plan.body):
+            used = set(_dims(stmt))
+            for name in _used(stmt):
+                used |= {v for d in self.by_name[name].type.shape for v in free_vars(d)}
+            if isinstance(stmt, Repeat):
+                bound.add(stmt.var)
+            for var in sorted(used - bound, key=lambda v: v.name):
+                yield where, f"the dim {var.name} has no value here"
+            if isinstance(stmt, Bind):
+                if stmt.var in bound:
+                    yield where, f"the dim {stmt.var.name} is bound twice"
+                if stmt in repeated:
+                    yield where, f"the dim {stmt.var.name} is bound in a repeat"
+                bound.add(stmt.var)
+        places = [(b.name, b.offset) for b in self.plan.buffers] + [(r.name, r.bytes) for r in self.plan.regions]
+        for what, place in places:
+            if not free_vars(place) <= given | {v for v, _ in self.plan.places}:
+                yield f", {what}", f"its place {place} depends on a dim that the run computes"
 
     def _copy(self, where: str, copy: Copy) -> Iterator[Finding]:
         dst, src = self.by_name[copy.dst], self.by_name[copy.src]
@@ -187,9 +233,20 @@ class _Structure:
     def _rows(self, where: str, call: PlanCall, function: Loops) -> Iterator[Finding]:
         if (call.rows is None) != (function.rows is None):
             yield where, f"gives {'no' if call.rows is None else 'a range of'} rows, unlike @{call.callee}"
+        split = call.split
+        if split is None:
+            return
+        shared = shared_params(function, call.args, {b.name: b.alias for b in self.plan.buffers})
+        granule = row_granule(function, shared)
+        if granule is None or split.granule < 1 or split.granule % granule or split.threads < 1:
+            yield where, f"splits rows by {split.granule}, the parts of @{call.callee} are independent by {granule}"
+        if call.rows is not None and call.rows[0] != 0:
+            yield where, f"splits rows from {call.rows[0]}, tiles were proved from 0"
 
     def _scratch(self, where: str, call: PlanCall, function: Loops) -> Iterator[Finding]:
         need = scratch_layout(function).bytes
+        if call.split is not None:
+            need = scratch_share(need) * call.split.threads
         have = self.by_name[call.scratch] if call.scratch else None
         room = 0 if have is None else min_value(have.type.nbytes)
         if room is None or room < need:
@@ -216,8 +273,36 @@ def _used(stmt: PlanStmt) -> tuple[str, ...]:
             return (*stmt.args, stmt.scratch) if stmt.scratch else stmt.args
         case Copy():
             return stmt.dst, stmt.src
+        case Bind(value=str() as name):
+            return (name,)
         case _:
             return ()
+
+
+def _dims(stmt: PlanStmt) -> Iterator[Var]:
+    """The dims a statement uses itself."""
+    match stmt:
+        case PlanCall():
+            used: tuple[Dim, ...] = (*stmt.dims, *(stmt.rows or ()))
+        case Bind():
+            used = () if isinstance(stmt.value, str) else (stmt.value,)
+        case Check():
+            used = (stmt.left, stmt.right)
+        case Repeat():
+            used = (stmt.lo, stmt.hi)
+        case _:
+            used = ()
+    for dim in used:
+        yield from free_vars(dim)
+
+
+def _arms(value: Dim) -> Iterator[Dim]:
+    """What a maximum is the largest of; the dim itself where it is none."""
+    arms = list(lower_arms(value))
+    if not arms:
+        yield value
+    for arm in arms:
+        yield from _arms(arm)
 
 
 def _text(shape: tuple[Dim, ...]) -> str:

@@ -24,6 +24,7 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import I8, U8, TensorType
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
+from sdk.compiler.ops.numerics import stored, widened
 from sdk.compiler.sym import Dim, Var, free_vars, max_value, prove_ge, prove_lt
 from sdk.errors import BuildError
 
@@ -185,14 +186,15 @@ LoopsOf = Callable[[str, Sequence[TensorType], Sequence[TensorType], Mapping[str
 
 
 def map_elements(inputs: Sequence[str], fn: Callable[..., ValueExpr]) -> LoopsOf:
-    """The loops of an elementwise op: ``fn(*values, **attrs)`` at each element, operands broadcast."""
+    """The loops of an elementwise op: ``fn(*values, **attrs)`` at each element, operands broadcast, half floats
+    computed as single ones."""
 
     def build(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]) -> Loops:
         (out,) = outs
         ins = [param(n, t) for n, t in zip(inputs, types, strict=True)]
         over = nest(out.shape)
-        value = fn(*(read(p, broadcast_index(p.buffer.shape, over.index)) for p in ins), **given)
-        body = over.around(Store("o", over.index, value))
+        value = fn(*(widened(read(p, broadcast_index(p.buffer.shape, over.index))) for p in ins), **given)
+        body = over.around(Store("o", over.index, stored(value, out.dtype)))
         return function(name, [*ins, param("o", out, "write")], [body], over.rows)
 
     return build

@@ -1,8 +1,13 @@
-"""Convolutions on integers: exact accumulators in the type of the bias, no requantisation."""
+"""Convolutions on channels-last images: integers with exact accumulators and no requantisation, and floats.
+
+``conv2d`` and ``conv3d`` take weights [o, taps.., c / groups], ``depthwise_conv2d`` [taps.., c * multiplier]. Strides
+and dilations have one number per axis of the image, ``pad`` all the rows before and then all those after. Integers
+give the type of the bias; floats their own type, half floats through single ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,16 +16,19 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Attr
 from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Stmt, Store, ValueExpr
-from sdk.compiler.ir.types import I8, I16, I32, I64, U8, DType, TensorType
+from sdk.compiler.ir.types import F16, F32, F64, I8, I16, I32, I64, U8, DType, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, read, variable
+from sdk.compiler.ops.numerics import compute_type
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal, window_extent
 from sdk.compiler.sym import Dim, Var, floordiv
 from sdk.errors import BuildError
 
-__all__ = ["shifted", "windows"]
+__all__ = ["SPATIAL", "TAPS", "shifted", "spatial_extents", "windows"]
 
 Array = NDArray[Any]
+SPATIAL = {2: ("oh", "ow"), 3: ("od", "oh", "ow")}
+TAPS = {2: ("kh", "kw"), 3: ("kd", "kh", "kw")}
 
 
 def shifted(value: ValueExpr, offset: int, acc: DType) -> ValueExpr:
@@ -32,50 +40,102 @@ def shifted(value: ValueExpr, offset: int, acc: DType) -> ValueExpr:
     return op("add", cast(value, acc), imm(offset, acc))
 
 
-def windows(x: Array, kernel: tuple[int, int], stride: Any, dilation: Any, pad: Any, fill: int) -> Array:
-    """Every window of ``x[n, h, w, c]`` padded with ``fill``: [n, oh, ow, kh, kw, c]."""
-    top, left, bottom, right = pad
-    padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
-    reach = ((kernel[0] - 1) * dilation[0] + 1, (kernel[1] - 1) * dilation[1] + 1)
-    view = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(1, 2))
-    view = view[:, :: stride[0], :: stride[1], :, :: dilation[0], :: dilation[1]]
-    return np.ascontiguousarray(view.transpose(0, 1, 2, 4, 5, 3))
+def windows(x: Array, kernel: Sequence[int], stride: Any, dilation: Any, pad: Any, fill: float) -> Array:
+    """Every window of ``x[n, h, w, c]`` padded with ``fill``: [n, oh, ow, kh, kw, c]; likewise with more axes."""
+    axes = len(kernel)
+    border = [(0, 0), *zip(pad[:axes], pad[axes:], strict=True), (0, 0)]
+    padded = np.pad(x, border, constant_values=fill)
+    reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+    view = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=tuple(range(1, axes + 1)))
+    steps = (slice(None), *(slice(None, None, s) for s in stride), slice(None))
+    view = view[(*steps, *(slice(None, None, d) for d in dilation))]
+    return np.ascontiguousarray(np.moveaxis(view, axes + 1, -1))
 
 
-def _spatial(x: TensorType, kernel: tuple[Dim, Dim], stride: Any, dilation: Any, pad: Any) -> tuple[Dim, Dim]:
-    return (
-        window_extent(x.shape[1], kernel[0], stride[0], dilation[0], pad[0], pad[2]),
-        window_extent(x.shape[2], kernel[1], stride[1], dilation[1], pad[1], pad[3]),
+def spatial_extents(x: TensorType, kernel: Sequence[Dim], stride: Any, dilation: Any, pad: Any) -> tuple[Dim, ...]:
+    """Extents of the output image of a window op.
+
+    Raises:
+        BuildError: the attributes do not fit, or no window fits.
+    """
+    axes = len(kernel)
+    if not len(stride) == len(dilation) == axes or len(pad) != 2 * axes:
+        raise BuildError(f"strides {stride}, dilations {dilation}, pads {pad} for {axes} axes of an image")
+    return tuple(
+        window_extent(x.shape[1 + k], kernel[k], stride[k], dilation[k], pad[k], pad[k + axes]) for k in range(axes)
     )
 
 
-def _accumulates(b: TensorType, channels: Dim) -> None:
-    if b.dtype not in (I32, I64) or b.rank != 1:
-        raise BuildError(f"a bias is i32[channels] or i64[channels], not {b.dtype} of rank {b.rank}")
-    require_equal("channels of weights and bias", channels, b.shape[0])
+def _result(name: str, x: TensorType, w: TensorType, b: TensorType, channels: Dim) -> DType:
+    """The element type of the result."""
+    if b.rank != 1:
+        raise BuildError(f"the bias of {name} has rank {b.rank} instead of 1")
+    require_equal(f"channels of weights and bias of {name}", channels, b.shape[0])
+    if x.dtype.is_float:
+        if x.dtype != w.dtype or x.dtype != b.dtype:
+            raise BuildError(f"{name} wants tensors of one float type, got {x.dtype}, {w.dtype} and {b.dtype}")
+    elif b.dtype not in (I32, I64) or w.dtype.is_float:
+        raise BuildError(f"{name} of integers wants an i32 or i64 bias, got {b.dtype}")
+    return b.dtype
 
 
-def _conv_infer(
-    x: TensorType, w: TensorType, b: TensorType, *, stride: Any, dilation: Any, pad: Any, **_: Any
-) -> TensorType:
-    if x.rank != 4 or w.rank != 4:
-        raise BuildError(f"conv2d wants x[n,h,w,c] and weights[o,kh,kw,c], got ranks {x.rank} and {w.rank}")
-    require_equal("input channels of conv2d and its weights", x.shape[3], w.shape[3])
-    _accumulates(b, w.shape[0])
-    rows, cols = _spatial(x, (w.shape[1], w.shape[2]), stride, dilation, pad)
-    return TensorType(b.dtype, (x.shape[0], rows, cols, w.shape[0]))
+def _conv_infer(name: str, axes: int) -> Callable[..., TensorType]:
+    def infer(
+        x: TensorType,
+        w: TensorType,
+        b: TensorType,
+        *,
+        stride: Any,
+        dilation: Any,
+        pad: Any,
+        groups: int = 1,
+        x_offset: int = 0,
+        pad_value: int = 0,
+    ) -> TensorType:
+        if x.rank != axes + 2 or w.rank != axes + 2 or groups < 1:
+            raise BuildError(f"{name} wants x[n,..,c] and weights[o,..,c/groups], got ranks {x.rank} and {w.rank}")
+        require_equal(f"input channels of {name} and its weights", x.shape[-1], w.shape[-1] * groups)
+        out = w.shape[0]
+        if isinstance(out, int) and out % groups:
+            raise BuildError(f"{out} output channels in {groups} groups")
+        kind = _result(name, x, w, b, out)
+        return TensorType(kind, (x.shape[0], *spatial_extents(x, w.shape[1:-1], stride, dilation, pad), out))
+
+    return infer
+
+
+def _wide(kind: np.dtype[Any]) -> Any:
+    """The type that a reference sums in."""
+    return np.float64 if kind.kind == "f" else np.int64
 
 
 def _conv_ref(
-    x: Array, w: Array, b: Array, *, stride: Any, dilation: Any, pad: Any, x_offset: int, pad_value: int
+    x: Array,
+    w: Array,
+    b: Array,
+    *,
+    stride: Any,
+    dilation: Any,
+    pad: Any,
+    groups: int = 1,
+    x_offset: int = 0,
+    pad_value: float = 0,
 ) -> Array:
-    taps = windows(x, (w.shape[1], w.shape[2]), stride, dilation, pad, pad_value)
-    flat = taps.reshape(*taps.shape[:3], -1).astype(np.int64) + x_offset
-    return (_exact_matmul(flat, w.reshape(w.shape[0], -1).T) + b).astype(b.dtype)
+    taps = windows(x, w.shape[1:-1], stride, dilation, pad, pad_value).astype(_wide(x.dtype)) + x_offset
+    lead = x.ndim - 1
+    out = []
+    size, count = w.shape[-1], w.shape[0] // groups
+    for g in range(groups):
+        flat = taps[..., g * size : (g + 1) * size].reshape(*taps.shape[:lead], -1)
+        weights = w[g * count : (g + 1) * count].reshape(count, -1).T
+        out.append(_exact_matmul(flat, weights))
+    return np.asarray(np.concatenate(out, axis=-1) + b).astype(b.dtype)
 
 
 def _exact_matmul(a: Array, b: Array) -> Array:
-    """The integer product; through doubles, which are exact and far faster, where sums stay below 2**53."""
+    """The product; of integers through doubles, which are exact and far faster, where sums stay below 2**53."""
+    if a.dtype.kind == "f":
+        return np.asarray(a @ b.astype(a.dtype))
     limit = int(np.abs(a).max(initial=0)) * int(np.abs(b.astype(np.int64)).max(initial=0)) * a.shape[-1]
     if limit < 1 << 53:
         return np.asarray(a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
@@ -91,14 +151,14 @@ def _depthwise_infer(
     dilation: Any,
     pad: Any,
     multiplier: int,
-    **_: Any,
+    x_offset: int = 0,
+    pad_value: int = 0,
 ) -> TensorType:
     if x.rank != 4 or w.rank != 3 or multiplier < 1:
         raise BuildError(f"depthwise_conv2d wants x[n,h,w,c] and weights[kh,kw,c*m], got ranks {x.rank}, {w.rank}")
     require_equal("channels of depthwise_conv2d and its weights", x.shape[3] * multiplier, w.shape[2])
-    _accumulates(b, w.shape[2])
-    rows, cols = _spatial(x, (w.shape[0], w.shape[1]), stride, dilation, pad)
-    return TensorType(b.dtype, (x.shape[0], rows, cols, w.shape[2]))
+    kind = _result("depthwise_conv2d", x, w, b, w.shape[2])
+    return TensorType(kind, (x.shape[0], *spatial_extents(x, w.shape[:2], stride, dilation, pad), w.shape[2]))
 
 
 def _depthwise_ref(
@@ -110,12 +170,13 @@ def _depthwise_ref(
     dilation: Any,
     pad: Any,
     multiplier: int,
-    x_offset: int,
-    pad_value: int,
+    x_offset: int = 0,
+    pad_value: float = 0,
 ) -> Array:
     taps = windows(x, (w.shape[0], w.shape[1]), stride, dilation, pad, pad_value)
-    taps = np.repeat(taps, multiplier, axis=5).astype(np.int64) + x_offset
-    return np.asarray((taps * w.astype(np.int64)).sum(axis=(3, 4)) + b).astype(b.dtype)
+    wide = _wide(x.dtype)
+    taps = np.repeat(taps, multiplier, axis=5).astype(wide) + x_offset
+    return np.asarray((taps * w.astype(wide)).sum(axis=(3, 4)) + b).astype(b.dtype)
 
 
 def _window_loops(
@@ -123,26 +184,35 @@ def _window_loops(
 ) -> Loops:
     """rows oh { ow { oc { acc = b; kh { kw { [ic] { acc += (x + offset) * w }}} o = acc }}} per image."""
     x, w, b, o = param("x", types[0]), param("w", types[1]), param("b", types[2]), param("o", out, "write")
-    over = nest(out.shape, names=("n_", "oh", "ow", "oc"))
-    image, oh, ow, oc = over.index
-    sizes = types[1].shape[:2] if depthwise else types[1].shape[1:3]
-    kh, kw, ic = variable("kh", sizes[0]), variable("kw", sizes[1]), variable("ic", types[0].shape[3])
+    axes = out.rank - 2
+    over = nest(out.shape, names=("n_", *SPATIAL[axes], "oc"))
+    image, *spatial, oc = over.index
+    sizes = types[1].shape[:axes] if depthwise else types[1].shape[1:-1]
+    taps = [variable(n, d) for n, d in zip(TAPS[axes], sizes, strict=True)]
+    depth = types[1].shape[-1]
+    ic = variable("ic", depth)
     stride, dilation, pad = given["stride"], given["dilation"], given["pad"]
-    row = oh * stride[0] + kh.expr * dilation[0] - pad[0]
-    col = ow * stride[1] + kw.expr * dilation[1] - pad[1]
-    channel = floordiv(oc, given["multiplier"]) if depthwise else ic.expr
-    tap = read(x, (image, row, col, channel), outside=given["pad_value"] if any(pad) else None)
-    w_at = (kh.expr, kw.expr, oc) if depthwise else (oc, kh.expr, kw.expr, ic.expr)
-    acc = Load("acc", (), out.dtype)
-    weight = cast(Load("w", w_at, types[1].dtype), out.dtype)
-    mac: Stmt = Store("acc", (), op("add", acc, op("mul", shifted(tap, given["x_offset"], out.dtype), weight)))
+    at = [i * stride[k] + taps[k].expr * dilation[k] - pad[k] for k, i in enumerate(spatial)]
+    groups = given.get("groups", 1)
+    group = 0 if groups == 1 else floordiv(oc, floordiv(out.shape[-1], groups)) * depth
+    channel = floordiv(oc, given["multiplier"]) if depthwise else ic.expr + group
+    kind = compute_type(out.dtype)
+    outside = given.get("pad_value", 0) if not kind.is_float else float(given.get("pad_value", 0.0))
+    tap = read(x, (image, *at, channel), outside=outside if any(pad) else None)
+    where = tuple(t.expr for t in taps)
+    w_at = (*where, oc) if depthwise else (oc, *where, ic.expr)
+    acc = Load("acc", (), kind)
+    weight = cast(Load("w", w_at, types[1].dtype), kind)
+    mac: Stmt = Store("acc", (), op("add", acc, op("mul", shifted(tap, given.get("x_offset", 0), kind), weight)))
     if not depthwise:
-        mac = loop(ic, types[0].shape[3], mac)
+        mac = loop(ic, depth, mac)
+    for var, size in reversed(list(zip(taps, sizes, strict=True))):
+        mac = loop(var, size, mac)
     body = over.around(
-        Alloc(Buffer("acc", out.dtype, (), "register")),
-        Store("acc", (), Load("b", (oc,), types[2].dtype)),
-        loop(kh, sizes[0], loop(kw, sizes[1], mac)),
-        Store("o", over.index, acc),
+        Alloc(Buffer("acc", kind, (), "register")),
+        Store("acc", (), cast(Load("b", (oc,), types[2].dtype), kind)),
+        mac,
+        Store("o", over.index, cast(acc, out.dtype)),
     )
     return function(name, [x, w, b, o], [body], over.rows)
 
@@ -157,22 +227,6 @@ def _depthwise_loops(
     return _window_loops(name, types, outs[0], given, depthwise=True)
 
 
-def _i8(*shape: Dim) -> TensorType:
-    return TensorType(I8, shape)
-
-
-def _i16(*shape: Dim) -> TensorType:
-    return TensorType(I16, shape)
-
-
-def _i32(*shape: Dim) -> TensorType:
-    return TensorType(I32, shape)
-
-
-def _i64(*shape: Dim) -> TensorType:
-    return TensorType(I64, shape)
-
-
 def _bias(rng: np.random.Generator) -> Array:
     return rng.integers(-1000, 1000, 5)
 
@@ -181,11 +235,17 @@ def _bias6(rng: np.random.Generator) -> Array:
     return rng.integers(-1000, 1000, 6)
 
 
+_T = TensorType
 _H: Dim = Var("h", 3, 9).expr
+_N: Dim = Var("n", 1, 3).expr
+_EVEN: Dim = Var("e", 4, 12, 4).expr
 _ONE: Any = {"stride": (1, 1), "dilation": (1, 1)}
 _SAME: Any = {**_ONE, "pad": (1, 1, 1, 1)}
 _NONE: Any = {**_ONE, "pad": (0, 0, 0, 0)}
 _ODD: Any = {"stride": (2, 2), "dilation": (1, 2), "pad": (0, 0, 1, 0)}
+_HALF: Any = {"stride": (2, 2), "dilation": (1, 1), "pad": (1, 1, 1, 1)}
+_WIDE: Any = {"stride": (1, 2), "dilation": (2, 1), "pad": (2, 0, 2, 3)}
+_CUBE: Any = {"stride": (1, 2, 1), "dilation": (1, 1, 2), "pad": (1, 0, 1, 0, 1, 2)}
 _B: Any = {2: _bias}
 _B6: Any = {2: _bias6}
 
@@ -193,14 +253,56 @@ define(
     OpDef(
         "conv2d",
         ("x", "w", "b"),
-        _conv_infer,
+        _conv_infer("conv2d", 2),
         _conv_ref,
         _conv_loops,
         samples=(
-            sample(_i8(1, 7, 6, 3), _i8(5, 3, 3, 3), _i32(5), values=_B, **_SAME, x_offset=7, pad_value=-7),
-            sample(_i8(1, 9, 8, 4), _i8(5, 3, 2, 4), _i32(5), values=_B, **_ODD, x_offset=0, pad_value=3),
-            sample(_i8(2, _H, 5, 4), _i8(5, 1, 1, 4), _i32(5), values=_B, **_NONE, x_offset=128, pad_value=0),
-            sample(_i16(1, _H, 5, 4), _i8(5, 3, 3, 4), _i64(5), values=_B, **_SAME, x_offset=0, pad_value=0),
+            sample(
+                _T(I8, (1, 7, 6, 3)), _T(I8, (5, 3, 3, 3)), _T(I32, (5,)), values=_B, **_SAME, x_offset=7, pad_value=-7
+            ),
+            sample(
+                _T(I8, (1, 9, 8, 4)), _T(I8, (5, 3, 2, 4)), _T(I32, (5,)), values=_B, **_ODD, x_offset=0, pad_value=3
+            ),
+            sample(
+                _T(I8, (2, _H, 5, 4)),
+                _T(I8, (5, 1, 1, 4)),
+                _T(I32, (5,)),
+                values=_B,
+                **_NONE,
+                x_offset=128,
+                pad_value=0,
+            ),
+            sample(
+                _T(I16, (1, _H, 5, 4)), _T(I8, (5, 3, 3, 4)), _T(I64, (5,)), values=_B, **_SAME, x_offset=0, pad_value=0
+            ),
+            sample(
+                _T(I8, (1, _H, 5, 4)),
+                _T(I8, (6, 3, 3, 2)),
+                _T(I32, (6,)),
+                values=_B6,
+                **_SAME,
+                groups=2,
+                x_offset=3,
+                pad_value=-3,
+            ),
+            sample(_T(F32, (1, 7, 6, 3)), _T(F32, (5, 3, 3, 3)), _T(F32, (5,)), **_SAME),
+            sample(_T(F32, (_N, _EVEN, _EVEN, 4)), _T(F32, (5, 3, 3, 4)), _T(F32, (5,)), **_HALF),
+            sample(_T(F32, (1, _H, 5, 4)), _T(F32, (6, 3, 2, 2)), _T(F32, (6,)), **_WIDE, groups=2),
+            sample(_T(F16, (1, 5, 4, 4)), _T(F16, (5, 3, 3, 4)), _T(F16, (5,)), **_SAME),
+            sample(_T(F64, (1, 5, 4, 4)), _T(F64, (5, 1, 1, 4)), _T(F64, (5,)), **_NONE),
+        ),
+    )
+)
+define(
+    OpDef(
+        "conv3d",
+        ("x", "w", "b"),
+        _conv_infer("conv3d", 3),
+        _conv_ref,
+        _conv_loops,
+        samples=(
+            sample(_T(F32, (1, 4, _H, 6, 4)), _T(F32, (6, 2, 3, 2, 2)), _T(F32, (6,)), **_CUBE, groups=2),
+            sample(_T(F32, (2, 3, 4, 5, 3)), _T(F32, (5, 1, 1, 2, 3)), _T(F32, (5,)), **_CUBE),
         ),
     )
 )
@@ -213,35 +315,21 @@ define(
         _depthwise_loops,
         samples=(
             sample(
-                _i8(1, 7, 6, 5),
-                _i8(3, 3, 5),
-                _i32(5),
-                values=_B,
-                **_SAME,
-                multiplier=1,
-                x_offset=128,
-                pad_value=-128,
+                _T(I8, (1, 7, 6, 5)), _T(I8, (3, 3, 5)), _T(I32, (5,)), values=_B, **_SAME,
+                multiplier=1, x_offset=128, pad_value=-128,
             ),
             sample(
-                _i8(1, 9, 8, 3),
-                _i8(3, 2, 6),
-                _i32(6),
-                values=_B6,
-                **_ODD,
-                multiplier=2,
-                x_offset=-3,
-                pad_value=3,
+                _T(I8, (1, 9, 8, 3)), _T(I8, (3, 2, 6)), _T(I32, (6,)), values=_B6, **_ODD,
+                multiplier=2, x_offset=-3, pad_value=3,
             ),
             sample(
-                _i16(2, _H, 5, 1),
-                _i8(3, 1, 6),
-                _i64(6),
-                values=_B6,
-                **_NONE,
-                multiplier=6,
-                x_offset=0,
-                pad_value=0,
+                _T(I16, (2, _H, 5, 1)), _T(I8, (3, 1, 6)), _T(I64, (6,)), values=_B6, **_NONE,
+                multiplier=6, x_offset=0, pad_value=0,
             ),
+            sample(_T(F32, (1, 7, 6, 5)), _T(F32, (3, 3, 5)), _T(F32, (5,)), **_SAME, multiplier=1),
+            sample(_T(F32, (_N, _EVEN, _EVEN, 4)), _T(F32, (3, 3, 4)), _T(F32, (4,)), **_HALF, multiplier=1),
+            sample(_T(F32, (1, _H, 5, 2)), _T(F32, (3, 2, 6)), _T(F32, (6,)), **_WIDE, multiplier=3),
+            sample(_T(F16, (1, 5, 4, 3)), _T(F16, (3, 3, 3)), _T(F16, (3,)), **_SAME, multiplier=1),
         ),
     )
-)
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Matrix products: ``dense`` on integers with exact accumulators, ``matmul`` on floats."""
+"""Matrix products of quantised integers with exact accumulators: ``dense``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.graph import Attr
-from sdk.compiler.ir.intrinsics import imm, op
+from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Store
-from sdk.compiler.ir.types import F32, I8, I16, I32, I64, TensorType
+from sdk.compiler.ir.types import I8, I16, I32, I64, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.conv import shifted
 from sdk.compiler.ops.registry import OpDef, define, sample
-from sdk.compiler.ops.shapes import broadcast_shapes, require_equal
+from sdk.compiler.ops.shapes import require_equal
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -60,39 +59,6 @@ def _dense_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorTy
     return function(name, [x, w, b, o], [body], over.rows)
 
 
-def _matmul_infer(a: TensorType, b: TensorType) -> TensorType:
-    if a.rank < 2 or b.rank < 2 or a.dtype != b.dtype or not a.dtype.is_float:
-        raise BuildError(f"matmul wants two matrices of one float type, got {a.dtype} and {b.dtype}")
-    require_equal("inner extents of matmul", a.shape[-1], b.shape[-2])
-    return TensorType(a.dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]))
-
-
-def _matmul_loops(
-    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]
-) -> Loops:
-    """rows m { n { acc = 0; k { acc += a * b } o = acc }} for every matrix of the batch."""
-    over = nest(outs[0].shape)
-    *batch, m, n = over.index
-    k = variable("k", types[0].shape[-1])
-    kind = outs[0].dtype
-
-    def at(shape: Sequence[Dim], *matrix: Dim) -> tuple[Dim, ...]:
-        lead = batch[len(batch) - (len(shape) - 2) :]
-        return (*(0 if d == 1 else i for d, i in zip(shape[:-2], lead, strict=True)), *matrix)
-
-    acc = Load("acc", (), kind)
-    left = Load("a", at(types[0].shape, m, k.expr), kind)
-    right = Load("b", at(types[1].shape, k.expr, n), kind)
-    body = over.around(
-        Alloc(Buffer("acc", kind, (), "register")),
-        Store("acc", (), imm(0.0, kind)),
-        loop(k, types[0].shape[-1], Store("acc", (), op("add", acc, op("mul", left, right)))),
-        Store("o", over.index, acc),
-    )
-    params = [param("a", types[0]), param("b", types[1]), param("o", outs[0], "write")]
-    return function(name, params, [body], over.rows)
-
-
 def _bias(rng: np.random.Generator) -> Array:
     return rng.integers(-1000, 1000, 6)
 
@@ -111,20 +77,6 @@ define(
             sample(_T(I8, (1, 9)), _T(I8, (6, 9)), _T(I32, (6,)), values={2: _bias}, x_offset=128, w_offset=0),
             sample(_T(I8, (_M, _K)), _T(I8, (6, _K)), _T(I32, (6,)), values={2: _bias}, x_offset=-5, w_offset=3),
             sample(_T(I16, (2, 3, 8)), _T(I8, (6, 8)), _T(I64, (6,)), values={2: _bias}, x_offset=0, w_offset=0),
-        ),
-    )
-)
-define(
-    OpDef(
-        "matmul",
-        ("a", "b"),
-        _matmul_infer,
-        lambda a, b: np.matmul(a, b),
-        _matmul_loops,
-        samples=(
-            sample(_T(F32, (_M, _K)), _T(F32, (_K, 4))),
-            sample(_T(F32, (2, _M, 5)), _T(F32, (5, 3))),
-            sample(_T(F32, (1, 3, 5)), _T(F32, (2, 5, _M))),
         ),
     )
 )

@@ -1,4 +1,4 @@
-"""Operators that move elements without changing them: reshape, concat, slice, pad, transpose."""
+"""Whole tensors in another arrangement: reshape, concat, transpose."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.loops import Load, Loops, Store
 from sdk.compiler.ir.types import F32, I8, I16, TensorType
-from sdk.compiler.ops.build import Nest, function, nest, param, read
+from sdk.compiler.ops.build import Nest, function, nest, param
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
-from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, max_value, product
+from sdk.compiler.sym import Dim, Var, dmax, dmin, floordiv, max_value, product
 from sdk.errors import BuildError
 
 Array = NDArray[Any]
@@ -84,52 +84,6 @@ def _window(whole: Nest, axis: int, start: Dim, size: Dim, part: int) -> Nest:
     return Nest(whole.rows, tuple(index), tuple(loops))
 
 
-def _slice_extent(size: Dim, begin: int, count: int, stride: int) -> Dim:
-    if stride == 0 or count < -1:
-        raise BuildError(f"a slice with stride {stride} of {count} elements")
-    extent = ceildiv(size - begin, stride) if count == -1 else count
-    last = begin + (extent - 1) * stride
-    if isinstance(last, int) and isinstance(size, int) and (begin < 0 or begin >= size or not 0 <= last < size):
-        raise BuildError(f"a slice from {begin} by {stride} of {extent} elements leaves an axis of {size}")
-    return extent
-
-
-def _slice_infer(x: TensorType, *, begin: Any, size: Any, strides: Any) -> TensorType:
-    if not len(begin) == len(size) == len(strides) == x.rank:
-        raise BuildError(f"a slice of rank {len(begin)} of a tensor of rank {x.rank}")
-    return TensorType(x.dtype, tuple(map(_slice_extent, x.shape, begin, size, strides)))
-
-
-def _slice_ref(x: Array, *, begin: Any, size: Any, strides: Any) -> Array:
-    counts = [
-        -(-(x.shape[k] - b) // s) if n == -1 else n
-        for k, (b, n, s) in enumerate(zip(begin, size, strides, strict=True))
-    ]
-    grid = [b + s * np.arange(n) for b, n, s in zip(begin, counts, strides, strict=True)]
-    return x[np.ix_(*grid)]
-
-
-def _slice_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
-    over = nest(outs[0].shape)
-    source = tuple(b + s * i for b, s, i in zip(given["begin"], given["strides"], over.index, strict=True))
-    body = over.around(Store("o", over.index, Load("x", source, types[0].dtype)))
-    return function(name, [param("x", types[0]), param("o", outs[0], "write")], [body], over.rows)
-
-
-def _pad_infer(x: TensorType, *, pads: Any, value: Any) -> TensorType:
-    if len(pads) != x.rank or any(before < 0 or after < 0 for before, after in pads):
-        raise BuildError(f"pads {pads} do not fit a tensor of rank {x.rank}")
-    return TensorType(x.dtype, tuple(d + (a + b) for d, (a, b) in zip(x.shape, pads, strict=True)))
-
-
-def _pad_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
-    x = param("x", types[0])
-    over = nest(outs[0].shape)
-    source = tuple(i - before for i, (before, _) in zip(over.index, given["pads"], strict=True))
-    body = over.around(Store("o", over.index, read(x, source, outside=given["value"])))
-    return function(name, [x, param("o", outs[0], "write")], [body], over.rows)
-
-
 def _transpose_infer(x: TensorType, *, perm: Any) -> TensorType:
     if sorted(perm) != list(range(x.rank)):
         raise BuildError(f"{perm} is not a permutation of the axes of rank {x.rank}")
@@ -179,33 +133,6 @@ define(
             sample(_T(I8, (1, 4)), _T(I8, (1, 4)), axis=0),
         ),
         variadic=True,
-    )
-)
-define(
-    OpDef(
-        "slice",
-        ("x",),
-        _slice_infer,
-        _slice_ref,
-        _slice_loops,
-        samples=(
-            sample(_T(I8, (1, 5, 1, 4)), begin=(0, 3, 0, 0), size=(1, 2, 1, 4), strides=(1, 1, 1, 1)),
-            sample(_T(I16, (7, 6)), begin=(6, 1), size=(3, -1), strides=(-2, 3)),
-            sample(_T(I8, (_N, _M, 3)), begin=(0, 1, 1), size=(-1, -1, 2), strides=(1, 1, 1)),
-        ),
-    )
-)
-define(
-    OpDef(
-        "pad",
-        ("x",),
-        _pad_infer,
-        lambda x, *, pads, value: np.pad(x, pads, constant_values=value),
-        _pad_loops,
-        samples=(
-            sample(_T(I8, (1, 5, 3, 2)), pads=((0, 0), (1, 2), (1, 0), (0, 0)), value=-7),
-            sample(_T(F32, (_N, 3)), pads=((1, 0), (0, 2)), value=0.5),
-        ),
     )
 )
 define(

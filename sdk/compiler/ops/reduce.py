@@ -1,67 +1,169 @@
-"""Sums of stored integers over axes: what a quantised mean is made of, before its requantisation."""
+"""Reductions over axes, which stay as axes of extent 1: sums, products, means, extremes.
+
+``reduce_sum`` of i8 or i16 is their sum as i32, each raised by ``x_offset`` first: what a quantised mean is made of.
+Half floats are summed in single precision. NaN spreads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.intrinsics import imm, op
-from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Stmt, Store
-from sdk.compiler.ir.types import I8, I16, I32, TensorType
+from sdk.compiler.ir.intrinsics import cast, op
+from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Stmt, Store, ValueExpr
+from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, DType, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.conv import shifted
-from sdk.compiler.ops.registry import OpDef, define, sample
-from sdk.compiler.sym import Dim, Var
+from sdk.compiler.ops.numerics import compute_type, count, number, quiet, stored, widened
+from sdk.compiler.ops.registry import OpDef, Sample, define, sample
+from sdk.compiler.sym import Dim, Var, dmax, product
 from sdk.errors import BuildError
 
 Array = NDArray[Any]
 
 
-def _infer(x: TensorType, *, axes: Any, x_offset: int) -> TensorType:
-    if x.dtype not in (I8, I16) or sorted(set(axes)) != list(axes) or any(not 0 <= k < x.rank for k in axes):
-        raise BuildError(f"reduce_sum wants an i8 or i16 tensor and ascending axes, got {x.dtype} and {axes}")
-    return TensorType(I32, tuple(1 if k in axes else d for k, d in enumerate(x.shape)))
+@dataclass(frozen=True)
+class _Rule:
+    """A reduction: where it starts in a type, the operation that takes one more element, its numpy, its types."""
+
+    start: Callable[[DType], float]
+    step: Callable[[DType], str]
+    fold: Callable[..., Array]
+    kinds: str
+    mean: bool = False
 
 
-def _ref(x: Array, *, axes: Any, x_offset: int) -> Array:
-    return np.asarray((x.astype(np.int64) + x_offset).sum(axis=tuple(axes), keepdims=True)).astype(np.int32)
+def _lowest(kind: DType) -> float:
+    return -math.inf if kind.is_float else kind.limits[0]
 
 
-def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]) -> Loops:
-    """Every result { acc = 0; reduced axes { acc += x + x_offset } o = acc }; reduced axes are kept as 1."""
-    x, over = types[0], nest(outs[0].shape)
-    inner = {k: variable(f"r{k}", x.shape[k]) for k in given["axes"]}
-    source: list[Dim] = [inner[k].expr if k in inner else i for k, i in enumerate(over.index)]
-    acc = Load("acc", (), I32)
-    term = shifted(Load("x", tuple(source), x.dtype), given["x_offset"], I32)
-    step: Stmt = Store("acc", (), op("add", acc, term))
-    for k, var in reversed(inner.items()):
-        step = loop(var, x.shape[k], step)
-    body = over.around(
-        Alloc(Buffer("acc", I32, (), "register")),
-        Store("acc", (), imm(0)),
-        step,
-        Store("o", over.index, acc),
-    )
-    return function(name, [param("x", x), param("o", outs[0], "write")], [body], over.rows)
+def _highest(kind: DType) -> float:
+    return math.inf if kind.is_float else kind.limits[1]
+
+
+def _zero(kind: DType) -> float:
+    return 0
+
+
+_RULES: Mapping[str, _Rule] = {
+    "reduce_sum": _Rule(_zero, lambda kind: "add", np.add.reduce, "fiu"),
+    "reduce_mean": _Rule(_zero, lambda kind: "add", np.add.reduce, "fiu", mean=True),
+    "reduce_prod": _Rule(lambda kind: 1, lambda kind: "mul", np.multiply.reduce, "fiu"),
+    "reduce_max": _Rule(_lowest, lambda kind: "or" if kind == BOOL else "max", np.maximum.reduce, "fiub"),
+    "reduce_min": _Rule(_highest, lambda kind: "and" if kind == BOOL else "min", np.minimum.reduce, "fiub"),
+}
+
+
+def _sum_type(name: str, kind: DType) -> DType:
+    """The element type of the result."""
+    return I32 if name == "reduce_sum" and kind in (I8, I16) else kind
+
+
+def _infer(name: str) -> Callable[..., TensorType]:
+    def infer(x: TensorType, *, axes: Any, x_offset: int = 0) -> TensorType:
+        if sorted(set(axes)) != list(axes) or any(not 0 <= k < x.rank for k in axes):
+            raise BuildError(f"{name} wants ascending axes of a tensor of rank {x.rank}, got {axes}")
+        if x.dtype.kind not in _RULES[name].kinds or (x_offset and x.dtype not in (I8, I16)):
+            raise BuildError(f"{name} is not defined on {x.dtype}" + (" with an offset" if x_offset else ""))
+        shape = tuple(1 if k in axes else d for k, d in enumerate(x.shape))
+        return TensorType(_sum_type(name, x.dtype), shape)
+
+    return infer
+
+
+def _reference(name: str) -> Callable[..., Array]:
+    rule = _RULES[name]
+
+    def run(x: Array, *, axes: Any, x_offset: int = 0) -> Array:
+        kind = DType({"b": "b", "f": "f", "i": "i", "u": "u"}[x.dtype.kind], 1 if x.dtype == bool else x.itemsize * 8)
+        start = np.asarray(rule.start(kind), x.dtype) if kind.is_float or rule.kinds == "fiub" else None
+        wide = x if start is not None else x.astype(np.int64 if kind.kind == "i" else np.uint64) + x_offset
+        found = rule.fold(wide, axis=tuple(axes), keepdims=True, **({"initial": start} if start is not None else {}))
+        if rule.mean:
+            size = math.prod(x.shape[k] for k in axes)
+            found = found / x.dtype.type(size) if kind.is_float else _truncated(found, size)
+        return np.asarray(found).astype(_sum_type(name, kind).numpy)
+
+    return run
+
+
+def _truncated(total: Array, size: int) -> Array:
+    return np.asarray(np.sign(total) * (np.abs(total) // max(size, 1)))
+
+
+def _loops(name: str) -> Callable[..., Loops]:
+    rule = _RULES[name]
+
+    def build(
+        fn: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
+    ) -> Loops:
+        """Every result { acc = start; reduced axes { acc = step(acc, x) } o = acc }; reduced axes are kept as 1."""
+        x, out, over = types[0], outs[0], nest(outs[0].shape)
+        kind = compute_type(out.dtype)
+        inner = {k: variable(f"r{k}", x.shape[k]) for k in given["axes"]}
+        source: list[Dim] = [inner[k].expr if k in inner else i for k, i in enumerate(over.index)]
+        acc = Load("acc", (), kind)
+        element: ValueExpr = Load("x", tuple(source), x.dtype)
+        offset = given.get("x_offset", 0)
+        term = shifted(element, offset, kind) if kind == I32 else cast(widened(element), kind)
+        step: Stmt = Store("acc", (), op(rule.step(kind), acc, term))
+        for k, var in reversed(inner.items()):
+            step = loop(var, x.shape[k], step)
+        size = product(tuple(x.shape[k] for k in given["axes"]))
+        # no integer is divided by 0 where an axis may be empty
+        parts = count(size if kind.is_float else dmax(size, 1), kind)
+        result = op("tdiv", acc, parts) if rule.mean else acc
+        body = over.around(
+            Alloc(Buffer("acc", kind, (), "register")),
+            Store("acc", (), number(rule.start(kind), kind)),
+            step,
+            Store("o", over.index, stored(result, out.dtype)),
+        )
+        return function(fn, [param("x", x), param("o", out, "write")], [body], over.rows)
+
+    return build
 
 
 _T = TensorType
 _N: Dim = Var("n", 1, 6).expr
-define(
-    OpDef(
-        "reduce_sum",
-        ("x",),
-        _infer,
-        _ref,
-        _loops,
-        samples=(
-            sample(_T(I8, (1, 5, 4, 3)), axes=(1, 2), x_offset=128),
-            sample(_T(I8, (_N, 4)), axes=(1,), x_offset=0),
-            sample(_T(I16, (2, _N, 3)), axes=(0, 1), x_offset=0),
-        ),
-    )
+_OFFSETS = (
+    sample(_T(I8, (1, 5, 4, 3)), axes=(1, 2), x_offset=128),
+    sample(_T(I8, (_N, 4)), axes=(1,), x_offset=0),
+    sample(_T(I16, (2, _N, 3)), axes=(0, 1), x_offset=0),
 )
+
+
+def _small(rng: np.random.Generator) -> Array:
+    return rng.integers(0, 4, (3, 4))
+
+
+def _with_nan(rng: np.random.Generator) -> Array:
+    return np.where(rng.random((5, 6)) < 0.1, np.nan, rng.standard_normal((5, 6)))
+
+
+_FLOATS = (
+    sample(_T(F32, (_N, 5)), axes=(1,)),
+    sample(_T(F32, (2, _N, 4)), axes=(0, 2)),
+    sample(_T(F32, (3, _N)), axes=(1,)),
+    sample(_T(F32, (_N, 4)), axes=(0,)),
+    sample(_T(F32, (2, 3)), axes=()),
+    sample(_T(F32, (5, 6)), axes=(1,), values={0: _with_nan}),
+    sample(_T(F16, (4, 9)), axes=(1,)),
+    sample(_T(F64, (4, 9)), axes=(0, 1)),
+    *(sample(_T(k, (3, 4)), axes=(1,), values={0: _small}) for k in (I32, I64, U8)),
+)
+
+
+def _samples(name: str) -> tuple[Sample, ...]:
+    if name == "reduce_sum":
+        return (*_OFFSETS, *_FLOATS)
+    return (*_FLOATS, sample(_T(BOOL, (_N, 3)), axes=(1,))) if "b" in _RULES[name].kinds else _FLOATS
+
+
+for _name in _RULES:
+    define(OpDef(_name, ("x",), _infer(_name), quiet(_reference(_name)), _loops(_name), _samples(_name)))

@@ -1,4 +1,8 @@
-"""Fixed-point rescaling as TensorFlow Lite does it: accumulators or stored integers to stored integers."""
+"""Fixed-point rescaling: accumulators or stored integers to stored integers.
+
+As TensorFlow Lite does it, which rounds twice; ``requantize`` with ``spare`` rounds once, halves to even, as runtimes
+on floats do: the accumulator is first shifted left by that many bits, which the sums leave free.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.intrinsics import apply, cast, imm, op
+from sdk.compiler.ir.intrinsics import apply, cast, imm, op, srdhm
 from sdk.compiler.ir.loops import Imm, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, I64, U8, TensorType, dtype
 from sdk.compiler.ops.build import map_elements
@@ -57,23 +61,40 @@ def _requantize_infer(acc: TensorType, mult: TensorType, shift: TensorType, *, o
     return TensorType(dtype(out), acc.shape)
 
 
-def _requantize_ref(acc: Array, mult: Array, shift: Array, *, out: str, zp: int, lo: int, hi: int, **_: Any) -> Array:
-    if acc.dtype == np.int64:
+def _requantize_ref(
+    acc: Array, mult: Array, shift: Array, *, out: str, zp: int, lo: int, hi: int, spare: int = 0, **_: Any
+) -> Array:
+    if spare:
+        high = srdhm((acc.astype(np.int64) << spare).astype(np.int32), mult).astype(np.int64)
+        right = (spare - shift).astype(np.int64)
+        value = (high + ((high >> right) & 1) + ((np.int64(1) << (right - 1)) - 1)) >> right
+    elif acc.dtype == np.int64:
         value = apply("mulq64", [acc, mult, shift], I32)
     else:
         value = multiply_quantized_ref(acc, mult, shift)
-    return np.clip(value.astype(np.int64) + zp, lo, hi).astype(dtype(out).numpy)
+    return np.asarray(np.clip(value.astype(np.int64) + zp, lo, hi)).astype(dtype(out).numpy)
 
 
 def _requantize(
     acc: ValueExpr, mult: ValueExpr, shift: ValueExpr,
-    *, out: str, zp: int, lo: int, hi: int, shift_lo: int, shift_hi: int, acc_bits: int,
+    *, out: str, zp: int, lo: int, hi: int, shift_lo: int, shift_hi: int, acc_bits: int, spare: int = 0,
 ) -> ValueExpr:  # fmt: skip
-    if acc.dtype.bits == 64:
-        scaled: ValueExpr = op("mulq64", acc, mult, shift, dtype=I32)
+    if spare:
+        scaled: ValueExpr = _rounded_once(acc, mult, shift, spare, acc_bits)
+    elif acc.dtype.bits == 64:
+        scaled = op("mulq64", acc, mult, shift, dtype=I32)
     else:
         scaled = multiply_quantized(acc, mult, shift, shift_lo, shift_hi, acc_bits)
     return saturate(scaled, zp, lo, hi, out)
+
+
+def _rounded_once(acc: ValueExpr, mult: ValueExpr, shift: ValueExpr, spare: int, acc_bits: int) -> ValueExpr:
+    """acc * mult / 2**31 * 2**shift to nearest, halves to even, for shift < spare."""
+    high = op("srdhm30" if acc_bits <= 30 else "srdhm", op("shl", acc, imm(spare)), mult)
+    right = op("sub", imm(spare), shift)
+    odd = op("and", op("shr", high, right), imm(1))
+    half = op("add", op("shl", imm(1), op("sub", right, imm(1))), imm(-1))
+    return op("shr", op("add", high, op("add", odd, half)), right)
 
 
 def _rescale_infer(x: TensorType, *, out: str, **_: Any) -> TensorType:
@@ -152,6 +173,17 @@ define(
                 shift_lo=-3,
                 shift_hi=4,
                 acc_bits=16,
+            ),
+            sample(
+                _T(I32, (3, 6)),
+                _T(I32, (6,)),
+                _T(I32, (6,)),
+                values={0: _acc((3, 6), 16), 1: _mult(6), 2: _shift(6, -9, -3)},
+                **_I8,
+                shift_lo=-9,
+                shift_hi=-3,
+                acc_bits=29,
+                spare=13,
             ),
             sample(
                 _T(I64, (1, 3, 2, 6)),

@@ -12,6 +12,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I8, U8, DType, TensorType
 from sdk.compiler.ops.registry import get_op
 from sdk.compiler.passes.edit import Array, GraphEdit, edit_graphs
+from sdk.compiler.passes.transposed import as_convolution
 from sdk.compiler.sym import Dim, product
 
 __all__ = ["Canonicalize"]
@@ -145,6 +146,7 @@ def _compose(edit: GraphEdit, node: Call) -> bool:
 
 Rule = Callable[[GraphEdit, Call], bool]
 _RULES: dict[str, tuple[Rule, ...]] = {
+    "conv_transpose2d": (as_convolution,),
     "depthwise_conv2d": (_depthwise,),
     "dense": (_dense_rank,),
     "reshape": (_reshape,),

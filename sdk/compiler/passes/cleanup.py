@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sdk.compiler.ir.graph import (
+    BindDim,
     Call,
     Graph,
     MatchCast,
@@ -16,6 +17,7 @@ from sdk.compiler.ir.graph import (
     map_args,
     node_args,
     node_outs,
+    node_symbols,
 )
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module
@@ -36,7 +38,7 @@ class Cleanup:
         module = _share_consts(module)
         effects = _effects(module)
         for graph in module.graphs.values():
-            module = module.with_graph(_dead(_common(graph, effects), effects))
+            module = module.with_graph(_dead(_common(graph, effects), effects, module))
         return _unused(module)
 
 
@@ -100,7 +102,7 @@ def _key(node: Node, version: int) -> object:
             return "read", node.state, version, types
         case MatchCast():
             return "match_cast", node.value, types
-        case WriteState():
+        case WriteState() | BindDim():
             return node
 
 
@@ -134,7 +136,7 @@ def _rename(node: Node, env: dict[str, str]) -> Node:
     match node:
         case Call():
             return replace(node, args=new)
-        case WriteState() | MatchCast():
+        case WriteState() | MatchCast() | BindDim():
             return replace(node, value=new[0])
         case ReadState():
             return node
@@ -147,12 +149,23 @@ def _type_vars(values: Iterable[Value]) -> set[Var]:
     return {var for v in values for d in v.type.shape for var in free_vars(d)}
 
 
-def _dead(graph: Graph, effects: frozenset[str]) -> Graph:
-    """Drops nodes without effect whose values nothing uses, nor the dims that their types bring."""
+def _node_vars(node: Node, module: Module) -> set[Var]:
+    """The dims a node needs: of its types and attributes, and those its callee takes from no shape."""
+    found = _type_vars([*node_args(node), *node_outs(node)])
+    found |= node_symbols(node)
+    if isinstance(node, Call):
+        callee = module.loops.get(node.callee) if node.kind == "loops" else module.graphs.get(node.callee)
+        found |= set(callee.dims) if callee is not None and node.kind in ("loops", "graph") else set()
+    return found
+
+
+def _dead(graph: Graph, effects: frozenset[str], module: Module) -> Graph:
+    """Drops nodes without effect whose values nothing uses, nor the dims that they bring."""
     known = set(graph.dims)
     brings: list[set[Var]] = []
     for node in graph.body:
-        brings.append(_type_vars(node_outs(node)) - known)
+        own = {node.var} if isinstance(node, BindDim) else _type_vars(node_outs(node))
+        brings.append(own - known)
         known |= brings[-1]
     needed = {v.name for v in graph.results}
     dims = _type_vars(graph.results)
@@ -162,7 +175,7 @@ def _dead(graph: Graph, effects: frozenset[str]) -> Graph:
         if used or _is_effect(node, effects):
             args = node_args(node)
             needed |= {v.name for v in args if not v.const}
-            dims |= _type_vars([*args, *node_outs(node)])
+            dims |= _node_vars(node, module)
             body.append(node)
     return graph if len(body) == len(graph.body) else replace(graph, body=tuple(reversed(body)))
 
@@ -173,6 +186,7 @@ def _unused(module: Module) -> Module:
     calls = [n for g in graphs.values() for n in g.body if isinstance(n, Call)]
     steps = [s for p in module.plans.values() for s in walk_plan(p.body) if isinstance(s, PlanCall)]
     called = {c.callee for c in calls if c.kind == "loops"} | {s.callee for s in steps}
+    called |= {n.kernel for g in graphs.values() for n in g.body if isinstance(n, WriteState)}
     whole = not graphs and not module.plans
     loops: dict[str, Loops] = {k: f for k, f in module.loops.items() if whole or k in called}
     nodes = [n for g in graphs.values() for n in g.body]
@@ -198,6 +212,6 @@ def _reached(module: Module) -> dict[str, Graph]:
         graph = todo.pop()
         if graph.name not in found:
             found.add(graph.name)
-            callees = [n.callee for n in graph.body if isinstance(n, Call) and n.kind == "graph"]
-            todo += [module.graphs[c] for c in callees]
+            callees = [n.callee for n in graph.body if isinstance(n, Call) and n.kind in ("graph", "extern")]
+            todo += [module.graphs[c] for c in callees if c in module.graphs]  # of a symbol: what it computes
     return {k: g for k, g in module.graphs.items() if k in found}

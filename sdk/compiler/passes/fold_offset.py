@@ -42,13 +42,13 @@ class FoldOffset:
             return False
         if node.callee == "requantize":
             return _bound(edit, node)
-        if node.callee not in SUMS or node.attr("x_offset") == self._target(node):
+        if node.callee not in SUMS or _is_float(node) or node.attr("x_offset") == self._target(node):
             return False
         weights, bias = _weights(edit, node), edit.data(node.args[2])
         if weights is None or bias is None:
             return False
         old, new = int(_int(node, "x_offset")), self._target(node)
-        moved = bias.astype(np.int64) + (old - new) * weights.sum(axis=1)
+        moved = bias.astype(np.int64) + (old - new) * (weights.positive + weights.negative)
         low, high = _sums(moved, weights, node.args[0].type, new)
         worst = np.maximum(np.abs(moved) + _steps(weights, node.args[0].type, new), np.maximum(-low, high))
         if worst.max(initial=0) > node.args[2].type.dtype.limits[1]:
@@ -64,19 +64,37 @@ class FoldOffset:
         return self.x_offset if dot else 0
 
 
+def _is_float(node: Call) -> bool:
+    return node.args[0].type.dtype.is_float
+
+
 def _int(node: Call, name: str) -> int:
     value: Any = node.attr(name)
     return int(value)
 
 
-def _weights(edit: GraphEdit, node: Call) -> Ints | None:
-    """The factors of each output channel, [channels, products]."""
+@dataclass(frozen=True)
+class _Factors:
+    """For each output channel, the sum of its positive factors and that of its negative ones."""
+
+    positive: Ints
+    negative: Ints
+
+
+def _weights(edit: GraphEdit, node: Call) -> _Factors | None:
+    """The factors of a sum of products."""
     data = edit.data(node.args[1])
     if data is None:
         return None
-    rows = np.moveaxis(data.astype(np.int64), SUMS[node.callee], 0)
+    rows = np.moveaxis(data, SUMS[node.callee], 0)
+    rows = rows.reshape(rows.shape[0], -1)
     offset = _int(node, "w_offset") if node.callee == "dense" else 0
-    return rows.reshape(rows.shape[0], -1) + offset
+    shifted = rows.astype(np.int64) + offset if offset else rows
+    return _Factors(_total(np.maximum(shifted, 0)), _total(np.minimum(shifted, 0)))
+
+
+def _total(rows: NDArray[Any]) -> Ints:
+    return np.asarray(rows.sum(axis=1, dtype=np.int64))
 
 
 def _limits(x: TensorType, offset: int) -> tuple[int, int]:
@@ -84,16 +102,16 @@ def _limits(x: TensorType, offset: int) -> tuple[int, int]:
     return lo + offset, hi + offset
 
 
-def _sums(bias: Ints, weights: Ints, x: TensorType, offset: int) -> tuple[Ints, Ints]:
+def _sums(bias: Ints, weights: _Factors, x: TensorType, offset: int) -> tuple[Ints, Ints]:
     """Smallest and largest sum of each channel over all inputs."""
     lo, hi = _limits(x, offset)
-    ends = np.stack([weights * lo, weights * hi])
-    return bias + ends.min(axis=0).sum(axis=1), bias + ends.max(axis=0).sum(axis=1)
+    positive, negative = weights.positive, weights.negative
+    return bias + positive * lo + negative * hi, bias + positive * hi + negative * lo
 
 
-def _steps(weights: Ints, x: TensorType, offset: int) -> Ints:
+def _steps(weights: _Factors, x: TensorType, offset: int) -> Ints:
     """The farthest that partial sums in any order may go."""
-    farthest: Ints = np.abs(weights).sum(axis=1) * max(map(abs, _limits(x, offset)))
+    farthest: Ints = (weights.positive - weights.negative) * max(map(abs, _limits(x, offset)))
     return farthest
 
 
@@ -106,7 +124,8 @@ def _bound(edit: GraphEdit, node: Call) -> bool:
     if weights is None or bias is None or shift is None:
         return False
     low, high = _sums(bias.astype(np.int64), weights, total.args[0].type, _int(total, "x_offset"))
-    reach = np.maximum(-low, high) << np.maximum(shift.astype(np.int64), 0)
+    spare: Any = dict(node.attrs).get("spare", 0)
+    reach = np.maximum(-low, high) << (spare or np.maximum(shift.astype(np.int64), 0))
     bits = max(int(reach.max(initial=0)).bit_length(), 1)
     if bits >= _int(node, "acc_bits"):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,20 +33,23 @@ def _rule(edit: GraphEdit, node: Node) -> bool:
         return False
     if node.callee not in ("conv2d", "depthwise_conv2d", "max_pool2d"):
         return False
+    kind = node.args[0].type.dtype
     pad = edit.made_by(node.args[0], "pad")
     if pad is None:
         return False
     given: dict[str, Any] = dict(node.attrs)
     pads: Any = pad.attr("pads")
     value = pad.attr("value")
-    if len(pads) != 4 or any(pads[0]) or any(pads[3]):
+    if dict(pad.attrs).get("mode", "constant") != "constant" or not all(isinstance(n, int) for p in pads for n in p):
+        return False
+    if len(pads) != 4 or min(min(p) for p in pads) < 0 or any(pads[0]) or any(pads[3]):
         return False
     if node.callee == "max_pool2d":
-        if value != node.args[0].type.dtype.limits[0]:
+        if given.get("ceil") or value != (-math.inf if kind.is_float else kind.limits[0]):
             return False
-    elif any(given["pad"]) and value != given["pad_value"]:
+    elif any(given["pad"]) and value != given.get("pad_value", 0):
         return False
-    else:
+    elif value != given.get("pad_value", 0):
         given["pad_value"] = value
     top, left, bottom, right = given["pad"]
     (above, below), (before, after) = pads[1], pads[2]

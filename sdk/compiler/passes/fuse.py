@@ -1,159 +1,143 @@
-"""Fusion of epilogues: an elementwise function that alone uses a result is computed where the result is made."""
+"""Fusion: a function whose result one other function alone uses is computed there, in one kernel.
+
+before: %a = @matmul(%x, @w); %b = @sigmoid(%a); %c = @mul(%a, %b)
+after:  %c = @matmul_sigmoid_mul(%x, @w)
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from sdk.compiler.ir.graph import Call, Graph, Node, Value, fresh_name, node_args
-from sdk.compiler.ir.loops import Alloc, For, Load, Loops, Param, Store
+from sdk.compiler.ir.graph import Call, Graph, Node, Value, WriteState, fresh_dims, fresh_name, node_args, node_outs
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.pattern import classify, identity_of
-from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
-from sdk.compiler.sym import Dim, Var
+from sdk.compiler.passes.fusion.instance import instance, share_arguments
+from sdk.compiler.passes.fusion.merge import Pair, compute_at_read, compute_at_store
+from sdk.compiler.passes.fusion.rows import compute_on_rows
+from sdk.compiler.sym import Var
 
-__all__ = ["Fuse", "fuse_loops"]
+__all__ = ["Fuse"]
+
+LONGEST = 40  # letters of the name of a kernel
 
 
 @dataclass(frozen=True)
 class Fuse:
-    """Merges producer and elementwise consumer at the loops level, however the ops are called.
+    """Merges producer and consumer at the loops level, however the functions came to be: what may be merged is read
+    off their index maps, when it is worth it is the rule in ``fusion/cost.py``.
 
-    The merged call stands where the consumer stood, so that everything the consumer reads is there.
-    ``max_ops`` bounds how many ops one kernel may hold.
+    A consumer takes its producers one by one, those of the producers after, so that everything between a value and
+    the one call in which all ways from it meet (its immediate post-dominator) becomes one kernel where it can. The
+    merged call stands where the consumer stood: everything that it reads, and every dim, has its value there.
+    ``max_ops`` bounds how many ops one kernel may hold. ``decode`` lets a product read a smaller type, converted
+    and scaled on the way, in place of a decoded copy.
     """
 
-    max_ops: int = 8
+    max_ops: int = 16
+    decode: bool = False
     name = "fuse"
 
     def run(self, module: Module) -> Module:
-        """The module with every chain of epilogues merged into its producer."""
+        """The module with every producer merged into its only consumer where that is worth it."""
         loops = dict(module.loops)
-        graphs = {g.name: self._graph(g, loops) for g in module.graphs.values()}
+        graphs = {g.name: _Fuser(self, g, loops).run() for g in module.graphs.values()}
         if all(graphs[k] is g for k, g in module.graphs.items()):
             return module
         used = {n.callee for g in graphs.values() for n in g.body if isinstance(n, Call) and n.kind == "loops"}
+        used |= {n.kernel for g in graphs.values() for n in g.body if isinstance(n, WriteState)}
         return replace(module, graphs=graphs, loops={k: f for k, f in loops.items() if k in used})
 
-    def _graph(self, graph: Graph, loops: dict[str, Loops]) -> Graph:
-        body: list[Node] = list(graph.body)
-        kept = {v.name for v in graph.results}
-        merged: dict[tuple[str, str, tuple[int, ...]], str] = {}
-        at = 0
-        while at < len(body):
-            node = body[at]
-            where = self._producer(body, at, kept, loops) if isinstance(node, Call) else None
-            if where is None or not isinstance(node, Call):
-                at += 1
-                continue
-            producer = body[where]
-            assert isinstance(producer, Call)  # _producer only returns calls
-            body[at] = self._merge(producer, node, loops, merged)
-            del body[where]
-            at -= 1
-        return graph if len(body) == len(graph.body) else replace(graph, body=tuple(body))
 
-    def _producer(self, body: list[Node], at: int, kept: set[str], loops: dict[str, Loops]) -> int | None:
-        """The last defined argument of ``body[at]`` that may be computed there instead."""
-        node = body[at]
-        if not isinstance(node, Call) or node.kind != "loops" or identity_of(loops[node.callee]) is None:
-            return None
-        for where in reversed(range(at)):
-            maker = body[where]
-            if not isinstance(maker, Call) or maker.kind != "loops" or len(maker.outs) != 1:
-                continue
-            out = maker.out
-            if not any(not a.const and a.name == out.name for a in node.args) or out.name in kept:
-                continue
-            users = [n for n in body if n is not node and _uses(n, out)]
-            if users or not _fusable(loops[maker.callee], loops[node.callee], out, node):
-                continue
-            if len(_ops(maker)) + len(_ops(node)) <= self.max_ops:
-                return where
-        return None
+class _Fuser:
+    """The nodes of a graph by number (None once merged), with the maker and the users of each value."""
 
-    def _merge(
-        self,
-        maker: Call,
-        node: Call,
-        loops: dict[str, Loops],
-        merged: dict[tuple[str, str, tuple[int, ...]], str],
-    ) -> Call:
+    def __init__(self, options: Fuse, graph: Graph, loops: dict[str, Loops]) -> None:
+        self.options, self.graph, self.loops = options, graph, loops
+        self.nodes: list[Node | None] = list(graph.body)
+        self.kept = {v.name for v in graph.results}
+        self.scope: Mapping[str, Var] = {v.name: v for v in (*graph.dims, *fresh_dims(graph))}
+        self.maker: dict[str, int] = {}
+        self.users: dict[str, set[int]] = {}
+        for at, node in enumerate(graph.body):
+            self.maker |= dict.fromkeys((v.name for v in node_outs(node)), at)
+            self.read(node, at)
+        self.merged: dict[object, tuple[str, tuple[int, ...]] | None] = {}
+
+    def read(self, node: Node, at: int) -> None:
+        for arg in node_args(node):
+            if not arg.const:
+                self.users.setdefault(arg.name, set()).add(at)
+
+    def run(self) -> Graph:
+        changed = False
+        for at in range(len(self.nodes)):
+            while self.step(at):
+                changed = True
+        return replace(self.graph, body=tuple(n for n in self.nodes if n is not None)) if changed else self.graph
+
+    def step(self, at: int) -> bool:
+        """Merges one producer into the call at ``at``; whether there was one."""
+        node = self.nodes[at]
+        if not isinstance(node, Call) or node.kind != "loops" or len(node.outs) != 1:
+            return False
+        makers = {self.maker[a.name] for a in node.args if not a.const and a.name in self.maker}
+        for where in sorted(makers, reverse=True):
+            maker = self.nodes[where]
+            if isinstance(maker, Call) and self.candidate(maker, node, at) and self.merge(maker, node, where, at):
+                return True
+        return False
+
+    def candidate(self, maker: Call, node: Call, at: int) -> bool:
+        """Whether ``node`` alone uses the result of ``maker``, and both may run in one place."""
+        if maker.kind != "loops" or len(maker.outs) != 1 or maker.place != node.place:
+            return False
+        alone = self.users[maker.out.name] == {at} and maker.out.name not in self.kept
+        return alone and len(_ops(maker)) + len(_ops(node)) <= self.options.max_ops
+
+    def merge(self, maker: Call, node: Call, where: int, at: int) -> bool:
         places = tuple(k for k, a in enumerate(node.args) if not a.const and a.name == maker.out.name)
-        key = (maker.callee, node.callee, places)
-        if key not in merged:
-            name = fresh_name(f"{maker.callee}_{node.callee.rstrip('0123456789').rstrip('_')}", set(loops))
-            loops[name] = fuse_loops(name, loops[maker.callee], loops[node.callee], places)
-            merged[key] = name
         args = (*maker.args, *(a for k, a in enumerate(node.args) if k not in places))
-        return replace(node, callee=merged[key], args=args, source="+".join(dict.fromkeys((*_ops(maker), *_ops(node)))))
+        first = {arg: k for k, arg in reversed(list(enumerate(args)))}
+        key = (maker.callee, node.callee, places, tuple(first[a] for a in args), _dims(maker), _dims(node))
+        if key not in self.merged:
+            self.merged[key] = self.function(maker, node, places, args)
+        found = self.merged[key]
+        if found is None:
+            return False
+        name, left = found
+        source = "+".join(dict.fromkeys((*_ops(maker), *_ops(node))))
+        new = replace(node, callee=name, args=tuple(args[k] for k in left), source=source)
+        for value in maker.args:
+            self.users.get(value.name, set()).discard(where)
+        self.nodes[where], self.nodes[at] = None, new
+        self.read(new, at)
+        return True
+
+    def function(
+        self, maker: Call, node: Call, places: tuple[int, ...], args: tuple[Value, ...]
+    ) -> tuple[str, tuple[int, ...]] | None:
+        """The name of the merged function and which of ``args`` it reads; None where nothing is to be merged."""
+        one = instance(self.loops[maker.callee], maker, self.scope)
+        two = instance(self.loops[node.callee], node, self.scope)
+        if one is None or two is None:
+            return None
+        stem = f"{maker.callee}_{node.callee.rstrip('0123456789').rstrip('_')}"[:LONGEST].rstrip("_")
+        pair = Pair(fresh_name(stem, set(self.loops)), one, two, places)
+        if not pair.sound():
+            return None
+        made = compute_at_read(pair, self.options.decode) or compute_at_store(pair) or compute_on_rows(pair)
+        if made is None:
+            return None
+        shared, left = share_arguments(made, args)
+        self.loops[shared.name] = shared
+        return shared.name, left
+
+
+def _dims(call: Call) -> tuple[object, ...]:
+    """The shapes of a call, which tell the dims of its function."""
+    return tuple(v.type.shape for v in (*call.args, *call.outs))
 
 
 def _ops(call: Call) -> list[str]:
     return call.source.split("+")
-
-
-def _uses(node: Node, value: Value) -> bool:
-    return any(not a.const and a.name == value.name for a in node_args(node))
-
-
-def _fusable(maker: Loops, user: Loops, out: Value, node: Call) -> bool:
-    """One store makes each element of the result, and the user reads it at its own index."""
-    if classify(maker).kind not in ("contraction", "window", "elementwise", "reduction"):
-        return False
-    outs = [p.buffer.name for p in maker.params if p.mode != "read"]
-    stores = [n for n in walk(maker.body) if isinstance(n, Store) and n.buffer in outs]
-    loads = [n for n in walk(maker.body) if isinstance(n, Load) and n.buffer in outs]
-    if len(stores) != 1 or loads or node.out.type.shape != out.type.shape or len(node.outs) != 1:
-        return False
-    reads = [p.buffer.name for p in user.params if p.mode == "read"]
-    target = next(n for n in walk(user.body) if isinstance(n, Store))
-    mine = {reads[k] for k, a in enumerate(node.args) if not a.const and a.name == out.name}
-    return all(
-        _same_element(n.index, target.index, out)
-        for n in walk(target.value)
-        if isinstance(n, Load) and n.buffer in mine
-    )
-
-
-def _same_element(index: tuple[Dim, ...], target: tuple[Dim, ...], out: Value) -> bool:
-    """Equal indices, where the only index of an axis of extent 1 may be written either way."""
-    return len(index) == len(target) and all(
-        a is b or a == b or size == 1 for a, b, size in zip(index, target, out.type.shape, strict=True)
-    )
-
-
-def fuse_loops(name: str, maker: Loops, user: Loops, places: tuple[int, ...]) -> Loops:
-    """``user`` computed at the store of ``maker``; ``places`` are the user's arguments that are maker's result.
-
-    rewrite: ``o[e] = v`` with ``for i { p[i] = f(o[i], q[i]) }`` --> ``p[e] = f(v, q[e])``
-    """
-    outs = [p for p in maker.params if p.mode != "read"]
-    (out,) = outs
-    taken = {p.buffer.name for p in maker.params} | {n.buffer.name for n in walk(maker.body) if isinstance(n, Alloc)}
-    taken |= {n.var.name for n in walk(maker.body) if isinstance(n, For)}
-    reads = [p for p in user.params if p.mode == "read"]
-    inner = {p.buffer.name for k, p in enumerate(reads) if k in places}
-    names = {p.buffer.name: fresh_name(p.buffer.name, taken) for k, p in enumerate(reads) if k not in places}
-    (result,) = (p for p in user.params if p.mode != "read")
-    names[result.buffer.name] = out.buffer.name
-    extra = tuple(_renamed(p, names) for k, p in enumerate(reads) if k not in places)
-    order = identity_of(user)
-    assert order is not None  # checked by the caller: the user is elementwise
-    (update,) = (n for n in walk(user.body) if isinstance(n, Store))
-
-    def one(node: Any) -> Any:
-        if not isinstance(node, Store) or node.buffer != out.buffer.name:
-            return node
-        env: dict[Var, Dim] = {v: d for v, d in zip(order, node.index, strict=True) if v is not None}
-        value = substitute_dims(rename_buffers(update.value, names), env)
-        made = rewrite(value, lambda n: node.value if isinstance(n, Load) and n.buffer in inner else n)
-        return Store(out.buffer.name, node.index, made)
-
-    body = rewrite(maker.body, one)
-    params = (*(p for p in maker.params if p.mode == "read"), *extra, _renamed(result, names))
-    return replace(maker, name=name, params=params, body=body, dims=tuple(dict.fromkeys((*maker.dims, *user.dims))))
-
-
-def _renamed(p: Param, names: dict[str, str]) -> Param:
-    return replace(p, buffer=replace(p.buffer, name=names[p.buffer.name]))

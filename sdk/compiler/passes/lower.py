@@ -1,14 +1,17 @@
-"""Lowering: every op call becomes a call of a loops function that the op's declaration builds."""
+"""Lowering: every op call becomes a call of a loops function that the op's declaration builds, and every write of rows
+of a state names the loops function that does it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sdk.compiler.ir.graph import Call, Node
+from sdk.compiler.ir.graph import Call, Node, WriteState
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.module import Module, State
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ops.registry import get_op
+from sdk.compiler.ops.state_rows import write_rows
 
 __all__ = ["Lower"]
 
@@ -25,7 +28,7 @@ class Lower:
         taken = set(module.loops)
         graphs = {}
         for graph in module.graphs.values():
-            body = tuple(self._node(n, made, taken) for n in graph.body)
+            body = tuple(self._node(n, made, taken, module.states) for n in graph.body)
             graphs[graph.name] = (
                 graph if all(a is b for a, b in zip(body, graph.body, strict=True)) else replace(graph, body=body)
             )
@@ -34,23 +37,36 @@ class Lower:
         loops = {**module.loops, **{f.name: f for f in made.values()}}
         return replace(module, stage="scheduled", graphs=graphs, loops=loops)
 
-    def _node(self, node: Node, made: dict[object, Loops], taken: set[str]) -> Node:
+    def _node(
+        self, node: Node, made: dict[object, Loops], taken: set[str], states: Mapping[str, State]
+    ) -> Node:
+        if isinstance(node, WriteState) and node.at is not None and not node.kernel:
+            state = states[node.state]
+            types = _plain(node.value.type), _plain(state.type)
+            key: object = ("write", types, node.at, state.layout, state.axis)
+            if key not in made:
+                made[key] = write_rows(_free("write_rows", taken), *types, node.at, state.layout == "ring", state.axis)
+            return replace(node, kernel=made[key].name)
         if not isinstance(node, Call) or node.kind != "op":
             return node
         op = get_op(node.callee)
         if op.loops is None:
             return node
-        types = tuple(_plain(a.type) for a in node.args)
+        args = tuple(_plain(a.type) for a in node.args)
         outs = tuple(_plain(o.type) for o in node.outs)
-        key = (node.callee, types, outs, node.attrs)
+        key = (node.callee, args, outs, node.attrs)
         if key not in made:
-            name, k = node.callee, 2
-            while name in taken:
-                name, k = f"{node.callee}_{k}", k + 1
-            taken.add(name)
-            made[key] = op.loops(name, types, outs, dict(node.attrs))
+            made[key] = op.loops(_free(node.callee, taken), args, outs, dict(node.attrs))
         source = node.source or node.callee
         return replace(node, kind="loops", callee=made[key].name, attrs=(), source=source)
+
+
+def _free(stem: str, taken: set[str]) -> str:
+    name, k = stem, 2
+    while name in taken:
+        name, k = f"{stem}_{k}", k + 1
+    taken.add(name)
+    return name
 
 
 def _plain(type: TensorType) -> TensorType:

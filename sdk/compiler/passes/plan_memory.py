@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.compiler.ir.module import Module
-from sdk.compiler.memory.layout import Laid, lay_out
+from sdk.compiler.memory.layout import Laid, Offsets, lay_out
 from sdk.compiler.memory.problem import live_profile
 from sdk.compiler.memory.storage import Io
 from sdk.errors import BuildError
@@ -25,12 +25,15 @@ class PlanMemory:
     """Places every buffer.
 
     ``io``: inputs and outputs inside the arena, or the caller's own buffers. ``align``: bytes, of every buffer in
-    the arena. ``limit``: most bytes of the arena (None = any).
+    the arena. ``limit``: most bytes of the arena (None = any). ``threads``: how many may share a call. ``offsets``:
+    numbers, or scaled with the dims, so that a run needs what its dims ask for.
     """
 
     io: Io = "arena"
     align: int = 16
     limit: int | None = None
+    threads: int = 1
+    offsets: Offsets = "fixed"
     name = "plan-memory"
 
     def run(self, module: Module) -> Module:
@@ -42,7 +45,7 @@ class PlanMemory:
         plans = {}
         for graph in module.graphs.values():
             if graph.entry:
-                laid = lay_out(module, graph, self.io, self.align)
+                laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets)
                 self._check_limit(laid)
                 plans[graph.name] = laid.plan
         return replace(module, stage="planned", graphs={}, plans={**module.plans, **plans})

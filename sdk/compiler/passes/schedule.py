@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sdk.compiler.ir.graph import Call, Graph, Value
+from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.schedules.pack import pack_array, packing_name
-from sdk.compiler.schedules.rules import core_for, schedule
+from sdk.compiler.schedules.rules import Core, core_for, schedule
 from sdk.compiler.schedules.trace import loops_key
 
 __all__ = ["ScheduleLoops"]
@@ -26,7 +26,7 @@ class ScheduleLoops:
     def run(self, module: Module) -> Module:
         """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
         core = core_for(self.isa.split("."))
-        done = {name: self._one(module, name, schedule(f, core)) for name, f in module.loops.items()}
+        done = {name: _one(module, name, core) for name in module.loops}
         kernel: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, f in done.items():
@@ -36,13 +36,15 @@ class ScheduleLoops:
         loops = {name: done[name] for name in kernel.values()}
         return replace(module, stage="scheduled", loops=loops, graphs=graphs).with_consts(*consts.values())
 
-    def _one(self, module: Module, name: str, scheduled: Loops) -> Loops:
-        """``scheduled``, or the plain nest where an argument to be packed is known only at run time."""
-        reads = [p.buffer.name for p in scheduled.params if p.mode == "read"]
-        packed = [reads.index(p.param) for p in scheduled.packs]
-        calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
-        fixed = all(call.args[k].const for call in calls for k in packed)
-        return scheduled if fixed else module.loops[name]
+
+def _one(module: Module, name: str, core: Core) -> Loops:
+    """The function scheduled, or its plain nest where an argument to be packed is known only at run time."""
+    plain = module.loops[name]
+    reads = [p.buffer.name for p in plain.params if p.mode == "read"]
+    calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
+    packable = {p for k, p in enumerate(reads) if all(call.args[k].const for call in calls)}
+    scheduled = schedule(plain, core, packable)
+    return scheduled if all(p.param in packable for p in scheduled.packs) else plain
 
 
 def _repack(
@@ -63,6 +65,8 @@ def _repack(
                     consts[name] = Const(name, TensorType(old.type.dtype, data.shape), data, packing_name(spec))
                 args[k] = Value(name, consts[name].type, const=True)
             node = replace(node, callee=names[node.callee], args=tuple(args))
+        elif isinstance(node, WriteState) and node.kernel:
+            node = replace(node, kernel=names[node.kernel])
         body.append(node)
     return replace(graph, body=tuple(body))
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Pack, Stmt, Store
+from sdk.compiler.ir.loops import Alloc, For, Imm, Let, Load, Loops, Pack, Stmt, Store
+from sdk.compiler.ir.pattern import has_condition
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import is_mac
@@ -17,29 +18,33 @@ from sdk.compiler.sym import Dim, Var, ceildiv, floordiv, free_vars, mod, produc
 __all__ = ["pack", "pack_array", "packing_name", "pad"]
 
 
-def pack(loops: Loops, param: str, row_tile: int, col_tile: int) -> Loops:
-    """Lays out a read-only parameter, seen as rows (axis 0) by columns (the other axes), in tiles.
+def pack(loops: Loops, param: str, row_tile: int, col_tile: int, axis: int = 0) -> Loops:
+    """Lays out a read-only parameter, seen as rows (``axis``) by columns (the other axes in order), in tiles.
 
     rewrite: ``w[r, c…]`` --> ``w[r / rt, c / ct, r mod rt, c mod ct]`` with shape
     [ceil(R/rt), ceil(C/ct), rt, ct], zeros past the edges; axes for tiles of 1 are left
     out, so that tiles of 1 by 1 just make a matrix of it.
-    obligation: the parameter is only read, its shape is numbers, and it is not packed yet.
+    obligation: the parameter is only read, its shape is numbers, it is not packed yet, and its reads are inside
+    without a condition or a scalar that says so.
     """
     buffer = loops.param(param).buffer
     if loops.param(param).mode != "read" or any(p.param == param for p in loops.packs):
         raise ScheduleError(f"pack({param}): the parameter is written or packed already")
-    if any(not isinstance(d, int) for d in buffer.shape) or len(buffer.shape) < 2:
-        raise ScheduleError(f"pack({param}): the shape {buffer.shape} is not a matrix of numbers")
-    cols = product(buffer.shape[1:])
+    if any(not isinstance(d, int) for d in buffer.shape) or not 0 <= axis < len(buffer.shape):
+        raise ScheduleError(f"pack({param}): the shape {buffer.shape} is not one of numbers with an axis {axis}")
+    if has_condition(loops, param) or _indexed_by_scalars(loops, param):
+        raise ScheduleError(f"pack({param}): it is read where a condition holds, or at an index known at run time")
+    others = (*buffer.shape[:axis], *buffer.shape[axis + 1 :])
+    cols = product(others)
     inner = tuple(t for t in (row_tile, col_tile) if t > 1)
-    shape = (ceildiv(buffer.shape[0], row_tile), ceildiv(cols, col_tile), *inner)
+    shape = (ceildiv(buffer.shape[axis], row_tile), ceildiv(cols, col_tile), *inner)
 
     def one(node: Any) -> Any:
         if isinstance(node, Load) and node.buffer == param:
             col: Dim = 0
-            for at, size in zip(node.index[1:], buffer.shape[1:], strict=True):
+            for at, size in zip((*node.index[:axis], *node.index[axis + 1 :]), others, strict=True):
                 col = col * size + at
-            row = node.index[0]
+            row = node.index[axis]
             tail = tuple(mod(at, t) for at, t in ((row, row_tile), (col, col_tile)) if t > 1)
             return replace(node, index=(floordiv(row, row_tile), floordiv(col, col_tile), *tail))
         return node
@@ -53,7 +58,19 @@ def pack(loops: Loops, param: str, row_tile: int, col_tile: int) -> Loops:
         loops,
         body=rewrite(loops.body, one),
         params=params,
-        packs=(*loops.packs, Pack(param, row_tile, col_tile)),
+        packs=(*loops.packs, Pack(param, row_tile, col_tile, axis)),
+    )
+
+
+def _indexed_by_scalars(loops: Loops, param: str) -> bool:
+    """Whether an index of a read of the parameter uses a scalar that a ``Let`` binds."""
+    scalars = {n.name for n in walk(loops.body) if isinstance(n, Let)}
+    return any(
+        v.name in scalars
+        for n in walk(loops.body)
+        if isinstance(n, Load) and n.buffer == param
+        for d in n.index
+        for v in free_vars(d)
     )
 
 
@@ -108,7 +125,7 @@ def _zero_after(loops: Loops, window: str, lo: int, hi: int) -> bool:
 
 def pack_array(data: NDArray[Any], spec: Pack) -> NDArray[Any]:
     """The constant ``data`` in the layout that ``pack`` gives its parameter."""
-    matrix = data.reshape(data.shape[0], -1)
+    matrix = np.moveaxis(data, spec.axis, 0).reshape(data.shape[spec.axis], -1)
     rows, cols = (-(-n // t) for n, t in zip(matrix.shape, (spec.row_tile, spec.col_tile), strict=True))
     out = np.zeros((rows * spec.row_tile, cols * spec.col_tile), dtype=data.dtype)
     out[: matrix.shape[0], : matrix.shape[1]] = matrix
@@ -118,4 +135,4 @@ def pack_array(data: NDArray[Any], spec: Pack) -> NDArray[Any]:
 
 def packing_name(spec: Pack) -> str:
     """The name of the layout, for the constant it applies to."""
-    return f"r{spec.row_tile}c{spec.col_tile}"
+    return f"r{spec.row_tile}c{spec.col_tile}" + (f"a{spec.axis}" if spec.axis else "")

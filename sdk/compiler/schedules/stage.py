@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,9 +10,9 @@ from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
-from sdk.compiler.sym import Dim, Var, free_vars, substitute
+from sdk.compiler.sym import Dim, Var, ceildiv, free_vars, product, prove_eq, substitute
 
-__all__ = ["stage"]
+__all__ = ["stage", "staged_expr"]
 
 
 def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int = 1) -> Loops:
@@ -21,16 +20,17 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
 
     rewrite: ``for p { … f(x[e(p, i, j)]) … }`` -->
     ``for p { alloc t[ni*nj]; for i, j { t[i*nj + j] = f(x[e(p, i, j)]) } … t[i*nj + j] … }`` where f is what is
-    done to the element before it is used (range check, conversion to another 8-bit type). The scratch buffer is
-    rounded up to ``multiple`` elements, zeros at its end.
+    done to the element before it is used (range check, conversion to another 8-bit or float type). The scratch
+    buffer is rounded up to ``multiple`` elements, zeros at its end.
     obligation: one expression reads the buffer below ``at``, it uses no inner loop but those of ``over``, whose
-    extents are numbers, and nothing there writes the buffer.
+    extents are numbers (the first may be symbolic where the size needs no rounding), and nothing there writes the
+    buffer.
     """
     name = fresh(loops, f"{buffer}_window")
 
     def one(loop: For) -> tuple[Stmt, ...]:
         inner = {n.var.name: n for n in walk(loop.body) if isinstance(n, For)}
-        expr = _staged_expr(loop, buffer)
+        expr = staged_expr(loop, buffer)
         if buffer in buffers_used(loop.body)[1]:
             raise ScheduleError(f"stage({at}, {buffer}): the buffer is written below {at}")
         if any(isinstance(n, Let) or (isinstance(n, If) and buffer in buffers_used(n)[0]) for n in walk(loop.body)):
@@ -41,18 +41,22 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
             raise ScheduleError(
                 f"stage({at}, {buffer}): the element read depends on loops other than {', '.join(over)}"
             )
-        extents = [hi for n in over if isinstance(hi := inner[n].hi, int)]
-        if len(extents) != len(over) or any(inner[n].lo != 0 for n in over):
+        extents = [inner[n].hi for n in over]
+        if any(inner[n].lo != 0 for n in over) or any(not isinstance(hi, int) for hi in extents[1:]):
             raise ScheduleError(f"stage({at}, {buffer}): the loops {', '.join(over)} do not run from 0 to numbers")
+        if any(inner[a].var in free_vars(inner[b].hi) for a in inner for b in over):
+            raise ScheduleError(f"stage({at}, {buffer}): the extent of {over[0]} depends on a loop inside")
         flat: Dim = 0
         for n, extent in zip(over, extents, strict=True):
             flat = flat * extent + inner[n].var.expr
-        size = math.prod(extents)
-        total = -(-size // multiple) * multiple
+        size = product(tuple(extents))
+        total = ceildiv(size, multiple) * multiple
         window = Buffer(name, expr.dtype, (total,), "scratch")
         copy = _copy_nest([inner[n] for n in over], expr, flat, name)
         tail: list[Stmt] = []
-        if total > size:
+        if prove_eq(total, size) is not True:
+            if not isinstance(total, int):
+                raise ScheduleError(f"stage({at}, {buffer}): the size {size} is not a number to round up")
             tail_var = Var(f"{name}_pad", 0, total - 1)
             tail = [For(tail_var, size, total, Block((Store(name, (tail_var.expr,), imm(0, expr.dtype)),)))]
         body = rewrite(loop.body, lambda n: Load(name, (flat,), expr.dtype) if n == expr else n)
@@ -61,11 +65,11 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
     return replace_loop(loops, at, one)
 
 
-def _staged_expr(loop: For, buffer: str) -> ValueExpr:
-    """The largest 8-bit expression made of one element of ``buffer`` and constants."""
+def staged_expr(loop: For, buffer: str) -> ValueExpr:
+    """The largest 8-bit or float expression made of one element of ``buffer`` and constants."""
     found: list[ValueExpr] = []
     for node in walk(loop.body):
-        if isinstance(node, Load | Op) and node.dtype.bits == 8 and _only_reads(node, buffer):
+        if isinstance(node, Load | Op) and (node.dtype.bits == 8 or node.dtype.is_float) and _only_reads(node, buffer):
             if any(node in list(walk(outer)) for outer in found):
                 continue
             found.append(node)

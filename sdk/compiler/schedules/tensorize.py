@@ -12,6 +12,7 @@ from sdk.compiler.ir.loops import (
     For,
     Idx,
     If,
+    Imm,
     Load,
     Loops,
     Op,
@@ -22,9 +23,9 @@ from sdk.compiler.ir.loops import (
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
-from sdk.compiler.sym import Dim, Var, free_vars, substitute
+from sdk.compiler.sym import Dim, Expr, Var, free_vars, substitute
 
-__all__ = ["is_mac", "use_dot", "use_mac_lanes", "vector_registers", "vectorize"]
+__all__ = ["Lanes", "broadcast", "is_mac", "use_dot", "use_fma", "use_mac_lanes", "vector_registers", "vectorize"]
 
 
 def _no_var(node: object, var: Var) -> bool:
@@ -36,8 +37,11 @@ def vectorize(loops: Loops, name: str) -> Loops:
 
     rewrite: ``for i in 0..4 { o[i] = a[i] + b }`` --> ``o[0 : 4] = a[0 : 4] + broadcast(b)``
     obligation: iterations are independent, the loop runs from 0 to a number, and every buffer that the index
-    varies in is read and written at consecutive elements. A temporary indexed by it becomes a vector.
+    varies in is read and written at consecutive elements. A temporary indexed by it becomes a vector. A read or
+    write under ``i < n`` touches the first lanes only.
     """
+
+    mine = frozenset(n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register")
 
     def one(loop: For) -> tuple[Stmt, ...]:
         why = conflict(loop, loops)
@@ -45,22 +49,25 @@ def vectorize(loops: Loops, name: str) -> Loops:
             raise ScheduleError(f"vectorize({name}): {why}")
         if loop.lo != 0 or not isinstance(loop.hi, int):
             raise ScheduleError(f"vectorize({name}): the loop must run from 0 to a number")
-        return _Lanes(loop.var, loop.hi).block(loop.body).body
+        return Lanes(loop.var, loop.hi, mine).block(loop.body).body
 
     return replace_loop(loops, name, one)
 
 
-class _Lanes:
-    """Rewrites the body of a loop over ``var`` to ``lanes`` lanes."""
+class Lanes:
+    """Rewrites the body of a loop over ``var`` to ``lanes`` lanes; registers ``mine`` have room for all of them."""
 
-    def __init__(self, var: Var, lanes: int) -> None:
-        self.var, self.lanes = var, lanes
+    def __init__(self, var: Var, lanes: int, mine: frozenset[str]) -> None:
+        self.var, self.lanes, self.mine = var, lanes, mine
         self.private: set[str] = set()
+        self.count: Dim | None = None  # how many lanes the condition around leaves
 
     def block(self, block: Block) -> Block:
+        """Every statement of a block."""
         return Block(tuple(self.stmt(s) for s in block.body))
 
     def stmt(self, stmt: Stmt) -> Stmt:
+        """A statement for all lanes."""
         match stmt:
             case For() if self.var not in free_vars(stmt.lo) | free_vars(stmt.hi):
                 return replace(stmt, body=self.block(stmt.body))
@@ -68,6 +75,11 @@ class _Lanes:
                 return replace(
                     stmt, then=self.block(stmt.then), orelse=self.block(stmt.orelse) if stmt.orelse else None
                 )
+            case If() if stmt.orelse is None and self.count is None and (n := self.below(stmt.cond)) is not None:
+                self.count = n
+                inside = self.block(stmt.then)
+                self.count = None
+                return inside
             case Alloc() if stmt.buffer.space == "register":
                 self.private.add(stmt.buffer.name)
                 return Alloc(replace(stmt.buffer, dtype=stmt.buffer.dtype.with_lanes(self.lanes)))
@@ -75,17 +87,29 @@ class _Lanes:
                 if stmt.buffer not in self.private:
                     self.consecutive(stmt.index, stmt.buffer)
                 value = self.spread(self.value(stmt.value))
-                return Store(stmt.buffer, self.base(stmt.index), value)
+                return Store(stmt.buffer, self.base(stmt.index), value, self.counted(stmt.buffer))
             case _:
                 raise ScheduleError(f"vectorize({self.var.name}): {type(stmt).__name__} cannot be made lanes")
 
     def value(self, expr: ValueExpr) -> ValueExpr:
+        """A value in lanes; in one where it is the same for all."""
         match expr:
             case Load() if expr.buffer in self.private:
                 return Load(expr.buffer, expr.index, expr.dtype.with_lanes(self.lanes))
             case Load() if not _no_var(expr, self.var):
                 self.consecutive(expr.index, expr.buffer)
-                return Load(expr.buffer, self.base(expr.index), expr.dtype.with_lanes(self.lanes))
+                count = self.counted(expr.buffer)
+                return Load(expr.buffer, self.base(expr.index), expr.dtype.with_lanes(self.lanes), count)
+            case Op("select", (cond, Load() as load, Imm(0))) if (
+                self.count is None
+                and load.buffer not in self.private
+                and not _no_var(load, self.var)
+                and (n := self.below(cond)) is not None
+            ):
+                self.count = n
+                read = self.spread(self.value(load))
+                self.count = None
+                return read
             case Idx() if not _no_var(expr, self.var):
                 raise ScheduleError(f"vectorize({self.var.name}): its value {expr.dim} is used")
             case Op():
@@ -100,16 +124,32 @@ class _Lanes:
             case _:
                 return expr
 
+    def counted(self, buffer: str) -> Dim | None:
+        """How many elements an access of ``buffer`` may touch; None for all."""
+        return None if buffer in self.mine else self.count
+
+    def below(self, cond: ValueExpr) -> Dim | None:
+        """How many lanes a condition ``i + a < n`` leaves, counted from the first."""
+        match cond:
+            case Op("lt", (Idx(at), Idx(end) | Imm(int(end)))):
+                step = linear(at, self.var)
+                if step is not None and step[0] == 1 and not (isinstance(end, Expr) and self.var in free_vars(end)):
+                    return end - step[1]
+        return None
+
     def spread(self, value: ValueExpr) -> ValueExpr:
+        """``value`` in all lanes."""
         return value if value.dtype.lanes > 1 else broadcast(value, self.lanes)
 
     def consecutive(self, index: tuple[Dim, ...], buffer: str) -> None:
+        """Refuses an access whose lanes are not neighbours in memory."""
         *outer, last = index or (0,)
         step = linear(last, self.var)
         if step is None or step[0] != 1 or any(self.var in free_vars(d) for d in outer):
             raise ScheduleError(f"vectorize({self.var.name}): elements of {buffer} are not consecutive")
 
     def base(self, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        """Where the first lane is."""
         return tuple(substitute(d, {self.var: 0}) for d in index)
 
 
@@ -229,6 +269,29 @@ def use_mac_lanes(loops: Loops, name: str) -> Loops:
             acc = Load(store.buffer, index, store.value.dtype)
             out.append(Store(store.buffer, index, Op("mac_lane", (acc, first, second, imm(k)), store.value.dtype)))
         return tuple(out)
+
+    return replace_loop(loops, name, one)
+
+
+def use_fma(loops: Loops, name: str) -> Loops:
+    """Joins the product and the sum of a multiply-accumulate in one operation.
+
+    rewrite: ``for k { c = c + a[k]*b[k] }`` --> ``for k { c = fma(a[k], b[k], c) }``
+    obligation: the loop holds one multiply-accumulate of floats; only the rounding of the product goes.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        inner = loop
+        while len(inner.body.body) == 1 and isinstance(inner.body.body[0], For):
+            inner = inner.body.body[0]
+        store = inner.body.body[0]
+        if not is_mac(inner) or not isinstance(store, Store) or not store.value.dtype.is_float:
+            raise ScheduleError(f"use_fma({name}): it holds no multiply-accumulate of floats")
+        assert isinstance(store.value, Op)  # is_mac
+        acc, product = store.value.args
+        assert isinstance(product, Op)  # is_mac
+        joined = Op("fma", (*product.args, acc), store.value.dtype)
+        return (rewrite(loop, lambda n: joined if n is store.value else n),)
 
     return replace_loop(loops, name, one)
 

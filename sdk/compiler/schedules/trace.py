@@ -9,12 +9,18 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sdk.compiler.ir.loops import Loops
+from sdk.compiler.schedules.blocks import block, cascade, round_up
 from sdk.compiler.schedules.jam import jam
+from sdk.compiler.schedules.lanes import accumulate, strip
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack, pad
 from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
+from sdk.compiler.schedules.set_aside import set_aside
+from sdk.compiler.schedules.settle import ends, settle
 from sdk.compiler.schedules.stage import stage
-from sdk.compiler.schedules.tensorize import use_dot, use_mac_lanes, vector_registers, vectorize
+from sdk.compiler.schedules.stage_region import stage_region
+from sdk.compiler.schedules.tensorize import use_dot, use_fma, use_mac_lanes, vector_registers, vectorize
+from sdk.compiler.schedules.transpose import inline, transpose_tile
 
 __all__ = ["PRIMITIVES", "Schedule", "loops_key", "replay"]
 
@@ -22,18 +28,30 @@ Primitive = Callable[..., Loops]
 PRIMITIVES: Final[Mapping[str, Primitive]] = {
     fn.__name__: fn
     for fn in (
+        accumulate,
         bind,
+        block,
+        cascade,
+        ends,
         fuse,
+        inline,
         jam,
         pack,
         pad,
         parallel,
         peel,
         reorder,
+        round_up,
+        set_aside,
         split,
+        settle,
         stage,
+        strip,
+        transpose_tile,
+        stage_region,
         unroll,
         use_dot,
+        use_fma,
         use_mac_lanes,
         vector_registers,
         vectorize,
@@ -58,10 +76,15 @@ class Schedule:
         """
         if primitive not in PRIMITIVES:
             raise ScheduleError(f"no schedule primitive {primitive}", hint=f"one of {', '.join(PRIMITIVES)}")
-        values: list[Any] = [self.knobs.get(a, a) if isinstance(a, str) else a for a in args]
+        values = [self._value(a) for a in args]
         self.loops = PRIMITIVES[primitive](self.loops, *values)
         self.steps.append(f"{primitive}({', '.join(_show(a) for a in args)})")
         return self
+
+    def _value(self, arg: Arg) -> Any:
+        if isinstance(arg, list):
+            return [self.knobs.get(a, a) for a in arg]
+        return self.knobs.get(arg, arg) if isinstance(arg, str) else arg
 
     def done(self) -> Loops:
         """The scheduled loops carrying their trace."""

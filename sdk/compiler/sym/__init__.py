@@ -1,5 +1,6 @@
 """Symbolic dims, their bounds and proofs."""
 
+from sdk.compiler.sym.contents import evaluate, free_vars, product, substitute
 from sdk.compiler.sym.dim import (
     Dim,
     Expr,
@@ -9,14 +10,10 @@ from sdk.compiler.sym.dim import (
     ceildiv,
     dmax,
     dmin,
-    evaluate,
     floordiv,
-    free_vars,
     interval,
     mod,
-    product,
     show,
-    substitute,
 )
 from sdk.compiler.sym.prove import (
     bounds,

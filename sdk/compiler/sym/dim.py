@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import ClassVar, Final, Union
+from typing import ClassVar, Union
 
 from sdk.errors import SdkError
 
@@ -26,12 +26,9 @@ __all__ = [
     "ceildiv",
     "dmax",
     "dmin",
-    "evaluate",
     "floordiv",
-    "free_vars",
+    "from_terms",
     "mod",
-    "product",
-    "substitute",
 ]
 
 Dim = Union[int, "Expr"]
@@ -89,11 +86,13 @@ class Var(_Node):
 class Func(_Node):
     """``floordiv(a, b)``, ``min(a, b)`` or ``max(a, b)`` that does not simplify further."""
 
-    __slots__ = ("a", "b", "name")
+    __slots__ = ("a", "b", "exact", "free", "name")
     _table: ClassVar[weakref.WeakValueDictionary[tuple[str, object, object], Func]] = weakref.WeakValueDictionary()
     name: str
     a: Dim
     b: Dim
+    exact: bool  # a floordiv by a number that leaves nothing over
+    free: frozenset[Var]
 
     def __new__(cls, name: str, a: Dim, b: Dim) -> Func:
         """The one application of this function to these dims."""
@@ -103,12 +102,19 @@ class Func(_Node):
             return found
         self = object.__new__(cls)
         self.name, self.a, self.b = name, a, b
+        self.exact = name == "floordiv" and isinstance(b, int) and b > 0 and _grain(a) % b == 0
+        self.free = frozenset().union(*(d.free for d in (a, b) if isinstance(d, Expr)))
         self._key = f"~{name}({a},{b})"
         cls._table[key] = self
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild_func, (self.name, self.a, self.b))
+
+    @property
+    def divisor(self) -> int:
+        """What an exact floordiv divides by; 1 for anything else."""
+        return self.b if self.exact and isinstance(self.b, int) else 1
 
 
 Factor = Var | Func
@@ -119,10 +125,11 @@ Terms = tuple[tuple[Term, int], ...]
 class Expr(_Node):
     """``const + sum(coefficient * product(factor ** power))`` with at least one term."""
 
-    __slots__ = ("const", "terms")
+    __slots__ = ("const", "free", "terms")
     _table: ClassVar[weakref.WeakValueDictionary[tuple[int, Terms], Expr]] = weakref.WeakValueDictionary()
     const: int
     terms: Terms
+    free: frozenset[Var]  # every variable in it
 
     @classmethod
     def _of(cls, const: int, terms: Terms) -> Expr:
@@ -132,6 +139,8 @@ class Expr(_Node):
             return found
         self = object.__new__(cls)
         self.const, self.terms = const, terms
+        factors = [factor for term, _ in terms for factor, _ in term]
+        self.free = frozenset().union(*({f} if isinstance(f, Var) else f.free for f in factors))
         self._key = "+".join([*(f"{c}*{_term_key(t)}" for t, c in terms), str(const)])
         cls._table[key] = self
         return self
@@ -182,8 +191,23 @@ def _term_key(term: Term) -> str:
 
 
 def _make(const: int, terms: Mapping[Term, int]) -> Dim:
-    kept = tuple(sorted(((t, c) for t, c in terms.items() if c), key=lambda tc: _term_key(tc[0])))
-    return Expr._of(const, kept) if kept else const
+    for term, coeff in terms.items():
+        for factor, power in term:
+            if isinstance(factor, Func) and power == 1 and coeff and math.gcd(coeff, factor.divisor) > 1:
+                rest = {t: c for t, c in terms.items() if t != term}
+                return _sum(_make(const, rest), _cancelled(term, coeff, factor), 1)
+    kept = [item for item in terms.items() if item[1]]
+    if len(kept) > 1:
+        kept.sort(key=lambda item: _term_key(item[0]))
+    return Expr._of(const, tuple(kept)) if kept else const
+
+
+def _cancelled(term: Term, coeff: int, factor: Func) -> Dim:
+    """``6*w*floordiv(h, 4)`` is ``3*w*floordiv(h, 2)`` where h is a multiple of 4."""
+    common = math.gcd(coeff, factor.divisor)
+    others = tuple((f, p) for f, p in term if f is not factor)
+    left = Expr._of(0, ((others, coeff // common),)) if others else coeff // common
+    return _mul(left, floordiv(factor.a, factor.divisor // common))
 
 
 def _split(a: Dim) -> tuple[int, Terms]:
@@ -222,6 +246,11 @@ def _mul(a: Dim, b: Dim) -> Dim:
     return _make(const, out)
 
 
+def from_terms(terms: Terms) -> Expr:
+    """The sum of some terms of an expression (at least one), as they stand there."""
+    return Expr._of(0, tuple(sorted(terms, key=lambda tc: _term_key(tc[0]))))
+
+
 def _rebuild_expr(const: int, terms: Terms) -> Dim:
     return _make(const, dict(terms))
 
@@ -250,20 +279,55 @@ def floordiv(a: Dim, b: Dim) -> Dim:
             return a
         if b > 1:
             return _floordiv_const(a, b)
-    return 1 if a is b else _factor(Func("floordiv", a, b))
+    whole = _quotient(a, b) if isinstance(b, Expr) else None
+    return _factor(Func("floordiv", a, b)) if whole is None else whole
 
 
-def _divisible(term: Term, coeff: int, b: int) -> bool:
-    multiple = abs(coeff)
+def _quotient(a: Dim, b: Expr) -> Dim | None:
+    """``a / b`` where every term of ``a`` is a multiple of the single term ``b``; None else."""
+    if a is b:
+        return 1
+    if len(b.terms) != 1 or b.const:
+        return None
+    ((divisor, by),) = b.terms
+    const, terms = _split(a)
+    if const or any(c % by for _, c in terms):
+        return None
+    out: Dim = 0
+    for term, coeff in terms:
+        powers = dict(term)
+        for factor, power in divisor:
+            powers[factor] = powers.get(factor, 0) - power
+        if any(p < 0 for p in powers.values()):
+            return None
+        kept = tuple((f, p) for f, p in powers.items() if p)
+        out = _sum(out, Expr._of(0, ((kept, coeff // by),)) if kept else coeff // by, 1)
+    return out
+
+
+def _multiple(term: Term, coeff: int) -> int:
+    """A number that every value of ``coeff * term`` is a multiple of."""
+    out = abs(coeff)
     for factor, power in term:
-        if isinstance(factor, Var):
-            multiple *= factor.multiple**power
-    return multiple % b == 0 and coeff % b == 0
+        out *= _factor_multiple(factor) ** power
+    return out
+
+
+def _factor_multiple(factor: Factor) -> int:
+    if isinstance(factor, Var):
+        return factor.multiple
+    return _grain(factor.a) // factor.divisor if factor.exact else 1
+
+
+def _grain(a: Dim) -> int:
+    """A number that every value of ``a`` is a multiple of."""
+    const, terms = _split(a)
+    return math.gcd(const, *(_multiple(t, c) for t, c in terms))
 
 
 def _floordiv_const(a: Expr, b: int) -> Dim:
     """Take out what divides exactly; ``(x // c) // b`` becomes ``x // (c*b)``; drop a remainder in 0..b-1."""
-    whole = {t: c // b for t, c in a.terms if _divisible(t, c, b)}
+    whole = {t: c // b for t, c in a.terms if c % b == 0}
     rest = _make(a.const % b, {t: c for t, c in a.terms if t not in whole})
     out = _make(a.const // b, whole)
     if isinstance(rest, int):
@@ -272,18 +336,23 @@ def _floordiv_const(a: Expr, b: int) -> Dim:
     if common > 1:
         rest, b = _make(rest.const // common, {t: c // common for t, c in rest.terms}), b // common
         return _sum(out, floordiv(rest, b), 1)
+    if isinstance(rest, int):
+        return _sum(out, rest // b, 1)
+    grain = math.gcd(b, *(_multiple(t, c) for t, c in rest.terms))
+    if rest.const % grain:  # the terms come in steps of the grain: less than one does not carry
+        return _sum(out, floordiv(_make(rest.const - rest.const % grain, dict(rest.terms)), b), 1)
     carried = _drop_small(rest, b)
     if carried is not None:
         return _sum(out, floordiv(*carried), 1)
     lo, hi = interval(rest)
     if lo is not None and hi is not None and lo // b == hi // b:
         return _sum(out, lo // b, 1)
-    if rest.const == 0 and len(rest.terms) == 1:
+    if len(rest.terms) == 1:
         term, coeff = rest.terms[0]
         if coeff == 1 and len(term) == 1 and term[0][1] == 1:
             inner = term[0][0]
             if isinstance(inner, Func) and inner.name == "floordiv" and isinstance(inner.b, int) and inner.b > 0:
-                return _sum(out, floordiv(inner.a, inner.b * b), 1)
+                return _sum(out, floordiv(inner.a + rest.const * inner.b, inner.b * b), 1)
     return _sum(out, _factor(Func("floordiv", rest, b)), 1)
 
 
@@ -382,65 +451,6 @@ def _even_power(x: Interval, p: int) -> Interval:
         return 0, None
     top = max(abs(x[0]), abs(x[1])) ** p
     return (0 if x[0] <= 0 <= x[1] else min(abs(x[0]), abs(x[1])) ** p), top
-
-
-def _factors(a: Dim) -> Iterator[Factor]:
-    if isinstance(a, Expr):
-        for term, _ in a.terms:
-            for factor, _ in term:
-                yield factor
-
-
-def free_vars(a: Dim) -> frozenset[Var]:
-    """Every variable in ``a``."""
-    out: set[Var] = set()
-    for factor in _factors(a):
-        if isinstance(factor, Var):
-            out.add(factor)
-        else:
-            out |= free_vars(factor.a) | free_vars(factor.b)
-    return frozenset(out)
-
-
-APPLY: Final[dict[str, Callable[[Dim, Dim], Dim]]] = {"floordiv": floordiv, "max": dmax, "min": dmin}
-
-
-def substitute(a: Dim, env: Mapping[Var, Dim]) -> Dim:
-    """``a`` with every variable of ``env`` replaced; the same object when none occurs."""
-    if isinstance(a, int) or not any(v in env for v in free_vars(a)):
-        return a
-    out: Dim = a.const
-    for term, coeff in a.terms:
-        value: Dim = coeff
-        for factor, power in term:
-            if isinstance(factor, Var):
-                new = env.get(factor, factor.expr)
-            else:
-                new = APPLY[factor.name](substitute(factor.a, env), substitute(factor.b, env))
-            for _ in range(power):
-                value = _mul(value, new)
-        out = _sum(out, value, 1)
-    return out
-
-
-def evaluate(a: Dim, env: Mapping[Var, int]) -> int:
-    """The value of ``a`` with every variable given.
-
-    Raises:
-        SdkError: a variable has no value.
-    """
-    out = substitute(a, dict(env))
-    if not isinstance(out, int):
-        raise SdkError(f"{a} still depends on {', '.join(sorted(v.name for v in free_vars(out)))}")
-    return out
-
-
-def product(dims: tuple[Dim, ...]) -> Dim:
-    """The product of the dims; 1 for none."""
-    out: Dim = 1
-    for dim in dims:
-        out = _mul(out, dim)
-    return out
 
 
 def show(a: Dim, top: bool = True) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from sdk.compiler.sym.contents import free_vars, substitute
 from sdk.compiler.sym.dim import (
     Dim,
     Expr,
@@ -17,10 +18,8 @@ from sdk.compiler.sym.dim import (
     dmax,
     dmin,
     floordiv,
-    free_vars,
     mod,
     show,
-    substitute,
 )
 from sdk.compiler.sym.tokens import Cursor, bare_name
 from sdk.errors import SdkError

@@ -12,7 +12,11 @@ from sdk.devices.base import EmulatorSpec, OpenRequest, Transport, register
 from sdk.devices.process import Child, ProcessTransport, spawn, stop
 from sdk.errors import LinkError, MissingToolError, NoDeviceError, UsageError
 
-_PACKAGES = {"qemu-system-arm": "qemu-system-arm", "qemu-system-riscv32": "qemu-system-misc", "qemu-aarch64": "qemu-user"}
+_PACKAGES = {
+    "qemu-system-arm": "qemu-system-arm",
+    "qemu-system-riscv32": "qemu-system-misc",
+    "qemu-aarch64": "qemu-user",
+}
 _BYTES_PER_S = 2000.0  # an emulated UART on a busy machine; 30 to 200 kB/s on an idle one
 _POLL_S = 0.02
 

@@ -22,7 +22,7 @@ def import_tflite(
     data: bytes,
     name: str,
     *,
-    dims: Mapping[str, tuple[int, int]] | None = None,
+    dims: Mapping[str, tuple[int, ...]] | None = None,
     custom_ops: Mapping[str, Importer] | None = None,
 ) -> Module:
     """The module of a .tflite file: one graph ``main``, states for its variables.
@@ -30,7 +30,8 @@ def import_tflite(
     Args:
         data: the file.
         name: name of the module (made an identifier).
-        dims: inclusive bounds of open extents, by name: input ``x`` with an open axis 1 has the dim ``x_1``.
+        dims: inclusive bounds (lo, hi) of open extents, or (lo, hi, what they are a multiple of), by name: input
+            ``x`` with an open axis 1 has the dim ``x_1``.
             An open extent that is not named here is 1, or what the file says it was at export.
         custom_ops: how to import custom operators, by their code.
 
@@ -51,7 +52,7 @@ def import_tflite(
     )
 
 
-def _params(builder: Builder, dims: dict[str, tuple[int, int]]) -> tuple[tuple[Value, ...], tuple[Var, ...]]:
+def _params(builder: Builder, dims: dict[str, tuple[int, ...]]) -> tuple[tuple[Value, ...], tuple[Var, ...]]:
     """Parameters with open extents as symbols where ``dims`` gives bounds."""
     params: list[Value] = []
     symbols: dict[str, Var] = {}

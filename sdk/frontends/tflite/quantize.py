@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,14 +19,7 @@ from sdk.compiler.ops.fixed import (
 )
 from sdk.errors import BuildError
 
-__all__ = [
-    "Multipliers",
-    "activation_range",
-    "channel_multipliers",
-    "exp_table",
-    "logistic_table",
-    "tanh_table",
-]
+__all__ = ["activation_range", "exp_table", "logistic_table", "tanh_table"]
 
 Array = NDArray[Any]
 ACTIVATIONS: Final = {0: "NONE", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
@@ -36,39 +28,6 @@ _REAL_RANGE: Final[dict[str, tuple[float | None, float | None]]] = {
 }  # fmt: skip
 _SOFTMAX_BITS: Final = 5
 _SIGMOID_BITS: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Multipliers:
-    """Fixed-point multipliers, one or per channel, the range of shifts, and the bits after the left shift."""
-
-    mult: Array
-    shift: Array
-    shift_lo: int
-    shift_hi: int
-    acc_bits: int
-
-
-def channel_multipliers(ratios: Array, bounds: Array, wide: bool) -> Multipliers:
-    """Multipliers for real ``ratios`` (one, or one a channel) where |accumulator| <= ``bounds`` per channel.
-
-    ``wide`` says that accumulators are i64.
-
-    Raises:
-        BuildError: a ratio cannot be represented.
-    """
-    pairs = [quantize_multiplier(float(r)) for r in ratios]
-    mult = np.asarray([m for m, _ in pairs], dtype=np.int32)
-    shift = np.asarray([s for _, s in pairs], dtype=np.int32)
-    if (mult == 0).any() and (mult != 0).any():
-        # zero times any power of two is zero: keep the range of shifts tight
-        shift = np.where(mult == 0, shift[mult != 0].max(), shift).astype(np.int32)
-    if wide and int(shift.max()) > 7:
-        raise BuildError(f"the scale ratio {float(ratios.max())} is too large for 16-bit activations")
-    left = np.broadcast_to(np.maximum(shift, 0), bounds.shape)
-    most = max(int(b) << int(s) for b, s in zip(bounds, left, strict=True))
-    bits = min(max(most.bit_length(), 1), 63 if wide else 31)
-    return Multipliers(mult, shift, int(shift.min()), int(shift.max()), bits)
 
 
 def activation_range(activation: int, scale: float, zero_point: int, kind: DType) -> tuple[int, int]:

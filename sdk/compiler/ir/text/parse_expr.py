@@ -67,13 +67,14 @@ def _load(r: Reader) -> Load:
     at = r.cursor.mark
     name = r.cursor.sigil("%", "a buffer, as %name")
     index = r.index()
+    count = r.first()
     given = _suffix(r)
     if given is None:
         buffer = r.scope.buffers.get(name)
         if buffer is None:
             r.cursor.fail(f"buffer %{name} is not declared", at)
         given = buffer.dtype
-    return Load(name, index, given)
+    return Load(name, index, given, count)
 
 
 def _ref(r: Reader) -> Ref:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sdk.compiler.ir.graph import (
     Attrs,
+    BindDim,
     Call,
     CalleeKind,
     Edge,
@@ -14,7 +15,14 @@ from sdk.compiler.ir.graph import (
     Value,
     WriteState,
 )
-from sdk.compiler.ir.text.parse_types import Reader, read_attrs, read_defined, read_dims_header, read_type
+from sdk.compiler.ir.text.parse_types import (
+    Reader,
+    read_attrs,
+    read_defined,
+    read_dims_header,
+    read_new_dim,
+    read_type,
+)
 from sdk.compiler.ir.text.scope import Scope
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym.text import print_dim
@@ -98,9 +106,9 @@ def _source(r: Reader) -> str:
 def _node(r: Reader) -> Node:
     cursor = r.cursor
     if cursor.accept("write"):
-        state = cursor.sigil("@", "a state, as @name")
-        cursor.expect("=")
-        return WriteState(state, _use(r), _source(r))
+        return _write(r)
+    if cursor.accept("bind"):
+        return _bind(r)
     at = cursor.mark
     names = _out_names(r)
     cursor.expect("=")
@@ -121,12 +129,31 @@ def _node(r: Reader) -> Node:
     return _call(r, names, at)
 
 
+def _write(r: Reader) -> WriteState:
+    cursor = r.cursor
+    state = cursor.sigil("@", "a state, as @name")
+    at = None
+    if cursor.accept("["):
+        at = r.dim()
+        cursor.expect("]")
+    cursor.expect("=")
+    value = _use(r)
+    kernel = cursor.sigil("@", "a loops function, as @name") if cursor.accept("via") else ""
+    return WriteState(state, value, _source(r), at, kernel)
+
+
+def _bind(r: Reader) -> BindDim:
+    var = read_new_dim(r)
+    r.cursor.expect("=")
+    return BindDim(var, _use(r), _source(r))
+
+
 def _out_names(r: Reader) -> list[str]:
     cursor = r.cursor
     if cursor.accept("("):
         cursor.expect(")")
         return []
-    names = [cursor.sigil("%", "a node, as %name = …, write or return")]
+    names = [cursor.sigil("%", "a node, as %name = …, bind, write or return")]
     while cursor.accept(","):
         names.append(cursor.sigil("%", "a value, as %name"))
     return names

@@ -57,7 +57,8 @@ def read_loops(outer: Reader) -> Loops:
         param = cursor.sigil("%", "a parameter, as %name")
         row_tile = cursor.integer()
         cursor.expect("by")
-        packs.append(Pack(param, row_tile, cursor.integer()))
+        col_tile = cursor.integer()
+        packs.append(Pack(param, row_tile, col_tile, cursor.integer() if cursor.accept("axis") else 0))
     trace = cursor.string() if cursor.accept("trace") else ""
     cursor.expect("{")
     return Loops(name, dims, params, _block(r), rows, tuple(packs), trace)
@@ -115,8 +116,9 @@ def _stmt(r: Reader) -> Stmt:
     cursor = r.cursor
     if cursor.kind == "sigil":
         target, index = _target(r)
+        count = r.first()
         cursor.expect("=")
-        return Store(target, index, read_expr(r))
+        return Store(target, index, read_expr(r), count)
     read = _STATEMENTS.get(cursor.text)
     if read is None:
         cursor.fail(

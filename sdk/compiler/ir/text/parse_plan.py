@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final, cast, get_args
 
 from sdk.compiler.ir.plan import (
+    Bind,
+    Check,
     Copy,
     Plan,
     PlanBuffer,
@@ -14,6 +16,7 @@ from sdk.compiler.ir.plan import (
     RegionKind,
     Repeat,
     Role,
+    Split,
     Wait,
 )
 from sdk.compiler.ir.text.parse_types import (
@@ -23,8 +26,10 @@ from sdk.compiler.ir.text.parse_types import (
     read_dims_header,
     read_loop_var,
     read_type,
+    read_var,
 )
 from sdk.compiler.ir.text.scope import Scope
+from sdk.compiler.sym import Dim, Var
 
 __all__ = ["read_plan"]
 
@@ -49,15 +54,23 @@ def read_plan(outer: Reader) -> Plan:
     inputs = _names(r)
     cursor.expect("->")
     outputs = _names(r)
+    if cursor.accept("binds"):
+        read_dims_header(r)
     bound = cursor.integer() if cursor.accept("lower_bound") else 0
     cursor.expect("{")
+    places: list[tuple[Var, Dim]] = []
+    while cursor.accept("place"):
+        var = read_var(cursor)
+        cursor.expect("=")
+        places.append((var, r.dim()))
+        r.scope.dims[var.name] = var
     regions: list[Region] = []
     while cursor.accept("region"):
         regions.append(_region(r))
     buffers: list[PlanBuffer] = []
     while cursor.text in _ROLES:
         buffers.append(_buffer(r))
-    return Plan(name, dims, inputs, outputs, tuple(regions), tuple(buffers), _body(r), bound)
+    return Plan(name, dims, inputs, outputs, tuple(regions), tuple(buffers), _body(r), bound, tuple(places))
 
 
 def _region(r: Reader) -> Region:
@@ -107,7 +120,28 @@ def _stmt(r: Reader) -> PlanStmt:
         return Wait(cursor.integer())
     if cursor.accept("repeat"):
         return _repeat(r)
-    cursor.fail(f"expected call, copy, wait or repeat, found {cursor.found()}")
+    if cursor.accept("bind"):
+        return _bind(r)
+    if cursor.accept("check"):
+        left = r.dim()
+        cursor.expect("==")
+        return Check(left, r.dim(), _what(r))
+    cursor.fail(f"expected call, copy, wait, repeat, bind or check, found {cursor.found()}")
+
+
+def _bind(r: Reader) -> Bind:
+    at = r.cursor.mark
+    name = r.cursor.name("the name of a dim")
+    if name not in r.scope.dims:
+        hint = f"a plan declares it after its outputs: binds <{name} in LO..HI>"
+        r.cursor.fail(f"the dim {name} is not declared", at, hint=hint)
+    r.cursor.expect("=")
+    value = _buffer_name(r) if r.cursor.text.startswith("%") else r.dim()
+    return Bind(r.scope.dims[name], value, _what(r))
+
+
+def _what(r: Reader) -> str:
+    return r.cursor.string() if r.cursor.accept("from") else ""
 
 
 def _repeat(r: Reader) -> Repeat:
@@ -129,10 +163,19 @@ def _call(r: Reader) -> PlanCall:
     args = _names(r)
     dims = r.index() if cursor.accept("dims") else ()
     rows = r.range() if cursor.accept("rows") else None
+    split = _split(r) if cursor.accept("split") else None
     scratch = _buffer_name(r) if cursor.accept("scratch") else ""
     place = cursor.string() if cursor.accept("on") else ""
     ops: tuple[str, ...] = ()
     if cursor.accept("from"):
         cursor.expect("(")
         ops = cursor.many(cursor.string, ")")
-    return PlanCall(number, callee, args, dims, rows, scratch, ops, place, extern)
+    return PlanCall(number, callee, args, dims, rows, scratch, ops, place, extern, split)
+
+
+def _split(r: Reader) -> Split:
+    threads = r.cursor.integer()
+    r.cursor.expect("by")
+    granule = r.cursor.integer()
+    r.cursor.expect("work")
+    return Split(threads, granule, r.dim())

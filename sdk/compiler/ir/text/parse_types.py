@@ -24,6 +24,7 @@ __all__ = [
     "read_dims_header",
     "read_dtype",
     "read_loop_var",
+    "read_new_dim",
     "read_number",
     "read_type",
 ]
@@ -47,6 +48,15 @@ class Reader:
         """Reads ``[i, j]``."""
         self.cursor.expect("[")
         return self.cursor.many(self.dim, "]")
+
+    def first(self) -> Dim | None:
+        """Reads ``first(n)``, the number of lanes of an access that count, if it is there."""
+        if not self.cursor.accept("first"):
+            return None
+        self.cursor.expect("(")
+        count = self.dim()
+        self.cursor.expect(")")
+        return count
 
     def range(self) -> tuple[Dim, Dim]:
         """Reads ``lo..hi``."""
@@ -109,8 +119,21 @@ def read_var(cursor: Cursor) -> Var:
     """Reads ``n in 1..256 multiple 8``."""
     at = cursor.mark
     name = cursor.name("the name of a dim")
+    if cursor.text != "in":
+        why = "its bounds tell the most memory and time that a run may take"
+        cursor.fail(f"the dim {name} has no bounds: {why}", at, hint=f"write {name} in LO..HI")
     cursor.expect("in")
     return read_bounds(cursor, name, at)
+
+
+def read_new_dim(r: Reader) -> Var:
+    """Reads ``k in 0..64`` and declares it."""
+    at = r.cursor.mark
+    var = read_var(r.cursor)
+    if var.name in r.scope.dims:
+        r.cursor.fail(f"the dim {var.name} has a value already", at)
+    r.scope.dims[var.name] = var
+    return var
 
 
 def read_dims_header(r: Reader) -> tuple[Var, ...]:

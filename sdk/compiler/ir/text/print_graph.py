@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sdk.compiler.ir.graph import Call, Graph, MatchCast, Node, ReadState, Value, WriteState
-from sdk.compiler.ir.text.print_types import TypePrinter, dims_header
+from sdk.compiler.ir.graph import BindDim, Call, Graph, MatchCast, Node, ReadState, Value, WriteState
+from sdk.compiler.ir.text.print_types import TypePrinter, dims_header, var_header
 from sdk.compiler.ir.text.scope import Scope
 from sdk.compiler.sym.tokens import bare_name, sigil_name, string
 
@@ -49,7 +49,10 @@ def _node(node: Node, scope: Scope, types: TypePrinter) -> str:
         case Call():
             return _call(node, scope, types) + source
         case WriteState():
-            return f"write {sigil_name('@', node.state)} = {_use(node.value, scope, types)}{source}"
+            return _write(node, scope, types) + source
+        case BindDim():
+            scope.dims[node.var.name] = node.var
+            return f"bind {var_header(node.var)} = {_use(node.value, scope, types)}{source}"
         case ReadState():
             right = f"read {sigil_name('@', node.state)}"
         case MatchCast():
@@ -57,6 +60,12 @@ def _node(node: Node, scope: Scope, types: TypePrinter) -> str:
     text = f"{value_name(node.out)} = {right} : {types.defined([node.out.type], scope)}{source}"
     _declare([node.out], scope)
     return text
+
+
+def _write(node: WriteState, scope: Scope, types: TypePrinter) -> str:
+    at = "" if node.at is None else f"[{types.dim(node.at, scope)}]"
+    kernel = f" via {sigil_name('@', node.kernel)}" if node.kernel else ""
+    return f"write {sigil_name('@', node.state)}{at} = {_use(node.value, scope, types)}{kernel}"
 
 
 def _call(node: Call, scope: Scope, types: TypePrinter) -> str:

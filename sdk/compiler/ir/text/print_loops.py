@@ -63,7 +63,10 @@ def print_loops(loops: Loops, types: TypePrinter) -> list[str]:
     tail = []
     if loops.rows:
         tail.append(_rows(loops.rows, scope, types))
-    tail += [f"pack {sigil_name('%', k.param)} {k.row_tile} by {k.col_tile}" for k in loops.packs]
+    tail += [
+        f"pack {sigil_name('%', k.param)} {k.row_tile} by {k.col_tile}{f' axis {k.axis}' if k.axis else ''}"
+        for k in loops.packs
+    ]
     if loops.trace:
         tail.append(f"trace {string(loops.trace)}")
     out: list[str] = []
@@ -139,7 +142,9 @@ class _Body:
                 assert_never(stmt)
 
     def _target(self, place: Store | Atomic | Load, scope: Scope) -> str:
-        return sigil_name("%", place.buffer) + self.types.index(place.index, scope)
+        count = None if isinstance(place, Atomic) else place.count
+        first = "" if count is None else f" first({self.types.dim(count, scope)})"
+        return sigil_name("%", place.buffer) + self.types.index(place.index, scope) + first
 
     def _for(self, stmt: For, scope: Scope, pad: str) -> None:
         text = f"{pad}for {var_name(stmt.var, stmt.hi)} in "

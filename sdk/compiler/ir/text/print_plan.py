@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait
 from sdk.compiler.ir.text.print_loops import var_name
-from sdk.compiler.ir.text.print_types import TypePrinter, dims_header
+from sdk.compiler.ir.text.print_types import TypePrinter, dims_header, var_header
 from sdk.compiler.ir.text.scope import Scope
 from sdk.compiler.sym.tokens import bare_name, sigil_name, string
 
@@ -21,8 +21,13 @@ def print_plan(plan: Plan, types: TypePrinter) -> list[str]:
     """The lines of a plan."""
     scope = Scope()
     head = f"plan {sigil_name('@', plan.name)}{dims_header(plan.dims, scope)}"
+    fresh = f" binds {dims_header(plan.fresh, scope)}" if plan.fresh else ""
     bound = f" lower_bound {plan.lower_bound}" if plan.lower_bound else ""
-    lines = [f"{head}({_names(plan.inputs)}) -> ({_names(plan.outputs)}){bound} {{"]
+    lines = [f"{head}({_names(plan.inputs)}) -> ({_names(plan.outputs)}){fresh}{bound} {{"]
+    for var, value in plan.places:
+        text = types.dim(value, scope)
+        scope.dims[var.name] = var
+        lines.append(f"  place {var_header(var)} = {text}")
     for r in plan.regions:
         lines.append(f"  region {bare_name(r.name)}: {r.kind}[{types.dim(r.bytes, scope)}] align {r.align}")
     lines += [_buffer(b, types, scope) for b in plan.buffers]
@@ -47,6 +52,12 @@ def _body(body: tuple[PlanStmt, ...], types: TypePrinter, scope: Scope, pad: str
                 lines.append(f"{pad}copy {sigil_name('%', stmt.dst)} = {sigil_name('%', stmt.src)}")
             case Wait():
                 lines.append(f"{pad}wait {stmt.on}")
+            case Bind():
+                value = sigil_name("%", stmt.value) if isinstance(stmt.value, str) else types.dim(stmt.value, scope)
+                lines.append(f"{pad}bind {bare_name(stmt.var.name)} = {value}{_what(stmt.what)}")
+            case Check():
+                left, right = types.dim(stmt.left, scope), types.dim(stmt.right, scope)
+                lines.append(f"{pad}check {left} == {right}{_what(stmt.what)}")
             case Repeat():
                 bounds = f"{types.dim(stmt.lo, scope)}..{types.dim(stmt.hi, scope)}"
                 lines.append(f"{pad}repeat {var_name(stmt.var, stmt.hi)} in {bounds} {{")
@@ -58,6 +69,10 @@ def _body(body: tuple[PlanStmt, ...], types: TypePrinter, scope: Scope, pad: str
                 assert_never(stmt)
 
 
+def _what(text: str) -> str:
+    return f" from {string(text)}" if text else ""
+
+
 def _call(call: PlanCall, types: TypePrinter, scope: Scope) -> str:
     callee = f"extern {string(call.callee)}" if call.extern else sigil_name("@", call.callee)
     text = f"call {call.index} {callee}({_names(call.args)})"
@@ -65,6 +80,9 @@ def _call(call: PlanCall, types: TypePrinter, scope: Scope) -> str:
         text += f" dims{types.index(call.dims, scope)}"
     if call.rows is not None:
         text += f" rows {types.dim(call.rows[0], scope)}..{types.dim(call.rows[1], scope)}"
+    if call.split is not None:
+        split = call.split
+        text += f" split {split.threads} by {split.granule} work {types.dim(split.work, scope)}"
     if call.scratch:
         text += f" scratch {sigil_name('%', call.scratch)}"
     if call.place:

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16, I32, I64, DType
+from sdk.compiler.ops.multipliers import channel_multipliers
 from sdk.compiler.sym import Dim, ceildiv
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
-from sdk.frontends.tflite.quantize import activation_range, channel_multipliers
+from sdk.frontends.tflite.quantize import activation_range
 
 __all__ = ["TABLE", "padding"]
 

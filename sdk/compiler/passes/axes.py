@@ -1,0 +1,87 @@
+"""Permutations of axes, and reshapes seen through them: what the layout pass computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sdk.compiler.sym import Dim, product, prove_eq
+
+__all__ = ["Perm", "compose", "identity", "inverse", "is_identity", "moves_units_only", "permuted", "reshape_through"]
+
+Perm = tuple[int, ...]  # the permuted tensor has as axis k the axis perm[k]
+
+
+def identity(rank: int) -> Perm:
+    """The permutation that moves nothing."""
+    return tuple(range(rank))
+
+
+def is_identity(perm: Perm) -> bool:
+    """Whether nothing moves."""
+    return perm == identity(len(perm))
+
+
+def inverse(perm: Perm) -> Perm:
+    """What undoes ``perm``."""
+    return tuple(perm.index(k) for k in range(len(perm)))
+
+
+def compose(first: Perm, second: Perm) -> Perm:
+    """``first``, then ``second``, as one."""
+    return tuple(first[k] for k in second)
+
+
+def permuted(shape: Sequence[Dim], perm: Perm) -> tuple[Dim, ...]:
+    """The shape of a tensor of ``shape`` after ``perm``."""
+    return tuple(shape[k] for k in perm)
+
+
+def moves_units_only(shape: Sequence[Dim], perm: Perm) -> bool:
+    """Whether permuting a tensor of ``shape`` leaves its elements in their order: only axes of extent 1 move."""
+    real = [k for k in perm if shape[k] != 1]
+    return real == sorted(real)
+
+
+def _groups(old: Sequence[Dim], new: Sequence[Dim]) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
+    """The axes that a reshape merges or splits: (old axes, new axes) with as many elements, axes of extent 1 left out;
+    None where that cannot be told."""
+    a = [k for k, d in enumerate(old) if d != 1]
+    b = [k for k, d in enumerate(new) if d != 1]
+    out: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    while a and b:
+        sizes = ((i, j) for total in range(2, len(a) + len(b) + 1) for i in range(1, total) if (j := total - i) > 0)
+        for i, j in sizes:
+            if i <= len(a) and j <= len(b) and _equal(old, a[:i], new, b[:j]):
+                out.append((tuple(a[:i]), tuple(b[:j])))
+                a, b = a[i:], b[j:]
+                break
+        else:
+            return None
+    return out if not a and not b else None
+
+
+def _equal(old: Sequence[Dim], a: Sequence[int], new: Sequence[Dim], b: Sequence[int]) -> bool:
+    return prove_eq(product(tuple(old[k] for k in a)), product(tuple(new[k] for k in b))) is True
+
+
+def reshape_through(base: Sequence[Dim], perm: Perm, shape: Sequence[Dim]) -> tuple[tuple[Dim, ...], Perm] | None:
+    """``reshape(permute(x, perm), shape)`` as ``permute(reshape(x, own), perm')`` for x of shape ``base``:
+    ``own`` and ``perm'``. None where the reshape merges axes that do not lie together in ``x``."""
+    groups = _groups(permuted(base, perm), shape)
+    if groups is None:
+        return None
+    real = [k for k in range(len(base)) if base[k] != 1]
+    order: list[tuple[int, tuple[int, ...]]] = []
+    for old, new in groups:
+        places = [real.index(perm[k]) for k in old]
+        if places != list(range(places[0], places[0] + len(places))):
+            return None
+        order.append((places[0], new))
+    grouped = {k for _, new in order for k in new}
+    axes: list[int] = []
+    for _, new in sorted(order):
+        axes += new
+    for k in range(len(shape)):  # an axis of extent 1 stays beside the one before it
+        if k not in grouped:
+            axes.insert(axes.index(k - 1) + 1 if k else 0, k)
+    return tuple(shape[k] for k in axes), tuple(axes.index(k) for k in range(len(shape)))

@@ -1,0 +1,95 @@
+"""When a producer is worth computing inside its consumer.
+
+The rule. Let *reuse* be how often the consumer reads an element of the producer's result (at the largest dims), and
+*cost* the operations of one element: 0 for moving it, 1 for adding, comparing or converting, 8 for a division or a
+root, 20 for an exponential or another function of that price.
+- reuse <= 1: the producer may cost anything, nothing is computed twice.
+- reuse <= 4 (a softmax reads a row three times): it may cost up to 4 an element.
+- more (the operand of a matmul): it must cost nothing, or decode: one element of a smaller type, converted and
+  scaled by numbers, so that less memory is read.
+- in all cases, what the consumer reads consecutively (or not at all moving) along its innermost loop must still be
+  read so, and without a condition on that loop: lanes depend on it.
+- a product of two operands must still be seen to be one, or it would lose its schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sdk.compiler.ir.dependence import linear
+from sdk.compiler.ir.loops import For, Idx, Load, Op, Ref, ValueExpr
+from sdk.compiler.ir.types import DType
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.passes.fusion.instance import flat_index
+from sdk.compiler.sym import Dim, Var, free_vars
+
+__all__ = ["cost_of", "decodes", "in_order", "may_recompute", "size_of"]
+
+FREE: Final = frozenset({"broadcast", "select"})
+CHEAP: Final = frozenset(
+    {"add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "not", "shl", "shr", "cast",
+     "lt", "le", "gt", "ge", "eq", "ne", "fma", "isnan", "isinf", "floor", "ceil", "trunc", "round", "clz"}
+)  # fmt: skip
+MEDIUM: Final = frozenset({"tdiv", "fmod", "sqrt", "rsqrt", "srdhm", "srdhm30", "rdbpot", "rdbpot1", "mulq64"})
+FEW: Final = 4
+
+
+def cost_of(value: ValueExpr) -> int:
+    """The operations of computing ``value`` once; moving it, and choosing what to move, costs nothing."""
+    total = 0
+    for node in walk(value):
+        if isinstance(node, Op) and node.name not in FREE and not _of_index(node):
+            total += 1 if node.name in CHEAP else 8 if node.name in MEDIUM else 20
+    return total
+
+
+def _of_index(node: Op) -> bool:
+    """A condition on indices, which compilers take out of loops."""
+    return not any(isinstance(n, Load) for n in walk(node))
+
+
+def size_of(value: ValueExpr) -> int:
+    """Operations and reads written out."""
+    return sum(isinstance(n, Op | Load) for n in walk(value))
+
+
+def decodes(value: ValueExpr, sizes: Mapping[str, DType]) -> bool:
+    """Whether ``value`` is one element of a smaller type, converted and scaled by numbers; ``sizes`` has the types."""
+    loads = [n for n in walk(value) if isinstance(n, Load)]
+    if len(loads) != 1 or sizes[loads[0].buffer].bits >= value.dtype.bits:
+        return False
+    plain = all(n.name in ("cast", "sub", "mul") for n in walk(value) if isinstance(n, Op))
+    return plain and not any(isinstance(n, Idx | Ref) for n in walk(value))
+
+
+def may_recompute(value: ValueExpr, reuse: float, decode: bool) -> bool:
+    """The rule on reuse and cost; ``decode`` where converting from a smaller type is welcome."""
+    cost = cost_of(value)
+    return reuse <= 1 or cost == 0 or (reuse <= FEW and cost <= FEW) or decode
+
+
+def in_order(
+    value: ValueExpr,
+    shapes: Mapping[str, Sequence[Dim]],
+    old: Sequence[Dim],
+    old_shape: Sequence[Dim],
+    around: Sequence[For],
+) -> bool:
+    """Whether ``value`` keeps lanes along the innermost loop around a read of ``old`` that it replaces."""
+    if not around:
+        return True
+    var = around[-1].var
+    if not _steps(flat_index(old, old_shape), var):
+        return True  # there was nothing to keep
+    for node in walk(value):
+        if isinstance(node, Load) and not _steps(flat_index(node.index, shapes[node.buffer]), var):
+            return False
+        if isinstance(node, Idx) and var in free_vars(node.dim):
+            return False
+    return True
+
+
+def _steps(flat: Dim, var: Var) -> bool:
+    found = linear(flat, var)
+    return found is not None and found[0] in (0, 1)

@@ -1,0 +1,163 @@
+"""Primitives that change the range of a loop: round it up under conditions, or cut it in blocks of at most a size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from sdk.compiler.ir.intrinsics import idx, imm, op
+from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Load, Loops, Op, Stmt, Store, ValueExpr
+from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
+from sdk.compiler.schedules.locate import ScheduleError, renamed, replace_loop
+from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, free_vars, max_value, prove_eq, prove_ge, prove_lt
+
+__all__ = ["block", "cascade", "round_up"]
+
+
+def _variable(name: str, extent: Dim) -> Var:
+    most = max_value(extent)
+    if most is None:
+        raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
+    return Var(name, 0, max(most - 1, 0))
+
+
+def block(loops: Loops, name: str, size: int) -> Loops:
+    """Runs a loop in blocks of at most ``size`` iterations, all by the same code.
+
+    rewrite: ``for i in a..b { S(i) }`` -->
+    ``for i_o in 0..ceil((b-a)/s) { for i_i in 0..min(s, b - a - s*i_o) { S(a + s*i_o + i_i) } }``
+    obligation: size >= 1, and the loop neither ends early nor is bound to an axis.
+    """
+    if size < 1:
+        raise ScheduleError(f"block({name}, {size}): the size must be at least 1")
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        if loop.until is not None or loop.axis:
+            raise ScheduleError(f"block({name}): it may end early or is bound to an axis")
+        extent = loop.hi - loop.lo
+        outer = _variable(f"{name}_o", ceildiv(extent, size))
+        inner = Var(f"{name}_i", 0, size - 1)
+        at = loop.lo + outer.expr * size + inner.expr
+        whole = prove_eq(ceildiv(extent, size) * size, extent) is True
+        most: Dim = size if whole else dmin(size, extent - outer.expr * size)
+        body = substitute_dims(loop.body, {loop.var: at})
+        return (For(outer, 0, ceildiv(extent, size), Block((For(inner, 0, most, body),)), loop.kind),)
+
+    return replace_loop(loops, name, one)
+
+
+def cascade(loops: Loops, name: str, sizes: Sequence[str | int]) -> Loops:
+    """Cuts a loop in tiles of the first size, and what is left in tiles of the sizes that follow.
+
+    rewrite: ``for i in a..b { S(i) }`` with sizes s, t, … -->
+    ``for i_o in 0..(b-a)/s { for i_i in 0..s { S(a + s*i_o + i_i) } }
+    for i_o_tt in 0..(s-1)/t { if b - p - t*i_o_tt >= t { for i_i_tt in 0..t { S(p + t*i_o_tt + i_i_tt) } } } …``
+    where p = a + s*((b-a)/s) is where the last tile ended, and the number t stands in the names
+    obligation: sizes fall to 1; what is left is dropped where there is none by proof.
+    """
+    steps = [int(size) for size in sizes]
+    if not steps or steps[-1] != 1 or any(not 0 < b < a for a, b in pairwise(steps)):
+        raise ScheduleError(f"cascade({name}): the sizes {steps} do not fall to 1")
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        if loop.until is not None or loop.axis:
+            raise ScheduleError(f"cascade({name}): it may end early or is bound to an axis")
+        out: list[Stmt] = []
+        at = loop.lo
+        for before, size in pairwise((0, *steps)):
+            left = loop.hi - at
+            if prove_lt(left, 1) is True:
+                break
+            if prove_lt(left, size) is not True:
+                out.append(_rest(loop, at, size, (before - 1) // size) if before else _tiles(loop, size))
+            at = at + dmax(floordiv(left, size), 0) * size
+        return tuple(out)
+
+    return replace_loop(loops, name, one)
+
+
+def _tiles(loop: For, size: int) -> Stmt:
+    """The tiles of the first size."""
+    name, count = loop.var.name, floordiv(loop.hi - loop.lo, size)
+    outer, inner = _variable(f"{name}_o", count), Var(f"{name}_i", 0, size - 1)
+    body = substitute_dims(loop.body, {loop.var: loop.lo + outer.expr * size + inner.expr})
+    return For(outer, 0, count, Block((For(inner, 0, size, body),)), loop.kind)
+
+
+def _rest(loop: For, at: Dim, size: int, most: int) -> Stmt:
+    """At most so many tiles of a size from ``at`` on, each where there is enough left."""
+    name = loop.var.name
+    outer, inner = Var(f"{name}_o_t{size}", 0, most - 1), Var(f"{name}_i_t{size}", 0, size - 1)
+    start = at + outer.expr * size if most > 1 else at
+    body = renamed(substitute_dims(loop.body, {loop.var: start + inner.expr}), f"_t{size}")
+    tile = If(op("ge", idx(loop.hi - start), imm(size)), Block((For(inner, 0, size, body),)))
+    return For(outer, 0, most, Block((tile,))) if most > 1 else tile
+
+
+def round_up(loops: Loops, name: str, multiple: int) -> Loops:
+    """Lets a loop run on to a multiple; what the steps added would read is 0, what they would write is not.
+
+    rewrite: ``for i in 0..n { t = f(w[i]); o[i] = g(t, r[i]) }`` -->
+    ``for i in 0..m*ceil(n/m) { t = f(select(i < n, w[i], 0)); if i < n { o[i] = g(t, r[i]) } }``
+    obligation: the loop starts at 0; a statement of its body either stores to a parameter, or only computes
+    temporaries of the iteration. A read proved inside its buffer all the same (one packed and padded that far) stays
+    as it is.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        if loop.lo != 0 or loop.until is not None or loop.axis or multiple < 1:
+            raise ScheduleError(f"round_up({name}, {multiple}): the loop must run from 0 to its end")
+        whole = ceildiv(loop.hi, multiple) * multiple
+        if prove_eq(whole, loop.hi) is True:
+            return (loop,)
+        var = _variable(name, whole)
+        body = substitute_dims(loop.body, {loop.var: var.expr})
+        return (replace(loop, var=var, hi=whole, body=_Guard(loops, body, var, loop.hi).block(body)),)
+
+    return replace_loop(loops, name, one)
+
+
+class _Guard:
+    """Keeps accesses that vary with ``var`` to ``var < end``."""
+
+    def __init__(self, loops: Loops, body: Block, var: Var, end: Dim) -> None:
+        self.loops, self.var = loops, var
+        self.inside: ValueExpr = op("lt", idx(var.expr), idx(end))
+        self.shapes = {p.buffer.name: p.buffer.shape for p in loops.params}
+        self.params = set(self.shapes)
+        self.shapes |= {n.buffer.name: n.buffer.shape for n in walk(loops.body) if isinstance(n, Alloc)}
+        self.private = {n.buffer.name for n in walk(body) if isinstance(n, Alloc)}
+
+    def block(self, block: Block) -> Block:
+        return Block(tuple(self.stmt(s) for s in block.body))
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case Alloc():
+                return stmt
+            case For() if self.var not in free_vars(stmt.lo) | free_vars(stmt.hi):
+                return replace(stmt, body=self.block(stmt.body))
+            case Block():
+                return self.block(stmt)
+            case Store() if stmt.buffer in self.params:
+                return If(self.inside, Block((stmt,)))
+            case Store() if stmt.buffer in self.private and self.surely_inside(stmt):
+                return replace(stmt, value=rewrite(stmt.value, self.value))
+            case Let() if not any(isinstance(n, Load) for n in walk(stmt.value)):
+                return stmt
+            case _:
+                raise ScheduleError(f"round_up({self.var.name}): it holds a {type(stmt).__name__}")
+
+    def value(self, node: ValueExpr) -> ValueExpr:
+        if not isinstance(node, Load) or not any(self.var in free_vars(d) for d in dims_used(node)):
+            return node
+        if self.surely_inside(node):
+            return node
+        return Op("select", (self.inside, node, imm(0.0 if node.dtype.is_float else 0, node.dtype)), node.dtype)
+
+    def surely_inside(self, place: Load | Store) -> bool:
+        return all(
+            self.var not in free_vars(at) or (prove_ge(at, 0) is True and prove_lt(at, size) is True)
+            for at, size in zip(place.index, self.shapes[place.buffer], strict=True)
+        )

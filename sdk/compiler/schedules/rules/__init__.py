@@ -1,0 +1,62 @@
+"""Default rules: which schedule a loops function gets on a core with given capabilities. No tuning, no search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.pattern import Kind, classify
+from sdk.compiler.ir.types import F32
+from sdk.compiler.schedules.locate import ScheduleError
+from sdk.compiler.schedules.rules.contraction import float_contraction
+from sdk.compiler.schedules.rules.cores import CORES, Core, core_for
+from sdk.compiler.schedules.rules.elementwise import elementwise
+from sdk.compiler.schedules.rules.integer import integer_contraction, integer_window
+from sdk.compiler.schedules.rules.nest import work
+from sdk.compiler.schedules.rules.reduction import columns, rows
+from sdk.compiler.schedules.rules.transform import transform
+from sdk.compiler.schedules.rules.window import window
+
+__all__ = ["CORES", "Core", "core_for", "schedule"]
+
+SMALL_WORK: Final = 4096  # multiply-accumulates below which the plain nest is kept: code size counts more
+
+
+def schedule(loops: Loops, core: Core, packable: Iterable[str] | None = None) -> Loops:
+    """``loops`` scheduled for ``core``; as it is where no rule helps, or where an obligation of one does not hold
+    (symbolic extents, operands laid out otherwise): the plain nest is always right. ``packable`` are the
+    parameters that are constants at every call (None: all)."""
+    try:
+        return _schedule(loops, core, packable)
+    except ScheduleError:
+        return loops
+
+
+def _schedule(loops: Loops, core: Core, packable: Iterable[str] | None) -> Loops:
+    pattern = classify(loops)
+    part = pattern.product
+    if part is not None and pattern.kind == "contraction" and loops.param(part.b).buffer.dtype == F32:
+        return float_contraction(loops, part, core.floats, packable) if work(part) >= SMALL_WORK else loops
+    if part is not None and work(part) >= SMALL_WORK and loops.param(part.a).buffer.dtype.bits == 8:
+        if pattern.kind == "contraction":
+            return integer_contraction(loops, part, core)
+        if pattern.kind == "window":
+            return integer_window(loops, part, core)
+    return _vectors(loops, pattern.kind, core)
+
+
+def _vectors(loops: Loops, kind: Kind, core: Core) -> Loops:
+    """The first rule for lanes that applies."""
+    by_kind: dict[Kind, tuple[Callable[[Loops, Core], Loops], ...]] = {
+        "elementwise": (elementwise,),
+        "injective": (transform, elementwise, rows),
+        "window": (window, columns, rows),
+        "reduction": (window, columns, rows),
+    }
+    for rule in by_kind.get(kind, ()):
+        try:
+            return rule(loops, core)
+        except ScheduleError:
+            continue
+    return loops

@@ -1,0 +1,65 @@
+"""Rules for loops whose iterations do not depend on each other: the innermost one in lanes, the rest masked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.ir.loops import For, Load, Loops, Op, Store
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
+from sdk.compiler.schedules.rules.cores import Core
+from sdk.compiler.schedules.trace import Schedule
+
+__all__ = ["LEAST", "elementwise", "innermost", "to_lanes", "vector_lanes"]
+
+LEAST: Final = 4  # iterations below which a loop is left as it is
+
+
+def vector_lanes(node: object, core: Core) -> int:
+    """How many elements of the widest type in ``node`` fill a vector of the core; 1 where it has none.
+
+    64-bit types count only where nothing is narrower: what mixes them is computed in two vectors each.
+    """
+    widths = set()
+    for n in walk(node):
+        if isinstance(n, Load | Op):
+            widths.add(n.dtype.scalar.nbytes)
+        elif isinstance(n, Store):
+            widths.add(n.value.dtype.scalar.nbytes)
+    widest = max(widths, default=4)
+    lanes = max(core.lanes, core.floats.lanes)
+    return 1 if lanes == 1 else lanes * 4 // (widest if widths == {8} else min(widest, 4))
+
+
+def innermost(loops: Loops) -> list[str]:
+    """The loops without loops inside, in order."""
+    return list(
+        dict.fromkeys(
+            n.var.name
+            for n in walk(loops.body)
+            if isinstance(n, For) and not any(isinstance(m, For) for m in walk(n.body))
+        )
+    )
+
+
+def to_lanes(s: Schedule, name: str, lanes: int | str) -> None:
+    """Cuts a loop in strips of ``lanes`` and makes lanes of them and of the rest.
+
+    Raises:
+        ScheduleError: an iteration depends on another, or an operand is neither consecutive nor constant.
+    """
+    s.do("strip", name, lanes)
+    for part in (f"{name}_i", f"{name}_r"):
+        if has(s.loops, part):
+            s.do("vectorize", part)
+
+
+def elementwise(loops: Loops, core: Core) -> Loops:
+    """The innermost loop in lanes where operands are consecutive or constant along it."""
+    inside = loop_names(loops.body)
+    lanes = vector_lanes(loops.body, core)
+    if not inside or lanes == 1 or find(loops, inside[-1]).var.hi + 1 < LEAST:
+        raise ScheduleError("no loop that is worth a vector, or no vectors")
+    s = Schedule(loops, lanes=lanes)
+    to_lanes(s, inside[-1], "lanes")
+    return s.done()

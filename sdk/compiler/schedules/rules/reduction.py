@@ -1,0 +1,100 @@
+"""Rules for nests that carry values: rows of several loops (softmax, norms, sums of rows), and columns in lanes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.ir.loops import Alloc, Block, For, Loops, Op
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
+from sdk.compiler.schedules.rules.cores import Core
+from sdk.compiler.schedules.rules.elementwise import LEAST, innermost, to_lanes, vector_lanes
+from sdk.compiler.schedules.trace import Schedule
+
+__all__ = ["chain", "column_lanes", "columns", "rows"]
+
+WAYS: Final = 4  # vectors that one loop accumulates in: what hides the time an addition takes
+
+
+def rows(loops: Loops, core: Core) -> Loops:
+    """Every innermost loop in lanes: independent iterations as they are, sums and extremes in vectors.
+
+    Raises:
+        ScheduleError: no loop allows it, or the core has no vectors.
+    """
+    s = Schedule(loops, ways=WAYS)
+    for name in innermost(loops):
+        loop = find(loops, name)
+        lanes = vector_lanes(loop.body, core)
+        if lanes == 1 or loop.var.hi + 1 < LEAST or loop.kind not in ("serial", "parallel"):
+            continue
+        before = s.loops, list(s.steps)
+        for way in (_map, _accumulate):
+            try:
+                way(s, name, lanes)
+                break
+            except ScheduleError:
+                s.loops, s.steps = before[0], list(before[1])
+    if not s.steps:
+        raise ScheduleError("no loop runs in lanes")
+    return s.done()
+
+
+def _map(s: Schedule, name: str, lanes: int) -> None:
+    to_lanes(s, name, lanes)
+
+
+def _accumulate(s: Schedule, name: str, lanes: int) -> None:
+    """A short run, and one whose terms are dear, needs fewer accumulators."""
+    loop = find(s.loops, name)
+    dear = any(isinstance(n, Op) and n.name in ("exp", "log", "pow", "tanh", "erf") for n in walk(loop.body))
+    s.do("accumulate", name, lanes, 1 if dear or loop.var.hi + 1 < lanes * WAYS else "ways")
+
+
+def columns(loops: Loops, core: Core) -> Loops:
+    """The innermost axis of the output in lanes, its accumulators in registers while the reduction runs.
+
+    For sums over other axes than the last, pools, and depthwise products: all read consecutive channels.
+
+    Raises:
+        ScheduleError: an operand is not consecutive along that axis, or the core has no vectors.
+    """
+    around = chain(loops)
+    if not around:
+        raise ScheduleError("no columns")
+    s = Schedule(loops).do("inline").do("settle")
+    column_lanes(s, around[-1].var.name, core)
+    return s.done()
+
+
+def column_lanes(s: Schedule, column: str, core: Core) -> None:
+    """Makes lanes of the loop ``column`` around a reduction into registers, a few vectors of it at a time.
+
+    Raises:
+        ScheduleError: as ``columns``.
+    """
+    loop = find(s.loops, column)
+    lanes = vector_lanes(loop, core)
+    if lanes == 1 or loop.var.hi + 1 < LEAST or loop.lo != 0:
+        raise ScheduleError("no columns, or no vectors")
+    accs = [n.buffer for n in loop.body.body if isinstance(n, Alloc)]
+    inside = list(dict.fromkeys(loop_names(loop.body)))
+    if not accs or not inside or any(b.space != "register" or b.shape for b in accs):
+        raise ScheduleError("no accumulators in registers")
+    wide = min(WAYS, -(-(loop.var.hi + 1) // lanes)) * lanes
+    s.do("round_up", column, wide).do("split", column, wide)
+    block = f"{column}_i" if has(s.loops, f"{column}_i") else column
+    s.do("split", block, lanes).do("jam", f"{block}_i", inside).do("vectorize", f"{block}_i")
+    for buffer in accs:
+        s.do("vector_registers", buffer.name, lanes)
+    s.do("jam", f"{block}_o", inside).do("unroll", f"{block}_o")
+
+
+def chain(loops: Loops) -> list[For]:
+    """The loops around the statements that make one element."""
+    out: list[For] = []
+    block: Block = loops.body
+    while len(block.body) == 1 and isinstance(block.body[0], For):
+        out.append(block.body[0])
+        block = block.body[0].body
+    return out

@@ -1,0 +1,53 @@
+"""Rules for nests that move elements: where the last axis moves, square tiles are transposed in registers."""
+
+from __future__ import annotations
+
+from sdk.compiler.ir.dependence import linear
+from sdk.compiler.ir.loops import For, Load, Loops, Store
+from sdk.compiler.schedules.locate import ScheduleError, find, has
+from sdk.compiler.schedules.rules.cores import Core
+from sdk.compiler.schedules.rules.elementwise import LEAST
+from sdk.compiler.schedules.rules.reduction import chain
+from sdk.compiler.schedules.trace import Schedule
+from sdk.compiler.sym import Dim, free_vars
+
+__all__ = ["transform"]
+
+
+def transform(loops: Loops, core: Core) -> Loops:
+    """A copy whose source runs along another loop than its destination: tiles of both, the rest element by element.
+
+    Raises:
+        ScheduleError: it is no such copy, or the core has no vectors.
+    """
+    around = chain(loops)
+    lanes = max(core.lanes, core.floats.lanes)
+    store = around[-1].body.body[0] if around else None
+    if lanes == 1 or not isinstance(store, Store) or not isinstance(store.value, Load) or not store.index:
+        raise ScheduleError("no copy, or no vectors")
+    names = [loop.var.name for loop in around]
+    column, row = _stepping(store.index, around), _stepping(store.value.index, around)
+    if column == row or names[-1] != column:
+        raise ScheduleError("the copy keeps its last axis, or is not in the order of its destination")
+    size = lanes
+    while size > min(find(loops, row).var.hi, find(loops, column).var.hi) + 1:
+        size //= 2
+    if size < LEAST:
+        raise ScheduleError("no tile fits")
+    s = Schedule(loops, size=size)
+    for inner in names[names.index(row) + 1 : -1]:
+        s.do("reorder", row, inner)
+    s.do("split", row, "size")
+    if not has(s.loops, f"{row}_i"):
+        raise ScheduleError("no tile fits")
+    s.do("reorder", f"{row}_i", column).do("split", column, "size")
+    return s.do("transpose_tile", f"{column}_i", f"{row}_i").done()
+
+
+def _stepping(index: tuple[Dim, ...], around: list[For]) -> str:
+    """The loop that steps through consecutive elements."""
+    found = [v for v in free_vars(index[-1]) if (step := linear(index[-1], v)) is not None and step[0] == 1]
+    names = [loop.var.name for loop in around]
+    if len(found) != 1 or found[0].name not in names:
+        raise ScheduleError("no loop steps through consecutive elements")
+    return found[0].name

@@ -1,0 +1,103 @@
+"""Rules for windows of floats: channels in lanes, the borders of padded images apart from their inside."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from sdk.compiler.ir.loops import Idx, Load, Loops, Op
+from sdk.compiler.ir.verify_bounds import facts_of
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
+from sdk.compiler.schedules.rules.cores import Core
+from sdk.compiler.schedules.rules.nest import trip
+from sdk.compiler.schedules.rules.reduction import chain, column_lanes
+from sdk.compiler.schedules.trace import Schedule
+from sdk.compiler.sym import free_vars, prove_ge, substitute
+
+__all__ = ["window"]
+
+UNROLL_TAPS: Final = 16
+
+
+def window(loops: Loops, core: Core) -> Loops:
+    """Pools and depthwise products: the taps written out, and rows and pixels whose window lies inside the image
+    run without checks.
+
+    Raises:
+        ScheduleError: it is no small window, or the channels do not run in lanes.
+    """
+    around = chain(loops)
+    taps = loop_names(around[-1].body) if around else []
+    if len(around) < 2 or not taps or any(not isinstance(find(loops, t).hi, int) for t in taps):
+        raise ScheduleError("no pixels, or no window")
+    if math.prod(trip(loops, t) for t in taps) > UNROLL_TAPS:
+        raise ScheduleError("the window is large")
+    s = Schedule(loops).do("inline").do("settle")
+    for loop in around[:-1][-2:]:
+        inside = _inside(s.loops, loop.var.name)
+        if inside is not None:
+            s.do("ends", loop.var.name, *inside).do("settle")
+    column = around[-1].var.name
+    for name in dict.fromkeys(loop_names(s.loops.body)):
+        if name == column or name.startswith(f"{column}_"):
+            column_lanes(s, name, core)
+    pixel = around[-2].var.name
+    if has(s.loops, pixel) and _shares(s.loops, pixel):
+        _tile(s, pixel, [f"{column}_o", *taps], 4 if core.floats.registers >= 32 else 2)
+    for tap in taps:
+        s.do("unroll", tap)
+    if core.floats.fma:
+        _fuse(s, taps[-1])
+    return s.done()
+
+
+def _shares(loops: Loops, pixel: str) -> bool:
+    """Whether pixels read elements of a parameter in common: weights."""
+    loop = find(loops, pixel)
+    params = {p.buffer.name for p in loops.params}
+    loads = [n for n in walk(loop.body) if isinstance(n, Load) and n.buffer in params]
+    return any(all(loop.var not in free_vars(d) for d in n.index) for n in loads)
+
+
+def _tile(s: Schedule, pixel: str, into: list[str], size: int) -> None:
+    """Several pixels at a time: each weight read serves all of them."""
+    before = s.loops, list(s.steps)
+    try:
+        s.do("split", pixel, size).do("jam", f"{pixel}_i", into).do("unroll", f"{pixel}_i")
+    except ScheduleError:
+        s.loops, s.steps = before
+
+
+def _fuse(s: Schedule, tap: str) -> None:
+    """Products are added in one operation where the window holds some."""
+    for name in dict.fromkeys(loop_names(s.loops.body)):
+        if name == tap or name.startswith(f"{tap}_"):
+            try:
+                s.do("use_fma", name)
+            except ScheduleError:
+                return
+
+
+def _inside(loops: Loops, name: str) -> tuple[int, int] | None:
+    """From where to where (exclusive) the windows over a loop lie inside the image; None where none is checked.
+
+    Raises:
+        ScheduleError: none lies inside.
+    """
+    loop = find(loops, name)
+    first, last = loop.var.lo, loop.var.hi + 1
+    checked = False
+    for node in walk(loop.body):
+        if isinstance(node, Op) and node.name in ("lt", "ge") and isinstance(node.args[0], Idx):
+            for fact in facts_of(node, {}):
+                if loop.var not in free_vars(fact):
+                    continue
+                held = [k for k in range(loop.var.lo, loop.var.hi + 1) if prove_ge(substitute(fact, {loop.var: k}), 0)]
+                if not held:
+                    raise ScheduleError("no window lies inside the image")
+                checked = True
+                first, last = max(first, held[0]), min(last, held[-1] + 1)
+    if first >= last:
+        raise ScheduleError("no window lies inside the image")
+    return (first, last) if checked else None

@@ -1,0 +1,154 @@
+"""Staging of a region: copies the box of a buffer that an iteration reads, its surroundings filled, into scratch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sdk.compiler.ir.dependence import linear
+from sdk.compiler.ir.intrinsics import imm
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Idx, If, Imm, Let, Load, Loops, Op, Stmt, Store, ValueExpr
+from sdk.compiler.ir.walk import buffers_used, rewrite, walk
+from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
+from sdk.compiler.schedules.stage import staged_expr
+from sdk.compiler.sym import Dim, Var, dmax, dmin, free_vars, max_value
+
+__all__ = ["stage_region"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One axis of the box: it begins at ``base`` in the buffer, has ``count`` elements and room for ``extent``; where
+    ``low`` or ``end`` are not None, only those from 0 or below ``end`` are read."""
+
+    at: Dim
+    base: Dim
+    extent: Dim
+    count: Dim
+    low: bool = False
+    end: Dim | None = None
+
+
+def stage_region(loops: Loops, at: str, buffer: str) -> Loops:
+    """Copies the box of ``buffer`` that one iteration of ``at`` reads, each element once, with what is read outside.
+
+    rewrite: ``for p { for q, i { … select(0 <= p + s*q + i - c < n, x[p + s*q + i - c], v) … } }`` -->
+    ``for p { alloc t[s*(nq-1) + ni]; for j in 0..c-p { t[j] = v } for j in c-p..n+c-p { t[j] = x[p + j - c] } … v …
+    for q, i { … t[s*q + i] … } }``
+    obligation: one expression reads the buffer below ``at``, with indices linear in the loops inside, which begin at
+    0; a condition around it compares its own indices with 0 and with ends that do not vary inside; nothing there
+    writes the buffer.
+    """
+    name = fresh(loops, f"{buffer}_region")
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        if buffer in buffers_used(loop.body)[1]:
+            raise ScheduleError(f"stage_region({at}, {buffer}): the buffer is written below {at}")
+        if any(isinstance(n, Let) or (isinstance(n, If) and buffer in buffers_used(n)[0]) for n in walk(loop.body)):
+            raise ScheduleError(f"stage_region({at}, {buffer}): a condition or a scalar stands before the element read")
+        expr = staged_expr(loop, buffer)
+        loads = [n for n in walk(expr) if isinstance(n, Load)]
+        inner = {n.var: n for n in walk(loop.body) if isinstance(n, For)}
+        axes = [_axis(d, inner, frozenset(loops.dims)) for d in loads[0].index]
+        choice = expr if isinstance(expr, Op) and expr.name == "select" else None
+        inside, outside = (choice.args[1], choice.args[2]) if choice else (expr, None)
+        if choice is not None:
+            axes = _limits(axes, choice.args[0], set(inner))
+        if not isinstance(inside, Load) or (outside is not None and not isinstance(outside, Imm)):
+            raise ScheduleError(f"stage_region({at}, {buffer}): more is done to the element than a check of its range")
+        kept = [k for k, a in enumerate(axes) if a.extent != 1 or a.low or a.end is not None]
+        region = Buffer(name, expr.dtype, tuple(axes[k].extent for k in kept), "scratch")
+        if any(max_value(d) is None for d in region.shape):
+            raise ScheduleError(f"stage_region({at}, {buffer}): the region {region.shape} has no largest size")
+        copy = _Copy(region, axes, kept, inside, outside, name).axis(0, ())
+        read = Load(name, tuple(axes[k].at - axes[k].base for k in kept), expr.dtype)
+        body = rewrite(loop.body, lambda n: read if n == expr else n)
+        return (replace(loop, body=Block((Alloc(region), *copy, *body.body))),)
+
+    return replace_loop(loops, at, one)
+
+
+def _axis(at: Dim, inner: dict[Var, For], dims: frozenset[Var]) -> _Axis:
+    """The range of an index over the loops inside."""
+    base: Dim = at
+    extent: Dim = 1
+    count: Dim = 1
+    for var in free_vars(at):
+        if var not in inner:
+            continue
+        step = linear(base, var)
+        loop = inner[var]
+        if step is None or step[0] < 0 or loop.lo != 0:
+            raise ScheduleError(f"an index {at} is not linear in the loop {var.name} from 0")
+        trip = loop.hi if _sized(loop.hi, dims) else var.hi + 1
+        base = step[1]
+        extent = extent + step[0] * (trip - 1)
+        count = count + step[0] * ((trip if free_vars(loop.hi) & set(inner) else loop.hi) - 1)
+    return _Axis(at, base, extent, count)
+
+
+def _sized(hi: Dim, dims: frozenset[Var]) -> bool:
+    """Whether an end follows from the dims of the function alone; else its largest value serves for the size."""
+    return isinstance(hi, int) or free_vars(hi) <= dims
+
+
+def _limits(axes: list[_Axis], cond: ValueExpr, inner: set[Var]) -> list[_Axis]:
+    """The axes with what a condition made of ``and``, ``index >= 0`` and ``index < end`` asks of them."""
+    match cond:
+        case Op("and", (first, second)):
+            return _limits(_limits(axes, first, inner), second, inner)
+        case Op("ge", (Idx(at), Imm(0))):
+            found = [replace(a, low=True) if a.at == at else a for a in axes]
+        case Op("lt", (Idx(at), Idx(end) | Imm(int(end)))) if isinstance(end, int) or not free_vars(end) & inner:
+            found = [replace(a, end=end) if a.at == at else a for a in axes]
+        case _:
+            raise ScheduleError("a condition around an element is not a range of its indices")
+    if found == axes:
+        raise ScheduleError("a condition around an element is not about its indices")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """Writes the nest that fills a region."""
+
+    region: Buffer
+    axes: list[_Axis]
+    kept: list[int]
+    inside: Load
+    outside: ValueExpr | None
+    name: str
+
+    def axis(self, depth: int, at: tuple[Dim, ...]) -> tuple[Stmt, ...]:
+        """Loops over the axes kept from ``depth`` on, copying; parts outside of the buffer are filled."""
+        if depth == len(self.kept):
+            where = dict(zip(self.kept, at, strict=True))
+            index = tuple(a.base + where.get(k, 0) for k, a in enumerate(self.axes))
+            return (Store(self.region.name, at, replace(self.inside, index=index)),)
+        axis = self.axes[self.kept[depth]]
+        lo: Dim = dmax(0, 0 - axis.base) if axis.low else 0
+        hi: Dim = axis.count if axis.end is None else dmin(axis.extent, axis.end - axis.base)
+        out: list[Stmt] = []
+        if axis.low:
+            out += self.fill(depth, at, 0, dmin(axis.extent, lo), "l")
+        var = self.variable(depth, "")
+        out.append(For(var, lo, hi, Block(self.axis(depth + 1, (*at, var.expr)))))
+        if axis.end is not None:
+            out += self.fill(depth, at, dmax(0, hi), axis.extent, "r")
+        return tuple(out)
+
+    def fill(self, depth: int, at: tuple[Dim, ...], lo: Dim, hi: Dim, part: str) -> tuple[Stmt, ...]:
+        """Loops that fill a part of one axis, and all of the axes inside."""
+        var = self.variable(depth, part)
+        place = (*at, var.expr)
+        rest: list[Var] = [self.variable(d, part) for d in range(depth + 1, len(self.kept))]
+        value = self.outside or imm(0.0 if self.region.dtype.is_float else 0, self.region.dtype)
+        stmt: Stmt = Store(self.region.name, (*place, *(v.expr for v in rest)), value)
+        for inner in reversed(rest):
+            k = self.kept[depth + 1 + rest.index(inner)]
+            stmt = For(inner, 0, self.axes[k].extent, Block((stmt,)))
+        return (For(var, lo, hi, Block((stmt,))),)
+
+    def variable(self, depth: int, part: str) -> Var:
+        most = max_value(self.axes[self.kept[depth]].extent) or 1
+        return Var(f"{self.name}_{depth}{part}", 0, max(most - 1, 0))
+

@@ -1,0 +1,66 @@
+"""Dims of a run: bounds as a user gives them, and the values that follow from the shapes of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.interp.graph import bind_dims
+from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import F32, TensorType
+from sdk.compiler.sym import Var, free_vars
+from sdk.compiler.sym.text import parse_dim
+from sdk.devices.messages import ModelInfo
+from sdk.errors import UsageError
+
+__all__ = ["dims_of_run"]
+
+
+def dims_of_run(
+    info: ModelInfo,
+    shapes: Mapping[str, tuple[str, ...]],
+    multiples: Mapping[str, int],
+    inputs: Mapping[str, NDArray[Any]],
+    at: Mapping[str, int],
+) -> dict[str, int]:
+    """The value of each dim of a model: those that ``at`` gives, those that the shapes of ``inputs`` tell, the upper
+    bound of the others. ``shapes`` are those of the model's tensors, as text;
+    ``multiples`` what dims are a multiple of.
+
+    Raises:
+        UsageError: a value is outside its bounds, or two inputs disagree; names the input, the axis, the value and
+            the bound.
+    """
+    known = {d.name: Var(d.name, d.lo, d.hi, multiples.get(d.name, 1)) for d in info.dims}
+    for name, value in at.items():
+        if name not in known:
+            raise UsageError(f"the model has no dimension {name!r}", hint=f"it has {', '.join(known) or 'none'}")
+        lo, hi, step = known[name].lo, known[name].hi, known[name].multiple
+        if value % step:
+            largest = hi // step * step
+            raise UsageError(f"dimension {name}={value} is not a multiple of {step}", hint=f"--at {name}={largest}")
+        if not lo <= value <= hi:
+            raise UsageError(
+                f"dimension {name}={value} is outside {lo}..{hi}",
+                hint=f"--at {name}={lo} to {hi}, or build with a wider --dim",
+            )
+    params = []
+    for tensor in info.inputs:
+        shape = tuple(parse_dim(text, known) for text in shapes[tensor.name])
+        open_dims = {v.name for d in shape for v in free_vars(d)} - set(at)
+        # an input that tells no dim is compared with the model when it is written
+        if tensor.name in inputs and open_dims and len(shape) == np.ndim(inputs[tensor.name]):
+            params.append(Value(tensor.name, TensorType(F32, shape)))
+    # a symbol that some given input has alone is solved from it; others must be known before
+    alone = {v for p in params for d in p.type.shape for v in free_vars(d) if v.expr is d}
+    given = {known[name]: value for name, value in at.items()}
+    assumed = {v: _largest(v) for v in known.values() if v not in alone and v not in given}
+    env = bind_dims(tuple(params), {p.name: np.shape(inputs[p.name]) for p in params}, {**assumed, **given})
+    return {v.name: env.get(v, _largest(v)) for v in known.values()}
+
+
+def _largest(var: Var) -> int:
+    return var.hi // var.multiple * var.multiple

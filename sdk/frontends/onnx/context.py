@@ -1,0 +1,235 @@
+"""What a converter of one ONNX operator sees: its inputs as values, numbers or dims, its attributes, calls to emit."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.graph import Attr, Value
+from sdk.compiler.ir.types import I64, DType, TensorType
+from sdk.compiler.sym import Dim, Expr
+from sdk.errors import BuildError
+from sdk.frontends.names import identifier
+from sdk.frontends.onnx.builder import Builder, Contents, contents_of
+
+__all__ = ["OPERATORS", "Converter", "OnnxNode", "onnx_op"]
+
+Array = NDArray[Any]
+
+
+@dataclass
+class OnnxNode:
+    """One node being imported. ``inputs`` are the values of its inputs, None where left out; ``given`` its attributes
+    as Python values (numbers, text, tuples, arrays, sub-graphs); ``outputs`` the number of outputs wanted."""
+
+    builder: Builder
+    op: str
+    name: str
+    opset: int
+    inputs: tuple[Value | None, ...]
+    outputs: int
+    given: Mapping[str, Any]
+    source: str
+    stem: str
+    inline: Callable[[Any, tuple[Value, ...]], tuple[Value, ...]]
+
+    @property
+    def count(self) -> builtins.int:
+        """Number of inputs given; trailing ones left out do not count."""
+        return len(self.inputs)
+
+    # -- attributes ---------------------------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether the attribute ``name`` is given."""
+        return name in self.given
+
+    def _attribute(self, name: str, kind: builtins.type | tuple[builtins.type, ...], default: Any) -> Any:
+        value = self.given.get(name, default)
+        if value is not default and not isinstance(value, kind):
+            self.fail(f"the attribute {name} has the wrong type")
+        return value
+
+    def int(self, name: str, default: builtins.int | None = None) -> Any:
+        """An integer attribute, or ``default``."""
+        return self._attribute(name, int, default)
+
+    def float(self, name: str, default: builtins.float | None = None) -> Any:
+        """A float attribute, or ``default``."""
+        return self._attribute(name, (float, int), default)
+
+    def text(self, name: str, default: str | None = None) -> Any:
+        """A text attribute, or ``default``."""
+        return self._attribute(name, str, default)
+
+    def ints(self, name: str, default: Sequence[builtins.int] | None = None) -> Any:
+        """A tuple of integers, or ``default``."""
+        return self._list(name, int, default)
+
+    def floats(self, name: str, default: Sequence[builtins.float] | None = None) -> Any:
+        """A tuple of floats, or ``default``."""
+        return self._list(name, float, default)
+
+    def texts(self, name: str, default: Sequence[str] | None = None) -> Any:
+        """A tuple of texts, or ``default``."""
+        return self._list(name, str, default)
+
+    def _list(self, name: str, kind: builtins.type, default: Any) -> Any:
+        value = self._attribute(name, tuple, default)
+        if value is not default and not all(isinstance(v, kind) for v in value):
+            self.fail(f"the attribute {name} has the wrong type")
+        return value
+
+    def array(self, name: str) -> Array | None:
+        """A tensor attribute as an array; None without it."""
+        found: Array | None = self._attribute(name, np.ndarray, None)
+        return found
+
+    def branch(self, name: str, *args: Value) -> tuple[Value, ...]:
+        """The outputs of the sub-graph attribute ``name`` on ``args``, its nodes imported here.
+
+        Raises:
+            BuildError: there is no such attribute.
+        """
+        if name not in self.given:
+            self.fail(f"the attribute {name} is missing")
+        return self.inline(self.given[name], args)
+
+    # -- inputs -------------------------------------------------------------------------------------------------
+
+    def raw(self, k: builtins.int) -> Value:
+        """Input ``k`` as it is, perhaps a value known at import that stands nowhere in the graph yet.
+
+        Raises:
+            BuildError: it is not given.
+        """
+        if k >= len(self.inputs):
+            self.fail(f"input {k} is missing")
+        value = self.inputs[k]
+        if value is None:
+            self.fail(f"input {k} is missing")
+        return value
+
+    def given_input(self, k: builtins.int) -> bool:
+        """Whether input ``k`` is given."""
+        return k < len(self.inputs) and self.inputs[k] is not None
+
+    def x(self, k: builtins.int) -> Value:
+        """Input ``k`` as a graph value; what is known at import becomes a constant, or calls that compute it.
+
+        Raises:
+            BuildError: it is not given.
+        """
+        return self.builder.materialize(self.raw(k), self.source)
+
+    def optional(self, k: builtins.int) -> Value | None:
+        """Input ``k`` as a graph value, or None when it is left out."""
+        return self.x(k) if self.given_input(k) else None
+
+    def type(self, k: builtins.int) -> TensorType:
+        """The type of input ``k``."""
+        return self.raw(k).type
+
+    def contents(self, k: builtins.int) -> Contents | None:
+        """What is known of the contents of input ``k`` at import: numbers or dims."""
+        return self.builder.contents_of(self.raw(k)) if self.given_input(k) else None
+
+    def data(self, k: builtins.int) -> Array | None:
+        """The contents of input ``k`` when they are numbers at import; None when not, or when it is left out."""
+        found = self.contents(k)
+        return found.numbers if found is not None else None
+
+    def known_dims(self, k: builtins.int) -> tuple[Dim, ...] | None:
+        """The contents of input ``k``, a scalar or 1-D integer tensor, as dims; None when only known at run time."""
+        found = self.contents(k)
+        if found is None or found.array.ndim > 1 or found.dtype.kind not in "iub":
+            return None
+        return tuple(d if isinstance(d, Expr) else int(d) for d in found.array.reshape(-1).tolist())
+
+    def dims(self, k: builtins.int) -> tuple[Dim, ...]:
+        """The contents of input ``k``, a scalar or 1-D integer tensor, as dims.
+
+        Raises:
+            BuildError: they are only known at run time.
+        """
+        found = self.known_dims(k)
+        if found is None:
+            self.fail(f"input {k} must be known when the model is built, as numbers or sizes of inputs")
+        return found
+
+    def axis(self, value: builtins.int, rank: builtins.int) -> builtins.int:
+        """An axis of a tensor of ``rank``, negative ones counted from the end.
+
+        Raises:
+            BuildError: it is out of range.
+        """
+        if not -rank <= value < max(rank, 1):
+            self.fail(f"the axis {value} is outside rank {rank}")
+        return value % rank if rank else 0
+
+    # -- results ------------------------------------------------------------------------------------------------
+
+    def call(self, op: str, *args: Value, **given: Attr) -> Value:
+        """Appends a call of an op with one result; on small constants the result is known at once instead.
+
+        Raises:
+            BuildError: the op rejects its arguments.
+        """
+        (value,) = self.calls(op, *args, **given)
+        return value
+
+    def calls(self, op: str, *args: Value, **given: Attr) -> tuple[Value, ...]:
+        """Appends a call of an op with any number of results."""
+        return self.builder.call(op, args, given, self.stem, self.source)
+
+    def value(self, value: Value) -> Value:
+        """``value`` where the graph can use it: known contents become a constant or calls."""
+        return self.builder.materialize(value, self.source)
+
+    def const(self, data: Array, stem: str = "") -> Value:
+        """A constant with these contents."""
+        return self.builder.const(f"{self.stem}_{identifier(stem)}" if stem else self.stem, np.asarray(data))
+
+    def scalar(self, number: builtins.float, like: TensorType | DType) -> Value:
+        """A constant of rank 0 in the element type of ``like``."""
+        kind = like.dtype if isinstance(like, TensorType) else like
+        return self.const(np.asarray(number, dtype=kind.numpy), "scalar")
+
+    def shape_value(self, dims: Sequence[Dim], dtype: DType = I64) -> Value:
+        """A 1-D integer tensor whose contents are these dims; it becomes a run-time tensor only where one is used."""
+        return self.known(contents_of(list(dims), dtype, (len(dims),)))
+
+    def known(self, contents: Contents) -> Value:
+        """A value with contents known at import."""
+        return self.builder.known(contents, self.stem)
+
+    def fail(self, why: str, *, hint: str | None = None) -> NoReturn:
+        """Refuses the node.
+
+        Raises:
+            BuildError: always.
+        """
+        raise BuildError(why, hint=hint)
+
+
+Converter = Callable[[OnnxNode], Value | tuple[Value, ...]]
+OPERATORS: Final[dict[str, Converter]] = {}
+
+
+def onnx_op(*names: str, domain: str = "") -> Callable[[Converter], Converter]:
+    """Registers a converter for the operators ``names`` of a domain; ``node.op`` tells which one it is."""
+
+    def register(function: Converter) -> Converter:
+        for name in names:
+            key = f"{domain}::{name}" if domain else name
+            if key in OPERATORS:
+                raise BuildError(f"the ONNX operator {key} has two converters")
+            OPERATORS[key] = function
+        return function
+
+    return register

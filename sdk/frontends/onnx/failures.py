@@ -1,0 +1,62 @@
+"""What an import could not do: nodes that failed, reported all at once, and sizes that no tensor can have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sdk.compiler.ir.graph import Value
+from sdk.compiler.sym import prove_ge
+from sdk.errors import BuildError
+
+__all__ = ["UNSUPPORTED", "Failure", "check_sizes", "report"]
+
+SHOWN: Final = 20  # failures that a report lists
+UNSUPPORTED: Final = "unsupported operator"  # how the cause of a node without converter begins
+_OPERATORS: Final = (
+    'export the model with supported operators, or give import_onnx custom_ops={"domain::Name": converter}'
+)
+_SIZES: Final = (
+    "sizes that must agree need the same name in the model, or numbers; --dim n=LO:HI or n=LO:HI:MULTIPLE narrows one"
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A node that was not imported: its operator, place and cause, and what the converter advises."""
+
+    op: str
+    where: str
+    why: str
+    hint: str | None = None
+
+
+def report(failures: Sequence[Failure]) -> BuildError:
+    """One error for all of them; the hint is for operators that are missing, else for sizes, else a converter's own."""
+    lines = [f"{f.where}: {f.why}" for f in failures[:SHOWN]]
+    if len(failures) > SHOWN:
+        lines.append(f"and {len(failures) - SHOWN} more")
+    names = sorted({f.op for f in failures})
+    count = "1 node" if len(failures) == 1 else f"{len(failures)} nodes"
+    missing = any(f.why.startswith(UNSUPPORTED) for f in failures)
+    own = [f.hint for f in failures if f.hint]
+    sizes = [_SIZES for f in failures if "not known to" in f.why]
+    hint = next(iter([_OPERATORS] if missing else sizes + own), _OPERATORS)
+    message = f"{count} of the model cannot be imported: {', '.join(names[:SHOWN])}"
+    return BuildError(message, where="\n    ".join(lines), hint=hint)
+
+
+def check_sizes(results: Sequence[Value | None]) -> None:
+    """Refuses results with an axis that is below 0 for some of the sizes allowed.
+
+    Raises:
+        BuildError: names the axis and its extent.
+    """
+    for value in results:
+        for axis, extent in enumerate(value.type.shape if isinstance(value, Value) else ()):
+            if prove_ge(extent, 0) is not True:
+                raise BuildError(
+                    f"its result has {extent} elements on axis {axis}, fewer than 0 for some of the sizes allowed",
+                    hint="raise the lower bound: --dim n=LO:HI",
+                )

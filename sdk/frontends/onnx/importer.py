@@ -1,0 +1,404 @@
+"""From an ONNX model to a module of stage "imported"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.graph import BindDim, Call, Graph, Node, Value, node_args
+from sdk.compiler.ir.module import Module
+from sdk.errors import BuildError, SdkError, UsageError
+from sdk.frontends.names import identifier
+from sdk.frontends.onnx.builder import Builder, Contents, dtype_of
+from sdk.frontends.onnx.context import OPERATORS, Converter, OnnxNode
+from sdk.frontends.onnx.failures import UNSUPPORTED, Failure, check_sizes, report
+from sdk.frontends.onnx.functions import local_functions, schema_function
+from sdk.frontends.onnx.inputs import Bounds, parameters
+from sdk.frontends.onnx.narrow import check_narrow, narrow_result
+from sdk.frontends.onnx.reader import (
+    STAND_INS,
+    Source,
+    element_name,
+    element_type,
+    malformed,
+    opset_versions,
+    read_model,
+)
+from sdk.frontends.onnx.scope import Scope, attribute_values
+from sdk.frontends.onnx.symbols import fold_sizes
+
+__all__ = ["InputsDecideError", "import_onnx"]
+
+MAX_DEPTH: Final = 32
+DECIDING_ELEMENTS: Final = 64
+# What a converter can stumble over in attributes that no exporter writes.
+_DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError)
+Results = tuple[Value, ...]
+Found = tuple[Value | None, ...]  # None for an output that nothing wants
+
+
+def import_onnx(
+    model: bytes | str | Path | Any,
+    name: str,
+    *,
+    dims: Mapping[str, Bounds] | None = None,
+    custom_ops: Mapping[str, Converter] | None = None,
+    fixed: Mapping[str, NDArray[Any]] | None = None,
+    folder: Path | None = None,
+) -> Module:
+    """The module of an ONNX model: one graph ``main``.
+
+    Args:
+        model: the path of a file, its bytes, or a ``ModelProto``.
+        name: name of the module (made an identifier).
+        dims: for each open size of the inputs its inclusive bounds (lo, hi), bounds and what it is a multiple of
+            (lo, hi, multiple), or one number. A size without a name is called ``<input>_dim<axis>``.
+        custom_ops: converters by "domain::Name" (or "Name"), tried before our own.
+        fixed: contents of inputs that become constants of the module, such as axes or a target shape.
+        folder: where data outside of the file may lie; for a path, its folder.
+
+    Raises:
+        BuildError: the model is damaged, or nodes cannot be imported (all of them are reported at once); an
+            ``InputsDecideError`` where that is for inputs whose contents decide shapes.
+        UsageError: ``dims`` lacks an open size, or names one that the model does not have.
+    """
+    if isinstance(model, (str, Path)):
+        path = Path(model)
+        try:
+            model, folder = path.read_bytes(), path.parent
+        except OSError as error:
+            raise BuildError(f"cannot read {path}", why=error.strerror or str(error)) from None
+    return _Importer(read_model(model, folder), custom_ops or {}).run(name, dims or {}, fixed or {})
+
+
+class InputsDecideError(BuildError):
+    """Nodes need the contents of inputs when the model is built. ``inputs`` are their names in the model."""
+
+    def __init__(self, cause: BuildError, inputs: tuple[str, ...]) -> None:
+        names = ", ".join(inputs)
+        hint = f"make {names} a constant of the model, or give import_onnx fixed={{{inputs[0]!r}: array}}"
+        super().__init__(cause.message, where=cause.where, why=f"the contents of {names} decide shapes", hint=hint)
+        self.inputs = inputs
+
+
+class _Importer:
+    def __init__(self, source: Source, custom_ops: Mapping[str, Converter]) -> None:
+        self.source = source
+        self.custom_ops = custom_ops
+        self.builder = Builder(names={"main"})
+        self.functions = local_functions(source.model)
+        self.failures: list[Failure] = []
+        self.unmet: set[str] = set()
+
+    def run(self, name: str, dims: Mapping[str, Bounds], fixed: Mapping[str, NDArray[Any]]) -> Module:
+        graph = self.source.model.graph
+        scope = Scope(self.builder, self.source.opsets, self.source.folder)
+        scope.initializers = _initializers(graph)
+        wanted = [p for p in graph.input if p.name not in scope.initializers and p.name not in fixed]
+        for given, array in fixed.items():
+            _check_fixed(graph, given, array)
+            scope.values[given] = self.builder.known(Contents(dtype_of(array), array), given)
+        _unique([p.name for p in wanted], "input")
+        _unique([p.name for p in graph.output], "output")
+        params, symbols = parameters(self.builder, wanted, dims)
+        scope.values.update(params)
+        self.builder.names.update(identifier(p.name) for p in graph.output)  # no constant takes an output's name
+        self._mark_narrow(scope, graph)
+        self._nodes(scope, graph.node)
+        if self.failures:
+            causes = self._ancestors(self.unmet)
+            deciding = tuple(n for n, v in params.items() if v.name in causes and _may_decide(v))
+            error = report(self.failures)
+            raise InputsDecideError(error, deciding) if deciding else error
+        found = [self._output(scope, p.name) for p in graph.output]
+        if not found:
+            raise malformed("the graph has no output")
+        body, results = _named(self.builder, tuple(params.values()), found, [p.name for p in graph.output])
+        main = Graph("main", symbols, tuple(params.values()), body, results)
+        used = {v.name for node in body for v in _uses(node) if v.const} | {v.name for v in results if v.const}
+        consts = {k: c for k, c in self.builder.consts.items() if k in used}
+        return Module(identifier(name), "imported", consts=consts, graphs={"main": main})
+
+    def _mark_narrow(self, scope: Scope, graph: Any) -> None:
+        """Notes which inputs and constants have a type that another stands for."""
+        types = {t.name: t.data_type for t in graph.initializer}
+        types |= {p.name: p.type.tensor_type.elem_type for p in graph.input if p.name not in types}
+        for name, code in types.items():
+            value = scope.lookup(name) if code in STAND_INS else None
+            if value is not None:
+                self.builder.narrow[value.name] = code
+
+    def _ancestors(self, names: set[str]) -> set[str]:
+        """The values that the named ones are computed from, themselves included."""
+        found = set(names)
+        for node in reversed(self.builder.body):
+            if isinstance(node, Call) and any(v.name in found for v in node.outs):
+                found.update(v.name for v in node.args)
+        return found
+
+    def _output(self, scope: Scope, name: str) -> Value:
+        try:
+            value = scope.lookup(name)
+        except BuildError as error:
+            raise BuildError(f"the output {name} is never computed", why=error.why or error.message) from error
+        if value is None:
+            raise BuildError(f"the output {name} is never computed")
+        return self.builder.materialize(value, f"output {name}")
+
+    # -- nodes --------------------------------------------------------------------------------------------------
+
+    def _nodes(self, scope: Scope, nodes: Sequence[Any]) -> None:
+        if scope.depth > MAX_DEPTH:
+            raise BuildError(f"functions or sub-graphs are nested more than {MAX_DEPTH} deep, or call themselves")
+        for index, node in enumerate(nodes):
+            self._node(scope, node, index)
+
+    def _node(self, scope: Scope, node: Any, index: int) -> None:
+        """Imports one node; a failure is noted, and its results are left unknown."""
+        results: Found | None = None
+        self.builder.asked.clear()
+        before = len(self.failures)
+        try:
+            names = [scope.present(name) for name in node.input]
+            inputs = [scope.lookup(name) if name else None for name in names]
+            broken = any(value is None and name for name, value in zip(names, inputs, strict=True))
+            if broken:
+                self._check_known(scope, node)
+            else:
+                results = self._convert(scope, node, tuple(inputs))
+                check_sizes(results)
+        except SdkError as error:
+            if len(self.failures) == before:
+                why = error.message + (f" ({error.why})" if error.why else "")
+                self._failed(scope, node, index, why, error.hint)
+        except _DAMAGE as error:
+            why = f"its attributes or inputs are malformed ({type(error).__name__}: {error})"
+            self._failed(scope, node, index, why)
+        for k, name in enumerate(node.output):
+            if name:
+                scope.bind(name, results[k] if results is not None else None)
+
+    def _failed(self, scope: Scope, node: Any, index: int, why: str, hint: str | None = None) -> None:
+        self.failures.append(Failure(node.op_type, _where(scope, node, index), why, hint))
+        self.unmet |= self.builder.asked
+
+    def _check_known(self, scope: Scope, node: Any) -> None:
+        """Refuses an operator that could not be imported either, after an earlier failure hid its inputs."""
+        if self._converter(node) is None and self._local(node) is None:
+            version = _version(scope, node)
+            if schema_function(node, version, [None] * len(node.input)) is None:
+                raise _unsupported(node, version)
+
+    def _convert(self, scope: Scope, node: Any, inputs: Found) -> Found:
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        version = _version(scope, node)
+        protos = _attributes(scope, node)
+        converter, body = self._converter(node), self._local(node)
+        if converter is None and body is not None:
+            return self._expand(scope, node, inputs, protos, body)
+        context = self._context(scope, node, inputs, protos, version)
+        check_narrow(context, self.builder.narrow)
+        folded = fold_sizes(context) if not node.domain and _key(node) not in self.custom_ops else None
+        if folded is not None:
+            return narrow_result(context, (folded,), self.builder.narrow)
+        if converter is None:
+            resolved = _resolved(node, protos)
+            found = schema_function(resolved, version, [v.type if v else None for v in inputs])
+            if found is None:
+                raise _unsupported(node, version)
+            return self._expand(scope, node, inputs, {**found[1], **protos}, found[0])
+        made = converter(context)
+        results = _enough(made if isinstance(made, tuple) else (made,), node)
+        return narrow_result(context, results, self.builder.narrow)
+
+    def _context(
+        self, scope: Scope, node: Any, inputs: Found, protos: Mapping[str, Any], version: int
+    ) -> OnnxNode:
+        wanted = [name for name in node.output if name]
+        title = scope.outer or " ".join([node.op_type, node.name or (wanted[0] if wanted else "")]).strip()
+
+        def inline(graph: Any, args: Results) -> Results:
+            return self._subgraph(scope, graph, args)
+
+        return OnnxNode(
+            builder=self.builder, op=node.op_type, name=node.name, opset=version, inputs=inputs,
+            outputs=len(node.output), given=attribute_values(scope, protos), source=title,
+            stem=identifier(wanted[0] if wanted else node.op_type), inline=inline,
+        )  # fmt: skip
+
+    def _converter(self, node: Any) -> Converter | None:
+        return self.custom_ops.get(_key(node)) or OPERATORS.get(_key(node))
+
+    def _local(self, node: Any) -> Any:
+        return self.functions.get((node.domain, node.op_type, node.overload))
+
+    def _subgraph(self, scope: Scope, graph: Any, args: Results) -> Results:
+        """Imports the nodes of a sub-graph in place; its results."""
+        inner = Scope(
+            self.builder, scope.opsets, scope.folder, scope, scope.attributes, scope.outer, scope.depth + 1,
+            initializers=_initializers(graph),
+        )  # fmt: skip
+        if len(args) != len(graph.input):
+            raise malformed(f"a sub-graph of {len(graph.input)} inputs is given {len(args)}")
+        inner.values.update({p.name: v for p, v in zip(graph.input, args, strict=True)})
+        found = self._body(inner, graph.node, [p.name for p in graph.output])
+        return tuple(v for v in found if v is not None)
+
+    def _expand(self, scope: Scope, node: Any, inputs: Found, protos: Mapping[str, Any], body: Any) -> Found:
+        """Imports the body of a function in place of the node that calls it."""
+        title = scope.outer or " ".join([node.op_type, node.name or next(iter(node.output), "")]).strip()
+        opsets = {**scope.opsets, **opset_versions(body)}
+        attributes = {**{a.name: a for a in body.attribute_proto}, **protos}
+        inner = Scope(self.builder, opsets, scope.folder, None, attributes, title, scope.depth + 1)
+        if len(inputs) > len(body.input):
+            raise malformed(f"the function {node.op_type} of {len(body.input)} inputs is given {len(inputs)}")
+        for k, name in enumerate(body.input):
+            value = inputs[k] if k < len(inputs) else None
+            if value is None:
+                inner.absent.add(name)
+            else:
+                inner.values[name] = value
+        wanted = [name if own else "" for name, own in zip(body.output, node.output, strict=False)]
+        return self._body(inner, body.node, wanted)
+
+    def _body(self, scope: Scope, nodes: Sequence[Any], outputs: list[str]) -> Found:
+        before = len(self.failures)
+        self._nodes(scope, nodes)
+        if len(self.failures) > before:
+            raise BuildError("a node inside it cannot be imported")
+        return tuple(scope.lookup(name) if name else None for name in outputs)
+
+
+def _may_decide(value: Value) -> bool:
+    """Whether an input may be one that says how other tensors are shaped: a few numbers in a row."""
+    return value.type.rank <= 1 and isinstance(value.type.size, int) and value.type.size <= DECIDING_ELEMENTS
+
+
+def _check_fixed(graph: Any, name: str, array: NDArray[Any]) -> None:
+    """Checks that the model has such an input, of the array's type and rank."""
+    found = [p for p in graph.input if p.name == name]
+    if not found:
+        raise UsageError(f"the model has no input {name}", hint=f"it has {', '.join(p.name for p in graph.input)}")
+    tensor = found[0].type.tensor_type
+    shape = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
+    fits = len(shape) == array.ndim and all(s in (-1, n) for s, n in zip(shape, array.shape, strict=True))
+    if element_type(tensor.elem_type) != dtype_of(array) or (tensor.HasField("shape") and not fits):
+        raise UsageError(f"the input {name} is {element_name(tensor.elem_type)}{shape}, not {array.dtype}{array.shape}")
+
+
+def _initializers(graph: Any) -> dict[str, Any]:
+    if len(graph.sparse_initializer):
+        raise BuildError("sparse constants are not supported")
+    _unique([t.name for t in graph.initializer], "constant")
+    return {t.name: t for t in graph.initializer}
+
+
+def _unique(names: Sequence[str], what: str) -> None:
+    twice = [n for n in dict.fromkeys(names) if names.count(n) > 1] if len(set(names)) != len(names) else []
+    if twice or "" in names:
+        raise malformed(f"two {what}s are called {twice[0]!r}" if twice else f"an {what} has no name")
+
+
+def _key(node: Any) -> str:
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+
+
+def _version(scope: Scope, node: Any) -> int:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    if domain not in scope.opsets and not domain:
+        raise malformed("it does not say which version of ONNX's operators it uses")
+    return scope.opsets.get(domain, 1)
+
+
+def _attributes(scope: Scope, node: Any) -> dict[str, Any]:
+    """The attributes of a node; those that refer to the function around it are looked up there."""
+    found = {}
+    for proto in node.attribute:
+        if not proto.ref_attr_name:
+            found[proto.name] = proto
+        elif proto.ref_attr_name in scope.attributes:
+            found[proto.name] = scope.attributes[proto.ref_attr_name]
+    return found
+
+
+def _resolved(node: Any, protos: Mapping[str, Any]) -> Any:
+    """The node with the values of attributes that refer to the function around it."""
+    if not any(a.ref_attr_name for a in node.attribute):
+        return node
+    found = type(node)()
+    found.CopyFrom(node)
+    del found.attribute[:]
+    for name, proto in protos.items():
+        found.attribute.add().CopyFrom(proto)
+        found.attribute[-1].name = name
+    return found
+
+
+def _enough(results: Results, node: Any) -> Results:
+    missing = [name for name in node.output[len(results) :] if name]
+    if missing:
+        raise BuildError(f"the output {missing[0]!r} is not supported")
+    return results
+
+
+def _unsupported(node: Any, version: int) -> BuildError:
+    known = "" if node.domain not in ("", "ai.onnx") else f" of opset {version}"
+    return BuildError(f"{UNSUPPORTED} {_key(node)}{known}")
+
+
+def _where(scope: Scope, node: Any, index: int) -> str:
+    own = f"node {index} {node.op_type} {node.name or ' '.join(n for n in node.output if n)}".rstrip()
+    return f"{own} of {scope.outer}" if scope.outer else own
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+def _uses(node: Node) -> tuple[Value, ...]:
+    return node_args(node)
+
+
+def _named(
+    builder: Builder, params: Results, found: list[Value], names: list[str]
+) -> tuple[tuple[Node, ...], Results]:
+    """The body and results, the results named like the outputs of the model; what cannot be renamed is copied."""
+    own = {v.name for node in builder.body if isinstance(node, Call) for v in node.outs}
+    taken: set[str] = {p.name for p in params}
+    rename: dict[str, str] = {}
+    results: list[Value] = []
+    for value, name in zip(found, names, strict=True):
+        if value.const or value.name not in own or value.name in rename:
+            given = {"shape": value.type.shape}
+            (value,) = builder.emit("reshape", (value,), given, (value.type,), name, f"output {name}")
+        wanted = identifier(name)
+        while wanted in taken:
+            wanted += "_out"
+        taken.add(wanted)
+        rename[value.name] = wanted
+        results.append(value)
+    for node in builder.body:
+        for out in node.outs if isinstance(node, Call) else ():
+            if out.name in taken and out.name not in rename:
+                rename[out.name] = builder.value_name(out.name)
+    one = _renamer(rename)
+    return tuple(_renamed(node, one) for node in builder.body), tuple(one(v) for v in results)
+
+
+def _renamer(rename: Mapping[str, str]) -> Callable[[Value], Value]:
+    def one(value: Value) -> Value:
+        return value if value.const or value.name not in rename else replace(value, name=rename[value.name])
+
+    return one
+
+
+def _renamed(node: Node, one: Callable[[Value], Value]) -> Node:
+    if isinstance(node, BindDim):
+        return replace(node, value=one(node.value))
+    if not isinstance(node, Call):
+        return node
+    return replace(node, outs=tuple(map(one, node.outs)), args=tuple(map(one, node.args)))

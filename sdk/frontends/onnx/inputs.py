@@ -1,0 +1,111 @@
+"""Inputs of an ONNX graph as parameters: named and unnamed open sizes become dims with the user's bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.sym import Dim, Var, free_vars, max_value, prove_ge
+from sdk.errors import BuildError, UsageError
+from sdk.frontends.names import identifier
+from sdk.frontends.onnx.builder import Builder
+from sdk.frontends.onnx.reader import MAX_BYTES, MAX_RANK, element_name, element_type, malformed
+from sdk.frontends.onnx.sizes import names_of, read_size
+
+__all__ = ["Bounds", "parameters"]
+
+Bounds = int | tuple[int, ...]
+
+
+def parameters(
+    builder: Builder, protos: list[Any], dims: Mapping[str, Bounds]
+) -> tuple[dict[str, Value], tuple[Var, ...]]:
+    """The parameters by ONNX name, and the dims of their shapes. ``dims`` gives each open size its number, or its
+    inclusive bounds, with a number it is a multiple of as third.
+
+    Raises:
+        UsageError: an open size has no bounds (all of them are named), or ``dims`` names what the model has not.
+        BuildError: an input has no type, no shape, or an impossible one.
+    """
+    stems = {p.name: builder.value_name(p.name) for p in protos}
+    shapes = {p.name: _shape(p, stems[p.name]) for p in protos}
+    needed = dict.fromkeys(name for shape in shapes.values() for d in shape if isinstance(d, str) for name in _names(d))
+    _check_names(dims, needed)
+    scope = {name: _symbol(name, dims[name]) for name in needed}
+    params: dict[str, Value] = {}
+    for proto in protos:
+        shape = tuple(d if isinstance(d, int) else _dim(d, scope, proto.name) for d in shapes[proto.name])
+        kind = element_type(proto.type.tensor_type.elem_type)
+        if kind is None:
+            found = element_name(proto.type.tensor_type.elem_type)
+            raise BuildError(f"the input {proto.name} has elements of type {found}, which is not supported")
+        type = TensorType(kind, shape)
+        most = max_value(type.nbytes)
+        if most is not None and most > MAX_BYTES:
+            raise BuildError(f"the input {proto.name} of shape {list(shape)} has more than {MAX_BYTES} bytes")
+        params[proto.name] = Value(stems[proto.name], type)
+    used = {v for p in params.values() for d in p.type.shape for v in free_vars(d)}
+    symbols = tuple(s for s in scope.values() if isinstance(s, Var) and s in used)
+    builder.dims = {v.name: v for v in symbols}
+    return params, symbols
+
+
+def _shape(proto: Any, stem: str) -> list[int | str]:
+    """The axes of an input: numbers, names, or expressions of names."""
+    if proto.type.WhichOneof("value") != "tensor_type":
+        kind = proto.type.WhichOneof("value") or "value without type"
+        raise BuildError(f"the input {proto.name} is a {kind.removesuffix('_type')}, only tensors are supported")
+    tensor = proto.type.tensor_type
+    if not tensor.HasField("shape"):
+        raise BuildError(
+            f"the input {proto.name} has no shape", hint="give it one, e.g. with onnx.tools.update_model_dims"
+        )
+    if len(tensor.shape.dim) > MAX_RANK:
+        raise malformed(f"the input {proto.name} has {len(tensor.shape.dim)} axes")
+    found: list[int | str] = []
+    for axis, dim in enumerate(tensor.shape.dim):
+        if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0:
+            found.append(int(dim.dim_value))
+        else:
+            found.append(dim.dim_param.strip() or f"{stem}_dim{axis}")
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The names in a size: of an expression those it is made of, else the whole made an identifier."""
+    return names_of(text) or (identifier(text),)
+
+
+def _check_names(dims: Mapping[str, Bounds], needed: Mapping[str, None]) -> None:
+    unknown = sorted(set(dims) - set(needed))
+    if unknown:
+        hint = f"open sizes: {', '.join(needed)}" if needed else "every size of this model is fixed"
+        raise UsageError(f"the model has no dim {', '.join(unknown)}", hint=hint)
+    missing = [name for name in needed if name not in dims]
+    if missing:
+        example = " ".join(f"--dim {name}=1:64" for name in missing)
+        raise UsageError(
+            f"the model has open sizes without bounds: {', '.join(missing)}",
+            hint=f"give each its smallest and largest value, or one number: {example}",
+        )
+
+
+def _symbol(name: str, given: Bounds) -> Dim | Var:
+    """A number for a size with one value, else a symbol with its bounds."""
+    lo, hi, *rest = (given, given) if isinstance(given, int) else given
+    multiple = rest[0] if rest else 1
+    if lo < 0 or lo > hi or multiple < 1:
+        raise UsageError(f"the dim {name} cannot lie in {lo}..{hi}", hint=f"--dim {name}=1:64")
+    return lo if lo == hi else Var(name, lo, hi, multiple)
+
+
+def _dim(text: str, scope: Mapping[str, Dim | Var], where: str) -> Dim:
+    values = {n: s.expr if isinstance(s, Var) else s for n, s in scope.items()}
+    if names_of(text) is None:
+        return values[identifier(text)]
+    size = read_size(text, values)
+    if prove_ge(size, 0) is not True:
+        raise UsageError(f"the size {text} of input {where} is below 0 for some of the values allowed")
+    return size

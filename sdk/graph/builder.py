@@ -1,0 +1,44 @@
+"""The module under construction, and the module that comes of it."""
+
+from __future__ import annotations
+
+from sdk.compiler import ops
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.verify import check
+from sdk.graph.entry import Entry
+from sdk.graph.shared import Shared
+
+__all__ = ["ModuleBuilder"]
+
+
+class ModuleBuilder(Shared):
+    """A module under construction: dims, constants and states, and the entries that share them.
+
+    Args:
+        name: of the model; the C names of a build start with it.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.entries: dict[str, Entry] = {}
+
+    def entry(self, name: str) -> Entry:
+        """A new entry, a function that a device can run; a context manager only to set its code apart.
+
+        Raises:
+            BuildError: the name is taken.
+        """
+        self.claim(name, self.entries, "entry")
+        self.entries[name] = Entry(name, self)
+        return self.entries[name]
+
+    def module(self) -> Module:
+        """What was built, verified; give it to ``sdk.compile``.
+
+        Raises:
+            BuildError: there is no entry, one has no output, or a finding of the verifier.
+        """
+        graphs = {name: entry.graph() for name, entry in self.entries.items()}
+        module = Module(self.name, "imported", dict(self.consts), dict(self.states), graphs)
+        check(module, ops)
+        return module

@@ -1,0 +1,103 @@
+"""Operators that move elements: every node case of ONNX, symbolic sizes, what becomes a view or nothing at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import compare, one_node, run
+from node_cases import cases_of, check
+
+from sdk.compiler.ir.graph import Call
+from sdk.compiler.ir.module import Module
+from sdk.errors import BuildError
+
+
+@pytest.mark.parametrize("name", cases_of("Concat", "EyeLike", "Transpose"))
+def test_node_case(name: str) -> None:
+    check(name)
+
+
+@pytest.mark.parametrize("name", cases_of("CenterCropPad", "Pad", "Slice", "Split", "Tile", "Trilu"))
+def test_node_case_with_known_sizes(name: str) -> None:
+    check(name, known=range(1, 5))
+
+
+X = np.arange(2 * 7 * 3, dtype=np.float32).reshape(2, 7, 3)
+SIZES = {"shapes": {"x": ("b", "n", 3)}, "dims": {"b": (1, 4), "n": (4, 300)}}
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def ops_of(module: Module) -> list[str]:
+    return [n.callee for n in module.graphs["main"].body if isinstance(n, Call)]
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "axes", "steps"),
+    [
+        ([1], [1 << 62], [1], [1]),
+        ([0], [-1], [1], [1]),
+        ([-3], [1 << 62], [1], [1]),
+        ([-1], [-(1 << 62)], [1], [-1]),
+        ([5], [0], [1], [-2]),
+        ([0, 1], [1, 100], [0, 1], [1, 3]),
+        ([3], [2], [1], [1]),
+    ],
+)
+def test_slices_of_symbolic_sizes(starts: list[int], ends: list[int], axes: list[int], steps: list[int]) -> None:
+    given = {"x": X, "starts": ints(*starts), "ends": ints(*ends), "axes": ints(*axes), "steps": ints(*steps)}
+    compare("Slice", given, constants=("starts", "ends", "axes", "steps"), **SIZES)
+
+
+def test_a_slice_of_everything_is_nothing() -> None:
+    given = {"x": X, "starts": ints(0, 0), "ends": ints(1 << 62, 1 << 62)}
+    assert ops_of(compare("Slice", given, constants=("starts", "ends"), **SIZES)) == ["reshape"]
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+def test_pads_of_symbolic_sizes(mode: str) -> None:
+    given = {"x": X, "pads": ints(0, 2, 0, 1, 1, 0)}
+    compare("Pad", given, constants=("pads",), opset=19, mode=mode, **SIZES)
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge"])
+def test_negative_pads_cut(mode: str) -> None:
+    given = {"x": X, "pads": ints(0, -2, 1, 1, 1, -1)}
+    compare("Pad", given, constants=("pads",), opset=13, mode=mode, **SIZES)
+
+
+@pytest.mark.parametrize("repeats", [(2, 1, 3), (1, 1, 1), (1, 3, 1)])
+def test_tiles_of_symbolic_sizes(repeats: tuple[int, ...]) -> None:
+    compare("Tile", {"x": X, "repeats": ints(*repeats)}, constants=("repeats",), **SIZES)
+
+
+def test_parts_of_symbolic_sizes() -> None:
+    compare("Split", {"x": X}, outputs=("p", "q", "r"), axis=2, num_outputs=3, **SIZES)
+    given = {"x": X.reshape(2, 3, 7)[:, :, :6].copy()}
+    how: dict[str, Any] = {"shapes": {"x": ("b", 3, "n")}, "dims": {"b": (1, 4), "n": (2, 300, 2)}}
+    compare("Split", given, outputs=("p", "q"), axis=2, num_outputs=2, **how)
+
+
+def test_joined_symbolic_sizes() -> None:
+    how: dict[str, Any] = {
+        "shapes": {"x": ("b", "past", 3), "y": ("b", "n", 3)},
+        "dims": {"b": (1, 4), "past": (0, 300), "n": (1, 300)},
+    }
+    compare("Concat", {"x": X, "y": X[:, :2].copy()}, outputs=("z",), axis=1, **how)
+    compare("Concat", {"x": X[:, :0].copy(), "y": X}, outputs=("z",), axis=1, **how)
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+def test_triangles(upper: int) -> None:
+    compare("Trilu", {"x": X, "k": np.array(1, dtype=np.int64)}, constants=("k",), opset=14, upper=upper, **SIZES)
+
+
+def test_what_is_not_known_when_the_model_is_built_is_refused() -> None:
+    model = one_node("Slice", {"x": X, "starts": ints(0), "ends": ints(1)})
+    with pytest.raises(BuildError) as caught:
+        run(model, {})
+    assert "input 1 must be known" in str(caught.value.where)

@@ -1,0 +1,87 @@
+"""Element types narrower than ours: conversions against ml_dtypes on every kind of value, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from harness import model_of, one_node, run
+from onnx import TensorProto, helper
+
+from sdk import onnx_backend
+from sdk.errors import BuildError
+from sdk.frontends.onnx import import_onnx
+
+FLOATS = ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT4E2M1"]
+LARGEST = {"FLOAT8E4M3FN": 448, "FLOAT8E4M3FNUZ": 240, "FLOAT8E5M2": 57344, "FLOAT8E5M2FNUZ": 57344, "FLOAT4E2M1": 6}
+
+
+def samples() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    spread = rng.standard_normal(4000) * 2.0 ** rng.integers(-20, 16, 4000)
+    exact = np.ldexp(rng.integers(-64, 64, 2000), rng.integers(-16, 8, 2000))  # with many ties
+    return np.concatenate([spread, exact, [0.0, -0.0]]).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_rounding_to_small_floats(name: str) -> None:
+    code = TensorProto.DataType.Value(name)
+    x = samples()
+    if name in LARGEST:
+        x = np.clip(x, -LARGEST[name], LARGEST[name])
+    _, got = run(one_node("Cast", {"x": x}, to=code, opset=23), {"x": x})
+    np.testing.assert_array_equal(got["y"], x.astype(helper.tensor_dtype_to_np_dtype(code)).astype(np.float32))
+
+
+@pytest.mark.parametrize(("saturate", "want"), [(1, [448, -448, 448, np.nan]), (0, [np.nan] * 4)])
+def test_beyond_the_largest(saturate: int, want: list[float]) -> None:
+    x = np.array([1e6, -1e6, np.inf, np.nan], np.float32)
+    model = one_node("Cast", {"x": x}, to=TensorProto.FLOAT8E4M3FN, saturate=saturate, opset=23)
+    np.testing.assert_array_equal(run(model, {"x": x})[1]["y"], np.array(want, np.float32))
+
+
+@pytest.mark.parametrize("name", ["INT4", "UINT4"])
+@pytest.mark.parametrize("kind", [np.float32, np.int32, np.uint8])
+def test_low_bits(name: str, kind: type) -> None:
+    code = TensorProto.DataType.Value(name)
+    x = np.arange(0 if kind is np.uint8 else -40, 40).astype(kind)
+    _, got = run(one_node("Cast", {"x": x}, to=code, opset=23), {"x": x})
+    narrow = helper.tensor_dtype_to_np_dtype(code)
+    np.testing.assert_array_equal(got["y"], x.astype(np.int32).astype(narrow).astype(np.int32))
+
+
+def test_weights_of_four_bits() -> None:
+    x = np.arange(12).reshape(3, 4).astype(np.float32)
+    weights = helper.make_tensor("w", TensorProto.INT4, [4, 2], [1, -2, 3, -4, 5, -6, 7, -8])
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"]), helper.make_node("MatMul", ["x", "d"], ["y"])]
+    model = model_of(nodes, {"x": x, "s": np.array(0.5, np.float32)}, ["y"], constants=["s"], opset=21)
+    model.graph.initializer.append(weights)
+    _, got = run(model, {"x": x})
+    want = x @ (np.array([1, -2, 3, -4, 5, -6, 7, -8], np.float32).reshape(4, 2) * 0.5)
+    np.testing.assert_allclose(got["y"], want)
+
+
+def test_arithmetic_in_eight_bit_floats_is_refused() -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=TensorProto.FLOAT8E5M2),
+        helper.make_node("QuantizeLinear", ["x", "s", "a"], ["y"]),
+    ]
+    x = np.ones(1, np.float32)
+    model = model_of(nodes, {"x": x, "s": np.array(0.5, np.float32)}, ["y"], constants=["s"], opset=21)
+    with pytest.raises(BuildError, match="float8e5m2"):
+        import_onnx(model, "m")
+
+
+def test_the_backend_keeps_the_types_of_the_model() -> None:
+    bfloat = helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["x", "x"], ["y"])],
+        "square",
+        [info("x", TensorProto.BFLOAT16, [3])],
+        [info("y", TensorProto.BFLOAT16, [3])],
+    )
+    model: onnx.ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    (y,) = onnx_backend.run_model(model, [np.array([1.5, -2.0, 3.0], bfloat)])
+    assert y.dtype == bfloat
+    np.testing.assert_array_equal(y.astype(np.float32), [2.25, 4.0, 9.0])

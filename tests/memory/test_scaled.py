@@ -1,0 +1,166 @@
+"""Offsets that follow the dims: the closed form against a recomputation, and never above the fixed plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory_nets import Net
+
+from sdk.compiler.interp.plan import run_plan
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.plan import Plan, PlanCall
+from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
+from sdk.compiler.ir.types import F32
+from sdk.compiler.memory.planner import placements
+from sdk.compiler.memory.problem import Block
+from sdk.compiler.memory.report import plan_summary
+from sdk.compiler.memory.scaled import Covered, best_scaled, scaled
+from sdk.compiler.memory.verify_plan import verify_plan
+from sdk.compiler.passes.plan_memory import PlanMemory
+from sdk.compiler.sym import Dim, Var, evaluate, floordiv
+
+N = Var("n", 1, 50)
+M = Var("m", 3, 40)
+
+
+def scheduled() -> Module:
+    """Sizes that are linear, products and squares of two dims: no order of ends holds everywhere."""
+    net = Net()
+    net.dims = (N, M)
+    x, y = net.input("x", N.expr, 9, dtype=F32), net.input("y", M.expr, 9, dtype=F32)
+    a = net.op("matmul", x, y, name="a", trans_b=True)
+    b = net.op("softmax", a, name="b")
+    c = net.op("matmul", b, y, name="c")
+    d = net.op("matmul", y, x, name="d", trans_b=True)
+    e = net.op("add", net.op("matmul", a, d, name="f"), net.op("matmul", b, d, name="ff"), name="e")
+    return net.module(c, net.op("matmul", e, x, name="g"))
+
+
+def both(io: str = "arena") -> tuple[Module, Module]:
+    module = scheduled()
+    return tuple(PlanMemory(io=io, offsets=o).run(module) for o in ("fixed", "scaled"))  # type: ignore[return-value]
+
+
+def lives(plan: Plan) -> dict[str, tuple[int, int]]:
+    """First and last step of each group of buffers that share bytes, by its root."""
+    roots = {b.name: b.name for b in plan.buffers}
+    for b in plan.buffers:
+        if b.alias:
+            roots[b.name] = roots[b.alias]
+    calls = [s for s in plan.body if isinstance(s, PlanCall)]
+    used: dict[str, list[int]] = {}
+    for name in plan.inputs:
+        used.setdefault(roots[name], []).append(0)
+    for k, call in enumerate(calls, 1):
+        for name in (*call.args, *([call.scratch] if call.scratch else [])):
+            used.setdefault(roots[name], []).append(k)
+    for name in plan.outputs:
+        used.setdefault(roots[name], []).append(len(calls) + 1)
+    return {name: (min(at), max(at)) for name, at in used.items() if plan.buffer(name).region == "arena"}
+
+
+def recomputed(plan: Plan, env: dict[Var, int]) -> int:
+    """The arena at ``env``: buffers in the order of the offsets at the upper bounds, each as low as those below let."""
+    top = plan.placed({N: N.hi, M: M.hi})
+    spans = lives(plan)
+    ends: dict[str, int] = {}
+    for name in sorted(spans, key=lambda n: evaluate(plan.buffer(n).offset, top)):
+        first, last = spans[name]
+        below = [ends[o] for o in ends if spans[o][0] <= last and first <= spans[o][1]]
+        at = max((-(-e // 16) * 16 for e in below), default=0)
+        ends[name] = at + evaluate(plan.buffer(name).type.nbytes, env)
+    return max(ends.values())
+
+
+def points(count: int) -> list[dict[Var, int]]:
+    rng = Random(3)
+    return [{N: rng.randint(1, 50), M: rng.randint(3, 40)} for _ in range(count)]
+
+
+def test_the_closed_form_is_what_the_plan_needs() -> None:
+    fixed, module = both()
+    plan, old = module.plans["main"], fixed.plans["main"]
+    most = old.region("arena").bytes
+    assert isinstance(most, int)
+    assert verify_plan(module, plan) == []
+    assert plan_summary(module, plan).peak == most
+    for env in [*points(20), {N: 50, M: 40}, {N: 1, M: 3}]:
+        need = evaluate(plan.region("arena").bytes, plan.placed(env))
+        assert need == recomputed(plan, env)
+        assert need <= most
+    assert evaluate(plan.region("arena").bytes, plan.placed({N: 1, M: 3})) < most // 20
+
+
+def test_text_round_trip() -> None:
+    module = both()[1]
+    assert "place at_0 in 0.." in print_module(module)
+    assert parse_module(print_module(module), collect_blobs(module)) == module
+
+
+@pytest.mark.parametrize("io", ["arena", "caller"])
+def test_interpreter_agrees(io: str) -> None:
+    fixed, module = both(io)
+    rng = np.random.default_rng(0)
+    for env in [*points(3), {N: 50, M: 40}]:
+        inputs = {
+            "x": rng.standard_normal((env[N], 9)).astype(np.float32),
+            "y": rng.standard_normal((env[M], 9)).astype(np.float32),
+        }
+        want, got = (run_plan(m, "main", inputs) for m in (fixed, module))
+        for name, value in want.items():
+            np.testing.assert_array_equal(got[name], value)
+
+
+def test_wrong_places_are_found() -> None:
+    module = both()[1]
+    plan = module.plans["main"]
+    (last, value) = plan.places[-1]
+    smaller = replace(plan, places=(*plan.places[:-1], (last, value - 16)))
+    found = verify_plan(module, smaller)
+    assert any("region arena" in d.message or "reads row" in d.message or "written over" in d.message for d in found)
+    early = replace(plan, places=plan.places[::-1])
+    assert any("has no value before it" in d.message for d in verify_plan(module, early))
+    narrow = Var(last.name, 0, 16, 16)
+    cut = replace(plan, places=(*plan.places[:-1], (narrow, value)))
+    assert any("not proved to be in 0..16" in d.message for d in verify_plan(module, cut))
+
+
+def test_rounding_up_is_covered() -> None:
+    big, other = Var("b", 1, 1 << 20), Var("c", 1, 1 << 9)
+    size = big.expr * other.expr * 3
+    room = 16 * floordiv(size + 15, 16)
+    assert Covered(room, {}).holds(size)
+    assert not Covered(room, {}).holds(size + 16)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4), st.integers(0, 40), st.integers(0, 3)), min_size=1))
+def test_random_blocks(rows: list[tuple[int, int, int, int]]) -> None:
+    sizes: dict[str, Dim] = {f"b{k}": N.expr * c + M.expr * q + 1 for k, (_, _, c, q) in enumerate(rows)}
+    top = {N: N.hi, M: M.hi}
+    blocks = [
+        Block(f"b{k}", evaluate(sizes[f"b{k}"], top), first, first + more, 64 if k % 3 == 0 else 16)
+        for k, (first, more, _, _) in enumerate(rows)
+    ]
+    placement = best_scaled(placements(blocks), blocks, sizes)
+    form = scaled(blocks, sizes, placement)
+    covered = Covered(form.bytes, dict(form.places))
+    assert all(covered.holds(form.offsets[b.name] + sizes[b.name]) for b in blocks)
+    for env in [top, *points(5)]:
+        known = dict(env)
+        for var, value in form.places:
+            known[var] = evaluate(value, known)
+            assert known[var] % 16 == 0
+            assert known[var] <= var.hi
+        at = {b.name: evaluate(form.offsets[b.name], known) for b in blocks}
+        for k, a in enumerate(blocks):
+            assert at[a.name] <= placement.offsets[a.name]
+            for b in blocks[:k]:
+                if a.first <= b.last and b.first <= a.last:
+                    apart = at[a.name] + evaluate(sizes[a.name], env) <= at[b.name]
+                    assert apart or at[b.name] + evaluate(sizes[b.name], env) <= at[a.name]

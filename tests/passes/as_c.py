@@ -1,0 +1,87 @@
+"""Planned modules compiled together as one C file and run, and how results are compared."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sdk.boards import load_board
+from sdk.codegen_c.c99 import EmitOptions, emit
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.plan import PlanBuffer
+from sdk.compiler.sym import Var, evaluate
+from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
+
+Arrays = dict[str, np.ndarray]
+
+
+def close(got: np.ndarray, want: np.ndarray, where: str) -> None:
+    assert (got.shape, got.dtype) == (want.shape, want.dtype), where
+    if want.size and want.dtype.kind != "f":
+        np.testing.assert_array_equal(got, want, err_msg=where)
+    elif want.size:
+        error = np.abs(got.astype(np.float64) - want.astype(np.float64)).max()
+        assert error <= 1e-4 * max(1.0, float(np.abs(want).max())), f"{where}: off by {error}"
+
+
+def agree(got: Arrays, want: Arrays, where: str) -> None:
+    for (name, a), b in zip(want.items(), got.values(), strict=True):
+        close(b, a, f"{where}, {name}")
+
+
+class Library:
+    """Several models compiled as one file without optimisation, each run through its own functions."""
+
+    def __init__(self, modules: dict[str, Module], folder: Path, extra: str = "", toolchain: str = "gcc") -> None:
+        isa = frozenset() if "avx2" not in load_board("host").capabilities else frozenset({"avx2"})
+        files: dict[str, str] = {}
+        for prefix, module in modules.items():
+            files |= emit(module, prefix, isa=isa, options=EmitOptions())
+        headers = tuple(SourceText(n, t) for n, t in files.items() if n.endswith(".h"))
+        everything = "\n".join([*(t for n, t in files.items() if n.endswith(".c")), extra])
+        tool, target = get_toolchain(toolchain), target_for(load_board("host"))
+        flags = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+        job = CompileJob(SourceText("all.c", everything), target, headers=headers, flags=flags, pic=True, opt="1")
+        out = folder / f"{next(iter(modules))}.so"
+        self.library = ctypes.CDLL(str(tool.link(LinkJob("shared", tuple(tool.compile_all([job])), target), out)))
+
+    def run(self, prefix: str, module: Module, inputs: Arrays, env: dict[str, int]) -> Arrays:
+        """The outputs of one run; its dims are those of ``env`` and those that it computes."""
+        (plan,) = module.plans.values()
+        get = self.library
+        arena = sum(evaluate(r.bytes, {}) for r in plan.regions if r.kind == "arena")
+        memory = np.zeros(arena + 64, np.uint8)
+        base = memory.ctypes.data + -memory.ctypes.data % 64
+        context = (ctypes.c_void_p * 8)()
+        given = context, ctypes.c_void_p(base), ctypes.c_size_t(arena), None, ctypes.c_size_t(0)
+        assert get[f"{prefix}_init"](*given) == 0
+        caller = any(r.kind == "caller" for r in plan.regions)
+        names = (*plan.inputs, *plan.outputs)
+        held = {n: np.zeros(max(plan.buffer(n).type.max_bytes, 8), np.uint8) for n in names}
+        for name, value in inputs.items():
+            held[name][: value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
+        dims = (ctypes.c_int32 * max(len(plan.dims) + len(plan.fresh), 1))(*(env[v.name] for v in plan.dims))
+        args: list[Any] = [context]
+        if caller:
+            for group in (plan.inputs, plan.outputs):
+                args.append((ctypes.c_void_p * len(group))(*(held[n].ctypes.data for n in group)))
+        else:
+            for name in plan.inputs:
+                at = evaluate(plan.buffer(name).offset, {})
+                ctypes.memmove(base + at, held[name].ctypes.data, inputs[name].nbytes)
+        if plan.dims or plan.fresh:
+            args.append(dims)
+        assert get[f"{prefix}_run"](*args) == 0
+        values = dict(zip((*plan.dims, *plan.fresh), dims, strict=False))
+        return {n: self._output(plan.buffer(n), held[n], None if caller else base, values) for n in plan.outputs}
+
+    @staticmethod
+    def _output(buffer: PlanBuffer, held: np.ndarray, base: int | None, values: dict[Var, int]) -> np.ndarray:
+        type = buffer.type
+        shape = tuple(evaluate(d, values) for d in type.shape)
+        count = int(np.prod(shape, dtype=np.int64)) * type.dtype.nbytes
+        raw = held.tobytes() if base is None else ctypes.string_at(base + evaluate(buffer.offset, {}), count)
+        return np.frombuffer(raw[:count], type.dtype.numpy).reshape(shape)

@@ -1,0 +1,39 @@
+"""What the default rules make of every op on every kind of core is well formed, replays, and can be written as C."""
+
+from __future__ import annotations
+
+import pytest
+
+from sdk.boards import load_board
+from sdk.codegen_c.c99.stmt import emit_loops
+from sdk.codegen_c.c99.unit import Unit
+from sdk.compiler.ir.verify_loops import verify_loops
+from sdk.compiler.memory.scratch import scratch_layout
+from sdk.compiler.ops import infer, load_ops
+from sdk.compiler.ops.registry import OpDef
+from sdk.compiler.schedules.rules import core_for, schedule
+from sdk.compiler.schedules.trace import replay
+
+SETS = {
+    "avx512": frozenset({"sse2", "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512vnni"}),
+    "avx2": frozenset({"sse2", "avx2", "fma"}),
+    "neon": frozenset({"neon"}),
+    "cortex-m4": load_board("nucleo_l4r5zi").capabilities,
+    "none": frozenset[str](),
+}
+OPS = [op for op in load_ops().values() if op.loops and not op.view]
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_scheduled_for_every_core(op: OpDef) -> None:
+    for k, sample in enumerate(op.samples):
+        outs = infer(op.name, sample.inputs, sample.attrs)
+        plain = op.loops(f"{op.name}_{k}", sample.inputs, outs, dict(sample.attrs))
+        for name, isa in SETS.items():
+            done = schedule(plain, core_for(isa))
+            found: list[str] = []
+            verify_loops(done, lambda where, message, found=found: found.append(f"{where}: {message}"))
+            assert found == [], f"{name}: {done.trace}"
+            emit_loops(Unit("m", isa), done, scratch_layout(done).offsets)
+            if done is not plain:
+                assert replay(plain, done.trace) == done, f"{name}: {done.trace}"
