@@ -281,12 +281,12 @@ class ValuePrinter:
     def _select(self, expr: Op) -> CValue:
         cond, a, b = expr.args
         if cond.dtype.lanes > 1:
-            if self._unit.is_word(expr.dtype):
-                return self._on_word(expr)
             if expr.dtype.kind == "b":
                 bits = self.mask_bits(expr)
                 masks = ", ".join(self.mask(arg, bits) for arg in expr.args)
                 return CValue(f"{self._unit.helper(f'select_i{bits}x{expr.dtype.lanes}')}({masks})", ATOM)
+            if self._unit.is_word(expr.dtype):
+                return self._on_word(expr)
             helper = self._unit.helper(f"select_{expr.dtype}")
             return CValue(
                 f"{helper}({self.mask(cond, expr.dtype.bits)}, {self.text(a)}, {self.text(b)})", ATOM
