@@ -71,3 +71,15 @@ def test_masks(name: str, tmp_path: Path) -> None:
         assert [v.dtype for v in got.values()] == [v.dtype for v in want.values()]
         for a, b in zip(got.values(), want.values(), strict=True):
             np.testing.assert_array_equal(a, b, err_msg=f"{name} at {n}")
+
+
+def test_a_choice_between_whole_vectors_of_bools(tmp_path: Path) -> None:
+    """32 lanes of one bit are no packed word."""
+    head = "%k: bool[3, 64], %a: bool[3, 64], %b: bool[3, 64]"
+    body = "  %o = where(%k, %a, %b) : bool[3, 64]\n  return %o"
+    plain = parse_module(f"module t typed\n\ngraph @main({head}) {{\n{body}\n}}\n", ops=ops)
+    done = run_pipeline(plain, parse_pipeline(PIPELINE.format(isa="sse2.avx2.fma") + ",plan-memory{io=caller}"))
+    rng = np.random.default_rng(6)
+    inputs = {name: rng.random((3, 64)) < 0.5 for name in "kab"}
+    got = Library({"chosen": done}, tmp_path).run("chosen", done, inputs, {})
+    np.testing.assert_array_equal(got["o"], np.where(inputs["k"], inputs["a"], inputs["b"]))
