@@ -18,18 +18,22 @@ from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, targe
 Arrays = dict[str, np.ndarray]
 
 
-def close(got: np.ndarray, want: np.ndarray, where: str) -> None:
+FLOATS = 1e-4
+HALVES = 1e-3  # sums in another order may round to neighbouring halves, 2**-11 of the value apart
+
+
+def close(got: np.ndarray, want: np.ndarray, where: str, tolerance: float = FLOATS) -> None:
     assert (got.shape, got.dtype) == (want.shape, want.dtype), where
     if want.size and want.dtype.kind != "f":
         np.testing.assert_array_equal(got, want, err_msg=where)
     elif want.size:
         error = np.abs(got.astype(np.float64) - want.astype(np.float64)).max()
-        assert error <= 1e-4 * max(1.0, float(np.abs(want).max())), f"{where}: off by {error}"
+        assert error <= tolerance * max(1.0, float(np.abs(want).max())), f"{where}: off by {error}"
 
 
-def agree(got: Arrays, want: Arrays, where: str) -> None:
+def agree(got: Arrays, want: Arrays, where: str, tolerance: float = FLOATS) -> None:
     for (name, a), b in zip(want.items(), got.values(), strict=True):
-        close(b, a, f"{where}, {name}")
+        close(b, a, f"{where}, {name}", tolerance)
 
 
 class Library:

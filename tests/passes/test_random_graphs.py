@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from as_c import Library, agree
+from as_c import FLOATS, HALVES, Library, agree
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_graphs import random_arrays, random_dims, random_module
@@ -17,6 +17,7 @@ from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
+from sdk.compiler.ir.types import F16
 from sdk.compiler.ir.verify import check
 from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
@@ -26,6 +27,11 @@ PIPELINE = (
 )
 ISAS = ("", "avx2", "avx512vnni.avx512bw.avx512vl.avx2", "dsp")
 PER_LIBRARY = 20
+
+
+def near(module: Module) -> float:
+    """How near results must be."""
+    return HALVES if any(v.type.dtype == F16 for v in module.graphs["main"].values()) else FLOATS
 
 
 def planned(seed: int, isa: str, observe: bool = False) -> tuple[Module, Module]:
@@ -40,24 +46,24 @@ def planned(seed: int, isa: str, observe: bool = False) -> tuple[Module, Module]
         done = step.run(done)
         if observe:
             check(done, ops)
-            agree(run_graph(done, "main", inputs), want, f"seed {seed} after {step.name}")
+            agree(run_graph(done, "main", inputs), want, f"seed {seed} after {step.name}", near(module))
     plans = []
     for options in (f"io={('arena', 'caller')[seed % 2]}", *(["align=64,offsets=scaled"] if seed % 4 == 0 else [])):
         plans.append(run_pipeline(done, parse_pipeline(f"plan-memory{{{options}}}")))
         check(plans[-1], ops)
         for plan in plans[-1].plans.values():
             check_plan(plans[-1], plan)
-        agree(run_plan(plans[-1], "main", inputs), want, f"seed {seed}, plan, {options}")
+        agree(run_plan(plans[-1], "main", inputs), want, f"seed {seed}, plan, {options}", near(module))
     return module, plans[0]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 24), st.sampled_from(("", "avx2", "dsp")))
 def test_every_pass_keeps_the_results(seed: int, isa: str) -> None:
     planned(seed, isa, observe=True)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 24))
 def test_the_text_of_graphs_and_plans_reads_back(seed: int) -> None:
     for module in planned(seed, "avx2"):
@@ -78,7 +84,7 @@ def run_as_c(seeds: range, folder: Path, points: int = 2) -> None:
             inputs = random_arrays(module.graphs["main"], env, seed + point)
             want = run_graph(module, "main", inputs)
             got = library.run(prefix, done, inputs, {v.name: n for v, n in env.items()})
-            agree(got, want, f"seed {seed} as C at {env}")
+            agree(got, want, f"seed {seed} as C at {env}", near(module))
 
 
 @pytest.mark.parametrize("batch", range(10))
