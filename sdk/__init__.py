@@ -5,9 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sdk.compiler.memory.library import provide
 from sdk.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sdk.driver.model import Model, compile
     from sdk.errors import SdkError
 
@@ -20,3 +23,11 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'sdk' has no attribute {name!r}")
+
+
+def _load_c(source: Path) -> Any:
+    """Compiles and loads C of the compiler's own; the driver is imported when something needs that."""
+    return import_module("sdk.driver.host_c").load_c(source)
+
+
+provide(_load_c)

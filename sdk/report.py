@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BenchReport", "BuildReport", "MemoryReport", "RunResult", "VerifyReport"]
+    from sdk.compiler.memory.report import LiveTensor, PlanSummary, TimelineRow
+
+__all__ = ["BenchReport", "BuildReport", "MemoryMode", "MemoryReport", "RunResult", "VerifyReport"]
 
 Json = dict[str, Any]
+FREE_STACK = 512  # stack below this is any firmware's; what a model needs above it counts as its RAM
 
 
 @dataclass(frozen=True)
 class BuildReport:
-    """A build: memory and sizes in bytes. ``ram_bytes`` = arena + states + context + .data + .bss of the model's
-    code + what its stack needs above 512 bytes; ``sections`` are of the compiled model alone."""
+    """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone."""
 
     model: str
     board: str
     out: Path | None
-    ram_bytes: int
     arena_bytes: int
     arena_lower_bound_bytes: int
     state_bytes: int
@@ -34,6 +35,23 @@ class BuildReport:
     sections: Mapping[str, int]
     dims: Mapping[str, tuple[int, int]]
     files: tuple[str, ...] = ()
+
+    @property
+    def ram_parts(self) -> dict[str, int]:
+        """What the model's RAM is made of, by words for people."""
+        return {
+            "arena": self.arena_bytes,
+            "states": self.state_bytes,
+            "context": self.context_bytes,
+            ".data": self.sections.get("data", 0),
+            ".bss": self.sections.get("bss", 0),
+            f"stack above {FREE_STACK}": max(self.stack_bytes - FREE_STACK, 0),
+        }
+
+    @property
+    def ram_bytes(self) -> int:
+        """All that, in bytes."""
+        return sum(self.ram_parts.values())
 
     def to_json(self) -> Json:
         """The object of ``sdk build --json``."""
@@ -58,27 +76,91 @@ class BuildReport:
         """The report that ``to_json`` wrote."""
         dims = {name: (int(lo), int(hi)) for name, (lo, hi) in data["dims"].items()}
         out = None if data["out"] is None else Path(data["out"])
-        return cls(**{**data, "out": out, "dims": dims, "files": tuple(data["files"])})
+        fields = {name: data[name] for name in cls.__dataclass_fields__}
+        return cls(**{**fields, "out": out, "dims": dims, "files": tuple(data["files"])})
+
+
+@dataclass(frozen=True)
+class MemoryMode:
+    """The memory of a build with one aim, entry by entry."""
+
+    build: BuildReport
+    entries: tuple[PlanSummary, ...]
+
+    def to_json(self) -> Json:
+        """Its sizes."""
+        return {"ram_bytes": self.build.ram_bytes, "arena_bytes": self.build.arena_bytes}
 
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """The memory of a build and ``table``: column names, then a row per call of the plan.
-
-    ``at`` gives dims other than the upper bounds, ``arena_at`` the bytes of arena that a run needs there.
-    """
+    """Where the memory of a build goes: ``memory`` is its aim ("time", "min" or "limit"), ``entries`` what each entry
+    holds when; ``at`` gives dims other than the upper bounds. ``others``: what other aims would need, where that is
+    quick to find out."""
 
     build: BuildReport
-    table: tuple[tuple[str, ...], ...]
+    memory: str = "time"
+    entries: tuple[PlanSummary, ...] = ()
+    others: Mapping[str, MemoryMode] = field(default_factory=dict)
     at: Mapping[str, int] = field(default_factory=dict)
-    arena_at: int | None = None
+
+    @property
+    def arena_at(self) -> int:
+        """Bytes of arena that a run needs at the dims ``at``."""
+        return max((e.peak for e in self.entries), default=self.build.arena_bytes)
+
+    @property
+    def modes(self) -> dict[str, MemoryMode]:
+        """By aim, this build first."""
+        return {self.memory: MemoryMode(self.build, self.entries), **self.others}
 
     def to_json(self) -> Json:
-        """The object of ``sdk memory --json``: that of build, and the steps of the plan."""
-        columns, *rows = self.table
-        steps = [dict(zip(columns, row, strict=True)) for row in rows]
-        arena = self.build.arena_bytes if self.arena_at is None else self.arena_at
-        return {**self.build.to_json(), "steps": steps, "at": dict(self.at), "arena_at": arena}
+        """The object of ``sdk memory --json``: that of build, and what is held when."""
+        return {
+            **self.build.to_json(),
+            "memory": self.memory,
+            "optimal": all(e.optimal for e in self.entries),
+            "modes": {name: mode.to_json() for name, mode in self.modes.items()},
+            "peak": max((_peak(e) for e in self.entries), key=lambda p: p["live_bytes"], default=None),
+            "regions": [{"entry": e.entry, **asdict(r)} for e in self.entries for r in e.regions],
+            "tensors": [{"entry": e.entry, **_tensor(t)} for e in self.entries for t in e.tensors],
+            "steps": [{"entry": e.entry, **_step(r)} for e in self.entries for r in e.timeline],
+            "at": dict(self.at),
+            "arena_at": self.arena_at,
+        }
+
+
+def _peak(entry: PlanSummary) -> Json:
+    step, rows = entry.fullest.step, entry.fullest.rows
+    row = entry.timeline[step - 1] if 0 < step <= len(entry.timeline) else None
+    return {
+        "entry": entry.entry,
+        "step": step,
+        "call": None if row is None else row.call,
+        "source_ops": None if row is None else row.ops,
+        "rows": None if rows is None else list(rows),
+        "live_bytes": entry.fullest.bytes,
+        "tensors": [{"name": t.title, "live_bytes": t.live} for t in entry.at_peak],
+    }
+
+
+def _tensor(tensor: LiveTensor) -> Json:
+    found = asdict(tensor)
+    name, buffers, live = found.pop("title"), list(found.pop("names")), found.pop("live")
+    return {"name": name, "buffers": buffers, **found, "live_at_peak": live}
+
+
+def _step(row: TimelineRow) -> Json:
+    return {
+        "step": str(row.step),
+        "call": row.call,
+        "source ops": row.ops,
+        "live bytes": str(row.live_bytes),
+        "live_bytes": row.live_bytes,
+        "runs": row.runs,
+        "rows": row.rows,
+        "repeats": [list(r) for r in row.repeats],
+    }
 
 
 @dataclass(frozen=True)

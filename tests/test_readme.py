@@ -12,7 +12,7 @@ import pytest
 
 from sdk import errors, report
 from sdk.boards import load_board
-from sdk.cli import cli
+from sdk.cli import cli, run_command
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.module import Stage
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
@@ -22,7 +22,7 @@ from sdk.compiler.ops import registry
 from sdk.compiler.passes.pipeline import all_passes, print_pipeline
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.trace import PRIMITIVES
-from sdk.driver import build, memory
+from sdk.driver import build
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes
 from sdk.source import ParseError
@@ -126,10 +126,10 @@ def test_anchors_exist(path: Path) -> None:
 
 # --- JSON and exit codes ---------------------------------------------------------------------------------
 
-BUILD = report.BuildReport("m", "b", None, 0, 0, 0, 0, 0, 0, 0, {}, {})
+BUILD = report.BuildReport("m", "b", None, 0, 0, 0, 0, 0, 0, {}, {})
 OBJECTS: dict[str, set[str]] = {
     "build": set(BUILD.to_json()),
-    "memory": set(report.MemoryReport(BUILD, (("step",),)).to_json()) - set(BUILD.to_json()),
+    "memory": set(report.MemoryReport(BUILD).to_json()) - set(BUILD.to_json()),
     "run": {*report.RunResult("m", "b", "d", False, {}, {}, 1.0, "time").to_json(), "outputs", "saved"},
     "bench": set(report.BenchReport("m", "b", "d", False, {}, 1, (1.0,), "time").to_json()),
     "verify": set(report.VerifyReport("m", "b", "d", False, "interp", 1, 1, 0.0, 0.0, True).to_json()),
@@ -211,12 +211,13 @@ def test_readme_c_uses_names_of_the_header(tmp_path: Path) -> None:
         assert re.search(rf"\b{name}\b", header), f"README.md uses {name}"
 
 
-def test_readme_session_is_current() -> None:
-    model = ROOT / "examples" / "digits" / "digits_int8.tflite"
-    found = memory(model, load_board("nucleo_l4r5zi"), BuildOptions())
-    shown = next(body for body in fenced(ROOT / "README.md", "") if body.startswith("$ sdk memory"))
-    data = found.to_json()
-    for name, key in (("RAM", "ram_bytes"), ("  arena", "arena_bytes"), ("weights", "weights_bytes")):
-        assert re.search(rf"^{name} +{data[key]:,}$", shown, re.MULTILINE), f"{name} is {data[key]:,}"
-    for row in found.table[1:]:
-        assert re.search(r"^ *" + r" +".join(map(re.escape, row)) + "$", shown, re.MULTILINE), row
+@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "memory.md"], ids=lambda path: path.name)
+def test_sessions_of_memory_are_current(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    (shown,) = (body for body in fenced(path, "") if body.startswith("$ sdk memory"))
+    command, *lines = shown.splitlines()
+    assert run_command(shlex.split(command)[2:]) == 0
+    real = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line not in real and line != "..."] == []

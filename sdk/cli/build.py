@@ -47,6 +47,15 @@ def build(
         print_build(data)
 
 
+def _other_ram(data: dict[str, Any]) -> list[tuple[str, int]]:
+    """What else counts as the model's RAM."""
+    known = sum(data[name] for name in ("arena_bytes", "state_bytes")) + data.get("context_bytes", 0)
+    sections = data.get("sections") or {}
+    variables = sections.get("data", 0) + sections.get("bss", 0)
+    stack = data["ram_bytes"] - known - variables
+    return [("context", data.get("context_bytes", 0)), (".data, .bss", variables), ("stack above 512", stack)]
+
+
 def print_build(data: dict[str, Any]) -> None:
     """Print the build object for people."""
     sections = data.get("sections") or {}
@@ -58,6 +67,7 @@ def print_build(data: dict[str, Any]) -> None:
             ("  arena", data["arena_bytes"]),
             ("  arena, lower bound", data["arena_lower_bound_bytes"]),
             ("  state", data["state_bytes"]),
+            *[(f"  {name}", size) for name, size in _other_ram(data) if size],
             ("weights", data["weights_bytes"]),
             *[(f"section {name}", size) for name, size in sections.items()],
             *([("dimensions", dims)] if dims else []),

@@ -43,6 +43,14 @@ def build_options(function: F) -> F:
             click.option("--threads", type=click.IntRange(1, 64), default=1, help="Threads that may share a run."),
             click.option("--memory", type=click.Choice(["time", "min"]), help="Plan for speed or least RAM."),
             click.option("--arena-limit", metavar="BYTES", help="Fastest plan within this arena, e.g. 64K."),
+            click.option(
+                "--region", "regions", multiple=True, metavar="NAME=BYTES",
+                help="A memory of the board that the arena may use, the preferred first.",
+            ),
+            click.option(
+                "--weights", type=click.Choice(["flash", "ram"]), default="flash",
+                help="Where weights are at run time.", show_default=True,
+            ),
             click.option("--isa", metavar="NAME", help="Instruction set to generate for."),
             click.option(
                 "--toolchain", metavar="NAME", default="zig", help="zig, gcc, clang ...", show_default=True
@@ -65,6 +73,8 @@ def make_options(
     isa: str | None,
     toolchain: str,
     externs: tuple[str, ...] = (),
+    regions: Iterable[str] = (),
+    weights: str = "flash",
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -83,7 +93,22 @@ def make_options(
         isa=isa,
         toolchain=toolchain,
         externs=tuple(map(Path, externs)),
+        regions=tuple(parse_regions(regions)),
+        weights=weights,
     )
+
+
+def parse_regions(values: Iterable[str]) -> Iterable[tuple[str, int]]:
+    """Read ``sram=64K``; raise UsageError."""
+    from sdk.boards import parse_size
+
+    found: dict[str, int] = {}
+    for value in values:
+        name, equals, size = value.partition("=")
+        if not equals or not re.fullmatch(_NAME, name) or not size:
+            raise UsageError(f"not a region: {value!r}", where="--region", hint="write --region dtcm=64K")
+        _put(found, name, parse_size(_number(size), f"--region {name}"), "--region")
+    return found.items()
 
 
 def _number(text: str) -> int | str:

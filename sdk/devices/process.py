@@ -17,6 +17,8 @@ from sdk.errors import DeviceFault, LinkError, NoDeviceError
 _CHUNK = 65536
 _STDERR_TAIL = 2000
 _GRACE_S = 0.5  # for a child to end by itself, then after SIGTERM
+_PIPE_BYTES_PER_S = 1e6  # a pipe on a busy machine, sanitizers in the agent
+_PIPE_GRACE_S = 1.0  # an agent ends by itself when its input does
 _AGAIN = "run it again; when it repeats, report it with the lines above"
 _STACK = "often a stack overflow: raise runtime.stack in the board's file"
 
@@ -143,6 +145,24 @@ class ProcessTransport:
     def close(self) -> None:
         """Close the pipe and end the process."""
         self._end()
+
+
+def open_piped(argv: Sequence[str], name: str, address: str, *, emulated: bool = False) -> ProcessTransport:
+    """Start ``argv``, an agent that talks on its standard input and output. Raises NoDeviceError."""
+    child = spawn(argv, name, piped=True)
+    stdin, stdout = child.process.stdin, child.process.stdout
+    if stdin is None or stdout is None:
+        raise NoDeviceError(f"cannot reach {name}", why="it was started without pipes")
+    return ProcessTransport(
+        child,
+        stdout.fileno(),
+        stdin.fileno(),
+        stdin.close,
+        address=address,
+        bytes_per_s=_PIPE_BYTES_PER_S,
+        grace_s=_PIPE_GRACE_S,
+        emulated=emulated,
+    )
 
 
 def _wait(fd: int, event: int, timeout_s: float) -> bool:

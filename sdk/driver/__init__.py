@@ -11,8 +11,21 @@ if TYPE_CHECKING:
     from sdk.driver.explain import inspect, memory
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
+    from sdk.driver.page import memory_page, memory_svg
 
-__all__ = ["BuildOptions", "Model", "bench", "build", "compile", "inspect", "memory", "run", "verify"]
+__all__ = [
+    "BuildOptions",
+    "Model",
+    "bench",
+    "build",
+    "compile",
+    "inspect",
+    "memory",
+    "memory_page",
+    "memory_svg",
+    "run",
+    "verify",
+]
 _HOMES = {
     "BuildOptions": "options",
     "Model": "model",
@@ -21,6 +34,8 @@ _HOMES = {
     "compile": "model",
     "inspect": "explain",
     "memory": "explain",
+    "memory_page": "page",
+    "memory_svg": "page",
     "run": "execute",
     "verify": "execute",
 }

@@ -99,8 +99,12 @@ def _explained(err: BuildError, board: Board) -> BuildError:
         return err
     text = ", ".join(f"{name} by {lacking} bytes" for name, lacking in overflow.items())
     sizes = ", ".join(f"{m.name} {m.size} bytes" for m in board.memory)
+    memories = {m.name for m in board.regions("ram")}
+    free = sorted(memories - overflow.keys())
+    elsewhere = f"--region {free[0]}=BYTES puts the arena elsewhere; " if free and memories & overflow.keys() else ""
     return BuildError(
         f"the model with the device runtime does not fit {board.name}: over {text}",
         where=f"{board.name} has {sizes}",
-        hint="sdk memory MODEL --board B shows what takes RAM; sdk boards lists larger boards",
+        hint=f"{elsewhere}sdk memory MODEL --board B shows what takes RAM and what --memory min needs; "
+        "sdk boards lists larger",
     )

@@ -83,6 +83,7 @@ def _key(path: Path, board: Board, options: BuildOptions) -> str:
             f"cannot read {path}", why=err.strerror or str(err), hint="give the path of a .tflite, .onnx or .ir file"
         ) from None
     choices = [options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
+    choices += [options.weights, *(f"{name}:{size}" for name, size in options.regions)]
     choices += [text for file in options.externs for text in (file.name, _digest_of(file))]
     dims = sorted((k, *v) for k, v in options.dims.items())
     prefix = prefix_of(path, options)

@@ -16,7 +16,27 @@ from sdk.compiler.sym.text import parse_dim
 from sdk.devices.messages import ModelInfo
 from sdk.errors import UsageError
 
-__all__ = ["dims_of_run"]
+__all__ = ["check_at", "dims_of_run"]
+
+
+def check_at(at: Mapping[str, int], known: Mapping[str, Var]) -> None:
+    """Checks the values that ``--at`` gives to dims, by name, against the dims of the model.
+
+    Raises:
+        UsageError: the model has no such dim, or its value is outside the bounds or no multiple.
+    """
+    for name, value in at.items():
+        if name not in known:
+            raise UsageError(f"the model has no dimension {name!r}", hint=f"it has {', '.join(known) or 'none'}")
+        var = known[name]
+        if value % var.multiple:
+            hint = f"--at {name}={var.most}"
+            raise UsageError(f"dimension {name}={value} is not a multiple of {var.multiple}", hint=hint)
+        if not var.holds(value):
+            raise UsageError(
+                f"dimension {name}={value} is outside {var.lo}..{var.hi}",
+                hint=f"--at {name}={var.lo} to {var.hi}, or build with a wider --dim",
+            )
 
 
 def dims_of_run(
@@ -35,18 +55,7 @@ def dims_of_run(
             the bound.
     """
     known = {d.name: Var(d.name, d.lo, d.hi, multiples.get(d.name, 1)) for d in info.dims}
-    for name, value in at.items():
-        if name not in known:
-            raise UsageError(f"the model has no dimension {name!r}", hint=f"it has {', '.join(known) or 'none'}")
-        lo, hi, step = known[name].lo, known[name].hi, known[name].multiple
-        if value % step:
-            largest = hi // step * step
-            raise UsageError(f"dimension {name}={value} is not a multiple of {step}", hint=f"--at {name}={largest}")
-        if not lo <= value <= hi:
-            raise UsageError(
-                f"dimension {name}={value} is outside {lo}..{hi}",
-                hint=f"--at {name}={lo} to {hi}, or build with a wider --dim",
-            )
+    check_at(at, known)
     params = []
     for tensor in info.inputs:
         shape = tuple(parse_dim(text, known) for text in shapes[tensor.name])
@@ -57,10 +66,6 @@ def dims_of_run(
     # a symbol that some given input has alone is solved from it; others must be known before
     alone = {v for p in params for d in p.type.shape for v in free_vars(d) if v.expr is d}
     given = {known[name]: value for name, value in at.items()}
-    assumed = {v: _largest(v) for v in known.values() if v not in alone and v not in given}
+    assumed = {v: v.most for v in known.values() if v not in alone and v not in given}
     env = bind_dims(tuple(params), {p.name: np.shape(inputs[p.name]) for p in params}, {**assumed, **given})
-    return {v.name: env.get(v, _largest(v)) for v in known.values()}
-
-
-def _largest(var: Var) -> int:
-    return var.hi // var.multiple * var.multiple
+    return {v.name: env.get(v, v.most) for v in known.values()}

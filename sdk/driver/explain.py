@@ -7,19 +7,22 @@ from pathlib import Path
 
 from sdk.boards import Board
 from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.ir.text import print_module
-from sdk.compiler.memory.report import plan_summary
-from sdk.compiler.sym import Var
+from sdk.compiler.memory.report import PlanSummary, plan_summary
 from sdk.driver.artifact import build_sources, prefix_of
+from sdk.driver.dims import check_at
 from sdk.driver.externs import add_patterns
-from sdk.driver.options import BuildOptions
+from sdk.driver.generate import measure
+from sdk.driver.options import AIMS, BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
-from sdk.errors import UsageError
-from sdk.report import MemoryReport
+from sdk.errors import BuildError, UsageError
+from sdk.report import BuildReport, MemoryMode, MemoryReport
 
 __all__ = ["inspect", "memory", "stages"]
 
-COLUMNS = ("step", "call", "source ops", "live bytes")
+QUICK_CALLS = 300
+QUICK_WEIGHTS = 1 << 20  # bytes
 
 
 def stages(model: Path, board: Board, options: BuildOptions) -> dict[str, Module]:
@@ -49,8 +52,8 @@ def inspect(model: Path, board: Board, options: BuildOptions, stage: str | None)
 
 
 def memory(model: Path, board: Board, options: BuildOptions, at: Mapping[str, int] | None = None) -> MemoryReport:
-    """``sdk memory``: the build's memory, and for each call of the plan what is live: at most, or with ``at`` at these
-    dims, the others at their upper bounds.
+    """``sdk memory``: what each entry's plan holds when, at the upper bounds of the dims or with ``at`` at these, and
+    what another aim would need.
 
     Raises:
         UsageError: ``at`` names a dim that no entry has, or gives it a value out of its bounds.
@@ -58,22 +61,28 @@ def memory(model: Path, board: Board, options: BuildOptions, at: Mapping[str, in
     at = at or {}
     report = build_sources(model, board, options).report
     planned = stages(model, board, options)["planned"]
-    rows: list[tuple[str, ...]] = [COLUMNS]
-    _check_dims(at, {v.name: v for plan in planned.plans.values() for v in plan.dims})
-    arena = 0
-    for plan in planned.plans.values():
-        env = {v: at.get(v.name, v.hi // v.multiple * v.multiple) for v in plan.dims}
-        summary = plan_summary(planned, plan, env if at else None)
-        arena = max(arena, summary.peak)
-        rows += [(str(r.step), r.call, r.ops, str(r.live_bytes)) for r in summary.timeline]
-    return MemoryReport(report, tuple(rows), at, arena)
+    check_at(at, {v.name: v for plan in planned.plans.values() for v in plan.dims})
+    aim = options.memory if options.arena_limit is None else "limit"
+    others = {}
+    if not report.dims and _is_quick(planned, report):
+        for other in (a for a in AIMS if a != aim):
+            try:
+                module, found = measure(model, prefix_of(model, options), board, options, other)
+            except BuildError:  # it does not fit the regions asked for: there is nothing to compare with
+                continue
+            others[other] = MemoryMode(found, _summaries(module, {}))
+    return MemoryReport(report, aim, _summaries(planned, at), others, at)
 
 
-def _check_dims(at: Mapping[str, int], dims: Mapping[str, Var]) -> None:
-    for name, value in at.items():
-        if name not in dims:
-            raise UsageError(f"the model has no dimension {name!r}", hint=f"it has {', '.join(dims) or 'none'}")
-        var = dims[name]
-        if not var.lo <= value <= var.hi or value % var.multiple:
-            steps = f" in steps of {var.multiple}" if var.multiple > 1 else ""
-            raise UsageError(f"dimension {name}={value} is not in {var.lo}..{var.hi}{steps}", hint="see --at and --dim")
+def _is_quick(module: Module, report: BuildReport) -> bool:
+    """Whether another build of the model takes a moment only."""
+    calls = sum(isinstance(s, PlanCall) for plan in module.plans.values() for s in walk_plan(plan.body))
+    return calls <= QUICK_CALLS and report.weights_bytes <= QUICK_WEIGHTS
+
+
+def _summaries(module: Module, at: Mapping[str, int]) -> tuple[PlanSummary, ...]:
+    found = []
+    for plan in module.plans.values():
+        env = {v: at.get(v.name, v.most) for v in plan.dims}
+        found.append(plan_summary(module, plan, env if at else None))
+    return tuple(found)

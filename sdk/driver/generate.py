@@ -8,26 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from sdk.boards import Board
-from sdk.codegen_c.c99 import EmitOptions, emit, emit_header
+from sdk.codegen_c.c99 import EmitOptions, EntryStack, emit, emit_header
 from sdk.codegen_c.c99.glue import emit_glue
+from sdk.codegen_c.c99.model import interface_of
 from sdk.compiler.interp.graph import init_values
 from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.plan import RegionKind
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var, max_value, substitute
 from sdk.driver.externs import add_patterns, extern_sources
+from sdk.driver.fit import check_fits
+from sdk.driver.memories import linked_memories
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
 from sdk.driver.sources import Sources, as_files, compile_sources
-from sdk.errors import BuildError
 from sdk.report import BuildReport
 from sdk.toolchains import get_toolchain, target_for
 from sdk.toolchains.size import Sections, section_sizes
 from sdk.toolchains.stack import worst_case_stack
 
-__all__ = ["generate"]
+__all__ = ["generate", "measure"]
 
 Generated = tuple[Sources, BuildReport, Mapping[str, Mapping[str, tuple[str, ...]]], Mapping[str, int]]
-FREE_STACK = 512  # stack below this is any firmware's; what a model needs above it counts as its RAM
 
 
 def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> Generated:
@@ -37,86 +39,82 @@ def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> Ge
     Raises:
         BuildError: the model cannot be compiled, or does not fit the board.
     """
-    module = add_patterns(import_model(path, options, prefix), options.externs)
-    return _emit(path, prefix, lower_module(module, default_passes(board, options)), board, options)
-
-
-def _emit(
-    path: Path, prefix: str, module: Module, board: Board, options: BuildOptions
-) -> Generated:
-    model_hash = hashlib.sha256(path.read_bytes()).hexdigest()
-    choice = EmitOptions(source=path.name, model_hash=model_hash, board=board.name)
-    isa = capabilities(board, options)
-    files = as_files(emit(module, prefix, isa=isa, options=choice) | extern_sources(options.externs))
-    toolchain, target = get_toolchain(options.toolchain), target_for(board)
-    objects = compile_sources(files, toolchain, target, pic=board.hosted)
-    sections = section_sizes(o.path for o in objects)
-    stack = max(
-        (worst_case_stack(objects, symbol).bytes for symbol in _run_symbols(module, prefix)),
-        default=0,
-    )
-    # the header states the stack that the compiler reported; no object depends on that macro
-    files |= as_files(emit_header(module, prefix, replace(choice, stack_bytes=stack)))
-    agent = emit_glue(module, prefix, options=choice)
-    report = _report(path, module, board, sections, stack)
-    _check_fits(module, board, report)
+    module = _lower(path, prefix, board, options)
+    sources, report = _emit(path, prefix, module, board, options)
+    check_fits(path, module, board, options, report, lambda: measure(path, prefix, board, options, "min")[1])
     held: dict[Var, Dim] = dict(init_values(module))  # the agent binds them so
     shapes = {
         plan.name: {n: _shape(plan.buffer(n).type, held) for n in (*plan.inputs, *plan.outputs)}
         for plan in module.plans.values()
     }
     multiples = {v.name: v.multiple for plan in module.plans.values() for v in plan.dims if v.multiple > 1}
-    return Sources(prefix, files, agent), report, shapes, multiples
+    return sources, report, shapes, multiples
+
+
+def measure(
+    path: Path, prefix: str, board: Board, options: BuildOptions, memory: str
+) -> tuple[Module, BuildReport]:
+    """What a build with another memory aim is planned like and needs, whether that fits the board or not.
+
+    Raises:
+        BuildError: the model cannot be compiled.
+    """
+    other = replace(options, memory=memory, arena_limit=None)
+    module = _lower(path, prefix, board, other)
+    return module, _emit(path, prefix, module, board, other)[1]
+
+
+def _lower(path: Path, prefix: str, board: Board, options: BuildOptions) -> Module:
+    module = add_patterns(import_model(path, options, prefix), options.externs)
+    return lower_module(module, default_passes(board, options))
+
+
+def _emit(
+    path: Path, prefix: str, module: Module, board: Board, options: BuildOptions
+) -> tuple[Sources, BuildReport]:
+    model_hash = hashlib.sha256(path.read_bytes()).hexdigest()
+    choice = EmitOptions(
+        source=path.name,
+        model_hash=model_hash,
+        board=board.name,
+        weights_in_ram=options.weights == "ram",
+        memories=linked_memories(board, options),
+    )
+    isa = capabilities(board, options)
+    files = as_files(emit(module, prefix, isa=isa, options=choice) | extern_sources(options.externs))
+    toolchain, target = get_toolchain(options.toolchain), target_for(board)
+    objects = compile_sources(files, toolchain, target, pic=board.hosted)
+    sections = section_sizes(o.path for o in objects)
+    entries = interface_of(module, prefix, choice).entries
+    found = {e.plan.name: worst_case_stack(objects, f"{e.name}_run") for e in entries}
+    stacks = {e: EntryStack(s.bytes, s.unmeasured) for e, s in found.items()}
+    stack = max((s.bytes for s in stacks.values()), default=0)
+    # the header states the stack that the compiler reported; no object depends on that macro
+    files |= as_files(emit_header(module, prefix, replace(choice, stacks=stacks)))
+    agent = emit_glue(module, prefix, options=choice)
+    return Sources(prefix, files, agent), _report(path, module, board, sections, stack)
 
 
 def _shape(type: TensorType, held: Mapping[Var, Dim]) -> tuple[str, ...]:
     return tuple(str(substitute(d, held)) for d in type.shape)
 
 
-def _run_symbols(module: Module, prefix: str) -> list[str]:
-    names = list(module.plans)
-    return [f"{prefix}_run"] if len(names) == 1 else [f"{prefix}_{n}_run" for n in names]
-
-
-def _region_bytes(module: Module, kind: str) -> int:
-    """The largest region of a kind over the entries: they share it."""
-    sizes = [r.bytes for plan in module.plans.values() for r in plan.regions if r.kind == kind]
-    return max((max_value(s) or 0 for s in sizes), default=0)
+def _region_bytes(module: Module, kind: RegionKind) -> dict[str, int]:
+    """Bytes of each region of a kind by name, the most over the entries, which share it."""
+    out: dict[str, int] = {}
+    for region in (r for plan in module.plans.values() for r in plan.regions if r.kind == kind):
+        out[region.name] = max(out.get(region.name, 0), max_value(region.bytes) or 0)
+    return out
 
 
 def _report(path: Path, module: Module, board: Board, sections: Sections, stack: int) -> BuildReport:
-    arena, state = _region_bytes(module, "arena"), _region_bytes(module, "state")
+    arenas, states = _region_bytes(module, "arena"), _region_bytes(module, "state")
+    arena, state = sum(arenas.values()), sum(states.values())
     used = {b.name for plan in module.plans.values() for b in plan.buffers if b.role == "const"}
-    weights = sum(c.data.nbytes for c in module.consts.values() if c.name in used)
-    context = 4 * board.pointer_bits // 8
+    distinct = {(c.type.dtype, c.digest): c.data.nbytes for c in module.consts.values() if c.name in used}
+    weights = sum(distinct.values())  # equal ones are one array
+    context = (3 + max(len(arenas), 1)) * board.pointer_bits // 8
     data = sections.to_json()
-    ram = arena + state + context + data["data"] + data["bss"] + max(stack - FREE_STACK, 0)
     dims = {v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims}
     bound = max((p.lower_bound for p in module.plans.values()), default=0)
-    return BuildReport(
-        path.name, board.name, None, ram, arena, bound, state, context, stack, weights, data, dims
-    )
-
-
-def _check_fits(module: Module, board: Board, report: BuildReport) -> None:
-    """Refuses what cannot fit the board, before anything is linked."""
-    flash = sum(report.sections[k] for k in ("text", "rodata", "data"))
-    for what, need, have in (("RAM", report.ram_bytes, board.ram_bytes), ("flash", flash, board.flash_bytes)):
-        if have is not None and need > have:
-            largest = _largest(module, what)
-            raise BuildError(
-                f"the model needs {need} bytes of {what}, {board.name} has {have}: {need - have} too many",
-                where=f"largest: {largest}",
-                hint="sdk memory MODEL --board B shows the plan; sdk boards lists larger boards",
-            )
-
-
-def _largest(module: Module, what: str) -> str:
-    sizes: list[tuple[int, str]]
-    if what == "flash":
-        sizes = [(c.data.nbytes, f"@{c.name}") for c in module.consts.values()]
-    else:
-        sizes = [
-            (b.type.max_bytes, b.name) for p in module.plans.values() for b in p.buffers if b.role != "const"
-        ]
-    return ", ".join(f"{name} {size} bytes" for size, name in sorted(sizes, reverse=True)[:4])
+    return BuildReport(path.name, board.name, None, arena, bound, state, context, stack, weights, data, dims)

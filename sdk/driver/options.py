@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from sdk.errors import UsageError
 
-__all__ = ["BuildOptions"]
+__all__ = ["AIMS", "BuildOptions"]
 
 MOST_THREADS = 64  # of the runtime's pool
+AIMS: Final = ("time", "min")
+PLACES: Final = ("flash", "ram")
 
 
 @dataclass(frozen=True)
@@ -18,10 +21,13 @@ class BuildOptions:
     """Build choices.
 
     ``name`` is the C prefix (from the file name by default); ``dims`` gives each symbol its inclusive bounds (lo, hi),
-    or (lo, hi, what it is a multiple of); ``threads`` may share a run; ``memory`` is the plan's aim; ``arena_limit`` in
-    bytes fails the build when the plan needs more; ``isa`` keeps only these capabilities of the board (joined by
+    or (lo, hi, what it is a multiple of); ``threads`` may share a run; ``memory`` is the plan's aim,
+    "time" or "min"; ``arena_limit`` in bytes has as much of the net streamed as it takes, and fails the build where
+    that is not enough; ``isa`` keeps only these capabilities of the board (joined by
     ``+``); ``toolchain`` is the C compiler; ``externs`` are files of the user's libraries: ``.ir`` files say which ops
-    a symbol computes, ``.c`` and ``.h`` files are compiled with the model.
+    a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the board's memories that
+    the arena may lie in, the preferred first, with the most bytes of each (none: the arena is one); ``weights`` stay
+    in "flash" or are copied to "ram" by the program's start.
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -35,12 +41,17 @@ class BuildOptions:
     isa: str | None = None
     toolchain: str = "zig"
     externs: tuple[Path, ...] = ()
+    regions: tuple[tuple[str, int], ...] = ()
+    weights: str = "flash"
 
     def __post_init__(self) -> None:
         if not 1 <= self.threads <= MOST_THREADS:
             raise UsageError(f"{self.threads} threads asked for", hint=f"--threads 1 to {MOST_THREADS}")
-        if self.memory != "time":
-            raise UsageError(
-                f"the memory aim {self.memory!r} is not available",
-                hint="use --memory time, or --arena-limit BYTES",
-            )
+        if self.memory not in AIMS:
+            raise UsageError(f"no memory aim is called {self.memory!r}", hint=f"use {' or '.join(AIMS)}")
+        if self.weights not in PLACES:
+            raise UsageError(f"weights go to no {self.weights!r}", hint=f"use {' or '.join(PLACES)}")
+        if self.regions and self.arena_limit is not None:
+            raise UsageError("each region has a limit of its own", hint="use --region or --arena-limit, not both")
+        if self.memory == "min" and self.arena_limit is not None:
+            raise UsageError("a limit of the arena has its own aim", hint="use --memory min or --arena-limit, not both")

@@ -12,10 +12,12 @@ from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import check
 from sdk.compiler.memory.verify_plan import check_plan
+from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.passes.canonicalize import Canonicalize
 from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.dispatch import Dispatch
+from sdk.compiler.passes.eliminate import Eliminate
 from sdk.compiler.passes.fold import Fold
 from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.passes.fold_pad import FoldPad
@@ -25,6 +27,7 @@ from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.integer import Integer
 from sdk.compiler.passes.layout import Layout
 from sdk.compiler.passes.lower import Lower
+from sdk.compiler.passes.order import Order
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.passes.recognize import Recognize
@@ -33,6 +36,7 @@ from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.compiler.schedules.rules import core_for
 from sdk.compiler.sym import max_value
+from sdk.driver.memories import rooms_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.program import read_program
 from sdk.errors import BuildError, UsageError
@@ -110,7 +114,8 @@ def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
 def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     """The passes in order."""
     have = capabilities(board, options)
-    offset = 128 if core_for(have).unsigned else 0
+    core = core_for(have)
+    streams = options.memory == "min" or options.arena_limit is not None
     return (
         Inline(),
         Dispatch(),
@@ -122,18 +127,24 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         FoldScale(),
         Recognize(),
         Canonicalize(),
-        FoldOffset(x_offset=offset),
         Cleanup(),
+        Eliminate(multiple=max(core.lanes, core.floats.lanes)),
+        FoldOffset(x_offset=128 if core.unsigned else 0),
+        Cleanup(),
+        *([Accumulate()] if streams else []),
         Lower(),
         Fuse(),
         SimplifyLoops(),
-        ScheduleLoops(isa=".".join(sorted(have))),
+        ScheduleLoops(isa=".".join(sorted(have)), threads=1 if streams else options.threads),
         SimplifyLoops(),
         Cleanup(),
+        Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
         PlanMemory(
             io="caller" if board.hosted else "arena",
             align=CACHE_LINE if board.hosted else WORDS,
+            memory="min" if options.memory == "min" else "time",
             limit=options.arena_limit,
+            rooms=rooms_of(board, options),
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),

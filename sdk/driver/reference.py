@@ -149,9 +149,12 @@ def random_dims(graph: Graph, rng: np.random.Generator, case: int, at: Mapping[s
     in others."""
     found: dict[str, int] = {}
     for var in graph.dims:
-        first, last = -(-var.lo // var.multiple), var.hi // var.multiple
-        chosen = (last, first)[case] if case < 2 else int(rng.integers(first, last, endpoint=True))
-        found[var.name] = at.get(var.name, chosen * var.multiple)
+        if case < 2:
+            chosen = (var.most, var.least)[case]
+        else:
+            step = var.multiple
+            chosen = step * int(rng.integers(var.least // step, var.most // step, endpoint=True))
+        found[var.name] = at.get(var.name, chosen)
     return found
 
 

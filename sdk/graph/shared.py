@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.module import Const, State
-from sdk.compiler.ir.types import SCALARS, DType, TensorType
+from sdk.compiler.ir.types import DType, TensorType, dtype_of
 from sdk.compiler.sym import Dim, Expr, Var
 from sdk.errors import BuildError
 from sdk.graph.tensor import Tensor
@@ -59,9 +59,7 @@ class Shared:
         """
         self.claim(name, {**self.consts, **self.states}, "constant")
         array = np.asarray(data)
-        kind = dtype or next((k for k in SCALARS.values() if k.numpy == array.dtype), None)
-        if kind is None:
-            raise BuildError(f"elements of type {array.dtype} are not supported", where=f"constant {name}")
+        kind = dtype or dtype_of(array, where=f"constant {name}")
         made = self.consts[name] = Const(name, TensorType(kind, array.shape), array.astype(kind.numpy))
         return Tensor(Value(name, made.type, const=True), None)
 

@@ -12,6 +12,7 @@ from sdk.toolchains.elf import (
     EM_X86_64,
     SHF_EXECINSTR,
     STB_LOCAL,
+    STT_FUNC,
     STT_SECTION,
     ElfFile,
     Relocation,
@@ -38,6 +39,7 @@ class StackReport:
 class _Graph:
     frames: dict[Function, int]
     calls: dict[Function, set[Function]]
+    data: set[Function]  # variables, which code of other objects refers to like functions
     red_zone: int = 0
 
 
@@ -51,7 +53,7 @@ def worst_case_stack(
     names). Functions outside ``objects`` count nothing and are listed. Raises BuildError for recursion, for
     a frame of variable size, and when ``entry`` is not there.
     """
-    graph = _Graph({}, {})
+    graph = _Graph({}, {}, set())
     for unit in objects:
         _add_object(graph, unit)
     for caller, callees in (indirect or {}).items():
@@ -75,7 +77,7 @@ def _deepest(
             "recursion: the stack has no bound", why=" -> ".join(n for _, n in (*trail, function))
         )
     if function not in known:
-        if function not in graph.frames:
+        if function not in graph.frames and function not in graph.data:
             unmeasured.add(function[1])
         below: tuple[int, tuple[Function, ...]] = (0, ())
         for callee in sorted(graph.calls.get(function, ())):
@@ -92,6 +94,8 @@ def _add_object(graph: _Graph, unit: ObjectFile) -> None:
     # Bit 0 of a Thumb function's value says that it is Thumb.
     starts = {(symbol.section, symbol.value & ~1): symbol for symbol in elf.functions()}
     named = {symbol.name: symbol for symbol in starts.values()}
+    defined = (s for s in elf.symbols if s.section != 0 and s.binding != STB_LOCAL and s.type != STT_FUNC)
+    graph.data.update(("", symbol.name) for symbol in defined)
     if unit.stack_usage is not None:
         for name, size in _usage_file(unit.stack_usage):
             if name in named:

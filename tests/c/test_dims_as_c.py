@@ -57,7 +57,8 @@ def test_values_are_those_of_sym(tmp_path: Path) -> None:
     moduli = [rng.randint(1, 9) for _ in dims]
     unit = Unit("m", frozenset())
     printer = DimPrinter(unit, lambda v: v.name)
-    lines = [printer.text(d) for d in dims] + [printer.modulo(d, m) for d, m in zip(dims, moduli, strict=True)]
+    rows = [dmax(d, 0) for d in dims]
+    lines = [printer.text(d) for d in dims] + [printer.slot(d, m) for d, m in zip(rows, moduli, strict=True)]
     loaded = library(lines, unit, tmp_path)
     out = (ctypes.c_int32 * len(lines))()
     for _ in range(50):
@@ -65,7 +66,7 @@ def test_values_are_those_of_sym(tmp_path: Path) -> None:
         loaded.values(*(env[v] for v in VARS), out)
         values = [evaluate(d, env) for d in dims]
         assert list(out)[:COUNT] == values
-        assert list(out)[COUNT:] == [v % m for v, m in zip(values, moduli, strict=True)]
+        assert list(out)[COUNT:] == [max(v, 0) % m for v, m in zip(values, moduli, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -83,13 +84,13 @@ def test_texts(dim: Dim, text: str) -> None:
     assert DimPrinter(Unit("m", frozenset()), lambda v: v.name).text(dim) == text
 
 
-def test_what_is_checked_to_be_nonnegative_divides_plainly() -> None:
+def test_the_slot_of_a_row() -> None:
     printer = DimPrinter(Unit("m", frozenset()), lambda v: v.name)
     row = VARS[1].expr - 1
-    assert printer.modulo(row, 3) == "m_floormod(m - 1, 3)"
-    assert printer.modulo(row, 4) == "((m - 1) & 3)"
-    printer.nonnegative.append(row)
-    assert printer.modulo(row, 3) == "((m - 1) % 3)"
+    assert printer.slot(row, 3) == "(int32_t)((uint32_t)(m - 1) % 3u)"
+    assert printer.slot(row, 4) == "((m - 1) & 3)"
+    assert printer.slot(row, 1) == "0"
+    assert printer.slot(VARS[0].expr, 100) == "n"
 
 
 def test_an_index_past_32_bits_is_refused() -> None:

@@ -11,9 +11,9 @@ from c_harness import HOST_ISA, WARNINGS, build, source_of
 
 from sdk.boards import load_board
 from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.row_calls import drop_single_trips
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ops.registry import get_op, infer
-from sdk.compiler.passes.simplify_loops import drop_single_trips
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
 from sdk.compiler.schedules.rules.cores import FLOAT_CORES, FloatCore

@@ -34,7 +34,8 @@ N = Var("n", 1, 96)
 
 
 def typed() -> Module:
-    """A quantised layer over n rows with scratch and an epilogue, float work, and a result in place."""
+    """A quantised layer over n rows with scratch and an epilogue, a result in place, a product that threads divide by
+    columns, and an image, whose last product has all pixels in one loop."""
     rng = np.random.default_rng(0)
     net = Net(N)
     x = net.input("x", I8, 1, N.expr, 16, 32)
@@ -49,12 +50,20 @@ def typed() -> Module:
     f = net.input("f", F32, N.expr, 256)
     g = net.op("g", "matmul", f, net.const("k", F32, rng.standard_normal((256, 256)) / 16))
     h = net.op("h", "exp", net.op("i", "mul", g, f))
-    return net.typed(y, h)
+    p = net.op("p", "matmul", f, net.const("l", F32, rng.standard_normal((256, 128)) / 16))
+    around = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1)}
+    z = net.input("z", F32, 1, N.expr, 15, 64)
+    taps = net.const("t", F32, rng.standard_normal((3, 3, 64)))
+    d = net.op("d", "depthwise_conv2d", z, taps, net.const("v", F32, np.zeros(64)), multiplier=1, **around)
+    mix = net.const("q", F32, rng.standard_normal((24, 1, 1, 64)) / 8)
+    e = net.op("e", "conv2d", d, mix, net.const("r", F32, np.ones(24)), **{**around, "pad": (0, 0, 0, 0)})
+    return net.typed(y, h, p, e)
 
 
 def planned(threads: int) -> Module:
     passes = (
-        Lower(), Fuse(), SimplifyLoops(), ScheduleLoops(isa=".".join(sorted(HOST_ISA))), SimplifyLoops(),
+        Lower(), Fuse(), SimplifyLoops(), ScheduleLoops(".".join(sorted(HOST_ISA)), threads),
+        SimplifyLoops(),
         PlanMemory(io="caller", threads=threads),
     )  # fmt: skip
     module = typed()
@@ -72,6 +81,7 @@ def numbers(n: int) -> dict[str, np.ndarray]:
     return {
         "x": rng.integers(-128, 127, (1, n, 16, 32)).astype(np.int8),
         "f": rng.standard_normal((n, 256)).astype(np.float32),
+        "z": rng.standard_normal((1, n, 15, 64)).astype(np.float32),
     }
 
 
@@ -87,7 +97,10 @@ def test_plan_gives_each_thread_its_scratch() -> None:
     one, four = planned(1), planned(4)
     assert all(c.split is None for c in calls(one))
     shared = [c for c in calls(four) if c.split is not None]
-    assert {c.callee.split("_")[0] for c in shared} >= {"conv2d", "matmul"}
+    assert {c.callee.split("_")[0] for c in shared} >= {"conv2d", "depthwise", "matmul"}
+    divided = {c.args[-1]: c.rows[1] for c in shared if c.rows}
+    assert isinstance(divided["p"], int)  # panels
+    assert divided["e"] == 15 * N.expr
     assert verify_plan(four, four.plans["main"]) == []
     for call in shared:
         if call.scratch:
@@ -118,6 +131,16 @@ def test_rows_that_read_their_neighbours_are_not_split() -> None:
     assert any(isinstance(n, For) for n in walk(conv.body))
 
 
+def test_borders_in_loops_of_their_own_are_work_too() -> None:
+    net = Net()
+    x, w, b = net.input("x", F32, 1, 14, 14, 64), net.input("w", F32, 3, 3, 64), net.input("b", F32, 64)
+    y = net.op("y", "depthwise_conv2d", x, w, b, stride=(1, 1), dilation=(1, 1), pad=(1, 1, 1, 1), multiplier=1)
+    done = ScheduleLoops("avx512f").run(Lower().run(net.typed(y))).loops["depthwise_conv2d"]
+    assert "ends" in done.trace
+    assert row_granule(done) == 1
+    assert int(work_of(done, 1)) > 14 * 64 * 9
+
+
 @pytest.mark.parametrize("toolchain", ["zig", "gcc"])
 def test_any_number_of_threads_gives_the_same_bits(toolchain: str, tmp_path: Path) -> None:
     module = planned(4)
@@ -131,7 +154,8 @@ def test_any_number_of_threads_gives_the_same_bits(toolchain: str, tmp_path: Pat
         assert model.run(inputs, (n,)) == 0
         alone = {k: v[: want[k].size].copy() for k, v in model.outputs().items()}
         np.testing.assert_array_equal(alone["y"], want["y"].reshape(-1))
-        np.testing.assert_allclose(alone["h"], want["h"].reshape(-1), rtol=2e-4, atol=2e-4)
+        for name in "hpe":
+            np.testing.assert_allclose(alone[name], want[name].reshape(-1), rtol=2e-4, atol=2e-4)
         for threads in (2, 3, 4):
             pool = ctypes.create_string_buffer(1 << 14)
             assert pool_code.sdk_rt_pool_start(pool, threads) == threads

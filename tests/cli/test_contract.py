@@ -52,6 +52,8 @@ class Options:
     isa: str | None = None
     toolchain: str = "zig"
     externs: tuple[Path, ...] = ()
+    regions: tuple[tuple[str, int], ...] = ()
+    weights: str = "flash"
 
 
 class Driver:
@@ -80,8 +82,14 @@ class Driver:
 
     def memory(self, model: Path, board: Any, options: Options, at: Mapping[str, int]) -> SimpleNamespace:
         self._record("memory", (model, board, options), {})
-        table = (("buffer", "bytes"), ("x", "640"))
-        return self._report({"model": model.stem, "board": board.name, "out": None, **SIZES}, table=table)
+        data = {"model": model.stem, "board": board.name, "out": None, **SIZES}
+        return self._report(data, entries=(), others={})
+
+    def memory_page(self, report: Any, board: Any) -> str:
+        return f"<html>{board.name}</html>"
+
+    def memory_svg(self, report: Any) -> str:
+        return "<svg/>"
 
     def inspect(self, *args: Any) -> str:
         self._record("inspect", args, {})

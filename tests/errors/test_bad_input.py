@@ -41,7 +41,6 @@ def open_model(tmp_path: Path) -> Path:
         ("--board host --toolchain msvc9", ("unknown toolchain",), ("zig, gcc, clang",)),
         ("--board host --threads 65", ("65",), ("--help",)),
         ("--board host --threads many", ("many",), ("--help",)),
-        ("--board host --memory min", ("'min' is not available",), ("--arena-limit",)),
         ("--board host --memory small", ("small", "time", "min"), ("--help",)),
         ("--board host --arena-limit lots", ("not a size: 'lots'", "--arena-limit"), ("640K",)),
         ("--board host --dim n", ("not a dimension: 'n'", "--dim"), ("--dim n=1:256",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,22 +105,65 @@ def test_all_unsupported_operators_are_reported_at_once(fails: Fails, tmp_path: 
 # Memory.
 
 
+def sizes(message: str) -> list[int]:
+    """The bytes needed and those too many."""
+    found = re.findall(r"needs ([\d,]+) bytes.* ([\d,]+) too many", message)
+    return [int(number.replace(",", "")) for number in found[0]]
+
+
 def test_a_model_too_large_for_flash(fails: Fails, digits: Path, add_board: AddBoard) -> None:
     line = ("build", digits, "--board", add_board("tiny", flash="4K"))
-    error = fails(
-        1, *line, says=("flash", "tiny has 4096", "@dense_weights 2560 bytes"), hints=("sdk boards",)
-    )
-    need, over = map(int, re.findall(r"needs (\d+) bytes.* (\d+) too many", error["message"])[0])
+    says = ("flash", "tiny has 4,096", "text ", "rodata ", "@dense_weights 2,560 bytes")
+    error = fails(1, *line, says=says, hints=("sdk boards",))
+    need, over = sizes(error["message"])
     assert need == 4096 + over > 5144  # its weights
+    assert sum(int(n.replace(",", "")) for n in re.findall(r"[\d,]+", error["where"])) == need
 
 
 def test_a_model_too_large_for_ram(fails: Fails, digits: Path, add_board: AddBoard) -> None:
-    line = (digits, "--board", add_board("tiny", ram="512", stack="128"))
+    line = (digits, "--board", add_board("tiny", ram="256", stack="128"))
     for verb in ("build", "memory"):
-        says = ("RAM", "tiny has 512", "conv1 512 bytes")
+        says = ("RAM", "tiny has 256", "conv1 512", "step 2 (CONV_2D conv2) holds 768 bytes", "(--memory min) needs")
         error = fails(1, verb, *line, says=says, hints=("sdk boards",))
-        need, over = map(int, re.findall(r"needs (\d+) bytes.* (\d+) too many", error["message"])[0])
-        assert need == 512 + over >= 768  # conv1 and conv2 are live at once
+        need, over = sizes(error["message"])
+        assert need == 256 + over >= 768  # conv1 and conv2 are live at once
+        parts = [part.rsplit(" ", 1) for part in error["where"].split(" + ")]
+        assert [name for name, _ in parts] == ["arena", "states", "context", ".data", ".bss", "stack above 512"]
+        assert sum(int(size.replace(",", "")) for _, size in parts) == need
+
+
+def test_a_model_that_fits_with_the_smallest_plan(
+    fails: Fails, digits: Path, add_board: AddBoard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = (digits, "--board", add_board("small", ram="700", stack="128"), "--name", "d")
+    error = fails(1, "build", *line, says=("small has 700", "the smallest plan (--memory min) needs"))
+    command = shlex.split(error["hint"])
+    assert command == ["sdk", "build", *map(str, line), "--memory", "min"]
+    assert run_command([*command[1:], "-o", str(tmp_path / "out"), "--json"]) == 0
+    told = re.findall(r"needs ([\d,]+) bytes", error["why"])[0]
+    assert json.loads(capsys.readouterr().out)["ram_bytes"] == int(told.replace(",", "")) <= 700
+
+
+def test_an_arena_larger_than_the_first_memory(
+    fails: Fails, digits: Path, tmp_path: Path, add_board: AddBoard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["memory", str(digits), "--board", "nucleo_l4r5zi", "--json"]) == 0
+    arenas = {aim: mode["arena_bytes"] for aim, mode in json.loads(capsys.readouterr().out)["modes"].items()}
+    file = tmp_path / "boards" / f"{add_board('split', ram='{size}', stack='128')}.toml"
+    slow = '[[memory]]\nname = "slow"\nbase = 0x3000_0000\nsize = "{size}"\nkind = "ram"\nattrs = ["r", "w"]\n'
+    text = file.read_text().replace("microbit", "nucleo_l4r5zi") + slow
+    line = ("build", digits, "--board", "split")
+
+    file.write_text(text.replace("{size}", str(arenas["time"] - 1)))
+    error = fails(1, *line, says=("the first memory of split holds", " 1 too many"))
+    assert shlex.split(error["hint"]) == ["sdk", *map(str, line), "--memory", "min"]
+
+    size = arenas["min"] - 1
+    file.write_text(text.replace("{size}", str(size)))
+    error = fails(1, *line, says=("the first memory of split holds", f"{arenas['min']:,} of them arena"))
+    command = shlex.split(error["hint"])
+    assert command == ["sdk", *map(str, line), "--region", f"ram={size}", "--region", f"slow={size}"]
+    assert run_command([*command[1:], "-o", str(tmp_path / "out"), "--json"]) == 0
 
 
 def test_a_model_that_fits_only_without_the_runtime(fails: Fails, digits: Path, add_board: AddBoard) -> None:
@@ -129,8 +173,11 @@ def test_a_model_that_fits_only_without_the_runtime(fails: Fails, digits: Path, 
     assert fails(1, "build", *line, "--emit", "firmware", says=())["message"] == error["message"]
 
 
-def test_an_arena_limit_too_small(fails: Fails, digits: Path) -> None:
-    line = ("build", digits, "--board", "microbit", "--arena-limit", "700")
-    error = fails(1, *line, says=("limit of 700 B", "%conv1 512 B"), hints=("at least 768 B",))
-    need, over = re.findall(r"needs ([\d,]+) B, ([\d,]+) B more", error["message"])[0]
-    assert int(need.replace(",", "")) == 700 + int(over)
+def test_an_arena_limit_too_small(fails: Fails, digits: Path, tmp_path: Path) -> None:
+    line = ("build", digits, "--board", "microbit", "-o", tmp_path / "out", "--arena-limit")
+    error = fails(1, *line, "300", says=("limit of 300 B", "live at the peak"), hints=("--arena-limit",))
+    need, over = (int(n.replace(",", "")) for n in re.findall(r"([\d,]+) B\b", error["message"])[:2])
+    assert need == 300 + over
+    assert re.findall(r"--arena-limit (?:to )?(\d+)", error["hint"]) == [str(need)]
+    fails(1, *line, need - 1, says=("1 B more than the limit",))
+    assert run_command([*map(str, line), str(need), "--json"]) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -256,11 +258,16 @@ def test_limit_says_by_how_much_and_what_takes_it() -> None:
     net, _, total = residual()
     module = net.module(total)
     with pytest.raises(BuildError) as caught:
-        PlanMemory(limit=3000).run(module)
-    assert "3,456 B, 456 B more than the limit of 3,000 B" in caught.value.message
+        PlanMemory(limit=500).run(module)
+    found = re.match(r"the arena needs ([\d,]+) B, ([\d,]+) B more than the limit of 500 B", caught.value.message)
+    assert found is not None
+    least = int(found[1].replace(",", ""))
+    assert least == 500 + int(found[2].replace(",", ""))
     assert caught.value.why is not None
-    assert caught.value.why.startswith("live at the peak: %t0 2,304 B")
-    assert PlanMemory(limit=3456).run(module).plans
+    assert caught.value.why.startswith("live at the peak: %x 576 B")
+    assert f"--arena-limit to {least}" in str(caught.value.hint)
+    assert PlanMemory(limit=least).run(module).plans["main"].region("arena").bytes == least
+    assert PlanMemory(limit=3456).run(module) == PlanMemory().run(module)
 
 
 def test_ops_must_be_lowered() -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import random
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdk.compiler.memory.planner import plan_offsets
-from sdk.compiler.memory.problem import Block, lower_bound, overlaps
+from sdk.compiler.memory.problem import Apart, Block, apart_by_lifetimes, lower_bound, overlaps, violated
 from sdk.errors import BuildError
 
 
@@ -105,6 +103,68 @@ def test_placements_are_sound(blocks: list[Block]) -> None:
     assert placed == plan_offsets(list(reversed(blocks)), effort=500)
 
 
+@settings(max_examples=100, deadline=None)
+@given(problems())
+def test_lifetimes_as_relations_ask_for_the_same(blocks: list[Block]) -> None:
+    apart = apart_by_lifetimes(blocks)
+    placed = plan_offsets(blocks, apart=apart, effort=500)
+    assert lower_bound(blocks, apart) <= plan_offsets(blocks, effort=2000).peak
+    assert not violated(blocks, apart, placed.offsets)
+    assert not overlaps([b for b in blocks if b.size], placed.offsets)
+
+
+def test_an_output_may_lie_over_consumed_input() -> None:
+    image, result = Block("image", 1000, 0, 1, 4), Block("result", 900, 0, 1, 4)
+    over = [Apart("image", "result", -100, 1000)]
+    placed = plan_offsets([image, result], apart=over)
+    assert placed.peak == placed.lower_bound == 1100
+    assert not violated([image, result], over, placed.offsets)
+    assert placed.offsets["image"] - placed.offsets["result"] == 100
+    apart = [Apart("image", "result", -100, 1000), Apart("result", "more", -64, 900)]
+    more = Block("more", 64, 0, 0, 4)  # apart from the result only: over the image it is welcome
+    assert plan_offsets([image, result, more], apart=apart).peak == 1100
+
+
+@st.composite
+def related(draw: st.DrawFn) -> tuple[list[Block], list[Apart]]:
+    blocks = draw(problems())
+    index = st.integers(0, len(blocks) - 1)
+    relation = st.tuples(index, index, st.integers(-60, 60), st.integers(0, 99))
+    apart = [
+        Apart(f"b{a}", f"b{b}", low, low + more)
+        for a, b, low, more in draw(st.lists(relation, max_size=40))
+        if a != b
+    ]
+    return blocks, apart
+
+
+@settings(max_examples=150, deadline=None)
+@given(related())
+def test_relations_hold(problem: tuple[list[Block], list[Apart]]) -> None:
+    blocks, apart = problem
+    placed = plan_offsets(blocks, apart=apart, effort=500)
+    held = {b.name for b in blocks if b.size}
+    assert not violated(blocks, [r for r in apart if {r.a, r.b} <= held], placed.offsets)
+    assert placed.lower_bound <= placed.peak
+    assert placed == plan_offsets(blocks[::-1], apart=apart[::-1], effort=500)
+
+
+@settings(max_examples=60, deadline=None)
+@given(related(), st.integers(0, 400))
+def test_a_placement_that_is_enough_ends_the_search(problem: tuple[list[Block], list[Apart]], enough: int) -> None:
+    blocks, apart = problem
+    placed = plan_offsets(blocks, apart=apart, enough=enough, effort=500)
+    best = plan_offsets(blocks, apart=apart, effort=500)
+    assert placed.lower_bound == best.lower_bound <= placed.peak
+    assert placed.peak <= max(enough, best.peak)
+
+
+def test_a_bound_of_the_caller_counts_when_it_is_higher() -> None:
+    blocks = chain([8, 8, 8])
+    assert plan_offsets(blocks, bound=20).lower_bound == 20 + 4
+    assert plan_offsets(blocks, bound=100).lower_bound == 100
+
+
 def test_fixed_blocks_stay() -> None:
     blocks = [Block("io", 64, 0, 9, 16, fixed=128), Block("a", 100, 0, 4, 16), Block("b", 100, 3, 9, 16)]
     placed = plan_offsets(blocks)
@@ -112,18 +172,3 @@ def test_fixed_blocks_stay() -> None:
     assert not overlaps(blocks, placed.offsets)
     with pytest.raises(BuildError, match="overlapping bytes"):
         plan_offsets([*blocks, Block("clash", 8, 2, 3, 1, fixed=130)])
-
-
-def test_hard_problems_beat_greedy(root: Path) -> None:
-    folder = root.parent / "shared" / "data" / "minimalloc"
-    if not folder.is_dir():
-        pytest.skip(f"no minimalloc problems at {folder}")
-    for path in sorted(folder.glob("*.csv")):
-        with path.open() as file:
-            rows = [
-                (r["id"], int(r["size"]), int(r["lower"]), int(r["upper"]) - 1) for r in csv.DictReader(file)
-            ]
-        blocks = [Block(*row) for row in rows]
-        placed = plan_offsets(blocks)
-        assert not overlaps(blocks, placed.offsets)
-        assert placed.peak <= 1.3 * placed.lower_bound

@@ -65,6 +65,7 @@ def streamed(
     numbered = [replace(c, index=k) for k, c in enumerate([*before, *body])]
     streamed_plan = replace(
         plan,
+        lower_bound=0,  # that of the whole tensors
         regions=(Region("arena", "arena", end), *plan.regions[1:]),
         buffers=tuple(buffers),
         body=(*numbered[: len(before)], Repeat(r, 0, H, tuple(numbered[len(before) :]))),

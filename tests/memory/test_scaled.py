@@ -10,16 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_nets import Net
+from plan_bytes import arena, stacked
+from plan_bytes import points as at_points
 
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Plan, PlanCall
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import F32
+from sdk.compiler.memory.choice import best_scaled
+from sdk.compiler.memory.covered import Covered
 from sdk.compiler.memory.planner import placements
 from sdk.compiler.memory.problem import Block
 from sdk.compiler.memory.report import plan_summary
-from sdk.compiler.memory.scaled import Covered, best_scaled, scaled
+from sdk.compiler.memory.scaled import scaled
 from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
@@ -46,37 +49,6 @@ def both(io: str = "arena") -> tuple[Module, Module]:
     return tuple(PlanMemory(io=io, offsets=o).run(module) for o in ("fixed", "scaled"))  # type: ignore[return-value]
 
 
-def lives(plan: Plan) -> dict[str, tuple[int, int]]:
-    """First and last step of each group of buffers that share bytes, by its root."""
-    roots = {b.name: b.name for b in plan.buffers}
-    for b in plan.buffers:
-        if b.alias:
-            roots[b.name] = roots[b.alias]
-    calls = [s for s in plan.body if isinstance(s, PlanCall)]
-    used: dict[str, list[int]] = {}
-    for name in plan.inputs:
-        used.setdefault(roots[name], []).append(0)
-    for k, call in enumerate(calls, 1):
-        for name in (*call.args, *([call.scratch] if call.scratch else [])):
-            used.setdefault(roots[name], []).append(k)
-    for name in plan.outputs:
-        used.setdefault(roots[name], []).append(len(calls) + 1)
-    return {name: (min(at), max(at)) for name, at in used.items() if plan.buffer(name).region == "arena"}
-
-
-def recomputed(plan: Plan, env: dict[Var, int]) -> int:
-    """The arena at ``env``: buffers in the order of the offsets at the upper bounds, each as low as those below let."""
-    top = plan.placed({N: N.hi, M: M.hi})
-    spans = lives(plan)
-    ends: dict[str, int] = {}
-    for name in sorted(spans, key=lambda n: evaluate(plan.buffer(n).offset, top)):
-        first, last = spans[name]
-        below = [ends[o] for o in ends if spans[o][0] <= last and first <= spans[o][1]]
-        at = max((-(-e // 16) * 16 for e in below), default=0)
-        ends[name] = at + evaluate(plan.buffer(name).type.nbytes, env)
-    return max(ends.values())
-
-
 def points(count: int) -> list[dict[Var, int]]:
     rng = Random(3)
     return [{N: rng.randint(1, 50), M: rng.randint(3, 40)} for _ in range(count)]
@@ -89,10 +61,9 @@ def test_the_closed_form_is_what_the_plan_needs() -> None:
     assert isinstance(most, int)
     assert verify_plan(module, plan) == []
     assert plan_summary(module, plan).peak == most
-    for env in [*points(20), {N: 50, M: 40}, {N: 1, M: 3}]:
-        need = evaluate(plan.region("arena").bytes, plan.placed(env))
-        assert need == recomputed(plan, env)
-        assert need <= most
+    at = at_points([*points(20), {N: 50, M: 40}, {N: 1, M: 3}])
+    assert (arena(plan, at) == stacked(plan, at, 16)).all()
+    assert (arena(plan, at) <= most).all()
     assert evaluate(plan.region("arena").bytes, plan.placed({N: 1, M: 3})) < most // 20
 
 
@@ -122,7 +93,7 @@ def test_wrong_places_are_found() -> None:
     (last, value) = plan.places[-1]
     smaller = replace(plan, places=(*plan.places[:-1], (last, value - 16)))
     found = verify_plan(module, smaller)
-    assert any("region arena" in d.message or "reads row" in d.message or "written over" in d.message for d in found)
+    assert any("not proved to" in d.message for d in found)
     early = replace(plan, places=plan.places[::-1])
     assert any("has no value before it" in d.message for d in verify_plan(module, early))
     narrow = Var(last.name, 0, 16, 16)

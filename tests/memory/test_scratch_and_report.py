@@ -7,7 +7,7 @@ from memory_nets import ADD, Net
 
 from sdk.compiler.ir.loops import Alloc, Buffer, For, If, Imm, Load, Loops, Space, Stmt, Store
 from sdk.compiler.ir.types import BOOL, I8, I32, DType, TensorType
-from sdk.compiler.memory.report import LiveTensor, plan_summary
+from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.memory.scratch import scratch_layout
 from sdk.compiler.ops.build import function, loop, param, variable
 from sdk.compiler.passes.plan_memory import PlanMemory
@@ -99,11 +99,17 @@ def test_summary() -> None:
         ("state", "state"),
         ("const", "const"),
     ]
-    assert summary.at_peak[0] == LiveTensor(("t0",), 1024, 1, 2)
-    assert {t.names[0] for t in summary.at_peak} == {"t0", "t1", "x"}
+    assert [(t.names[0], t.title, t.bytes, t.live) for t in summary.at_peak] == [
+        ("t0", "t0", 1024, 1024),
+        ("t1", "t1", 256, 256),
+        ("x", "x", 256, 256),
+    ]
+    assert (summary.at_peak[0].first, summary.at_peak[0].last, summary.fullest.step) == (1, 2, 2)
+    assert summary.optimal
     assert [r.step for r in summary.timeline] == list(range(1, len(plan.body) + 1))
     assert [r.live_bytes for r in summary.timeline][:2] == [1280, 1536]
     assert summary.timeline[0].ops == "conv2d_0"
+    assert [(r.runs, r.rows, r.repeats) for r in summary.timeline] == [(1, 8, ())] * len(plan.body)
     assert max(r.live_bytes for r in summary.timeline) == summary.peak
     with pytest.raises(BuildError, match="no such plan"):
         plan_summary(net.module(y), plan)

@@ -2,59 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from memory_nets import ADD, Net
+from memory_nets import Net
+from mutations import with_buffer, with_region
+from sound_plans import Planned, dynamic, planned, residual, stateful
 
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait
-from sdk.compiler.ir.types import I32
+from sdk.compiler.memory import verify_plan as verify_plan_module
 from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.memory.verify_plan import check_plan, verify_plan
-from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
-
-Planned = tuple[Module, Plan]
-
-
-def planned(net: Net, *results: object) -> Planned:
-    module = PlanMemory().run(net.module(*results))
-    return module, module.plans["main"]
-
-
-def residual() -> Planned:
-    net = Net()
-    x = net.input("x", 1, 8, 8, 4)
-    a = net.conv(x, 4)
-    b = net.conv(net.op("add_q", net.conv(a, 4), a, **ADD), 8, stride=2)
-    flat = net.op("reshape", b, shape=(1, 128))
-    dense = net.op("dense", flat, net.const((5, 128)), net.const((5,), I32), w_offset=0, x_offset=128)
-    return planned(net, net.requantize(dense), b)
-
-
-def stateful() -> Planned:
-    net = Net()
-    x = net.input("x", 1, 6, 6, 4)
-    net.state("s", 1, 6, 6, 4)
-    net.state("t", 1, 6, 6, 4)
-    old = net.read("s", "old")
-    new = net.op("add_q", x, old, name="new", **ADD)
-    net.write("s", new)
-    net.write("t", x)
-    return planned(net, net.op("add_q", net.conv(new, 4), net.read("t", "r"), **ADD))
-
-
-def dynamic() -> Planned:
-    n = Var("n", 1, 12)
-    net = Net()
-    net.dims = (n,)
-    x = net.input("x", 1, n.expr, 4, 4)
-    a = net.conv(x, 4)
-    return planned(net, net.op("add_q", net.conv(a, 4), a, **ADD))
-
 
 NETS = {"residual": residual, "stateful": stateful, "dynamic": dynamic}
 
@@ -65,14 +29,6 @@ def sound(request: pytest.FixtureRequest) -> Planned:
     assert verify_plan(module, plan) == []
     check_plan(module, plan)
     return module, plan
-
-
-def with_buffer(plan: Plan, name: str, **changes: object) -> Plan:
-    return replace(plan, buffers=tuple(replace(b, **changes) if b.name == name else b for b in plan.buffers))
-
-
-def with_region(plan: Plan, name: str, **changes: object) -> Plan:
-    return replace(plan, regions=tuple(replace(r, **changes) if r.name == name else r for r in plan.regions))
 
 
 def faulty(module: Module, plan: Plan) -> list[str]:
@@ -235,3 +191,13 @@ def test_size_that_peaks_inside_the_box() -> None:
     assert plan.region("arena").bytes == 64
     assert verify_plan(module, plan) == []
     assert any("leave region" in m for m in faulty(module, with_region(plan, "arena", bytes=15)))
+
+
+def test_it_shares_nothing_with_the_planner() -> None:
+    """Of the folder, the verifier uses what reads plans and functions, and nothing that chooses places or lifetimes."""
+    folder = Path(verify_plan_module.__file__).parent
+    allowed = {"access", "covered", "dims_of_run", "effects", "inplace", "rings", "scratch", "simulate", "tags"}
+    files = [*folder.glob("verify_*.py"), *(folder / f"{n}.py" for n in allowed - {"scratch"})]
+    for path in files:
+        found = set(re.findall(r"from sdk\.compiler\.memory\.(\w+)", path.read_text(encoding="utf-8")))
+        assert {n for n in found if not n.startswith("verify_")} <= allowed, path.name

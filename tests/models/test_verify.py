@@ -16,8 +16,8 @@ pytestmark = pytest.mark.models
 Capture = pytest.CaptureFixture[str]
 
 
-def verify(capture: Capture, model: Path, board: str, cases: int) -> tuple[int, dict[str, object]]:
-    code = run_command(["verify", str(model), "--board", board, "--cases", str(cases), "--json"])
+def verify(capture: Capture, model: Path, board: str, cases: int, *more: str) -> tuple[int, dict[str, object]]:
+    code = run_command(["verify", str(model), "--board", board, "--cases", str(cases), "--json", *more])
     return code, json.loads(capture.readouterr().out)
 
 
@@ -37,3 +37,9 @@ def test_emulated_board(models: Path, name: str, board: str, capsys: Capture) ->
         assert "bytes" in report["error"]["message"], report
         return
     assert (code, report["exact_cases"], report["emulated"]) == (0, 3, True), report
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_row_by_row(models: Path, name: str, capsys: Capture) -> None:
+    code, report = verify(capsys, models / NAMES[name], "nucleo_l4r5zi", 3, "--memory", "min")
+    assert (code, report["exact_cases"]) == (0, 3), report

@@ -23,7 +23,8 @@ from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
 
 PIPELINE = (
-    "inline,fold,fold-pad,canonicalize,cleanup,lower,fuse,simplify-loops,schedule{{isa={isa}}},simplify-loops,cleanup"
+    "inline,fold,fold-pad,canonicalize,cleanup,lower,fuse,simplify-loops,schedule{{isa={isa}}},simplify-loops,cleanup,"
+    "order"
 )
 ISAS = ("", "avx2", "avx512vnni.avx512bw.avx512vl.avx2", "dsp")
 PER_LIBRARY = 20

@@ -13,15 +13,16 @@ import pytest
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Buffer, For, Load, Loops, Op, Param, Store
+from sdk.compiler.ir.row_calls import drop_single_trips
+from sdk.compiler.ir.rows import row_granule
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.ops import OPS, infer, load_ops
-from sdk.compiler.passes.simplify_loops import drop_single_trips
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
-from sdk.compiler.schedules.rules.contraction import tile_for
 from sdk.compiler.schedules.rules.cores import FLOAT_CORES, FloatCore
+from sdk.compiler.schedules.rules.tiles import Product, tile_for
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
 
@@ -46,6 +47,8 @@ CONVOLUTIONS: dict[str, tuple[Shape, int, int, int, int, int]] = {
     "first": ((1, H, W, 3), 20, 3, 2, 1, 1),
     "1x1": ((1, H, W, 8), 40, 1, 1, 0, 1),
     "1x1 strided": ((B, H, W, 8), 17, 1, 2, 0, 1),
+    "1x1 of every other": ((1, 28, 28, 8), 72, 1, 2, 0, 1),
+    "columns past the end": ((1, H, W, 8), 1000, 1, 1, 0, 1),
     "short rows": ((1, 7, 7, 16), 33, 3, 1, 1, 1),
     "halves": ((1, floordiv(H, 2), floordiv(W, 2), 8), 33, 1, 1, 0, 1),
     "ends inside": ((1, 14, 14, 8), 33, 3, 2, 1, 1),  # no window passes the last row, a whole block of rows would
@@ -76,8 +79,8 @@ def convolution(name: str) -> tuple[Loops, list[TensorType], dict[str, Any]]:
     return drop_single_trips(made), types, attrs
 
 
-def scheduled(loops: Loops, floats: FloatCore, packable: set[str]) -> Loops:
-    done = schedule(loops, core_for(floats.needs), packable)
+def scheduled(loops: Loops, floats: FloatCore, packable: set[str], threads: int = 1) -> Loops:
+    done = schedule(loops, core_for(floats.needs), packable, threads)
     assert done.trace, "the plain nest was kept"
     assert replay(loops, done.trace) == done
     found: list[str] = []
@@ -103,15 +106,16 @@ def whole(rng: np.random.Generator, shape: Shape, env: dict[Var, int]) -> np.nda
     return rng.integers(-4, 5, [evaluate(d, env) for d in shape]).astype(np.float32)
 
 
-def run(done: Loops, arrays: dict[str, np.ndarray], want: np.ndarray, dims: dict[str, int] | None = None) -> None:
+def run(done: Loops, arrays: dict[str, np.ndarray], want: np.ndarray, env: dict[Var, int]) -> None:
     """Runs the rows in two calls and compares; what is packed is laid out first."""
     given = dict(arrays)
     for spec in done.packs:
         given[spec.param] = pack_array(given[spec.param], spec)
     given["o"] = np.full(want.shape, 99, np.float32)
-    extent = want.shape[1 if want.ndim > 2 else 0]
-    for rows in ((0, extent // 3), (extent // 3, extent)):
-        run_loops(done, given, dims, rows)
+    assert done.rows is not None
+    extent = evaluate(done.rows.extent, env)
+    for rows in ((extent // 3, extent), (0, extent // 3)):
+        run_loops(done, given, {v.name: n for v, n in env.items()}, rows)
     np.testing.assert_array_equal(given["o"], want)
 
 
@@ -125,36 +129,39 @@ def cases(names: Iterable[str], everywhere: set[str]) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("name", "floats"), cases(PRODUCTS, {"inputs", "long"}))
-def test_products(name: str, floats: FloatCore) -> None:
+def test_products(name: str, floats: FloatCore, threads: int) -> None:
     left, right, constant = PRODUCTS[name]
     loops = product(left, right)
-    done = scheduled(loops, floats, {"b"} if constant else set())
+    done = scheduled(loops, floats, {"b"} if constant else set(), threads)
     assert bool(done.packs) == constant
+    assert threads == 1 or row_granule(done) is not None
     rng = np.random.default_rng(3)
     for values in DIMS:
         env = {v: values[v.name] for v in done.dims}
         a, b = whole(rng, left, env), whole(rng, right, env)
-        run(done, {"a": a, "b": b}, a @ b)
+        run(done, {"a": a, "b": b}, a @ b, env)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("name", "floats"), cases(CONVOLUTIONS, {"first", "short rows"}))
-def test_convolutions(name: str, floats: FloatCore) -> None:
+def test_convolutions(name: str, floats: FloatCore, threads: int) -> None:
     loops, types, attrs = convolution(name)
-    done = scheduled(loops, floats, {"w", "b"})
+    done = scheduled(loops, floats, {"w", "b"}, threads)
+    assert threads == 1 or row_granule(done) is not None
     rng = np.random.default_rng(4)
     for values in DIMS:
         env = {v: values[v.name] for v in done.dims}
         x, w, b = (whole(rng, t.shape, env) for t in types)
-        dims = {v.name: n for v, n in env.items()}
-        run(done, {"x": x, "w": w, "b": b}, OPS["conv2d"].reference(x, w, b, **attrs), dims)
+        run(done, {"x": x, "w": w, "b": b}, OPS["conv2d"].reference(x, w, b, **attrs), env)
 
 
 def test_sums_stay_in_vector_registers_and_join_their_product() -> None:
     done = scheduled(product((M, 24), (24, 40)), FLOAT_CORES[0], {"b"})
     sums = [n.buffer for n in walk(done.body) if isinstance(n, Alloc)]
     assert all(b.space == "register" and b.dtype.lanes == 16 for b in sums)
-    tile = tile_for(FLOAT_CORES[0], None, 40, 24)
+    tile = tile_for(FLOAT_CORES[0], Product(None, 40, 24))
     assert sums[0].shape == (tile.rows, tile.vectors)
     assert len(sums) == 1 + len(tile.tails)
     assert any(isinstance(n, Op) and n.name == "fma" for n in walk(done.body))
@@ -169,7 +176,7 @@ def test_without_fused_products_none_is_used() -> None:
 @pytest.mark.parametrize("columns", [1, 24, 32, 144, 1000, None])
 @pytest.mark.parametrize("core", FLOAT_CORES, ids=lambda c: c.name)
 def test_a_tile_leaves_registers_for_its_operands(core: FloatCore, rows: int | None, columns: int | None) -> None:
-    tile = tile_for(core, rows, columns)
+    tile = tile_for(core, Product(rows, columns))
     assert tile.rows * tile.vectors + tile.vectors + 1 <= core.registers
     sizes = (tile.rows, *tile.tails)
     assert sizes[-1] == 1
@@ -185,7 +192,7 @@ def test_an_epilogue_runs_on_the_registers() -> None:
     rng = np.random.default_rng(5)
     env = {v: 37 for v in done.dims}
     a, b, c = whole(rng, (M, 24), env), whole(rng, (24, 40), env), whole(rng, (40,), env)
-    run(done, {"a": a, "b": b, "c": c}, a @ b + c)
+    run(done, {"a": a, "b": b, "c": c}, a @ b + c, env)
 
 
 @pytest.mark.parametrize("constant", [True, False])
@@ -219,3 +226,22 @@ def test_padding_is_copied_once_for_rows_that_share_weights() -> None:
     assert inner
     assert not any(isinstance(n, Op) and n.name == "select" for n in walk(tuple(inner)))
     assert not any(isinstance(n, Load) and n.buffer == "x" for n in walk(tuple(inner)))
+
+
+def test_threads_divide_what_they_would_read_twice() -> None:
+    weights = scheduled(product((M, 384), (384, 1536)), FLOAT_CORES[0], {"b"}, threads=2)
+    row = scheduled(product((1, 384), (384, 1000)), FLOAT_CORES[0], {"b"}, threads=2)
+    pixels, _, _ = convolution("1x1")
+    image = scheduled(pixels, FLOAT_CORES[0], {"w", "b"}, threads=2)
+    # panels of 64 columns, panels of 128, pixels
+    assert [f.rows.extent for f in (weights, row, image) if f.rows] == [24, 8, H * W]
+    assert [row_granule(f) for f in (weights, row)] == [1, 1]
+
+
+def test_tiles_of_a_part_are_even() -> None:
+    core = FLOAT_CORES[0]
+    tile = tile_for(core, Product(49, 160, 960), threads=2, axes=("rows", "columns"))
+    panels = -(-160 // (tile.vectors * core.lanes))
+    assert tile.axis == "columns"
+    assert panels % 2 == 0
+    assert tile_for(core, Product(3136, 24, 96), threads=2, axes=("rows", "columns")).axis == "rows"

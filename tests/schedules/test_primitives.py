@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import cast, op
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Param, Store
-from sdk.compiler.ir.types import I8, I32
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Param, Rows, Store
+from sdk.compiler.ir.rows import row_granule
+from sdk.compiler.ir.types import F32, I8, I32, TensorType
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.ops.registry import get_op, infer
+from sdk.compiler.schedules.blocks import overlap
 from sdk.compiler.schedules.jam import jam
 from sdk.compiler.schedules.locate import ScheduleError, find, loop_names
 from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
+from sdk.compiler.schedules.share import share
+from sdk.compiler.schedules.stage import stage
 from sdk.compiler.schedules.tensorize import use_dot, vectorize
 from sdk.compiler.schedules.trace import PRIMITIVES, Schedule
 from sdk.compiler.sym import Var
@@ -69,6 +76,20 @@ def test_split_keeps_the_result_for_any_factor(factor: int) -> None:
     done = split(product(), "j", factor)
     np.testing.assert_array_equal(result(done), WANT)
     assert ("j_t" in loop_names(done.body)) == (N % factor != 0)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 7, 10])
+def test_overlap_goes_back_where_the_last_tile_is_not_full(size: int) -> None:
+    done = overlap(product(), "j", size)
+    np.testing.assert_array_equal(result(done), WANT)
+    assert "j_t" not in loop_names(done.body)
+
+
+def test_overlap_refuses_what_must_not_run_twice() -> None:
+    with pytest.raises(ScheduleError, match="run twice"):
+        overlap(running_sum(), "i", 3)
+    with pytest.raises(ScheduleError, match="11 times or more"):
+        overlap(product(), "j", 11)
 
 
 def test_random_sequences_keep_the_result() -> None:
@@ -159,8 +180,59 @@ def test_refusals_name_the_reason(step: tuple[object, ...], message: str) -> Non
         Schedule(product()).do(*step)  # type: ignore[arg-type]
 
 
+def test_share_lets_calls_run_a_loop_in_parts() -> None:
+    rows = Rows(Var("lo", 0, M), Var("hi", 0, M), M)
+    plain = product()
+    first = plain.body.body[0]
+    assert isinstance(first, For)
+    over = replace(plain, rows=rows, body=Block((replace(first, lo=rows.lo.expr, hi=rows.hi.expr),)))
+    done = share(over, "j")
+    assert done.rows is not None
+    assert done.rows.extent == N
+    rng = np.random.default_rng(3)
+    given = {
+        "a": rng.integers(-128, 128, (M, K)).astype(np.int8),
+        "b": rng.integers(-128, 128, (N, K)).astype(np.int8),
+        "o": np.zeros((M, N), np.int32),
+    }
+    run_loops(done, given, rows=(4, N))
+    np.testing.assert_array_equal(given["o"][:, 4:], WANT[:, 4:])
+    assert not given["o"][:, :4].any()
+    assert row_granule(done) == 1
+    with pytest.raises(ScheduleError, match="does not start at 0"):
+        share(split(over, "j", 4), "j_t")
+    with pytest.raises(ScheduleError, match="has no rows"):
+        share(plain, "j")
+
+
 def test_every_primitive_states_its_rewrite_or_obligation() -> None:
     for name, primitive in PRIMITIVES.items():
         text = primitive.__doc__ or ""
         assert "obligation:" in text, name
         assert "rewrite:" in text or name in ("parallel", "bind"), name
+
+
+def sums_over_two_axes() -> Loops:
+    """Means over the first and last axis of ``x[2, 4, 4]``."""
+    types = [TensorType(F32, (2, 4, 4))]
+    loops = get_op("reduce_mean").loops
+    assert loops is not None
+    return loops("f", types, infer("reduce_mean", types, (("axes", (0, 2)),)), {"axes": (0, 2)})
+
+
+def test_a_region_larger_than_what_is_read_stays_in_its_buffer() -> None:
+    s = Schedule(sums_over_two_axes())
+    s.do("settle").do("strip", "r0", 4).do("block", "r0_r", 3).do("stage_region", "r0_r_o", "x")
+    with pytest.raises(ScheduleError, match="past the end of the buffer"):
+        s.do("stage_region", "i2", "x")
+
+
+def test_an_element_read_outside_of_the_loops_staged_is_refused() -> None:
+    given = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)}
+    types = [TensorType(F32, shape) for shape in ((1, 4, 4, 3), (5, 2, 2, 3), (5,))]
+    loops = get_op("conv2d").loops
+    assert loops is not None
+    plain = loops("f", types, infer("conv2d", types, tuple(given.items())), given)
+    assert stage(plain, "oc", "w", ["kh", "kw", "ic"]) != plain
+    with pytest.raises(ScheduleError, match="outside of the loops ic"):
+        stage(plain, "oc", "b", ["ic"])

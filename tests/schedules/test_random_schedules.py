@@ -77,7 +77,8 @@ def a_step(rng: random.Random, loops: Loops, k: int) -> tuple[Any, ...]:
         ("pad", one, rng.choice((2, 4))),
         ("stage", one, rng.choice(params), some, rng.choice((1, 4))), ("use_dot", one), ("use_dot", one, two),
         ("round_up", one, rng.choice((2, 3, 4))), ("block", one, rng.randint(1, 4)), ("cascade", one, ["4", "2", "1"]),
-        ("cascade", one, ["3", "2", "1"]), ("stage_region", one, rng.choice(params)), ("use_fma", one),
+        ("cascade", one, ["3", "2", "1"]), ("overlap", one, rng.choice((2, 3, 4))),
+        ("stage_region", one, rng.choice(params)), ("use_fma", one),
         ("set_aside", one), ("strip", one, rng.choice((2, 4))), ("settle",), ("inline",),
         ("accumulate", one, 4, rng.choice((1, 2))),
         ("ends", one, 1, 1), ("transpose_tile", one, two), ("use_mac_lanes", one), ("parallel", one),
@@ -149,6 +150,11 @@ def check(seed: int) -> None:
 def test_random_schedules(block: int) -> None:
     for seed in range(block * 25, block * 25 + 25):
         check(seed)
+
+
+@pytest.mark.parametrize("seed", [10_321, 11_085, 11_613, 11_807, 11_945, 12_465])
+def test_schedules_that_once_failed(seed: int) -> None:
+    check(seed)
 
 
 @pytest.mark.slow

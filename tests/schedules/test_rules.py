@@ -10,8 +10,12 @@ import pytest
 
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops, Op
+from sdk.compiler.ir.row_calls import by_rows
 from sdk.compiler.ir.types import I8, I32, DType, TensorType
+from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.memory.rings import with_rings
+from sdk.compiler.memory.scratch import scratch_layout
 from sdk.compiler.ops import OPS, infer, load_ops
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack_array
@@ -56,12 +60,14 @@ CASES = [
     depthwise(9, 5, 64, 5, 1, 0),
     dense(1, 130, 130),
     dense(7, 64, 40),
+    depthwise(6, 11, 23, 3, 3, 1),
+    depthwise(30, 1, 40, 5, 1, 0),
+    depthwise(20, 24, 3, 3, 3, 1),
+    conv(9, 5, 10, 21, 3, 1, 1),
 ]
 
 
-def naive(
-    case: tuple[str, Any, dict[str, Any]], core: Core
-) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
+def naive(case: tuple[str, Any, dict[str, Any]], core: Core) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
     name, types, attrs = case
     attrs = {**attrs, "x_offset": 128 if core.unsigned else 0}
     rng = np.random.default_rng(7)
@@ -108,9 +114,51 @@ def test_contractions_reach_the_dot_instruction(core: Core, wanted: str) -> None
         assert any(isinstance(n, Op) and n.name == wanted for n in walk(done.body))
 
 
-def test_depthwise_on_packed_words_uses_lanes() -> None:
-    done = schedule(naive(CASES[4], CORES[3])[0], CORES[3])
+@pytest.mark.parametrize("core", CORES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{'x'.join(map(str, c[1][1].shape))}")
+def test_scheduled_nests_run_row_by_row(case: Any, core: Core) -> None:
+    loops, arrays, want = naive(case, core)
+    done = by_rows(schedule(loops, core))
+    for spec in done.packs:
+        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    arrays["o"] = np.full(want.shape, 99, want.dtype)
+    run_loops(done, arrays)
+    np.testing.assert_array_equal(arrays["o"], want)
+    problems: list[str] = []
+    verify_loops(done, lambda where, message: problems.append(f"{where}: {message}"))
+    assert problems == []
+
+
+@pytest.mark.parametrize("core", [core for core in CORES if core.lanes == 1], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", [CASES[k] for k in (0, 1, 4, 8)], ids=["conv3x3", "conv1x1", "depthwise", "tails"])
+def test_scheduled_nests_read_and_write_rings(case: Any, core: Core) -> None:
+    loops, arrays, want = naive(case, core)
+    kept = case[1][1].shape[0] if case[0] == "depthwise_conv2d" else case[1][1].shape[1]
+    done = with_rings(schedule(loops, core), {"x": kept, "o": 2})
+    for spec in done.packs:
+        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    x, height = arrays["x"], want.shape[1]
+    arrays["x"] = np.full((1, kept, *x.shape[2:]), 77, x.dtype)
+    arrays["o"] = np.full((1, 2, *want.shape[2:]), 99, want.dtype)
+    ahead = kept // 2
+    for new in range(height + ahead):
+        if new < height:
+            arrays["x"][0, new % kept] = x[0, new]
+        if new >= ahead:
+            row = new - ahead
+            run_loops(done, arrays, rows=(row, row + 1))
+            np.testing.assert_array_equal(arrays["o"][0, row % 2], want[0, row])
+
+
+def test_depthwise_of_one_column_runs_on_packed_words() -> None:
+    done = schedule(naive(CASES[9], CORES[3])[0], CORES[3])
     assert any(isinstance(n, Op) and n.name == "mac_lane" for n in walk(done.body))
+
+
+@pytest.mark.parametrize("core", [core for core in CORES if core.lanes == 1], ids=lambda c: c.name)
+def test_depthwise_stages_a_word_of_channels(core: Core) -> None:
+    done = schedule(naive(CASES[4], core)[0], core)
+    assert scratch_layout(done).bytes == 3 * (5 + 2) * 4
 
 
 def test_small_work_keeps_the_plain_nest() -> None:

@@ -198,11 +198,11 @@ def test_recursion_has_no_bound() -> None:
 
 def test_stack_across_objects_and_tables() -> None:
     caller = SourceText(
-        "a.c", "int deep(int); int other(int); int top(int n) { return deep(n) + other(n) + 1; }\n"
+        "a.c", "int deep(int); int other(int); extern int k[]; int top(int n) { return deep(n) + other(n) + k[n]; }\n"
     )
     callee = SourceText(
         "b.c",
-        "int deep(int n) { volatile int a[100]; a[n] = n; return a[n]; }\n"
+        "int k[9] = {1}; int deep(int n) { volatile int a[100]; a[n] = n; return a[n]; }\n"
         "int listed(int n) { volatile int a[1000]; a[n] = n; return a[n]; }\n",
     )
     toolchain = get_toolchain("zig")

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from sdk.codegen_c.c99.model import emit, emit_header
-from sdk.codegen_c.c99.options import EmitOptions, GoldenCase
+from sdk.codegen_c.c99.options import EmitOptions, EntryStack, GoldenCase
 
-__all__ = ["EmitOptions", "GoldenCase", "emit", "emit_header"]
+__all__ = ["EmitOptions", "EntryStack", "GoldenCase", "emit", "emit_header"]

@@ -98,13 +98,11 @@ class DimPrinter:
             return True
         return prove_ge(dim, 0) is True
 
-    def modulo(self, dim: Dim, divisor: int) -> str:
-        """``dim mod divisor`` (never negative) for a positive divisor, as a C factor."""
-        lo, hi = bounds(dim)
-        if lo is not None and hi is not None and lo >= 0 and hi < divisor:
-            return self.text(dim, UNARY)
-        if divisor & (divisor - 1) == 0:
-            return f"({self.text(dim, UNARY)} & {divisor - 1})"
-        if self.is_nonnegative(dim):
-            return f"({self.text(dim, MUL)} % {divisor})"
-        return f"{self._unit.helper('floormod')}({self.text(dim)}, {divisor})"
+    def slot(self, row: Dim, rows: int) -> str:
+        """Where a ring of so many rows keeps ``row``, as a C factor. A row that is accessed is never negative."""
+        lo, hi = bounds(row)
+        if lo is not None and hi is not None and lo >= 0 and hi < rows:
+            return self.text(row, UNARY)
+        if rows & (rows - 1) == 0:
+            return f"({self.text(row, UNARY)} & {rows - 1})" if rows > 1 else "0"
+        return f"(int32_t)((uint32_t){self.text(row, UNARY)} % {rows}u)"

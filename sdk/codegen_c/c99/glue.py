@@ -37,14 +37,15 @@ def glue_file(module: Module, prefix: str, options: EmitOptions) -> str:
     """The text of ``<prefix>_glue.c``: context, arena, state and the caller's buffers as static storage."""
     api = interface_of(module, prefix, options)
     regions = [(kind, api.region_bytes(kind), api.region_align(kind)) for kind in ("arena", "state")]
-    storage = [r for r in regions if r[1]]
+    regions += api.more_arenas
+    storage = [(name, bytes, align, _section(options, name)) for name, bytes, align in regions if bytes]
     for e in api.entries:
         storage += [
-            (p.storage, max(p.bytes, 1), max(api.region_align("caller"), api.region_align("arena"), 16))
+            (p.storage, max(p.bytes, 1), max(api.region_align("caller"), api.region_align("arena"), 16), "")
             for p in e.ports
             if p.caller
         ]
-    kinds = {name for name, _, _ in storage}
+    kinds = {name for name, *_ in storage}
     return render(
         "glue.c",
         banner=banner(options, f"{prefix}: storage and record for the device agent."),
@@ -54,10 +55,17 @@ def glue_file(module: Module, prefix: str, options: EmitOptions) -> str:
         storage=storage,
         has_arena="arena" in kinds,
         has_state="state" in kinds,
+        more_arenas=[name for name, _, _ in api.more_arenas],
         threads=api.threads,
         init_dims=api.init,
         entries=api.entries,
     )
+
+
+def _section(options: EmitOptions, region: str) -> str:
+    """The attribute that puts a region of the arena where the linker script has its memory; "" for the usual one."""
+    memory = options.memories.get(region)
+    return "" if memory is None else f', section(".sdk_region.{memory}")'
 
 
 def models_file(names: Sequence[str], build_id: str, options: EmitOptions) -> str:

@@ -28,10 +28,6 @@ _PLAIN: Final = {
     int32_t quotient = a / b;
     return quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }""",
-    "floormod": """int32_t @@(int32_t a, int32_t b) { /* b > 0 */
-    int32_t rest = a % b;
-    return rest < 0 ? rest + b : rest;
-}""",
     # Memory that may overlap.
     "copy": """void @@(void *to, const void *from, size_t bytes) {
     uint8_t *out = to;

@@ -10,7 +10,7 @@ from typing import Literal
 
 from sdk.codegen_c.c99.expr import literal
 from sdk.codegen_c.c99.names import identifier, scalar_name
-from sdk.codegen_c.c99.options import EmitOptions, GoldenCase, comment
+from sdk.codegen_c.c99.options import EmitOptions, EntryStack, GoldenCase, comment
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Check, Plan, PlanBuffer, PlanCall, walk_plan
 from sdk.compiler.ir.types import F32, TensorType
@@ -183,7 +183,7 @@ class DimInfo:
     @property
     def most(self) -> int:
         """Largest value that it may have, of its multiples."""
-        return self.var.hi // self.var.multiple * self.var.multiple
+        return self.var.most
 
     @property
     def condition(self) -> str:
@@ -238,6 +238,23 @@ class Entry:
     golden: tuple[GoldenCase, ...]
     first_op: int
     init: tuple[DimInfo, ...]
+    stack: EntryStack | None
+
+    @property
+    def arena_bytes(self) -> int:
+        """Most bytes of arena that a run needs."""
+        return _region_bytes(self.plan, "arena")
+
+    @property
+    def stack_bytes(self) -> int | None:
+        """Worst-case stack of a run, None where it was not measured."""
+        return None if self.stack is None else self.stack.bytes
+
+    @property
+    def stack_note(self) -> str:
+        """Which functions that stack leaves out, as part of a comment."""
+        names = () if self.stack is None else self.stack.uncounted
+        return f", without what {', '.join(names)} need" if names else ""
 
     @property
     def plan_name(self) -> str:
@@ -344,15 +361,30 @@ class Interface:
         start = f"{self.prefix}_init"
         return tuple(DimInfo(start, v, n, DIM_CODES - k) for k, (v, n) in enumerate(zip(every, names, strict=True)))
 
-    def region_bytes(self, kind: str) -> int:
-        """Most bytes of the arena or state over the entries, which share it."""
-        sizes = [
-            most(r.bytes, f"region {r.name}")
-            for p in self.module.plans.values()
-            for r in p.regions
-            if r.kind == kind
-        ]
-        return max(sizes, default=0)
+    def region_bytes(self, name: str) -> int:
+        """Most bytes of a region over the entries, which share it."""
+        return max((_region_bytes(p, name) for p in self.module.plans.values()), default=0)
+
+    @cached_property
+    def more_arenas(self) -> tuple[tuple[str, int, int], ...]:
+        """Name, bytes and alignment of each region of the arena behind the first, one a memory."""
+        regions = [r for p in self.module.plans.values() for r in p.regions if r.kind == "arena" and r.name != "arena"]
+        names = dict.fromkeys(r.name for r in regions)
+        return tuple((n, self.region_bytes(n), max(r.align for r in regions if r.name == n)) for n in names)
+
+    @property
+    def init_parameters(self) -> str:
+        """The parameters of the function that binds an instance to its memory."""
+        more = "".join(f", void *{name}, size_t {name}_bytes" for name, _, _ in self.more_arenas)
+        dims = f", const {self.prefix}_init_dims *dims" if self.init else ""
+        own = f"{self.prefix}_t *self, void *arena, size_t arena_bytes"
+        return f"{own}{more}, void *state, size_t state_bytes{dims}"
+
+    @property
+    def stack_bytes(self) -> int | None:
+        """Worst-case stack of a run of any entry, None where one was not measured."""
+        found = [e.stack_bytes for e in self.entries]
+        return max((n for n in found if n is not None), default=None) if None not in found else None
 
     def region_align(self, kind: str) -> int:
         """Alignment in bytes of the arena or state."""
@@ -371,6 +403,11 @@ class Interface:
         """Whether the bytes of arena needed depend on the dims."""
         regions = [r for p in self.module.plans.values() for r in p.regions if r.kind == "arena"]
         return any(not isinstance(r.bytes, int) for r in regions)
+
+
+def _region_bytes(plan: Plan, name: str) -> int:
+    """Most bytes that an entry needs of a region; 0 where it has none of the name."""
+    return max((most(r.bytes, f"region {r.name}") for r in plan.regions if r.name == name), default=0)
 
 
 def c_names(names: Sequence[str]) -> list[str]:
@@ -420,4 +457,5 @@ def _entry(
         golden,
         first_op,
         init,
+        options.stacks.get(plan.name),
     )

@@ -16,8 +16,9 @@ from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights, collect, weights_file
 from sdk.codegen_c.c99.weights_blob import BLOB_ABOVE, blob_files
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import PlanCall, walk_plan
+from sdk.compiler.ir.plan import Plan, PlanCall, walk_plan
 from sdk.compiler.ir.rows import PART_WORK
 from sdk.compiler.memory.scratch import scratch_layout
 from sdk.errors import BuildError, UsageError
@@ -55,12 +56,12 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
         UsageError: ``prefix`` is no C identifier.
     """
     api = interface_of(module, prefix, options)
-    weights = collect(module, prefix)
+    weights = collect(module, prefix, options.weights_in_ram)
     files: dict[str, str | bytes] = {
         f"{prefix}.h": header_file(api, weights),
         f"{prefix}.c": _code_file(api, weights, Unit(prefix, isa)),
     }
-    if weights.nbytes > BLOB_ABOVE:
+    if weights.nbytes > BLOB_ABOVE and not weights.in_ram:
         files |= blob_files(weights, prefix, options)
     else:
         files[f"{prefix}_weights.c"] = weights_file(weights, prefix, options, max(api.region_align("const"), 16))
@@ -71,7 +72,8 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
 
 def emit_header(module: Module, prefix: str, options: EmitOptions) -> dict[str, str | bytes]:
     """``<prefix>.h`` alone: what ``options`` state after a build of the other files."""
-    return {f"{prefix}.h": header_file(interface_of(module, prefix, options), collect(module, prefix))}
+    weights = collect(module, prefix, options.weights_in_ram)
+    return {f"{prefix}.h": header_file(interface_of(module, prefix, options), weights)}
 
 
 def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
@@ -92,6 +94,8 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
         op_names=[text for e in api.entries for text in _op_names(e)],
         arena_bytes=api.region_bytes("arena"),
         arena_varies=api.arena_varies,
+        more_arenas=api.more_arenas,
+        init_parameters=api.init_parameters,
         state_bytes=api.region_bytes("state"),
         init_dims=api.init,
         state_size=states.size() if api.init else [],
@@ -102,19 +106,28 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
 
 def _kernels(module: Module, unit: Unit) -> dict[str, CFunction]:
     """The loops functions that the plans call, in the order of their first call."""
-    called = [
-        s.callee
-        for p in module.plans.values()
-        for s in walk_plan(p.body)
-        if isinstance(s, PlanCall) and not s.extern
-    ]
+    calls: dict[str, list[tuple[Plan, PlanCall]]] = {}
+    for plan in module.plans.values():
+        for s in walk_plan(plan.body):
+            if isinstance(s, PlanCall) and not s.extern:
+                calls.setdefault(s.callee, []).append((plan, s))
     out = {}
-    for name in dict.fromkeys(called):
+    for name, found in calls.items():
         if name not in module.loops:
             raise BuildError(f"a plan calls @{name}, which the module lacks")
         loops = module.loops[name]
-        out[name] = emit_loops(unit, loops, scratch_layout(loops).offsets)
+        out[name] = emit_loops(unit, loops, scratch_layout(loops).offsets, _constant(loops, found))
     return out
+
+
+def _constant(loops: Loops, calls: list[tuple[Plan, PlanCall]]) -> frozenset[str]:
+    """The parameters that are constants in every call."""
+    held = [{b.name for b in plan.buffers if b.region == "const"} for plan, _ in calls]
+    return frozenset(
+        p.buffer.name
+        for k, p in enumerate(loops.params)
+        if all(call.args[k] in names for names, (_, call) in zip(held, calls, strict=True))
+    )
 
 
 def _shared(module: Module) -> list[str]:

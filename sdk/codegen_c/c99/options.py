@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sdk.version import VERSION
 
-__all__ = ["EmitOptions", "GoldenCase", "banner"]
+__all__ = ["EmitOptions", "EntryStack", "GoldenCase", "banner"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,21 +23,32 @@ class GoldenCase:
     entry: str = "main"
 
 
+@dataclass(frozen=True)
+class EntryStack:
+    """Worst-case stack of a run in bytes, and the functions it calls that were not there to be counted."""
+
+    bytes: int
+    uncounted: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class EmitOptions:
     """What to state in the files.
 
-    ``source`` and ``board`` are named in the banner; ``model_hash`` is hex; ``stack_bytes`` is the worst
-    case of a run, None when unknown; ``build_id`` (hex) identifies an agent's image, by default a digest of
-    its sources.
+    ``source`` and ``board`` are named in the banner; ``model_hash`` is hex; ``stacks`` gives the stack of a run by
+    entry, where it was measured; ``build_id`` (hex) identifies an agent's image, by default a digest of its sources.
+    ``weights_in_ram`` has constants copied there at the start of the program. ``memories`` names the linker's region of
+    each region of the arena that does not lie where static storage does.
     """
 
     source: str = ""
     model_hash: str = ""
     board: str = ""
-    stack_bytes: int | None = None
+    stacks: Mapping[str, EntryStack] = field(default_factory=dict)
     golden: tuple[GoldenCase, ...] = ()
     build_id: str = ""
+    weights_in_ram: bool = False
+    memories: Mapping[str, str] = field(default_factory=dict)
 
 
 def banner(options: EmitOptions, what: str) -> str:

@@ -26,12 +26,12 @@ class Parts:
         rows = args[-1]
         return [
             "{",
-            f"    const int32_t each = {self.prefix}_rows_each(self, {rows}, {granule}, {work});",
-            f"    if (each >= {rows}) {{",
+            f"    const int32_t parts = {self.prefix}_parts(self, {rows}, {granule}, {work});",
+            "    if (parts < 2) {",
             f"        {kernel.name}({', '.join(args)});",
             "    } else {",
-            f"        {self.name}_t part = {{{', '.join([*args[:-2], rows])}, each}};",
-            f"        self->parallel(self->parallel_user, ({rows} + each - 1) / each, {self.name}, &part);",
+            f"        {self.name}_t call = {{{', '.join([*args[:-2], rows])}, {granule}, parts}};",
+            f"        self->parallel(self->parallel_user, parts, {self.name}, &call);",
             "    }",
             "}",
         ]
@@ -53,14 +53,15 @@ def parts_of(kernel: CFunction, loops: Loops, prefix: str) -> Parts:
     unused = "" if kernel.scratch else "    (void)worker;\n"
     text = f"""typedef struct {{
 {fields}    int32_t rows;
-    int32_t each;
+    int32_t granule;
+    int32_t parts;
 }} {name}_t;
 
 static void {name}(void *arg, int32_t index, int32_t worker)
 {{
     const {name}_t *const call = arg;
-    const int32_t lo = index * call->each;
-    const int32_t hi = call->rows - lo < call->each ? call->rows : lo + call->each;
+    const int32_t lo = {prefix}_part_start(call->rows, call->granule, call->parts, index);
+    const int32_t hi = {prefix}_part_start(call->rows, call->granule, call->parts, index + 1);
 {unused}    {kernel.name}({passed}, lo, hi);
 }}"""
     return Parts(name, text, prefix)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sdk.codegen_c.c99.dims import CMP, DimPrinter
 from sdk.codegen_c.c99.interface import DimInfo, Entry, Interface, Port
@@ -15,14 +16,15 @@ from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Split, Wait, walk_plan
+from sdk.compiler.memory.effects import extern_outputs
 from sdk.compiler.memory.rings import stored_type
-from sdk.compiler.memory.simulate import extern_outputs
-from sdk.compiler.sym import Dim, Var, free_vars, substitute
+from sdk.compiler.sym import Dim, Var, free_vars, prove_lt, substitute
 from sdk.errors import BuildError
 
 __all__ = ["RunPrinter"]
 
 _WIDTH = 110
+_MOST_ROWS = (1 << 31) - 1
 
 
 class RunPrinter:
@@ -35,7 +37,8 @@ class RunPrinter:
         self.plan: Plan = entry.plan
         self.m, self.macro = unit.prefix, unit.prefix.upper()
         self.scope = Scope(unit.prefix)
-        for name in ("self", "in", "out", "dims", "arena", "state", *(["init"] if entry.init else [])):
+        more = [*(name for name, _, _ in api.more_arenas), *(["init"] if entry.init else [])]
+        for name in ("self", "in", "out", "dims", "arena", "state", *more):
             self.scope.declare(("own", name), name)
         for dim in (*entry.all_dims, *entry.init):
             self.scope.declare(dim.var, dim.c_name)
@@ -95,7 +98,7 @@ class RunPrinter:
 
     def _arena_bytes(self) -> str:
         e = self.entry
-        size = next((r.bytes for r in self.plan.regions if r.kind == "arena"), 0)
+        size = next((r.bytes for r in self.plan.regions if r.name == "arena"), 0)
         found = self._dim_locals(size, "init->")
         unused = "    (void)init;\n" if e.init and "= init->" not in found else ""
         unused += "    (void)dims;\n" if e.all_dims and "= dims->" not in found else ""
@@ -168,17 +171,19 @@ class RunPrinter:
         return [b for b in self.plan.buffers if b.name in names]
 
     def _base(self, buffer: PlanBuffer) -> str:
-        return "state" if self.plan.region(buffer.region).kind == "state" else "arena"
+        """The member of the context that a buffer's offset counts from."""
+        region = self.plan.region(buffer.region)
+        return region.name if region.kind == "arena" else region.kind
 
     def _pointers(self) -> None:
         """A named pointer for every buffer the body uses; constants go by their own names."""
         used = [b for b in self._used() if self.plan.region(b.region).kind != "const"]
         for var, value in self._places(v for b in used for v in free_vars(b.offset)):
             self._line(f"const int32_t {self.scope.lookup(var)} = {self.dims.text(value)};")
-        kinds = {self.plan.region(b.region).kind for b in used}
-        for kind in ("arena", "state"):
-            if kind in kinds:
-                self._line(f"uint8_t *const {kind} = self->{kind};")
+        bases = {self._base(b) for b in used}
+        for base in ("arena", *(name for name, _, _ in self.api.more_arenas), "state"):
+            if base in bases:
+                self._line(f"uint8_t *const {base} = self->{base};")
         for b in used:
             kind, type = self.plan.region(b.region).kind, scalar_name(b.type.dtype)
             name = self.scope.lookup(b.name)
@@ -256,6 +261,32 @@ class RunPrinter:
         index = self.entry.first_op + call.index
         what = ", ".join(call.ops)
         self._line(f"/* {index}: {comment(what or call.callee)} */")
+        if self.depth > 1 and call.rows is not None and prove_lt(*call.rows) is not True:
+            self._maybe_call(call, index, *call.rows)
+        else:
+            self._plain_call(call, index)
+
+    def _maybe_call(self, call: PlanCall, index: int, lo: Dim, hi: Dim) -> None:
+        """A call for rows that there may be none of: it then does nothing, not even to its scratch."""
+        self._line("{")
+        self.depth += 1
+        self.scope.push()
+        names = [self.scope.declare((name, index), name) for name in ("row_lo", "row_hi")]
+        self._line(f"const int32_t {names[0]} = {self.dims.text(lo)};")
+        self._line(f"const int32_t {names[1]} = {self.dims.text(hi)};")
+        bounds = [Var(name, 0, _MOST_ROWS) for name in names]
+        for var, name in zip(bounds, names, strict=True):
+            self.scope.alias(var, name)
+        self._line(f"if ({names[0]} < {names[1]}) {{")
+        self.depth += 1
+        self._plain_call(replace(call, rows=(bounds[0].expr, bounds[1].expr)), index)
+        self.depth -= 1
+        self._line("}")
+        self.scope.pop()
+        self.depth -= 1
+        self._line("}")
+
+    def _plain_call(self, call: PlanCall, index: int) -> None:
         self._line(f"{self.macro}_HOOK_BEGIN(self, {index});")
         if call.split is not None:
             self._shared_call(call, call.split)

@@ -66,16 +66,19 @@ def has_scratch(loops: Loops) -> bool:
     return any(isinstance(s, Alloc) and s.buffer.space == "scratch" for s in walk(loops.body))
 
 
-def emit_loops(unit: Unit, loops: Loops, scratch: Mapping[str, int]) -> CFunction:
+def emit_loops(
+    unit: Unit, loops: Loops, scratch: Mapping[str, int], constant: frozenset[str] = frozenset()
+) -> CFunction:
     """The static function of ``loops``; ``scratch`` gives the byte offset of each of its scratch buffers.
 
-    Parameters: the buffers in order, ``scratch`` if any, the dims, then the row range if any.
+    Parameters: the buffers in order, ``scratch`` if any, the dims, then the row range if any. ``constant`` are the
+    parameters that no call writes anything to: compilers keep what they hold over stores to others.
 
     Raises:
         BuildError: a construct that C99 on one core has no spelling for, named with the function.
     """
     try:
-        return _Printer(unit, loops, scratch).function()
+        return _Printer(unit, loops, scratch, constant).function()
     except BuildError as error:
         raise BuildError(
             error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint
@@ -83,10 +86,11 @@ def emit_loops(unit: Unit, loops: Loops, scratch: Mapping[str, int]) -> CFunctio
 
 
 class _Printer:
-    def __init__(self, unit: Unit, loops: Loops, scratch: Mapping[str, int]) -> None:
+    def __init__(self, unit: Unit, loops: Loops, scratch: Mapping[str, int], constant: frozenset[str]) -> None:
         self.unit = unit
         self.loops = loops
         self.offsets = scratch
+        self.constant = constant
         self.scope = Scope()
         self.places: dict[str, _Place] = {}
         self.slots: dict[Var, str] = {}
@@ -105,7 +109,8 @@ class _Printer:
         for p in self.loops.params:
             c_name = self.scope.declare(("buffer", p.buffer.name), p.buffer.name)
             const = "const " if p.mode == "read" else ""
-            parameters.append((f"{const}{scalar_name(p.buffer.dtype)} *", c_name))
+            alone = "restrict " if p.buffer.name in self.constant else ""
+            parameters.append((f"{const}{scalar_name(p.buffer.dtype)} *{alone}", c_name))
             self.places[p.buffer.name] = _Place(p.buffer, c_name)
         if scratch:
             parameters.append(("uint8_t *", "scratch"))
@@ -370,10 +375,10 @@ class _Printer:
         slot: Var | None = None
         if buffer.ring is not None:
             axis = row_axis(buffer.shape)
-            wrapped = self.dims.modulo(dims[axis], buffer.ring)
-            slot = Var(f"slot of {wrapped}", 0, max(buffer.ring - 1, 0))
+            wrapped = self.dims.slot(dims[axis], buffer.ring)
+            slot = Var(f"slot of {wrapped}", 0, max(buffer.ring - 1, 1))
             self.slots[slot] = wrapped
-            dims[axis] = slot.expr
+            dims[axis] = slot.expr if buffer.ring > 1 else 0
         offset: Dim = 0
         for dim, stride in zip(dims, strides, strict=True):
             offset = offset + dim * stride

@@ -1,4 +1,4 @@
-"""Constants as C arrays: each distinct one once, aligned for words, in a section the user can choose."""
+"""Constants as C arrays: each distinct one once, aligned for words, in flash or copied to RAM at the start."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ _PER_LINE = 16
 
 @dataclass(frozen=True)
 class Weights:
-    """The arrays of a model: ``symbols`` by constant (equal ones share one), the ``distinct`` in order."""
+    """The arrays of a model: ``symbols`` by constant (equal ones share one), the ``distinct`` in order; ``in_ram``
+    where the program's start copies them there."""
 
     symbols: dict[str, str]
     distinct: dict[str, Const]
+    in_ram: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -30,10 +32,16 @@ class Weights:
 
     def declarations(self) -> list[str]:
         """An ``extern`` declaration for each array."""
-        return [f"extern {_declarator(symbol, const)};" for symbol, const in self.distinct.items()]
+        return [f"extern {self.declarator(symbol)};" for symbol in self.distinct]
+
+    def declarator(self, symbol: str) -> str:
+        """The declarator of an array; one that is not const lies in RAM."""
+        const = self.distinct[symbol]
+        held = "" if self.in_ram else "const "
+        return f"{held}{scalar_name(const.type.dtype)} {symbol}[{max(const.data.size, 1)}]"
 
 
-def collect(module: Module, prefix: str) -> Weights:
+def collect(module: Module, prefix: str, in_ram: bool = False) -> Weights:
     """The constants that the plans use or states start from."""
     used = [b.name for plan in module.plans.values() for b in plan.buffers if b.role == "const"]
     used += [s.init for s in module.states.values() if isinstance(s.init, str)]
@@ -48,7 +56,7 @@ def collect(module: Module, prefix: str) -> Weights:
             known[key] = scope.declare(name, f"{prefix}_w_{name}")
             distinct[known[key]] = const
         symbols[name] = known[key]
-    return Weights(symbols, distinct)
+    return Weights(symbols, distinct, in_ram)
 
 
 def weights_file(weights: Weights, prefix: str, options: EmitOptions, align: int = _ALIGN) -> str:
@@ -68,18 +76,15 @@ def weights_file(weights: Weights, prefix: str, options: EmitOptions, align: int
 #define {macro}_ALIGN(n)
 #endif
 """
-    blocks = [head, *(_definition(symbol, const, macro, align) for symbol, const in weights.distinct.items())]
+    blocks = [head, *(_definition(weights, symbol, macro, align) for symbol in weights.distinct)]
     return "\n".join(blocks)
 
 
-def _declarator(symbol: str, const: Const) -> str:
-    return f"const {scalar_name(const.type.dtype)} {symbol}[{max(const.data.size, 1)}]"
-
-
-def _definition(symbol: str, const: Const, macro: str, align: int) -> str:
+def _definition(weights: Weights, symbol: str, macro: str, align: int) -> str:
+    const = weights.distinct[symbol]
     fits = [size for size in (align, _ALIGN) if const.data.nbytes >= size]
     align = fits[0] if fits else max(const.type.dtype.nbytes, 4)
-    declarator = _declarator(symbol, const)
+    declarator = weights.declarator(symbol)
     return f"extern {declarator};\n{macro} {macro}_ALIGN({align}) {array_text(declarator, const)}\n"
 
 

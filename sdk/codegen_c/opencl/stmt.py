@@ -24,7 +24,7 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.sym import Dim, free_vars
+from sdk.compiler.sym import Dim, flat_index, free_vars
 from sdk.errors import BuildError
 
 __all__ = ["AXES", "Kernel", "emit_kernel"]
@@ -173,9 +173,7 @@ class _Printer:
         buffer = self.buffers[name]
         if buffer.ring is not None:
             raise BuildError(f"buffer {name} keeps its last {buffer.ring} rows, which has no spelling here")
-        at: Dim = 0
-        for extent, i in zip(buffer.shape, index, strict=True):
-            at = at * extent + i
+        at = flat_index(index, buffer.shape)
         run = dtype.lanes > buffer.dtype.lanes
         return (f"{c_name(name)} + {self._dim(at)}" if run else f"{c_name(name)}[{self._dim(at)}]"), run
 

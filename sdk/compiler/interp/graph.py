@@ -14,8 +14,8 @@ from sdk.compiler.ir.graph import BindDim, Call, Graph, MatchCast, Node, ReadSta
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ops import get_op
-from sdk.compiler.sym import Dim, Var, evaluate
-from sdk.compiler.sym.bind import bind_shapes, check_bounds, solve
+from sdk.compiler.sym import Var, evaluate
+from sdk.compiler.sym.bind import bind_entry, bind_shapes, check_bounds, solve
 from sdk.errors import BuildError, UsageError
 
 __all__ = ["bind_dims", "check_inputs", "init_values", "initial_states", "run_graph"]
@@ -49,7 +49,7 @@ def init_values(module: Module, dims: Mapping[str, int] | None = None) -> dict[V
     """
     env: dict[Var, int] = {}
     for var in init_dims(module.states):
-        env[var] = (dims or {}).get(var.name, var.hi // var.multiple * var.multiple)
+        env[var] = (dims or {}).get(var.name, var.most)
         check_bounds("dims", var, env[var])
     return env
 
@@ -99,22 +99,8 @@ def check_inputs(
     for param in graph.params:
         if inputs[param.name].dtype != param.type.dtype.numpy:
             raise UsageError(f"{param.name} has type {inputs[param.name].dtype}, the model wants {_text(param.type)}")
-    shapes = {name: array.shape for name, array in inputs.items()}
-    alone = {d for p in graph.params for d in p.type.shape}
-    env = bind_dims(graph.params, shapes, {**_given(graph.dims, alone, dims or {}), **(held or {})})
-    unbound = [v.name for v in graph.dims if v not in env]
-    if unbound:
-        raise UsageError(f"dim {unbound[0]} of {graph.name} has no value", hint="no shape tells it: give it in dims")
-    return env
-
-
-def _given(dims: tuple[Var, ...], alone: set[Dim], values: Mapping[str, int]) -> dict[Var, int]:
-    """The values of the dims that shapes do not tell, checked."""
-    env = {v: values[v.name] for v in dims if v.name in values and v.expr not in alone}
-    for var, value in env.items():
-        if not var.lo <= value <= var.hi or value % var.multiple:
-            raise UsageError(f"dim {var.name} = {value} is outside its bounds {var.lo}..{var.hi}")
-    return env
+    tensors = [(p.name, p.type.shape, inputs[p.name].shape) for p in graph.params]
+    return bind_entry(graph.name, graph.dims, tensors, dims or {}, held or {})
 
 
 @dataclass

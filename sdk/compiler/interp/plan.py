@@ -14,7 +14,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Split, Wait
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.sym import Var, evaluate
-from sdk.compiler.sym.bind import bind_shapes, check_bounds
+from sdk.compiler.sym.bind import bind_entry, check_bounds
 from sdk.errors import BuildError, UsageError
 
 __all__ = ["POISON", "initial_states", "run_plan"]
@@ -98,16 +98,8 @@ def _bind(
         if inputs[name].ndim != type.rank or inputs[name].dtype != type.dtype.numpy:
             given = f"{inputs[name].dtype} of shape {inputs[name].shape}"
             raise UsageError(f"input {name} is {type.dtype} of rank {type.rank}, got {given}")
-
-    alone = {d for t in types.values() for d in t.shape}
-    known = {v: dims[v.name] for v in plan.dims if v.name in dims and v.expr not in alone}
-    for var, value in known.items():
-        check_bounds("dims", var, value)
-    env = bind_shapes([(n, t.shape, inputs[n].shape) for n, t in types.items()], {**known, **held})
-    unbound = [v.name for v in plan.dims if v not in env]
-    if unbound:
-        raise UsageError(f"dim {unbound[0]} of {plan.name} has no value", hint="no shape tells it: give it in dims")
-    return env
+    tensors = [(n, t.shape, inputs[n].shape) for n, t in types.items()]
+    return bind_entry(plan.name, plan.dims, tensors, dims, held)
 
 
 class _Machine:
@@ -201,5 +193,9 @@ def _parts(split: Split | None, rows: tuple[int, int] | None) -> list[tuple[int,
     """What runs of a call, in order: of one that threads may share, its parts from the last to the first."""
     if split is None or rows is None:
         return [rows]
-    each = -(-(rows[1] - rows[0]) // (split.threads * split.granule)) * split.granule
-    return [(at, min(at + each, rows[1])) for at in reversed(range(*rows, each))]
+    count = rows[1] - rows[0]
+    parts = min(split.threads, -(-count // split.granule))
+    unit = parts * split.granule
+    cuts = [(2 * count * k + unit) // (2 * unit) * split.granule for k in range(parts)]
+    found = zip(cuts, [*cuts[1:], count], strict=True)
+    return [(rows[0] + lo, rows[0] + min(hi, count)) for lo, hi in reversed([*found]) if lo < min(hi, count)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Buffer, Eval, For, Let, Load, Loops, Store
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.sym import Dim, Var, free_vars, interval, substitute
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars, interval, substitute
 
 __all__ = ["Access", "accesses", "conflict", "linear", "row_axis"]
 
@@ -83,7 +83,7 @@ def conflict(loop: For, within: Loops) -> str | None:
         if any(_spills(a, buffer.shape) for a in mine):
             axes = []  # lanes run on into the next row
         if buffer.ring is None and buffer.space != "register":
-            mine = [replace(a, index=(*a.index, _flat(a.index, buffer.shape))) for a in mine]
+            mine = [replace(a, index=(*a.index, flat_index(a.index, buffer.shape))) for a in mine]
             axes.append(len(buffer.shape))
         if not any(_separated(mine, axis, len(buffer.shape), var, other) for axis in axes):
             return f"iterations of {var.name} may touch the same element of {name}"
@@ -99,13 +99,6 @@ def _buffers(within: Loops) -> dict[str, Buffer]:
     """Every buffer declared in a function, by name."""
     found = {p.buffer.name: p.buffer for p in within.params}
     return found | {n.buffer.name: n.buffer for n in walk(within.body) if isinstance(n, Alloc)}
-
-
-def _flat(index: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:
-    out: Dim = 0
-    for at, size in zip(index, shape, strict=True):
-        out = out * size + at
-    return out
 
 
 def _spills(access: Access, shape: tuple[Dim, ...]) -> bool:

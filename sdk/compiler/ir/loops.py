@@ -210,7 +210,8 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The range of output rows ``lo..hi`` (hi exclusive) a call computes, out of ``extent``."""
+    """The range of rows ``lo..hi`` (hi exclusive) a call computes, out of ``extent``: rows of the output, or what a
+    schedule made of them for threads to divide."""
 
     lo: Var
     hi: Var

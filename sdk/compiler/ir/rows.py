@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from sdk.compiler.ir.loops import (
@@ -27,31 +28,50 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.verify_bounds import Facts, facts_of
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.sym import Dim, Expr, Func, Var, free_vars, max_value, product, prove_eq, substitute
+from sdk.compiler.sym import (
+    Dim,
+    Expr,
+    Func,
+    Var,
+    dmax,
+    flat_index,
+    floordiv,
+    free_vars,
+    max_value,
+    product,
+    prove_eq,
+    substitute,
+)
+from sdk.compiler.sym.dim import from_terms
 
 __all__ = ["PART_WORK", "row_granule", "shared_params", "work_of"]
 
 PART_WORK: Final = 1 << 16  # operations below which a part is not worth waking a thread for
 
+REMEMBERED: Final = 64  # answers: a kernel that many layers share is asked for by the planner and the verifier
 _MOST_GRANULE: Final = 256
 _MOST_WORK: Final = (1 << 31) - 1
 
 
+@lru_cache(maxsize=REMEMBERED)
 def row_granule(loops: Loops, shared: frozenset[str] = frozenset()) -> int | None:
     """Rows between places where a call may be cut: parts cut at its multiples run in any order, or at once, and
     give every bit that one call gives. None where that is not proved.
 
-    Proved where what a part touches of the parameters that are written, and of those read whose bytes these take
-    over (``shared``), lies in the part's own rows; and where tiles of rows (known by divisions of the row range)
-    start at the same rows with and without cuts.
+    Proved where what a part touches of each parameter that is written is the part's own (where these take over the
+    bytes of parameters that are read, ``shared``: the same bytes of all of them), and where tiles of rows, known by
+    divisions of the row range, start at the same rows with and without cuts.
     """
     if loops.rows is None or any(isinstance(n, Eval | Barrier | Atomic) for n in walk(loops.body)):
         return None
     if any(isinstance(n, For) and n.until is not None for n in walk(loops.body)):
         return None
     watched = {p.buffer.name: p.buffer for p in loops.params if p.mode != "read" or p.buffer.name in shared}
-    found = _touches(loops.body, _row_facts(loops.rows), {}, frozenset(watched))
-    if not all(_inside(touch, watched[touch.buffer], loops.rows) for touch in found):
+    touched: dict[str, list[_Touch]] = {}
+    for touch in _touches(loops.body, _row_facts(loops.rows), {}, frozenset(watched)):
+        touched.setdefault(touch.buffer, []).append(touch)
+    ways = [_owned(found, watched[name], loops.rows) for name, found in touched.items()]
+    if not (_common(ways) if shared else all(any(True for _ in way) for way in ways)):
         return None
     tiles = {t for n in walk(loops.body) if isinstance(n, For) for d in (n.lo, n.hi) for t in _tiles(d, loops.rows)}
     granule = math.lcm(*tiles)
@@ -130,39 +150,98 @@ def _loads(value: ValueExpr, facts: Facts, watched: frozenset[str]) -> Iterator[
             yield _Touch(item.buffer, item.index, item.dtype.lanes, item.count, facts)
 
 
-def _inside(touch: _Touch, buffer: Buffer, rows: Rows) -> bool:
-    """Whether an access stays in the rows of its part, on some axis that the rows may be."""
-    if buffer.ring is not None or buffer.dtype.lanes != 1:
-        return False
-    facts = touch.facts if touch.used is None else touch.facts.with_guards([touch.used - 1])
-    return any(
-        _inside_axis(touch, buffer, rows, axis, facts)
-        for axis, extent in enumerate(buffer.shape)
-        if prove_eq(extent, rows.extent) is True
-    )
+@dataclass(frozen=True, slots=True)
+class _Slab:
+    """What rows ``lo..hi`` own of a buffer: the places ``step*lo..step*hi`` of an axis; with ``on``, of the elements
+    that this axis and those behind it number in order."""
+
+    axis: int
+    step: Dim
+    on: bool = False
+
+    def holds(self, touch: _Touch, buffer: Buffer, rows: Rows) -> bool:
+        """Whether an access stays in what the rows of its part own."""
+        facts = touch.facts if touch.used is None else touch.facts.with_guards([touch.used - 1])
+        last, at = len(buffer.shape) - 1, self.place(touch, buffer)
+        spans: tuple[Dim, ...] = (touch.count,) if touch.used is None else (touch.used, touch.count)
+        if self.on or self.axis == last:
+            return any(self._between(facts, at, span, rows) for span in spans)
+        line = buffer.shape[last] - touch.index[last]
+        within = touch.count == 1 or any(facts.nonnegative(line - span) is True for span in spans)
+        return within and self._between(facts, at, 1, rows)
+
+    def place(self, touch: _Touch, buffer: Buffer) -> Dim:
+        """Where an access begins."""
+        return flat_index(touch.index[self.axis :], buffer.shape[self.axis :]) if self.on else touch.index[self.axis]
+
+    def _between(self, facts: Facts, at: Dim, span: Dim, rows: Rows) -> bool:
+        """Whether places ``at..at + span`` are of rows ``lo..hi``, taken together or as those of one row."""
+        lo, hi = rows.lo.expr, rows.hi.expr
+        if _all(facts, at - lo * self.step, hi * self.step - span - at):
+            return True
+        if facts.nonnegative(self.step - 1) is not True:
+            return False
+        row = floordiv(_whole_steps(at, self.step), self.step)
+        rest = at - row * self.step
+        return _all(facts, row - lo, hi - 1 - row, rest, self.step - span - rest)
 
 
-def _inside_axis(touch: _Touch, buffer: Buffer, rows: Rows, axis: int, facts: Facts) -> bool:
-    at, last = touch.index[axis], len(buffer.shape) - 1
-    span: Dim = touch.count if touch.used is None else touch.used
-    reach = span if axis == last else 1
-    held = facts.nonnegative(at - rows.lo.expr) is True and facts.nonnegative(rows.hi.expr - reach - at) is True
-    if held and (axis == last or touch.count == 1):
-        return True
-    if held and facts.nonnegative(buffer.shape[last] - span - touch.index[last]) is True:
-        return True
-    if any(d != 1 for d in buffer.shape[:axis]):
-        return False
-    row, flat = product(buffer.shape[axis + 1 :]), _flat(touch.index, buffer.shape)
-    low = facts.nonnegative(flat - rows.lo.expr * row) is True
-    return low and facts.nonnegative(rows.hi.expr * row - span - flat) is True
+def _whole_steps(at: Dim, step: Dim) -> Dim:
+    """The terms of a dim that a number divides; all of it where the step is symbolic."""
+    if isinstance(at, int) or not isinstance(step, int):
+        return at
+    divided = tuple((term, c) for term, c in at.terms if c % step == 0)
+    return from_terms(divided) if divided else 0
 
 
-def _flat(index: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:
-    out: Dim = 0
-    for at, size in zip(index, shape, strict=True):
-        out = out * size + at
-    return out
+def _all(facts: Facts, *dims: Dim) -> bool:
+    return all(facts.nonnegative(dim) is True for dim in dims)
+
+
+def _owned(found: Sequence[_Touch], buffer: Buffer, rows: Rows) -> Iterator[Hashable]:
+    """Which bytes of a buffer rows may own so that no row touches what is another's."""
+    if buffer.ring is None and buffer.dtype.lanes == 1:
+        for slab in _slabs(found, buffer, rows):
+            if all(slab.holds(touch, buffer, rows) for touch in found):
+                yield _bytes(slab, buffer)
+
+
+def _common(ways: Sequence[Iterable[Hashable]]) -> bool:
+    """Whether rows may own the same bytes of all buffers."""
+    found = [set(way) for way in ways]
+    return not found or bool(found[0].intersection(*found[1:]))
+
+
+def _bytes(slab: _Slab, buffer: Buffer) -> Hashable:
+    """A name for the bytes of a slab: equal where they are the same, in buffers at one place."""
+    nbytes = buffer.dtype.nbytes
+    if prove_eq(product(buffer.shape[: slab.axis]), 1) is not True:
+        return slab.axis, slab.step, slab.on, buffer.shape, nbytes
+    return slab.step * nbytes * (1 if slab.on else product(buffer.shape[slab.axis + 1 :]))
+
+
+def _slabs(found: Sequence[_Touch], buffer: Buffer, rows: Rows) -> Iterator[_Slab]:
+    """What rows may own: the axis of their extent, axes that they count together, blocks of an axis."""
+    axes = range(len(buffer.shape))
+    for axis in axes:
+        if prove_eq(buffer.shape[axis], rows.extent) is True:
+            yield _Slab(axis, 1)
+        for last in axes[axis:]:
+            if prove_eq(product(buffer.shape[axis : last + 1]), rows.extent) is True:
+                yield _Slab(axis, product(buffer.shape[last + 1 :]), on=True)
+    for axis in axes:
+        for step in dict.fromkeys(_step(touch.index[axis], touch.facts, rows) for touch in found):
+            if step > 1:
+                yield _Slab(axis, step)
+
+
+def _step(at: Dim, facts: Facts, rows: Rows) -> int:
+    """How far apart neighbouring rows begin, 0 where that is no number."""
+    for var, lo, _ in reversed(facts.ranges):
+        if var not in (rows.lo, rows.hi):
+            at = substitute(at, {var: lo})
+    step = substitute(at, {rows.lo: rows.lo.expr + 1}) - at
+    return step if isinstance(step, int) else 0
 
 
 def _tiles(dim: Dim, rows: Rows) -> Iterator[int]:
@@ -205,10 +284,10 @@ def _stmt_work(stmt: Stmt, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
 
 def _times(loop: For, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
     """How often a loop runs, at most: a dim of the function's, or a number where it depends on loops around."""
-    extent = substitute(loop.hi, env) - substitute(loop.lo, env)
+    extent = dmax(substitute(loop.hi, env) - substitute(loop.lo, env), 0)
     if free_vars(extent) <= dims:
         return extent
-    return max(max_value(extent) or 1, 0)
+    return max_value(extent) or 1
 
 
 def _operations(value: ValueExpr) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sdk.compiler.sym import Dim, evaluate, max_value, product
 from sdk.errors import BuildError, UsageError
@@ -28,6 +29,7 @@ __all__ = [
     "Quant",
     "TensorType",
     "dtype",
+    "dtype_of",
 ]
 
 
@@ -104,6 +106,18 @@ def dtype(text: str) -> DType:
     if base not in SCALARS or (lanes and not lanes.isdigit()):
         raise UsageError(f"unknown data type {text!r}", hint=f"one of {', '.join(SCALARS)}, or one with lanes as i8x4")
     return SCALARS[base].with_lanes(int(lanes)) if lanes else SCALARS[base]
+
+
+def dtype_of(array: NDArray[Any], where: str | None = None) -> DType:
+    """The data type of an array's elements; ``where`` names the array in a report.
+
+    Raises:
+        BuildError: there is none (text, complex numbers, 8-bit floats ...).
+    """
+    for kind in SCALARS.values():
+        if kind.numpy == array.dtype:
+            return kind
+    raise BuildError(f"elements of type {array.dtype} are not supported", where=where)
 
 
 @dataclass(frozen=True, slots=True)

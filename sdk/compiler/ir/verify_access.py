@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sdk.compiler.ir.loops import Buffer
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.verify_bounds import Facts
-from sdk.compiler.sym import Dim, Var, free_vars, product
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars, product
 from sdk.compiler.sym.text import print_dim
 
 __all__ = ["access_errors"]
@@ -61,8 +61,6 @@ def _checks(
         return
     if count > 1 and (not index or facts.nonnegative(buffer.shape[-1] - count - index[-1]) is not True):
         # lanes may run on into the next row where rows are adjacent, which the slots of a ring are not
-        flat: Dim = 0
-        for at, extent in zip(index, buffer.shape, strict=True):
-            flat = flat * extent + at
+        flat = flat_index(index, buffer.shape)
         held = None if buffer.ring is not None else facts.nonnegative(product(buffer.shape) - count - flat)
         yield index[-1] if index else 0, f"+ {count} lanes inside", held

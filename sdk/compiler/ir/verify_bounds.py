@@ -48,12 +48,13 @@ class Facts:
     def _prove(self, dim: Dim) -> bool | None:
         if _surely(dim):
             return True
-        if any(_surely(dim - guard) for guard in self.guards) or _by_remainder(dim):
+        without = [dim - times * guard for guard in self.guards for times in _shares(dim, guard)]
+        if any(map(_surely, without)) or _by_remainder(dim):
             return True
         lower = list(self._lowest(dim))
         if any(map(_surely, lower)) or any(self._surely_above(d) for found in (dim, *lower) for d in _looser(found)):
             return True
-        rest = [d for guard in self.guards for d in (dim - guard, *self._lowest(dim - guard))]
+        rest = [d for found in without for d in (found, *self._lowest(found))]
         if any(_surely(d) for found in rest for d in (found, *_looser(found))):
             return True
         if any(self.nonnegative(d) for d in _undivided(dim)):
@@ -90,6 +91,15 @@ class Facts:
         for fact in known:
             bad = bad & (evaluate_grid(fact, env) >= 0)
         return True if not bad.any() else False if whole else None
+
+
+def _shares(dim: Dim, guard: Dim) -> set[int]:
+    """How many times a guard may be in ``dim``: once, or as often as makes a term of both vanish."""
+    if isinstance(dim, int) or isinstance(guard, int):
+        return {1}
+    own = dict(guard.terms)
+    pairs = [(c, own[term]) for term, c in dim.terms if term in own]
+    return {1} | {c // g for c, g in pairs if c % g == 0 and c // g > 0}
 
 
 def _direction(dim: Dim, var: Var) -> int | None:
@@ -164,8 +174,7 @@ def _grid(names: Iterable[Var]) -> dict[Var, NDArray[np.int64]]:
     order = sorted(names, key=lambda v: (v.name, v.lo, v.hi))
     env = {}
     for axis, var in enumerate(order):
-        first = -(-var.lo // var.multiple) * var.multiple
-        domain = np.arange(first, var.hi + 1, var.multiple, dtype=np.int64)
+        domain = np.arange(var.least, var.hi + 1, var.multiple, dtype=np.int64)
         env[var] = domain.reshape([-1 if k == axis else 1 for k in range(len(order))])
     return env
 

@@ -9,24 +9,10 @@ from typing import Final
 from sdk.compiler.ir.plan import Bind, Check, Plan, walk_plan
 from sdk.compiler.sym import Dim, Expr, Var, evaluate, free_vars
 
-__all__ = ["complete", "first", "last", "some_run"]
+__all__ = ["complete", "some_run"]
 
 ROUNDS: Final = 8
 TRIES: Final = 200
-
-
-def first(var: Var) -> int:
-    """The smallest value of a dim."""
-    return -(-var.lo // var.multiple) * var.multiple
-
-
-def last(var: Var) -> int:
-    """The largest value of a dim."""
-    return var.hi // var.multiple * var.multiple
-
-
-def _allowed(var: Var, value: int) -> bool:
-    return var.lo <= value <= var.hi and value % var.multiple == 0
 
 
 def complete(plan: Plan, env: Mapping[Var, int]) -> dict[Var, int] | None:
@@ -39,7 +25,7 @@ def complete(plan: Plan, env: Mapping[Var, int]) -> dict[Var, int] | None:
         if isinstance(stmt, Bind):
             if not isinstance(stmt.value, str):
                 out[stmt.var] = evaluate(stmt.value, out)
-            if not _allowed(stmt.var, out[stmt.var]):
+            if not stmt.var.holds(out[stmt.var]):
                 return None
         elif isinstance(stmt, Check) and evaluate(stmt.left, out) != evaluate(stmt.right, out):
             return None
@@ -51,7 +37,7 @@ def some_run(plan: Plan, rng: Random) -> dict[Var, int] | None:
     None when none was found."""
     free = [*plan.dims, *(s.var for s in walk_plan(plan.body) if isinstance(s, Bind) and isinstance(s.value, str))]
     for _ in range(TRIES):
-        env = {v: rng.randrange(first(v), last(v) + 1, v.multiple) for v in free}
+        env = {v: _any_value(v, rng) for v in free}
         for _ in range(ROUNDS):
             found = complete(plan, env)
             if found is not None:
@@ -59,6 +45,10 @@ def some_run(plan: Plan, rng: Random) -> dict[Var, int] | None:
             if not _repair(plan, env, rng):
                 break
     return None
+
+
+def _any_value(var: Var, rng: Random) -> int:
+    return rng.randrange(var.least, var.most + 1, var.multiple)
 
 
 def _repair(plan: Plan, env: dict[Var, int], rng: Random) -> bool:
@@ -69,9 +59,8 @@ def _repair(plan: Plan, env: dict[Var, int], rng: Random) -> bool:
         if isinstance(stmt, Bind) and not isinstance(stmt.value, str):
             out[stmt.var] = evaluate(stmt.value, out)
             values[stmt.var] = stmt.value
-            if not _allowed(stmt.var, out[stmt.var]):
-                wanted = rng.randrange(first(stmt.var), last(stmt.var) + 1, stmt.var.multiple)
-                return _solve(stmt.value - wanted, env, out, rng)
+            if not stmt.var.holds(out[stmt.var]):
+                return _solve(stmt.value - _any_value(stmt.var, rng), env, out, rng)
         elif isinstance(stmt, Check) and evaluate(stmt.left, out) != evaluate(stmt.right, out):
             return _solve(stmt.left - stmt.right, env, out, rng)
     return False
@@ -89,7 +78,7 @@ def _solve(zero: Dim, env: dict[Var, int], known: Mapping[Var, int], rng: Random
         if factor == 0 or var in free_vars(rest):
             continue
         value, over = divmod(-evaluate(rest, known), factor)
-        if over == 0 and _allowed(var, value):
+        if over == 0 and var.holds(value):
             env[var] = value
             return True
     return False

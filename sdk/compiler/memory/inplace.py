@@ -8,7 +8,8 @@ vectorising, interchanging or (for parallel loops, where equality is asked) runn
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.dependence import conflict
 from sdk.compiler.ir.loops import Buffer, For, Loops
 from sdk.compiler.ir.walk import rename_buffers, walk
-from sdk.compiler.memory.access import Access, accesses, loop_ranges
+from sdk.compiler.memory.access import Access, Same, accesses, loop_ranges, rows_touched
+from sdk.compiler.memory.rings import dense
 from sdk.compiler.sym import Var, evaluate_grid, free_vars, prove_eq
 
 __all__ = ["may_take_over"]
@@ -25,27 +27,58 @@ __all__ = ["may_take_over"]
 Grid = NDArray[np.int64]
 MAX_ELEMENTS: Final = 1 << 20
 MAX_READS: Final = 8  # reads per element above which the input is a window, not a map
+REMEMBERED: Final = 1 << 10
 
 
-def may_take_over(loops: Loops, out: str, source: str) -> bool:
-    """Whether a call may have ``out`` at the very bytes of ``source`` (parameter names), which is lost by it.
+def may_take_over(loops: Loops, out: str, source: str, rows: tuple[int, int] | None = None) -> bool:
+    """Whether a call may have ``out`` at the very bytes of ``source`` (parameter names), which is lost by it; with
+    ``rows``, a call for these rows only.
 
-    Only for a dense read parameter of the same shape and element size as the dense written one.
+    Only for a read parameter of the same shape and element size as the written one. Rings must keep as many rows
+    and all that the call touches of either.
     """
     a, b = loops.param(out), loops.param(source)
     if a.mode != "write" or b.mode != "read" or not _same_layout(a.buffer, b.buffer):
         return False
+    ring = a.buffer.ring
+    if ring is not None and (rows is None or _rows_between(loops, out, source, rows) > ring):
+        return False
+    found = _accesses(Same(loops), out, source)
+    if found is None:
+        return False
+    numbers = _numbers(loops, a.buffer, rows)
+    if numbers is not None and sum(numbers.count(x) for x in found.loads) > MAX_READS * numbers.size:
+        return False
+    return found.independent or (numbers is not None and _decided(Same(loops), out, source, numbers))
+
+
+@dataclass(frozen=True)
+class _Accesses:
+    """Loads of the input and stores of the output; whether by symbols no store comes before a load."""
+
+    loads: list[Access]
+    stores: list[Access]
+    independent: bool
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _accesses(same: Same, out: str, source: str) -> _Accesses | None:
+    """Once for each function, which layers and rows call many times; None where it touches bytes in unknown ways."""
+    loops = dense(same.loops)
     found = accesses(loops)
     loads = [x for x in found if x.buffer == source]
     stores = [x for x in found if x.buffer == out and x.kind != "load"]
     if any(x.kind == "unknown" for x in (*loads, *stores)):
+        return None
+    return _Accesses(loads, stores, _independent(loops, out, source, loads, stores))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _decided(same: Same, out: str, source: str, numbers: _Numbers) -> bool:
+    found = _accesses(same, out, source)
+    if found is None or numbers.size > MAX_ELEMENTS:
         return False
-    numbers = _numbers(loops, a.buffer)
-    if numbers is not None and sum(numbers.count(x) for x in loads) > MAX_READS * numbers.size:
-        return False
-    if _independent(loops, out, source, loads, stores):
-        return True
-    return numbers is not None and numbers.size <= MAX_ELEMENTS and _ordered_elements(numbers, loads, stores)
+    return _ordered_elements(numbers, found.loads, found.stores)
 
 
 @dataclass(frozen=True)
@@ -53,7 +86,12 @@ class _Numbers:
     """What enumeration needs: the buffers' shape and the row range, as numbers."""
 
     shape: tuple[int, ...]
-    rows: dict[Var, int]
+    range: tuple[tuple[Var, int], ...]
+
+    @property
+    def rows(self) -> dict[Var, int]:
+        """The ends of the row range."""
+        return dict(self.range)
 
     @property
     def size(self) -> int:
@@ -65,20 +103,26 @@ class _Numbers:
         return math.prod(last - first + 1 for first, last in ranges.values()) * access.lanes
 
 
-def _numbers(loops: Loops, buffer: Buffer) -> _Numbers | None:
+def _rows_between(loops: Loops, out: str, source: str, rows: tuple[int, int]) -> int:
+    """Rows from the first to the last that a call touches of either parameter."""
+    touched = [rows_touched(loops, name, {}, rows, store) for name, store in ((out, True), (source, False))]
+    return max(hi for _, hi in touched) - min(lo for lo, _ in touched)
+
+
+def _numbers(loops: Loops, buffer: Buffer, part: tuple[int, int] | None) -> _Numbers | None:
     if not all(isinstance(d, int) for d in buffer.shape):
         return None
     if loops.rows is None:
-        return _Numbers(buffer.type.static_shape, {})
+        return _Numbers(buffer.type.static_shape, ())
     if not isinstance(loops.rows.extent, int):
         return None
-    return _Numbers(buffer.type.static_shape, {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent})
+    lo, hi = part or (0, loops.rows.extent)
+    return _Numbers(buffer.type.static_shape, ((loops.rows.lo, lo), (loops.rows.hi, hi)))
 
 
 def _same_layout(a: Buffer, b: Buffer) -> bool:
     return (
-        a.ring is None
-        and b.ring is None
+        a.ring == b.ring
         and a.dtype.nbytes == b.dtype.nbytes
         and len(a.shape) == len(b.shape)
         and all(prove_eq(x, y) is True for x, y in zip(a.shape, b.shape, strict=True))
@@ -113,8 +157,11 @@ def _ordered_elements(numbers: _Numbers, loads: list[Access], stores: list[Acces
     known = [t for t in touched if t is not None]
     if len(known) < len(touched):
         return False
-    reads, writes = known[: len(loads)], known[len(loads) :]
-    return all(_in_order(read, write, numbers.size) for read in reads for write in writes)
+    ends = [(int(t.elements.min()), int(t.elements.max()) + 1) for t in known if t.elements.size]
+    low, high = min((lo for lo, _ in ends), default=0), max((hi for _, hi in ends), default=0)
+    near = [replace(t, elements=t.elements - low) for t in known]  # a row may be little of its buffer
+    reads, writes = near[: len(loads)], near[len(loads) :]
+    return all(_in_order(read, write, high - low) for read in reads for write in writes)
 
 
 @dataclass(frozen=True)
@@ -151,7 +198,7 @@ def _touched(numbers: _Numbers, access: Access) -> _Touched | None:
 
 
 def _in_order(read: _Touched, write: _Touched, size: int) -> bool:
-    """Whether no element is written before a read of it: see the module's rule."""
+    """Whether no element, below ``size``, is written before a read of it: see the module's rule."""
     met = np.zeros(size, dtype=bool)
     met[write.elements] = True
     again = np.zeros(size, dtype=bool)

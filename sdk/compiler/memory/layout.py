@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sdk.compiler.ir.graph import (
@@ -22,66 +22,63 @@ from sdk.compiler.ir.graph import (
 )
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.match import match_types
-from sdk.compiler.ir.module import Module, State, init_dims
+from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role, Split
-from sdk.compiler.ir.rows import PART_WORK, row_granule, shared_params, work_of
 from sdk.compiler.ir.types import U8, TensorType
 from sdk.compiler.ir.unify import unify
+from sdk.compiler.memory.choice import best_scaled
 from sdk.compiler.memory.planner import placements, plan_offsets
-from sdk.compiler.memory.problem import Block, Placement
-from sdk.compiler.memory.scaled import Scaled, best_scaled, scaled
+from sdk.compiler.memory.problem import Apart, Block, Placement, live_profile, lower_bound
+from sdk.compiler.memory.rings import RowKernels, stored_bytes
+from sdk.compiler.memory.scaled import Scaled, scaled
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN, THREAD_ALIGN, scratch_layout, scratch_share
+from sdk.compiler.memory.splits import split_of
+from sdk.compiler.memory.states import state_offsets
 from sdk.compiler.memory.storage import Io, Storage, is_view, share_bytes
-from sdk.compiler.sym import Dim, Expr, Var, ceildiv, dmax, free_vars, max_value, prove_eq, prove_ge, substitute
+from sdk.compiler.memory.stream.repeats import Turns
+from sdk.compiler.memory.stream.timeline import Bits, Timeline
+from sdk.compiler.memory.stream.weigh import Segment
+from sdk.compiler.sym import Dim, Expr, Var, dmax, free_vars, max_value, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
-__all__ = ["Laid", "Offsets", "lay_out", "state_offsets"]
+__all__ = ["Laid", "Offsets", "lay_out"]
 
 Offsets = Literal["fixed", "scaled"]
 REGIONS = ("arena", "state", "const")
-_MOST_STATE = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class Laid:
-    """A plan, the blocks of its arena and where they were placed."""
+    """A plan, the blocks of its arena and where they were placed; ``loops`` are its functions on rings, ``fullest``
+    the blocks in use when most bytes are. ``block_of`` gives the block of each buffer in the arena, ``apart`` what is
+    asked of pairs of blocks (None: what their lifetimes ask)."""
 
     plan: Plan
     blocks: tuple[Block, ...]
     placement: Placement
-
-
-def state_offsets(states: Mapping[str, State], align: int) -> tuple[dict[str, Dim], Dim]:
-    """Offsets of all states in the state region, in the order of the module, and the region's bytes: dims of those
-    bound at init.
-
-    Raises:
-        BuildError: a state of layout paged, or more bytes than 32 bits count.
-    """
-    out: dict[str, Dim] = {}
-    at: Dim = 0
-    for state in states.values():
-        if state.layout == "paged":
-            raise BuildError(f"state @{state.name} has layout paged", hint="plain and ring states can be planned")
-        to = max(align, state.type.dtype.nbytes)
-        out[state.name] = at if prove_eq(at % to, 0) is True else ceildiv(at, to) * to
-        at = out[state.name] + state.type.nbytes
-    most = max_value(at)
-    if not isinstance(at, int) and (most is None or most > _MOST_STATE):
-        raise BuildError(f"states of {at} bytes may not fit 32 bits", hint="give their dims smaller upper bounds")
-    return out, at
+    fullest: tuple[Block, ...]
+    loops: Mapping[str, Loops] = field(default_factory=dict)
+    block_of: Mapping[str, str] = field(default_factory=dict)
+    apart: tuple[Apart, ...] | None = None
 
 
 def lay_out(
-    module: Module, graph: Graph, io: Io, align: int, threads: int = 1, offsets: Offsets = "fixed"
+    module: Module,
+    graph: Graph,
+    io: Io,
+    align: int,
+    threads: int = 1,
+    offsets: Offsets = "fixed",
+    segments: Sequence[Segment] = (),
 ) -> Laid:
     """The plan of an entry of a scheduled module for so many threads; offsets are numbers, with each size at its
-    maximum over the dims, or "scaled" with the dims.
+    maximum over the dims, or "scaled" with the dims. ``segments`` (none: every node whole) say which nodes run row by
+    row; only a graph without dims has any.
 
     Raises:
         BuildError: the graph is not fully lowered, or a size has no bound.
     """
-    return _Layout(module, graph, io, align, threads, offsets).run()
+    return _Layout(module, graph, io, align, threads, offsets, segments).run()
 
 
 def _extern_dims(node: Call) -> tuple[Dim, ...]:
@@ -95,7 +92,16 @@ def _extern_dims(node: Call) -> tuple[Dim, ...]:
 class _Layout:
     """Builds one plan: names and places first, then statements in the order of the graph."""
 
-    def __init__(self, module: Module, graph: Graph, io: Io, align: int, threads: int, offsets: Offsets) -> None:
+    def __init__(
+        self,
+        module: Module,
+        graph: Graph,
+        io: Io,
+        align: int,
+        threads: int,
+        offsets: Offsets,
+        segments: Sequence[Segment],
+    ) -> None:
         self.module, self.graph, self.align, self.io, self.threads = module, graph, align, io, threads
         self.entry_dims = tuple(dict.fromkeys([*graph.dims, *init_dims(module.states)]))
         self.scaled = offsets == "scaled" and bool(self.entry_dims)
@@ -105,14 +111,24 @@ class _Layout:
             raise BuildError(f"@{min(clash)} is both a constant and a state")
         self.dims = {v.name: v for v in (*self.entry_dims, *fresh_dims(graph))}
         self.bound: set[Var] = set(self.entry_dims)  # the dims that have a value here
-        self.sharing = share_bytes(graph, module.loops, {s.name: s.type for s in module.states.values()}, io)
+        self.segments = segments
+        self.streamed = {step: s for s in segments if s.flow is not None for step in s.flow.steps}
+        self.rings = {value: rows for s in segments for value, rows in s.rings.items()}
+        self.ring_of: dict[str, int] = {}  # buffer -> rows kept
+        states = {s.name: s.type for s in module.states.values()}
+        self.sharing = share_bytes(graph, module.loops, states, io, self._may_take)
+        self.kernels = RowKernels(set(module.loops))
+        self.calls = 0
+        self.turns = {v.name for v in (*self.entry_dims, *fresh_dims(graph))}  # names of variables of repeats, and dims
         self.end = len(graph.body) + 1
         self.head: list[PlanStmt] = []  # what follows from the entry's dims is found out before any work
         self.known: set[Var] = set(self.entry_dims)
+        self.derived: dict[Var, Dim] = {}  # of those that follow from the entry's, what they are in these
         self.body: list[PlanStmt] = []
         self.buffers: list[PlanBuffer] = []
         self.blocks: dict[str, Block] = {}
         self.block_of: dict[str, str] = {}  # buffer in the arena -> its block
+        self.used_by: dict[str, Storage | int] = {}  # block -> what it is for, or the step that it is for
         self.state_at, self.state_bytes = state_offsets(module.states, align)
         self.version = {s: s for s in module.states}  # the buffer that holds each state's value now
         self._name_values()
@@ -129,6 +145,11 @@ class _Layout:
         for value in (*(r for r in self.graph.results if not r.const), *self.graph.values()):
             if value.name not in self.names:
                 self.names[value.name] = fresh_name(value.name, self.taken)
+
+    def _may_take(self, step: int, out: str, arg: str) -> bool:
+        """Whether a result may be written over an argument that dies: in a stream, where its rows were checked."""
+        segment = self.streamed.get(step)
+        return segment is None or (step, out, arg) in segment.taken
 
     def _name_copies(self) -> dict[int, str]:
         """Names of the results that are copied at the end: the user knows them by it, so the copy has the value's
@@ -150,17 +171,35 @@ class _Layout:
         for p in self.graph.params:
             self._define(p, "input")
         for step, node in enumerate(self.graph.body, 1):
-            self._values(node)
-            if is_view(node):
-                self._view(node)
-            elif isinstance(node, Call):
-                self._call(step, node)
-            elif isinstance(node, ReadState):
-                self._read(step, node)
-            elif isinstance(node, WriteState):
-                self._write(step, node)
+            segment = self.streamed.get(step)
+            if segment is None:
+                self._node(step, node)
+            elif step == segment.first:
+                self._stream(segment)
         outputs = tuple(self._output(k, v) for k, v in enumerate(self.graph.results))
         return self._finish(outputs)
+
+    def _node(self, step: int, node: Node) -> None:
+        self._values(node)
+        if is_view(node):
+            self._view(node)
+        elif isinstance(node, Call):
+            self.body.append(self._call(step, node))
+        elif isinstance(node, ReadState):
+            self._read(step, node)
+        elif isinstance(node, WriteState):
+            self._write(step, node)
+
+    def _stream(self, segment: Segment) -> None:
+        """The repeats of a segment; its nodes are calls."""
+        assert segment.flow is not None  # it is a stream
+        turns = Turns(segment.flow, [fresh_name("h", self.turns) for _ in segment.flow.levels])
+        calls = {}
+        for step in turns.order():
+            node = self.graph.body[step - 1]
+            assert isinstance(node, Call)  # only calls have rows
+            calls[step] = self._call(step, node, turns.rows(step))
+        self.body.append(turns.statement(calls))
 
     # --- buffers ---------------------------------------------------------------------------------------
 
@@ -194,25 +233,34 @@ class _Layout:
                 region = "const"
             case "caller":
                 region = self._caller_region(storage.place)
-        self.buffers.append(PlanBuffer(name, value.type, region, offset, role, alias=alias))
+        ring = self.rings.get(value.name)
+        if ring is not None:
+            self.ring_of[name] = ring
+        self.buffers.append(PlanBuffer(name, value.type, region, offset, role, ring, alias))
         return name
 
     def _block(self, name: str, storage: Storage) -> None:
         block = self.names[storage.values[0]]
         align = max(self.align, storage.type.dtype.nbytes)
-        self.blocks[block] = Block(block, storage.type.max_bytes, storage.born, storage.last, align)
+        size = stored_bytes(storage.type, self.rings.get(storage.values[0]))
+        self.blocks[block] = Block(block, size, storage.born, storage.last, align)
         self.block_of[name] = block
+        self.used_by[block] = storage
         self.sizes[block] = self._size(storage.type)
 
     def _size(self, type: TensorType) -> Dim:
-        """The bytes of a type in the dims of the entry; what a run computes counts at its most."""
-        return type.nbytes if free_vars(type.nbytes) <= set(self.entry_dims) else type.max_bytes
+        """The bytes of a type in the dims of the entry; what a run finds out, or may refuse, counts at its most."""
+        size = substitute(type.nbytes, self.derived)
+        most = max_value(size)
+        known = free_vars(size) <= set(self.entry_dims) and most is not None and most <= type.max_bytes
+        return size if known else type.max_bytes
 
     def _temp(self, name: str, type: TensorType, role: Role, step: int, align: int) -> str:
         """Adds a buffer of the arena that lives for one step; its name."""
         self.blocks[name] = Block(name, type.max_bytes, step, step, align)
         self.sizes[name] = self._size(type)
         self.block_of[name] = name
+        self.used_by[name] = step
         self.buffers.append(PlanBuffer(name, type, "arena", 0, role))
         return name
 
@@ -255,22 +303,25 @@ class _Layout:
         early = not isinstance(value, str) and free_vars(value) <= self.known
         (self.head if early else self.body).append(Bind(var, value, what))
         self.bound.add(var)
-        if early:
+        if early and not isinstance(value, str):
             self.known.add(var)
+            self.derived[var] = substitute(value, self.derived)
 
-    def _call(self, step: int, node: Call) -> None:
+    def _call(self, step: int, node: Call, rows: tuple[Dim, Dim] | None = None) -> PlanCall:
+        """A call of a node, for ``rows`` or whole."""
         args = [self.names[self._key(a)] for a in node.args]
         args += [self._define(v) for v in node.outs]
         dims: tuple[Dim, ...] = ()
-        rows: tuple[Dim, Dim] | None = None
         scratch = ""
         split: Split | None = None
         function = self.module.loops.get(node.callee)
         if function is not None:
+            if rows is not None:
+                function = self.kernels.on(function, [self.ring_of.get(a) for a in args])
             dims = self._dims(function, node)
-            if function.rows is not None:
+            if function.rows is not None and rows is None:
                 rows = 0, substitute(function.rows.extent, dict(zip(function.dims, dims, strict=True)))
-                split = self._split(function, args, dims)
+                split = split_of(function, args, dims, {b.name: b.alias for b in self.buffers}, self.threads)
             size, least = scratch_layout(function).bytes, SCRATCH_ALIGN
             if size:
                 if split is not None:
@@ -282,26 +333,14 @@ class _Layout:
         elif node.kind == "loops":
             raise BuildError(f"graph @{self.graph.name} calls @{node.callee}, which the module lacks")
         ops = tuple(node.source.split("+")) if node.source else ()
-        index = sum(isinstance(s, PlanCall) for s in self.body)
-        self.body.append(
-            PlanCall(
-                index, node.callee, tuple(args), dims, rows, scratch, ops, node.place, node.kind == "extern", split
-            )
-        )
+        callee = node.callee if function is None else function.name
+        extern = node.kind == "extern"
+        return PlanCall(self._next(), callee, tuple(args), dims, rows, scratch, ops, node.place, extern, split)
 
-    def _split(self, function: Loops, args: list[str], dims: tuple[Dim, ...]) -> Split | None:
-        """How threads may share the call; None where one does it, or its parts are not proved independent."""
-        if self.threads == 1:
-            return None
-        granule = row_granule(function, shared_params(function, args, {b.name: b.alias for b in self.buffers}))
-        if granule is None:
-            return None
-        env = dict(zip(function.dims, dims, strict=True))
-        work = substitute(work_of(function, granule), env)
-        extent = substitute(function.rows.extent, env) if function.rows is not None else 0
-        total = (max_value(work) or 0) * (max_value(extent) or 0)
-        worth = total >= 2 * PART_WORK * granule and max_value(extent) != granule
-        return Split(self.threads, granule, work) if worth else None
+    def _next(self) -> int:
+        """The number of the next call."""
+        self.calls += 1
+        return self.calls - 1
 
     def _dims(self, function: Loops, node: Call) -> tuple[Dim, ...]:
         """The values the call gives the dims of its function."""
@@ -369,11 +408,10 @@ class _Layout:
         self.version[state.name] = new
         given = zip(function.params, (node.value.type, state.type), strict=True)
         env = unify(function.dims, [(p.buffer.name, p.buffer.type, t) for p, t in given], self.dims, refuse)
-        index = sum(isinstance(s, PlanCall) for s in self.body)
         dims = tuple(env[v] for v in function.dims)
         ops = tuple(node.source.split("+")) if node.source else (f"write {state.name}",)
         rows = None if function.rows is None else (0, substitute(function.rows.extent, env))
-        self.body.append(PlanCall(index, function.name, (source, new), dims, rows, ops=ops))
+        self.body.append(PlanCall(self._next(), function.name, (source, new), dims, rows, ops=ops))
 
     def _output(self, k: int, value: Value) -> str:
         """The buffer of a result: where it was computed, or a copy at the end."""
@@ -394,12 +432,19 @@ class _Layout:
 
     def _finish(self, outputs: tuple[str, ...]) -> Laid:
         blocks = tuple(self.blocks.values())
+        apart: tuple[Apart, ...] | None = None
         if self.scaled:
             placement = best_scaled(placements(blocks), blocks, self.sizes)
             form = scaled(blocks, self.sizes, placement)
-        else:
-            placement = plan_offsets(blocks)
+            fullest = _fullest(blocks)
+        elif self.segments:
+            placement, fullest, apart = self._place_streams(blocks)
             form = Scaled((), placement.offsets, placement.peak)
+        else:
+            placement, fullest = plan_offsets(blocks), _fullest(blocks)
+            form = Scaled((), placement.offsets, placement.peak)
+        # what a search proved beyond the largest live set no reader of the plan could check
+        bound = placement.lower_bound if self.segments else lower_bound(blocks)
         buffers = tuple(
             replace(b, offset=form.offsets[self.block_of[b.name]]) if b.name in self.block_of else b
             for b in self.buffers
@@ -413,10 +458,22 @@ class _Layout:
             self._regions(buffers, form.bytes),
             buffers,
             (*self.head, *self.body),
-            placement.lower_bound,
+            bound,
             form.places,
         )
-        return Laid(plan, blocks, placement)
+        return Laid(plan, blocks, placement, fullest, self.kernels.made, self.block_of, apart)
+
+    def _place_streams(self, blocks: tuple[Block, ...]) -> tuple[Placement, tuple[Block, ...], tuple[Apart, ...]]:
+        """Offsets by when calls for rows use each block, the blocks in use when most bytes are, and what was asked."""
+        timeline = Timeline(self.segments)
+        used: dict[str, Bits] = {}
+        for b in blocks:
+            by = self.used_by[b.name]
+            used[b.name] = timeline.during(by) if isinstance(by, int) else timeline.used(by.values, by.born, by.last)
+        of_value = {v.name: self.block_of.get(self.names[v.name], "") for v in self.graph.values()}
+        apart, bound = timeline.problem(blocks, used, timeline.lags(of_value, used, self.align))
+        placement = plan_offsets(blocks, apart=apart, bound=bound)
+        return placement, timeline.fullest(blocks, used), tuple(apart)
 
     def _regions(self, buffers: tuple[PlanBuffer, ...], peak: Dim) -> tuple[Region, ...]:
         align = max([self.align, *(b.align for b in self.blocks.values())])
@@ -429,3 +486,9 @@ class _Layout:
             held = [b.type for b in buffers if b.region == name]
             out.append(Region(name, "caller", max(t.max_bytes for t in held), max(t.dtype.nbytes for t in held)))
         return tuple(out)
+
+
+def _fullest(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The blocks live at the step where they take most bytes."""
+    profile = live_profile(blocks)
+    return tuple(max(profile, key=lambda item: sum(b.size for b in item[1]))[1]) if profile else ()

@@ -1,11 +1,22 @@
-"""The offset allocation problem: blocks with lifetimes that must not share bytes while both are live."""
+"""The offset allocation problem: blocks, what pairs of them may share bytes, and the bytes no placement goes below."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 
-__all__ = ["Block", "Placement", "aligned", "live_profile", "lower_bound", "overlaps"]
+__all__ = [
+    "Apart",
+    "Block",
+    "Placement",
+    "aligned",
+    "apart_by_lifetimes",
+    "live_profile",
+    "lower_bound",
+    "overlaps",
+    "violated",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +30,20 @@ class Block:
     last: int
     align: int = 1
     fixed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """The offset of block ``b`` minus that of block ``a`` is never strictly between ``low`` and ``high``.
+
+    Blocks that share no byte have ``-size(b)`` and ``size(a)``; an output written over the bytes of an input that
+    are read already has ``low`` nearer to 0. With ``low < 0 < high`` one of the two is below the other.
+    """
+
+    a: str
+    b: str
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +71,96 @@ def live_profile(blocks: Iterable[Block]) -> list[tuple[int, list[Block]]]:
     The largest live set is among these, since a set only grows at a birth.
     """
     held = [b for b in blocks if b.size > 0]
-    births = sorted({b.first for b in held})
-    return [(step, [b for b in held if b.first <= step <= b.last]) for step in births]
+    born: dict[int, list[Block]] = {}
+    for b in held:
+        born.setdefault(b.first, []).append(b)
+    out = []
+    live: list[Block] = []
+    for step in sorted(born):
+        live = [*(b for b in live if b.last >= step), *born[step]]
+        out.append((step, live))
+    return out
 
 
-def lower_bound(blocks: Sequence[Block]) -> int:
-    """The largest live set in bytes, counting the padding that no stacking of that set can avoid.
+def apart_by_lifetimes(blocks: Sequence[Block]) -> list[Apart]:
+    """The relations that lifetimes ask for: blocks that are live at a common step share no byte."""
+    held = [b for b in blocks if b.size > 0]
+    out = []
+    for k, b in enumerate(held):
+        for a in held[:k]:
+            if a.first <= b.last and b.first <= a.last:
+                out.append(Apart(a.name, b.name, -b.size, a.size))
+    return out
 
-    Of the blocks of a live set stacked in any order, every one but the topmost reaches up to a multiple of
-    the smallest alignment among them.
+
+def lower_bound(blocks: Sequence[Block], apart: Sequence[Apart] | None = None) -> int:
+    """Bytes that no placement goes below.
+
+    By lifetimes: the largest live set, counting the padding that no stacking of that set can avoid (of the blocks
+    of a live set stacked in any order, every one but the topmost reaches up to a multiple of what all their
+    alignments are multiples of). With relations: the same of sets of blocks that are all apart from each other,
+    grown greedily, where a block counts no more than the least that another of the set may be above it.
     """
     best = max((b.fixed + b.size for b in blocks if b.fixed is not None), default=0)
-    for _, live in live_profile(blocks):
-        step = min(b.align for b in live)
-        padded = [aligned(b.size, step) for b in live]
-        slack = max(p - b.size for p, b in zip(padded, live, strict=True))
-        best = max(best, sum(padded) - slack)
+    if apart is None:
+        return max([best, *(_stacked([(b.size, b) for b in live]) for _, live in live_profile(blocks))])
+    held = {b.name: b for b in blocks if b.size > 0}
+    above = _least_above(held, apart)
+    best = max([best, *(b.size for b in held.values())])
+    for name in held:
+        widths: dict[str, int] = {}  # of the members that have another in the set
+        members = [name]
+        for other in sorted(above[name], key=lambda n: (-held[n].size, n)):
+            if not all(other in above[m] for m in members):
+                continue
+            widths = {m: min(widths.get(m, above[m][other]), above[m][other]) for m in members}
+            widths[other] = min(above[other][m] for m in members)
+            members.append(other)
+            best = max(best, _stacked([(w, held[m]) for m, w in widths.items()]))
     return best
+
+
+def _stacked(live: Sequence[tuple[int, Block]]) -> int:
+    """The least span of blocks in a stack where each asks for its width but the topmost, which asks for its size."""
+    step = gcd(*(b.align for _, b in live))
+    padded = [aligned(width, step) for width, _ in live]
+    return sum(padded) - max(p - b.size for p, (_, b) in zip(padded, live, strict=True))
+
+
+def _least_above(held: Mapping[str, Block], apart: Sequence[Apart]) -> dict[str, dict[str, int]]:
+    """For each block, how far others are above it when they are not below it, for pairs that must be either."""
+    out: dict[str, dict[str, int]] = {name: {} for name in held}
+    for r in apart:
+        if r.low < 0 < r.high and r.a in held and r.b in held:
+            out[r.a][r.b] = max(r.high, out[r.a].get(r.b, 0))
+            out[r.b][r.a] = max(-r.low, out[r.b].get(r.a, 0))
+    return out
 
 
 def overlaps(blocks: Sequence[Block], offsets: Mapping[str, int]) -> list[tuple[str, str]]:
     """Pairs of blocks that share bytes while both are live; a block with itself where it is misplaced."""
-    found = []
+    found = _misplaced(blocks, offsets)
     for k, a in enumerate(blocks):
         at = offsets[a.name]
-        if at < 0 or at % a.align or (a.fixed is not None and at != a.fixed):
-            found.append((a.name, a.name))
         for b in blocks[:k]:
             other = offsets[b.name]
             live = a.first <= b.last and b.first <= a.last
             if live and at < other + b.size and other < at + a.size:
                 found.append((b.name, a.name))
     return found
+
+
+def violated(blocks: Sequence[Block], apart: Sequence[Apart], offsets: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Pairs of blocks whose offsets break a relation; a block with itself where it is misplaced."""
+    found = _misplaced(blocks, offsets)
+    return found + [(r.a, r.b) for r in apart if r.low < offsets[r.b] - offsets[r.a] < r.high]
+
+
+def _misplaced(blocks: Sequence[Block], offsets: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Each block below the arena, off its alignment or away from where it is fixed, with itself."""
+    out = []
+    for b in blocks:
+        at = offsets[b.name]
+        if at < 0 or at % b.align or (b.fixed is not None and at != b.fixed):
+            out.append((b.name, b.name))
+    return out

@@ -1,14 +1,18 @@
-"""What a plan's memory looks like to a person: peak against bound, regions, live tensors step by step."""
+"""What a plan's memory looks like to a person: peak against bound, regions, tensors, what each step holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, RegionKind, Repeat
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, RegionKind, Repeat, walk_plan
+from sdk.compiler.memory.dims_of_run import complete
 from sdk.compiler.memory.rings import stored_type
-from sdk.compiler.sym import Dim, Var, max_value, substitute
+from sdk.compiler.memory.trace import Moment, Trace, trace_plan
+from sdk.compiler.sym import Dim, Var, evaluate, max_value, substitute
 from sdk.errors import BuildError
 
 __all__ = ["LiveTensor", "PlanSummary", "RegionUse", "TimelineRow", "plan_summary"]
@@ -16,136 +20,274 @@ __all__ = ["LiveTensor", "PlanSummary", "RegionUse", "TimelineRow", "plan_summar
 
 @dataclass(frozen=True, slots=True)
 class RegionUse:
-    """A region and its bytes, at most over the dims."""
+    """A region, its bytes at most over the dims, and how many of them hold something at the fullest moment (of an
+    arena; all of others)."""
 
     name: str
     kind: RegionKind
     bytes: int
+    live: int
 
 
 @dataclass(frozen=True, slots=True)
 class LiveTensor:
-    """Bytes of the arena held from step ``first`` to ``last``, by buffers that share them in turn."""
+    """A place in an arena, ``bytes`` from ``offset``, that buffers ``names`` have in turn from step ``first`` to
+    ``last``: results in place, and views.
+
+    ``title``: the tensor's name in the source model, where it has one. ``ring`` of its ``rows`` rows are kept (None:
+    all). ``live``: how many of its bytes hold something at the fullest moment. ``over``: titles of the tensors whose
+    bytes it takes row by row while those are still in use.
+    """
 
     names: tuple[str, ...]
+    title: str
     bytes: int
     first: int
     last: int
+    region: str
+    offset: int
+    role: str
+    dtype: str
+    shape: tuple[int, ...]
+    ring: int | None
+    rows: int
+    live: int
+    over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """One call or copy: its step, what runs, the source ops it computes, bytes of the arena live meanwhile.
+    """One call or copy: its step, what runs, the source ops it computes, bytes of the arenas that hold something
+    meanwhile: the most of all its runs.
 
-    Inside a repeat every row counts what the whole repeat keeps.
+    ``runs``: how often it runs; ``rows``: for how many rows at once (None: it has none). ``repeats``: the steps from
+    and to of the repeats around it, outermost first.
     """
 
     step: int
     call: str
     ops: str
     live_bytes: int
+    runs: int
+    rows: int | None
+    repeats: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlanSummary:
-    """The memory of one entry; sizes in bytes, at most over the dims.
+    """The memory of one entry; sizes in bytes, of regions at most over the dims, of all else at ``dims``.
 
-    ``at_peak``: what is live at the fullest step, largest first.
+    ``peak``: of the arenas. ``lower_bound``: no placement of these buffers needs less; at dims that were asked for, the
+    most bytes held there. ``fullest``: the first moment with the most bytes held. ``tensors``: largest first.
     """
 
     entry: str
+    dims: Mapping[str, int]
     peak: int
     lower_bound: int
     regions: tuple[RegionUse, ...]
-    at_peak: tuple[LiveTensor, ...]
+    tensors: tuple[LiveTensor, ...]
     timeline: tuple[TimelineRow, ...]
+    fullest: Moment
+    trace: Trace
+    titles: Mapping[str, str]
 
+    @property
+    def optimal(self) -> bool:
+        """Whether the arena is proved to be as small as these buffers allow."""
+        return self.peak <= self.lower_bound
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A statement with the steps during which what it touches is in use (the whole repeat around it)."""
-
-    stmt: PlanCall | Copy
-    first: int
-    last: int
+    @cached_property
+    def at_peak(self) -> tuple[LiveTensor, ...]:
+        """The tensors held at the fullest moment, the most bytes first."""
+        held = [t for t in self.tensors if t.live]
+        return tuple(sorted(held, key=lambda t: (-t.live, t.names)))
 
 
 def plan_summary(module: Module, plan: Plan, at: Mapping[Var, int] | None = None) -> PlanSummary:
-    """The memory of ``plan``, an entry of the planned ``module``; with ``at``, at these dims, not at most.
+    """The memory of ``plan``, an entry of the planned ``module``; with ``at``, at these dims, else at their upper
+    bounds.
 
     Raises:
         BuildError: the plan is not of this module, or a size has no bound.
     """
     if module.plans.get(plan.name) != plan:
         raise BuildError(f"module {module.name} has no such plan @{plan.name}")
-    steps = list(_steps(plan.body, 1))
-    env: Mapping[Var, int] = {} if at is None else plan.placed(at)
-    tensors = _tensors(plan, steps, env)
-    live = [[t for t in tensors if t.first <= k <= t.last] for k in range(len(steps) + 2)]
-    fullest = max(live, key=lambda held: sum(t.bytes for t in held))
-    rows = (_row(k, s.stmt, sum(t.bytes for t in live[k])) for k, s in enumerate(steps, 1))
-    regions = tuple(RegionUse(r.name, r.kind, _most(r.bytes, env)) for r in plan.regions)
+    env = _dims(plan, at)
+    trace = trace_plan(module, plan, env)
+    fullest = max(trace.moments, key=lambda m: m.bytes)
+    titles = _titles(module, plan, trace)
+    placed = plan.placed(env)
+    regions = tuple(_region(r.name, r.kind, r.bytes, placed if at else {}, trace) for r in plan.regions)
     return PlanSummary(
         plan.name,
+        {v.name: env[v] for v in plan.dims},
         sum(r.bytes for r in regions if r.kind == "arena"),
-        plan.lower_bound,
+        plan.lower_bound if at is None else fullest.bytes,
         regions,
-        tuple(sorted(fullest, key=lambda t: (-t.bytes, t.names))),
-        tuple(rows),
+        _tensors(plan, trace, fullest, placed, titles),
+        _timeline(plan, trace),
+        fullest,
+        trace,
+        titles,
     )
 
 
-def _most(size: Dim, env: Mapping[Var, int]) -> int:
+def _dims(plan: Plan, at: Mapping[Var, int] | None) -> dict[Var, int]:
+    """Values of all dims, those that the run computes too: what follows from the others, or at most."""
+    env = {v: v.most for v in (*plan.dims, *plan.fresh)} | dict(at or {})
+    return complete(plan, env) or env
+
+
+def _region(name: str, kind: RegionKind, size: Dim, env: Mapping[Var, int], trace: Trace) -> RegionUse:
     most = max_value(substitute(size, dict(env)))
     if most is None:
         raise BuildError(f"the region size {size} has no upper bound")
-    return most
+    live = max(sum(h.hi - h.lo for h in m.held if h.region == name) for m in trace.moments)
+    return RegionUse(name, kind, most, live if kind == "arena" else most)
 
 
-def _steps(body: tuple[PlanStmt, ...], start: int) -> Iterator[_Step]:
-    """Calls and copies in textual order, numbered from ``start``."""
-    at = start
-    for stmt in body:
-        if isinstance(stmt, Repeat):
-            inner = list(_steps(stmt.body, at))
-            yield from (_Step(s.stmt, at, at + len(inner) - 1) for s in inner)
-            at += len(inner)
-        elif isinstance(stmt, PlanCall | Copy):
-            yield _Step(stmt, at, at)
-            at += 1
+# --- names -----------------------------------------------------------------------------------------------
 
 
-def _touched(stmt: PlanCall | Copy) -> tuple[str, ...]:
-    return (stmt.dst, stmt.src) if isinstance(stmt, Copy) else (*stmt.args, stmt.scratch)
+def _titles(module: Module, plan: Plan, trace: Trace) -> dict[str, str]:
+    """What a person calls each buffer: the tensor that the source op makes, else the name in the plan.
+
+    Of several buffers that an op goes through the last has its name, the others have theirs behind it.
+    """
+    out = {b.name: b.name for b in plan.buffers}
+    used: set[str] = set()
+    for step, stmt in reversed(list(enumerate(trace.steps, 1))):
+        if isinstance(stmt, Copy):
+            continue
+        if stmt.scratch:
+            out[stmt.scratch] = f"scratch of step {step}"
+        made = _made(module, stmt)
+        name = stmt.ops[-1].partition(" ")[2] if stmt.ops else ""
+        if len(made) != 1 or not name:
+            continue
+        out[made[0]] = f"{name} ({made[0]})" if name in used else name
+        used.add(name)
+    for b in plan.buffers:  # outputs and inputs have the names that callers know
+        if b.name in (*plan.inputs, *plan.outputs):
+            out[b.name] = b.name
+    return out
 
 
-def _tensors(plan: Plan, steps: list[_Step], env: Mapping[Var, int]) -> list[LiveTensor]:
-    """Buffers of the arena, those that alias one another as one."""
+def _made(module: Module, call: PlanCall) -> list[str]:
+    function = module.loops.get(call.callee)
+    if function is None:
+        return []
+    return [name for name, p in zip(call.args, function.params, strict=True) if p.mode != "read"]
+
+
+# --- tensors ---------------------------------------------------------------------------------------------
+
+
+def _tensors(
+    plan: Plan, trace: Trace, fullest: Moment, env: Mapping[Var, int], titles: Mapping[str, str]
+) -> tuple[LiveTensor, ...]:
+    """The places of the arenas: buffers that alias one another as one."""
     arenas = {r.name for r in plan.regions if r.kind == "arena"}
     by_name = {b.name: b for b in plan.buffers}
     groups: dict[str, list[PlanBuffer]] = {}
     for buffer in plan.buffers:
         if buffer.region in arenas:
             groups.setdefault(_root(buffer, by_name), []).append(buffer)
-    out = []
-    for held in groups.values():
-        names = {b.name for b in held}
-        uses = [k for s in steps if names & set(_touched(s.stmt)) for k in (s.first, s.last)]
-        uses += [0] if names & set(plan.inputs) else []
-        uses += [len(steps) + 1] if names & set(plan.outputs) else []
-        if uses:
-            size = max(_most(stored_type(b.type, b.ring).nbytes, env) for b in held)
-            out.append(LiveTensor(tuple(b.name for b in held), size, min(uses), max(uses)))
-    return out
+    moments: dict[str, list[int]] = {}  # of each group, when it holds something
+    for k, moment in enumerate(trace.moments):
+        for root in {_root(by_name[h.buffer], by_name) for h in moment.held}:
+            moments.setdefault(root, []).append(k)
+    found = {}
+    for root, held in groups.items():
+        if root in moments:
+            found[root] = _tensor(held, moments[root], trace, fullest, env, titles)
+    for root, others in _overlaid(found, moments).items():
+        found[root] = replace(found[root], over=tuple(found[o].title for o in others))
+    return tuple(sorted(found.values(), key=lambda t: (-t.bytes, t.names)))
 
 
-def _root(buffer: PlanBuffer, by_name: dict[str, PlanBuffer]) -> str:
-    while buffer.alias:
+def _root(buffer: PlanBuffer, by_name: Mapping[str, PlanBuffer]) -> str:
+    while buffer.alias and by_name[buffer.alias].region == buffer.region:
         buffer = by_name[buffer.alias]
     return buffer.name
 
 
-def _row(step: int, stmt: PlanCall | Copy, live: int) -> TimelineRow:
+def _tensor(
+    held: Sequence[PlanBuffer],
+    moments: Sequence[int],
+    trace: Trace,
+    fullest: Moment,
+    env: Mapping[Var, int],
+    titles: Mapping[str, str],
+) -> LiveTensor:
+    names = {b.name for b in held}
+    size = {b.name: evaluate(stored_type(b.type, b.ring).nbytes, env) for b in held}
+    live = [h for h in fullest.held if h.buffer in names]
+    shown = next((b for b in held if live and b.name == live[0].buffer), held[0])
+    shape = tuple(evaluate(d, env) for d in shown.type.shape)
+    return LiveTensor(
+        tuple(b.name for b in held),
+        titles[shown.name],
+        max(size.values()),
+        trace.moments[moments[0]].step,
+        trace.moments[moments[-1]].step,
+        shown.region,
+        min(evaluate(b.offset, env) for b in held),
+        shown.role,
+        str(shown.type.dtype),
+        shape,
+        shown.ring,
+        shape[row_axis(shown.type.shape)] if shape else 1,
+        sum(h.hi - h.lo for h in live),
+    )
+
+
+def _overlaid(found: Mapping[str, LiveTensor], moments: Mapping[str, list[int]]) -> dict[str, list[str]]:
+    """Places that meet while both hold something: by the one that begins later those that it takes the bytes of."""
+    out: dict[str, list[str]] = {}
+    order = sorted(found, key=lambda r: (moments[r][0], r))
+    at = {root: set(found_at) for root, found_at in moments.items()}
+    for k, later in enumerate(order):
+        b = found[later]
+        for earlier in order[:k]:
+            a = found[earlier]
+            meet = a.region == b.region and a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes
+            if meet and moments[earlier][-1] >= moments[later][0] and at[earlier] & at[later]:
+                out.setdefault(later, []).append(earlier)
+    return out
+
+
+# --- steps -----------------------------------------------------------------------------------------------
+
+
+def _timeline(plan: Plan, trace: Trace) -> tuple[TimelineRow, ...]:
+    runs: dict[int, list[Moment]] = {}
+    for moment in trace.moments:
+        runs.setdefault(moment.step, []).append(moment)
+    around = _repeats(plan)
+    return tuple(_row(k, s, runs.get(k, []), around[k - 1]) for k, s in enumerate(trace.steps, 1))
+
+
+def _row(step: int, stmt: PlanCall | Copy, runs: Sequence[Moment], around: tuple[tuple[int, int], ...]) -> TimelineRow:
+    live = max((m.bytes for m in runs), default=0)
     if isinstance(stmt, Copy):
-        return TimelineRow(step, f"copy {stmt.dst} = {stmt.src}", "", live)
-    return TimelineRow(step, stmt.callee, " + ".join(stmt.ops), live)
+        return TimelineRow(step, f"copy {stmt.dst} = {stmt.src}", "", live, len(runs), None, around)
+    rows = max((m.rows[1] - m.rows[0] for m in runs if m.rows is not None), default=None)
+    return TimelineRow(step, stmt.callee, " + ".join(stmt.ops), live, len(runs), rows, around)
+
+
+def _repeats(plan: Plan) -> list[tuple[tuple[int, int], ...]]:
+    """The repeats around each step."""
+    out: list[tuple[tuple[int, int], ...]] = []
+
+    def visit(body: Sequence[PlanStmt], around: tuple[tuple[int, int], ...]) -> None:
+        for stmt in body:
+            if isinstance(stmt, Repeat):
+                count = sum(isinstance(s, PlanCall | Copy) for s in walk_plan(stmt.body))
+                visit(stmt.body, (*around, (len(out) + 1, len(out) + count)))
+            elif isinstance(stmt, PlanCall | Copy):
+                out.append(around)
+
+    visit(plan.body, ())
+    return out

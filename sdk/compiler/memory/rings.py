@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sdk.compiler.ir.dependence import row_axis
+from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.row_calls import by_rows
 from sdk.compiler.ir.types import TensorType
 from sdk.errors import BuildError
 
-__all__ = ["row_axis", "stored_bytes", "stored_type", "with_rings"]
+__all__ = ["RowKernels", "dense", "row_axis", "stored_bytes", "stored_type", "with_rings"]
 
 
 def stored_type(type: TensorType, ring: int | None) -> TensorType:
@@ -31,7 +33,8 @@ def stored_bytes(type: TensorType, ring: int | None) -> int:
 
 
 def with_rings(loops: Loops, rings: Mapping[str, int]) -> Loops:
-    """``loops`` specialised for parameters kept as rings of so many rows; indices stay logical.
+    """``loops`` specialised for parameters kept as rings of so many rows: row by row, as rows no longer follow each
+    other in memory. Indices stay logical.
 
     Raises:
         BuildError: no such parameter, or a ring without rows.
@@ -47,4 +50,28 @@ def with_rings(loops: Loops, rings: Mapping[str, int]) -> Loops:
         replace(p, buffer=replace(p.buffer, ring=rings[p.buffer.name])) if p.buffer.name in rings else p
         for p in loops.params
     )
-    return replace(loops, params=params)
+    return replace(by_rows(loops) if rings else loops, params=params)
+
+
+def dense(loops: Loops) -> Loops:
+    """``loops`` with all its parameters kept whole."""
+    return replace(loops, params=tuple(replace(p, buffer=replace(p.buffer, ring=None)) for p in loops.params))
+
+
+class RowKernels:
+    """Functions specialised for calls row by row, one for all whose buffers keep as many rows; ``made`` holds them."""
+
+    def __init__(self, taken: set[str]) -> None:
+        """``taken`` are names that functions have already."""
+        self.taken = taken
+        self.made: dict[str, Loops] = {}
+        self._known: dict[tuple[str, tuple[int | None, ...]], Loops] = {}
+
+    def on(self, loops: Loops, rings: Sequence[int | None]) -> Loops:
+        """``loops`` for arguments that keep so many rows (None = all), in the order of its parameters."""
+        key = loops.name, tuple(rings)
+        if key not in self._known:
+            given = {p.buffer.name: r for p, r in zip(loops.params, rings, strict=True) if r is not None}
+            name = fresh_name(f"{loops.name}_rows", self.taken)
+            self._known[key] = self.made[name] = replace(with_rings(by_rows(loops), given), name=name)
+        return self._known[key]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
 
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops, Stmt
 from sdk.compiler.ir.walk import buffers_used
+from sdk.compiler.memory.access import Same
 from sdk.compiler.memory.planner import plan_offsets
 from sdk.compiler.memory.problem import Block as Space
 from sdk.compiler.memory.problem import aligned
@@ -17,6 +20,7 @@ __all__ = ["SCRATCH_ALIGN", "THREAD_ALIGN", "ScratchLayout", "scratch_layout", "
 
 SCRATCH_ALIGN = 16
 THREAD_ALIGN = 64  # threads that write to one cache line wait for each other
+REMEMBERED: Final = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,12 @@ def scratch_layout(loops: Loops) -> ScratchLayout:
     Raises:
         BuildError: a size without bound, or scratch inside a parallel loop: each thread would need its own.
     """
+    return _laid(Same(loops))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _laid(same: Same) -> ScratchLayout:
+    loops = same.loops
     uses = _Uses(loops.name)
     uses.block(loops.body, concurrent=False)
     placed = plan_offsets(list(uses.spaces.values()))

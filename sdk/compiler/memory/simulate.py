@@ -1,131 +1,77 @@
-"""Execution of a plan on tags: which byte of which buffer was last written to each place, at given dims."""
+"""Execution of a plan on tags: every read must find what its producer wrote, at given dims."""
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from sdk.compiler.ir.dependence import row_axis
+from sdk.compiler.ir.accumulate import accumulators
 from sdk.compiler.ir.diagnostic import Diagnostic
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait, walk_plan
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait
 from sdk.compiler.memory.access import rows_touched
+from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.inplace import may_take_over
+from sdk.compiler.memory.tags import Held, Place, Tags, place_of
 from sdk.compiler.sym import Var, evaluate
 
-__all__ = ["Proved", "extern_outputs", "simulate"]
+__all__ = ["Proved", "simulate"]
 
 Span = tuple[str, int, int]  # region, first byte, end
-Proved = dict[tuple[str, int, int], bool]  # of a function, whether its parameter may have the bytes of another
+# of a function, whether its parameter may have the bytes of another in a call for these rows (None: for all)
+Proved = dict[tuple[str, int, int, tuple[int, int] | None], bool]
 MOST = 20
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A buffer at these dims: bytes of one logical row, rows, rows kept."""
+def simulate(module: Module, plan: Plan, env: Mapping[Var, int], proved: Proved, rows: bool) -> list[Diagnostic]:
+    """Findings of one run at dims ``env`` of a plan whose structure is sound.
 
-    buffer: PlanBuffer
-    at: int
-    row: int
-    rows: int
-    kept: int
-
-    @property
-    def size(self) -> int:
-        return self.row * self.kept
-
-    def spans(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
-        """``(first byte, first row, rows)`` of rows ``lo..hi`` in runs of consecutive bytes."""
-        while lo < hi:
-            slot = lo % self.kept
-            count = min(hi - lo, self.kept - slot)
-            yield self.at + slot * self.row, lo, count
-            lo += count
+    Args:
+        module: the functions.
+        plan: what runs.
+        env: the dims.
+        proved: kept between the runs.
+        rows: whether rows come and go, so that only a run tells the largest live set.
+    """
+    return _Machine(module, plan, env, proved, rows).run()
 
 
-class _Memory:
-    """A region as runs of bytes with one origin: ``(buffer, shift)``, the byte at ``a`` is its byte ``a + shift``."""
+@dataclass
+class _Touched:
+    """The bytes that one call reads and writes, by position of the argument, and what holds what after it."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._starts = [0]
-        self._held = [("", 0)]
-
-    def write(self, lo: int, hi: int, buffer: str, shift: int) -> None:
-        """Bytes ``lo..hi`` now come from ``buffer``."""
-        if lo >= hi:
-            return
-        first, end = bisect_left(self._starts, lo), bisect_right(self._starts, hi)
-        after = self._held[end - 1]  # what lies at hi
-        self._starts[first:end] = [lo, hi]
-        self._held[first:end] = [(buffer, shift), after]
-
-    def foreign(self, lo: int, hi: int, buffer: str, shift: int) -> tuple[int, str, int] | None:
-        """The first byte of ``lo..hi`` that does not come from there: where, and the buffer and byte it holds."""
-        if hi > self.size:
-            return lo, "", 0
-        for k in range(bisect_right(self._starts, lo) - 1, len(self._starts)):
-            if self._starts[k] >= hi:
-                break
-            if self._held[k] != (buffer, shift):
-                at = max(self._starts[k], lo)
-                return at, self._held[k][0], at + self._held[k][1]
-        return None
-
-
-def simulate(module: Module, plan: Plan, env: Mapping[Var, int], proved: Proved) -> list[Diagnostic]:
-    """Findings of one run at dims ``env`` of a plan whose structure is sound; ``proved`` is kept between the runs."""
-    return _Machine(module, plan, env, proved).run()
+    reads: list[tuple[int, Span]] = field(default_factory=list)
+    writes: list[tuple[int, Span]] = field(default_factory=list)
+    filled: list[tuple[int, str, int, int]] = field(default_factory=list)
+    spoiled: list[tuple[str, int, int]] = field(default_factory=list)
+    in_place: set[int] = field(default_factory=set)
 
 
 class _Machine:
-    def __init__(self, module: Module, plan: Plan, env: Mapping[Var, int], proved: Proved) -> None:
+    def __init__(self, module: Module, plan: Plan, env: Mapping[Var, int], proved: Proved, rows: bool) -> None:
         self.module, self.plan, self.env, self.proved = module, plan, plan.placed(env), proved
         self.found: list[Diagnostic] = []
-        self.places: dict[str, _Place] = {}
-        for b in plan.buffers:
-            self.places[b.name] = self._place(b)
+        self.places = {b.name: place_of(b, self.env) for b in plan.buffers}
         self.kinds = {r.name: r.kind for r in plan.regions}
-        self.memory = {r.name: _Memory(evaluate(r.bytes, self.env)) for r in plan.regions if r.kind != "const"}
-        self.externs = extern_outputs(module, plan)
-        self.written = self._written()
+        self.memory = {r.name: Tags(evaluate(r.bytes, self.env)) for r in plan.regions if r.kind != "const"}
+        self.effects = Effects(module, plan)
+        self.written = self.effects.written
         self.updated: set[str] = set()
+        self.gathered: dict[str, frozenset[str]] = {}
+        self.progress: dict[str, tuple[tuple[object, ...], int, int]] = {}  # who updates it, rows done, rows in all
         self.rows_known: dict[tuple[object, ...], tuple[int, int]] = {}
+        arenas = frozenset(name for name, kind in self.kinds.items() if kind == "arena")
+        self.held = Held(self.places, arenas) if rows else None
+        self.moment = 0
+        self.running: tuple[object, ...] = ()  # the call with its arguments
+        self.dims: dict[Var, int] = {}  # of the function that it calls
+        self.extent = 0  # rows of it
         self.where = ""
-
-    def _place(self, buffer: PlanBuffer) -> _Place:
-        shape = tuple(evaluate(d, self.env) for d in buffer.type.shape)
-        axis = row_axis(buffer.type.shape)
-        rows = shape[axis] if shape else 1
-        total = math.prod(shape) * buffer.type.dtype.nbytes
-        row = total // rows if rows else 0
-        at = evaluate(buffer.offset, self.env)
-        return _Place(buffer, at, row, rows, min(buffer.ring or rows, rows) if rows else 1)
-
-    def _written(self) -> set[str]:
-        """Buffers with contents of their own; any other is a view of its alias."""
-        out = {b.name for b in self.plan.buffers if b.role in ("input", "const", "state")}
-        for stmt in walk_plan(self.plan.body):
-            if isinstance(stmt, Copy):
-                out.add(stmt.dst)
-            elif isinstance(stmt, PlanCall):
-                out |= {name for name, mode in self._arguments(stmt) if mode != "read"}
-        return out
 
     def _same_type(self, a: PlanBuffer, b: PlanBuffer) -> bool:
         """Views change the shape or the type: what does neither is a result of its own."""
         return (a.type.shape, a.type.dtype, a.ring) == (b.type.shape, b.type.dtype, b.ring)
-
-    def _arguments(self, call: PlanCall) -> list[tuple[str, str]]:
-        """Each argument with its mode."""
-        function = self.module.loops.get(call.callee)
-        if function is not None:
-            return [(name, p.mode) for name, p in zip(call.args, function.params, strict=True)]
-        outs = self.externs[call.index]
-        return [(name, "write" if name in outs else "read") for name in call.args]
 
     # --- the run ---------------------------------------------------------------------------------------
 
@@ -137,10 +83,13 @@ class _Machine:
             if b.role in ("input", "state"):
                 self.write(b.name, 0, self.places[b.name].rows)
         self.body(self.plan.body)
+        self.moment += 1
         self.where = "at the end"
         for name in self.plan.outputs:
             self.read(name, 0, self.places[name].rows)
         self.states()
+        if self.held is not None and not self.found:
+            self.bound(self.held)
         return self.found
 
     def body(self, body: tuple[PlanStmt, ...]) -> None:
@@ -150,9 +99,11 @@ class _Machine:
             match stmt:
                 case PlanCall():
                     self.where = f"call {stmt.index} @{stmt.callee}"
+                    self.moment += 1
                     self.call(stmt)
                 case Copy():
                     self.where = f"copy {stmt.dst} = {stmt.src}"
+                    self.moment += 1
                     self.read(stmt.src, 0, self.places[stmt.src].rows)
                     self.write(stmt.dst, 0, self.places[stmt.dst].rows)
                 case Repeat():
@@ -170,30 +121,102 @@ class _Machine:
         if len(self.found) < MOST:
             self.found.append(Diagnostic("planned", f"plan @{self.plan.name}, {self.where}{at}", message))
 
+    def bound(self, held: Held) -> None:
+        """The lower bound that the plan states is between the bytes held at once and those of their buffers."""
+        stated = self.plan.lower_bound
+        align = max(r.align for r in self.plan.regions if r.kind == "arena")
+        least, most = held.most(self.moment), held.whole(self.moment, align)
+        if stated and not least <= stated <= most:
+            self.report(f"a lower bound of {stated} bytes is stated, {least} are held at once, in {most} of buffers")
+
     # --- calls -----------------------------------------------------------------------------------------
 
     def call(self, call: PlanCall) -> None:
         function = self.module.loops.get(call.callee)
+        if function is not None:
+            self.dims = {v: evaluate(d, self.env) for v, d in zip(function.dims, call.dims, strict=True)}
+            self.extent = 0 if function.rows is None else evaluate(function.rows.extent, self.dims)
         rows = self._row_range(call, function)
         if rows is not None and rows[0] >= rows[1]:
             return
-        reads: list[tuple[int, Span]] = []
-        writes: list[tuple[int, Span]] = []
-        pending: list[tuple[str, int, int]] = []
-        for k, (name, mode) in enumerate(self._arguments(call)):
-            if mode == "update" and self._takes_over(name):
-                pending.append((name, 0, self.places[name].rows))  # what it does not write it keeps
-            elif mode != "write":
-                lo, hi = self._rows(call, function, k, rows, store=False)
-                self.read(name, lo, hi)
-                reads += [(k, s) for s in self.spans(name, lo, hi)]
+        self.running = call.callee, call.args, call.dims
+        touched = _Touched()
+        for k, (name, mode) in enumerate(self.effects.arguments(call)):
+            if mode == "update":
+                self._update(call, function, k, rows, touched)
+            elif mode == "read":
+                self._read(call, function, k, rows, touched)
             if mode != "read":
-                lo, hi = self._rows(call, function, k, rows, store=True)
-                writes += [(k, s) for s in self.spans(name, lo, hi)]
-                pending.append((name, lo, hi))
-        self._check_sharing(call, function, reads, writes)
-        for name, lo, hi in pending:
-            self.write(name, lo, hi)
+                self._write(call, function, k, rows, touched)
+            self._follow(call, function, name, mode, rows)
+        self._check_sharing(call, function, rows, touched)
+        for name, lo, hi in touched.spoiled:
+            self.spoil(name, lo, hi)
+        for k, name, lo, hi in touched.filled:
+            self.write(name, lo, hi, later=k in touched.in_place)
+        self.running = ()
+
+    def _read(
+        self, call: PlanCall, function: Loops | None, k: int, rows: tuple[int, int] | None, touched: _Touched
+    ) -> None:
+        lo, hi = self._rows(call, function, k, rows, store=False)
+        self.read(call.args[k], lo, hi)
+        touched.reads += [(k, s) for s in self.spans(call.args[k], lo, hi)]
+
+    def _update(
+        self, call: PlanCall, function: Loops | None, k: int, rows: tuple[int, int] | None, touched: _Touched
+    ) -> None:
+        """What was there before: that of another buffer, nothing that matters, or its own."""
+        name = call.args[k]
+        if self._takes_over(name):
+            touched.filled.append((k, name, 0, self.places[name].rows))  # what it does not write it keeps
+        elif not self._begins(function, k, rows):
+            self._read(call, function, k, rows, touched)
+            touched.in_place.add(k)
+
+    def _write(
+        self, call: PlanCall, function: Loops | None, k: int, rows: tuple[int, int] | None, touched: _Touched
+    ) -> None:
+        """A call for rows fills just those of a result that has as many, and may spoil what else it touches."""
+        name, place = call.args[k], self.places[call.args[k]]
+        lo, hi = self._rows(call, function, k, rows, store=True)
+        touched.writes += [(k, s) for s in self.spans(name, lo, hi)]
+        whole = function is None or function.rows is None or rows is None or function.params[k].mode != "write"
+        extent = 0 if whole or function is None else self.extent
+        if extent == place.rows and rows not in ((lo, hi), (0, extent)):
+            touched.spoiled.append((name, lo, hi))
+        else:
+            touched.filled.append((k, name, lo, hi))
+
+    def _begins(self, function: Loops | None, k: int, rows: tuple[int, int] | None) -> bool:
+        """Whether the call writes all of a parameter to be updated before it reads any of it: see ``accumulators``."""
+        if function is None or rows is None or rows[0] > 0:
+            return False
+        if function.name not in self.gathered:
+            self.gathered[function.name] = accumulators(function)
+        return function.params[k].buffer.name in self.gathered[function.name]
+
+    def _follow(
+        self, call: PlanCall, function: Loops | None, name: str, mode: str, rows: tuple[int, int] | None
+    ) -> None:
+        """What calls for rows update is done once they did all rows, in order, each once."""
+        if mode != "update" or function is None or function.rows is None or rows is None:
+            if mode != "read":
+                self.progress.pop(name, None)
+            return
+        before, done, extent = self.progress.get(name, (self.running, 0, 0))
+        if before != self.running or done == extent:
+            self._complete(name)
+            done, extent = 0, self.extent
+        if rows[0] != done:
+            self.report(f"rows {rows[0]}..{rows[1]} go into {name} after rows 0..{done}")
+        self.progress[name] = self.running, rows[1], extent
+
+    def _complete(self, name: str) -> None:
+        """Reports what is not updated by all rows yet."""
+        _, done, extent = self.progress.get(name, ((), 0, 0))
+        if done < extent:
+            self.report(f"{name} has rows 0..{done} of {extent} in it")
 
     def _takes_over(self, name: str) -> bool:
         """Whether a buffer to be updated gets its contents from the one it aliases, which must be there whole."""
@@ -211,13 +234,9 @@ class _Machine:
         if call.rows is None or function is None or function.rows is None:
             return None
         lo, hi = evaluate(call.rows[0], self.env), evaluate(call.rows[1], self.env)
-        extent = evaluate(function.rows.extent, self._dims(call, function))
-        if lo < hi and not (lo >= 0 and hi <= extent):
-            self.report(f"rows {lo}..{hi} leave 0..{extent}")
-        return max(lo, 0), min(hi, extent)
-
-    def _dims(self, call: PlanCall, function: Loops) -> dict[Var, int]:
-        return {v: evaluate(d, self.env) for v, d in zip(function.dims, call.dims, strict=True)}
+        if lo < hi and not (lo >= 0 and hi <= self.extent):
+            self.report(f"rows {lo}..{hi} leave 0..{self.extent}")
+        return max(lo, 0), min(hi, self.extent)
 
     def _rows(
         self, call: PlanCall, function: Loops | None, k: int, rows: tuple[int, int] | None, store: bool
@@ -226,58 +245,57 @@ class _Machine:
         place = self.places[call.args[k]]
         if function is None:
             return 0, place.rows
-        dims = self._dims(call, function)
         param = function.params[k].buffer
         if param.ring is None and (
-            rows is None or function.rows is None or rows == (0, evaluate(function.rows.extent, dims))
+            rows is None or function.rows is None or rows == (0, self.extent)
         ):
             return 0, place.rows
-        key = (call.callee, k, rows, store, tuple(dims.values()))
+        key = (call.callee, k, rows, store, tuple(self.dims.values()))
         if key not in self.rows_known:
             span = rows or (0, 0)
-            self.rows_known[key] = rows_touched(function, param.name, dims, span, store)
+            self.rows_known[key] = rows_touched(function, param.name, self.dims, span, store)
         return self.rows_known[key]
 
+    # --- bytes of a call -------------------------------------------------------------------------------
+
     def _check_sharing(
-        self,
-        call: PlanCall,
-        function: Loops | None,
-        reads: list[tuple[int, Span]],
-        writes: list[tuple[int, Span]],
+        self, call: PlanCall, function: Loops | None, rows: tuple[int, int] | None, touched: _Touched
     ) -> None:
         """What a call writes may overlap what it reads only where it is declared and proved."""
-        for k, span in writes:
-            for j, other in reads:
-                if j != k and _meet(span, other) and not self._in_place(call, function, k, j):
+        for k, span in touched.writes:
+            for j, other in touched.reads:
+                if j == k or not _meet(span, other):
+                    continue
+                touched.in_place.add(k)
+                if not self._in_place(call, function, rows, k, j):
                     self.report(f"{call.args[k]} is written over {call.args[j]}, which the call still reads")
-            for j, other in writes:
+            for j, other in touched.writes:
                 if j < k and _meet(span, other):
                     self.report(f"{call.args[j]} and {call.args[k]} are written to the same bytes")
         if call.scratch:
             place = self.places[call.scratch]
             scratch = (place.buffer.region, place.at, place.at + place.size)
-            for k, span in (*reads, *writes):
+            for k, span in (*touched.reads, *touched.writes):
                 if _meet(scratch, span):
                     self.report(f"scratch overlaps {call.args[k]}")
             self.write(call.scratch, 0, place.rows)
+            self.spoil(call.scratch, 0, place.rows)
 
-    def _in_place(self, call: PlanCall, function: Loops | None, out: int, source: int) -> bool:
+    def _in_place(
+        self, call: PlanCall, function: Loops | None, rows: tuple[int, int] | None, out: int, source: int
+    ) -> bool:
         a, b = self.places[call.args[out]], self.places[call.args[source]]
-        if function is None or a.at != b.at or not (self._chain(a.buffer) & self._chain(b.buffer)):
+        same = (a.at, a.row, a.kept) == (b.at, b.row, b.kept)
+        shared = self.effects.chain(a.buffer.name) & self.effects.chain(b.buffer.name)
+        if function is None or not same or not shared:
             return False
-        key = (function.name, out, source)
+        whole = function.rows is None or rows == (0, self.extent)
+        part = None if whole else rows
+        key = (function.name, out, source, part)
         if key not in self.proved:
             names = [p.buffer.name for p in function.params]
-            self.proved[key] = may_take_over(function, names[out], names[source])
+            self.proved[key] = may_take_over(function, names[out], names[source], part)
         return self.proved[key]
-
-    def _chain(self, buffer: PlanBuffer) -> set[str]:
-        """The buffers whose bytes this one may share, itself included."""
-        out = {buffer.name}
-        while buffer.alias:
-            buffer = self.places[buffer.alias].buffer
-            out.add(buffer.name)
-        return out
 
     # --- tags ------------------------------------------------------------------------------------------
 
@@ -289,12 +307,19 @@ class _Machine:
             return []
         return [(region, at, at + count * place.row) for at, _, count in place.spans(lo, hi)]
 
-    def write(self, name: str, lo: int, hi: int) -> None:
-        """Notes that rows ``lo..hi`` hold this buffer."""
+    def write(self, name: str, lo: int, hi: int, later: bool = False) -> None:
+        """Notes that rows ``lo..hi`` hold this buffer; ``later``: in bytes that the call read until now."""
         place = self.places[name]
         for at, first, count in place.spans(lo, hi):
             memory = self.memory[place.buffer.region]
             memory.write(at, at + count * place.row, name, first * place.row - at)
+        if self.held is not None:
+            self.held.write(name, lo, hi, self.moment + later)
+
+    def spoil(self, name: str, lo: int, hi: int) -> None:
+        """Notes that rows ``lo..hi`` hold nothing that may be read."""
+        for region, start, end in self.spans(name, lo, hi):
+            self.memory[region].write(start, end, "", 0)
 
     def read(self, name: str, lo: int, hi: int) -> None:
         """Checks that rows ``lo..hi`` hold what was written to the buffer, or to the one it is a view of."""
@@ -304,15 +329,22 @@ class _Machine:
         root = place
         while root.buffer.name not in self.written and root.buffer.alias:
             root = self.places[root.buffer.alias]
+        first, end = lo, hi
         if root is place:
-            for at, first, count in place.spans(lo, hi):
-                self._compare(place, at, at + count * place.row, first * place.row - at)
-        elif place.size != root.size or root.kept != root.rows or place.at != root.at:
+            for at, row, count in place.spans(lo, hi):
+                self._compare(place, at, at + count * place.row, row * place.row - at)
+        elif place.size != root.size or root.kept != root.rows or place.kept != place.rows or place.at != root.at:
             self.report(f"{place.buffer.name} is no view of all of {root.buffer.name}")
         else:
             self._compare(root, place.at + lo * place.row, place.at + hi * place.row, -root.at)
+            first, end = (0, 0) if not root.row else (lo * place.row // root.row, -(-hi * place.row // root.row))
+        who = self.progress.get(root.buffer.name)
+        if who is not None and who[0] != self.running:
+            self._complete(root.buffer.name)
+        if self.held is not None:
+            self.held.read(root.buffer.name, first, end, self.moment)
 
-    def _compare(self, root: _Place, lo: int, hi: int, shift: int) -> None:
+    def _compare(self, root: Place, lo: int, hi: int, shift: int) -> None:
         if lo >= hi:
             return
         region = root.buffer.region
@@ -322,22 +354,21 @@ class _Machine:
             held = self._name(self.places[buffer], byte) if buffer else "nothing"
             self.report(f"reads {self._name(root, at + shift)} at byte {at} of {region}, which holds {held}")
 
-    def _name(self, place: _Place, byte: int) -> str:
+    def _name(self, place: Place, byte: int) -> str:
         return f"row {byte // place.row} of {place.buffer.name}"
 
     # --- states ----------------------------------------------------------------------------------------
 
     def states(self) -> None:
         """At the end each state holds its newest version, or what it held before."""
-        for place in self.places.values():
-            if place.buffer.role != "state":
-                continue
-            versions = [
-                p for n, p in self.places.items() if n in self.written and place.buffer.name in self._chain(p.buffer)
-            ]
-            newest = [
-                v for v in versions if not any(v is not w and v.buffer.name in self._chain(w.buffer) for w in versions)
-            ]
+        versions: dict[str, list[str]] = {name: [] for name, p in self.places.items() if p.buffer.role == "state"}
+        for name in (n for n in self.places if n in self.written):
+            for state in self.effects.chain(name) & versions.keys():
+                versions[state].append(name)
+        for state, names in versions.items():
+            place = self.places[state]
+            older = {old for name in names for old in self.effects.chain(name) - {name}}
+            newest = [self.places[name] for name in names if name not in older]
             if len(newest) != 1:
                 self.report(f"state {place.buffer.name} has {len(newest)} last versions")
             elif newest[0].at != place.at or newest[0].size != place.size:
@@ -348,18 +379,3 @@ class _Machine:
 
 def _meet(a: Span, b: Span) -> bool:
     return a[0] == b[0] and a[1] < b[2] and b[1] < a[2]
-
-
-def extern_outputs(module: Module, plan: Plan) -> dict[int, set[str]]:
-    """What each library call without loops writes: arguments first named there that are no input or view."""
-    out: dict[int, set[str]] = {}
-    known = {b.name for b in plan.buffers if b.role in ("input", "const", "state")}
-    roots = {b.name: b.alias for b in plan.buffers}
-    for stmt in walk_plan(plan.body):
-        if isinstance(stmt, Copy):
-            known |= {stmt.dst, stmt.src}
-        elif isinstance(stmt, PlanCall):
-            if stmt.callee not in module.loops:
-                out[stmt.index] = {n for n in stmt.args if n not in known and roots[n] not in known}
-            known |= set(stmt.args)
-    return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,11 +24,12 @@ from sdk.compiler.ops.registry import get_op
 from sdk.compiler.sym import prove_eq
 from sdk.errors import BuildError
 
-__all__ = ["Home", "Io", "Sharing", "Storage", "is_view", "share_bytes"]
+__all__ = ["Home", "Io", "Sharing", "Storage", "Takes", "is_view", "replaces", "share_bytes"]
 
 Home = Literal["arena", "state", "const", "caller"]
 Io = Literal["arena", "caller"]
 Origin = Literal["param", "const", "read", "call"]
+Takes = Callable[[int, str, str], bool]
 
 
 @dataclass
@@ -85,8 +86,18 @@ def is_view(node: Node) -> bool:
     return isinstance(node, MatchCast) or (isinstance(node, Call) and node.kind == "op" and get_op(node.callee).view)
 
 
-def share_bytes(graph: Graph, loops: Mapping[str, Loops], states: Mapping[str, TensorType], io: Io) -> Sharing:
+def share_bytes(
+    graph: Graph, loops: Mapping[str, Loops], states: Mapping[str, TensorType], io: Io, takes: Takes | None = None
+) -> Sharing:
     """Decides views, results, state accesses and in-place results of a scheduled graph.
+
+    Args:
+        graph: what runs.
+        loops: its functions.
+        states: the states of its module.
+        io: where inputs and outputs live.
+        takes: whether the value that step k makes (first name) may have the bytes of an argument that dies there
+            (second name); by default where the accesses of the call allow it.
 
     Raises:
         BuildError: an op that was not lowered, a call of a graph, or a view whose size cannot be proved.
@@ -94,8 +105,25 @@ def share_bytes(graph: Graph, loops: Mapping[str, Loops], states: Mapping[str, T
     out = _views(graph)
     _results(graph, out, io)
     _states(graph, out, loops, states)
-    _take_over(graph, out, loops)
+    _take_over(graph, out, loops, takes)
     return out
+
+
+def replaces(node: Node, loops: Mapping[str, Loops]) -> set[tuple[str, str]]:
+    """Which results of a call may be written over which of its arguments, by the names of the values."""
+    if not isinstance(node, Call) or node.kind != "loops":
+        return set()
+    function = loops[node.callee]
+    names = [p.buffer.name for p in function.params]
+    outs = list(zip(names[len(node.args) :], node.outs, strict=True))
+    sources = [(n, a) for n, a in zip(names, node.args, strict=False) if not a.const]
+    held = [a.name for _, a in sources]
+    return {
+        (value.name, arg.name)
+        for o, value in outs
+        for s, arg in sources
+        if held.count(arg.name) == 1 and may_take_over(function, o, s)
+    }
 
 
 def _views(graph: Graph) -> Sharing:
@@ -226,7 +254,7 @@ def _replaces(node: Node, new: Storage, old: Storage, loops: Mapping[str, Loops]
 # --- in place ------------------------------------------------------------------------------------------
 
 
-def _take_over(graph: Graph, out: Sharing, loops: Mapping[str, Loops]) -> None:
+def _take_over(graph: Graph, out: Sharing, loops: Mapping[str, Loops], takes: Takes | None) -> None:
     """Lets results of calls take the bytes of arguments that die there, where the accesses allow it."""
     for step, node in enumerate(graph.body, 1):
         if not isinstance(node, Call) or node.kind != "loops":
@@ -238,7 +266,7 @@ def _take_over(graph: Graph, out: Sharing, loops: Mapping[str, Loops]) -> None:
             for arg in node.args:
                 old = out.of(arg)
                 dies = old.home == "arena" and old.last == step and not any(v.name in old.values for v in node.outs)
-                if dies and _replaces(node, new, old, loops):
+                if dies and (takes is None or takes(step, value.name, arg.name)) and _replaces(node, new, old, loops):
                     _merge(out, old, new)
                     out.alias[value.name] = arg.name
                     break

@@ -15,8 +15,10 @@ import numpy as np
 from sdk.compiler.ir.diagnostic import Diagnostic
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanBuffer
-from sdk.compiler.memory.dims_of_run import complete, first, last, some_run
+from sdk.compiler.memory.dims_of_run import complete, some_run
+from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.simulate import Proved, simulate
+from sdk.compiler.memory.verify_live import Live, above, by_rows
 from sdk.compiler.memory.verify_structure import check_structure
 from sdk.compiler.sym import Expr, Var, free_vars, values
 from sdk.errors import BuildError
@@ -24,7 +26,6 @@ from sdk.errors import BuildError
 __all__ = ["check_plan", "verify_plan"]
 
 RANDOM_POINTS: Final = 4
-SCALED_POINTS: Final = 20  # where offsets follow the dims
 
 
 def check_plan(module: Module, plan: Plan) -> None:
@@ -50,16 +51,28 @@ def verify_plan(module: Module, plan: Plan, *, seed: int = 0) -> list[Diagnostic
     """
     found = check_structure(module, plan)
     if not found:
+        found = _check_live(module, plan)
+    if not found:
         ran = False
         proved: Proved = {}
         for env in _points(plan, Random(seed)):
             ran = True
-            found += simulate(module, plan, env, proved)
+            found += simulate(module, plan, env, proved, by_rows(plan))
             if found:
                 break
         if not ran:
             found.append(Diagnostic("planned", f"plan @{plan.name}", "found no dims that pass all of its checks"))
     return list(dict.fromkeys(found))
+
+
+def _check_live(module: Module, plan: Plan) -> list[Diagnostic]:
+    """What holds whatever the dims are; of rows that come and go only a run tells."""
+    if by_rows(plan):
+        found = [*above(plan)]
+    else:
+        live = Live(plan, Effects(module, plan).written)
+        found = [*live.bound(), *(live.apart() if plan.dims else ())]
+    return [Diagnostic("planned", f"plan @{plan.name}{where}", text) for where, text in found]
 
 
 def _points(plan: Plan, rng: Random) -> Iterator[dict[Var, int]]:
@@ -68,10 +81,10 @@ def _points(plan: Plan, rng: Random) -> Iterator[dict[Var, int]]:
         if complete(plan, {}) is not None:
             yield {}
         return
-    low, high = {v: first(v) for v in names}, {v: last(v) for v in names}
+    low, high = {v: v.least for v in names}, {v: v.most for v in names}
     corners = [high, low, *({**high, **peak} for peak in map(_peak, plan.buffers) if peak)]
     yield from (found for found in (complete(plan, env) for env in corners) if found is not None)
-    for _ in range(SCALED_POINTS if plan.places else RANDOM_POINTS):
+    for _ in range(RANDOM_POINTS):
         found = some_run(plan, rng)
         if found is not None:
             yield found
@@ -87,4 +100,4 @@ def _peak(buffer: PlanBuffer) -> dict[Var, int]:
         return {}
     names = sorted(free_vars(size), key=lambda v: v.name)
     at = np.unravel_index(int(grid.argmax()), grid.shape)
-    return {v: -(-v.lo // v.multiple) * v.multiple + int(k) * v.multiple for v, k in zip(names, at, strict=True)}
+    return {v: v.least + int(k) * v.multiple for v, k in zip(names, at, strict=True)}

@@ -24,7 +24,7 @@ from sdk.compiler.ops.shapes import require_equal, window_extent
 from sdk.compiler.sym import Dim, Var, floordiv
 from sdk.errors import BuildError
 
-__all__ = ["SPATIAL", "TAPS", "shifted", "spatial_extents", "windows"]
+__all__ = ["SPATIAL", "TAPS", "require_bias", "require_weights", "shifted", "spatial_extents", "windows"]
 
 Array = NDArray[Any]
 SPATIAL = {2: ("oh", "ow"), 3: ("od", "oh", "ow")}
@@ -66,11 +66,34 @@ def spatial_extents(x: TensorType, kernel: Sequence[Dim], stride: Any, dilation:
     )
 
 
-def _result(name: str, x: TensorType, w: TensorType, b: TensorType, channels: Dim) -> DType:
-    """The element type of the result."""
+def require_weights(name: str, axes: int, x: TensorType, w: TensorType, groups: int) -> None:
+    """Checks that weights [o, taps.., c / groups] fit images with ``axes`` axes, and that groups divide ``o``.
+
+    Raises:
+        BuildError: another rank or number of channels.
+    """
+    if x.rank != axes + 2 or w.rank != axes + 2 or groups < 1:
+        raise BuildError(f"{name} wants x[n,..,c] and weights[o,..,c/groups], got ranks {x.rank} and {w.rank}")
+    require_equal(f"input channels of {name} and its weights", x.shape[-1], w.shape[-1] * groups)
+    out = w.shape[0]
+    if isinstance(out, int) and out % groups:
+        raise BuildError(f"{out} output channels of {name} in {groups} groups")
+
+
+def require_bias(name: str, b: TensorType, channels: Dim) -> None:
+    """Checks that a bias has one element per output channel of the weights.
+
+    Raises:
+        BuildError: another rank or number of channels.
+    """
     if b.rank != 1:
         raise BuildError(f"the bias of {name} has rank {b.rank} instead of 1")
     require_equal(f"channels of weights and bias of {name}", channels, b.shape[0])
+
+
+def _result(name: str, x: TensorType, w: TensorType, b: TensorType, channels: Dim) -> DType:
+    """The element type of the result."""
+    require_bias(name, b, channels)
     if x.dtype.is_float:
         if x.dtype != w.dtype or x.dtype != b.dtype:
             raise BuildError(f"{name} wants tensors of one float type, got {x.dtype}, {w.dtype} and {b.dtype}")
@@ -92,12 +115,8 @@ def _conv_infer(name: str, axes: int) -> Callable[..., TensorType]:
         x_offset: int = 0,
         pad_value: int = 0,
     ) -> TensorType:
-        if x.rank != axes + 2 or w.rank != axes + 2 or groups < 1:
-            raise BuildError(f"{name} wants x[n,..,c] and weights[o,..,c/groups], got ranks {x.rank} and {w.rank}")
-        require_equal(f"input channels of {name} and its weights", x.shape[-1], w.shape[-1] * groups)
+        require_weights(name, axes, x, w, groups)
         out = w.shape[0]
-        if isinstance(out, int) and out % groups:
-            raise BuildError(f"{out} output channels in {groups} groups")
         kind = _result(name, x, w, b, out)
         return TensorType(kind, (x.shape[0], *spatial_extents(x, w.shape[1:-1], stride, dilation, pad), out))
 

@@ -16,10 +16,9 @@ from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import F16, F32, F64, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable, within
-from sdk.compiler.ops.conv import SPATIAL, TAPS
+from sdk.compiler.ops.conv import SPATIAL, TAPS, require_bias, require_weights
 from sdk.compiler.ops.numerics import compute_type, require_float
 from sdk.compiler.ops.registry import OpDef, define, sample
-from sdk.compiler.ops.shapes import require_equal
 from sdk.compiler.sym import Dim, Var, floordiv, mod
 from sdk.errors import BuildError
 
@@ -47,13 +46,11 @@ def _infer(name: str, axes: int) -> Callable[..., TensorType]:
         more: Any,
         groups: int = 1,
     ) -> TensorType:
-        if x.rank != axes + 2 or w.rank != axes + 2 or b.rank != 1 or groups < 1:
-            raise BuildError(f"{name} wants x[n,..,c] and weights[o,..,c/groups], got ranks {x.rank} and {w.rank}")
+        require_weights(name, axes, x, w, groups)
+        require_bias(name, b, w.shape[0])
         if not len(stride) == len(dilation) == len(more) == axes or len(pad) != 2 * axes:
             raise BuildError(f"strides {stride}, dilations {dilation}, pads {pad}, {more} for {axes} axes of an image")
         require_float(name, x, w, b)
-        require_equal(f"input channels of {name} and its weights", x.shape[-1], w.shape[-1] * groups)
-        require_equal(f"channels of weights and bias of {name}", w.shape[0], b.shape[0])
         out: list[Dim] = []
         for k in range(axes):
             taps = w.shape[1 + k]

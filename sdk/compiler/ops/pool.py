@@ -26,7 +26,7 @@ from sdk.compiler.ops.shapes import window_extent
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, max_value, product
 from sdk.errors import BuildError
 
-__all__ = ["pool_extent"]
+__all__ = ["clamped", "lowest", "pool_extent", "quotient"]
 
 Array = NDArray[Any]
 
@@ -125,18 +125,20 @@ def _sum_ref(x: Array, *, lo: int | None = None, hi: int | None = None, **window
     return _clipped(_sum(x, **window), lo, hi, x.dtype)
 
 
-def _lowest(kind: DType) -> float:
+def lowest(kind: DType) -> float:
+    """What every value of ``kind`` reaches."""
     return -math.inf if kind.is_float else kind.limits[0]
 
 
 def _max_ref(x: Array, *, lo: int | None = None, hi: int | None = None, kernel: Any, **window: Any) -> Array:
-    lowest = -np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
+    least = -np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
     axes = len(kernel)
-    most = _taps(x, lowest, kernel, **window).max(axis=tuple(range(1 + axes, 1 + 2 * axes)))
+    most = _taps(x, least, kernel, **window).max(axis=tuple(range(1 + axes, 1 + 2 * axes)))
     return _clipped(most, lo, hi, x.dtype)
 
 
-def _clamped(value: ValueExpr, lo: int | None, hi: int | None, kind: DType) -> ValueExpr:
+def clamped(value: ValueExpr, lo: int | None, hi: int | None, kind: DType) -> ValueExpr:
+    """``value`` as ``kind``: integers held to ``lo..hi`` before."""
     if kind.is_float:
         return cast(value, kind)
     at_least = value if lo is None or lo <= kind.limits[0] else op("max", value, imm(lo, value.dtype))
@@ -163,7 +165,7 @@ def _pool_loops(
     starts = [i * stride[k] - pad[k] for k, i in enumerate(spatial)]
     float_type = compute_type(stored_type) if stored_type.is_float else None
     acc_type = float_type or (stored_type if kind == "max" else I32)
-    start = _lowest(stored_type) if kind == "max" else 0
+    start = lowest(stored_type) if kind == "max" else 0
     at = [s + t.expr * d for s, t, d in zip(starts, taps, dilation, strict=True)]
     overhangs = any(pad) or given.get("ceil", False)
     outside = float(start) if stored_type.is_float else start
@@ -186,19 +188,19 @@ def _pool_loops(
             )
         )  # fmt: skip
         full = not overhangs or (whole and not given.get("ceil", False))
-        finish, result = _quotient(acc, product(tuple(kernel)) if full else count)
+        finish, result = quotient(acc, product(tuple(kernel)) if full else count)
     body = over.around(
         Alloc(Buffer("acc", acc_type, (), "register")),
         Store("acc", (), number(start, acc_type) if math.isfinite(start) else imm(start, acc_type)),
         step,
         *finish,
-        Store("o", over.index, _clamped(result, given.get("lo"), given.get("hi"), stored_type)),
+        Store("o", over.index, clamped(result, given.get("lo"), given.get("hi"), stored_type)),
     )
     return function(name, [x, o], [body], over.rows)
 
 
-def _quotient(acc: Load, count: Dim) -> tuple[list[Stmt], ValueExpr]:
-    """acc / count; of integers to nearest, halves away from zero."""
+def quotient(acc: ValueExpr, count: Dim) -> tuple[list[Stmt], ValueExpr]:
+    """acc / count, of integers to nearest, halves away from zero; first what is named where the count is no number."""
     divisor: ValueExpr = imm(count) if isinstance(count, int) else Ref("count", I32)
     names: list[Stmt] = [] if isinstance(count, int) else [Let("count", idx(count))]
     if acc.dtype.is_float:
@@ -228,8 +230,8 @@ def _argmax_infer(x: TensorType, **window: Any) -> tuple[TensorType, TensorType]
 
 
 def _argmax_ref(x: Array, **window: Any) -> tuple[Array, Array]:
-    lowest = -np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
-    values = _taps(x, lowest, **window)
+    least = -np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
+    values = _taps(x, least, **window)
     at = np.arange(x.shape[1] * x.shape[2], dtype=np.int64).reshape(1, x.shape[1], x.shape[2], 1)
     places = np.broadcast_to(_taps(at, -1, **window), values.shape)
     flat = (*values.shape[:3], -1, values.shape[-1])
@@ -252,16 +254,16 @@ def _argmax_loops(
     row = oh * stride[0] + kh.expr * dilation[0] - pad[0]
     col = ow * stride[1] + kw.expr * dilation[1] - pad[1]
     wide = compute_type(kind)
-    lowest = imm(_lowest(kind), wide)
+    least = imm(lowest(kind), wide)
     overhangs = any(pad) or given.get("ceil", False)
-    tap = cast(read(x, (image, row, col, oc), outside=_lowest(kind) if overhangs else None), wide)
+    tap = cast(read(x, (image, row, col, oc), outside=lowest(kind) if overhangs else None), wide)
     best, place = Load("best", (), wide), Load("place", (), I32)
     better = Ref("better", tap.dtype)
     wins = op("gt", better, best)
     body = over.around(
         Alloc(Buffer("best", wide, (), "register")),
         Alloc(Buffer("place", I32, (), "register")),
-        Store("best", (), lowest),
+        Store("best", (), least),
         Store("place", (), imm(0)),
         loop(
             kh,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from sdk.compiler.ir.loops import Alloc, Buffer, Let, Load, Loops, Ref, Stmt, St
 from sdk.compiler.ir.types import F16, F32, F64, DType, TensorType
 from sdk.compiler.ops.build import Nest, function, loop, nest, param, variable
 from sdk.compiler.ops.numerics import compute_type, number, quiet, require_float, stored, widened
-from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.registry import LoopsOf, OpDef, define, sample
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -53,24 +53,42 @@ def _largest(x: TensorType, over: Nest, kind: DType) -> list[Stmt]:
     ]
 
 
-def _softmax_loops(
-    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]
-) -> Loops:
-    """For each row: its largest element, e = exp(x - top) with its sum, then e / total."""
-    x, over = types[0], nest(types[0].shape, inner=1)
-    kind, size = compute_type(x.dtype), x.shape[-1]
+def _loops(rest: Callable[[TensorType, Nest, DType], list[Stmt]]) -> LoopsOf:
+    """For each row: its largest element, a total of 0, then the ``rest``."""
+
+    def build(
+        name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]
+    ) -> Loops:
+        x, over = types[0], nest(types[0].shape, inner=1)
+        kind = compute_type(x.dtype)
+        body = over.around(
+            *_largest(x, over, kind),
+            Alloc(Buffer("total", kind, (), "register")),
+            Store("total", (), number(0, kind)),
+            *rest(x, over, kind),
+        )
+        return function(name, [param("x", x), param("o", outs[0], "write")], [body], over.rows)
+
+    return build
+
+
+def _down(x: TensorType, over: Nest, var: Var) -> ValueExpr:
+    """The element of a row at ``var`` less the largest one."""
+    value = _row(x, over, var)
+    return op("sub", value, Load("top", (), value.dtype))
+
+
+def _softmax_row(x: TensorType, over: Nest, kind: DType) -> list[Stmt]:
+    """e = exp(x - top) with its sum, then e / total."""
+    size = x.shape[-1]
     k, i = variable("k", size), variable("l", size)
-    top, total = Load("top", (), kind), Load("total", (), kind)
-    body = over.around(
-        *_largest(x, over, kind),
-        Alloc(Buffer("total", kind, (), "register")),
-        Store("total", (), number(0, kind)),
+    total = Load("total", (), kind)
+    return [
         Alloc(Buffer("e", kind, (size,), "scratch")),
-        loop(k, size, Store("e", (k.expr,), op("exp", op("sub", _row(x, over, k), top)))),
+        loop(k, size, Store("e", (k.expr,), op("exp", _down(x, over, k)))),
         loop(i, size, Store("total", (), op("add", total, Load("e", (i.expr,), kind)))),
         *_scaled(x, over, total),
-    )
-    return function(name, [param("x", x), param("o", outs[0], "write")], [body], over.rows)
+    ]
 
 
 def _scaled(x: TensorType, over: Nest, total: Load) -> list[Stmt]:
@@ -83,24 +101,17 @@ def _scaled(x: TensorType, over: Nest, total: Load) -> list[Stmt]:
     ]
 
 
-def _log_softmax_loops(
-    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Attr]
-) -> Loops:
-    """For each row: its largest element, the sum of exp(x - top), then x - top - log(total)."""
-    x, over = types[0], nest(types[0].shape, inner=1)
-    kind, size = compute_type(x.dtype), x.shape[-1]
+def _log_softmax_row(x: TensorType, over: Nest, kind: DType) -> list[Stmt]:
+    """The sum of exp(x - top), then x - top - log(total)."""
+    size = x.shape[-1]
     k, i = variable("k", size), variable("l", size)
-    top, total = Load("top", (), kind), Load("total", (), kind)
-    result = op("sub", op("sub", _row(x, over, i), top), Ref("log_total", kind))
-    body = over.around(
-        *_largest(x, over, kind),
-        Alloc(Buffer("total", kind, (), "register")),
-        Store("total", (), number(0, kind)),
-        loop(k, size, Store("total", (), op("add", total, op("exp", op("sub", _row(x, over, k), top))))),
+    total = Load("total", (), kind)
+    result = op("sub", _down(x, over, i), Ref("log_total", kind))
+    return [
+        loop(k, size, Store("total", (), op("add", total, op("exp", _down(x, over, k))))),
         Let("log_total", op("log", total)),
         loop(i, size, Store("o", (*over.index, i.expr), stored(result, x.dtype))),
-    )
-    return function(name, [param("x", x), param("o", outs[0], "write")], [body], over.rows)
+    ]
 
 
 _T = TensorType
@@ -115,9 +126,9 @@ def _large(rng: np.random.Generator) -> Array:
     return rows
 
 
-for _name, _fn, _build in (
-    ("softmax", _softmax_ref, _softmax_loops),
-    ("log_softmax", _log_softmax_ref, _log_softmax_loops),
+for _name, _fn, _rest in (
+    ("softmax", _softmax_ref, _softmax_row),
+    ("log_softmax", _log_softmax_ref, _log_softmax_row),
 ):
     define(
         OpDef(
@@ -125,7 +136,7 @@ for _name, _fn, _build in (
             ("x",),
             _infer,
             quiet(_fn),
-            _build,
+            _loops(_rest),
             samples=(
                 sample(_T(F32, (2, _N, 9))),
                 sample(_T(F32, (3, _N))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from sdk.compiler.ir.accumulate import accumulators
 from sdk.compiler.ir.graph import (
     BindDim,
     Call,
@@ -43,9 +44,13 @@ class Cleanup:
 
 
 def _effects(module: Module) -> frozenset[str]:
-    """Functions that do more than compute: that update an argument, write a state or call a library, themselves
-    or through the graphs they call."""
-    found = {f.name for f in module.loops.values() if any(p.mode == "update" for p in f.params)}
+    """Functions that do more than compute: that go on from what an argument holds, write a state or call a library,
+    themselves or through the graphs they call."""
+    found = {
+        f.name
+        for f in module.loops.values()
+        if any(p.mode == "update" and p.buffer.name not in accumulators(f) for p in f.params)
+    }
     while True:
         more = {g.name for g in module.graphs.values() if any(_is_effect(n, frozenset(found)) for n in g.body)}
         if more <= found:

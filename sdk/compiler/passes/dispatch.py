@@ -7,12 +7,11 @@ after:  graph @main { %y = extern "lib_gate"(%h) {dims = ([m],)} }, where the sh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sdk.compiler.ir.graph import (
     Attr,
-    Attrs,
     Call,
     Graph,
     Node,
@@ -101,10 +100,73 @@ def _below(node: Call, makers: Mapping[str, Call]) -> Iterator[Call]:
 
 @dataclass
 class _Match:
-    """Graph values by the pattern's value names, graph nodes by position, while a match is tried."""
+    """A pattern tried on a body, whose nodes' positions ``makers`` gives by the values they define: what of the
+    graph stands for the pattern's values, by name, and for its nodes."""
 
+    pattern: _Pattern
+    body: Sequence[Node | None]
+    makers: Mapping[str, int]
+    module: Module
     values: dict[str, Value] = field(default_factory=dict)
     nodes: dict[int, int] = field(default_factory=dict)  # id of the pattern's node -> position in the body
+
+    def node(self, want: Call, at: int) -> bool:
+        """Whether the node at ``at`` is ``want``, and what it uses is what that uses."""
+        have = self.body[at]
+        if id(want) in self.nodes:
+            return self.nodes[id(want)] == at
+        if not isinstance(have, Call) or have.kind != "op" or have.callee != want.callee or at in self.nodes.values():
+            return False
+        if len(have.args) != len(want.args) or len(have.outs) != len(want.outs):
+            return False
+        self.nodes[id(want)] = at
+        for a, b in zip(want.outs, have.outs, strict=True):
+            self.values[a.name] = b
+        return all(map(self._value, want.args, have.args))
+
+    def _value(self, want: Value, have: Value) -> bool:
+        if want.const:
+            if not have.const:
+                return False
+            a, b = self.module.consts[want.name], self.module.consts[have.name]
+            return (a.type, a.packing, a.digest) == (b.type, b.packing, b.digest)
+        if want.name in self.pattern.makers:
+            if have.const or have.name not in self.makers:
+                return False
+            return self.node(self.pattern.makers[want.name], self.makers[have.name])
+        return self.values.setdefault(want.name, have) == have
+
+    def dims(self, graph: Graph) -> dict[Var, Dim] | None:
+        """The values of the pattern's dims by which all of its types and attributes are those of the graph."""
+        formal = self.pattern.graph
+        if any(p.name not in self.values for p in formal.params):
+            return None
+        wrong: list[str] = []
+        typed = [*formal.params, *(v for n in formal.body if isinstance(n, Call) for v in n.outs)]
+        pairs = [(str(v), v.type, self.values[v.name].type) for v in typed]
+        if any(want.quant is not None and want.quant != have.quant for _, want, have in pairs):
+            return None
+        scope = {v.name: v for v in (*graph.dims, *fresh_dims(graph))}
+        dims = unify(formal.dims, pairs, scope, wrong.append)
+        if wrong:
+            return None
+        nodes = [(want, self.body[self.nodes[id(want)]]) for want in formal.body]
+        return dims if all(_alike(want, have, dims) for want, have in nodes) else None
+
+    def closed(self, graph: Graph, at: int) -> bool:
+        """Whether only results are used elsewhere in the graph, and only after ``at``, the place of the call."""
+        mine = set(self.nodes.values())
+        results = {self.values[r.name].name for r in self.pattern.graph.results}
+        made = {v.name for k in mine for v in getattr(self.body[k], "outs", ())}
+        if {v.name for v in graph.results} & (made - results):
+            return False
+        for k, node in enumerate(self.body):
+            if node is None or k in mine:
+                continue
+            used = {a.name for a in node_args(node) if not a.const} & made
+            if used - results or (used and k < at):
+                return False
+        return True
 
 
 def _rewrite(graph: Graph, patterns: list[_Pattern], module: Module) -> Graph:
@@ -128,11 +190,9 @@ def _try(
 ) -> tuple[Call, list[int]] | None:
     """The library call for the ops that end at ``at``, and where those stand; None where they do not fit."""
     makers = {v.name: k for k, n in enumerate(body) if isinstance(n, Call) for v in n.outs}
-    found = _Match()
-    if not _node(body, at, pattern, pattern.root, found, makers, module):
-        return None
-    dims = _dims(graph, body, pattern, found)
-    if dims is None or not _closed(graph, body, at, pattern, found):
+    found = _Match(pattern, body, makers, module)
+    dims = found.dims(graph) if found.node(pattern.root, at) else None
+    if dims is None or not found.closed(graph, at):
         return None
     root = body[at]
     assert isinstance(root, Call)  # it was matched
@@ -145,75 +205,12 @@ def _try(
     return call, list(found.nodes.values())
 
 
-def _node(
-    body: list[Node | None],
-    at: int,
-    pattern: _Pattern,
-    want: Call,
-    found: _Match,
-    makers: Mapping[str, int],
-    module: Module,
-) -> bool:
-    """Whether the node at ``at`` is ``want``, and what it uses is what that uses."""
-    have = body[at]
-    if id(want) in found.nodes:
-        return found.nodes[id(want)] == at
-    if not isinstance(have, Call) or have.kind != "op" or have.callee != want.callee or at in found.nodes.values():
+def _alike(want: Node, have: Node | None, dims: Mapping[Var, Dim]) -> bool:
+    """Whether two calls have the same attributes, the dims of the pattern given."""
+    if not isinstance(want, Call) or not isinstance(have, Call):
         return False
-    if len(have.args) != len(want.args) or len(have.outs) != len(want.outs):
-        return False
-    found.nodes[id(want)] = at
-    for a, b in zip(want.outs, have.outs, strict=True):
-        found.values[a.name] = b
-    return all(
-        _value(body, pattern, a, b, found, makers, module) for a, b in zip(want.args, have.args, strict=True)
-    )
-
-
-def _value(
-    body: list[Node | None],
-    pattern: _Pattern,
-    want: Value,
-    have: Value,
-    found: _Match,
-    makers: Mapping[str, int],
-    module: Module,
-) -> bool:
-    if want.const:
-        if not have.const:
-            return False
-        a, b = module.consts[want.name], module.consts[have.name]
-        return (a.type, a.packing, a.digest) == (b.type, b.packing, b.digest)
-    if want.name in pattern.makers:
-        if have.const or have.name not in makers:
-            return False
-        return _node(body, makers[have.name], pattern, pattern.makers[want.name], found, makers, module)
-    return found.values.setdefault(want.name, have) == have
-
-
-def _dims(graph: Graph, body: list[Node | None], pattern: _Pattern, found: _Match) -> dict[Var, Dim] | None:
-    """The values of the pattern's dims by which all of its types and attributes are those of the graph."""
-    if any(p.name not in found.values for p in pattern.graph.params):
-        return None
-    wrong: list[str] = []
-    formal = [*pattern.graph.params, *(v for n in pattern.graph.body if isinstance(n, Call) for v in n.outs)]
-    pairs = [(str(v), v.type, found.values[v.name].type) for v in formal]
-    if any(want.quant is not None and want.quant != have.quant for _, want, have in pairs):
-        return None
-    scope = {v.name: v for v in (*graph.dims, *fresh_dims(graph))}
-    dims = unify(pattern.graph.dims, pairs, scope, wrong.append)
-    if wrong:
-        return None
-    for want in pattern.graph.body:
-        have = body[found.nodes[id(want)]]
-        if not isinstance(want, Call) or not isinstance(have, Call) or not _same_attrs(want.attrs, have.attrs, dims):
-            return None
-    return dims
-
-
-def _same_attrs(want: Attrs, have: Attrs, dims: Mapping[Var, Dim]) -> bool:
-    a = {k: map_attr(v, lambda d: substitute(d, dims)) for k, v in want}
-    b = dict(have)
+    a = {k: map_attr(v, lambda d: substitute(d, dims)) for k, v in want.attrs}
+    b = dict(have.attrs)
     return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
 
 
@@ -224,19 +221,3 @@ def _same(a: Attr, b: Attr) -> bool:
         whole = isinstance(a, int | Expr) and isinstance(b, int | Expr)
         return whole and prove_eq(a, b) is True  # type: ignore[arg-type]  # both are dims here
     return type(a) is type(b) and a == b
-
-
-def _closed(graph: Graph, body: list[Node | None], at: int, pattern: _Pattern, found: _Match) -> bool:
-    """Whether only results are used elsewhere, and only after the place of the call."""
-    mine = set(found.nodes.values())
-    results = {found.values[r.name].name for r in pattern.graph.results}
-    made = {v.name for k in mine for v in getattr(body[k], "outs", ())}
-    if {v.name for v in graph.results} & (made - results):
-        return False
-    for k, node in enumerate(body):
-        if node is None or k in mine:
-            continue
-        used = {a.name for a in node_args(node) if not a.const} & made
-        if used - results or (used and k < at):
-            return False
-    return True

@@ -26,7 +26,7 @@ from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import Quant, TensorType
 from sdk.compiler.ops.registry import infer
 
-__all__ = ["GraphEdit", "edit_graphs"]
+__all__ = ["GraphEdit", "edit_graphs", "shared_const"]
 
 Array = NDArray[Any]
 
@@ -68,15 +68,21 @@ class GraphEdit:
         self._env[old.name] = new
 
     def made_by(self, value: Value, *ops: str) -> Call | None:
-        """The call of one of ``ops`` that defines ``value``, if one does."""
+        """The call of one of ``ops`` (of any op without) that defines ``value``, if one does."""
         node = None if value.const else self.maker.get(value.name)
-        found = isinstance(node, Call) and node.kind == "op" and node.callee in ops
-        return node if found and isinstance(node, Call) else None
+        if not isinstance(node, Call) or node.kind != "op" or (ops and node.callee not in ops):
+            return None
+        return node
 
     def data(self, value: Value) -> Array | None:
         """The elements of a constant in its plain layout; None for anything else."""
         const = self._const(value)
         return const.data if const is not None and not const.packing else None
+
+    def number(self, value: Value) -> float | None:
+        """The contents of a constant of one element; None for anything else."""
+        data = self.data(value)
+        return float(data.reshape(-1)[0]) if data is not None and data.size == 1 else None
 
     def _const(self, value: Value) -> Const | None:
         if not value.const:
@@ -85,15 +91,7 @@ class GraphEdit:
 
     def const(self, stem: str, data: Array, quant: Quant | None, like: TensorType) -> Value:
         """A constant of the element type of ``like``; one that exists already where it is the same."""
-        type_ = TensorType(like.dtype, data.shape, quant)
-        made = Const(stem, type_, data)
-        name, k = stem, 2
-        while (old := self.consts.get(name) or self._module.consts.get(name)) is not None:
-            if (old.type, old.digest, old.packing) == (type_, made.digest, ""):
-                return Value(name, type_, const=True)
-            name, k = f"{stem}_{k}", k + 1
-        self.consts[name] = made if name == stem else Const(name, type_, made.data)
-        return Value(name, type_, const=True)
+        return shared_const(self._module, self.consts, stem, data, TensorType(like.dtype, data.shape, quant))
 
     def fresh(self, stem: str) -> str:
         """A name no value has."""
@@ -118,6 +116,21 @@ def edit_graphs(module: Module, rule: Callable[[GraphEdit, Node], bool]) -> Modu
     if all(graphs[name] is g for name, g in module.graphs.items()):
         return module
     return replace(module, graphs=graphs).with_consts(*consts.values())
+
+
+def shared_const(module: Module, made: dict[str, Const], stem: str, data: Array, type: TensorType) -> Value:
+    """A constant of these contents: one of the module or of those ``made`` for it, else a new one, put into ``made``.
+
+    Its name is ``stem``, with a number where another constant is called that.
+    """
+    new = Const(stem, type, data)
+    name, k = stem, 2
+    while (old := made.get(name) or module.consts.get(name)) is not None:
+        if (old.type, old.digest, old.packing) == (type, new.digest, ""):
+            return Value(name, type, const=True)
+        name, k = f"{stem}_{k}", k + 1
+    made[name] = new if name == stem else replace(new, name=name)
+    return Value(name, type, const=True)
 
 
 def int64(data: Array) -> NDArray[np.int64]:

@@ -105,7 +105,7 @@ class _Rewriter:
     def _leaf(self, node: Call) -> bool:
         """A u8 tensor that was computed as i8 is read as that."""
         shadow = self.trace.shadow.get(node.args[0].name)
-        zero = self.trace.number(node.args[2])
+        zero = self.edit.number(node.args[2])
         if shadow is None or zero is None or node.args[0].const:
             return False
         at = self.edit.const(f"{node.args[2].name}_i8", np.asarray(zero - 128, np.int8), None, TensorType(I8, ()))
@@ -114,7 +114,7 @@ class _Rewriter:
 
     def _quantize(self, node: Call) -> bool:
         x, scale, zero = node.args
-        s, z = self.trace.number(scale), self.trace.number(zero)
+        s, z = self.edit.number(scale), self.edit.number(zero)
         kind: Any = node.attr("out")
         out = dtype(kind)
         if s is None or z is None or out not in (I8, U8, I16):
@@ -153,7 +153,7 @@ class _Rewriter:
         stored = self.trace.stored(value)
         if stored is not None:
             return self._rescaled(stored, target, value)
-        node = self.trace.node(value)
+        node = self.edit.made_by(value)
         if node is None:
             return None
         if node.callee == "relu":
@@ -186,7 +186,7 @@ class _Rewriter:
         return self.edit.call("rescale", (stored.value,), like, f"{value.name}_q", **given, **target.given)
 
     def _like(self, value: Value) -> Call:
-        node = self.trace.node(value)
+        node = self.edit.made_by(value)
         assert node is not None
         return node
 
@@ -225,7 +225,7 @@ class _Rewriter:
         bias, product_ = None, node
         if node.callee == "add":
             for k in (0, 1):
-                inner = self.trace.node(node.args[k], "matmul")
+                inner = self.edit.made_by(node.args[k], "matmul")
                 reals = self.trace.reals(node.args[1 - k])
                 if inner is not None and reals is not None and reals.size in (1, *reals.shape[-1:]):
                     bias, product_ = reals, inner
@@ -398,7 +398,7 @@ class _Rewriter:
 
     def _function(self, value: Value, leaves: dict[str, Stored], depth: int) -> Callable[[Array], Array] | None:
         """``value`` as a function of the reals of the one stored tensor it is computed from."""
-        number = self.trace.number(value) if value.const else None
+        number = self.edit.number(value) if value.const else None
         if number is not None:
             fixed = np.asarray(number, dtype=value.type.dtype.numpy)
             return lambda _: fixed
@@ -406,7 +406,7 @@ class _Rewriter:
         if stored is not None:
             leaves[stored.value.name] = stored
             return lambda reals: reals
-        node = self.trace.node(value)
+        node = self.edit.made_by(value)
         if node is None or depth == 0 or node.callee not in _POINTWISE or not node.out.type.dtype.is_float:
             return None
         parts = [self._function(v, leaves, depth - 1) for v in node.args]
@@ -417,7 +417,7 @@ class _Rewriter:
 
 
 _POINTWISE: Final = frozenset(
-    ("relu", "clip", "leaky_relu", "elu", "selu", "celu", "hard_sigmoid", "hard_swish", "silu", "gelu", "softplus",
+    ("relu", "clip", "leaky_relu", "elu", "hard_sigmoid", "hard_swish", "silu", "gelu", "softplus",
      "mish", "softsign", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "abs", "neg", "floor", "ceil", "round",
      "erf", "sin", "cos", "add", "sub", "mul", "div", "pow", "maximum", "minimum")
 )  # fmt: skip

@@ -9,9 +9,11 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 
 from sdk.compiler.ir.graph import Attr, Call, Graph, Node, Value, attrs, fresh_name, map_args, node_args, node_outs
+from sdk.compiler.ir.loops import Idx
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.pattern import identity_of
 from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.passes.axes import (
     Perm,
@@ -23,10 +25,11 @@ from sdk.compiler.passes.axes import (
     permuted,
     reshape_through,
 )
-from sdk.compiler.sym import max_value
+from sdk.compiler.passes.edit import shared_const
+from sdk.compiler.sym import free_vars, max_value
 from sdk.errors import BuildError
 
-__all__ = ["Layout", "transposed_bytes"]
+__all__ = ["Layout", "is_elementwise", "transposed_bytes"]
 
 # ops that treat their axes alike but for those that an attribute names, by what the attribute holds
 ONE_AXIS: Final = dict.fromkeys(("concat", "argmax", "argmin", "resample", "gather"), "axis")
@@ -167,16 +170,8 @@ class _Sweep:
         return out
 
     def const(self, stem: str, data: np.ndarray, like: TensorType) -> Value:
-        """A new constant of the element type of ``like``."""
-        type_ = TensorType(like.dtype, data.shape, like.quant)
-        made = Const(stem, type_, data)
-        name, k = stem, 2
-        while (old := self.consts.get(name) or self.module.consts.get(name)) is not None:
-            if (old.type, old.digest, old.packing) == (type_, made.digest, ""):
-                return Value(name, type_, const=True)
-            name, k = f"{stem}_{k}", k + 1
-        self.consts[name] = Const(name, type_, made.data)
-        return Value(name, type_, const=True)
+        """A constant of the element type of ``like``."""
+        return shared_const(self.module, self.consts, stem, data, TensorType(like.dtype, data.shape, like.quant))
 
     def _fresh(self, stem: str) -> str:
         return fresh_name(stem, self._names)
@@ -200,7 +195,7 @@ class _Sweep:
         if node.callee in (*ONE_AXIS, *SOME_AXES, *EACH_AXIS):
             aligned = node.args if node.callee == "concat" else node.args[:1]
             return self._moved(node, len(aligned)) if node.args[0].type.rank == node.out.type.rank else False
-        return self._moved(node, len(node.args)) if _elementwise(node) else False
+        return self._moved(node, len(node.args)) if is_elementwise(node) else False
 
     def _rebased(self, node: Call) -> bool:
         """Nothing is transposed here: the node stays, on the values that stand for its arguments."""
@@ -273,10 +268,13 @@ def _renumbered(op: str, name: str, value: Any, perm: Perm) -> Attr:
     return result
 
 
-def _elementwise(node: Call) -> bool:
-    """Whether the op reads each operand at the place it writes, or broadcast along it."""
+def is_elementwise(node: Call) -> bool:
+    """Whether the op reads each operand at the place it writes, or broadcast along it, and computes the same at every
+    place."""
     op = get_op(node.callee)
     if op.loops is None or any(isinstance(v, tuple) for _, v in node.attrs):
         return False
     types, outs = [v.type for v in node.args], [v.type for v in node.outs]
-    return identity_of(op.loops("f", types, outs, dict(node.attrs))) is not None
+    loops = op.loops("f", types, outs, dict(node.attrs))
+    order = identity_of(loops)
+    return order is not None and not any(isinstance(n, Idx) and free_vars(n.dim) & set(order) for n in walk(loops.body))

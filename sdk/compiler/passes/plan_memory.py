@@ -6,18 +6,28 @@ after:  plan @main { arena 96 B: x at 0, h at 48, y at 48 (takes over h) }
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
-from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.graph import Graph, fresh_dims
+from sdk.compiler.ir.module import Module, init_dims
+from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.memory.layout import Laid, Offsets, lay_out
-from sdk.compiler.memory.problem import live_profile
-from sdk.compiler.memory.storage import Io
+from sdk.compiler.memory.regions import in_rooms, parse_rooms
+from sdk.compiler.memory.storage import Io, share_bytes
+from sdk.compiler.memory.stream.net import Net
+from sdk.compiler.memory.stream.segments import Segmenter
 from sdk.errors import BuildError
 
 __all__ = ["PlanMemory"]
 
 TOP: Final = 5
+SLACK: Final = 32  # the last 32nd of what streams save in memory costs most time
+TRIES: Final = 6  # aims between the limit and the least peak
+
+
+Aim = Literal["time", "min"]
 
 
 @dataclass(frozen=True)
@@ -25,13 +35,18 @@ class PlanMemory:
     """Places every buffer.
 
     ``io``: inputs and outputs inside the arena, or the caller's own buffers. ``align``: bytes, of every buffer in
-    the arena. ``limit``: most bytes of the arena (None = any). ``threads``: how many may share a call. ``offsets``:
-    numbers, or scaled with the dims, so that a run needs what its dims ask for.
+    the arena. ``memory``: whole tensors ("time"), or parts of the net row by row where that takes the peak down
+    ("min": to the least, or at most a 32nd above it where that saves time). ``limit``: most bytes of the arena (None =
+    any); as many rows as it takes are streamed to keep it. ``rooms``: memories that the arena is spread over, the
+    preferred first, ``name:bytes`` joined by ``+`` ("" = one). ``threads``: how many may share a call. ``offsets``:
+    numbers, or scaled with the dims, so that a run needs what its dims ask for; what has dims is not streamed.
     """
 
     io: Io = "arena"
     align: int = 16
+    memory: Aim = "time"
     limit: int | None = None
+    rooms: str = ""
     threads: int = 1
     offsets: Offsets = "fixed"
     name = "plan-memory"
@@ -45,29 +60,73 @@ class PlanMemory:
         plans = {}
         for graph in module.graphs.values():
             if graph.entry:
-                laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets)
-                self._check_limit(laid)
+                laid = self._plan(module, graph)
                 plans[graph.name] = laid.plan
-        return replace(module, stage="planned", graphs={}, plans={**module.plans, **plans})
+                module = replace(module, loops={**module.loops, **laid.loops})
+        plans = {**module.plans, **plans}
+        called = {s.callee for p in plans.values() for s in walk_plan(p.body) if isinstance(s, PlanCall)}
+        loops = {name: f for name, f in module.loops.items() if name in called}
+        return replace(module, stage="planned", graphs={}, loops=loops, plans=plans)
 
-    def _check_limit(self, laid: Laid) -> None:
-        peak = laid.placement.peak
-        if self.limit is None or peak <= self.limit:
-            return
-        _, live = max(live_profile(laid.blocks), key=lambda item: sum(b.size for b in item[1]))
-        largest = sorted(live, key=lambda b: (-b.size, b.name))
-        shown = ", ".join(f"%{b.name} {b.size:,} B" for b in largest[:TOP])
-        more = f" and {len(largest) - TOP} smaller" if len(largest) > TOP else ""
-        raise BuildError(
-            f"the arena needs {peak:,} B, {peak - self.limit:,} B more than the limit of {self.limit:,} B",
-            where=f"entry @{laid.plan.name}",
-            why=f"live at the peak: {shown}{more}",
-            hint=_hint(laid, self.limit),
-        )
+    def _plan(self, module: Module, graph: Graph) -> Laid:
+        laid = self._one_arena(module, graph)
+        return in_rooms(laid, rooms) if (rooms := parse_rooms(self.rooms)) else laid
+
+    def _one_arena(self, module: Module, graph: Graph) -> Laid:
+        laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets)
+        if self.memory == "time" and (self.limit is None or laid.placement.peak <= self.limit):
+            return laid
+        dims = bool(graph.dims or init_dims(module.states) or fresh_dims(graph))
+        if not dims:
+            laid = self._stream(module, graph, laid)
+        if self.limit is not None and laid.placement.peak > self.limit:
+            raise _over(laid, self.limit, dims)
+        return laid
+
+    def _stream(self, module: Module, graph: Graph, best: Laid) -> Laid:
+        """The cheapest plan within the limit, or the smallest; ``best`` is that of whole tensors."""
+        states = {s.name: s.type for s in module.states.values()}
+        sharing = share_bytes(graph, module.loops, states, self.io, lambda *_: False)
+        segmenter = Segmenter(Net(graph, module.loops, sharing, self.align))
+        least = segmenter.least_peak()
+        near, room = least + least // SLACK, max((self.limit or 0) - least, 0)
+        aims = [near] if self.memory == "min" else [least + room * k // TRIES for k in reversed(range(TRIES + 1))]
+        best = self._smallest(module, graph, segmenter, aims, best)
+        gap = best.placement.peak - near
+        if gap * SLACK <= near or (self.limit is not None and best.placement.peak <= self.limit):
+            return best
+        # cuts that are estimated to need more may need less once they are placed
+        return self._smallest(module, graph, segmenter, [near + gap * k // TRIES for k in range(1, TRIES)], best)
+
+    def _smallest(
+        self, module: Module, graph: Graph, segmenter: Segmenter, aims: Sequence[int], best: Laid
+    ) -> Laid:
+        """The smallest of ``best`` and the cheapest plans for ``aims``, estimates of the peak; the first that keeps the
+        limit ends the search."""
+        tried: set[tuple[tuple[int, bool], ...]] = set()
+        for aim in aims:
+            segments = segmenter.cheapest(aim)
+            cuts = tuple((s.last, s.flow is None) for s in segments or ())
+            if segments is None or cuts in tried:
+                continue
+            tried.add(cuts)
+            laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets, segments)
+            best = min(best, laid, key=lambda item: item.placement.peak)
+            if self.limit is not None and best.placement.peak <= self.limit:
+                break
+        return best
 
 
-def _hint(laid: Laid, limit: int) -> str:
-    if laid.placement.lower_bound > limit:
-        bound = f"{laid.placement.lower_bound:,} B"
-        return f"whole tensors need at least {bound}: raise --arena-limit, or choose a board with more RAM"
-    return "raise --arena-limit, or choose a board with more RAM"
+def _over(laid: Laid, limit: int, dims: bool) -> BuildError:
+    """``laid`` is the smallest plan; with dims, of whole tensors."""
+    peak = laid.placement.peak
+    largest = sorted(laid.fullest, key=lambda b: (-b.size, b.name))
+    shown = ", ".join(f"%{b.name} {b.size:,} B" for b in largest[:TOP])
+    more = f" and {len(largest) - TOP} smaller" if len(largest) > TOP else ""
+    least = "tensors whose dims a run chooses stay whole" if dims else "no smaller plan was found"
+    return BuildError(
+        f"the arena needs {peak:,} B, {peak - limit:,} B more than the limit of {limit:,} B",
+        where=f"entry @{laid.plan.name}",
+        why=f"live at the peak: {shown}{more}",
+        hint=f"{least}: raise --arena-limit to {peak}, or choose a board with more RAM",
+    )

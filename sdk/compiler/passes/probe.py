@@ -88,7 +88,7 @@ def _chain(edit: GraphEdit, root: Call, x: Value) -> list[Call] | None:
     order: dict[str, Call] = {}
 
     def visit(value: Value) -> bool:
-        if value == x or value.name in order or _number(edit, value) is not None:
+        if value == x or value.name in order or edit.number(value) is not None:
             return True
         call = edit.made_by(value, *POINTWISE)
         if call is None or len(order) >= _MOST_CALLS or not all(map(visit, call.args)):
@@ -101,18 +101,12 @@ def _chain(edit: GraphEdit, root: Call, x: Value) -> list[Call] | None:
     return [*order.values(), root]
 
 
-def _number(edit: GraphEdit, value: Value) -> float | None:
-    """The value of a constant of one element."""
-    data = edit.data(value)
-    return float(data.reshape(-1)[0]) if data is not None and data.size == 1 else None
-
-
 def _evaluate(edit: GraphEdit, calls: list[Call], x: Value, root: Call) -> Callable[[Array], Array]:
     def run(points: Array) -> Array:
         values = {x.name: points}
 
         def value(v: Value) -> Array:
-            number = _number(edit, v)
+            number = edit.number(v)
             return values[v.name] if number is None else np.asarray(number)
 
         for call in calls:

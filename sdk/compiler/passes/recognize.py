@@ -43,20 +43,14 @@ def _rule(edit: GraphEdit, node: Node) -> bool:
 # --- values ----------------------------------------------------------------------------------------------------
 
 
-def _number(edit: GraphEdit, value: Value) -> float | None:
-    data = edit.data(value)
-    return float(data.reshape(-1)[0]) if data is not None and data.size == 1 else None
-
-
 def _alike(edit: GraphEdit, a: Value, b: Value, depth: int = 4) -> bool:
     """Whether two values are computed alike."""
     if a == b:
         return True
-    first, second = (None if v.const else edit.maker.get(v.name) for v in (a, b))
-    if not isinstance(first, Call) or not isinstance(second, Call) or depth == 0 or len(first.outs) != 1:
+    first, second = edit.made_by(a), edit.made_by(b)
+    if first is None or second is None or depth == 0 or len(first.outs) != 1:
         return False
-    what = [(c.kind, c.callee, c.attrs, len(c.args)) for c in (first, second)]
-    if first.kind != "op" or what[0] != what[1]:
+    if (first.callee, first.attrs, len(first.args)) != (second.callee, second.attrs, len(second.args)):
         return False
     return all(_alike(edit, x, y, depth - 1) for x, y in zip(first.args, second.args, strict=True))
 
@@ -83,7 +77,7 @@ def _square(edit: GraphEdit, value: Value) -> Value | None:
         return None
     a, b = call.args
     if call.callee == "pow":
-        return a if _number(edit, b) == 2 else None
+        return a if edit.number(b) == 2 else None
     return a if _alike(edit, a, b) else None
 
 
@@ -113,7 +107,7 @@ def _by_root(edit: GraphEdit, node: Call) -> Iterator[tuple[Value, Value]]:
         if inverse.callee == "rsqrt":
             yield n, inverse.args[0]
             continue
-        if inverse.callee == "div" and _number(edit, inverse.args[0]) != 1:
+        if inverse.callee == "div" and edit.number(inverse.args[0]) != 1:
             continue
         root = edit.made_by(inverse.args[-1], "sqrt")
         if root is not None:
@@ -125,7 +119,7 @@ def _norm(edit: GraphEdit, node: Call) -> bool:
     for n, inside in _by_root(edit, node):
         total = edit.made_by(inside, "add")
         for variance, epsilon in _swapped(total) if total is not None else ():
-            small = _number(edit, epsilon)
+            small = edit.number(epsilon)
             squares = _over_row(edit, variance, "reduce_mean")
             base = _square(edit, squares) if squares is not None else None
             if small is None or base is None or not _alike(edit, base, n) or n.type != node.out.type:
@@ -155,7 +149,7 @@ def _as_line(edit: GraphEdit, node: Call, value: Value) -> Value | None:
     return edit.call("reshape", (value,), node, f"{value.name}_line", shape=(row,))
 
 
-def _take_in(op: str, place: int, neutral: int) -> Callable[[GraphEdit, Call], bool]:
+def _take_in(place: int, neutral: int) -> Callable[[GraphEdit, Call], bool]:
     """rewrite: ``norm(x) op line`` --> ``norm(x, line)`` where the norm has none yet."""
 
     def rule(edit: GraphEdit, node: Call) -> bool:
@@ -163,7 +157,7 @@ def _take_in(op: str, place: int, neutral: int) -> Callable[[GraphEdit, Call], b
             norm = edit.made_by(normed, *_NORMS)
             if norm is None or place >= len(norm.args) or edit.uses[normed.name] != 1:
                 continue
-            if _number(edit, norm.args[place]) != neutral or norm.args[place].type.shape != (1,):
+            if edit.number(norm.args[place]) != neutral or norm.args[place].type.shape != (1,):
                 continue
             line = _as_line(edit, node, other) if normed.type == node.out.type else None
             if line is not None:
@@ -229,10 +223,10 @@ def _curve(edit: GraphEdit, node: Call) -> bool:
 
 Rule = Callable[[GraphEdit, Call], bool]
 _RULES: dict[str, tuple[Rule, ...]] = {
-    "add": (_take_in("add", 2, 0), _curve),
+    "add": (_take_in(2, 0), _curve),
     "div": (_norm, _softmax, _curve),
     "log": (_log_of_softmax, _curve),
-    "mul": (_norm, _take_in("mul", 1, 1), _curve),
+    "mul": (_norm, _take_in(1, 1), _curve),
     "reciprocal": (_curve,),
     "sub": (_log_softmax,),
 }

@@ -17,16 +17,17 @@ __all__ = ["ScheduleLoops"]
 
 @dataclass(frozen=True)
 class ScheduleLoops:
-    """Applies the rules for the core that ``isa`` (capabilities joined by ``.``) describes; functions that come
-    out alike become one kernel that their layers share."""
+    """Applies the rules for the core that ``isa`` (capabilities joined by ``.``) describes, of which ``threads`` share
+    a call; functions that come out alike become one kernel that their layers share."""
 
     isa: str = ""
+    threads: int = 1
     name = "schedule"
 
     def run(self, module: Module) -> Module:
         """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
         core = core_for(self.isa.split("."))
-        done = {name: _one(module, name, core) for name in module.loops}
+        done = {name: _one(module, name, core, self.threads) for name in module.loops}
         kernel: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, f in done.items():
@@ -37,13 +38,13 @@ class ScheduleLoops:
         return replace(module, stage="scheduled", loops=loops, graphs=graphs).with_consts(*consts.values())
 
 
-def _one(module: Module, name: str, core: Core) -> Loops:
+def _one(module: Module, name: str, core: Core, threads: int) -> Loops:
     """The function scheduled, or its plain nest where an argument to be packed is known only at run time."""
     plain = module.loops[name]
     reads = [p.buffer.name for p in plain.params if p.mode == "read"]
     calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
     packable = {p for k, p in enumerate(reads) if all(call.args[k].const for call in calls)}
-    scheduled = schedule(plain, core, packable)
+    scheduled = schedule(plain, core, packable, threads)
     return scheduled if all(p.param in packable for p in scheduled.packs) else plain
 
 

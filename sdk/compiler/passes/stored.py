@@ -19,7 +19,7 @@ __all__ = ["MOVES", "Stored", "Tracer"]
 Array = NDArray[Any]
 # ops of one tensor whose results are elements of it; other arguments are positions
 MOVES: Final = frozenset(
-    ("transpose", "reshape", "slice", "gather", "resize_nearest", "broadcast_to", "tile", "max_pool2d", "max_pool3d",
+    ("transpose", "reshape", "slice", "gather", "resize_nearest", "broadcast_to", "max_pool2d", "max_pool3d",
      "reduce_max", "reduce_min", "depth_to_space", "space_to_depth")
 )  # fmt: skip
 
@@ -45,23 +45,12 @@ class Tracer:
     shadow: dict[str, Value] = field(default_factory=dict)
     _seen: dict[str, Stored | None] = field(default_factory=dict)
 
-    def node(self, value: Value, *ops: str) -> Call | None:
-        """The call of one of ``ops`` (of any op without) that defines ``value``."""
-        made = None if value.const else self.edit.maker.get(value.name)
-        found = isinstance(made, Call) and made.kind == "op" and (not ops or made.callee in ops)
-        return made if found and isinstance(made, Call) else None
-
-    def number(self, value: Value) -> float | None:
-        """The contents of a constant of one element."""
-        data = self.edit.data(value)
-        return float(data.reshape(-1)[0]) if data is not None and data.size == 1 else None
-
     def stored(self, value: Value) -> Stored | None:
         """The integers that ``value`` stands for; moves of them are emitted where it is a move."""
         if value.const:
             return None
         if value.name not in self._seen:
-            node = self.node(value)
+            node = self.edit.made_by(value)
             self._seen[value.name] = self._trace(node) if node is not None else None
         return self._seen[value.name]
 
@@ -108,7 +97,7 @@ class Tracer:
 
     def _leaf(self, node: Call) -> Stored | None:
         x, scale, zero = node.args
-        s, z = self.number(scale), self.number(zero)
+        s, z = self.edit.number(scale), self.edit.number(zero)
         if s is None or z is None or x.type.dtype not in (I8, U8, I16):
             return None
         if x.type.dtype != U8:
@@ -130,7 +119,7 @@ class Tracer:
 
     def constant(self, value: Value) -> tuple[Array, Array] | None:
         """Integers of a dequantised constant less their zero points, and the scale of each; moved as the value is."""
-        node = self.node(value)
+        node = self.edit.made_by(value)
         if node is None:
             return None
         if node.callee == "dequantize":

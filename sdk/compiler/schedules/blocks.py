@@ -1,4 +1,4 @@
-"""Primitives that change the range of a loop: round it up under conditions, or cut it in blocks of at most a size."""
+"""Primitives that change the range of a loop: round it up under conditions, or cut it in blocks of some size."""
 
 from __future__ import annotations
 
@@ -7,12 +7,27 @@ from dataclasses import replace
 from itertools import pairwise
 
 from sdk.compiler.ir.intrinsics import idx, imm, op
-from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Load, Loops, Op, Stmt, Store, ValueExpr
-from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
+from sdk.compiler.ir.loops import (
+    Alloc,
+    Atomic,
+    Barrier,
+    Block,
+    Eval,
+    For,
+    If,
+    Let,
+    Load,
+    Loops,
+    Op,
+    Stmt,
+    Store,
+    ValueExpr,
+)
+from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, renamed, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, free_vars, max_value, prove_eq, prove_ge, prove_lt
 
-__all__ = ["block", "cascade", "round_up"]
+__all__ = ["block", "cascade", "overlap", "round_up"]
 
 
 def _variable(name: str, extent: Dim) -> Var:
@@ -93,6 +108,31 @@ def _rest(loop: For, at: Dim, size: int, most: int) -> Stmt:
     body = renamed(substitute_dims(loop.body, {loop.var: start + inner.expr}), f"_t{size}")
     tile = If(op("ge", idx(loop.hi - start), imm(size)), Block((For(inner, 0, size, body),)))
     return For(outer, 0, most, Block((tile,))) if most > 1 else tile
+
+
+def overlap(loops: Loops, name: str, size: int) -> Loops:
+    """Cuts a loop in tiles of one size; the last one goes back over iterations before it where it would not be full.
+
+    rewrite: ``for i in a..b { S(i) }`` -->
+    ``for i_o in 0..ceil((b-a)/s) { for i_i in 0..s { S(a + min(s*i_o, b - a - s) + i_i) } }``
+    obligation: the loop has at least s iterations, a number of them, neither ends early nor is bound to an axis, and
+    may run one of them twice: nothing it writes is read in it.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        extent = loop.hi - loop.lo
+        if loop.until is not None or loop.axis or size < 1 or not isinstance(extent, int) or extent < size:
+            raise ScheduleError(f"overlap({name}, {size}): the loop does not run {size} times or more for certain")
+        private = {n.buffer.name for n in walk(loop.body) if isinstance(n, Alloc)}
+        loads, stores = buffers_used(loop.body)
+        if (loads & stores) - private or any(isinstance(n, Eval | Atomic | Barrier) for n in walk(loop.body)):
+            raise ScheduleError(f"overlap({name}, {size}): an iteration run twice may give something else")
+        outer, inner = _variable(f"{name}_o", ceildiv(extent, size)), Var(f"{name}_i", 0, size - 1)
+        at = loop.lo + dmin(outer.expr * size, extent - size) + inner.expr
+        body = substitute_dims(loop.body, {loop.var: at})
+        return (For(outer, 0, ceildiv(extent, size), Block((For(inner, 0, size, body),)), loop.kind),)
+
+    return replace_loop(loops, name, one)
 
 
 def round_up(loops: Loops, name: str, multiple: int) -> Loops:

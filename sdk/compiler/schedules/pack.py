@@ -13,7 +13,7 @@ from sdk.compiler.ir.pattern import has_condition
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import is_mac
-from sdk.compiler.sym import Dim, Var, ceildiv, floordiv, free_vars, mod, product
+from sdk.compiler.sym import Var, ceildiv, flat_index, floordiv, free_vars, mod, product
 
 __all__ = ["pack", "pack_array", "packing_name", "pad"]
 
@@ -41,9 +41,7 @@ def pack(loops: Loops, param: str, row_tile: int, col_tile: int, axis: int = 0) 
 
     def one(node: Any) -> Any:
         if isinstance(node, Load) and node.buffer == param:
-            col: Dim = 0
-            for at, size in zip((*node.index[:axis], *node.index[axis + 1 :]), others, strict=True):
-                col = col * size + at
+            col = flat_index((*node.index[:axis], *node.index[axis + 1 :]), others)
             row = node.index[axis]
             tail = tuple(mod(at, t) for at, t in ((row, row_tile), (col, col_tile)) if t > 1)
             return replace(node, index=(floordiv(row, row_tile), floordiv(col, col_tile), *tail))

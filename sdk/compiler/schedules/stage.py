@@ -10,7 +10,7 @@ from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
-from sdk.compiler.sym import Dim, Var, ceildiv, free_vars, product, prove_eq, substitute
+from sdk.compiler.sym import Dim, Var, ceildiv, flat_index, free_vars, product, prove_eq, substitute
 
 __all__ = ["stage", "staged_expr"]
 
@@ -22,9 +22,9 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
     ``for p { alloc t[ni*nj]; for i, j { t[i*nj + j] = f(x[e(p, i, j)]) } … t[i*nj + j] … }`` where f is what is
     done to the element before it is used (range check, conversion to another 8-bit or float type). The scratch
     buffer is rounded up to ``multiple`` elements, zeros at its end.
-    obligation: one expression reads the buffer below ``at``, it uses no inner loop but those of ``over``, whose
-    extents are numbers (the first may be symbolic where the size needs no rounding), and nothing there writes the
-    buffer.
+    obligation: one expression reads the buffer below ``at``, inside all of the loops ``over``, and uses no others
+    there; their extents are numbers (the first may be symbolic where the size needs no rounding), and nothing there
+    writes the buffer.
     """
     name = fresh(loops, f"{buffer}_window")
 
@@ -41,14 +41,14 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
             raise ScheduleError(
                 f"stage({at}, {buffer}): the element read depends on loops other than {', '.join(over)}"
             )
+        if any(_count(inner[n].body, expr) != _count(loop.body, expr) for n in over):
+            raise ScheduleError(f"stage({at}, {buffer}): the element is read outside of the loops {', '.join(over)}")
         extents = [inner[n].hi for n in over]
         if any(inner[n].lo != 0 for n in over) or any(not isinstance(hi, int) for hi in extents[1:]):
             raise ScheduleError(f"stage({at}, {buffer}): the loops {', '.join(over)} do not run from 0 to numbers")
         if any(inner[a].var in free_vars(inner[b].hi) for a in inner for b in over):
             raise ScheduleError(f"stage({at}, {buffer}): the extent of {over[0]} depends on a loop inside")
-        flat: Dim = 0
-        for n, extent in zip(over, extents, strict=True):
-            flat = flat * extent + inner[n].var.expr
+        flat = flat_index([inner[n].var.expr for n in over], extents)
         size = product(tuple(extents))
         total = ceildiv(size, multiple) * multiple
         window = Buffer(name, expr.dtype, (total,), "scratch")
@@ -76,6 +76,11 @@ def staged_expr(loop: For, buffer: str) -> ValueExpr:
     if len(set(found)) != 1:
         raise ScheduleError(f"{len(set(found))} expressions read {buffer} below {loop.var.name}; staging wants one")
     return found[0]
+
+
+def _count(body: Block, expr: ValueExpr) -> int:
+    """How often an expression stands in a body."""
+    return sum(n == expr for n in walk(body))
 
 
 def _only_reads(node: object, buffer: str) -> bool:

@@ -10,7 +10,7 @@ from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Idx, If, Imm, Let, 
 from sdk.compiler.ir.walk import buffers_used, rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
 from sdk.compiler.schedules.stage import staged_expr
-from sdk.compiler.sym import Dim, Var, dmax, dmin, free_vars, max_value
+from sdk.compiler.sym import Dim, Var, dmax, dmin, free_vars, max_value, prove_ge
 
 __all__ = ["stage_region"]
 
@@ -18,12 +18,14 @@ __all__ = ["stage_region"]
 @dataclass(frozen=True, slots=True)
 class _Axis:
     """One axis of the box: it begins at ``base`` in the buffer, has ``count`` elements and room for ``extent``; where
-    ``low`` or ``end`` are not None, only those from 0 or below ``end`` are read."""
+    ``low`` or ``end`` are not None, only those from 0 or below ``end`` are read. ``ragged``: a loop ends where another
+    one inside says, so that not every element of the box need be read."""
 
     at: Dim
     base: Dim
     extent: Dim
     count: Dim
+    ragged: bool = False
     low: bool = False
     end: Dim | None = None
 
@@ -35,10 +37,12 @@ def stage_region(loops: Loops, at: str, buffer: str) -> Loops:
     ``for p { alloc t[s*(nq-1) + ni]; for j in 0..c-p { t[j] = v } for j in c-p..n+c-p { t[j] = x[p + j - c] } … v …
     for q, i { … t[s*q + i] … } }``
     obligation: one expression reads the buffer below ``at``, with indices linear in the loops inside, which begin at
-    0; a condition around it compares its own indices with 0 and with ends that do not vary inside; nothing there
-    writes the buffer.
+    0; a condition around it compares its own indices with 0 and with ends that do not vary inside, and stands where
+    the ends of loops vary inside, unless the box is proved to lie in the buffer; nothing there writes the buffer.
     """
     name = fresh(loops, f"{buffer}_region")
+    allocs = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc)]
+    shape = next((b.shape for b in (*(p.buffer for p in loops.params), *allocs) if b.name == buffer), ())
 
     def one(loop: For) -> tuple[Stmt, ...]:
         if buffer in buffers_used(loop.body)[1]:
@@ -55,6 +59,8 @@ def stage_region(loops: Loops, at: str, buffer: str) -> Loops:
             axes = _limits(axes, choice.args[0], set(inner))
         if not isinstance(inside, Load) or (outside is not None and not isinstance(outside, Imm)):
             raise ScheduleError(f"stage_region({at}, {buffer}): more is done to the element than a check of its range")
+        if any(a.ragged and a.end is None and not _ends_inside(a, size) for a, size in zip(axes, shape, strict=True)):
+            raise ScheduleError(f"stage_region({at}, {buffer}): the box may reach past the end of the buffer")
         kept = [k for k, a in enumerate(axes) if a.extent != 1 or a.low or a.end is not None]
         region = Buffer(name, expr.dtype, tuple(axes[k].extent for k in kept), "scratch")
         if any(max_value(d) is None for d in region.shape):
@@ -72,6 +78,7 @@ def _axis(at: Dim, inner: dict[Var, For], dims: frozenset[Var]) -> _Axis:
     base: Dim = at
     extent: Dim = 1
     count: Dim = 1
+    ragged = False
     for var in free_vars(at):
         if var not in inner:
             continue
@@ -82,8 +89,14 @@ def _axis(at: Dim, inner: dict[Var, For], dims: frozenset[Var]) -> _Axis:
         trip = loop.hi if _sized(loop.hi, dims) else var.hi + 1
         base = step[1]
         extent = extent + step[0] * (trip - 1)
-        count = count + step[0] * ((trip if free_vars(loop.hi) & set(inner) else loop.hi) - 1)
-    return _Axis(at, base, extent, count)
+        varies = bool(free_vars(loop.hi) & set(inner))
+        count = count + step[0] * ((trip if varies else loop.hi) - 1)
+        ragged |= varies
+    return _Axis(at, base, extent, count, ragged)
+
+
+def _ends_inside(axis: _Axis, size: Dim) -> bool:
+    return prove_ge(size, axis.base + axis.count) is True
 
 
 def _sized(hi: Dim, dims: frozenset[Var]) -> bool:
@@ -151,4 +164,3 @@ class _Copy:
     def variable(self, depth: int, part: str) -> Var:
         most = max_value(self.axes[self.kept[depth]].extent) or 1
         return Var(f"{self.name}_{depth}{part}", 0, max(most - 1, 0))
-

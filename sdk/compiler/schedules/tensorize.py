@@ -197,8 +197,8 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
     rewrite: ``for k in 0..4 { c = c + a[k]*b[k] }`` --> ``c = dot(c, a[0:4], b[0:4])``; with lanes,
     ``for j in 0..16 { for k in 0..4 { c[j] = c[j] + a[k]*b[j, k] } }`` -->
     ``c[0:16] = dot(c[0:16], broadcast(a[0:4]), b[0, 0:64])``
-    obligation: the statement is a multiply-accumulate; a and b are read at consecutive elements over k, b over
-    (j, k) together, a not over j.
+    obligation: the statement is a multiply-accumulate of integers as wide as each other; a and b are read at
+    consecutive elements over k, b over (j, k) together, a not over j.
     """
 
     def one(loop: For) -> tuple[Stmt, ...]:
@@ -214,6 +214,8 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
         if any(isinstance(n, Load) and n.buffer == store.buffer for v in (a, b) for n in walk(v)):
             raise ScheduleError(f"use_dot({reduce}): the accumulator is an operand too")
         first, second = _lane_load(a, group.var, group.hi), _lane_load(b, group.var, group.hi)
+        if first.dtype.is_float or first.dtype.bits != second.dtype.bits:
+            raise ScheduleError(f"use_dot({reduce}): its factors are {first.dtype.scalar} and {second.dtype.scalar}")
         acc_type: DType = store.value.dtype
         if not lanes:
             acc = Load(store.buffer, store.index, acc_type)

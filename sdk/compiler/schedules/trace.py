@@ -6,10 +6,10 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec
 
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.schedules.blocks import block, cascade, round_up
+from sdk.compiler.schedules.blocks import block, cascade, overlap, round_up
 from sdk.compiler.schedules.jam import jam
 from sdk.compiler.schedules.lanes import accumulate, strip
 from sdk.compiler.schedules.locate import ScheduleError
@@ -17,6 +17,7 @@ from sdk.compiler.schedules.pack import pack, pad
 from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
 from sdk.compiler.schedules.set_aside import set_aside
 from sdk.compiler.schedules.settle import ends, settle
+from sdk.compiler.schedules.share import share
 from sdk.compiler.schedules.stage import stage
 from sdk.compiler.schedules.stage_region import stage_region
 from sdk.compiler.schedules.tensorize import use_dot, use_fma, use_mac_lanes, vector_registers, vectorize
@@ -36,6 +37,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         fuse,
         inline,
         jam,
+        overlap,
         pack,
         pad,
         parallel,
@@ -43,6 +45,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         reorder,
         round_up,
         set_aside,
+        share,
         split,
         settle,
         stage,
@@ -58,6 +61,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
     )
 }
 Arg = str | int | list[str]
+P = ParamSpec("P")
 
 
 class Schedule:
@@ -80,6 +84,17 @@ class Schedule:
         self.loops = PRIMITIVES[primitive](self.loops, *values)
         self.steps.append(f"{primitive}({', '.join(_show(a) for a in args)})")
         return self
+
+    def attempt(self, steps: Callable[Concatenate[Schedule, P], object], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Whether ``steps(schedule, ...)`` applies; where it raises a ``ScheduleError``, what it did is taken back."""
+        loops, count = self.loops, len(self.steps)
+        try:
+            steps(self, *args, **kwargs)
+        except ScheduleError:
+            self.loops = loops
+            del self.steps[count:]
+            return False
+        return True
 
     def _value(self, arg: Arg) -> Any:
         if isinstance(arg, list):

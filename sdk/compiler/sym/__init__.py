@@ -1,6 +1,6 @@
 """Symbolic dims, their bounds and proofs."""
 
-from sdk.compiler.sym.contents import evaluate, free_vars, product, substitute
+from sdk.compiler.sym.contents import evaluate, flat_index, free_vars, product, substitute
 from sdk.compiler.sym.dim import (
     Dim,
     Expr,
@@ -38,6 +38,7 @@ __all__ = [
     "dmin",
     "evaluate",
     "evaluate_grid",
+    "flat_index",
     "floordiv",
     "free_vars",
     "interval",

@@ -8,7 +8,7 @@ from sdk.compiler.sym.contents import evaluate, free_vars
 from sdk.compiler.sym.dim import Dim, Expr, Var
 from sdk.errors import UsageError
 
-__all__ = ["bind_shapes", "check_bounds", "solve"]
+__all__ = ["bind_entry", "bind_shapes", "check_bounds", "solve"]
 
 
 def solve(dim: Dim, size: int, env: Mapping[Var, int]) -> tuple[Var, int] | None:
@@ -70,6 +70,30 @@ def bind_shapes(
                     why=_reason(dim, env),
                     hint=f"give an array of shape {_text(dims, env)}",
                 )
+    return env
+
+
+def bind_entry(
+    entry: str,
+    dims: Sequence[Var],
+    tensors: Sequence[tuple[str, Sequence[Dim], Sequence[int]]],
+    given: Mapping[str, int],
+    held: Mapping[Var, int],
+) -> dict[Var, int]:
+    """The values of the ``dims`` of an entry that runs on ``tensors``, as ``bind_shapes`` takes them. ``given`` tells
+    those that stand alone in no shape (it says nothing of the others), ``held`` those bound at init.
+
+    Raises:
+        UsageError: a value is outside the bounds of its dim or contradicts a shape, or nothing tells a dim.
+    """
+    alone = {dim for _, shape, _ in tensors for dim in shape}
+    known = {v: given[v.name] for v in dims if v.name in given and v.expr not in alone}
+    for var, value in known.items():
+        check_bounds("dims", var, value)
+    env = bind_shapes(tensors, {**known, **held})
+    unbound = [v.name for v in dims if v not in env]
+    if unbound:
+        raise UsageError(f"dim {unbound[0]} of {entry} has no value", hint="no shape tells it: give it in dims")
     return env
 
 

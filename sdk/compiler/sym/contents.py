@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from sdk.compiler.sym.dim import Dim, Expr, Var, dmax, dmin, floordiv
 from sdk.errors import SdkError
 
-__all__ = ["evaluate", "free_vars", "product", "substitute"]
+__all__ = ["evaluate", "flat_index", "free_vars", "product", "substitute"]
+
+REMEMBERED: Final = 1 << 14  # products: sizes are asked for again and again
 
 
 def free_vars(a: Dim) -> frozenset[Var]:
@@ -49,6 +52,15 @@ def evaluate(a: Dim, env: Mapping[Var, int]) -> int:
     return out
 
 
+def flat_index(index: Sequence[Dim], shape: Sequence[Dim]) -> Dim:
+    """The offset of an element in a dense array whose last axis is adjacent in memory."""
+    out: Dim = 0
+    for at, size in zip(index, shape, strict=True):
+        out = out * size + at
+    return out
+
+
+@lru_cache(maxsize=REMEMBERED)
 def product(dims: tuple[Dim, ...]) -> Dim:
     """The product of the dims; 1 for none."""
     out: Dim = 1

@@ -45,14 +45,19 @@ class _Node:
 
 
 class Var(_Node):
-    """A named integer in ``lo..hi`` (inclusive) that is a multiple of ``multiple``."""
+    """A named integer in ``lo..hi`` (inclusive) that is a multiple of ``multiple``.
 
-    __slots__ = ("hi", "lo", "multiple", "name")
+    ``least`` and ``most`` are its smallest and largest value: multiples, where a bound need not be one.
+    """
+
+    __slots__ = ("hi", "least", "lo", "most", "multiple", "name")
     _table: ClassVar[weakref.WeakValueDictionary[tuple[str, int, int, int], Var]] = weakref.WeakValueDictionary()
     name: str
     lo: int
     hi: int
     multiple: int
+    least: int
+    most: int
 
     def __new__(cls, name: str, lo: int, hi: int, multiple: int = 1) -> Var:
         """The one variable of this name and these bounds."""
@@ -60,13 +65,14 @@ class Var(_Node):
         found = cls._table.get(key)
         if found is not None:
             return found
-        if lo > hi or multiple < 1 or (hi // multiple) * multiple < lo:
+        if lo > hi or multiple < 1 or hi // multiple * multiple < lo:
             raise SdkError(
                 f"symbol {name} has no value in {lo}..{hi}" + (f" multiple of {multiple}" if multiple > 1 else ""),
                 hint="give bounds with lo <= hi that hold at least one multiple",
             )
         self = object.__new__(cls)
         self.name, self.lo, self.hi, self.multiple = name, lo, hi, multiple
+        self.least, self.most = -(-lo // multiple) * multiple, hi // multiple * multiple
         self._key = f"{name}\x00{lo}\x00{hi}\x00{multiple}"
         cls._table[key] = self
         return self
@@ -81,6 +87,10 @@ class Var(_Node):
     def expr(self) -> Expr:
         """This variable as an expression."""
         return Expr._of(0, ((((self, 1),), 1),))
+
+    def holds(self, value: int) -> bool:
+        """Whether it may have this value: within the bounds, and a multiple."""
+        return self.lo <= value <= self.hi and value % self.multiple == 0
 
 
 class Func(_Node):
@@ -421,8 +431,7 @@ def interval(a: Dim) -> Interval:
 
 def _factor_interval(factor: Factor) -> Interval:
     if isinstance(factor, Var):
-        m = factor.multiple
-        return -(-factor.lo // m) * m, (factor.hi // m) * m
+        return factor.least, factor.most
     (alo, ahi), (blo, bhi) = interval(factor.a), interval(factor.b)
     if factor.name == "floordiv":
         if alo is None or ahi is None or blo is None or bhi is None or blo <= 0:

@@ -25,8 +25,7 @@ Range = tuple[int | None, int | None]
 
 
 def _domain(var: Var) -> Grid:
-    first = -(-var.lo // var.multiple) * var.multiple
-    return np.arange(first, var.hi + 1, var.multiple, dtype=np.int64)
+    return np.arange(var.least, var.hi + 1, var.multiple, dtype=np.int64)
 
 
 def values(a: Dim) -> Grid | None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from sdk.devices.base import OpenRequest, Transport, register
-from sdk.devices.process import ProcessTransport, spawn
+from sdk.devices.process import open_piped
 from sdk.devices.transports.qemu import require_program
 from sdk.errors import NoDeviceError, UsageError
-
-_BYTES_PER_S = 1e6
-_GRACE_S = 1.0
 
 
 @register("qemu-user")
@@ -25,17 +22,4 @@ def open_qemu_user(request: OpenRequest) -> Transport:
     require_program(spec.command[0])
     values = {"elf": str(request.artifact), "serial": "null", "shift": ""}
     argv = [part.format_map(values) for part in spec.command]
-    child = spawn(argv, f"the agent under {spec.command[0]}", piped=True)
-    stdin, stdout = child.process.stdin, child.process.stdout
-    if stdin is None or stdout is None:
-        raise NoDeviceError(f"cannot reach {child.name}", why="it was started without pipes")
-    return ProcessTransport(
-        child,
-        stdout.fileno(),
-        stdin.fileno(),
-        stdin.close,
-        address=request.uri,
-        bytes_per_s=_BYTES_PER_S,
-        grace_s=_GRACE_S,
-        emulated=True,
-    )
+    return open_piped(argv, f"the agent under {spec.command[0]}", request.uri, emulated=True)

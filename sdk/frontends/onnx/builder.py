@@ -11,31 +11,19 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Attr, Call, Node, Value, attr_symbols, attrs, fresh_name
 from sdk.compiler.ir.module import Const
-from sdk.compiler.ir.types import SCALARS, DType, TensorType
+from sdk.compiler.ir.types import DType, TensorType, dtype_of
 from sdk.compiler.ops import get_op, infer
 from sdk.compiler.sym import Dim, Expr, Var
 from sdk.errors import BuildError
 from sdk.frontends.names import identifier
 
-__all__ = ["Builder", "Contents", "Ratio", "contents_of", "dtype_of"]
+__all__ = ["Builder", "Contents", "Ratio", "contents_of"]
 
 Array = NDArray[Any]
 SYMBOLIC_LIMIT = 1024  # dims in one tensor that only stands for sizes
 FOLD_ELEMENTS = 1024  # larger results are computed by the compiler, where that pays
 READ_ELEMENTS = 1 << 16
 _KEPT = frozenset({"quantize", "dequantize"})  # patterns of integer kernels are found by them
-
-
-def dtype_of(array: Array) -> DType:
-    """Our type of an array's elements.
-
-    Raises:
-        BuildError: there is none (text, complex numbers, 8-bit floats ...).
-    """
-    for kind in SCALARS.values():
-        if kind.numpy == array.dtype:
-            return kind
-    raise BuildError(f"elements of type {array.dtype} are not supported")
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import BindDim, Call, Graph, Node, Value, node_args
 from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.types import dtype_of
 from sdk.errors import BuildError, SdkError, UsageError
 from sdk.frontends.names import identifier
-from sdk.frontends.onnx.builder import Builder, Contents, dtype_of
+from sdk.frontends.onnx.builder import Builder, Contents
 from sdk.frontends.onnx.context import OPERATORS, Converter, OnnxNode
 from sdk.frontends.onnx.failures import UNSUPPORTED, Failure, check_sizes, report
 from sdk.frontends.onnx.functions import local_functions, schema_function

@@ -10,8 +10,9 @@ from typing import Any
 from onnx import AttributeProto
 
 from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import dtype_of
 from sdk.errors import BuildError
-from sdk.frontends.onnx.builder import Builder, Contents, dtype_of
+from sdk.frontends.onnx.builder import Builder, Contents
 from sdk.frontends.onnx.reader import malformed, tensor_array
 
 __all__ = ["Scope", "attribute_values"]

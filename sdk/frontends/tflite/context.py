@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,25 +11,16 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Attr, Call, Node, Value, attrs, fresh_name
 from sdk.compiler.ir.module import Const, State
-from sdk.compiler.ir.types import SCALARS, DType, Quant, TensorType
+from sdk.compiler.ir.types import DType, Quant, TensorType, dtype_of
 from sdk.compiler.ops import infer
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
+from sdk.frontends.names import identifier
 from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
 
-__all__ = ["Builder", "Importer", "OpNode", "identifier", "tensor_quant"]
+__all__ = ["Builder", "Importer", "OpNode", "tensor_quant"]
 
 Array = NDArray[Any]
-NAME_LENGTH = 40
-
-
-def identifier(text: str) -> str:
-    """A C identifier that resembles ``text``: the first of merged names, its last parts when long."""
-    word = re.sub(r"[^0-9A-Za-z_]+", "_", text.split(";")[0]).strip("_")
-    while len(word) > NAME_LENGTH and "_" in word:
-        word = word.split("_", 1)[1]
-    word = word[-NAME_LENGTH:].lstrip("_") or "t"
-    return word if not word[0].isdigit() else f"t_{word}"
 
 
 def tensor_quant(tensor: Tensor) -> Quant | None:
@@ -61,8 +51,7 @@ class Builder:
     def const(self, stem: str, data: Array) -> Value:
         """A constant with these contents; one already there with the same type and bytes is shared."""
         array = np.ascontiguousarray(data)
-        kind = next(t for t in SCALARS.values() if t.numpy == array.dtype)
-        made = Const("", TensorType(kind, array.shape), array)
+        made = Const("", TensorType(dtype_of(array), array.shape), array)
         key = (made.type, made.digest)
         if key not in self._digests:
             name = self._digests[key] = self.value_name(stem)

@@ -9,7 +9,8 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError, UsageError
-from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, identifier, tensor_quant
+from sdk.frontends.names import identifier
+from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, tensor_quant
 from sdk.frontends.tflite.operators import OPERATORS
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model
 

@@ -21,8 +21,7 @@ from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.loops import For, Idx, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.passes.fusion.instance import flat_index
-from sdk.compiler.sym import Dim, Var, free_vars
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars
 
 __all__ = ["cost_of", "decodes", "in_order", "may_recompute", "size_of"]
 

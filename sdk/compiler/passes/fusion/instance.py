@@ -9,7 +9,7 @@ from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.loops import Alloc, Block, For, Let, Loops, Param, Rows
 from sdk.compiler.ir.unify import unify
 from sdk.compiler.ir.walk import dims_used, rename_buffers, substitute_dims, walk
-from sdk.compiler.sym import Dim, Var, free_vars
+from sdk.compiler.sym import Var, free_vars
 
 __all__ = ["assemble", "instance", "names_in", "share_arguments"]
 
@@ -87,12 +87,4 @@ def trips(around: Sequence[For]) -> int:
     out = 1
     for loop in around:
         out *= loop.var.hi - loop.var.lo + 1
-    return out
-
-
-def flat_index(index: Sequence[Dim], shape: Sequence[Dim]) -> Dim:
-    """The offset of an element in a dense array."""
-    out: Dim = 0
-    for at, size in zip(index, shape, strict=True):
-        out = out * size + at
     return out

@@ -23,21 +23,22 @@ __all__ = ["CORES", "Core", "core_for", "schedule"]
 SMALL_WORK: Final = 4096  # multiply-accumulates below which the plain nest is kept: code size counts more
 
 
-def schedule(loops: Loops, core: Core, packable: Iterable[str] | None = None) -> Loops:
+def schedule(loops: Loops, core: Core, packable: Iterable[str] | None = None, threads: int = 1) -> Loops:
     """``loops`` scheduled for ``core``; as it is where no rule helps, or where an obligation of one does not hold
     (symbolic extents, operands laid out otherwise): the plain nest is always right. ``packable`` are the
-    parameters that are constants at every call (None: all)."""
+    parameters that are constants at every call (None: all); ``threads`` may share a call."""
     try:
-        return _schedule(loops, core, packable)
+        return _schedule(loops, core, packable, threads)
     except ScheduleError:
         return loops
 
 
-def _schedule(loops: Loops, core: Core, packable: Iterable[str] | None) -> Loops:
+def _schedule(loops: Loops, core: Core, packable: Iterable[str] | None, threads: int) -> Loops:
     pattern = classify(loops)
     part = pattern.product
     if part is not None and pattern.kind == "contraction" and loops.param(part.b).buffer.dtype == F32:
-        return float_contraction(loops, part, core.floats, packable) if work(part) >= SMALL_WORK else loops
+        large = work(part) >= SMALL_WORK
+        return float_contraction(loops, part, core.floats, packable, threads) if large else loops
     if part is not None and work(part) >= SMALL_WORK and loops.param(part.a).buffer.dtype.bits == 8:
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core)

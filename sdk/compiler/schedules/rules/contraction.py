@@ -4,118 +4,77 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final
 
-from sdk.compiler.ir.loops import Alloc, Load, Loops
+from sdk.compiler.ir.loops import Alloc, For, Load, Loops
 from sdk.compiler.ir.pattern import Contraction, has_condition
+from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError, find, fresh, has
 from sdk.compiler.schedules.rules.cores import FloatCore
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names
+from sdk.compiler.schedules.rules.nest import extent, from_rows, fuse_all, names
+from sdk.compiler.schedules.rules.tiles import Axis, Product, Tile, tile_for
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import Dim, Var, free_vars, min_value, substitute
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars, min_value, substitute
 
-__all__ = ["Tile", "float_contraction", "tile_for"]
+__all__ = ["float_contraction"]
 
-MAX_ROWS: Final = 14
-MAX_POINTERS: Final = 8  # rows whose distance is symbolic: each takes an address register
-PANEL_BYTES: Final = 640 << 10  # what a panel may take of the second cache
 REGION_PIXELS: Final = 48  # pixels that share a panel of weights, at least, where rows of an image are short
-LATENCY: Final = 8  # products under way at once that keep two units of four cycles busy
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """``rows`` by ``vectors`` accumulators in registers; ``tails`` are the rows of the tiles that finish."""
-
-    rows: int
-    vectors: int
-    tails: tuple[int, ...]
-
-
-def _cost(rows: int, tile: int, vectors: int) -> int:
-    """Cycles per step of the reduction for ``rows`` in tiles of one size, then in those for the rest."""
-    out = 0
-    for size in (tile, *_tails(tile, vectors)):
-        out += rows // size * max(size * vectors, LATENCY)
-        rows %= size
-    return out
-
-
-def _tails(rows: int, vectors: int) -> tuple[int, ...]:
-    """The fewest rows that keep the units busy, then single ones: each size is code of its own."""
-    busy = -(-LATENCY // vectors) if vectors > 1 else LATENCY // 2
-    return tuple(size for size in dict.fromkeys((busy, 1)) if size < rows)
-
-
-def tile_for(
-    core: FloatCore, rows: int | None, columns: int | None, depth: int | None = None, stride: Dim | None = 1
-) -> Tile:
-    """The tile for a product of ``rows`` by ``columns`` (None: symbolic) that leaves registers for one row of the
-    right operand and one element of the left. ``depth`` is the length of the sums, ``stride`` the step of the left
-    operand from row to row."""
-    limit = MAX_ROWS if isinstance(stride, int) else MAX_POINTERS
-    wanted = None if columns is None else -(-columns // core.lanes)
-    best: tuple[float, int, int] | None = None
-    for vectors in (1, 2, 3, 4, 6, 8):
-        most = min((core.registers - 1 - vectors) // vectors, limit)
-        if most < 1 or vectors > (wanted or 2) or (vectors > 4 and rows != 1):
-            continue
-        panels = 1 if wanted is None else -(-wanted // vectors) * vectors / wanted
-        for size in range(1, most + 1) if rows is not None else (most,):
-            if rows is not None and size > rows:
-                continue
-            work = _cost(rows or 64, size, vectors) / vectors
-            loads = (size + vectors) / (size * vectors)  # per product; two are free
-            cost = work * panels * max(1.0, loads) + 0.01 * loads * work
-            if 4 * core.lanes * vectors * (depth or 0) > PANEL_BYTES and (rows is None or rows > size):
-                cost *= 2  # every tile would fetch the panel from afar
-            if best is None or cost < best[0] - 1e-9:
-                best = (cost, size, vectors)
-    if best is None:
-        raise ScheduleError("no register tile fits")
-    return Tile(best[1], best[2], _tails(best[1], best[2]))
 
 
 def _number(dim: Dim) -> int | None:
     return dim if isinstance(dim, int) else None
 
 
-def float_contraction(loops: Loops, part: Contraction, core: FloatCore, packable: Iterable[str] | None) -> Loops:
+def float_contraction(
+    loops: Loops, part: Contraction, core: FloatCore, packable: Iterable[str] | None, threads: int = 1
+) -> Loops:
     """Panels of the right operand outside, rows in tiles of registers inside, the epilogue on the registers.
 
     Reads of the left operand that reach past an edge are staged, a region of some rows of the image at a time. Where
-    the epilogue cannot be made lanes, it runs on a tile of sums kept in scratch.
+    the epilogue cannot be made lanes, it runs on a tile of sums kept in scratch. ``threads`` that share a call divide
+    its rows or its panels.
     """
     if len(part.spatial) < 2 or core.lanes < 2:
         raise ScheduleError("no rows, or no vectors")
     constant = packable is None or part.b in packable
-    try:
-        return _scheduled(loops, part, core, constant, aside=False)
-    except ScheduleError:
-        return _scheduled(loops, part, core, constant, aside=True)
+    for apart in (False, True):
+        try:
+            done = _scheduled(loops, part, core, constant, threads, apart, aside=False)
+        except ScheduleError:
+            done = _scheduled(loops, part, core, constant, threads, apart, aside=True)
+        if _proved(done):
+            return done
+    raise ScheduleError("an access cannot be proved inside its buffer")
 
 
-def _scheduled(loops: Loops, part: Contraction, core: FloatCore, constant: bool, aside: bool) -> Loops:
+def _proved(loops: Loops) -> bool:
+    """Whether the verifier proves every access: a division of pixels into rows and columns can be beyond it."""
+    found: list[str] = []
+    verify_loops(loops, lambda _, message: found.append(message))
+    return not found
+
+
+def _scheduled(
+    loops: Loops, part: Contraction, core: FloatCore, constant: bool, threads: int, apart: bool, aside: bool
+) -> Loops:
     column, reduce = part.spatial[-1].var.name, names(part.reduce)
     s = Schedule(loops)
-    rows = _region_rows(s, part) if has_condition(loops, part.a) else _pixels(s, part)
+    rows = _region_rows(s, part) if has_condition(loops, part.a) else _pixels(s, part, apart)
     if len(reduce) > 1:
         reduce = _run(s, part, reduce)
-    tile = tile_for(
-        core,
-        _count(s.loops, rows[-1]),
-        _number(part.spatial[-1].hi),
-        extent(part.reduce),
-        _stride(s.loops, part, rows[-1]),
-    )
+    tile = _tile(s, part, core, rows, threads, aside)
     s.knobs |= {"lanes": core.lanes, "tm": tile.rows, "nr": tile.vectors * core.lanes}
     if constant:
         s.do("pack", part.b, "nr", 1, _column_axis(s.loops, part))
     right = "" if constant else part.b
+    if threads > 1 and tile.axis == "rows" and _whole(s.loops, rows) and _stride(s.loops, part, rows[0]) is not None:
+        s.do("share", rows[0])  # rows that lie one behind the other are cut anywhere
     if not aside:
         _columns(s, right, column, rows, reduce, core.fma)
+    if tile.axis == "columns":
+        s.do("share", f"{column}_o")
     row = rows[-1]
     s.do("cascade", row, ["tm", *(str(size) for size in tile.tails)])
     for suffix in ("", *(f"_t{size}" for size in tile.tails)):
@@ -130,6 +89,42 @@ def _scheduled(loops: Loops, part: Contraction, core: FloatCore, constant: bool,
         if has(s.loops, written_out):
             s.do("unroll", written_out)
     return s.done()
+
+
+def _tile(s: Schedule, part: Contraction, core: FloatCore, rows: list[str], threads: int, aside: bool) -> Tile:
+    """The tile; threads divide its rows where one loop runs over all rows of a call, or its panels."""
+    product = Product(
+        _count(s.loops, rows[-1]),
+        _number(part.spatial[-1].hi),
+        extent(part.reduce),
+        _stride(s.loops, part, rows[-1]),
+    )
+    panels = threads > 1 and not aside and product.columns is not None
+    if _whole(s.loops, rows):
+        axes: tuple[Axis, ...] = ("rows", "columns") if panels else ("rows",)
+        return tile_for(core, product, threads, axes)
+    tile = tile_for(core, product)
+    if panels and _evenly(_blocks(s.loops), threads) < _evenly(tile.panels(core, product), threads):
+        return replace(tile, axis="columns")
+    return tile
+
+
+def _evenly(parts: int, threads: int) -> float:
+    """How many times faster threads are that divide so many equal parts."""
+    return parts / -(-parts // threads)
+
+
+def _blocks(loops: Loops) -> int:
+    """How many parts the rows of a call have at least, where regions or heads are around the rows of a product."""
+    hi = loops.rows.hi if loops.rows else None
+    around = [n for n in walk(loops.body) if isinstance(n, For) and hi in free_vars(n.hi)]
+    least = min_value(_all_rows(loops, around[0].hi)) if around else 1
+    return max(least or 1, 1)
+
+
+def _whole(loops: Loops, rows: list[str]) -> bool:
+    """Whether one loop runs over all that the rows of a call are."""
+    return len(rows) == 1 and loops.rows is not None and loops.rows.hi in free_vars(find(loops, rows[0]).hi)
 
 
 def _columns(s: Schedule, right: str, column: str, rows: list[str], reduce: list[str], fma: bool) -> None:
@@ -152,39 +147,31 @@ def _columns(s: Schedule, right: str, column: str, rows: list[str], reduce: list
         s.do("use_fma", reduce[-1])
 
 
-def _first_row(loops: Loops, part: Contraction) -> int:
-    """Which of the spatial loops runs over the rows of a call."""
-    lo = loops.rows.lo.expr if loops.rows else None
-    return next((k for k, loop in enumerate(part.spatial) if loop.lo is lo), 0)
-
-
-def _pixels(s: Schedule, part: Contraction) -> list[str]:
+def _pixels(s: Schedule, part: Contraction, apart: bool) -> list[str]:
     """The loops over rows of the left operand that share the right one: one loop of all where they follow each
-    other in memory."""
-    inside = names(part.spatial[_first_row(s.loops, part) : -1])
+    other in memory, unless they are to stay ``apart``."""
+    inside = names(from_rows(s.loops, part.spatial[:-1]))
     shared = [n for n in inside if not _reads_vary(s.loops, part.b, n)]
-    if len(inside) < 2 or shared != inside:
+    if apart or len(inside) < 2 or shared != inside:
         return shared or inside[-1:]
-    before = s.loops, list(s.steps)
-    try:
-        pixel = fuse_all(s, inside, fresh(s.loops, "px"))
-    except ScheduleError:
-        s.loops, s.steps = before
-        return inside
-    var = find(s.loops, pixel).var
-    if _flat_step(s.loops, part.a, var) is None and not isinstance(part.spatial[-2].hi, int):
-        s.loops, s.steps = before  # a division by a symbol for each row of a tile
-        return inside
-    return [pixel]
+    pixel = fresh(s.loops, "px")
+    return [pixel] if s.attempt(_one_loop, part, inside, pixel) else inside
+
+
+def _one_loop(s: Schedule, part: Contraction, rows: list[str], pixel: str) -> None:
+    fuse_all(s, rows, pixel)
+    if _flat_step(s.loops, part.a, find(s.loops, pixel).var) is None and not isinstance(part.spatial[-2].hi, int):
+        raise ScheduleError("a division by a symbol for each row of a tile")
 
 
 def _region_rows(s: Schedule, part: Contraction) -> list[str]:
     """Stages the rows of the image that some rows of the result read; the loops over pixels below."""
-    inside = names(part.spatial[_first_row(s.loops, part) : -1])
+    chain = from_rows(s.loops, part.spatial[:-1])
+    inside = names(chain)
     if any(_reads_vary(s.loops, part.b, n) for n in inside):
         raise ScheduleError("the right operand varies over the rows")
     across = 1
-    for loop in part.spatial[_first_row(s.loops, part) + 1 : -1]:
+    for loop in chain[1:]:
         across *= math.isqrt(max(min_value(loop.hi) or 1, 1) * (loop.var.hi + 1))
     s.knobs["region"] = -(-REGION_PIXELS // across)
     if s.knobs["region"] > 1:
@@ -198,16 +185,14 @@ def _region_rows(s: Schedule, part: Contraction) -> list[str]:
 
 def _run(s: Schedule, part: Contraction, reduce: list[str]) -> list[str]:
     """Fuses the innermost reductions where they read one run of the left operand."""
-    before = s.loops, list(s.steps)
-    try:
-        run = fresh(s.loops, "run")
-        s.do("fuse", reduce[-2], reduce[-1], run)
-        if any(_flat_step(s.loops, b, find(s.loops, run).var) is None for b in _sources(s.loops, run)):
-            raise ScheduleError("not one run")
-    except ScheduleError:
-        s.loops, s.steps = before
-        return reduce
-    return [*reduce[:-2], run]
+    run = fresh(s.loops, "run")
+    return [*reduce[:-2], run] if s.attempt(_one_run, reduce[-2:], run) else reduce
+
+
+def _one_run(s: Schedule, chain: list[str], run: str) -> None:
+    fuse_all(s, chain, run)
+    if any(_flat_step(s.loops, b, find(s.loops, run).var) is None for b in _sources(s.loops, run)):
+        raise ScheduleError("not one run")
 
 
 def _sources(loops: Loops, name: str) -> set[str]:
@@ -231,9 +216,7 @@ def _flat_step(loops: Loops, buffer: str, var: Var) -> Dim | None:
     found: set[Dim] = set()
     for node in walk(loops.body):
         if isinstance(node, Load) and node.buffer == buffer:
-            flat: Dim = 0
-            for at, size in zip(node.index, shapes[buffer], strict=True):
-                flat = flat * size + at
+            flat = flat_index(node.index, shapes[buffer])
             step = substitute(flat, {var: var.expr + 1}) - flat
             found.add(step)
     if len(found) != 1:
@@ -244,10 +227,13 @@ def _flat_step(loops: Loops, buffer: str, var: Var) -> Dim | None:
 
 def _count(loops: Loops, row: str) -> int | None:
     """How many iterations the rows have, at the whole extent of the result."""
-    loop = find(loops, row)
+    return _number(_all_rows(loops, find(loops, row).hi))
+
+
+def _all_rows(loops: Loops, dim: Dim) -> Dim:
+    """A dim for a call of all rows."""
     rows = loops.rows
-    hi = substitute(loop.hi, {rows.hi: rows.extent, rows.lo: 0}) if rows and not isinstance(loop.hi, int) else loop.hi
-    return _number(hi)
+    return substitute(dim, {rows.hi: rows.extent, rows.lo: 0}) if rows and not isinstance(dim, int) else dim
 
 
 def _stride(loops: Loops, part: Contraction, row: str) -> Dim | None:
@@ -274,9 +260,8 @@ def _column_axis(loops: Loops, part: Contraction) -> int:
 def _stage_panel(s: Schedule, right: str, at: str, over: list[str]) -> None:
     """Copies a panel, in lanes where its rows are runs of memory."""
     s.do("stage", at, right, over)
-    copy = f"{over[-1]}_s"
-    before = s.loops, list(s.steps)
-    try:
-        s.do("split", copy, "lanes").do("vectorize", f"{copy}_i")
-    except ScheduleError:
-        s.loops, s.steps = before
+    s.attempt(_copy_lanes, f"{over[-1]}_s")
+
+
+def _copy_lanes(s: Schedule, copy: str) -> None:
+    s.do("split", copy, "lanes").do("vectorize", f"{copy}_i")

@@ -8,7 +8,7 @@ from sdk.compiler.schedules.locate import find, has, loop_names
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import max_value, product
 
-__all__ = ["extent", "fuse_all", "names", "reductions", "trip", "unrolled", "work"]
+__all__ = ["extent", "from_rows", "fuse_all", "names", "reductions", "trip", "unrolled", "work"]
 
 
 def work(part: Contraction) -> int:
@@ -27,6 +27,12 @@ def extent(chain: tuple[For, ...]) -> int:
 def names(chain: tuple[For, ...]) -> list[str]:
     """The names of a chain of loops."""
     return [loop.var.name for loop in chain]
+
+
+def from_rows(loops: Loops, chain: tuple[For, ...]) -> tuple[For, ...]:
+    """A chain from the loop over the rows of a call on; all of it where none of its loops is that."""
+    lo = loops.rows.lo.expr if loops.rows else None
+    return chain[next((k for k, loop in enumerate(chain) if loop.lo is lo), 0) :]
 
 
 def trip(loops: Loops, name: str) -> int:

@@ -28,20 +28,11 @@ def rows(loops: Loops, core: Core) -> Loops:
         lanes = vector_lanes(loop.body, core)
         if lanes == 1 or loop.var.hi + 1 < LEAST or loop.kind not in ("serial", "parallel"):
             continue
-        before = s.loops, list(s.steps)
-        for way in (_map, _accumulate):
-            try:
-                way(s, name, lanes)
-                break
-            except ScheduleError:
-                s.loops, s.steps = before[0], list(before[1])
+        if not s.attempt(to_lanes, name, lanes):
+            s.attempt(_accumulate, name, lanes)
     if not s.steps:
         raise ScheduleError("no loop runs in lanes")
     return s.done()
-
-
-def _map(s: Schedule, name: str, lanes: int) -> None:
-    to_lanes(s, name, lanes)
 
 
 def _accumulate(s: Schedule, name: str, lanes: int) -> None:

@@ -44,7 +44,7 @@ def window(loops: Loops, core: Core) -> Loops:
             column_lanes(s, name, core)
     pixel = around[-2].var.name
     if has(s.loops, pixel) and _shares(s.loops, pixel):
-        _tile(s, pixel, [f"{column}_o", *taps], 4 if core.floats.registers >= 32 else 2)
+        s.attempt(_tile, pixel, [f"{column}_o", *taps], 4 if core.floats.registers >= 32 else 2)
     for tap in taps:
         s.do("unroll", tap)
     if core.floats.fma:
@@ -62,11 +62,7 @@ def _shares(loops: Loops, pixel: str) -> bool:
 
 def _tile(s: Schedule, pixel: str, into: list[str], size: int) -> None:
     """Several pixels at a time: each weight read serves all of them."""
-    before = s.loops, list(s.steps)
-    try:
-        s.do("split", pixel, size).do("jam", f"{pixel}_i", into).do("unroll", f"{pixel}_i")
-    except ScheduleError:
-        s.loops, s.steps = before
+    s.do("split", pixel, size).do("jam", f"{pixel}_i", into).do("unroll", f"{pixel}_i")
 
 
 def _fuse(s: Schedule, tap: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
-from sdk.frontends.onnx.builder import Contents, dtype_of
+from sdk.compiler.ir.types import dtype_of
+from sdk.frontends.onnx.builder import Contents
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__: list[str] = []

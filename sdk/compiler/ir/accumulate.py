@@ -1,0 +1,68 @@
+"""Results that a function gathers row after row: the first row sets all of them, the others go on from there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from sdk.compiler.ir.intrinsics import idx, imm, op
+from sdk.compiler.ir.loops import Block, Buffer, For, If, Loops, Store
+from sdk.compiler.ir.walk import buffers_used
+from sdk.compiler.sym import Var, evaluate_grid, flat_index, free_vars, product
+
+__all__ = ["accumulators"]
+
+_MOST_ELEMENTS: Final = 1 << 20
+
+
+def accumulators(loops: Loops) -> frozenset[str]:
+    """The parameters to be updated whose contents do not matter to a call that starts at row 0.
+
+    Proved where the function is a loop over its rows that, at row 0 and before anything else touches the parameter,
+    writes every element of it. A later row takes what the rows before left there.
+    """
+    rows, body = loops.rows, loops.body.body
+    if rows is None or len(body) != 1 or not isinstance(body[0], For):
+        return frozenset()
+    around = body[0]
+    if (around.lo, around.hi, around.kind) != (rows.lo.expr, rows.hi.expr, "serial"):
+        return frozenset()
+    updated = {p.buffer.name: p.buffer for p in loops.params if p.mode == "update"}
+    found: set[str] = set()
+    touched: set[str] = set()
+    for stmt in around.body.body:
+        if isinstance(stmt, If) and _at_first(stmt, around.var):
+            found |= {n for n, b in updated.items() if n not in touched and _fills(stmt.then, b)}
+        loads, stores = buffers_used(stmt)
+        touched |= loads | stores
+    return frozenset(found)
+
+
+def _at_first(stmt: If, row: Var) -> bool:
+    return stmt.orelse is None and stmt.cond == op("eq", idx(row.expr), imm(0))
+
+
+def _fills(block: Block, buffer: Buffer) -> bool:
+    """Whether the block, loops around one store, writes every element of a buffer of known size and nothing else."""
+    inside: list[For] = []
+    while len(block.body) == 1 and isinstance(block.body[0], For):
+        inside.append(block.body[0])
+        block = block.body[0].body
+    size = product(buffer.shape)
+    if len(block.body) != 1 or not isinstance(size, int) or size > _MOST_ELEMENTS or buffer.ring is not None:
+        return False
+    store = block.body[0]
+    if not isinstance(store, Store) or store.buffer != buffer.name or store.count is not None:
+        return False
+    spans = [(f.var, f.lo, f.hi) for f in inside if isinstance(f.lo, int) and isinstance(f.hi, int)]
+    at = flat_index(store.index, buffer.shape)
+    if len(spans) < len(inside) or buffers_used(store.value)[0] or not free_vars(at) <= {var for var, _, _ in spans}:
+        return False
+    axes = np.indices((*(max(hi - lo, 0) for _, lo, hi in spans), 1)).reshape(len(spans) + 1, -1)
+    env = {var: axes[k] + lo for k, (var, lo, _) in enumerate(spans)}
+    first = np.broadcast_to(evaluate_grid(at, env), axes.shape[1:])
+    met = np.zeros(size, dtype=bool)
+    for lane in range(store.value.dtype.lanes):
+        met[first + lane] = True
+    return bool(met.all())

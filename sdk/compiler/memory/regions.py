@@ -1,0 +1,213 @@
+"""Several memories: which blocks of the arena go to which, what is used most to the one that is preferred."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sdk.compiler.ir.plan import Copy, PlanCall, Region, walk_plan
+from sdk.compiler.memory.layout import Laid
+from sdk.compiler.memory.planner import plan_offsets
+from sdk.compiler.memory.problem import Apart, Block, Placement, aligned, apart_by_lifetimes
+from sdk.errors import BuildError, UsageError
+
+__all__ = ["Room", "Spread", "in_rooms", "parse_rooms", "spread"]
+
+EFFORT: Final = 200_000  # of a search for offsets: there is one a block
+SCRATCH_USES: Final = 8  # what a call writes and reads again and again
+_SHOWN: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """At most ``bytes`` of the memory ``name``."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The room of each block, and the placement within each room that holds one."""
+
+    home: Mapping[str, str]
+    placements: Mapping[str, Placement]
+
+
+def parse_rooms(text: str) -> tuple[Room, ...]:
+    """Rooms in order of preference, from ``name:bytes+name:bytes``; "" is none.
+
+    Raises:
+        UsageError: the text is no such list, or names a memory twice.
+    """
+    rooms = []
+    for part in filter(None, text.split("+")):
+        name, _, size = part.partition(":")
+        if not name.isidentifier() or not size.isdecimal() or int(size) < 1:
+            raise UsageError(f"{part!r} is no memory with its bytes", hint="write NAME:BYTES, joined by +")
+        rooms.append(Room(name, int(size)))
+    if len({r.name for r in rooms}) < len(rooms):
+        raise UsageError(f"a memory is named twice in {text!r}")
+    return tuple(rooms)
+
+
+def in_rooms(laid: Laid, rooms: Sequence[Room]) -> Laid:
+    """A laid plan with its arena spread over ``rooms``; the first room's part keeps the name ``arena``.
+
+    Raises:
+        BuildError: not all fits, or the offsets follow the dims.
+    """
+    plan = laid.plan
+    if plan.places:
+        raise BuildError("an arena whose offsets follow the dims lies in one memory", where=f"entry @{plan.name}")
+    found = spread(laid.blocks, _uses(laid), rooms, laid.apart)
+    names = {room.name: "arena" if room is rooms[0] else f"arena_{room.name}" for room in rooms}
+    buffers = []
+    for buffer in plan.buffers:
+        block = laid.block_of.get(buffer.name)
+        if block is not None:
+            home = found.home[block] if found.placements[found.home[block]].peak else rooms[0].name
+            offset = found.placements[home].offsets[block]
+            buffer = replace(buffer, region=names[home], offset=offset)
+        buffers.append(buffer)
+    old = plan.region("arena")
+    used = [(names[room], p.peak) for room, p in found.placements.items() if p.peak or room == rooms[0].name]
+    arenas = [Region(name, "arena", peak, old.align) for name, peak in used]
+    regions = (*arenas, *(r for r in plan.regions if r is not old))
+    whole = Placement(
+        {b.name: found.placements[found.home[b.name]].offsets[b.name] for b in laid.blocks},
+        sum(p.peak for p in found.placements.values()),
+        laid.placement.lower_bound,
+    )
+    return replace(laid, plan=replace(plan, buffers=tuple(buffers), regions=regions), placement=whole)
+
+
+def _uses(laid: Laid) -> Mapping[str, int]:
+    """How many statements touch each block; a call's scratch counts as several."""
+    uses = Counter({b.name: 1 for b in laid.blocks})
+    for stmt in walk_plan(laid.plan.body):
+        touched: tuple[str, ...] = ()
+        if isinstance(stmt, PlanCall):
+            touched = (*stmt.args, *[stmt.scratch] * SCRATCH_USES)
+        elif isinstance(stmt, Copy):
+            touched = (stmt.dst, stmt.src)
+        uses.update(laid.block_of[name] for name in touched if name in laid.block_of)
+    return uses
+
+
+def spread(
+    blocks: Sequence[Block], uses: Mapping[str, int], rooms: Sequence[Room], apart: Sequence[Apart] | None = None
+) -> Spread:
+    """Gives every block a room, those with most ``uses`` the first that has space for them; the same arguments give the
+    same rooms.
+
+    Bytes touched in later rooms are kept few greedily: each room is filled in several orders, the fill that takes in
+    most uses times bytes counts, and then whatever else fits once offsets are searched.
+
+    Args:
+        blocks: what to place; names are unique.
+        uses: how often each byte of a block is written or read.
+        rooms: at least one, the preferred first.
+        apart: as in ``plan_offsets``.
+
+    Raises:
+        BuildError: not all blocks fit.
+    """
+    relations = apart_by_lifetimes(blocks) if apart is None else apart
+    home: dict[str, str] = {}
+    placements: dict[str, Placement] = {}
+    left = list(blocks)
+    for room in rooms:
+        chosen, placement = _fill(left, uses, room, relations, apart is None)
+        home |= dict.fromkeys(chosen, room.name)
+        placements[room.name] = placement
+        left = [b for b in left if b.name not in chosen]
+    if left:
+        raise _too_small(left, rooms)
+    return Spread(home, placements)
+
+
+def _fill(
+    blocks: Sequence[Block], uses: Mapping[str, int], room: Room, apart: Sequence[Apart], by_lifetimes: bool
+) -> tuple[set[str], Placement]:
+    """What goes into a room, and where it lies there."""
+
+    def place(names: set[str]) -> Placement:
+        mine = [b for b in blocks if b.name in names]
+        if by_lifetimes:
+            return plan_offsets(mine, enough=room.bytes, effort=EFFORT)
+        return plan_offsets(mine, apart=_among(apart, names), enough=room.bytes)
+
+    whole = {b.name for b in blocks}
+    placement = place(whole)
+    if placement.peak <= room.bytes:
+        return whole, placement
+    rivals = _rivals(apart)
+    fills = (_first_fit(sorted(blocks, key=key), room, rivals) for key in _orders(uses))
+    best = max(fills, key=lambda fill: sum(uses[b.name] * b.size for b in blocks if b.name in fill))
+    chosen = set(best)
+    placement = place(chosen)
+    if placement.peak > room.bytes:
+        placement = Placement(best, room.bytes, placement.lower_bound)
+    for block in sorted(blocks, key=_orders(uses)[0]):
+        if block.name not in chosen and block.size <= room.bytes:
+            more = place({*chosen, block.name})
+            if more.peak <= room.bytes:
+                chosen.add(block.name)
+                placement = more
+    return chosen, placement
+
+
+_Order = Callable[[Block], tuple[int | str, ...]]
+
+
+def _orders(uses: Mapping[str, int]) -> tuple[_Order, ...]:
+    """Orders to fill a room in: by uses of a byte, by bytes touched, and by bytes times the steps they are held."""
+    return (
+        lambda b: (-uses[b.name], b.size, b.name),
+        lambda b: (-uses[b.name] * b.size, b.first, b.name),
+        lambda b: (b.size * (b.last - b.first + 1) // max(uses[b.name], 1), b.name),
+    )
+
+
+def _among(apart: Sequence[Apart], names: set[str]) -> list[Apart]:
+    return [r for r in apart if r.a in names and r.b in names]
+
+
+def _rivals(apart: Sequence[Apart]) -> dict[str, list[tuple[str, int, int]]]:
+    """For each block the others with the differences of offsets that are forbidden."""
+    out: dict[str, list[tuple[str, int, int]]] = {}
+    for r in apart:
+        out.setdefault(r.b, []).append((r.a, r.low, r.high))
+        out.setdefault(r.a, []).append((r.b, -r.high, -r.low))
+    return out
+
+
+def _first_fit(
+    order: Sequence[Block], room: Room, rivals: Mapping[str, Sequence[tuple[str, int, int]]]
+) -> dict[str, int]:
+    """Offsets of the blocks that fit, each at the lowest place that is free when its turn comes."""
+    at: dict[str, int] = {}
+    for block in order:
+        bans = sorted((at[j] + low, at[j] + high) for j, low, high in rivals.get(block.name, ()) if j in at)
+        place = 0 if block.fixed is None else block.fixed
+        for low, high in bans:
+            if low < place < high and block.fixed is None:
+                place = aligned(high, block.align)
+        free = all(not low < place < high for low, high in bans)
+        if free and place + block.size <= room.bytes:
+            at[block.name] = place
+    return at
+
+
+def _too_small(left: Sequence[Block], rooms: Sequence[Room]) -> BuildError:
+    largest = sorted(left, key=lambda b: (-b.size, b.name))
+    shown = ", ".join(f"%{b.name} {b.size:,} B" for b in largest[:_SHOWN])
+    more = f" and {len(largest) - _SHOWN} smaller" if len(largest) > _SHOWN else ""
+    return BuildError(
+        f"{len(left)} tensors fit none of the memories {', '.join(f'{r.name} ({r.bytes:,} B)' for r in rooms)}",
+        why=f"left over: {shown}{more}",
+        hint="give a memory more bytes with --region NAME=BYTES, or make the plan smaller with --memory min",
+    )

@@ -1,0 +1,35 @@
+"""Where states lie in the state region."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sdk.compiler.ir.module import State
+from sdk.compiler.sym import Dim, ceildiv, max_value, prove_eq
+from sdk.errors import BuildError
+
+__all__ = ["state_offsets"]
+
+_MOST_STATE: Final = (1 << 31) - 1
+
+
+def state_offsets(states: Mapping[str, State], align: int) -> tuple[dict[str, Dim], Dim]:
+    """Offsets of all states in the state region, in the order of the module, and the region's bytes: dims of those
+    bound at init.
+
+    Raises:
+        BuildError: a state of layout paged, or more bytes than 32 bits count.
+    """
+    out: dict[str, Dim] = {}
+    at: Dim = 0
+    for state in states.values():
+        if state.layout == "paged":
+            raise BuildError(f"state @{state.name} has layout paged", hint="plain and ring states can be planned")
+        to = max(align, state.type.dtype.nbytes)
+        out[state.name] = at if prove_eq(at % to, 0) is True else ceildiv(at, to) * to
+        at = out[state.name] + state.type.nbytes
+    most = max_value(at)
+    if not isinstance(at, int) and (most is None or most > _MOST_STATE):
+        raise BuildError(f"states of {at} bytes may not fit 32 bits", hint="give their dims smaller upper bounds")
+    return out, at

@@ -1,0 +1,257 @@
+"""A run of a plan on paper: which bytes of every arena hold something that is still needed, call by call."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sdk.compiler.ir.accumulate import accumulators
+from sdk.compiler.ir.dependence import row_axis
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.plan import Bind, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, walk_plan
+from sdk.compiler.memory.access import rows_touched
+from sdk.compiler.memory.effects import Effects
+from sdk.compiler.sym import Var, evaluate
+
+__all__ = ["Held", "Moment", "Trace", "trace_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes ``lo..hi`` of a region that hold a part of ``buffer``."""
+
+    region: str
+    lo: int
+    hi: int
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One call (or copy) of the run: the step of its statement, its rows where it has some, and what is held while it
+    runs: what was made before and is needed by it or later, and what it makes. In order of regions and bytes."""
+
+    step: int
+    rows: tuple[int, int] | None
+    held: tuple[Held, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arenas that are held."""
+        return sum(h.hi - h.lo for h in self.held)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A whole run. Steps number calls and copies in the order of the text, from 1; step 0 hands over the inputs, the
+    step after the last takes the results."""
+
+    steps: tuple[PlanCall | Copy, ...]
+    moments: tuple[Moment, ...]
+
+
+@dataclass
+class _Event:
+    """What one call reads, writes and uses as scratch: buffers with rows from and to."""
+
+    step: int
+    rows: tuple[int, int] | None = None
+    reads: list[tuple[str, int, int]] = field(default_factory=list)
+    writes: list[tuple[str, int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A buffer at the dims of the run: first byte, bytes of a row, rows, rows kept."""
+
+    region: str
+    at: int
+    row: int
+    rows: int
+    kept: int
+
+    def spans(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+        """The bytes of rows ``lo..hi``, in pieces."""
+        lo = max(lo, hi - self.kept)
+        while lo < hi:
+            slot = lo % self.kept
+            count = min(hi - lo, self.kept - slot)
+            yield self.at + slot * self.row, self.at + (slot + count) * self.row
+            lo += count
+
+
+def trace_plan(module: Module, plan: Plan, env: Mapping[Var, int]) -> Trace:
+    """Runs ``plan`` of the planned ``module`` at dims ``env``, which give those that the run computes too."""
+    return _Tracer(module, plan, env).run()
+
+
+class _Tracer:
+    """Collects the events of a run in order, then goes back through them: what is needed is known from the end."""
+
+    def __init__(self, module: Module, plan: Plan, env: Mapping[Var, int]) -> None:
+        self.module, self.plan, self.env = module, plan, plan.placed(env)
+        arenas = {r.name for r in plan.regions if r.kind == "arena"}
+        self.places = {b.name: self._place(b) for b in plan.buffers if b.region in arenas}
+        self.alias = {b.name: b.alias for b in plan.buffers}
+        self.effects = Effects(module, plan)
+        self.gathered: dict[str, frozenset[str]] = {}
+        self.known: dict[tuple[object, ...], tuple[int, int]] = {}
+        self.events: list[_Event] = []
+        self.steps = tuple(s for s in walk_plan(plan.body) if isinstance(s, PlanCall | Copy))
+
+    def _place(self, buffer: PlanBuffer) -> _Place:
+        shape = tuple(evaluate(d, self.env) for d in buffer.type.shape)
+        rows = shape[row_axis(buffer.type.shape)] if shape else 1
+        row = math.prod(shape) * buffer.type.dtype.nbytes // max(rows, 1)
+        kept = max(min(buffer.ring or rows, rows), 1)
+        return _Place(buffer.region, evaluate(buffer.offset, self.env), row, rows, kept)
+
+    def run(self) -> Trace:
+        start = _Event(0, writes=self._whole(self.plan.inputs))
+        self._body(self.plan.body, 1)
+        end = _Event(len(self.steps) + 1, reads=self._whole(self.plan.outputs))
+        moments = list(self._backwards([start, *self.events, end]))
+        return Trace(self.steps, tuple(moments[::-1]))
+
+    # --- forwards: what happens --------------------------------------------------------------------------
+
+    def _whole(self, names: tuple[str, ...]) -> list[tuple[str, int, int]]:
+        return [(name, 0, self.places[name].rows) for name in names if name in self.places]
+
+    def _body(self, body: tuple[PlanStmt, ...], step: int) -> None:
+        for stmt in body:
+            match stmt:
+                case PlanCall():
+                    self._call(stmt, step)
+                case Copy():
+                    self.events.append(_Event(step, None, self._whole((stmt.src,)), self._whole((stmt.dst,))))
+                case Repeat():
+                    for k in range(evaluate(stmt.lo, self.env), evaluate(stmt.hi, self.env)):
+                        self.env[stmt.var] = k
+                        self._body(stmt.body, step)
+                case Bind(value=str() as name):
+                    self.events.append(_Event(max(step - 1, 0), None, self._whole((name,))))
+                case _:
+                    pass  # needs no bytes
+            step += sum(isinstance(s, PlanCall | Copy) for s in walk_plan((stmt,)))
+
+    def _call(self, call: PlanCall, step: int) -> None:
+        function = self.module.loops.get(call.callee)
+        dims = {} if function is None else self._dims(call, function)
+        rows = self._row_range(call, function, dims)
+        if rows is not None and rows[0] >= rows[1]:
+            return
+        event = _Event(step, rows)
+        for k, (name, mode) in enumerate(self.effects.arguments(call)):
+            if name not in self.places:
+                continue
+            if mode == "read" or (mode == "update" and not self._begins(function, k, rows)):
+                event.reads.append((name, *self._rows(call, function, dims, k, rows, store=False)))
+            if mode != "read":
+                event.writes.append((name, *self._rows(call, function, dims, k, rows, store=True)))
+        if call.scratch:
+            event.writes += self._whole((call.scratch,))
+        self.events.append(event)
+
+    def _dims(self, call: PlanCall, function: Loops) -> dict[Var, int]:
+        return {v: evaluate(d, self.env) for v, d in zip(function.dims, call.dims, strict=True)}
+
+    def _row_range(
+        self, call: PlanCall, function: Loops | None, dims: Mapping[Var, int]
+    ) -> tuple[int, int] | None:
+        if call.rows is None or function is None or function.rows is None:
+            return None
+        lo, hi = evaluate(call.rows[0], self.env), evaluate(call.rows[1], self.env)
+        return max(lo, 0), min(hi, evaluate(function.rows.extent, dims))
+
+    def _begins(self, function: Loops | None, k: int, rows: tuple[int, int] | None) -> bool:
+        """Whether the old contents of a parameter to be updated do not matter to the call."""
+        if function is None or rows is None or rows[0] > 0:
+            return False
+        if function.name not in self.gathered:
+            self.gathered[function.name] = accumulators(function)
+        return function.params[k].buffer.name in self.gathered[function.name]
+
+    def _rows(
+        self,
+        call: PlanCall,
+        function: Loops | None,
+        dims: Mapping[Var, int],
+        k: int,
+        rows: tuple[int, int] | None,
+        store: bool,
+    ) -> tuple[int, int]:
+        """Rows of argument ``k`` that the call touches; all of them where it runs as a whole."""
+        extent = self.places[call.args[k]].rows
+        if function is None or function.rows is None or rows is None:
+            return 0, extent
+        param = function.params[k].buffer
+        if param.ring is None and rows == (0, evaluate(function.rows.extent, dims)):
+            return 0, extent
+        key = (call.callee, k, rows, store, tuple(dims.values()))
+        if key not in self.known:
+            self.known[key] = rows_touched(function, param.name, dims, rows, store)
+        return self.known[key]
+
+    # --- backwards: what is needed -----------------------------------------------------------------------
+
+    def _backwards(self, events: list[_Event]) -> Iterator[Moment]:
+        """The moments, last first."""
+        needed: dict[str, _Bytes] = {p.region: _Bytes() for p in self.places.values()}
+        for event in reversed(events):
+            read = [(self._maker(n), *span) for n, lo, hi in event.reads for span in self.places[n].spans(lo, hi)]
+            made = [(n, *span) for n, lo, hi in event.writes for span in self.places[n].spans(lo, hi)]
+            during = {name: _Bytes(list(found.items)) for name, found in needed.items()}
+            for name, lo, hi in (*read, *made):
+                during[self.places[name].region].put(lo, hi, name)
+            for name, lo, hi in made:
+                needed[self.places[name].region].cut(lo, hi)
+            for name, lo, hi in read:
+                needed[self.places[name].region].put(lo, hi, name)
+            held = (Held(region, *item) for region in sorted(during) for item in during[region].items)
+            yield Moment(event.step, event.rows, tuple(held))
+
+    def _maker(self, name: str) -> str:
+        """The buffer that was written, of which ``name`` is a view."""
+        while name not in self.effects.written and self.alias[name] in self.places:
+            name = self.alias[name]
+        return name
+
+
+@dataclass
+class _Bytes:
+    """Disjoint intervals of bytes in order, each with the buffer that it holds a part of."""
+
+    items: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def cut(self, lo: int, hi: int) -> None:
+        """Takes out what is between."""
+        if lo < hi:
+            self._replace(lo, hi, [])
+
+    def put(self, lo: int, hi: int, buffer: str) -> None:
+        """These bytes now hold ``buffer``."""
+        if lo < hi:
+            self._replace(lo, hi, [(lo, hi, buffer)])
+
+    def _replace(self, lo: int, hi: int, new: list[tuple[int, int, str]]) -> None:
+        items = self.items
+        first = bisect_left(items, (lo,))
+        if first and items[first - 1][1] > lo:
+            first -= 1
+        end = first
+        while end < len(items) and items[end][0] < hi:
+            end += 1
+        before = [(items[first][0], lo, items[first][2])] if end > first and items[first][0] < lo else []
+        after = [(hi, items[end - 1][1], items[end - 1][2])] if end > first and items[end - 1][1] > hi else []
+        first, parts = (first - 1, [items[first - 1]]) if first else (first, [])
+        end, tail = (end + 1, [items[end]]) if end < len(items) else (end, [])
+        for item in (*before, *new, *after, *tail):
+            if parts and parts[-1][1] == item[0] and parts[-1][2] == item[2]:
+                parts[-1] = (parts[-1][0], item[1], item[2])
+            else:
+                parts.append(item)
+        items[first:end] = parts

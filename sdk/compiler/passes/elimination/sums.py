@@ -1,0 +1,150 @@
+"""Sums of products in one form: weights by output channel, tap and input channel, and what their bias can absorb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.graph import Call, Value
+from sdk.compiler.passes.elimination.bounds import Bounds, full
+
+__all__ = ["Data", "Sums", "sums_of"]
+
+Array = NDArray[Any]
+Flags = NDArray[np.bool_]
+Data = Callable[[Value], Array | None]  # the elements of a constant; None for anything else
+WINDOWED: Final = ("conv2d", "conv3d", "depthwise_conv2d")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """``bias[o] + sum over taps and inputs of (x + offset) * (weights[o, tap, in] + w_offset)``.
+
+    ``outside`` is what taps beyond the image read, None where there are none. With a ``multiplier`` output ``o`` reads
+    the one input ``o // multiplier`` and the weights have one input; else it is 0.
+    """
+
+    node: Call
+    weights: Array
+    bias: Array
+    offset: int = 0
+    w_offset: int = 0
+    outside: float | None = None
+    multiplier: int = 0
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the sum is one of floats, whose order matters."""
+        return self.node.args[0].type.dtype.is_float
+
+    @cached_property
+    def uses(self) -> Flags:
+        """Which inputs an output channel multiplies with something other than zero: [out, in]."""
+        return np.asarray((self.weights != -self.w_offset).any(axis=1))
+
+    def bounds(self, x: Bounds) -> Bounds:
+        """The values of each output channel, from those of each input channel."""
+        return self._float_bounds(x) if self.is_float else self._integer_bounds(x)
+
+    def absorbs(self, x: Bounds) -> Flags:
+        """The input channels that the bias can stand for, were they taken out: the same value at every tap, and no sum
+        in any order beyond its type. Of floats only zeros: another bias would be rounded elsewhere."""
+        if self.multiplier:
+            return np.zeros(x.lo.shape, np.bool_)
+        constant = x.constant
+        if self.outside is not None:
+            constant = constant & (x.lo == self.outside)
+        if self.is_float:
+            constant = constant & (x.lo == 0)
+        if not constant.any():
+            return np.asarray(constant)
+        fits = np.isfinite(self.weights).all(axis=(0, 1)) if self.is_float else self._fits(x)
+        return np.asarray(constant & fits)
+
+    def may_shrink(self) -> bool:
+        """Whether inputs that add zeros may go: not where a bias is -0.0, which zeros turn into 0.0."""
+        return not (self.is_float and bool(((self.bias == 0) & np.signbit(self.bias)).any()))
+
+    def absorbed(self, x: Bounds, gone: Flags) -> Array:
+        """The bias without the inputs ``gone``."""
+        if self.is_float or self.multiplier or not gone.any():
+            return self.bias
+        factors = self.weights[..., gone].sum(axis=1, dtype=np.int64) + self.w_offset * self.weights.shape[1]
+        return np.asarray(self.bias + factors @ (x.lo[gone].astype(np.int64) + self.offset))
+
+    def _fits(self, x: Bounds) -> bool:
+        """Whether the magnitudes of everything added stay inside the type of the sum."""
+        lo, hi = self._read(x)
+        reach = np.maximum(np.abs(lo), np.abs(hi)).astype(np.float64)
+        sizes = np.abs(self.weights.astype(np.float64) + self.w_offset).sum(axis=1)
+        most = np.abs(self.bias.astype(np.float64)) + sizes @ reach
+        # doubles count exactly to 2**53
+        return bool(most.max(initial=0) <= min(self.node.out.type.dtype.limits[1], 1 << 53))
+
+    def _read(self, x: Bounds) -> tuple[Array, Array]:
+        """The least and the most that a tap reads, raised by the offset."""
+        lo, hi = x.lo, x.hi
+        if self.outside is not None:
+            lo, hi = np.minimum(lo, self.outside), np.maximum(hi, self.outside)
+        return lo + self.offset, hi + self.offset
+
+    def _integer_bounds(self, x: Bounds) -> Bounds:
+        lo, hi = (v.astype(np.int64) for v in self._read(x))
+        factors = self.weights.astype(np.int64) + self.w_offset if self.w_offset else self.weights
+        positive = np.maximum(factors, 0).sum(axis=1, dtype=np.int64)
+        negative = np.minimum(factors, 0).sum(axis=1, dtype=np.int64)
+        least = self.bias + self._apply(positive, lo) + self._apply(negative, hi)
+        most = self.bias + self._apply(positive, hi) + self._apply(negative, lo)
+        whole = full(self.node.out.type.dtype, len(self.bias))
+        wraps = (least < whole.lo) | (most > whole.hi)
+        return Bounds(np.where(wraps, whole.lo, least), np.where(wraps, whole.hi, most))
+
+    def _apply(self, factors: Array, x: Array) -> Array:
+        if self.multiplier:
+            return np.asarray(factors[:, 0] * np.repeat(x, self.multiplier))
+        return np.asarray(factors @ x)
+
+    def _float_bounds(self, x: Bounds) -> Bounds:
+        """Known only where nothing but zeros is added to the bias."""
+        zero = (x.lo == 0) & (x.hi == 0) & (self.outside in (None, 0))
+        zero = np.repeat(zero, self.multiplier)[:, None] if self.multiplier else zero[None, :]
+        still = ~(self.uses & ~zero).any(axis=1)
+        if still.any():
+            still &= np.isfinite(self.weights).all(axis=(1, 2))
+        bias = self.bias.astype(np.float64)
+        return Bounds(np.where(still, bias, -np.inf), np.where(still, bias, np.inf))
+
+
+def sums_of(node: Call, data: Data) -> Sums | None:
+    """What a call sums; None where it is no sum of a tensor with constant weights, or one in groups."""
+    given: dict[str, Any] = dict(node.attrs)
+    if node.kind != "op" or not node.args or node.args[0].const or given.get("groups", 1) != 1:
+        return None
+    if node.callee == "matmul":
+        return _matmul(node, data, given)
+    if node.callee not in (*WINDOWED, "dense"):
+        return None
+    weights, bias = data(node.args[1]), data(node.args[2])
+    if weights is None or bias is None:
+        return None
+    outside = given.get("pad_value", 0) if any(given.get("pad", ())) else None
+    multiplier = given.get("multiplier", 0)
+    if multiplier:
+        rows = np.moveaxis(weights, -1, 0).reshape(weights.shape[-1], -1, 1)
+    else:
+        rows = weights.reshape(weights.shape[0], -1, weights.shape[-1])
+    return Sums(node, rows, bias, given.get("x_offset", 0), given.get("w_offset", 0), outside, multiplier)
+
+
+def _matmul(node: Call, data: Data, given: dict[str, Any]) -> Sums | None:
+    """A product with a constant matrix of floats is a sum without a bias."""
+    weights = data(node.args[1])
+    if weights is None or weights.ndim != 2 or given.get("trans_a", False) or not node.out.type.dtype.is_float:
+        return None
+    rows = weights if given.get("trans_b", False) else weights.T
+    return Sums(node, rows[:, None, :], np.zeros(len(rows), weights.dtype))

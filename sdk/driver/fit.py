@@ -1,0 +1,121 @@
+"""Whether a build fits its board, and what to say where it does not: what takes the memory, and what would do."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from sdk.boards import Board
+from sdk.compiler.ir.module import Module
+from sdk.compiler.memory.report import PlanSummary, plan_summary
+from sdk.driver.options import BuildOptions
+from sdk.errors import BuildError
+from sdk.report import BuildReport
+
+__all__ = ["at_peak", "check_fits", "command_line"]
+
+SHOWN = 4  # tensors in a message
+
+
+def check_fits(
+    path: Path,
+    module: Module,
+    board: Board,
+    options: BuildOptions,
+    report: BuildReport,
+    smallest: Callable[[], BuildReport],
+) -> None:
+    """Refuses what cannot fit the board, before anything is linked; ``smallest`` makes the build that needs least RAM.
+
+    Raises:
+        BuildError: it needs more RAM or flash than the board has, or an arena that its first memory does not hold.
+    """
+    room = 0 if board.hosted else board.regions("ram")[0].size  # where static storage goes
+    if board.ram_bytes is not None and report.ram_bytes > board.ram_bytes:
+        message = _too_much("RAM", report.ram_bytes, board.name, board.ram_bytes)
+    elif not board.hosted and not options.regions and report.arena_bytes > room:
+        over = report.arena_bytes - room
+        message = f"the first memory of {board.name} holds no arena of {report.arena_bytes:,} bytes: {over:,} too many"
+    else:
+        message = ""
+    if message:
+        least = report if options.memory == "min" else smallest()
+        raise BuildError(
+            message,
+            where=_parts(report.ram_parts),
+            why=f"{at_peak(fullest_of(module))}\n{_least(least)}",
+            hint=_way_out(path, board, options, report, least),
+        )
+    flash = {k: report.sections[k] for k in ("text", "rodata", "data")}
+    if board.flash_bytes is not None and sum(flash.values()) > board.flash_bytes:
+        sizes = sorted(((c.data.nbytes, f"@{c.name}") for c in module.consts.values()), reverse=True)
+        largest = ", ".join(f"{name} {size:,} bytes" for size, name in sizes[:SHOWN])
+        raise BuildError(
+            _too_much("flash", sum(flash.values()), board.name, board.flash_bytes),
+            where=_parts(flash),
+            why=f"largest constants: {largest}",
+            hint="sdk boards lists boards with more flash",
+        )
+
+
+def _too_much(what: str, need: int, board: str, have: int) -> str:
+    return f"the model needs {need:,} bytes of {what}, {board} has {have:,}: {need - have:,} too many"
+
+
+def _parts(parts: dict[str, int]) -> str:
+    return " + ".join(f"{name} {size:,}" for name, size in parts.items())
+
+
+def fullest_of(module: Module) -> PlanSummary:
+    """The memory of the entry that holds most."""
+    found = (plan_summary(module, plan) for plan in module.plans.values())
+    return max(found, key=lambda s: s.fullest.bytes)
+
+
+def at_peak(summary: PlanSummary) -> str:
+    """Which step sets the peak, and what is live then, in a sentence."""
+    step, held = summary.fullest.step, summary.at_peak
+    if not step:
+        what = "before the run the inputs hold"
+    elif step > len(summary.timeline):
+        what = "after the run the results hold"
+    else:
+        row = summary.timeline[step - 1]
+        what = f"step {step} ({row.ops or row.call}) holds"
+    shown = ", ".join(f"{t.title} {t.live:,}" for t in held[:SHOWN])
+    more = f" and {len(held) - SHOWN} smaller" if len(held) > SHOWN else ""
+    return f"{what} {summary.fullest.bytes:,} bytes: {shown}{more}"
+
+
+def _least(least: BuildReport) -> str:
+    return f"the smallest plan (--memory min) needs {least.ram_bytes:,} bytes, {least.arena_bytes:,} of them arena"
+
+
+def _way_out(path: Path, board: Board, options: BuildOptions, report: BuildReport, least: BuildReport) -> str:
+    memories = board.regions("ram")
+    command = command_line("build", path, board, options)
+    if options.regions or least.arena_bytes <= memories[0].size:
+        if least.ram_bytes <= (board.ram_bytes or 0):
+            return f"{command} --memory min"
+    elif report.ram_bytes <= (board.ram_bytes or 0):
+        return " ".join([command, *(f"--region {m.name}={m.size}" for m in memories)])
+    narrower = "smaller bounds with --dim need less; " if report.dims else ""
+    return f"{narrower}sdk boards lists boards with more RAM"
+
+
+def command_line(verb: str, path: Path, board: Board, options: BuildOptions) -> str:
+    """The command with these options but those about memory, for a shell."""
+    words = ["sdk", verb, str(path), "--board", board.name]
+    words += ["--name", options.name] if options.name else []
+    for name, bounds in options.dims.items():
+        words += ["--dim", f"{name}={':'.join(map(str, bounds))}"]
+    words += ["--threads", str(options.threads)] if options.threads > 1 else []
+    words += ["--isa", options.isa] if options.isa else []
+    words += ["--toolchain", options.toolchain] if options.toolchain != "zig" else []
+    for name, size in options.regions:
+        words += ["--region", f"{name}={size}"]
+    words += ["--weights", options.weights] if options.weights != "flash" else []
+    for file in options.externs:
+        words += ["--extern", str(file)]
+    return shlex.join(words)

@@ -1,0 +1,26 @@
+"""C of our own that runs in this process: compiled for this machine, loaded, and cached like every build."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from pathlib import Path
+
+from sdk.boards import load_board
+from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
+
+__all__ = ["load_c"]
+
+
+def load_c(source: Path) -> ctypes.CDLL:
+    """A library of one C file.
+
+    Raises:
+        BuildError: the compiler rejects it.
+        MissingToolError: the bundled compiler is not installed.
+    """
+    tool, target = get_toolchain("zig"), target_for(load_board("host"))
+    unit = tool.compile(CompileJob(SourceText.read(source), target, pic=True, opt="3"))
+    # a library that is loaded cannot be deleted everywhere
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        return ctypes.CDLL(str(tool.link(LinkJob("shared", (unit,), target), Path(folder) / f"{source.stem}.so")))
