@@ -19,18 +19,20 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from generated_nets import FAMILIES, problems
 from rich.console import Console
 from rich.table import Table
 
-from sdk.compiler.memory.library import provide
+from sdk.compiler.memory.compiled_search import provide
 from sdk.compiler.memory.planner import plan_offsets
 from sdk.compiler.memory.planner.native import SOURCE
-from sdk.compiler.memory.problem import Block, lower_bound, overlaps
+from sdk.compiler.memory.problem import Block, Placement, lower_bound
 from sdk.driver.host_c import load_c
 
+ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S, SHARE = 0.1, 0.98
 
 
@@ -46,14 +48,19 @@ class Solved:
     seconds: float
 
 
+def check(problem: str, blocks: list[Block], placed: Placement) -> None:
+    """Ends the program where blocks overlap."""
+    if import_module("placements").overlaps(blocks, placed.offsets):
+        raise SystemExit(f"{problem}: blocks overlap")
+
+
 def solve_generated(count: int) -> Iterator[Solved]:
     """Plans ``count`` generated problems."""
     for seed, hard, blocks in problems(count):
         start = time.process_time()
         placed = plan_offsets(blocks)
         seconds = time.process_time() - start
-        if overlaps(blocks, placed.offsets):
-            raise SystemExit(f"problem {seed}: blocks overlap")
+        check(f"problem {seed}", blocks, placed)
         higher = placed.lower_bound > lower_bound(blocks)
         family = FAMILIES[seed % len(FAMILIES)].__name__
         yield Solved(family, hard, len(blocks), placed.optimal, higher, seconds)
@@ -97,8 +104,7 @@ def solve_folder(folder: Path, capacity: int, seconds: float, table: Table) -> b
         start = time.perf_counter()
         placed = plan_offsets(blocks, enough=capacity, effort=1 << 40, seconds=seconds)
         took = time.perf_counter() - start
-        if overlaps(blocks, placed.offsets):
-            raise SystemExit(f"{path}: blocks overlap")
+        check(str(path), blocks, placed)
         fits = placed.peak <= capacity and took <= seconds
         well &= fits
         row = (path.name, len(blocks), f"{placed.lower_bound:,}", f"{placed.peak:,}", f"{took:.2f} s")
@@ -115,6 +121,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="for each of them (default 60)")
     parser.add_argument("--python", action="store_true", help="search in Python only")
     args = parser.parse_args()
+    sys.path.insert(0, str(ROOT / "tests" / "memory"))
     console, well = Console(width=100), True
     if args.python:
         provide(None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sdk.compiler.memory.library import provide
+from sdk.compiler.memory.compiled_search import provide
 from sdk.version import VERSION as __version__
 
 if TYPE_CHECKING:

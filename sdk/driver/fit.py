@@ -44,7 +44,7 @@ def check_fits(
         raise BuildError(
             message,
             where=_parts(report.ram_parts),
-            why=f"{at_peak(fullest_of(module))}\n{_least(least)}",
+            why=f"{at_peak(_fullest_of(module))}\n{_least(least)}",
             hint=_way_out(path, board, options, report, least),
         )
     flash = {k: report.sections[k] for k in ("text", "rodata", "data")}
@@ -67,7 +67,7 @@ def _parts(parts: dict[str, int]) -> str:
     return " + ".join(f"{name} {size:,}" for name, size in parts.items())
 
 
-def fullest_of(module: Module) -> PlanSummary:
+def _fullest_of(module: Module) -> PlanSummary:
     """The memory of the entry that holds most."""
     found = (plan_summary(module, plan) for plan in module.plans.values())
     return max(found, key=lambda s: s.fullest.bytes)

@@ -8,9 +8,10 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placements import overlaps, violated
 
 from sdk.compiler.memory.planner import plan_offsets
-from sdk.compiler.memory.problem import Apart, Block, apart_by_lifetimes, lower_bound, overlaps, violated
+from sdk.compiler.memory.problem import Apart, Block, apart_by_lifetimes, lower_bound
 from sdk.errors import BuildError
 
 

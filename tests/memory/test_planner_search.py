@@ -14,14 +14,15 @@ from types import ModuleType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placements import overlaps
 
 from sdk.compiler.memory import planner
-from sdk.compiler.memory.library import maker, provide
+from sdk.compiler.memory.compiled_search import maker, provide
 from sdk.compiler.memory.planner import native, plan_offsets
 from sdk.compiler.memory.planner.dives import Dives
 from sdk.compiler.memory.planner.greedy import greedy
 from sdk.compiler.memory.planner.task import Found, make_task
-from sdk.compiler.memory.problem import Block, aligned, lower_bound, overlaps
+from sdk.compiler.memory.problem import Block, aligned, lower_bound
 from sdk.driver.host_c import load_c
 
 

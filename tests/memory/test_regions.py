@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placements import overlaps, violated
+from sound_plans import scaled
 
-from sdk.compiler.memory.problem import Apart, Block, overlaps, violated
+from sdk.compiler.memory.problem import Apart, Block
 from sdk.compiler.memory.regions import Room, parse_rooms, spread
 from sdk.errors import BuildError, UsageError
 
@@ -64,9 +66,16 @@ def test_rooms_that_are_too_small() -> None:
     assert "%a 64 B" in str(error.value.why)
 
 
+def test_offsets_that_follow_the_dims_have_one_room() -> None:
+    with pytest.raises(BuildError, match="lies in one memory") as error:
+        scaled(rooms="near:600+far:4000")
+    assert "offsets=fixed" in str(error.value.hint)
+
+
 def test_rooms_as_text() -> None:
     assert parse_rooms("") == ()
     assert parse_rooms("dtcm:64+sram:128") == (Room("dtcm", 64), Room("sram", 128))
     for bad in ("dtcm", "dtcm:0", "a b:4", "x:4+x:5", "x:-1"):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError) as error:
             parse_rooms(bad)
+        assert error.value.hint

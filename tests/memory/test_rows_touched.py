@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -18,6 +19,7 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, PlanStmt, Repeat, walk_plan
 from sdk.compiler.memory.access import rows_touched
+from sdk.compiler.memory.placed import CallRows, place_of
 from sdk.compiler.sym import Var, evaluate
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
@@ -47,6 +49,25 @@ def differences(function: Loops) -> Iterator[str]:
                     yield f"{function.name} {p.buffer.name} row {row}: {got}, not {wanted}"
                 if store and len(elements) < (wanted[1] - wanted[0]) * size:
                     yield f"{function.name} leaves out elements of {p.buffer.name} in row {row}"
+
+
+@pytest.mark.parametrize("name", ["stream", "streams"])
+def test_a_call_without_rows_touches_what_one_for_all_rows_does(name: str) -> None:
+    """Rings too: of these no reader of a plan may take such a call for one that touches nothing."""
+    module, plan = SOUND[name]()
+    places, known, rings = {b.name: place_of(b, {}) for b in plan.buffers}, CallRows(module), 0
+    for call in (s for s in walk_plan(plan.body) if isinstance(s, PlanCall) and s.rows is not None):
+        function = module.loops[call.callee]
+        assert function.rows is not None
+        whole = known.at(replace(call, rows=None), {})
+        every = known.at(replace(call, rows=(0, evaluate(function.rows.extent, {}))), {})
+        for k, p in enumerate(function.params):
+            place, store = places[call.args[k]], p.mode != "read"
+            found = known.touched(whole, k, place, store)
+            assert found == known.touched(every, k, place, store)
+            assert p.mode == "update" or found == (0, place.rows)
+            rings += p.buffer.ring is not None
+    assert rings
 
 
 @pytest.mark.parametrize("name", ["residual", "stateful", "streams", "overlay"])

@@ -17,12 +17,12 @@ from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import F32
-from sdk.compiler.memory.choice import best_scaled
 from sdk.compiler.memory.covered import Covered
 from sdk.compiler.memory.planner import placements
 from sdk.compiler.memory.problem import Block
 from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.memory.scaled import scaled
+from sdk.compiler.memory.scaled_choice import best_scaled
 from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv

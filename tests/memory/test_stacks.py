@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placements import overlaps
 
-from sdk.compiler.memory.choice import best_scaled
+from sdk.compiler.memory.layers import fold
 from sdk.compiler.memory.planner import placements
-from sdk.compiler.memory.problem import Block, Placement, aligned, live_profile, lower_bound, overlaps
-from sdk.compiler.memory.repeats import fold
+from sdk.compiler.memory.problem import Block, Placement, aligned, live_profile, lower_bound
+from sdk.compiler.memory.scaled_choice import best_scaled
 from sdk.compiler.memory.stacks import Stacks, better_order
 from sdk.compiler.sym import Dim, Var, evaluate
 

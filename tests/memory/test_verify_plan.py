@@ -196,8 +196,12 @@ def test_size_that_peaks_inside_the_box() -> None:
 def test_it_shares_nothing_with_the_planner() -> None:
     """Of the folder, the verifier uses what reads plans and functions, and nothing that chooses places or lifetimes."""
     folder = Path(verify_plan_module.__file__).parent
-    allowed = {"access", "covered", "dims_of_run", "effects", "inplace", "rings", "scratch", "simulate", "tags"}
+    allowed = {
+        "access", "covered", "dims_of_run", "effects", "inplace", "placed", "rings", "scratch", "simulate", "tags",
+    }
     files = [*folder.glob("verify_*.py"), *(folder / f"{n}.py" for n in allowed - {"scratch"})]
     for path in files:
         found = set(re.findall(r"from sdk\.compiler\.memory\.(\w+)", path.read_text(encoding="utf-8")))
         assert {n for n in found if not n.startswith("verify_")} <= allowed, path.name
+    readers = {p.stem for p in folder.rglob("*.py") if "memory.placed import" in p.read_text(encoding="utf-8")}
+    assert readers == {"simulate", "tags", "trace"}, "nothing that plans reads a plan with the verifier's eyes"

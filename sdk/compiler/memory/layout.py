@@ -26,17 +26,17 @@ from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role, Split
 from sdk.compiler.ir.types import U8, TensorType
 from sdk.compiler.ir.unify import unify
-from sdk.compiler.memory.choice import best_scaled
 from sdk.compiler.memory.planner import placements, plan_offsets
 from sdk.compiler.memory.problem import Apart, Block, Placement, live_profile, lower_bound
 from sdk.compiler.memory.rings import RowKernels, stored_bytes
 from sdk.compiler.memory.scaled import Scaled, scaled
+from sdk.compiler.memory.scaled_choice import best_scaled
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN, THREAD_ALIGN, scratch_layout, scratch_share
 from sdk.compiler.memory.splits import split_of
 from sdk.compiler.memory.states import state_offsets
 from sdk.compiler.memory.storage import Io, Storage, is_view, share_bytes
-from sdk.compiler.memory.stream.repeats import Turns
 from sdk.compiler.memory.stream.timeline import Bits, Timeline
+from sdk.compiler.memory.stream.turns import Turns
 from sdk.compiler.memory.stream.weigh import Segment
 from sdk.compiler.sym import Dim, Expr, Var, dmax, free_vars, max_value, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError

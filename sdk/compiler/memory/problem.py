@@ -14,8 +14,6 @@ __all__ = [
     "apart_by_lifetimes",
     "live_profile",
     "lower_bound",
-    "overlaps",
-    "violated",
 ]
 
 
@@ -134,33 +132,4 @@ def _least_above(held: Mapping[str, Block], apart: Sequence[Apart]) -> dict[str,
         if r.low < 0 < r.high and r.a in held and r.b in held:
             out[r.a][r.b] = max(r.high, out[r.a].get(r.b, 0))
             out[r.b][r.a] = max(-r.low, out[r.b].get(r.a, 0))
-    return out
-
-
-def overlaps(blocks: Sequence[Block], offsets: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Pairs of blocks that share bytes while both are live; a block with itself where it is misplaced."""
-    found = _misplaced(blocks, offsets)
-    for k, a in enumerate(blocks):
-        at = offsets[a.name]
-        for b in blocks[:k]:
-            other = offsets[b.name]
-            live = a.first <= b.last and b.first <= a.last
-            if live and at < other + b.size and other < at + a.size:
-                found.append((b.name, a.name))
-    return found
-
-
-def violated(blocks: Sequence[Block], apart: Sequence[Apart], offsets: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Pairs of blocks whose offsets break a relation; a block with itself where it is misplaced."""
-    found = _misplaced(blocks, offsets)
-    return found + [(r.a, r.b) for r in apart if r.low < offsets[r.b] - offsets[r.a] < r.high]
-
-
-def _misplaced(blocks: Sequence[Block], offsets: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Each block below the arena, off its alignment or away from where it is fixed, with itself."""
-    out = []
-    for b in blocks:
-        at = offsets[b.name]
-        if at < 0 or at % b.align or (b.fixed is not None and at != b.fixed):
-            out.append((b.name, b.name))
     return out

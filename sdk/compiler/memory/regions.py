@@ -49,7 +49,7 @@ def parse_rooms(text: str) -> tuple[Room, ...]:
             raise UsageError(f"{part!r} is no memory with its bytes", hint="write NAME:BYTES, joined by +")
         rooms.append(Room(name, int(size)))
     if len({r.name for r in rooms}) < len(rooms):
-        raise UsageError(f"a memory is named twice in {text!r}")
+        raise UsageError(f"a memory is named twice in {text!r}", hint="name each once, with all of its bytes")
     return tuple(rooms)
 
 
@@ -61,7 +61,11 @@ def in_rooms(laid: Laid, rooms: Sequence[Room]) -> Laid:
     """
     plan = laid.plan
     if plan.places:
-        raise BuildError("an arena whose offsets follow the dims lies in one memory", where=f"entry @{plan.name}")
+        raise BuildError(
+            "an arena whose offsets follow the dims lies in one memory",
+            where=f"entry @{plan.name}",
+            hint="give plan-memory offsets=fixed, or no rooms",
+        )
     found = spread(laid.blocks, _uses(laid), rooms, laid.apart)
     names = {room.name: "arena" if room is rooms[0] else f"arena_{room.name}" for room in rooms}
     buffers = []

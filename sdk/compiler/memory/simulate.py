@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sdk.compiler.ir.accumulate import accumulators
 from sdk.compiler.ir.diagnostic import Diagnostic
-from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait
-from sdk.compiler.memory.access import rows_touched
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.inplace import may_take_over
-from sdk.compiler.memory.tags import Held, Place, Tags, place_of
+from sdk.compiler.memory.placed import CallAt, CallRows, Place, Rows, place_of
+from sdk.compiler.memory.tags import RowLives, Tags
 from sdk.compiler.sym import Var, evaluate
 
 __all__ = ["Proved", "simulate"]
 
 Span = tuple[str, int, int]  # region, first byte, end
 # of a function, whether its parameter may have the bytes of another in a call for these rows (None: for all)
-Proved = dict[tuple[str, int, int, tuple[int, int] | None], bool]
+Proved = dict[tuple[str, int, int, Rows | None], bool]
 MOST = 20
 
 
@@ -50,7 +48,7 @@ class _Touched:
 
 class _Machine:
     def __init__(self, module: Module, plan: Plan, env: Mapping[Var, int], proved: Proved, rows: bool) -> None:
-        self.module, self.plan, self.env, self.proved = module, plan, plan.placed(env), proved
+        self.plan, self.env, self.proved = plan, plan.placed(env), proved
         self.found: list[Diagnostic] = []
         self.places = {b.name: place_of(b, self.env) for b in plan.buffers}
         self.kinds = {r.name: r.kind for r in plan.regions}
@@ -58,15 +56,12 @@ class _Machine:
         self.effects = Effects(module, plan)
         self.written = self.effects.written
         self.updated: set[str] = set()
-        self.gathered: dict[str, frozenset[str]] = {}
+        self.call_rows = CallRows(module)
         self.progress: dict[str, tuple[tuple[object, ...], int, int]] = {}  # who updates it, rows done, rows in all
-        self.rows_known: dict[tuple[object, ...], tuple[int, int]] = {}
         arenas = frozenset(name for name, kind in self.kinds.items() if kind == "arena")
-        self.held = Held(self.places, arenas) if rows else None
+        self.held = RowLives(self.places, arenas) if rows else None
         self.moment = 0
         self.running: tuple[object, ...] = ()  # the call with its arguments
-        self.dims: dict[Var, int] = {}  # of the function that it calls
-        self.extent = 0  # rows of it
         self.where = ""
 
     def _same_type(self, a: PlanBuffer, b: PlanBuffer) -> bool:
@@ -121,7 +116,7 @@ class _Machine:
         if len(self.found) < MOST:
             self.found.append(Diagnostic("planned", f"plan @{self.plan.name}, {self.where}{at}", message))
 
-    def bound(self, held: Held) -> None:
+    def bound(self, held: RowLives) -> None:
         """The lower bound that the plan states is between the bytes held at once and those of their buffers."""
         stated = self.plan.lower_bound
         align = max(r.align for r in self.plan.regions if r.kind == "arena")
@@ -132,82 +127,72 @@ class _Machine:
     # --- calls -----------------------------------------------------------------------------------------
 
     def call(self, call: PlanCall) -> None:
-        function = self.module.loops.get(call.callee)
-        if function is not None:
-            self.dims = {v: evaluate(d, self.env) for v, d in zip(function.dims, call.dims, strict=True)}
-            self.extent = 0 if function.rows is None else evaluate(function.rows.extent, self.dims)
-        rows = self._row_range(call, function)
-        if rows is not None and rows[0] >= rows[1]:
+        at = self.call_rows.at(call, self.env)
+        self._check_stated(at)
+        if at.rows is not None and at.rows[0] >= at.rows[1]:
             return
         self.running = call.callee, call.args, call.dims
         touched = _Touched()
         for k, (name, mode) in enumerate(self.effects.arguments(call)):
             if mode == "update":
-                self._update(call, function, k, rows, touched)
+                self._update(at, k, touched)
             elif mode == "read":
-                self._read(call, function, k, rows, touched)
+                self._read(at, k, touched)
             if mode != "read":
-                self._write(call, function, k, rows, touched)
-            self._follow(call, function, name, mode, rows)
-        self._check_sharing(call, function, rows, touched)
+                self._write(at, k, touched)
+            self._follow(at, name, mode)
+        self._check_sharing(at, touched)
         for name, lo, hi in touched.spoiled:
             self.spoil(name, lo, hi)
         for k, name, lo, hi in touched.filled:
             self.write(name, lo, hi, later=k in touched.in_place)
         self.running = ()
 
-    def _read(
-        self, call: PlanCall, function: Loops | None, k: int, rows: tuple[int, int] | None, touched: _Touched
-    ) -> None:
-        lo, hi = self._rows(call, function, k, rows, store=False)
-        self.read(call.args[k], lo, hi)
-        touched.reads += [(k, s) for s in self.spans(call.args[k], lo, hi)]
+    def _check_stated(self, at: CallAt) -> None:
+        """The rows that a call is for are some that there are, unless they are none."""
+        if at.stated is not None:
+            lo, hi = at.stated
+            if lo < hi and not (lo >= 0 and hi <= at.extent):
+                self.report(f"rows {lo}..{hi} leave 0..{at.extent}")
 
-    def _update(
-        self, call: PlanCall, function: Loops | None, k: int, rows: tuple[int, int] | None, touched: _Touched
-    ) -> None:
+    def _read(self, at: CallAt, k: int, touched: _Touched) -> None:
+        name = at.call.args[k]
+        lo, hi = self.call_rows.touched(at, k, self.places[name], store=False)
+        self.read(name, lo, hi)
+        touched.reads += [(k, s) for s in self.spans(name, lo, hi)]
+
+    def _update(self, at: CallAt, k: int, touched: _Touched) -> None:
         """What was there before: that of another buffer, nothing that matters, or its own."""
-        name = call.args[k]
+        name = at.call.args[k]
         if self._takes_over(name):
             touched.filled.append((k, name, 0, self.places[name].rows))  # what it does not write it keeps
-        elif not self._begins(function, k, rows):
-            self._read(call, function, k, rows, touched)
+        elif not self.call_rows.begins(at, k):
+            self._read(at, k, touched)
             touched.in_place.add(k)
 
-    def _write(
-        self, call: PlanCall, function: Loops | None, k: int, rows: tuple[int, int] | None, touched: _Touched
-    ) -> None:
+    def _write(self, at: CallAt, k: int, touched: _Touched) -> None:
         """A call for rows fills just those of a result that has as many, and may spoil what else it touches."""
-        name, place = call.args[k], self.places[call.args[k]]
-        lo, hi = self._rows(call, function, k, rows, store=True)
+        name, place = at.call.args[k], self.places[at.call.args[k]]
+        lo, hi = self.call_rows.touched(at, k, place, store=True)
         touched.writes += [(k, s) for s in self.spans(name, lo, hi)]
-        whole = function is None or function.rows is None or rows is None or function.params[k].mode != "write"
-        extent = 0 if whole or function is None else self.extent
-        if extent == place.rows and rows not in ((lo, hi), (0, extent)):
+        whole = at.function is None or at.rows is None or at.function.params[k].mode != "write"
+        extent = 0 if whole else at.extent
+        if extent == place.rows and at.rows not in ((lo, hi), (0, extent)):
             touched.spoiled.append((name, lo, hi))
         else:
             touched.filled.append((k, name, lo, hi))
 
-    def _begins(self, function: Loops | None, k: int, rows: tuple[int, int] | None) -> bool:
-        """Whether the call writes all of a parameter to be updated before it reads any of it: see ``accumulators``."""
-        if function is None or rows is None or rows[0] > 0:
-            return False
-        if function.name not in self.gathered:
-            self.gathered[function.name] = accumulators(function)
-        return function.params[k].buffer.name in self.gathered[function.name]
-
-    def _follow(
-        self, call: PlanCall, function: Loops | None, name: str, mode: str, rows: tuple[int, int] | None
-    ) -> None:
+    def _follow(self, at: CallAt, name: str, mode: str) -> None:
         """What calls for rows update is done once they did all rows, in order, each once."""
-        if mode != "update" or function is None or function.rows is None or rows is None:
+        rows = at.rows
+        if mode != "update" or rows is None:
             if mode != "read":
                 self.progress.pop(name, None)
             return
         before, done, extent = self.progress.get(name, (self.running, 0, 0))
         if before != self.running or done == extent:
             self._complete(name)
-            done, extent = 0, self.extent
+            done, extent = 0, at.extent
         if rows[0] != done:
             self.report(f"rows {rows[0]}..{rows[1]} go into {name} after rows 0..{done}")
         self.progress[name] = self.running, rows[1], extent
@@ -230,44 +215,17 @@ class _Machine:
         self.read(root.buffer.name, 0, root.rows)
         return True
 
-    def _row_range(self, call: PlanCall, function: Loops | None) -> tuple[int, int] | None:
-        if call.rows is None or function is None or function.rows is None:
-            return None
-        lo, hi = evaluate(call.rows[0], self.env), evaluate(call.rows[1], self.env)
-        if lo < hi and not (lo >= 0 and hi <= self.extent):
-            self.report(f"rows {lo}..{hi} leave 0..{self.extent}")
-        return max(lo, 0), min(hi, self.extent)
-
-    def _rows(
-        self, call: PlanCall, function: Loops | None, k: int, rows: tuple[int, int] | None, store: bool
-    ) -> tuple[int, int]:
-        """Rows of argument ``k`` the call touches."""
-        place = self.places[call.args[k]]
-        if function is None:
-            return 0, place.rows
-        param = function.params[k].buffer
-        if param.ring is None and (
-            rows is None or function.rows is None or rows == (0, self.extent)
-        ):
-            return 0, place.rows
-        key = (call.callee, k, rows, store, tuple(self.dims.values()))
-        if key not in self.rows_known:
-            span = rows or (0, 0)
-            self.rows_known[key] = rows_touched(function, param.name, self.dims, span, store)
-        return self.rows_known[key]
-
     # --- bytes of a call -------------------------------------------------------------------------------
 
-    def _check_sharing(
-        self, call: PlanCall, function: Loops | None, rows: tuple[int, int] | None, touched: _Touched
-    ) -> None:
+    def _check_sharing(self, at: CallAt, touched: _Touched) -> None:
         """What a call writes may overlap what it reads only where it is declared and proved."""
+        call = at.call
         for k, span in touched.writes:
             for j, other in touched.reads:
                 if j == k or not _meet(span, other):
                     continue
                 touched.in_place.add(k)
-                if not self._in_place(call, function, rows, k, j):
+                if not self._in_place(at, k, j):
                     self.report(f"{call.args[k]} is written over {call.args[j]}, which the call still reads")
             for j, other in touched.writes:
                 if j < k and _meet(span, other):
@@ -281,20 +239,17 @@ class _Machine:
             self.write(call.scratch, 0, place.rows)
             self.spoil(call.scratch, 0, place.rows)
 
-    def _in_place(
-        self, call: PlanCall, function: Loops | None, rows: tuple[int, int] | None, out: int, source: int
-    ) -> bool:
-        a, b = self.places[call.args[out]], self.places[call.args[source]]
+    def _in_place(self, at: CallAt, out: int, source: int) -> bool:
+        a, b = self.places[at.call.args[out]], self.places[at.call.args[source]]
         same = (a.at, a.row, a.kept) == (b.at, b.row, b.kept)
         shared = self.effects.chain(a.buffer.name) & self.effects.chain(b.buffer.name)
-        if function is None or not same or not shared:
+        if at.function is None or not same or not shared:
             return False
-        whole = function.rows is None or rows == (0, self.extent)
-        part = None if whole else rows
-        key = (function.name, out, source, part)
+        part = None if at.every else at.rows
+        key = (at.function.name, out, source, part)
         if key not in self.proved:
-            names = [p.buffer.name for p in function.params]
-            self.proved[key] = may_take_over(function, names[out], names[source], part)
+            names = [p.buffer.name for p in at.function.params]
+            self.proved[key] = may_take_over(at.function, names[out], names[source], part)
         return self.proved[key]
 
     # --- tags ------------------------------------------------------------------------------------------

@@ -2,52 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from sdk.compiler.ir.dependence import row_axis
-from sdk.compiler.ir.plan import PlanBuffer
-from sdk.compiler.sym import Var, evaluate
+from sdk.compiler.memory.placed import Place
 
-__all__ = ["Held", "Place", "Tags", "place_of"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """A buffer at some dims: bytes of one logical row, rows, rows kept."""
-
-    buffer: PlanBuffer
-    at: int
-    row: int
-    rows: int
-    kept: int
-
-    @property
-    def size(self) -> int:
-        """Bytes in memory."""
-        return self.row * self.kept
-
-    def spans(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
-        """``(first byte, first row, rows)`` of rows ``lo..hi`` in runs of consecutive bytes."""
-        while lo < hi:
-            slot = lo % self.kept
-            count = min(hi - lo, self.kept - slot)
-            yield self.at + slot * self.row, lo, count
-            lo += count
-
-
-def place_of(buffer: PlanBuffer, env: Mapping[Var, int]) -> Place:
-    """Where a buffer lies at ``env``, which gives dims and places."""
-    shape = tuple(evaluate(d, env) for d in buffer.type.shape)
-    axis = row_axis(buffer.type.shape)
-    rows = shape[axis] if shape else 1
-    total = math.prod(shape) * buffer.type.dtype.nbytes
-    row = total // rows if rows else 0
-    return Place(buffer, evaluate(buffer.offset, env), row, rows, min(buffer.ring or rows, rows) if rows else 1)
+__all__ = ["RowLives", "Tags"]
 
 
 class Tags:
@@ -84,7 +46,7 @@ class Tags:
         return None
 
 
-class Held:
+class RowLives:
     """When the rows of buffers hold what is still needed, moment by moment."""
 
     def __init__(self, places: Mapping[str, Place], arenas: frozenset[str]) -> None:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sdk.compiler.ir.accumulate import accumulators
-from sdk.compiler.ir.dependence import row_axis
-from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Bind, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, walk_plan
-from sdk.compiler.memory.access import rows_touched
+from sdk.compiler.ir.plan import Bind, Copy, Plan, PlanCall, PlanStmt, Repeat, walk_plan
 from sdk.compiler.memory.effects import Effects
+from sdk.compiler.memory.placed import CallRows, place_of
 from sdk.compiler.sym import Var, evaluate
 
-__all__ = ["Held", "Moment", "Trace", "trace_plan"]
+__all__ = ["LiveBytes", "Moment", "Trace", "trace_plan"]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LiveBytes:
     """Bytes ``lo..hi`` of a region that hold a part of ``buffer``."""
 
     region: str
@@ -36,7 +32,7 @@ class Moment:
 
     step: int
     rows: tuple[int, int] | None
-    held: tuple[Held, ...]
+    held: tuple[LiveBytes, ...]
 
     @property
     def bytes(self) -> int:
@@ -63,26 +59,6 @@ class _Event:
     writes: list[tuple[str, int, int]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A buffer at the dims of the run: first byte, bytes of a row, rows, rows kept."""
-
-    region: str
-    at: int
-    row: int
-    rows: int
-    kept: int
-
-    def spans(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
-        """The bytes of rows ``lo..hi``, in pieces."""
-        lo = max(lo, hi - self.kept)
-        while lo < hi:
-            slot = lo % self.kept
-            count = min(hi - lo, self.kept - slot)
-            yield self.at + slot * self.row, self.at + (slot + count) * self.row
-            lo += count
-
-
 def trace_plan(module: Module, plan: Plan, env: Mapping[Var, int]) -> Trace:
     """Runs ``plan`` of the planned ``module`` at dims ``env``, which give those that the run computes too."""
     return _Tracer(module, plan, env).run()
@@ -92,22 +68,14 @@ class _Tracer:
     """Collects the events of a run in order, then goes back through them: what is needed is known from the end."""
 
     def __init__(self, module: Module, plan: Plan, env: Mapping[Var, int]) -> None:
-        self.module, self.plan, self.env = module, plan, plan.placed(env)
+        self.plan, self.env = plan, plan.placed(env)
         arenas = {r.name for r in plan.regions if r.kind == "arena"}
-        self.places = {b.name: self._place(b) for b in plan.buffers if b.region in arenas}
+        self.places = {b.name: place_of(b, self.env) for b in plan.buffers if b.region in arenas}
         self.alias = {b.name: b.alias for b in plan.buffers}
         self.effects = Effects(module, plan)
-        self.gathered: dict[str, frozenset[str]] = {}
-        self.known: dict[tuple[object, ...], tuple[int, int]] = {}
+        self.call_rows = CallRows(module)
         self.events: list[_Event] = []
         self.steps = tuple(s for s in walk_plan(plan.body) if isinstance(s, PlanCall | Copy))
-
-    def _place(self, buffer: PlanBuffer) -> _Place:
-        shape = tuple(evaluate(d, self.env) for d in buffer.type.shape)
-        rows = shape[row_axis(buffer.type.shape)] if shape else 1
-        row = math.prod(shape) * buffer.type.dtype.nbytes // max(rows, 1)
-        kept = max(min(buffer.ring or rows, rows), 1)
-        return _Place(buffer.region, evaluate(buffer.offset, self.env), row, rows, kept)
 
     def run(self) -> Trace:
         start = _Event(0, writes=self._whole(self.plan.inputs))
@@ -139,80 +107,45 @@ class _Tracer:
             step += sum(isinstance(s, PlanCall | Copy) for s in walk_plan((stmt,)))
 
     def _call(self, call: PlanCall, step: int) -> None:
-        function = self.module.loops.get(call.callee)
-        dims = {} if function is None else self._dims(call, function)
-        rows = self._row_range(call, function, dims)
-        if rows is not None and rows[0] >= rows[1]:
+        at = self.call_rows.at(call, self.env)
+        if at.rows is not None and at.rows[0] >= at.rows[1]:
             return
-        event = _Event(step, rows)
+        event = _Event(step, at.rows)
         for k, (name, mode) in enumerate(self.effects.arguments(call)):
             if name not in self.places:
                 continue
-            if mode == "read" or (mode == "update" and not self._begins(function, k, rows)):
-                event.reads.append((name, *self._rows(call, function, dims, k, rows, store=False)))
+            place = self.places[name]
+            if mode == "read" or (mode == "update" and not self.call_rows.begins(at, k)):
+                event.reads.append((name, *self.call_rows.touched(at, k, place, store=False)))
             if mode != "read":
-                event.writes.append((name, *self._rows(call, function, dims, k, rows, store=True)))
+                event.writes.append((name, *self.call_rows.touched(at, k, place, store=True)))
         if call.scratch:
             event.writes += self._whole((call.scratch,))
         self.events.append(event)
-
-    def _dims(self, call: PlanCall, function: Loops) -> dict[Var, int]:
-        return {v: evaluate(d, self.env) for v, d in zip(function.dims, call.dims, strict=True)}
-
-    def _row_range(
-        self, call: PlanCall, function: Loops | None, dims: Mapping[Var, int]
-    ) -> tuple[int, int] | None:
-        if call.rows is None or function is None or function.rows is None:
-            return None
-        lo, hi = evaluate(call.rows[0], self.env), evaluate(call.rows[1], self.env)
-        return max(lo, 0), min(hi, evaluate(function.rows.extent, dims))
-
-    def _begins(self, function: Loops | None, k: int, rows: tuple[int, int] | None) -> bool:
-        """Whether the old contents of a parameter to be updated do not matter to the call."""
-        if function is None or rows is None or rows[0] > 0:
-            return False
-        if function.name not in self.gathered:
-            self.gathered[function.name] = accumulators(function)
-        return function.params[k].buffer.name in self.gathered[function.name]
-
-    def _rows(
-        self,
-        call: PlanCall,
-        function: Loops | None,
-        dims: Mapping[Var, int],
-        k: int,
-        rows: tuple[int, int] | None,
-        store: bool,
-    ) -> tuple[int, int]:
-        """Rows of argument ``k`` that the call touches; all of them where it runs as a whole."""
-        extent = self.places[call.args[k]].rows
-        if function is None or function.rows is None or rows is None:
-            return 0, extent
-        param = function.params[k].buffer
-        if param.ring is None and rows == (0, evaluate(function.rows.extent, dims)):
-            return 0, extent
-        key = (call.callee, k, rows, store, tuple(dims.values()))
-        if key not in self.known:
-            self.known[key] = rows_touched(function, param.name, dims, rows, store)
-        return self.known[key]
 
     # --- backwards: what is needed -----------------------------------------------------------------------
 
     def _backwards(self, events: list[_Event]) -> Iterator[Moment]:
         """The moments, last first."""
-        needed: dict[str, _Bytes] = {p.region: _Bytes() for p in self.places.values()}
+        needed: dict[str, _Bytes] = {p.buffer.region: _Bytes() for p in self.places.values()}
         for event in reversed(events):
-            read = [(self._maker(n), *span) for n, lo, hi in event.reads for span in self.places[n].spans(lo, hi)]
-            made = [(n, *span) for n, lo, hi in event.writes for span in self.places[n].spans(lo, hi)]
+            read = [(self._maker(n), *span) for n, lo, hi in event.reads for span in self._bytes(n, lo, hi)]
+            made = [(n, *span) for n, lo, hi in event.writes for span in self._bytes(n, lo, hi)]
             during = {name: _Bytes(list(found.items)) for name, found in needed.items()}
             for name, lo, hi in (*read, *made):
-                during[self.places[name].region].put(lo, hi, name)
+                during[self.places[name].buffer.region].put(lo, hi, name)
             for name, lo, hi in made:
-                needed[self.places[name].region].cut(lo, hi)
+                needed[self.places[name].buffer.region].cut(lo, hi)
             for name, lo, hi in read:
-                needed[self.places[name].region].put(lo, hi, name)
-            held = (Held(region, *item) for region in sorted(during) for item in during[region].items)
+                needed[self.places[name].buffer.region].put(lo, hi, name)
+            held = (LiveBytes(region, *item) for region in sorted(during) for item in during[region].items)
             yield Moment(event.step, event.rows, tuple(held))
+
+    def _bytes(self, name: str, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+        """The bytes that hold rows ``lo..hi`` in the end, in pieces."""
+        place = self.places[name]
+        for at, _, count in place.spans(max(lo, hi - place.kept), hi):
+            yield at, at + count * place.row
 
     def _maker(self, name: str) -> str:
         """The buffer that was written, of which ``name`` is a view."""

@@ -20,7 +20,6 @@ from sdk.errors import BuildError
 
 Array = NDArray[Any]
 Types = Sequence[TensorType]
-_I32_MAX = (1 << 31) - 1
 
 
 def _as_value(given: float | Dim, kind: DType) -> ValueExpr:

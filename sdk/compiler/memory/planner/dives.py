@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from sdk.compiler.memory.planner.native import search_room
+from sdk.compiler.memory.planner.native import search_packing
 from sdk.compiler.memory.planner.niche import Budget
-from sdk.compiler.memory.planner.settle import Ints, Room
+from sdk.compiler.memory.planner.settle import Ints, Packing
 from sdk.compiler.memory.planner.task import Found, Task, peak_of
 from sdk.compiler.memory.problem import Block, aligned, live_profile
 
@@ -106,7 +106,7 @@ class Dives:
         # the topmost block of a section needs no padding: at best the one that has the most
         by_section = (goal + self.unpadded) // self.unit
         capacity = int(by_section.max())
-        room = Room(
+        packing = Packing(
             self.size[chosen],
             self.first[order],
             self.last[order],
@@ -116,7 +116,7 @@ class Dives:
             [self.walls[k] for k in order],
             capacity,
         )
-        found = search_room(room, budget)
+        found = search_packing(packing, budget)
         if found is None:
             return None
         out = [b.fixed or 0 for b in self.blocks]

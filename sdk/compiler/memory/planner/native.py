@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.memory.library import maker
+from sdk.compiler.memory.compiled_search import maker
 from sdk.compiler.memory.planner.niche import MEMORY, Budget, search
-from sdk.compiler.memory.planner.settle import Ints, Room
+from sdk.compiler.memory.planner.settle import Ints, Packing
 
-__all__ = ["SOURCE", "search_room"]
+__all__ = ["SOURCE", "search_packing"]
 
 SOURCE: Final = Path(__file__).with_name("niche.c")
 PATIENCE: Final = 4_000  # blocks to look at in Python before it is worth having a library
@@ -37,27 +37,27 @@ class _Library:
     made: ctypes.CDLL | None = None
 
 
-def search_room(room: Room, budget: Budget) -> Ints | None:
+def search_packing(packing: Packing, budget: Budget) -> Ints | None:
     """What ``search`` of the module ``niche`` gives, found in C where something compiles it and the search is long."""
     make = maker()
     if make is None:
-        return search(room, budget)
+        return search(packing, budget)
     if _Library.made is None:
         most = min(budget.left, PATIENCE)
         tried = Budget(most)
-        found = search(room, tried)
+        found = search(packing, tried)
         if tried.left >= 0 or most == budget.left:
             budget.left -= most - tried.left
             return found
         _Library.made = make(SOURCE)
-    return _run(_Library.made, room, budget)
+    return _run(_Library.made, packing, budget)
 
 
-def _run(library: ctypes.CDLL, room: Room, budget: Budget) -> Ints | None:
-    count, sections = len(room.size), int(room.last.max()) + 1
+def _run(library: ctypes.CDLL, packing: Packing, budget: Budget) -> Ints | None:
+    count, sections = len(packing.size), int(packing.last.max()) + 1
     out = np.zeros(count, dtype=np.int64)
-    flat = [end for walls in room.walls for wall in walls for end in wall]
-    starts = np.cumsum([0, *(len(w) for w in room.walls)])
+    flat = [end for walls in packing.walls for wall in walls for end in wall]
+    starts = np.cumsum([0, *(len(w) for w in packing.walls)])
     arrays: dict[str, NDArray[np.generic]] = {
         "walls": np.array(flat or [0], dtype=np.int64),
         "wall_start": starts.astype(np.int64),
@@ -67,12 +67,12 @@ def _run(library: ctypes.CDLL, room: Room, budget: Budget) -> Ints | None:
         "memo": np.zeros(_SLOTS, dtype=np.uint64),
     }
     for name in _GIVEN:
-        arrays[name] = np.ascontiguousarray(getattr(room, name), dtype=np.int64)
+        arrays[name] = np.ascontiguousarray(getattr(packing, name), dtype=np.int64)
     for name in _SCRATCH:
         arrays[name] = np.zeros(sections, dtype=np.int64)
-    state = _Search(room.capacity, budget.left, 0, _SLOTS, **{name: a.ctypes.data for name, a in arrays.items()})
+    state = _Search(packing.capacity, budget.left, 0, _SLOTS, **{name: a.ctypes.data for name, a in arrays.items()})
     run = library.niche_search
     run.argtypes, run.restype = [ctypes.POINTER(_Search), ctypes.c_int32, ctypes.c_int32], ctypes.c_int32
-    result = run(ctypes.byref(state), count, int(room.plain))
+    result = run(ctypes.byref(state), count, int(packing.plain))
     budget.left = state.left
     return out if result == 1 else None

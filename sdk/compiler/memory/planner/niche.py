@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from sdk.compiler.memory.planner.settle import BIG, Bools, Ints, Part, Room, Settled, settle
+from sdk.compiler.memory.planner.settle import BIG, Bools, Ints, Packing, Part, Settled, settle
 
 __all__ = ["MEMORY", "Budget", "search"]
 
@@ -53,14 +53,14 @@ class _Choice:
     held: Ints | None = None  # to hold back when no option is left; none of them = nothing more to try
 
 
-def search(room: Room, budget: Budget) -> Ints | None:
+def search(packing: Packing, budget: Budget) -> Ints | None:
     """Offsets of all blocks within the capacity; None where there are none or, the budget below 0, none was found."""
-    out = np.zeros(len(room.size), dtype=np.int64)
+    out = np.zeros(len(packing.size), dtype=np.int64)
     ids = np.arange(len(out))
-    everything = Part(ids, room.fit(ids, out), np.zeros(len(out), dtype=np.bool_))
+    everything = Part(ids, packing.fit(ids, out), np.zeros(len(out), dtype=np.bool_))
     failed: set[bytes] = set()
     stack: list[_Choice] = []
-    fits, todo = _split(room, everything, -1, None, out)
+    fits, todo = _split(packing, everything, -1, None, out)
     while fits and todo is not None:
         top = todo.maker
         key = _key(todo.part)
@@ -71,14 +71,14 @@ def search(room: Room, budget: Budget) -> Ints | None:
         while top >= 0 and not fits:
             del stack[top + 1 :]
             choice = stack[top]
-            if not choice.options and not _decide(room, choice, budget):
+            if not choice.options and not _decide(packing, choice, budget):
                 if budget.left < 0:
                     return None
                 if len(failed) < MEMORY:
                     failed.add(choice.key)
                 top = choice.todo.maker
                 continue
-            fits, todo = _place(room, choice, top, out)
+            fits, todo = _place(packing, choice, top, out)
     return out if fits else None
 
 
@@ -87,7 +87,7 @@ def _key(part: Part) -> bytes:
     return blake2b(part.ids.tobytes() + part.at.tobytes() + part.held.tobytes(), digest_size=16).digest()
 
 
-def _decide(room: Room, choice: _Choice, budget: Budget) -> bool:
+def _decide(packing: Packing, choice: _Choice, budget: Budget) -> bool:
     """Finds what can be next in one section; False where nothing is left to try."""
     while not choice.options:
         if choice.held is None:
@@ -97,11 +97,11 @@ def _decide(room: Room, choice: _Choice, budget: Budget) -> bool:
         held[choice.held] = True
         choice.part = part = Part(part.ids, part.at, held)
         budget.left -= len(part.ids)
-        settled = settle(room, part) if budget.left >= 0 else None
+        settled = settle(packing, part) if budget.left >= 0 else None
         if settled is None:
             return False
         free = ~held & (settled.least == part.at)
-        column, slack = _tightest(room, settled, free)
+        column, slack = _tightest(packing, settled, free)
         level = settled.least[settled.cover[:, column]].min()
         options = np.flatnonzero(settled.cover[:, column] & free & (settled.least == level))
         choice.options = [int(k) for k in options[::-1]]
@@ -109,11 +109,11 @@ def _decide(room: Room, choice: _Choice, budget: Budget) -> bool:
     return True
 
 
-def _tightest(room: Room, settled: Settled, free: Bools) -> tuple[int, int]:
+def _tightest(packing: Packing, settled: Settled, free: Bools) -> tuple[int, int]:
     """The section of a niche with the fewest things to try, of these the one with the fewest bytes to waste."""
     level = np.where(settled.cover, settled.least[:, None], BIG).min(axis=0)
     count = ((settled.least[:, None] == level) & settled.cover & free[:, None]).sum(axis=0)
-    slack = room.capacity - level - settled.left
+    slack = packing.capacity - level - settled.left
     starts = np.concatenate(([0], np.flatnonzero(level[1:] != level[:-1]) + 1))
     levels = np.concatenate(([BIG], level[starts], [BIG]))
     lower = (levels[1:-1] < levels[:-2]) & (levels[1:-1] < levels[2:])
@@ -123,27 +123,27 @@ def _tightest(room: Room, settled: Settled, free: Bools) -> tuple[int, int]:
     return column, int(slack[column])
 
 
-def _place(room: Room, choice: _Choice, number: int, out: Ints) -> tuple[bool, _Todo | None]:
+def _place(packing: Packing, choice: _Choice, number: int, out: Ints) -> tuple[bool, _Todo | None]:
     """Puts the next option where it lies; whether the rest may still fit, and what is to place then."""
     part, k = choice.part, choice.options.pop()
     block = part.ids[k]
     out[block] = part.at[k]
     ids = np.delete(part.ids, k)
     at, held = np.delete(part.at, k), np.delete(part.held, k)
-    top = out[block] + room.size[block]
-    moved = np.flatnonzero(room.rivals[block][ids] & (at < top))
-    at[moved] = room.fit(ids[moved], np.full(len(moved), top))
+    top = out[block] + packing.size[block]
+    moved = np.flatnonzero(packing.rivals[block][ids] & (at < top))
+    at[moved] = packing.fit(ids[moved], np.full(len(moved), top))
     held[moved] = False
-    return _split(room, Part(ids, at, held), number, choice.todo.rest, out)
+    return _split(packing, Part(ids, at, held), number, choice.todo.rest, out)
 
 
-def _split(room: Room, part: Part, maker: int, rest: _Todo | None, out: Ints) -> tuple[bool, _Todo | None]:
+def _split(packing: Packing, part: Part, maker: int, rest: _Todo | None, out: Ints) -> tuple[bool, _Todo | None]:
     """The parts that no block connects, the smallest first; what shares its sections with no other is placed."""
     if not len(part.ids):
         return True, rest
-    order = np.argsort(room.first[part.ids], kind="stable")
-    reach = np.maximum.accumulate(room.last[part.ids][order])
-    cuts = np.flatnonzero(room.first[part.ids][order][1:] > reach[:-1]) + 1
+    order = np.argsort(packing.first[part.ids], kind="stable")
+    reach = np.maximum.accumulate(packing.last[part.ids][order])
+    cuts = np.flatnonzero(packing.first[part.ids][order][1:] > reach[:-1]) + 1
     if not len(cuts) and len(order) > 1:
         return True, _Todo(part, maker, rest)
     for members in sorted(np.split(order, cuts), key=len, reverse=True):
@@ -151,7 +151,7 @@ def _split(room: Room, part: Part, maker: int, rest: _Todo | None, out: Ints) ->
         mine = Part(part.ids[members], part.at[members], part.held[members])
         if len(members) > 1:
             rest = _Todo(mine, maker, rest)
-        elif mine.held[0] or mine.at[0] > room.latest[mine.ids[0]]:
+        elif mine.held[0] or mine.at[0] > packing.latest[mine.ids[0]]:
             return False, None
         else:
             out[mine.ids] = mine.at

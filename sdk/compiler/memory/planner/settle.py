@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.memory.problem import aligned
 
-__all__ = ["BIG", "Bools", "Ints", "Part", "Room", "Settled", "settle"]
+__all__ = ["BIG", "Bools", "Ints", "Packing", "Part", "Settled", "settle"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -20,7 +20,7 @@ BIG: Final = 1 << 40
 
 
 @dataclass(frozen=True)
-class Room:
+class Packing:
     """Blocks, in the order in which they are tried, and what they have to fit in; all in one unit of bytes.
 
     A block covers the sections ``first`` to ``last`` and starts at ``latest`` or below. In each section any offset, the
@@ -88,19 +88,19 @@ class Settled:
     left: Ints
 
 
-def settle(room: Room, part: Part) -> Settled | None:
+def settle(packing: Packing, part: Part) -> Settled | None:
     """None where the blocks cannot all be placed."""
-    ids, size = part.ids, room.size[part.ids]
-    start, stop = int(room.first[ids].min()), int(room.last[ids].max()) + 1
-    cover = room.cover[ids, start:stop]
-    least, latest = part.at + part.held, room.latest[ids]
+    ids, size = part.ids, packing.size[part.ids]
+    start, stop = int(packing.first[ids].min()), int(packing.last[ids].max()) + 1
+    cover = packing.cover[ids, start:stop]
+    least, latest = part.at + part.held, packing.latest[ids]
     held = np.flatnonzero(part.held)
-    others = room.rivals[ids[held][:, None], ids] if len(held) else None
+    others = packing.rivals[ids[held][:, None], ids] if len(held) else None
     weight = cover * size[:, None]
-    taken = room.taken[start:stop]
+    taken = packing.taken[start:stop]
     left = weight.sum(axis=0) + taken
     while True:
-        if (least > latest).any() or not _fits(room.capacity - taken, least, cover, weight):
+        if (least > latest).any() or not _fits(packing.capacity - taken, least, cover, weight):
             return None
         before = least
         ends = least + size
@@ -108,7 +108,7 @@ def settle(room: Room, part: Part) -> Settled | None:
             above = np.where(others, np.maximum(ends, (part.at[held] + 1)[:, None]), BIG).min(axis=1)
             least = least.copy()
             least[held] = np.maximum(least[held], above)
-        least = _above_another(room.capacity, least, ends, cover, left)
+        least = _above_another(packing.capacity, least, ends, cover, left)
         if (least == before).all():
             break
     if others is not None:

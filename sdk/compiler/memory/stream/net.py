@@ -15,11 +15,11 @@ from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout
 from sdk.compiler.memory.storage import Sharing, Storage, replaces
 from sdk.compiler.memory.stream.forms import Form, forms_of
 
-__all__ = ["Held", "Net"]
+__all__ = ["Lifetime", "Net"]
 
 
 @dataclass(frozen=True)
-class Held:
+class Lifetime:
     """Bytes that values see, from the step where they are born to the last that needs them.
 
     ``arena``: they count. ``plain``: no value sees them in another shape.
@@ -40,7 +40,7 @@ class Net:
         """``sharing`` is that of the graph without results in place; ``align`` in bytes, of every buffer."""
         self.graph, self.loops, self.align = graph, loops, align
         self.count = len(graph.body)
-        self.held: list[Held] = []
+        self.held: list[Lifetime] = []
         self.of: dict[str, int] = {}  # value -> its bytes
         for storage in sharing.unique():
             if storage.origin != "const":
@@ -56,7 +56,7 @@ class Net:
         arena = storage.home == "arena"
         for value in storage.values:
             self.of[value] = len(self.held)
-        self.held.append(Held(tuple(storage.values), size, storage.born, storage.last, arena, plain))
+        self.held.append(Lifetime(tuple(storage.values), size, storage.born, storage.last, arena, plain))
 
     def _forms(self, sharing: Sharing) -> dict[int, Form]:
         """How nodes run by rows; what a state holds is written at once, before or after all that reads the old."""
@@ -71,7 +71,7 @@ class Net:
         """The node of a step from 1."""
         return self.graph.body[step - 1]
 
-    def held_by(self, value: Value) -> Held:
+    def held_by(self, value: Value) -> Lifetime:
         """The bytes of a value that is no constant."""
         return self.held[self.of[value.name]]
 

@@ -1,4 +1,4 @@
-"""Where compiled C of the compiler's own comes from: whoever knows a C compiler says so, for none is known here."""
+"""Who compiles the C of the search for offsets: whoever knows a C compiler says so, for none is known here."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.compiler.memory.layers import Folded, fold, unfolded
 from sdk.compiler.memory.problem import Block, Placement, live_profile
-from sdk.compiler.memory.repeats import Folded, fold, unfolded
 from sdk.compiler.memory.stacks import Stacks, better_order
 from sdk.compiler.sym import Dim, Var, evaluate_grid, free_vars
 
