@@ -27,7 +27,7 @@ from sdk.driver import BuildOptions
 from sdk.driver.execute import connect
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK, DROP, ROUNDS = 25, 5, 7
+BLOCK, DROP, ROUNDS = 25, 5, 31
 THREADS = 2
 THREADS_LIMIT = 1.7  # times faster on two threads than on one
 
