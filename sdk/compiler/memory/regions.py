@@ -35,6 +35,10 @@ class Spread:
     home: Mapping[str, str]
     placements: Mapping[str, Placement]
 
+    def offset(self, block: str) -> int:
+        """Where a block lies in its room; one without bytes lies at 0."""
+        return self.placements[self.home[block]].offsets.get(block, 0)
+
 
 def parse_rooms(text: str) -> tuple[Room, ...]:
     """Rooms in order of preference, from ``name:bytes+name:bytes``; "" is none.
@@ -72,16 +76,14 @@ def in_rooms(laid: Laid, rooms: Sequence[Room]) -> Laid:
     for buffer in plan.buffers:
         block = laid.block_of.get(buffer.name)
         if block is not None:
-            home = found.home[block] if found.placements[found.home[block]].peak else rooms[0].name
-            offset = found.placements[home].offsets[block]
-            buffer = replace(buffer, region=names[home], offset=offset)
+            buffer = replace(buffer, region=names[found.home[block]], offset=found.offset(block))
         buffers.append(buffer)
     old = plan.region("arena")
     used = [(names[room], p.peak) for room, p in found.placements.items() if p.peak or room == rooms[0].name]
     arenas = [Region(name, "arena", peak, old.align) for name, peak in used]
     regions = (*arenas, *(r for r in plan.regions if r is not old))
     whole = Placement(
-        {b.name: found.placements[found.home[b.name]].offsets[b.name] for b in laid.blocks},
+        {b.name: found.offset(b.name) for b in laid.blocks},
         sum(p.peak for p in found.placements.values()),
         laid.placement.lower_bound,
     )
@@ -120,9 +122,9 @@ def spread(
         BuildError: not all blocks fit.
     """
     relations = apart_by_lifetimes(blocks) if apart is None else apart
-    home: dict[str, str] = {}
+    home = {b.name: rooms[0].name for b in blocks if not b.size}  # no room is taken for these alone
     placements: dict[str, Placement] = {}
-    left = list(blocks)
+    left = [b for b in blocks if b.size]
     for room in rooms:
         chosen, placement = _fill(left, uses, room, relations, apart is None)
         home |= dict.fromkeys(chosen, room.name)
