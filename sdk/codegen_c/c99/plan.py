@@ -15,7 +15,20 @@ from sdk.codegen_c.c99.stmt import CFunction
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Split, Wait, walk_plan
+from sdk.compiler.ir.plan import (
+    Bind,
+    Check,
+    Copy,
+    Plan,
+    PlanBuffer,
+    PlanCall,
+    PlanStmt,
+    Repeat,
+    Split,
+    Wait,
+    named,
+    walk_plan,
+)
 from sdk.compiler.memory.effects import extern_outputs
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.sym import Dim, Var, free_vars, prove_lt, substitute
@@ -162,12 +175,7 @@ class RunPrinter:
     def _used(self) -> list[PlanBuffer]:
         names: dict[str, None] = {}
         for stmt in walk_plan(self.plan.body):
-            if isinstance(stmt, PlanCall):
-                names |= dict.fromkeys([*stmt.args, *([stmt.scratch] if stmt.scratch else [])])
-            elif isinstance(stmt, Copy):
-                names |= dict.fromkeys([stmt.dst, stmt.src])
-            elif isinstance(stmt, Bind) and isinstance(stmt.value, str):
-                names[stmt.value] = None
+            names |= dict.fromkeys(named(stmt))
         return [b for b in self.plan.buffers if b.name in names]
 
     def _base(self, buffer: PlanBuffer) -> str:

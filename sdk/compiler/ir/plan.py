@@ -23,6 +23,7 @@ __all__ = [
     "Role",
     "Split",
     "Wait",
+    "named",
     "walk_plan",
 ]
 
@@ -185,3 +186,16 @@ def walk_plan(body: tuple[PlanStmt, ...]) -> Iterator[PlanStmt]:
         yield stmt
         if isinstance(stmt, Repeat):
             yield from walk_plan(stmt.body)
+
+
+def named(stmt: PlanStmt) -> tuple[str, ...]:
+    """The buffers that a statement names itself."""
+    match stmt:
+        case PlanCall():
+            return (*stmt.args, stmt.scratch) if stmt.scratch else stmt.args
+        case Copy():
+            return stmt.dst, stmt.src
+        case Bind(value=str() as name):
+            return (name,)
+        case _:
+            return ()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from sdk.compiler.ir.plan import Bind, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, Repeat, named
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.memory.verify_below import Below
 from sdk.compiler.sym import Dim, evaluate, max_value
@@ -33,19 +33,6 @@ class _Group:
 def by_rows(plan: Plan) -> bool:
     """Whether rows of buffers come and go, so that only a run tells what is in use when."""
     return any(isinstance(s, Repeat) for s in plan.body) or any(b.ring is not None for b in plan.buffers)
-
-
-def named(stmt: PlanStmt) -> tuple[str, ...]:
-    """The buffers that a statement names itself."""
-    match stmt:
-        case PlanCall():
-            return (*stmt.args, stmt.scratch) if stmt.scratch else stmt.args
-        case Copy():
-            return stmt.dst, stmt.src
-        case Bind(value=str() as name):
-            return (name,)
-        case _:
-            return ()
 
 
 def stacked(sizes: list[int], align: int) -> int:
