@@ -1,4 +1,4 @@
-# make demo: try it.  make test: what CI runs.  make soak: the long tests.
+# make demo: try it.  make test: what CI runs.  make soak: the long tests.  make docs: the site, in out/site.
 # Each target sets up what it needs; a set-up that is already there and current costs nothing.
 PYTHON ?= python3
 VENV ?= .venv
@@ -7,10 +7,11 @@ BIN := $(VENV)/bin
 STAMP := $(shell sha256sum pyproject.toml 2>/dev/null | cut -c1-16)
 
 # Programs of the system that the tests run, and the Debian packages that bring them.
-TOOLS := qemu-system-arm qemu-aarch64 arm-none-eabi-gcc gcc clang cmake
-PACKAGES := qemu-system-arm qemu-user gcc-arm-none-eabi libnewlib-arm-none-eabi gcc libc6-dev clang libclang-rt-dev cmake
+TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 arm-none-eabi-gcc riscv64-unknown-elf-gcc gcc clang cmake chromium chromedriver
+PACKAGES := qemu-system-arm qemu-system-misc qemu-user gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-elf gcc libc6-dev clang libclang-rt-dev cmake \
+    chromium chromium-driver
 
-.PHONY: demo test soak lint tools clean
+.PHONY: demo test soak lint docs tools clean
 
 demo: $(VENV)/.demo-$(STAMP)
 	$(BIN)/python examples/demo.py
@@ -19,12 +20,15 @@ test: tools lint
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 soak: tools $(VENV)/.test-$(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[verify,test,examples]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[verify,test,docs,examples]'
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: $(VENV)/.test-$(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.test-$(STAMP)
+	$(BIN)/python docs/site.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
@@ -35,7 +39,7 @@ $(VENV)/.demo-$(STAMP): $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.test-$(STAMP): $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[verify,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[verify,test,docs]'
 	touch $@ $(VENV)/.demo-$(STAMP)
 
 # Installs the programs when run as root on a Debian-like system, otherwise says what is missing and stops.

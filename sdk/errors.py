@@ -7,10 +7,12 @@ class SdkError(Exception):
     """A failure a user can act on.
 
     ``message`` says what; ``where`` names the node, argument, file or line; ``why`` gives the cause;
-    ``hint`` is the next command or edit. ``exit_code`` is the process status (see docs/errors.md).
+    ``hint`` is the next command or edit; where a place knows of none, the class has an ``advice``. ``exit_code`` is the
+    process status (see docs/errors.md).
     """
 
     exit_code = 1
+    advice = "report it with the model and the command: it is a fault of the tool"
 
     def __init__(
         self, message: str, *, where: str | None = None, why: str | None = None, hint: str | None = None
@@ -35,56 +37,67 @@ class SdkError(Exception):
 class BuildError(SdkError):
     """The model or module cannot be compiled, or an internal check failed."""
 
+    advice = "sdk inspect MODEL --stage PASS shows the program after each step; report it with the model"
+
 
 class UsageError(SdkError):
     """The command line, a name or an argument is wrong."""
 
     exit_code = 2
+    advice = "sdk VERB --help has the forms and examples, docs/python.md those of the API"
 
 
 class NoDeviceError(SdkError):
     """No device answers at the given address."""
 
     exit_code = 3
+    advice = "sdk boards show NAME says how a board is reached; --device URI names another"
 
 
 class BusyError(SdkError):
     """The device is held by someone else."""
 
     exit_code = 4
+    advice = "end the other program that uses the device"
 
 
 class FlashError(SdkError):
     """Writing or verifying firmware failed."""
 
     exit_code = 5
+    advice = "check cable and power, and try again"
 
 
 class LinkError(SdkError):
     """The link to a device broke, timed out or carried garbage."""
 
     exit_code = 6
+    advice = "run it again; when it repeats, rebuild and flash the firmware with this version of the tool"
 
 
 class DeviceFault(SdkError):
     """The device crashed or reported a fault while running."""
 
     exit_code = 7
+    advice = "run it with --board host too: that tells a fault of the model from one of the device"
 
 
 class MismatchError(SdkError):
     """Results differ from the reference."""
 
     exit_code = 8
+    advice = "sdk verify MODEL --board B --against interp tells a fault of the importer from one of the code"
 
 
 class RegressionError(SdkError):
     """A benchmark is slower than its stated limit."""
 
     exit_code = 9
+    advice = "sdk profile MODEL --board B shows which operator costs more"
 
 
 class MissingToolError(SdkError):
     """A compiler, emulator or package that the command needs is not installed."""
 
     exit_code = 10
+    advice = "sdk doctor says what is missing and how to get it"

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sdk import notebook
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -52,6 +54,16 @@ class BuildReport:
     def ram_bytes(self) -> int:
         """All that, in bytes."""
         return sum(self.ram_parts.values())
+
+    @property
+    def sizes_html(self) -> str:
+        """The sizes, as notebooks show them."""
+        sizes = {"RAM": self.ram_bytes, "weights": self.weights_bytes, "code": self.sections.get("text", 0)}
+        return notebook.pairs(sizes) + notebook.stripes(self.ram_parts)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return notebook.section(f"{self.model} for {self.board}", self.sizes_html)
 
     def to_json(self) -> Json:
         """The object of ``sdk build --json``."""
@@ -114,6 +126,17 @@ class MemoryReport:
         """By aim, this build first."""
         return {self.memory: MemoryMode(self.build, self.entries), **self.others}
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        aims = [(f"--memory {n}", m.build.ram_bytes, m.build.arena_bytes) for n, m in self.modes.items()]
+        held = [(t.title, t.live) for e in self.entries for t in e.at_peak]
+        return notebook.section(
+            f"Memory of {self.build.model} on {self.build.board}",
+            notebook.table(("", "RAM", "arena"), aims),
+            notebook.stripes(self.build.ram_parts),
+            notebook.table(("in use at the peak", "bytes"), held[:8]),
+        )
+
     def to_json(self) -> Json:
         """The object of ``sdk memory --json``: that of build, and what is held when."""
         return {
@@ -172,6 +195,11 @@ class Placed:
     device: str
     emulated: bool
 
+    @property
+    def ran_on(self) -> str:
+        """The device, for people."""
+        return f"{self.device}, emulated" if self.emulated else self.device
+
     def place(self) -> Json:
         """The fields as JSON."""
         return {
@@ -180,6 +208,12 @@ class Placed:
             "device": self.device,
             "emulated": self.emulated,
         }
+
+
+def _told(report: Placed, rows: Json) -> str:
+    """What a notebook shows of a report: where it was made, and what is known."""
+    known = {name.replace("_", " "): value for name, value in rows.items() if value is not None}
+    return notebook.section(f"{report.model} on {report.board} ({report.ran_on})", notebook.pairs(known))
 
 
 @dataclass(frozen=True)
@@ -202,12 +236,19 @@ class RunResult(Placed):
 
 @dataclass(frozen=True)
 class BenchReport(Placed):
-    """Samples of single runs; ``counter`` says their unit: time (ns), instructions or cycles."""
+    """Samples of single runs; ``counter`` says their unit: time (ns), instructions or cycles. Of one run
+    an emulator executed ``instructions``, from which ``est_cycles`` are estimated."""
 
     at: Mapping[str, int]
     threads: int
     samples: tuple[float, ...]
     counter: str
+    instructions: float | None = None
+    est_cycles: float | None = None
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return _told(self, {"runs": len(self.samples), **_cost(self.samples, self.counter, self.emulated)})
 
     def to_json(self) -> Json:
         """The object of ``sdk bench --json``; null where the device cannot say."""
@@ -217,7 +258,8 @@ class BenchReport(Placed):
             "threads": self.threads,
             "runs": len(self.samples),
             **_cost(self.samples, self.counter, self.emulated),
-            "est_cycles": None,
+            **({} if self.instructions is None else {"instructions": round(self.instructions)}),
+            "est_cycles": None if self.est_cycles is None else round(self.est_cycles),
         }
 
 
@@ -247,6 +289,12 @@ class VerifyReport(Placed):
     max_rel_err: float
     passed: bool
     worst: str = ""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        found = self.to_json()
+        names = ("reference", "cases", "exact_cases", "max_abs_err", "max_rel_err", "passed", "worst")
+        return _told(self, {name: found[name] for name in names})
 
     def to_json(self) -> Json:
         """The object of ``sdk verify --json``."""

@@ -59,6 +59,8 @@ class Span:
 class ParseError(SdkError):
     """A text does not follow its grammar or contradicts itself; ``span`` says where."""
 
+    advice = "SPEC.md describes the text; sdk inspect MODEL --stage imported prints an example"
+
     def __init__(self, message: str, span: Span, *, hint: str | None = None) -> None:
         super().__init__(message, where=str(span), hint=hint)
         self.span = span

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import onnx
 import pytest
 import tflite
 from rich.console import Console
@@ -21,6 +22,7 @@ from sdk.frontends.tflite import import_tflite
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MODEL = EXAMPLES / "digits" / "digits_int8.tflite"
+FLOATS = EXAMPLES / "digits" / "digits.onnx"
 HOLDOUT = MODEL.parent / "holdout.npz"
 LEAST_ACCURACY = 0.95
 EMULATED = "nucleo_l4r5zi"
@@ -57,7 +59,7 @@ def test_model_has_the_layers_of_its_script() -> None:
         assert tuple(tensors[layer.name].ShapeAsNumpy()) == (1, layer.out_size, layer.out_size, layer.outputs)
     output = tensors["digit"].Quantization()
     assert (output.Scale(0), output.ZeroPoint(0)) == (1 / 256, -128)
-    assert MODEL.stat().st_size + HOLDOUT.stat().st_size < 60_000
+    assert MODEL.stat().st_size + FLOATS.stat().st_size + HOLDOUT.stat().st_size < 60_000
 
 
 def test_model_imports() -> None:
@@ -69,6 +71,29 @@ def test_model_imports() -> None:
     ]
 
 
+def test_float_model_takes_any_batch() -> None:
+    model = onnx.load(FLOATS)
+    onnx.checker.check_model(model)
+    for value in (*model.graph.input, *model.graph.output):
+        assert value.type.tensor_type.shape.dim[0].dim_param == "batch"
+
+
+def test_float_and_int8_weights_are_of_one_training() -> None:
+    floats = {w.name: onnx.numpy_helper.to_array(w) for w in onnx.load(FLOATS).graph.initializer}
+    graph = tflite.Model.GetRootAs(MODEL.read_bytes(), 0)
+    tensors = graph.Subgraphs(0)
+    for k in range(tensors.TensorsLength()):
+        tensor = tensors.Tensors(k)
+        name = tensor.Name().decode()
+        if not name.startswith("conv") or not name.endswith("_weights"):
+            continue
+        ints = graph.Buffers(tensor.Buffer()).DataAsNumpy().view(np.int8).reshape(tensor.ShapeAsNumpy())
+        scales = tensor.Quantization().ScaleAsNumpy().reshape(-1, 1, 1, 1)
+        np.testing.assert_allclose(
+            (ints * scales).transpose(0, 3, 1, 2), floats[name], atol=0.51 * float(scales.max())
+        )
+
+
 @pytest.mark.slow
 def test_training_makes_such_a_model(tmp_path: Path) -> None:
     script = EXAMPLES / "digits" / "train.py"
@@ -76,7 +101,8 @@ def test_training_makes_such_a_model(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     # Other versions of numpy may round the weights another way; the images and the structure stay.
     assert (tmp_path / HOLDOUT.name).read_bytes() == HOLDOUT.read_bytes()
-    assert (tmp_path / MODEL.name).stat().st_size == MODEL.stat().st_size
+    for file in (MODEL, FLOATS):
+        assert (tmp_path / file.name).stat().st_size == file.stat().st_size
 
 
 def test_held_out_images(demo: ModuleType) -> None:
@@ -86,22 +112,42 @@ def test_held_out_images(demo: ModuleType) -> None:
 
 
 @pytest.mark.emulator
-def test_demo_table(demo: ModuleType, need_tool: Callable[[str], str]) -> None:
+def test_demo_table(
+    demo: ModuleType,
+    need_tool: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     need_tool("qemu-system-arm")
     steps: list[str] = []
+    few = demo.Load(images=4, cases=2, repeat=1)
     rows = [
-        demo.measure("host", demo.Load(images=360, cases=5, repeat=5), "tflite-micro", steps.append),
-        demo.measure(EMULATED, demo.Load(images=4, cases=2, repeat=2), "tflite-micro", steps.append),
+        demo.measure(demo.INT8, "host", demo.Load(images=360, cases=5, repeat=5), "tflite-micro", steps.append),
+        demo.measure(demo.INT8, EMULATED, few, "tflite-micro", steps.append),
+        demo.measure(demo.FLOAT, EMULATED, few, "onnxruntime", steps.append),
     ]
-    assert all(row.exact for row in rows)
-    assert rows[0].right / rows[0].images >= LEAST_ACCURACY
-    assert [step.split(":")[0] for step in steps[::3]] == ["This machine", "ST Nucleo-L4R5ZI"]
+    assert [row.check.exact_cases for row in rows[:2]] == [5, 2]
+    assert all(row.check.passed for row in rows)
+    assert all(row.right / row.images >= LEAST_ACCURACY for row in rows)
+    titles = ["This machine, int8", "ST Nucleo-L4R5ZI, int8", "ST Nucleo-L4R5ZI, float"]
+    assert [step.split(":")[0] for step in steps[::3]] == titles
     console = Console(record=True, width=80)
     console.print(demo.table(rows))
     text = console.export_text()
-    assert re.search(r"host +97\.\d% of 360 +5 of 5 +[\d,]+ +[\d,]+ +[\d.,]+ us", text), text
-    emulated = rf"{EMULATED} +\S+% of 4 +2 of 2 +[\d,]+ +[\d,]+ +[\d,]+\s+\(emulated\) +instructions"
-    assert re.search(emulated, text), text
+    assert "…" not in text
+    number, micro = r"[\d,]+", r"~?[\d,.]+ us"
+    assert re.search(rf"host +int8 +97\.\d% +exact +{number} +{number} +- +{micro}", text), text
+    emulated = rf"{number} +{number} +{number} +~{number} us"
+    assert re.search(rf"{EMULATED} +int8 +100\.0% +exact +{emulated}", text), text
+    assert re.search(rf"{EMULATED} +float +100\.0% +to \de-0\d +{emulated}", text), text
+    assert "360 on host, 4 on" in "\n".join(demo.legend(rows, ["tflite-micro", "onnxruntime"]))
+    made = iter(rows[1:])
+    monkeypatch.setattr(demo, "boards", lambda _: [EMULATED])
+    monkeypatch.setattr(demo, "measure", lambda *_: next(made))
+    assert demo.main() == 0
+    shown = capsys.readouterr().out
+    assert "Handwritten digits" in shown
+    assert "fit examples/digits/digits_int8.tflite" in shown.replace(f"{EXAMPLES.parent}/", "")
 
 
 def test_demo_without_emulator_says_how_to_get_it(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +160,7 @@ def test_demo_without_emulator_says_how_to_get_it(demo: ModuleType, monkeypatch:
 def test_demo_without_reference_says_so(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "find_spec", lambda _: None)
     said: list[str] = []
-    assert demo.reference(said.append) == "interp"
+    assert demo.reference(demo.INT8, said.append) == "interp"
     assert "crosslevel[verify]" in said[0]
 
 

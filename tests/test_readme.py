@@ -12,7 +12,7 @@ import pytest
 
 from sdk import errors, report
 from sdk.boards import load_board
-from sdk.cli import cli, run_command
+from sdk.cli import cli
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.module import Stage
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
@@ -209,15 +209,3 @@ def test_readme_c_uses_names_of_the_header(tmp_path: Path) -> None:
     (example,) = fenced(ROOT / "README.md", "c")
     for name in set(re.findall(r"\b(?:digits|DIGITS)_\w+", example)):
         assert re.search(rf"\b{name}\b", header), f"README.md uses {name}"
-
-
-@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "memory.md"], ids=lambda path: path.name)
-def test_sessions_of_memory_are_current(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    (shown,) = (body for body in fenced(path, "") if body.startswith("$ sdk memory"))
-    command, *lines = shown.splitlines()
-    assert run_command(shlex.split(command)[2:]) == 0
-    real = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if line not in real and line != "..."] == []

@@ -35,7 +35,8 @@ enum { /* ops of REQ, RSP and ERR frames */
     SDK_RT_OP_RUN = 8,
     SDK_RT_OP_RESET_STATE = 9,
     SDK_RT_OP_SELFTEST = 10,
-    SDK_RT_OP_RESET = 11
+    SDK_RT_OP_RESET = 11,
+    SDK_RT_OP_PROFILE = 12
 };
 
 enum { SDK_RT_EVT_PROGRESS = 1 }; /* ops of EVT frames */

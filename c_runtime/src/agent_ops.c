@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "internal/agent_parts.h"
+#include "internal/profile.h"
 #include "sdk_rt.h"
 #include "sdk_rt_mem.h"
 
@@ -206,18 +207,18 @@ static int run_timed(const sdk_rt_agent_t *a, const request_t *r, const sdk_rt_m
     uint64_t spoke = sdk_rt_port_ticks();
     uint64_t total = (uint64_t)warmup + repeat;
     for (uint64_t i = 0; i < total; ++i) {
-        uint64_t begin = sdk_rt_port_ticks();
-        int status = m->run(dims);
-        uint64_t end = sdk_rt_port_ticks();
+        uint64_t ticks;
+        int status = sdk_rt_timed_run(m->run, dims, &ticks);
         if (status != SDK_RT_OK) {
             return status;
         }
         if (i >= warmup) {
-            put64(r->out + 16 + 8 * (uint32_t)(i - warmup), end - begin);
+            put64(r->out + 16 + 8 * (uint32_t)(i - warmup), ticks);
         }
-        if (end - spoke > sdk_rt_port_facts.timer_hz / PROGRESS_PER_SECOND) {
+        uint64_t now = sdk_rt_port_ticks();
+        if (now - spoke > sdk_rt_port_facts.timer_hz / PROGRESS_PER_SECOND) {
             send_progress(a, (uint32_t)(i + 1), (uint32_t)total);
-            spoke = end;
+            spoke = now;
         }
     }
     return SDK_RT_OK;
@@ -246,8 +247,7 @@ static int32_t op_run(sdk_rt_agent_t *a, const request_t *r)
         dims[i] = (int32_t)sdk_rt_get32(r->data + 4 * i);
     }
     send_progress(a, 0, repeat);
-    uint64_t begin = sdk_rt_port_ticks();
-    uint64_t overhead = sdk_rt_port_ticks() - begin;
+    uint64_t overhead = sdk_rt_timing_cost();
     int status = run_timed(a, r, m, dim_count == 0 ? NULL : dims);
     if (status != SDK_RT_OK) {
         return status_answer(a, status);
@@ -257,6 +257,25 @@ static int32_t op_run(sdk_rt_agent_t *a, const request_t *r)
     sdk_rt_put32(r->out + 4, repeat);
     put64(r->out + 8, overhead);
     return (int32_t)(16 + 8 * repeat);
+}
+
+static int32_t op_profile(sdk_rt_agent_t *a, const request_t *r)
+{
+    uint32_t first = sdk_rt_get16(r->in + 2);
+    a->detail = (int32_t)SDK_RT_PROFILE_OPS;
+    if (first >= SDK_RT_PROFILE_OPS + 1u) {
+        return -SDK_RT_ERR_RANGE;
+    }
+    sdk_rt_put16(r->out, 4);
+    sdk_rt_put16(r->out + 2, (uint16_t)SDK_RT_PROFILE_OPS);
+    uint32_t n = 4;
+#if SDK_RT_PROFILE_OPS > 0
+    for (uint32_t i = first; i < SDK_RT_PROFILE_OPS && r->cap - n >= 12u; ++i, n += 12) {
+        put64(r->out + n, sdk_rt_op_profiles[i].ticks);
+        sdk_rt_put32(r->out + n + 8, sdk_rt_op_profiles[i].calls);
+    }
+#endif
+    return (int32_t)n;
 }
 
 static int32_t op_reset_state(sdk_rt_agent_t *a, const request_t *r)
@@ -304,6 +323,7 @@ static const struct {
     [SDK_RT_OP_RESET_STATE] = {op_reset_state, 4},
     [SDK_RT_OP_SELFTEST] = {op_selftest, 4},
     [SDK_RT_OP_RESET] = {op_reset, 0},
+    [SDK_RT_OP_PROFILE] = {op_profile, 4},
 };
 
 int32_t sdk_rt_dispatch(sdk_rt_agent_t *a, uint16_t op, const uint8_t *payload, uint32_t n, uint8_t *out)

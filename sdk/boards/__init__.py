@@ -60,8 +60,12 @@ def load_board(name: str) -> Board:
 
 def _load(name: str) -> Board:
     path = board_files()[name]
-    data, origin = read_merged(path)
-    return board_from_table(name, data, origin, str(path))
+    try:
+        data, origin = read_merged(path)
+        return board_from_table(name, data, origin, str(path))
+    except UsageError as error:
+        error.hint = error.hint or f"mend {path.name}: docs/adding.md has the keys, CROSSLEVEL_BOARDS names its folder"
+        raise
 
 
 def describe(board: Board) -> dict[str, Any]:
@@ -72,6 +76,7 @@ def describe(board: Board) -> dict[str, Any]:
         "title": board.title,
         "vendor": board.vendor,
         "tier": board.tier,
+        "emulated_only": board.emulated_only,
         "aliases": list(board.aliases),
         "core": {
             "cpu": core.cpu,

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 _ARM_M = ("thumb", "thumb2", "dsp", "mve", "mve-fp", "fpu-sp", "fpu-dp", "fpu-half")
 _ANY = ("unaligned", "div")  # unaligned loads and stores of words, division in hardware
+_RISCV = ("rvm",)  # multiplication
 _AARCH64 = ("neon", "dotprod", "fp16", "i8mm", "bf16", "sve", "sve2")
 _X86_64 = ("sse2", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "avxvnni")
 _AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16")
-CAPABILITIES: frozenset[str] = frozenset(_ARM_M + _ANY + _AARCH64 + _X86_64 + _AVX512)
+CAPABILITIES: frozenset[str] = frozenset(_ARM_M + _ANY + _RISCV + _AARCH64 + _X86_64 + _AVX512)
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Core:
 
     name: str
     cpu: str  # the compiler's name for it, "native" for the machine we run on
-    arch: str  # armv6-m, armv7-m, armv7e-m, armv8-m.main, armv8.1-m.main, x86_64, aarch64
+    arch: str  # armv6-m, armv7-m, armv7e-m, armv8-m.main, armv8.1-m.main, rv32, x86_64, aarch64
     capabilities: frozenset[str]
     pointer_bits: int
     fpu: str | None = None
@@ -111,7 +112,7 @@ class Runtime:
     replace them on the stand-in machine where the two differ.
     """
 
-    port: str  # posix | cortex_m
+    port: str  # posix | cortex_m | riscv
     stack_bytes: int
     uart: Peripheral | None = None
     timer: Peripheral | None = None
@@ -135,6 +136,7 @@ class Board:
     emulator: Emulator | None
     sources: tuple[str, ...] = ()  # where the facts come from
     origin: Mapping[str, str] = field(default_factory=dict)  # dotted key -> the file that set it
+    emulated_only: bool = False  # it stands for a core, there is none to buy
 
     @property
     def core(self) -> Core:

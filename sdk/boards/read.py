@@ -23,8 +23,9 @@ from sdk.boards.table import Table, parse_size, suggest
 from sdk.errors import UsageError
 
 SCHEMA = 1
+_MACHINES = ("real", "emulated", "this")
 _FLOAT_ABIS = ("soft", "softfp", "hard")
-_PORTS = ("posix", "cortex_m")
+_PORTS = ("posix", "cortex_m", "riscv")
 _PLACEHOLDERS = {"elf", "serial", "shift"}
 
 
@@ -38,8 +39,8 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
     about = top.need("board")
     provenance = top.table("provenance")
     emulator = top.table("emulator")
-    this_machine = about.text("machine", "fixed", ("fixed", "this")) == "this"
-    machine = host.detect(CAPABILITIES) if this_machine else None
+    kind = about.text("machine", "real", _MACHINES)
+    machine = host.detect(CAPABILITIES) if kind == "this" else None
     board = Board(
         name=name,
         title=about.text("title"),
@@ -53,6 +54,7 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
         emulator=None if emulator is None else _emulator(emulator),
         sources=() if provenance is None else provenance.strings("sources"),
         origin=dict(origin),
+        emulated_only=kind == "emulated",
     )
     if provenance is not None:
         provenance.finish()

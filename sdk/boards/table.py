@@ -9,12 +9,15 @@ from typing import Any
 
 from sdk.errors import UsageError
 
+_AS_NEAR = 0.1  # of the likeness of words: what is this much farther is not meant
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def suggest(name: str, known: Iterable[str]) -> str | None:
     """Return "did you mean ..." for the nearest known names, None when nothing is near."""
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+    names = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+    ratios = [difflib.SequenceMatcher(None, near, name).ratio() for near in names]
+    near = [word for word, ratio in zip(names, ratios, strict=True) if ratio > max(ratios) - _AS_NEAR]
     return f"did you mean {' or '.join(near)}?" if near else None
 
 

@@ -5,41 +5,32 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
-from sdk.cli import output
+from sdk.cli import output, progress
 from sdk.cli.bench import bench
 from sdk.cli.boards import boards
 from sdk.cli.build import build
+from sdk.cli.completion import completion
+from sdk.cli.doctor import doctor
+from sdk.cli.fit import fit
+from sdk.cli.group import Verbs
 from sdk.cli.inspect import inspect
 from sdk.cli.memory import memory
+from sdk.cli.profile import profile
 from sdk.cli.run import run
 from sdk.cli.verify import verify
 from sdk.errors import SdkError, UsageError
 from sdk.version import VERSION
 
-_COMMANDS = (build, run, verify, bench, memory, inspect, boards)
+# In the order in which --help shows them; each has examples in templates/help/examples.toml.
+_COMMANDS = (build, run, verify, bench, profile, memory, inspect, fit, boards, doctor, completion)
 VERBS = tuple(command.name or "" for command in _COMMANDS)
 
 
-class _Verbs(click.Group):
-    """The group of verbs, which suggests the nearest when one is unknown, and keeps them in their order."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            from sdk.boards import suggest
-
-            hint = suggest(args[0], self.commands) or "sdk --help lists the verbs"
-            raise UsageError(f"unknown verb {args[0]!r}", hint=hint)
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Verbs, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="sdk", message="%(prog)s %(version)s")
 def cli() -> None:
     """Compile machine-learning models to plain C, and run, check and measure them on boards.
@@ -58,29 +49,40 @@ def run_command(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     stdout = sys.stdout
     try:
-        result = cli.main(args=list(arguments), prog_name="sdk", standalone_mode=False)
+        with progress.shown(as_json):
+            result = cli.main(args=list(arguments), prog_name="sdk", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except SdkError as error:
         return output.report_error(error, as_json)
     except click.UsageError as error:
-        hint = f"{error.ctx.command_path} --help" if error.ctx else None
-        return output.report_error(UsageError(error.format_message(), hint=hint), as_json)
+        return output.report_error(UsageError(error.format_message(), hint=_usage_hint(error, arguments)), as_json)
     except (click.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return output.INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has left: nothing more to say, and nothing for the interpreter to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output has left: nothing more to say
+        output.drop()
         return 0
-    except SystemExit:
-        if sys.stdout is not stdout:  # what click does when the reader of a pipe has left
-            return 0
-        raise
+    except OSError as error:
+        return output.report_error(output.system_error(error), as_json)
+    except SystemExit as end:  # what click does when the reader of a pipe has left, or a shell has its completions
+        return 0 if sys.stdout is not stdout else int(end.code or 0)
     except Exception as error:
         return output.report_error(output.internal_error(error), as_json)
 
 
+def _usage_hint(error: click.UsageError, arguments: Sequence[str]) -> str:
+    """What to do about a command line that click refused."""
+    verb = f"sdk {arguments[0]}" if arguments and arguments[0] in VERBS else "sdk"
+    usage = f"{error.ctx.command_path if error.ctx else verb} --help"
+    if isinstance(error, click.MissingParameter) and error.param is not None and error.param.name == "board":
+        return f"--board host is this machine, sdk boards lists the others; {usage}"
+    return usage
+
+
 def main() -> NoReturn:
     """Entry point of the ``sdk`` command."""
+    # a process can be started without them, and then they are None
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.exit(run_command(sys.argv[1:]))

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from sdk.cli import options, output
+from sdk.notebook import show
 
 _COLUMNS = ("runs", "min_ms", "median_ms", "p90_ms", "instructions", "cycles", "est_cycles")
 
@@ -51,5 +52,5 @@ def bench(
         return
     where = f"{data['board']} ({data['device']}{', emulated' if data['emulated'] else ''})"
     output.print_table(
-        f"{data['model']} on {where}", _COLUMNS, [[output.show(data[name]) for name in _COLUMNS]]
+        f"{data['model']} on {where}", _COLUMNS, [[show(data[name]) for name in _COLUMNS]]
     )

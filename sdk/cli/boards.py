@@ -6,10 +6,22 @@ from typing import Any
 
 import click
 
-from sdk.cli import options, output
+from sdk.cli import complete, options, output
+from sdk.errors import UsageError
 
 
-@click.group(invoke_without_command=True)
+class _Boards(click.Group):
+    """The group of ``boards``, which takes a board's name for what it is."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The subcommand; raise UsageError that shows how a board is named."""
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            hint = f"sdk boards show {options.find_board(args[0]).name}"
+            raise UsageError(f"{args[0]!r} is a board, where a verb is expected", hint=hint)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Boards, invoke_without_command=True)
 @options.json_option
 @click.pass_context
 def boards(context: click.Context, as_json: bool) -> None:
@@ -49,7 +61,7 @@ def boards(context: click.Context, as_json: bool) -> None:
 
 
 @boards.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete.board_names)
 @options.json_option
 def show(name: str, as_json: bool) -> None:
     """Print all that is known of board NAME, and which file says so."""

@@ -38,7 +38,6 @@ def build(
         options.make_options(**compile_options),
         emit=emit,
         out=out or Path("out") / f"{model.stem}-{target.name}",
-        progress=output.progress(),
     )
     data = report.to_json()
     if as_json:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +10,6 @@ import click
 
 from sdk.cli import options, output
 from sdk.cli.build import print_build
-from sdk.errors import UsageError
 
 if TYPE_CHECKING:
     from sdk.compiler.memory.report import LiveTensor, PlanSummary, TimelineRow
@@ -42,27 +38,15 @@ def memory(
     report = driver.memory(options.existing(model), target, options.make_options(**compile_options), dims)
     if html is not None:
         alone = html.suffix == ".svg"
-        _write(html, driver.memory_svg(report) if alone else driver.memory_page(report, target))
+        output.write_file(html, driver.memory_svg(report) if alone else driver.memory_page(report, target), "--html")
     if as_json:
         output.print_json(report.to_json())
         return
     print_build(report.to_json())
-    for line in memory_lines(report, _width()):
+    for line in memory_lines(report, output.width()):
         click.echo(line)
     if html is not None:
         click.echo(f"wrote {html}")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}", where="--html", why=error.strerror) from error
-
-
-def _width() -> int:
-    """Columns to keep to. Without a terminal there is no width to fit: whole lines serve scripts and logs best."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 1000
 
 
 def memory_lines(report: MemoryReport, width: int) -> Iterator[str]:
@@ -101,7 +85,7 @@ class _Lines:
     def all(self) -> Iterator[str]:
         for part in (self._peak(), self._regions(), self._largest(), self._steps()):
             yield ""
-            yield from (_cut(line, self.width) for line in part)
+            yield from (output.cut(line, self.width) for line in part)
 
     def _peak(self) -> Iterator[str]:
         """The fullest step and what it holds."""
@@ -171,12 +155,3 @@ def _runs(row: TimelineRow) -> str:
     if row.rows is None:
         return "" if row.runs == 1 else f"{row.runs} x"
     return f"{row.runs} x {row.rows}" if row.runs > 1 else str(row.rows)
-
-
-def _cut(line: str, width: int) -> str:
-    """The line without a part in the middle where it is too long: names of layers begin alike and differ at the end."""
-    over = len(line) - width
-    if over <= 0:
-        return line
-    keep = max(len(line) - (width // 3 if width >= 60 else width // 4), 0)
-    return f"{line[: keep - over - 3]}...{line[keep:]}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from sdk.cli import complete
 from sdk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,12 +25,22 @@ model_argument = click.argument("model", type=click.Path(path_type=Path))
 target_argument = click.argument("target", metavar="MODEL|DIR", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 board_option = click.option(
-    "--board", metavar="B", required=True, help="Board to build for (see sdk boards)."
+    "--board", metavar="B", required=True, help="Board to build for (see sdk boards).",
+    shell_complete=complete.board_names,
+)  # fmt: skip
+any_board_option = click.option(
+    "--board", metavar="B", help="Board; alone it means the board's stand-in.",
+    shell_complete=complete.board_names,
+)  # fmt: skip
+device_option = click.option("--device", metavar="URI", help="Device to use: local:PROGRAM, qemu:// or qemu-user://.")
+entry_option = click.option(
+    "--entry", metavar="NAME", help="Entry of a model that has several.", shell_complete=complete.entry_names
 )
-any_board_option = click.option("--board", metavar="B", help="Board; alone it means the board's stand-in.")
-device_option = click.option("--device", metavar="URI", help="Device to use, such as serial:///dev/ttyACM0.")
-entry_option = click.option("--entry", metavar="NAME", help="Entry of a model that has several.")
 at_option = click.option("--at", multiple=True, metavar="N=V", help="Value of a dimension for this run.")
+dim_option = click.option("--dim", "dims", multiple=True, metavar="N=LO:HI[:STEP]", help="Bounds of a dimension.")
+opt_option = click.option(
+    "--opt", type=click.Choice(["time", "size"]), default="time", help="What code is made for.", show_default=True
+)
 
 
 def build_options(function: F) -> F:
@@ -39,19 +50,23 @@ def build_options(function: F) -> F:
             click.option(
                 "--name", metavar="ID", help="C prefix of the model (default: from the file's name)."
             ),
-            click.option("--dim", "dims", multiple=True, metavar="N=LO:HI[:STEP]", help="Bounds of a dimension."),
+            dim_option,
             click.option("--threads", type=click.IntRange(1, 64), default=1, help="Threads that may share a run."),
             click.option("--memory", type=click.Choice(["time", "min"]), help="Plan for speed or least RAM."),
             click.option("--arena-limit", metavar="BYTES", help="Fastest plan within this arena, e.g. 64K."),
             click.option(
                 "--region", "regions", multiple=True, metavar="NAME=BYTES",
                 help="A memory of the board that the arena may use, the preferred first.",
+                shell_complete=complete.region_names,
             ),
             click.option(
                 "--weights", type=click.Choice(["flash", "ram"]), default="flash",
                 help="Where weights are at run time.", show_default=True,
             ),
-            click.option("--isa", metavar="NAME", help="Instruction set to generate for."),
+            opt_option,
+            click.option(
+                "--isa", metavar="NAME", help="Instruction set to generate for.", shell_complete=complete.isa_names
+            ),
             click.option(
                 "--toolchain", metavar="NAME", default="zig", help="zig, gcc, clang ...", show_default=True
             ),
@@ -75,15 +90,22 @@ def make_options(
     externs: tuple[str, ...] = (),
     regions: Iterable[str] = (),
     weights: str = "flash",
+    opt: Literal["time", "size"] = "time",
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
     from sdk.driver import BuildOptions
 
     if memory is not None and arena_limit is not None:
-        raise UsageError("--memory and --arena-limit exclude each other")
+        raise UsageError(
+            "--memory and --arena-limit exclude each other", hint="leave out --memory: the limit is an aim of its own"
+        )
     if name is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
-        raise UsageError(f"not a C identifier: {name!r}", where="--name", hint="letters, digits and _")
+        letters = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")
+        near = letters if letters[:1].isalpha() else f"m_{letters}"
+        raise UsageError(
+            f"not a C identifier: {name!r}", where="--name", hint=f"letters, digits and _ only: --name {near}"
+        )
     return BuildOptions(
         name=name,
         dims=parse_dims(dims),
@@ -95,6 +117,7 @@ def make_options(
         externs=tuple(map(Path, externs)),
         regions=tuple(parse_regions(regions)),
         weights=weights,
+        opt=opt,
     )
 
 
@@ -160,14 +183,16 @@ def parse_inputs(values: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
     for value in values:
         name, equals, file = value.partition("=")
         if not equals or not name or not file:
-            raise UsageError(f"not an input: {value!r}", where="--input", hint="write --input x=x.npy")
+            hint = f"write --input NAME={value}" if value.endswith(".npy") else "write --input x=x.npy"
+            raise UsageError(f"not an input: {value!r}", where="--input", hint=hint)
         try:
             array = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not a .npy file"
-            raise UsageError(
-                f"cannot read {file}", where=f"--input {name}", why=why, hint="save the array with np.save"
-            ) from error
+            hint = f"np.save({name + '.npy'!r}, array) makes one"
+            if isinstance(error, FileNotFoundError):
+                hint = f"{nearby(Path(file)) or 'check the path'}; {hint}"
+            raise UsageError(f"cannot read {file}", where=f"--input {name}", why=why, hint=hint) from error
         if not isinstance(array, np.ndarray):
             raise UsageError(
                 f"{file} holds several arrays", where=f"--input {name}", hint="save one with np.save"
@@ -178,7 +203,7 @@ def parse_inputs(values: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
 
 def _put(found: dict[str, Any], name: str, value: object, option: str) -> None:
     if name in found:
-        raise UsageError(f"{name!r} is given twice", where=option)
+        raise UsageError(f"{name!r} is given twice", where=option, hint=f"keep one {option} {name}=")
     found[name] = value
 
 
@@ -186,12 +211,16 @@ def existing(path: Path) -> Path:
     """Return ``path``; raise UsageError with the names nearby when there is nothing there."""
     if path.exists():
         return path
+    why = None if path.parent.is_dir() else f"there is no folder {path.parent}"
+    raise UsageError(f"no such file: {path}", why=why, hint=nearby(path) or "check the path")
+
+
+def nearby(path: Path) -> str | None:
+    """Return "did you mean ..." for files in the folder of ``path`` that are called nearly so, None for none."""
     from sdk.boards import suggest
 
     folder = path.parent
-    nearby = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    why = None if folder.is_dir() else f"there is no folder {folder}"
-    raise UsageError(f"no such file: {path}", why=why, hint=suggest(path.name, nearby) or "check the path")
+    return suggest(path.name, [entry.name for entry in folder.iterdir()]) if folder.is_dir() else None
 
 
 def find_board(name: str) -> Board:
@@ -204,5 +233,5 @@ def find_board(name: str) -> Board:
 def find_place(board: str | None, device: str | None) -> Board | None:
     """Load the board of a verb that takes --board or --device; raise UsageError when it got neither."""
     if board is None and device is None:
-        raise UsageError("no board and no device", hint="add --board host, or --device URI")
+        raise UsageError("no board and no device", hint="add --board host for this machine; sdk boards lists others")
     return None if board is None else find_board(board)

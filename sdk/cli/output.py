@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
 
-from sdk.errors import SdkError
+from sdk.errors import SdkError, UsageError
+from sdk.notebook import show
 
 SCHEMA = 1
 INTERRUPTED = 130
+_NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _DEBUG_VARIABLE = "CROSSLEVEL_DEBUG"
 
 
@@ -51,38 +56,69 @@ def print_pairs(title: str, pairs: Iterable[tuple[str, object]]) -> None:
     print_table(title, ("", ""), [(name, show(value)) for name, value in pairs])
 
 
-def show(value: object) -> str:
-    """Return a value as people read it: thousands apart, "-" for None."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def width() -> int:
+    """Columns to keep to. Without a terminal there is no width to fit: whole lines serve scripts and logs best."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 1000
 
 
-def progress() -> Callable[[str], None]:
-    """Return a function that shows the step under way on stderr, and only on a terminal."""
+def cut(line: str, columns: int) -> str:
+    """The line without a part in the middle where it is too long: names of layers begin alike and differ at the end."""
+    over = len(line) - columns
+    if over <= 0:
+        return line
+    keep = max(len(line) - (columns // 3 if columns >= 60 else columns // 4), 0)
+    return f"{line[: keep - over - 3]}...{line[keep:]}"
 
-    def step(text: str) -> None:
-        if sys.stderr.isatty():
-            print(f"  {text}", file=sys.stderr, flush=True)
 
-    return step
+def write_file(path: Path, text: str, option: str) -> None:
+    """Write what ``option`` asked for into a file; raise UsageError where that is impossible."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        hint = "name a file in a folder that exists and is yours"
+        raise UsageError(f"cannot write {path}", where=option, why=error.strerror, hint=hint) from error
+
+
+def has_colors(stream: TextIO) -> bool:
+    """Return whether to colour what goes to ``stream``: NO_COLOR and FORCE_COLOR decide, else a terminal does."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def report_error(error: SdkError, as_json: bool) -> int:
     """Print an error, in JSON mode as an object on stdout too, and return its exit code."""
-    parts = (("where", error.where), ("why", error.why), ("hint", error.hint))
-    lines = [f"error: {error.message}"]
+    parts = (("where", error.where), ("why", error.why), ("hint", error.hint or error.advice))
+    red, bold, plain = ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") if has_colors(sys.stderr) else ("", "", "")
+    lines = [f"{red}error:{plain} {bold}{error.message}{plain}"]
     lines += [f"  {name}: " + text.replace("\n", "\n    ") for name, text in parts if text]
     print("\n".join(lines), file=sys.stderr)
     if as_json:
-        kind = type(error).__name__
-        found = {"kind": kind, "message": error.message, **dict(parts), "exit_code": error.exit_code}
-        print_json({"error": found})
+        try:
+            print_json({"error": error_json(error)})
+            sys.stdout.flush()
+        except OSError:  # stdout itself is what failed
+            drop()
     return error.exit_code
+
+
+def drop() -> None:
+    """Turn stdout away from a place that takes no more, so that the interpreter's last flush does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def error_json(error: SdkError) -> dict[str, Any]:
+    """Return an error as the object that JSON mode has of it."""
+    parts = {"where": error.where, "why": error.why, "hint": error.hint or error.advice}
+    return {"kind": type(error).__name__, "message": error.message, **parts, "exit_code": error.exit_code}
+
+
+def system_error(error: OSError) -> SdkError:
+    """Return the error to show when the system refuses what no code of ours expected to fail."""
+    if error.errno not in _NO_PLACE:
+        return internal_error(error)
+    what = error.filename or "the output"
+    return SdkError(f"cannot write {what}", why=error.strerror, hint="make room there, or write to another place")
 
 
 def internal_error(error: Exception) -> SdkError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
@@ -17,11 +18,13 @@ from sdk.devices.messages import (
     DeviceStats,
     HelloAck,
     ModelInfo,
+    OpTicks,
     RunStats,
     fixed_part,
     pack,
     parse_dim,
     parse_info,
+    parse_profile,
     parse_tensor,
     take_text,
 )
@@ -142,7 +145,9 @@ class Session:
         self._check_dims(info, dims)
         if repeat < 1 or not 0 <= warmup <= _MAX_COUNT:
             raise UsageError(
-                f"cannot run {repeat} times after {warmup}", why="repeat >= 1 and warmup >= 0 are needed"
+                f"cannot run {repeat} times after {warmup}",
+                why="repeat >= 1 and warmup >= 0 are needed",
+                hint="repeat=10",
             )
         capacity = (self.info.tx_max - OVERHEAD - _RUN_HEAD) // 8
         values = b"".join(dim.to_bytes(4, "little", signed=True) for dim in dims)
@@ -153,6 +158,23 @@ class Session:
             answer = self._ask(Op.RUN, pack("HIIHH", *head, data=values))
             samples += self._samples(answer, count)
         return RunStats(tuple(samples), self.info.counter)
+
+    def profile(self) -> tuple[OpTicks, ...]:
+        """Return what each operation took in the last run; none where the agent was not built to profile."""
+        found: list[OpTicks] = []
+        while True:
+            total, part = parse_profile(self._ask(Op.PROFILE, pack("H", len(found))))
+            found += part
+            if len(found) >= total:
+                return tuple(replace(op, ticks=op.ticks * self._tick) for op in found)
+            if not part:
+                raise LinkError("the device leaves out operations", why=f"{len(found)} of {total}")
+
+    @property
+    def _tick(self) -> float:
+        """What one tick of the device is in the unit of ``info.counter``."""
+        step = self._link.transport.ns_per_instruction
+        return 1.0 if self.info.counter == "cycles" else 1e9 / self._ack.timer_hz / (step or 1)
 
     def reset(self, model: int) -> None:
         """Return a model's state to what it was after start-up."""
@@ -170,10 +192,8 @@ class Session:
         (_, said, overhead), data = fixed_part(answer, "HIQ", "answer to a run")
         if said != count or len(data) != 8 * count:
             raise LinkError("the device answered a run with other samples", why=f"{said}, not {count}")
-        step = self._link.transport.ns_per_instruction
-        scale = 1.0 if self.info.counter == "cycles" else 1e9 / self._ack.timer_hz / (step or 1)
         ticks = (int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8))
-        return [max(0, tick - overhead) * scale for tick in ticks]
+        return [max(0, tick - overhead) * self._tick for tick in ticks]
 
     def _describe(self, model: int) -> ModelInfo:
         fields, rest = fixed_part(self._ask(Op.MODEL_INFO, pack("H", model)), "HHHIIIHH", "model description")

@@ -145,6 +145,14 @@ class RunStats:
         return ordered[-(-9 * len(ordered) // 10) - 1]
 
 
+@dataclass(frozen=True)
+class OpTicks:
+    """One operation of a profiled model in one run: what it took, in ticks or nanoseconds, and how often it ran."""
+
+    ticks: float
+    calls: int
+
+
 def fixed_part(payload: bytes, layout: str, what: str) -> tuple[tuple[Any, ...], bytes]:
     """Split a payload that begins with its fixed part's u16 size into the fields after it and the data.
 
@@ -235,3 +243,11 @@ def parse_dim(payload: bytes) -> DimInfo:
     """Return one dimension's description from an answer to DIM_INFO."""
     (_, lo, hi), rest = fixed_part(payload, "Hii", "dimension description")
     return DimInfo(take_text(rest, "dimension description")[0], lo, hi)
+
+
+def parse_profile(payload: bytes) -> tuple[int, list[OpTicks]]:
+    """Return the number of operations and those in an answer to PROFILE."""
+    (total,), rest = fixed_part(payload, "H", "profile")
+    if len(rest) % 12:
+        raise LinkError("the device sent a malformed profile", why=f"{len(rest)} bytes of records of 12")
+    return total, [OpTicks(*struct.unpack_from("<QI", rest, at)) for at in range(0, len(rest), 12)]

@@ -40,6 +40,7 @@ class Op(IntEnum):
     RESET_STATE = 9
     SELFTEST = 10
     RESET = 11
+    PROFILE = 12
 
 
 class Code(IntEnum):

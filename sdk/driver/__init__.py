@@ -7,22 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sdk.driver.artifact import build
+    from sdk.driver.checkup import doctor
     from sdk.driver.execute import bench, run, verify
     from sdk.driver.explain import inspect, memory
+    from sdk.driver.fitting import fit
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
     from sdk.driver.page import memory_page, memory_svg
+    from sdk.driver.pictures.chrome_trace import chrome_trace
+    from sdk.driver.pictures.draw import draw
+    from sdk.driver.pictures.graph_page import graph_page, graph_svg
+    from sdk.driver.pictures.profile_page import profile_page
+    from sdk.driver.profiling import profile
 
 __all__ = [
     "BuildOptions",
     "Model",
     "bench",
     "build",
+    "chrome_trace",
     "compile",
+    "doctor",
+    "draw",
+    "fit",
+    "graph_page",
+    "graph_svg",
     "inspect",
     "memory",
     "memory_page",
     "memory_svg",
+    "profile",
+    "profile_page",
     "run",
     "verify",
 ]
@@ -31,11 +46,19 @@ _HOMES = {
     "Model": "model",
     "bench": "execute",
     "build": "artifact",
+    "chrome_trace": "pictures.chrome_trace",
     "compile": "model",
+    "doctor": "checkup",
+    "draw": "pictures.draw",
+    "fit": "fitting",
+    "graph_page": "pictures.graph_page",
+    "graph_svg": "pictures.graph_page",
     "inspect": "explain",
     "memory": "explain",
     "memory_page": "page",
     "memory_svg": "page",
+    "profile": "profiling",
+    "profile_page": "pictures.profile_page",
     "run": "execute",
     "verify": "execute",
 }

@@ -8,32 +8,43 @@ from sdk.boards import Board, Peripheral
 from sdk.driver.sources import Sources, compile_sources
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
+from sdk.steps import step
 from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, get_toolchain, target_for
 from sdk.toolchains.cache import digest
 from sdk.toolchains.linker import Region, region_overflows, render_linker_script
 
 __all__ = ["link_agent", "runtime_parts"]
 
+_DRIVERS = ("uart_", "timer_")  # files of a port of which a board chooses
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
 
 
-def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
-    """The agent of ``sources`` for ``board`` (for its stand-in machine where it has one), from the cache or built.
+def link_agent(
+    sources: Sources, board: Board, toolchain_name: str, profiled_ops: int = 0, aim: str = "time"
+) -> Path:
+    """The agent of ``sources`` for ``board`` (for its stand-in machine where it has one), from the cache or built; with
+    ``profiled_ops`` it tells of that many operations what they take. ``aim`` is what code is for, "time" or "size".
 
     Raises:
         BuildError: it does not compile, or does not fit the board's memory (by how much, in which region).
         UsageError: the runtime has no driver for the board's peripherals.
     """
     toolchain = get_toolchain(toolchain_name)
-    target = target_for(board)
+    target = target_for(board, aim)
     place = board.as_emulated() if board.emulator is not None else board
     runtime, defines, script = runtime_parts(place)
+    hooks: tuple[str, ...] = ()
+    if profiled_ops:
+        hooks = (f"SDK_RT_PROFILE_OPS={profiled_ops}u", *_hooks(sources.prefix.upper()))
+        defines = (*defines, hooks[0])
     key = digest(
-        "agent", toolchain.version(), repr(target), runtime, list(defines), script or "", sources.key
+        "agent", toolchain.version(), repr(target), runtime, list(defines), script or "", sources.key, list(hooks)
     )
 
     def make(folder: Path) -> None:
-        objects = compile_sources({**sources.model, **sources.agent}, toolchain, target, pic=board.hosted)
+        objects = compile_sources(
+            {**sources.model, **sources.agent}, toolchain, target, pic=board.hosted, defines=hooks
+        )
         jobs = [
             CompileJob(
                 SourceText(name, text),
@@ -52,7 +63,17 @@ def link_agent(sources: Sources, board: Board, toolchain_name: str) -> Path:
         except BuildError as err:
             raise _explained(err, board) from None
 
-    return toolchain.cache.entry(key, make) / "agent"
+    with step(f"making the agent of {board.name}"):
+        return toolchain.cache.entry(key, make) / "agent"
+
+
+def _hooks(macro: str) -> tuple[str, ...]:
+    """The macros that put the runtime's clock around the operations of a model."""
+    return (
+        f'{macro}_HOOKS="internal/profile.h"',
+        f"{macro}_HOOK_BEGIN(self,index)=sdk_rt_op_begin(index)",
+        f"{macro}_HOOK_END(self,index)=sdk_rt_op_end(index)",
+    )
 
 
 def runtime_parts(place: Board) -> tuple[dict[str, str], tuple[str, ...], str | None]:
@@ -66,7 +87,8 @@ def runtime_parts(place: Board) -> tuple[dict[str, str], tuple[str, ...], str | 
         macros.append("SDK_RT_FRAME_MAX=65536u")
     else:
         port = f"port/{place.runtime.port}"
-        names += [f"{port}/{n}.c" for n in ("startup", "main", "mem")]
+        names += sorted(f"port/bare/{p.name}" for p in (root / "port" / "bare").glob("*.c"))
+        names += sorted(f"{port}/{p.name}" for p in (root / port).glob("*.c") if not p.name.startswith(_DRIVERS))
         uart, timer = place.runtime.uart, place.runtime.timer
         for role, device in (("uart", uart), ("timer", timer)):
             names.append(_driver(place, port, role, device))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
@@ -13,10 +13,14 @@ from pathlib import Path
 
 from sdk.boards import Board, describe
 from sdk.driver.agents import link_agent
+from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.sources import Sources, compile_sources, read_files, write_files
 from sdk.errors import UsageError
+from sdk.profile import OpFacts
 from sdk.report import BuildReport
+from sdk.resources import data_dir
+from sdk.steps import step
 from sdk.toolchains import BuildCache, LinkJob, get_toolchain, target_for
 from sdk.toolchains.cache import digest
 
@@ -24,7 +28,6 @@ __all__ = ["Built", "build", "build_sources", "load_built", "prefix_of"]
 
 MANIFEST = "manifest.json"
 RUNTIME_PREFIX = "sdk_rt"
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,15 @@ class Built:
     """Sources of one model for one board, and what is known of them.
 
     ``shapes`` gives for each entry, and there for each input and output by name, its dims as text, in the symbols of
-    the report's dims; ``multiples`` what those dims are a multiple of, where that is not 1.
+    the report's dims; ``multiples`` what those dims are a multiple of, where that is not 1; ``ops`` what the calls of
+    each entry have to do.
     """
 
     sources: Sources
     report: BuildReport
     shapes: Mapping[str, Mapping[str, tuple[str, ...]]]
     multiples: Mapping[str, int]
+    ops: Mapping[str, tuple[OpFacts, ...]]
 
 
 def prefix_of(path: Path, options: BuildOptions) -> str:
@@ -60,11 +65,10 @@ def prefix_of(path: Path, options: BuildOptions) -> str:
 @lru_cache(maxsize=1)
 def _own_digest() -> str:
     """Hex digest of the compiler itself: another compiler makes another build."""
-    root = Path(__file__).resolve().parent.parent
-    files = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".j2"))
     hasher = hashlib.sha256()
-    for file in files:
-        hasher.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
+    for root, suffix in ((Path(__file__).resolve().parent.parent, ".py"), (data_dir("templates"), ".j2")):
+        for file in sorted(root.rglob(f"*{suffix}")):
+            hasher.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
     return hasher.hexdigest()
 
 
@@ -72,18 +76,15 @@ def _digest_of(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as err:
-        raise UsageError(f"cannot read {path}", why=err.strerror or str(err)) from None
+        raise UsageError(
+            f"cannot read {path}", why=err.strerror or str(err), hint="check the path after --extern"
+        ) from None
 
 
 def _key(path: Path, board: Board, options: BuildOptions) -> str:
-    try:
-        data = path.read_bytes()
-    except OSError as err:
-        raise UsageError(
-            f"cannot read {path}", why=err.strerror or str(err), hint="give the path of a .tflite, .onnx or .ir file"
-        ) from None
+    data = read_model_file(path)
     choices = [options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
-    choices += [options.weights, *(f"{name}:{size}" for name, size in options.regions)]
+    choices += [options.weights, options.opt, *(f"{name}:{size}" for name, size in options.regions)]
     choices += [text for file in options.externs for text in (file.name, _digest_of(file))]
     dims = sorted((k, *v) for k, v in options.dims.items())
     prefix = prefix_of(path, options)
@@ -115,17 +116,15 @@ def _beside(path: Path, data: bytes) -> list[str]:
     return [hashlib.sha256(f.read_bytes()).hexdigest() for f in (path.parent / n for n in names) if f.is_file()]
 
 
-def build_sources(
-    path: Path, board: Board, options: BuildOptions, progress: Progress = lambda _: None
-) -> Built:
+def build_sources(path: Path, board: Board, options: BuildOptions) -> Built:
     """Compiles a model to C and measures it, or takes both from the cache."""
     cache = BuildCache()
 
     def make(folder: Path) -> None:
-        progress("compiling the model")
-        # the compiler takes longer to import than a cached build to serve, so only a new build loads it
-        generate = import_module("sdk.driver.generate").generate
-        _write(folder, Built(*generate(path, prefix_of(path, options), board, options)))
+        with step(f"compiling {path.name}"):
+            # the compiler takes longer to import than a cached build to serve, so only a new build loads it
+            generate = import_module("sdk.driver.generate").generate
+            _write(folder, Built(*generate(path, prefix_of(path, options), board, options)))
 
     return load_built(cache.entry(_key(path, board, options), make))
 
@@ -141,6 +140,7 @@ def _write(folder: Path, built: Built) -> None:
         "agent_files": sorted(built.sources.agent),
         "shapes": {e: {name: list(dims) for name, dims in sorted(of.items())} for e, of in built.shapes.items()},
         "multiples": dict(sorted(built.multiples.items())),
+        "ops": {e: [op.to_json() for op in of] for e, of in sorted(built.ops.items())},
         "report": {**built.report.to_json(), "out": None, "files": []},
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -162,37 +162,37 @@ def load_built(folder: Path) -> Built:
             for entry, of in manifest["shapes"].items()
         }
         multiples = {str(name): int(value) for name, value in manifest["multiples"].items()}
-        return Built(Sources(manifest["prefix"], model, agent), report, shapes, multiples)
+        ops = {str(entry): tuple(OpFacts(**op) for op in of) for entry, of in manifest["ops"].items()}
+        return Built(Sources(manifest["prefix"], model, agent), report, shapes, multiples, ops)
+    except FileNotFoundError as err:
+        raise UsageError(
+            f"{folder} is not a folder that sdk build made",
+            why=f"it has no {Path(err.filename).name}",
+            hint="give the model file, or make a folder of it: sdk build MODEL --board B -o FOLDER",
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
         raise UsageError(
-            f"{folder} is not a folder that sdk build made", why=str(err), hint="run sdk build first"
+            f"{folder} is not a folder that sdk build made",
+            why=str(err),
+            hint="make it again: sdk build MODEL --board B -o FOLDER",
         ) from None
 
 
-def build(
-    model: Path,
-    board: Board,
-    options: BuildOptions,
-    *,
-    emit: str,
-    out: Path,
-    progress: Progress = lambda _: None,
-) -> BuildReport:
+def build(model: Path, board: Board, options: BuildOptions, *, emit: str, out: Path) -> BuildReport:
     """``sdk build``: writes the sources to ``out``, with ``emit`` "lib" a shared and a static library too, with
     "firmware" an image of the board with the device agent.
 
     Raises:
         SdkError: the model cannot be compiled for the board; nothing is left half written in ``out``.
     """
-    built = build_sources(model, board, options, progress)
+    built = build_sources(model, board, options)
     extra: list[tuple[str, Path]] = []
     if emit == "lib":
-        progress("compiling the library")
         extra = _libraries(built, board, options)
     elif emit == "firmware":
-        progress("linking the firmware")
         suffix = "elf" if not board.hosted else "agent"
-        extra = [(f"{built.sources.prefix}.{suffix}", link_agent(built.sources, board, options.toolchain))]
+        agent = link_agent(built.sources, board, options.toolchain, aim=options.opt)
+        extra = [(f"{built.sources.prefix}.{suffix}", agent)]
     names = [*built.sources.model, *(f"agent/{n}" for n in built.sources.agent), MANIFEST]
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -209,7 +209,7 @@ def build(
 
 
 def _libraries(built: Built, board: Board, options: BuildOptions) -> list[tuple[str, Path]]:
-    toolchain, target = get_toolchain(options.toolchain), target_for(board)
+    toolchain, target = get_toolchain(options.toolchain), target_for(board, options.opt)
     key = digest("library", toolchain.version(), repr(target), built.sources.key)
     name = built.sources.prefix
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk import steps
 from sdk.boards import Board, load_board
 from sdk.codegen_c.c99.names import identifier
 from sdk.compiler.interp.graph import init_values
@@ -19,15 +21,16 @@ from sdk.devices.client import Session
 from sdk.devices.messages import ModelInfo, TensorInfo
 from sdk.driver.agents import link_agent
 from sdk.driver.artifact import Built, build_sources, load_built, prefix_of
+from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
 from sdk.driver.dims import dims_of_run
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import import_model
 from sdk.driver.reference import entry_graph, open_reference, random_dims, random_inputs
 from sdk.driver.session import open_session
-from sdk.errors import UsageError
+from sdk.errors import NoDeviceError, UsageError
 from sdk.report import BenchReport, RunResult, VerifyReport
 
-__all__ = ["bench", "connect", "run", "step", "verify"]
+__all__ = ["WARMUP", "bench", "connect", "count", "entry_name", "prepare", "resolve", "run", "step", "verify"]
 
 Array = NDArray[Any]
 WARMUP = 2
@@ -36,7 +39,7 @@ FRESH_DIM = "dim "  # how an agent names the dims that a run computes
 MOST = (1 << 31) - 1
 
 
-def _built(target: Path, board: Board | None, options: BuildOptions) -> tuple[Built, Board]:
+def resolve(target: Path, board: Board | None, options: BuildOptions) -> tuple[Built, Board]:
     """The build of a model file for ``board``, or the one in a folder, for the board it was made for."""
     if target.is_dir():
         built = load_built(target)
@@ -55,23 +58,34 @@ def connect(
     target: Path, board: Board | None, device: str | None, options: BuildOptions
 ) -> tuple[Session, Built, Board]:
     """A session with the agent of a model file or a built folder."""
-    built, place = _built(target, board, options)
-    return open_session(device, place, link_agent(built.sources, place, options.toolchain)), built, place
+    built, place = resolve(target, board, options)
+    agent = link_agent(built.sources, place, options.toolchain, aim=options.opt)
+    return open_session(device, place, agent), built, place
 
 
-def _entry(session: Session, built: Built, entry: str | None) -> tuple[int, str]:
-    """The number of an entry on the device, and its name; None is the only one."""
+def entry_name(built: Built, entry: str | None) -> str:
+    """The name of an entry; None is the only one.
+
+    Raises:
+        UsageError: there is no such entry, or several.
+    """
     names = list(built.shapes)
     if entry is None and len(names) > 1:
         raise UsageError(f"the model has {len(names)} entries", hint=f"name one with --entry: {', '.join(names)}")
     if entry is not None and entry not in names:
         raise UsageError(f"the model has no entry {entry!r}", hint=f"it has {', '.join(names)}")
-    if entry is None or len(names) == 1:
-        return 0, names[0]
-    wanted = f"{built.sources.prefix}_{identifier(entry)}"
+    return names[0] if entry is None else entry
+
+
+def _entry(session: Session, built: Built, entry: str | None) -> tuple[int, str]:
+    """The number of an entry on the device, and its name; None is the only one."""
+    name = entry_name(built, entry)
+    if len(built.shapes) == 1:
+        return 0, name
+    wanted = f"{built.sources.prefix}_{identifier(name)}"
     for number, info in enumerate(session.models()):
         if info.name == wanted:
-            return number, entry
+            return number, name
     raise UsageError(f"the device has no model {wanted}", hint="build and flash this model's firmware")
 
 
@@ -113,14 +127,24 @@ def step(
 
 
 def _bytes_of(tensor: TensorInfo, shape: tuple[int, ...], inputs: Mapping[str, Array]) -> bytes:
-    if tensor.name not in inputs:
-        raise UsageError(f"input {tensor.name!r} is missing", hint=f"--input {tensor.name}=FILE.npy")
-    value = np.asarray(inputs[tensor.name])
     want = np.dtype(tensor.dtype)
+    if tensor.name not in inputs:
+        file = f"{identifier(tensor.name)}.npy"
+        save = f'python -c "import numpy as np; np.save({file!r}, np.zeros({shape}, {str(want)!r}))"'
+        raise UsageError(
+            f"input {tensor.name!r} is missing",
+            why=f"the model wants {want}{list(shape)}",
+            hint=f"--input {tensor.name}={file}, in Python {tensor.name}=ARRAY; a file to try with: {save}",
+        )
+    value = inputs[tensor.name]
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise UsageError(
+            f"input {tensor.name!r} is a {type(value).__name__}, the model wants an array of {want}{list(shape)}",
+            hint="np.load(x)" if isinstance(value, str) else f"np.array(x, {str(want)!r})",
+        )
     if value.dtype != want:
         raise UsageError(
-            f"input {tensor.name!r} has type {value.dtype}, the model wants {want}",
-            hint=f"x.astype({str(want)!r})",
+            f"input {tensor.name!r} has type {value.dtype}, the model wants {want}", hint=_conversion(value, tensor)
         )
     if value.shape != shape:
         raise UsageError(
@@ -128,6 +152,16 @@ def _bytes_of(tensor: TensorInfo, shape: tuple[int, ...], inputs: Mapping[str, A
             hint=f"x.reshape({shape})" if value.size == math.prod(shape) else f"give an array of shape {list(shape)}",
         )
     return np.ascontiguousarray(value).tobytes()
+
+
+def _conversion(value: Array, tensor: TensorInfo) -> str:
+    """What makes an input of another type into the model's; real numbers become the integers that stand for them."""
+    want = np.dtype(tensor.dtype)
+    if value.dtype.kind == "f" and want.kind in "iu" and tensor.scale:
+        least, most = np.iinfo(want).min, np.iinfo(want).max
+        real = f"x / {tensor.scale:.9g} + {tensor.zero_point}"
+        return f"np.clip(np.round({real}), {least}, {most}).astype({str(want)!r}), for x in the model's real units"
+    return f"x.astype({str(want)!r})"
 
 
 def _check_names(info: ModelInfo, inputs: Mapping[str, Array]) -> None:
@@ -173,15 +207,13 @@ def bench(
     threads: int,
     entry: str | None = None,
 ) -> BenchReport:
-    """``sdk bench``: samples of ``repeat`` runs after two that do not count."""
-    session, built, place = connect(target, board, device, options)
-    with session:
-        number, name = _entry(session, built, entry)
-        info = session.models()[number]
-        rng = np.random.default_rng(SEED)
-        for k, tensor in enumerate(info.inputs):
-            session.write(number, k, _random_bytes(tensor, rng))
-        dims = list(dims_of_run(info, built.shapes[name], built.multiples, {}, at).values())
+    """``sdk bench``: samples of ``repeat`` runs after two that do not count; on an emulated board with a table of
+    cycles, an estimate of those too."""
+    built, place = resolve(target, board, options)
+    agent = link_agent(built.sources, place, options.toolchain, aim=options.opt)
+
+    def work(session: Session) -> BenchReport:
+        number, dims = prepare(session, built, entry, at)
         stats = session.run(number, dims=dims, repeat=repeat, warmup=WARMUP)
         return BenchReport(
             built.report.model,
@@ -193,6 +225,40 @@ def bench(
             tuple(stats.samples),
             str(stats.counter),
         )
+
+    if device is None and can_count(place, threads):
+        try:
+            report, counts = counted(place, agent, 0, work)
+        except NoPluginsError:
+            pass  # a machine's clock counts instructions too: only the estimate is missing then
+        else:
+            found, runs = counts[PHASE_RUN], repeat + WARMUP
+            cycles = None if found.est_cycles is None else found.est_cycles / runs
+            return replace(report, instructions=found.instructions / runs, est_cycles=cycles)
+    with open_session(device, place, agent) as session:
+        return work(session)
+
+
+def count(target: Path, board: Board, options: BuildOptions, at: Mapping[str, int] | None = None) -> Counts:
+    """What one inference executes on an emulated board.
+
+    Raises:
+        NoDeviceError: the board has no stand-in whose instructions can be counted.
+    """
+    if not can_count(board, options.threads):
+        raise NoDeviceError(f"{board.name} has no stand-in that counts instructions", hint="sdk boards lists others")
+    report = bench(target, board, None, options, at or {}, 1, options.threads)
+    return Counts(round(report.instructions or report.samples[0]), report.est_cycles)
+
+
+def prepare(session: Session, built: Built, entry: str | None, at: Mapping[str, int]) -> tuple[int, list[int]]:
+    """The number of an entry on the device, its inputs filled with random numbers, and the values of its dims."""
+    number, name = _entry(session, built, entry)
+    info = session.models()[number]
+    rng = np.random.default_rng(SEED)
+    for k, tensor in enumerate(info.inputs):
+        session.write(number, k, _random_bytes(tensor, rng))
+    return number, list(dims_of_run(info, built.shapes[name], built.multiples, {}, at).values())
 
 
 def _random_bytes(tensor: TensorInfo, rng: np.random.Generator) -> bytes:
@@ -228,9 +294,10 @@ def verify(
     rng = np.random.default_rng(SEED)
     exact, worst_abs, worst_rel, worst, passed = 0, 0.0, 0.0, "", True
     session, built, place = connect(model, board, device, options)
-    with session:
+    with session, steps.step("comparing"):
         session.reset(0)
         for case in range(cases):
+            steps.update(f"comparing with {reference.name}: case {case + 1} of {cases}")
             dims = random_dims(graph, rng, case, {**(at or {}), **held})
             inputs = random_inputs(graph, rng, dims)
             want = reference.step(inputs, dims)

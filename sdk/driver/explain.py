@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from sdk.boards import Board
+from sdk.boards import Board, suggest
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.ir.text import print_module
 from sdk.compiler.memory.report import PlanSummary, plan_summary
-from sdk.driver.artifact import build_sources, prefix_of
+from sdk.compiler.passes.pipeline import all_passes
+from sdk.driver.artifact import build_sources, load_built, prefix_of
 from sdk.driver.dims import check_at
 from sdk.driver.externs import add_patterns
 from sdk.driver.generate import measure
@@ -18,8 +19,9 @@ from sdk.driver.options import AIMS, BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
 from sdk.errors import BuildError, UsageError
 from sdk.report import BuildReport, MemoryMode, MemoryReport
+from sdk.steps import step
 
-__all__ = ["inspect", "memory", "stages"]
+__all__ = ["entry_names", "inspect", "memory", "stage_names", "stages"]
 
 QUICK_CALLS = 300
 QUICK_WEIGHTS = 1 << 20  # bytes
@@ -30,12 +32,25 @@ def stages(model: Path, board: Board, options: BuildOptions) -> dict[str, Module
     seen: dict[str, Module] = {}
     module = add_patterns(import_model(model, options, prefix_of(model, options)), options.externs)
     seen["imported"] = module
-    done = lower_module(
-        module, default_passes(board, options), lambda step, m: seen.__setitem__(step.name, m)
-    )
+    with step(f"compiling {model.name}"):
+        passes = default_passes(board, options)
+        done = lower_module(module, passes, lambda one, m: seen.__setitem__(one.name, m))
     seen["scheduled"], seen["planned"] = seen["schedule"], done
     seen["typed"] = seen["fold-offset"]
     return seen
+
+
+def stage_names() -> list[str]:
+    """What ``inspect`` takes for a stage, but for the passes that only some builds have."""
+    return ["imported", "typed", "scheduled", "planned", *sorted(all_passes())]
+
+
+def entry_names(target: Path) -> list[str]:
+    """The entries of a model file, or of a folder that ``sdk build`` made; raise SdkError when it is neither."""
+    if target.is_dir():
+        return list(load_built(target).shapes)
+    options = BuildOptions()
+    return list(import_model(target, options, prefix_of(target, options)).graphs)
 
 
 def inspect(model: Path, board: Board, options: BuildOptions, stage: str | None) -> str:
@@ -47,7 +62,7 @@ def inspect(model: Path, board: Board, options: BuildOptions, stage: str | None)
     seen = stages(model, board, options)
     wanted = stage or "planned"
     if wanted not in seen:
-        raise UsageError(f"no stage {wanted!r}", hint=f"one of {', '.join(seen)}")
+        raise UsageError(f"no stage {wanted!r}", hint=suggest(wanted, seen) or f"one of {', '.join(seen)}")
     return print_module(seen[wanted])
 
 

@@ -24,7 +24,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as err:
-        raise UsageError(f"cannot read {path}", why=str(err)) from None
+        raise UsageError(f"cannot read {path}", why=str(err), hint="check the path after --extern") from None
 
 
 def extern_sources(paths: Sequence[Path]) -> dict[str, str]:
@@ -57,7 +57,8 @@ def add_patterns(module: Module, paths: Sequence[Path]) -> Module:
             given = parse_module(Source(text, str(path)), ops=ops)
             for graph in given.graphs.values():
                 if graph.name in module.graphs:
-                    raise UsageError(f"{path}: there is a graph or pattern @{graph.name} already")
+                    hint = f"rename it in {path.name}"
+                    raise UsageError(f"{path}: there is a graph or pattern @{graph.name} already", hint=hint)
                 module = _with_pattern(module, graph, given)
     return module
 

@@ -15,13 +15,16 @@ from sdk.compiler.interp.graph import init_values
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import RegionKind
 from sdk.compiler.ir.types import TensorType
+from sdk.compiler.passes.base import Pass
 from sdk.compiler.sym import Dim, Var, max_value, substitute
+from sdk.driver.capacity import check_fits
 from sdk.driver.externs import add_patterns, extern_sources
-from sdk.driver.fit import check_fits
 from sdk.driver.memories import linked_memories
+from sdk.driver.op_facts import op_facts
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
 from sdk.driver.sources import Sources, as_files, compile_sources
+from sdk.profile import OpFacts
 from sdk.report import BuildReport
 from sdk.toolchains import get_toolchain, target_for
 from sdk.toolchains.size import Sections, section_sizes
@@ -29,17 +32,23 @@ from sdk.toolchains.stack import worst_case_stack
 
 __all__ = ["generate", "measure"]
 
-Generated = tuple[Sources, BuildReport, Mapping[str, Mapping[str, tuple[str, ...]]], Mapping[str, int]]
+Generated = tuple[
+    Sources,
+    BuildReport,
+    Mapping[str, Mapping[str, tuple[str, ...]]],
+    Mapping[str, int],
+    Mapping[str, tuple[OpFacts, ...]],
+]
 
 
 def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> Generated:
     """Imports, compiles and emits a model, and measures the objects; the shapes are of each entry's inputs and outputs,
-    the numbers what dims are a multiple of.
+    the numbers what dims are a multiple of, and last what each entry's calls have to do.
 
     Raises:
         BuildError: the model cannot be compiled, or does not fit the board.
     """
-    module = _lower(path, prefix, board, options)
+    module, fused = _lower(path, prefix, board, options)
     sources, report = _emit(path, prefix, module, board, options)
     check_fits(path, module, board, options, report, lambda: measure(path, prefix, board, options, "min")[1])
     held: dict[Var, Dim] = dict(init_values(module))  # the agent binds them so
@@ -48,7 +57,7 @@ def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> Ge
         for plan in module.plans.values()
     }
     multiples = {v.name: v.multiple for plan in module.plans.values() for v in plan.dims if v.multiple > 1}
-    return sources, report, shapes, multiples
+    return sources, report, shapes, multiples, op_facts(module, fused, capabilities(board, options))
 
 
 def measure(
@@ -60,13 +69,20 @@ def measure(
         BuildError: the model cannot be compiled.
     """
     other = replace(options, memory=memory, arena_limit=None)
-    module = _lower(path, prefix, board, other)
+    module, _ = _lower(path, prefix, board, other)
     return module, _emit(path, prefix, module, board, other)[1]
 
 
-def _lower(path: Path, prefix: str, board: Board, options: BuildOptions) -> Module:
+def _lower(path: Path, prefix: str, board: Board, options: BuildOptions) -> tuple[Module, Module]:
+    """The module planned, and as it was before it was scheduled."""
     module = add_patterns(import_model(path, options, prefix), options.externs)
-    return lower_module(module, default_passes(board, options))
+    seen: list[Module] = []
+
+    def observe(step: Pass, after: Module) -> None:
+        if step.name == "fuse":
+            seen.append(after)
+
+    return lower_module(module, default_passes(board, options), observe), seen[-1]
 
 
 def _emit(
@@ -79,10 +95,11 @@ def _emit(
         board=board.name,
         weights_in_ram=options.weights == "ram",
         memories=linked_memories(board, options),
+        small=not board.hosted,
     )
     isa = capabilities(board, options)
     files = as_files(emit(module, prefix, isa=isa, options=choice) | extern_sources(options.externs))
-    toolchain, target = get_toolchain(options.toolchain), target_for(board)
+    toolchain, target = get_toolchain(options.toolchain), target_for(board, options.opt)
     objects = compile_sources(files, toolchain, target, pic=board.hosted)
     sections = section_sizes(o.path for o in objects)
     entries = interface_of(module, prefix, choice).entries

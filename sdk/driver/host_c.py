@@ -9,18 +9,28 @@ from pathlib import Path
 from sdk.boards import load_board
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
-__all__ = ["load_c"]
+__all__ = ["load_c", "shared_library"]
 
 
-def load_c(source: Path) -> ctypes.CDLL:
-    """A library of one C file.
+def shared_library(source: Path, out: Path, defines: tuple[str, ...] = ()) -> Path:
+    """Writes the library of one C file to ``out``, and returns that.
 
     Raises:
         BuildError: the compiler rejects it.
         MissingToolError: the bundled compiler is not installed.
     """
     tool, target = get_toolchain("zig"), target_for(load_board("host"))
-    unit = tool.compile(CompileJob(SourceText.read(source), target, pic=True, opt="3"))
+    unit = tool.compile(CompileJob(SourceText.read(source), target, pic=True, opt="3", defines=defines))
+    return tool.link(LinkJob("shared", (unit,), target), out)
+
+
+def load_c(source: Path, defines: tuple[str, ...] = ()) -> ctypes.CDLL:
+    """A library of one C file.
+
+    Raises:
+        BuildError: the compiler rejects it.
+        MissingToolError: the bundled compiler is not installed.
+    """
     # a library that is loaded cannot be deleted everywhere
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        return ctypes.CDLL(str(tool.link(LinkJob("shared", (unit,), target), Path(folder) / f"{source.stem}.so")))
+        return ctypes.CDLL(str(shared_library(source, Path(folder) / f"{source.stem}.so", defines)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Never
 
 from numpy.typing import NDArray
 
@@ -19,8 +19,11 @@ from sdk.driver.artifact import Built, build_sources
 from sdk.driver.execute import bench, connect, step
 from sdk.driver.explain import memory
 from sdk.driver.options import BuildOptions
+from sdk.driver.pictures.notebook import model_html
+from sdk.driver.profiling import profile
 from sdk.driver.program import save_program
 from sdk.errors import UsageError
+from sdk.profile import ProfileReport
 from sdk.report import BenchReport, MemoryReport
 from sdk.toolchains import BuildCache
 from sdk.toolchains.cache import digest
@@ -39,13 +42,15 @@ class Model:
         self.report = build_sources(path, board, options).report
         self._open_session: tuple[Session, Built] | None = None
 
-    def __call__(self, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def __call__(self, *unnamed: Never, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Outputs by name for inputs by name; symbolic dims follow from the shapes of the inputs.
 
         Raises:
             UsageError: an input is missing or unknown, has another type or shape than the model's, or makes a dim
                 leave its bounds.
         """
+        if unnamed:
+            raise UsageError("an input without a name", hint="model(x=array): each input is given by its name")
         return self.run(None, inputs)
 
     def run(
@@ -61,6 +66,10 @@ class Model:
         Raises:
             UsageError: as for a call; or there is no such entry.
         """
+        if not isinstance(inputs, Mapping):
+            raise UsageError(
+                f"inputs are arrays by name, not a {type(inputs).__name__}", hint='model.run(None, {"x": array})'
+            )
         session, built = self._open()
         return step(session, built, inputs, dims or {}, entry)[0]
 
@@ -75,10 +84,21 @@ class Model:
         """Samples of single runs, at the given dims, else at the largest."""
         return bench(self.path, self.board, None, self.options, dims or {}, repeat, self.options.threads, entry)
 
+    def profile(
+        self, repeat: int = 10, entry: str | None = None, dims: Mapping[str, int] | None = None
+    ) -> ProfileReport:
+        """What each operator takes, at the given dims, else at the largest; timed over ``repeat`` runs, or counted
+        where the board is emulated."""
+        return profile(self.path, self.board, None, self.options, dims or {}, repeat, entry)
+
     @property
     def memory(self) -> MemoryReport:
         """Where every byte of memory goes."""
         return memory(self.path, self.board, self.options)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs, outputs, sizes, and the arena as a picture."""
+        return model_html(self.path, self.board, self.options, self.report)
 
     def reset(self) -> None:
         """Puts the model's state back to its start."""
@@ -103,6 +123,9 @@ def compile(
     dims: Mapping[str, int | tuple[int, ...]] | None = None,
     threads: int = 1,
     externs: Sequence[str | Path] = (),
+    opt: Literal["time", "size"] = "time",
+    memory: Literal["time", "min"] = "time",
+    arena_limit: int | None = None,
 ) -> Model:
     """Compiles a model for a board.
 
@@ -114,18 +137,40 @@ def compile(
         threads: threads of generated code.
         externs: files of your libraries: ``.ir`` files say which ops a symbol computes, ``.c`` and ``.h`` files are
             compiled with the model; see docs/adding.md.
+        opt: what code is made for: "time" or "size".
+        memory: what memory is planned for: "time", or "min" for the least RAM.
+        arena_limit: bytes; the fastest plan within this arena.
 
     Raises:
         SdkError: the file, the board or the model is not usable; see docs/errors.md.
     """
-    bounds = {name: (b, b) if isinstance(b, int) else tuple(b) for name, b in (dims or {}).items()}
-    options = BuildOptions(dims=bounds, threads=threads, externs=tuple(map(Path, externs)))
+    if not isinstance(board, str):
+        raise UsageError(f"a {type(board).__name__} is no board's name", hint='board="host"; sdk boards lists them')
+    files = tuple(map(Path, externs))
+    options = BuildOptions(
+        dims=_bounds(dims or {}), threads=threads, externs=files, opt=opt, memory=memory, arena_limit=arena_limit
+    )
     if isinstance(model, (str, Path)):
         return Model(Path(model), load_board(board), options)
     if isinstance(model, Module):
         return Model(_stored_program(model), load_board(board), replace(options, name=_prefix(model.name)))
     path = _stored(model)
     return Model(path, load_board(board), replace(options, name=_prefix(model.graph.name)))
+
+
+def _bounds(dims: Mapping[str, int | tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The bounds of dims as the options want them."""
+    hint = 'dims={"n": (1, 256)}, {"n": (64, 256, 32)} for multiples of 32, or {"n": 64}'
+    if not isinstance(dims, Mapping):
+        raise UsageError(f"dims are bounds by name, not a {type(dims).__name__}", hint=hint)
+    found = {}
+    for name, given in dims.items():
+        bounds: Any = (given, given) if isinstance(given, int) else given
+        numbers = isinstance(bounds, (tuple, list)) and all(isinstance(n, int) for n in bounds)
+        if not numbers or len(bounds) not in (2, 3) or not 0 <= bounds[0] <= bounds[1]:
+            raise UsageError(f"not bounds of a dim: {given!r}", where=f"dims[{name!r}]", hint=hint)
+        found[name] = tuple(bounds)
+    return found
 
 
 def _stored_program(module: Module) -> Path:
@@ -137,7 +182,10 @@ def _stored_program(module: Module) -> Path:
 def _stored(proto: Any) -> Path:
     """The file of a ``ModelProto``, kept with the builds."""
     if not hasattr(proto, "SerializeToString"):
-        raise UsageError(f"a {type(proto).__name__} is no model", hint="give a path, or an onnx.ModelProto")
+        raise UsageError(
+            f"a {type(proto).__name__} is no model",
+            hint="give the path of a .tflite, .onnx or .ir file, an onnx.ModelProto, or a module of sdk.graph",
+        )
     data: bytes = proto.SerializeToString()
     folder = BuildCache().entry(digest("model", sha256(data).hexdigest()), lambda at: _write(at, data))
     return folder / "model.onnx"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from sdk.errors import UsageError
 
 __all__ = ["AIMS", "BuildOptions"]
 
 MOST_THREADS = 64  # of the runtime's pool
+OPTS: Final = ("time", "size")
 AIMS: Final = ("time", "min")
 PLACES: Final = ("flash", "ram")
 
@@ -27,7 +28,7 @@ class BuildOptions:
     ``+``); ``toolchain`` is the C compiler; ``externs`` are files of the user's libraries: ``.ir`` files say which ops
     a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the board's memories that
     the arena may lie in, the preferred first, with the most bytes of each (none: the arena is one); ``weights`` stay
-    in "flash" or are copied to "ram" by the program's start.
+    in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for, "time" or "size".
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -43,12 +44,16 @@ class BuildOptions:
     externs: tuple[Path, ...] = ()
     regions: tuple[tuple[str, int], ...] = ()
     weights: str = "flash"
+    opt: Literal["time", "size"] = "time"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.threads <= MOST_THREADS:
-            raise UsageError(f"{self.threads} threads asked for", hint=f"--threads 1 to {MOST_THREADS}")
+        threads: object = self.threads  # which a caller in Python may have spelled as text
+        if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
+            raise UsageError(f"{self.threads!r} threads asked for", hint=f"--threads 1 to {MOST_THREADS}")
         if self.memory not in AIMS:
             raise UsageError(f"no memory aim is called {self.memory!r}", hint=f"use {' or '.join(AIMS)}")
+        if self.opt not in OPTS:
+            raise UsageError(f"code is not made for {self.opt!r}", hint=f"use {' or '.join(OPTS)}")
         if self.weights not in PLACES:
             raise UsageError(f"weights go to no {self.weights!r}", hint=f"use {' or '.join(PLACES)}")
         if self.regions and self.arena_limit is not None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-
-import jinja2
 
 from sdk.boards import Board
 from sdk.compiler.memory.report import LiveTensor, PlanSummary
-from sdk.driver.picture import Picture, describe, how_kept, picture_of
+from sdk.driver.picture import Picture, picture_of
+from sdk.driver.pictures.templates import render
 from sdk.report import BuildReport, MemoryReport
-from sdk.resources import data_dir
-from sdk.version import VERSION
 
 __all__ = ["memory_page", "memory_svg"]
 
@@ -45,7 +41,8 @@ class _Entry:
 def memory_page(report: MemoryReport, board: Board) -> str:
     """The page, as HTML that is XML too."""
     modes = {name: (mode, [_entry(e) for e in mode.entries]) for name, mode in report.modes.items()}
-    return _environment().get_template("memory.html.j2").render(
+    return render(
+        "memory.html.j2",
         report=report,
         build=report.build,
         board=board,
@@ -54,7 +51,6 @@ def memory_page(report: MemoryReport, board: Board) -> str:
         bounds={name: max((e.lower_bound for e in mode.entries), default=0) for name, mode in report.modes.items()},
         parts={what: k for k, (what, size) in enumerate(report.build.ram_parts.items()) if size},
         several=len(report.entries) > 1,
-        version=VERSION,
     )
 
 
@@ -62,20 +58,7 @@ def memory_svg(report: MemoryReport) -> str:
     """The picture of the first entry alone, as an SVG file."""
     entry = _entry(report.entries[0])
     title = f"Memory of {report.build.model} on {report.build.board}: arena of {entry.summary.peak:,} bytes"
-    return _environment().get_template("memory.svg.j2").render(s=entry.summary, p=entry.picture, title=title)
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    found = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(data_dir("templates") / "report"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )
-    found.filters |= {"thousands": lambda n: f"{n:,}", "describe": describe, "kept": how_kept}
-    return found
+    return render("memory.svg.j2", s=entry.summary, p=entry.picture, title=title)
 
 
 def _entry(summary: PlanSummary) -> _Entry:

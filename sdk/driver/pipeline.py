@@ -32,14 +32,17 @@ from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.passes.recognize import Recognize
 from sdk.compiler.passes.schedule import ScheduleLoops
+from sdk.compiler.passes.share import Share
 from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.compiler.schedules.rules import core_for
 from sdk.compiler.sym import max_value
+from sdk.driver.files import read_model_file
 from sdk.driver.memories import rooms_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.program import read_program
 from sdk.errors import BuildError, UsageError
+from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite import import_tflite
 
 __all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_module"]
@@ -50,41 +53,38 @@ WORDS = 16  # bytes: what the widest load of a microcontroller wants
 Observer = Callable[[Pass, Module], None]
 
 
-def import_model(path: Path, options: BuildOptions, prefix: str) -> Module:
-    """Reads a model file into a module of stage "imported".
+def import_model(
+    path: Path, options: BuildOptions, prefix: str, refusals: list[Refusal] | None = None
+) -> Module:
+    """Reads a model file into a module of stage "imported"; what cannot be imported is put into ``refusals`` too.
 
     Raises:
         UsageError: the file cannot be read or is of no known kind.
         BuildError: the file is damaged or uses what the importer does not know.
     """
+    data = read_model_file(path)
     try:
-        data = path.read_bytes()
-    except OSError as err:
-        raise UsageError(
-            f"cannot read {path}", why=err.strerror or str(err), hint="give the path of a .tflite, .onnx or .ir file"
-        ) from None
-    kind = path.suffix.lower()
-    if kind not in _FRONTENDS:
-        raise UsageError(f"{path.name} is not a model this version reads", hint="give a .tflite, .onnx or .ir file")
-    try:
-        return _FRONTENDS[kind](path, data, prefix, options)
+        return _FRONTENDS[path.suffix.lower()](path, data, prefix, options, [] if refusals is None else refusals)
     except BuildError as err:
         err.where = err.where or str(path)
+        err.hint = err.hint or "export the model anew without it; docs/onnx.md and docs/errors.md say what is imported"
         raise
 
 
-def _tflite(_: Path, data: bytes, prefix: str, options: BuildOptions) -> Module:
-    return import_tflite(data, prefix, dims=options.dims)
+def _tflite(_: Path, data: bytes, prefix: str, options: BuildOptions, refusals: list[Refusal]) -> Module:
+    return import_tflite(data, prefix, dims=options.dims, refusals=refusals)
 
 
-def _onnx(path: Path, data: bytes, prefix: str, options: BuildOptions) -> Module:
+def _onnx(path: Path, data: bytes, prefix: str, options: BuildOptions, refusals: list[Refusal]) -> Module:
     # the onnx package takes long to import, so only a model of its kind loads it
     frontend = import_module("sdk.frontends.onnx")
-    module: Module = frontend.import_onnx(data, prefix, dims=options.dims, folder=path.parent)
+    module: Module = frontend.import_onnx(
+        data, prefix, dims=options.dims, folder=path.parent, refusals=refusals
+    )
     return module
 
 
-def _program(path: Path, data: bytes, prefix: str, options: BuildOptions) -> Module:
+def _program(path: Path, data: bytes, prefix: str, options: BuildOptions, _: list[Refusal]) -> Module:
     return read_program(path, data, options.dims)
 
 
@@ -135,7 +135,9 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Lower(),
         Fuse(),
         SimplifyLoops(),
-        ScheduleLoops(isa=".".join(sorted(have)), threads=1 if streams else options.threads),
+        ScheduleLoops(
+            isa=".".join(sorted(have)), threads=1 if streams else options.threads, opt=options.opt
+        ),
         SimplifyLoops(),
         Cleanup(),
         Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
@@ -148,6 +150,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),
+        *([Share(options.opt)] if options.opt == "size" or not board.hosted else []),
     )
 
 

@@ -44,7 +44,7 @@ def read_program(path: Path, data: bytes, dims: Collection[str] = ()) -> Module:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise UsageError(f"{path.name} is not text") from None
+        raise UsageError(f"{path.name} is not text", hint="a program is UTF-8, as sdk inspect prints it") from None
     module = parse_module(Source(text, str(path)), _blobs(_beside(path)), ops)
     if module.stage == "planned":
         raise BuildError(f"the program {module.name} is planned already", hint="give one of an earlier stage")
@@ -64,5 +64,7 @@ def _blobs(path: Path) -> dict[str, bytes]:
         with np.load(path, allow_pickle=False) as arrays:
             found = [arrays[name].tobytes() for name in arrays.files]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as err:
-        raise UsageError(f"cannot read {path}", why=str(err)) from None
+        raise UsageError(
+            f"cannot read {path}", why=str(err), hint="it holds the constants: keep it as it was written"
+        ) from None
     return {sha256(data).hexdigest(): data for data in found}

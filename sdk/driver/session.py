@@ -15,8 +15,11 @@ __all__ = ["open_session"]
 START_TIMEOUT_S = 20.0
 
 
-def open_session(uri: str | None, board: Board, agent: Path) -> Session:
-    """A session with the agent: on this machine or the board's stand-in when ``uri`` is None.
+def open_session(
+    uri: str | None, board: Board, agent: Path, emulator_arguments: tuple[str, ...] = ()
+) -> Session:
+    """A session with the agent: on this machine or the board's stand-in, started with more arguments, when ``uri`` is
+    None.
 
     Raises:
         NoDeviceError: the board can neither run here nor be emulated, and no device is given.
@@ -25,7 +28,8 @@ def open_session(uri: str | None, board: Board, agent: Path) -> Session:
     if board.emulator is not None:
         timer = board.as_emulated().runtime.timer
         hz = timer.hz if timer else 0
-        emulator = EmulatorSpec(tuple(board.emulator.argv), board.emulator.icount_shift, hz)
+        program, *rest = board.emulator.argv
+        emulator = EmulatorSpec((program, *emulator_arguments, *rest), board.emulator.icount_shift, hz)
     if uri is None:
         if not board.hosted and emulator is None:
             raise NoDeviceError(f"{board.name} has no stand-in here", hint="name the device: --device URI")

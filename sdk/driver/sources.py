@@ -58,6 +58,7 @@ def compile_sources(
     *,
     pic: bool = False,
     extra: tuple[str, ...] = (),
+    defines: tuple[str, ...] = (),
 ) -> tuple[ObjectFile, ...]:
     """Compiles every ``.c`` and ``.S`` of ``files``.
 
@@ -73,6 +74,7 @@ def compile_sources(
             include_dirs=include[name[-2:]],
             pic=pic,
             flags=extra,
+            defines=defines if name.endswith(".c") else (),
         )
         for name, text in sorted(files.items())
         if name.endswith((".c", ".S"))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from sdk.errors import BuildError, UsageError
+from sdk.steps import step, update
 from sdk.toolchains.cache import BuildCache, digest
 from sdk.toolchains.target import Target
 
@@ -132,6 +133,7 @@ class Toolchain(ABC):
     """A C compiler with its linker and archiver. Subclasses say how to spell things; caching is here."""
 
     name: str
+    small_opt: str = "s"  # the level for targets whose code is to be small
 
     def __init__(self, cache: BuildCache | None = None) -> None:
         self.cache = cache or BuildCache()
@@ -139,6 +141,10 @@ class Toolchain(ABC):
     @abstractmethod
     def version(self) -> str:
         """Return text that changes whenever the tool would produce other output; raise MissingToolError."""
+
+    def is_cold(self) -> bool:
+        """Return whether the compiler has yet to fill a cache of its own, so that its first run takes longer."""
+        return False
 
     @abstractmethod
     def compiler(self, target: Target) -> list[str]:
@@ -197,7 +203,7 @@ class Toolchain(ABC):
     def _compile_flags(self, job: CompileJob) -> list[str]:
         """Return what a C file is compiled with, beyond its target and macros."""
         return [
-            f"-O{job.opt or job.target.opt}",
+            f"-O{job.opt or (self.small_opt if job.target.small else job.target.opt)}",
             *_COMMON_FLAGS,
             *(["-fPIC"] if job.pic else []),
             *([f"-fsanitize={','.join(job.sanitize)}"] if job.sanitize else []),
@@ -207,8 +213,13 @@ class Toolchain(ABC):
 
     def compile_all(self, jobs: Sequence[CompileJob], workers: int | None = None) -> list[ObjectFile]:
         """Compile units side by side, results in the order of ``jobs``; ``workers`` defaults to the CPUs."""
-        with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
-            return list(pool.map(self.compile, jobs))
+        done: list[ObjectFile] = []
+        first = ", for the first time: the C compiler's cache is cold" if self.is_cold() else ""
+        with step("compiling C"), ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
+            for unit in pool.map(self.compile, jobs):
+                done.append(unit)
+                update(f"compiling C: {len(done)} of {len(jobs)} files{first}")
+        return done
 
     def link(self, job: LinkJob, out: Path) -> Path:
         """Link ``job`` into the file ``out`` and return it; the same objects give the same bytes anywhere."""
@@ -232,7 +243,8 @@ class Toolchain(ABC):
             for entry in names:
                 (folder / entry).unlink()
 
-        built = self.cache.entry(key, make) / "out.bin"
+        with step("linking"):
+            built = self.cache.entry(key, make) / "out.bin"
         out.parent.mkdir(parents=True, exist_ok=True)
         partial = out.with_name(f".{out.name}.{os.getpid()}")
         shutil.copyfile(built, partial)

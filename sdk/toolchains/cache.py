@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -13,9 +15,12 @@ from pathlib import Path
 
 import platformdirs
 
+from sdk.errors import UsageError
+
 CACHE_VARIABLE = "CROSSLEVEL_CACHE"
 _LIMIT_BYTES = 1 << 30
 _PRUNE_EVERY_S = 24 * 3600
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 def digest(*parts: object) -> str:
@@ -41,25 +46,47 @@ class BuildCache:
 
         ``make`` works in a folder of its own that is renamed into place when it returns, so that a reader
         never sees half an entry; whoever comes second with the same key keeps the first one's result.
+
+        Raises:
+            UsageError: the cache folder cannot be written, or is full.
         """
         folder = self.root / key[:2] / key
         if folder.is_dir():
-            os.utime(folder)
+            with contextlib.suppress(OSError):  # a cache that only others may write serves all the same
+                os.utime(folder)
             return folder
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
+        except OSError as error:
+            raise self._unusable(error) from error
         try:
             make(scratch)
-            scratch.chmod(0o755)
-            try:
-                scratch.rename(folder)
-            except OSError:
-                if not folder.is_dir():
-                    raise
+            self._keep(scratch, folder)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise self._unusable(error) from error
+            raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         self._prune_sometimes()
         return folder
+
+    @staticmethod
+    def _keep(scratch: Path, folder: Path) -> None:
+        scratch.chmod(0o755)
+        try:
+            scratch.rename(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+
+    def _unusable(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"cannot write the cache folder {self.root.parent}",
+            why=error.strerror,
+            hint=f"make room there, or name another folder: {CACHE_VARIABLE}=FOLDER sdk ...",
+        )
 
     def _prune_sometimes(self) -> None:
         stamp = self.root / ".pruned"

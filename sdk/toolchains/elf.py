@@ -20,12 +20,14 @@ EM_ARM, EM_X86_64 = 40, 62
 
 @dataclass(frozen=True)
 class Section:
-    """One section header with its contents; ``link`` and ``info`` are indices of other sections."""
+    """One section header with its contents; ``link`` and ``info`` are indices of other sections, ``address`` is where
+    the section is once linked."""
 
     index: int
     name: str
     type: int
     flags: int
+    address: int
     size: int
     link: int
     info: int
@@ -77,9 +79,9 @@ class ElfFile:
         rows = [struct.unpack_from(form, self._raw, at + index * size) for index in range(count)]
         text = self._raw[rows[names][4] : rows[names][4] + rows[names][5]] if rows else b""
         sections = []
-        for index, (name, kind, flags, _, offset, length, link, info, _, entry) in enumerate(rows):
+        for index, (name, kind, flags, address, offset, length, link, info, _, entry) in enumerate(rows):
             data = b"" if kind == SHT_NOBITS else self._raw[offset : offset + length]
-            sections.append(Section(index, _string(text, name), kind, flags, length, link, info, entry, data))
+            sections.append(Section(index, _string(text, name), kind, flags, address, length, link, info, entry, data))
         return sections
 
     def _header(self) -> tuple[int, int, int, int]:
@@ -112,6 +114,13 @@ class ElfFile:
             for offset, info, *addend in struct.iter_unpack(form, table.data):
                 symbol = self.symbols[info >> (32 if self.is64 else 8)]
                 yield Relocation(section.index, offset, symbol, addend[0] if addend else 0)
+
+    def code_at(self, address: int, most: int) -> bytes:
+        """At most so many bytes from an address of a linked file, to the end of the section there."""
+        for section in self.sections:
+            if section.flags & SHF_ALLOC and section.address <= address < section.address + len(section.data):
+                return section.data[address - section.address : address - section.address + most]
+        return b""
 
     def functions(self) -> list[Symbol]:
         """All functions defined in this file."""

@@ -13,6 +13,7 @@ from sdk.toolchains.target import Target
 
 _DEBIAN_PACKAGES = {
     "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
+    "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf",
     "gcc": "gcc",
     "clang": "clang",
 }

@@ -38,7 +38,8 @@ _AARCH64 = {
 class Target:
     """One machine to compile for: zig's triple and CPU, gcc's command and flags, the optimisation level.
 
-    ``link_cpu`` is the CPU that the compiler's own support library is built for when linking.
+    ``link_cpu`` is the CPU that the compiler's own support library is built for when linking; with ``small`` code is
+    made for size, whatever the level says.
     """
 
     zig_target: str
@@ -49,10 +50,12 @@ class Target:
     opt: str
     hosted: bool
     pointer_bits: int
+    small: bool = False
 
 
-def target_for(board: Board) -> Target:
-    """Return the target of a board; a "native" CPU is spelled out from the board's capabilities."""
+def target_for(board: Board, aim: str = "time") -> Target:
+    """Return the target of a board, of which code is made for "time" or "size"; a "native" CPU is spelled out from the
+    board's capabilities."""
     compilers = board.compilers
     zig_cpu, gcc_flags, link_cpu = compilers.zig_cpu, compilers.gcc_flags, compilers.zig_cpu
     if zig_cpu == "native":
@@ -66,6 +69,7 @@ def target_for(board: Board) -> Target:
         gcc_command=compilers.gcc_command,
         gcc_flags=gcc_flags,
         opt=compilers.opt,
+        small=aim == "size",
         hosted=board.hosted,
         pointer_bits=board.pointer_bits,
     )

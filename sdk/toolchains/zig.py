@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -33,10 +34,16 @@ class ZigToolchain(Toolchain):
     """``zig cc`` with target, CPU, optimisation and sanitizers always spelled out."""
 
     name = "zig"
+    small_opt = "2"  # without unrolling as small as -Os, which puts more in memory that registers have room for
 
     def version(self) -> str:
         """Return zig's version."""
         return f"zig {_zig()[1]}"
+
+    def is_cold(self) -> bool:
+        """Return whether zig has never compiled here: it then builds its support libraries first."""
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return not Path(os.environ.get("ZIG_GLOBAL_CACHE_DIR") or Path(home) / "zig").is_dir()
 
     def compiler(self, target: Target) -> list[str]:
         """Return ``zig cc`` for the target's exact CPU."""
@@ -58,7 +65,8 @@ class ZigToolchain(Toolchain):
         if "address" in job.sanitize:
             raise UsageError("zig has no address sanitizer", hint="choose gcc or clang for that build")
         off = [] if job.sanitize else ["-fno-sanitize=all"]
-        return [*off, "-fstack-size-section", "-fno-stack-protector"]
+        rolled = ["-fno-unroll-loops"] if job.target.small else []
+        return [*off, *rolled, "-fstack-size-section", "-fno-stack-protector"]
 
     def link_flags(self, job: LinkJob) -> list[str]:
         """Leave libraries out of a shared library that names none; do not pad firmware to 64 KiB pages."""

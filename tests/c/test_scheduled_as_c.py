@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ SHAPES = {
     ),
 }
 # A core's code without the instructions of its own runs on any machine: the same lanes, spelled out.
-PORTABLE = {1: frozenset[str](), 8: frozenset({"sse2"}), 16: frozenset({"sse2"})}
+PORTABLE = {1: frozenset[str](), 4: frozenset({"sse2"}), 8: frozenset({"sse2"}), 16: frozenset({"sse2"})}
 BUILDS = [
     pytest.param(core, isa, tool, id=f"{core.name}-{kind}-{tool}")
     for core in CORES
@@ -64,26 +65,29 @@ def attributes(name: str, core: Core) -> dict[str, Any]:
     attrs = SHAPES[name][2]
     if "x_offset" not in attrs:
         return attrs
-    return {**attrs, "x_offset": 7 if core.dot == 1 else 128 if core.unsigned else 0}
+    return {**attrs, "x_offset": 0 if core.paired else 7 if core.dot == 1 else 128 if core.unsigned else 0}
 
 
-def scheduled(core: Core) -> list[Loops]:
+def scheduled(core: Core, even: Iterable[str] = ()) -> list[Loops]:
     out = []
     for name, (op, types, _) in SHAPES.items():
         attrs = attributes(name, core)
         plain = get_op(op).loops(name, types, infer(op, types, tuple(sorted(attrs.items()))), attrs)
-        out.append(schedule(plain, core))
+        out.append(schedule(plain, core, even=even))
     return out
 
 
-@pytest.mark.parametrize("toolchain", ["zig", "arm-none-eabi-gcc"])
-@pytest.mark.parametrize("board", ["nucleo_l4r5zi", "qemu-cortex-m55", "qemu-cortex-m3", "microbit"])
-def test_microcontroller_code_has_no_warnings(board: str, toolchain: str) -> None:
+@pytest.mark.parametrize("compiler", ["zig", "gcc"])
+@pytest.mark.parametrize("board", ["nucleo_l4r5zi", "qemu-cortex-m55", "qemu-cortex-m3", "microbit", "qemu-riscv32"])
+def test_microcontroller_code_has_no_warnings(board: str, compiler: str) -> None:
     found = load_board(board)
-    text = source_of(scheduled(core_for(found.capabilities)), found.capabilities)
-    assert ("smlad" in text) == ("dsp" in found.capabilities)
+    core = core_for(found.capabilities)
+    text = source_of(scheduled(core, even={"w"}), found.capabilities)
+    assert ("smlad" in text) == (core.name == "dsp")
+    assert ("adcs" in text) == core.paired
     job = CompileJob(SourceText("kernels.c", text), target_for(found), flags=(*WARNINGS, "-ffreestanding"))
-    assert get_toolchain(toolchain).compile(job).warnings == ""
+    toolchain = get_toolchain(compiler if compiler == "zig" else found.compilers.gcc_command)
+    assert toolchain.compile(job).warnings == ""
 
 
 def values(name: str, k: int, type: TensorType, rng: np.random.Generator) -> np.ndarray:
@@ -115,3 +119,38 @@ def test_scheduled_equals_reference(core: Core, isa: frozenset[str], toolchain: 
         for rows in ((0, 3), (3, extent)):
             kernels.call(loops.name, [*given, got], (), rows)
         np.testing.assert_array_equal(got, want, err_msg=f"{loops.name} for {core.name}")
+
+
+def test_halves_of_words_equal_the_reference(tmp_path: Path) -> None:
+    core = core_for({"thumb"})
+    functions = [f for f in scheduled(core, even={"w"}) if any(p.pairs for p in f.packs)]
+    assert {f.name for f in functions} == {"pointwise", "strided"}
+    kernels = build(functions, tmp_path, PORTABLE[1], "gcc")
+    rng = np.random.default_rng(5)
+    for loops in functions:
+        op, types, _ = SHAPES[loops.name]
+        args = [values(loops.name, k, t, rng) for k, t in enumerate(types)]
+        args[1] = np.maximum(args[1], -127)
+        want = get_op(op).reference(*args, **attributes(loops.name, core))
+        got = np.full_like(want, 85)
+        kernels.call(loops.name, [args[0], pack_array(args[1], loops.packs[0]), args[2], got], (), (0, want.shape[1]))
+        np.testing.assert_array_equal(got, want)
+
+
+def test_products_by_halves_equal_long_ones(tmp_path: Path) -> None:
+    """What a core without long multiplication computes them with."""
+    types, attrs = SHAPES["requantize"][1], {**SHAPES["requantize"][2], "acc_bits": 30, "shift_hi": -1}
+    loops = get_op("requantize").loops("requantize", types, infer("requantize", types, tuple(attrs.items())), attrs)
+    assert "srdhm30_thumb" in source_of([loops], frozenset({"thumb"}))
+    kernels = build([loops], tmp_path, frozenset({"thumb"}), "gcc")
+    rng = np.random.default_rng(6)
+    sums = rng.integers(-(1 << 30) + 1, 1 << 30, (5, 37)).astype(np.int32)
+    sums[0, :4] = (1 << 30) - 1, -(1 << 30) + 1, 65535, -65536
+    mult = rng.integers(1 << 30, (1 << 31) - 1, 37).astype(np.int32)
+    mult[:2] = (1 << 31) - 1, 1 << 30
+    for shift in (-12, -5, -1):
+        args = [sums, mult, np.full(37, shift, np.int32)]
+        want = get_op("requantize").reference(*args, **attrs)
+        got = np.full_like(want, 85)
+        kernels.call("requantize", [*args, got], (), (0, 5))
+        np.testing.assert_array_equal(got, want)

@@ -41,7 +41,9 @@ def local(agent_for: Callable[[str], Agent]) -> Agent:
 )
 def agent(request: pytest.FixtureRequest, agent_for: Callable[[str], Agent], need_tool) -> Agent:
     if request.param != "host":
-        need_tool("qemu-system-arm")
+        emulator = load_board(request.param).emulator
+        assert emulator is not None
+        need_tool(emulator.program)
     return agent_for(request.param)
 
 

@@ -19,6 +19,7 @@ EMULATED = (
     "qemu-cortex-m33",
     "qemu-cortex-m55",
     "microbit",
+    "qemu-riscv32",
 )
 WARNINGS = (
     *("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Wvla", "-Wdouble-promotion"),
@@ -90,8 +91,9 @@ def firmware(
     assert uart is not None
     assert timer is not None
     port = runtime() / "port" / board.runtime.port
-    parts = ("startup", "main", "mem", f"uart_{uart.kind}", f"timer_{timer.kind}")
-    sources = [*core_sources(), *[port / f"{part}.c" for part in parts], models]
+    drivers = [port / f"uart_{uart.kind}.c", port / f"timer_{timer.kind}.c"]
+    parts = [path for path in port.glob("*.c") if not path.name.startswith(("uart_", "timer_"))]
+    sources = [*core_sources(), *(runtime() / "port" / "bare").glob("*.c"), *parts, *drivers, models]
     defines = (
         f"SDK_RT_UART_BASE=0x{uart.base:x}u",
         f"SDK_RT_UART_HZ={uart.hz}u",

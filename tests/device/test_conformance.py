@@ -1,4 +1,4 @@
-"""What every transport and port must do, with hand-written models: this machine, six emulated boards."""
+"""What every transport and port must do, with hand-written models: this machine, seven emulated boards."""
 
 from __future__ import annotations
 

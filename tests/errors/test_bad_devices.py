@@ -93,7 +93,7 @@ def test_addresses(
 
 
 def test_a_device_without_a_board(fails: Fails, digits: Path) -> None:
-    fails(2, "run", digits, "--device", "local:", says=("which board",), hints=("--board",))
+    fails(2, "run", digits, "--device", "local:", says=("which board is the device?",), hints=("--board",))
 
 
 def test_firmware_started_as_a_program(fails: Fails, digits: Path, image: str) -> None:

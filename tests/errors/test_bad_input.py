@@ -69,13 +69,13 @@ def test_a_dim_that_the_model_does_not_have(fails: Fails, open_model: Path) -> N
 @pytest.mark.parametrize("board", ["host", "microbit"])
 def test_bounds_that_no_memory_holds(fails: Fails, open_model: Path, board: str) -> None:
     line = ("build", open_model, "--board", board, "--dim", f"x_0=1:{10**15}")
-    fails(1, *line, says=("bytes",))
+    fails(1, *line, says=("bytes, generated code indexes at most",) if board == "host" else ("bytes",))
 
 
 @pytest.mark.parametrize("dim", ["x_0=1:2", "x_0=2"])
 def test_a_reference_that_knows_no_open_extents(fails: Fails, open_model: Path, dim: str) -> None:
     line = ("verify", open_model, "--board", "host", "--against", "tflite-micro", "--dim", dim)
-    fails(2, *line, says=("tflite-micro", "x_0"), hints=("--against interp",))
+    fails(2, *line, says=("tflite-micro runs fixed shapes only", "x_0"), hints=("--against interp",))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_value_of_a_dim_of_a_model_without(fails: Fails, digits: Path) -> None
         ({"image": np.zeros((1, 8, 8, 1), np.uint8)}, ("'image'", "uint8", "wants int8"), ("astype",)),
         ({"image": np.zeros((8, 8), np.int8)}, ("'image'", "[8, 8]", "[1, 8, 8, 1]"), ("shape",)),
         ({"image": np.zeros((2, 8, 8, 1), np.int8)}, ("[2, 8, 8, 1]", "[1, 8, 8, 1]"), ("shape",)),
-        ({}, ("'image' is missing",), ("--input image=FILE.npy",)),
+        ({}, ("'image' is missing",), ("--input image=image.npy",)),
         ({"imgae": np.zeros((1, 8, 8, 1), np.int8)}, ("no input 'imgae'",), ("image",)),
     ],
     ids=["float", "unsigned", "rank", "extent", "missing", "unknown"],
@@ -165,7 +165,7 @@ def test_a_build_folder_for_another_board(
     out = tmp_path / "out"
     assert run_command(["build", str(digits), "--board", "host", "-o", str(out), "--json"]) == 0
     capsys.readouterr()
-    fails(2, "run", out, "--board", "microbit", says=("host", "microbit"), hints=("sdk build",))
+    fails(2, "run", out, "--board", "microbit", says=("was built for host, not for microbit",), hints=("sdk build",))
 
 
 # The process.

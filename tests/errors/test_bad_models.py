@@ -50,9 +50,7 @@ def test_damaged_models_are_built_or_refused(
     assert 0 < refused < 12  # some damage is to weights, which no one can tell
 
 
-@pytest.mark.parametrize(
-    "data", [b"plain text, long enough to be a model\n" * 9, b"PK\3\4" + bytes(90)], ids=["text", "zip"]
-)
+@pytest.mark.parametrize("data", [b"plain text, long enough to be a model\n" * 9, bytes(90)], ids=["text", "zeros"])
 def test_a_file_of_another_kind(fails: Fails, tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "notes.tflite"
     path.write_bytes(data)
@@ -123,7 +121,7 @@ def test_a_model_too_large_for_flash(fails: Fails, digits: Path, add_board: AddB
 def test_a_model_too_large_for_ram(fails: Fails, digits: Path, add_board: AddBoard) -> None:
     line = (digits, "--board", add_board("tiny", ram="256", stack="128"))
     for verb in ("build", "memory"):
-        says = ("RAM", "tiny has 256", "conv1 512", "step 2 (CONV_2D conv2) holds 768 bytes", "(--memory min) needs")
+        says = ("RAM", "tiny has 256", "conv1 512", "step 2 (CONV_2D conv2) holds ", "(--memory min) needs")
         error = fails(1, verb, *line, says=says, hints=("sdk boards",))
         need, over = sizes(error["message"])
         assert need == 256 + over >= 768  # conv1 and conv2 are live at once
@@ -135,13 +133,17 @@ def test_a_model_too_large_for_ram(fails: Fails, digits: Path, add_board: AddBoa
 def test_a_model_that_fits_with_the_smallest_plan(
     fails: Fails, digits: Path, add_board: AddBoard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = (digits, "--board", add_board("small", ram="700", stack="128"), "--name", "d")
-    error = fails(1, "build", *line, says=("small has 700", "the smallest plan (--memory min) needs"))
+    assert run_command(["memory", str(digits), "--board", "microbit", "--json"]) == 0
+    modes = json.loads(capsys.readouterr().out)["modes"]
+    between = (modes["time"]["ram_bytes"] + modes["min"]["ram_bytes"]) // 8 * 4
+    assert modes["min"]["ram_bytes"] < between < modes["time"]["ram_bytes"]
+    line = (digits, "--board", add_board("small", ram=str(between), stack="128"), "--name", "d")
+    error = fails(1, "build", *line, says=(f"small has {between:,}", "the smallest plan (--memory min) needs"))
     command = shlex.split(error["hint"])
     assert command == ["sdk", "build", *map(str, line), "--memory", "min"]
     assert run_command([*command[1:], "-o", str(tmp_path / "out"), "--json"]) == 0
     told = re.findall(r"needs ([\d,]+) bytes", error["why"])[0]
-    assert json.loads(capsys.readouterr().out)["ram_bytes"] == int(told.replace(",", "")) <= 700
+    assert json.loads(capsys.readouterr().out)["ram_bytes"] == int(told.replace(",", "")) <= between
 
 
 def test_an_arena_larger_than_the_first_memory(

@@ -24,5 +24,7 @@ BOARDS = (
     "nucleo_l4r5zi",
     "microbit",
 )
+OTHER_CORE = "qemu-riscv32"
+ON_OTHER_CORE = ("kws", "ad", "micro_speech", "wake_vad")
 SMALLEST_BOARD = "microbit"
 FIT_SMALLEST = ("wake", "micro_speech", "hello", "okay_nabu", "wake_vad")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from real import BOARDS, FIT_SMALLEST, NAMES, SMALLEST_BOARD, STATEFUL
+from real import BOARDS, FIT_SMALLEST, NAMES, ON_OTHER_CORE, OTHER_CORE, SMALLEST_BOARD, STATEFUL
 
 from sdk.cli import run_command
 
@@ -36,6 +36,12 @@ def test_emulated_board(models: Path, name: str, board: str, capsys: Capture) ->
         assert code == 1
         assert "bytes" in report["error"]["message"], report
         return
+    assert (code, report["exact_cases"], report["emulated"]) == (0, 3, True), report
+
+
+@pytest.mark.parametrize("name", ON_OTHER_CORE)
+def test_another_instruction_set(models: Path, name: str, capsys: Capture) -> None:
+    code, report = verify(capsys, models / NAMES[name], OTHER_CORE, 3)
     assert (code, report["exact_cases"], report["emulated"]) == (0, 3, True), report
 
 

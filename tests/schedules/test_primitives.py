@@ -18,9 +18,10 @@ from sdk.compiler.schedules.blocks import overlap
 from sdk.compiler.schedules.jam import jam
 from sdk.compiler.schedules.locate import ScheduleError, find, loop_names
 from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
+from sdk.compiler.schedules.set_aside import set_aside
 from sdk.compiler.schedules.share import share
 from sdk.compiler.schedules.stage import stage
-from sdk.compiler.schedules.tensorize import use_dot, vectorize
+from sdk.compiler.schedules.tensorize import use_dot, use_dot_first, vectorize
 from sdk.compiler.schedules.trace import PRIMITIVES, Schedule
 from sdk.compiler.sym import Var
 
@@ -141,6 +142,36 @@ def test_use_dot_makes_one_operation_of_a_reduction() -> None:
     done = use_dot(split(product(), "k", 4), "k_i")
     assert any(isinstance(n, Op) and n.name == "dot" for n in walk(done.body))
     np.testing.assert_array_equal(result(done), WANT)
+
+
+def test_use_dot_first_takes_what_is_left_of_a_reduction() -> None:
+    done = use_dot_first(use_dot_first(peel(product(), "k", 3), "k", 8), "k_t", 4)
+    dots = [n for n in walk(done.body) if isinstance(n, Op) and n.name == "dot"]
+    assert [[(n.dtype.lanes, n.count) for n in d.args[1:]] for d in dots] == [[(8, 5), (8, 5)], [(4, 3), (4, 3)]]
+    np.testing.assert_array_equal(result(done), WANT)
+    with pytest.raises(ScheduleError, match="at most 4 further"):
+        use_dot_first(product(), "k", 4)
+
+
+def test_sums_are_kept_on_the_stack_and_read_back_as_vectors() -> None:
+    done = vectorize(set_aside(split(product(), "j", 2), "j_i", "local"), "j_i_e")
+    kept = next(n.buffer for n in walk(done.body) if isinstance(n, Alloc) and n.buffer.space == "local")
+    assert kept.shape == (2,)
+    assert any(isinstance(n, Load) and n.buffer == kept.name and n.dtype.lanes == 2 for n in walk(done.body))
+    np.testing.assert_array_equal(result(done), WANT)
+    with pytest.raises(ScheduleError, match="not kept in heap"):
+        set_aside(split(product(), "j", 2), "j_i", "heap")  # type: ignore[arg-type]
+
+
+def test_elements_are_staged_in_registers() -> None:
+    plain = product()
+    operand = plain.params[1].buffer.name
+    done = stage(jam(split(plain, "j", 2), "j_i", ["k"]), "k", operand, ["j_i"], 1, "register")
+    window = next(n.buffer for n in walk(done.body) if isinstance(n, Alloc) and "window" in n.buffer.name)
+    assert (window.space, window.shape) == ("register", (2,))
+    np.testing.assert_array_equal(result(done), WANT)
+    with pytest.raises(ScheduleError, match="not staged in heap"):
+        stage(plain, "j", operand, ["k"], 1, "heap")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("primitive", [parallel, vectorize])

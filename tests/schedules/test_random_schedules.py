@@ -76,6 +76,8 @@ def a_step(rng: random.Random, loops: Loops, k: int) -> tuple[Any, ...]:
         ("pack", rng.choice(params), rng.choice((1, 2, 4)), rng.choice((1, 2, 4)), rng.randint(0, 2)),
         ("pad", one, rng.choice((2, 4))),
         ("stage", one, rng.choice(params), some, rng.choice((1, 4))), ("use_dot", one), ("use_dot", one, two),
+        ("use_dot_first", one, 4), ("use_dot_first", one, 16), ("set_aside", one, "local"),
+        ("stage", one, rng.choice(params), some, 1, "register"),
         ("round_up", one, rng.choice((2, 3, 4))), ("block", one, rng.randint(1, 4)), ("cascade", one, ["4", "2", "1"]),
         ("cascade", one, ["3", "2", "1"]), ("overlap", one, rng.choice((2, 3, 4))),
         ("stage_region", one, rng.choice(params)), ("use_fma", one),

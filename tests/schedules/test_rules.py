@@ -51,6 +51,7 @@ def dense(m: int, k: int, n: int) -> tuple[str, Any, dict[str, Any]]:
     return "dense", (tensor(I8, m, k), tensor(I8, n, k), tensor(I32, n)), {"w_offset": 0}
 
 
+DSP = next(core for core in CORES if core.name == "dsp")
 CASES = [
     conv(8, 7, 16, 19, 3, 1, 1),
     conv(9, 5, 64, 64, 1, 1, 0),
@@ -151,14 +152,29 @@ def test_scheduled_nests_read_and_write_rings(case: Any, core: Core) -> None:
 
 
 def test_depthwise_of_one_column_runs_on_packed_words() -> None:
-    done = schedule(naive(CASES[9], CORES[3])[0], CORES[3])
+    done = schedule(naive(CASES[9], DSP)[0], DSP)
     assert any(isinstance(n, Op) and n.name == "mac_lane" for n in walk(done.body))
 
 
-@pytest.mark.parametrize("core", [core for core in CORES if core.lanes == 1], ids=lambda c: c.name)
+@pytest.mark.parametrize("core", [core for core in CORES if core.lanes == core.dot == 1], ids=lambda c: c.name)
 def test_depthwise_stages_a_word_of_channels(core: Core) -> None:
     done = schedule(naive(CASES[4], core)[0], core)
     assert scratch_layout(done).bytes == 3 * (5 + 2) * 4
+
+
+def test_depthwise_stages_rows_of_one_channel_in_16_bits() -> None:
+    """All nine rows at once, and those around: they are few."""
+    done = schedule(naive(CASES[4], DSP)[0], DSP)
+    assert scratch_layout(done).bytes == (9 + 2) * (5 + 2) * 2
+    assert any(isinstance(n, Op) and n.name == "mac_pair" for n in walk(done.body))
+
+
+def test_first_layers_stage_rows_of_all_taps_in_16_bits() -> None:
+    """Rows of three channels are one run of elements, and are staged once for all channels of the result."""
+    case = next(c for c in CASES if c[0] == "conv2d" and c[1][1].shape[-1] == 3)
+    done = schedule(naive(case, DSP)[0], DSP)
+    assert any(isinstance(n, Op) and n.name == "mac_pair" for n in walk(done.body))
+    assert "flatten(" in done.trace
 
 
 def test_small_work_keeps_the_plain_nest() -> None:

@@ -50,9 +50,9 @@ _TESTS: Final = ("isnan", "isinf")
 _ON_BITS: Final = ("cast", "select", "broadcast")  # all that a 16-bit float takes part in
 _WRAPPING: Final = ("add", "sub", "mul", "tdiv", "neg", "shl")
 _SATURATE: Final = {
-    I8.limits: "clamp_i8_thumb2",
-    U8.limits: "clamp_u8_thumb2",
-    I16.limits: "clamp_i16_thumb2",
+    I8.limits: "i8_thumb2",
+    U8.limits: "u8_thumb2",
+    I16.limits: "i16_thumb2",
 }
 
 
@@ -221,12 +221,25 @@ class ValuePrinter:
         (x, lo), hi = expr.args[0].args, expr.args[1]
         if not isinstance(lo, Imm) or not isinstance(hi, Imm) or lo.value > hi.value:
             return None
-        saturate = _SATURATE.get((int(lo.value), int(hi.value)))
-        if saturate and "thumb2" in self._unit.features:
-            return CValue(f"{self._unit.helper(saturate)}({self.text(x)})", ATOM)
-        return CValue(
-            f"{self._unit.helper('clamp_i32')}({self.text(x)}, {self.text(lo)}, {self.text(hi)})", ATOM
-        )
+        halved, text = self._rescaled(x, int(lo.value))
+        if "thumb2" in self._unit.features and (int(lo.value), int(hi.value)) in _SATURATE:
+            saturate = ("half_" if halved else "clamp_") + _SATURATE[int(lo.value), int(hi.value)]
+            return CValue(f"{self._unit.helper(saturate)}({text})", ATOM)
+        value = f"{text} >> 1" if halved else text
+        return CValue(f"{self._unit.helper('clamp_i32')}({value}, {self.text(lo)}, {self.text(hi)})", ATOM)
+
+    def _rescaled(self, x: ValueExpr, lo: int) -> tuple[bool, str]:
+        """(whether doubled, text) of what is to be clamped. A rescaled sum is rounded with its zero point in one
+        addition while it is doubled; how a negative one is rounded is all the same where the clamp ends at zero."""
+        match x:
+            case Op("add", (Op("rdbpot1", (high, right)), Imm(int(zp)))) if self._is_small(high):
+                pass
+            case Op("rdbpot1", (high, right)) if self._is_small(high):
+                zp = 0
+            case _:
+                return False, self.text(x)
+        helper = self._unit.helper("rescale_up" if lo >= zp else "rescale")
+        return True, f"{helper}({self.text(high)}, {self.text(right)}, {2 * zp + 1})"
 
     # --- scalars ------------------------------------------------------------------------------------------
 

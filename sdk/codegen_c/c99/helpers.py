@@ -12,12 +12,14 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.codegen_c.c99.convert import conversion_text
+from sdk.codegen_c.c99.halves import HALVES
+from sdk.codegen_c.c99.mve import MVE, MVE_HEADER
 from sdk.codegen_c.c99.names import scalar_name
 from sdk.codegen_c.c99.real import real_text
 from sdk.compiler.ir.types import DType, dtype
 from sdk.errors import BuildError
 
-__all__ = ["helper_text"]
+__all__ = ["helper_header", "helper_text"]
 
 _INLINE: Final = "static inline "
 # Families that others use on some targets only; clang warns of functions nobody uses.
@@ -84,6 +86,7 @@ _PLAIN: Final = {
     __asm__("smmulr %0, %1, %2" : "=r"(high) : "r"((int32_t)((uint32_t)a << 1)), "r"(b));
     return high;
 }""",
+    **HALVES,
     # x / 2**e to nearest, ties away from zero (TensorFlow Lite's RoundingDivideByPOT).
     "rdbpot": """int32_t @@(int32_t x, int32_t e) {
     int32_t mask = (int32_t)(((uint32_t)1 << e) - 1u);
@@ -93,6 +96,14 @@ _PLAIN: Final = {
     "rdbpot1": """int32_t @@(int32_t x, int32_t e) { /* |x| <= 2**30, e >= 1 */
     return (((x + (x >> 31)) >> (e - 1)) + 1) >> 1; /* floor((y + 2**(e-1)) / 2**e) in two shifts */
 }""",
+    # 2*(rdbpot1(x, e) + zp) or 1 more, where twice = 2*zp + 1.
+    "rescale": """int32_t @@(int32_t x, int32_t e, int32_t twice) { /* |x| <= 2**30, e >= 1 */
+    return ((x + (x >> 31)) >> (e - 1)) + twice;
+}""",
+    # The same for x >= 0; at most 2*zp + 1 for others.
+    "rescale_up": """int32_t @@(int32_t x, int32_t e, int32_t twice) { /* |x| <= 2**30, e >= 1 */
+    return (x >> (e - 1)) + twice;
+}""",
     "mulq64": """int32_t @@(int64_t x, int32_t mult, int32_t shift) {
     int32_t reduced = mult < 0x7FFF0000 ? (mult + (1 << 15)) >> 16 : 0x7FFF;
     int32_t total = 15 - shift;
@@ -100,21 +111,6 @@ _PLAIN: Final = {
 }""",
     "clz": """int32_t @@(uint32_t x) {
     return x == 0u ? 32 : (int32_t)__builtin_clz((unsigned)x);
-}""",
-    "clamp_i8_thumb2": """int32_t @@(int32_t x) {
-    int32_t out;
-    __asm__("ssat %0, #8, %1" : "=r"(out) : "r"(x) : "cc");
-    return out;
-}""",
-    "clamp_i16_thumb2": """int32_t @@(int32_t x) {
-    int32_t out;
-    __asm__("ssat %0, #16, %1" : "=r"(out) : "r"(x) : "cc");
-    return out;
-}""",
-    "clamp_u8_thumb2": """int32_t @@(int32_t x) {
-    int32_t out;
-    __asm__("usat %0, #8, %1" : "=r"(out) : "r"(x) : "cc");
-    return out;
 }""",
     # Bytes 0 and 2, or 1 and 3, of a word as two 16-bit halves.
     "even_i8": """uint32_t @@(uint32_t x) {
@@ -218,6 +214,29 @@ _PLAIN: Final = {
     @i32x8 mask = (@i32x8)((@i32x8){0, 1, 2, 3, 4, 5, 6, 7} < @splat_i32x8(count));
     __builtin_ia32_maskstoreps256((@f32x8 *)to, mask, value);
 }""",
+    # Where the C library would be called for a product added in one rounding.
+    "mla_f32": """float @@(float a, float b, float c) {
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT ON
+    return a * b + c;
+#else
+    return __builtin_fmaf(a, b, c);
+#endif
+}""",
+    # Registers that follow each other, as the instruction wants them; ``from`` moves on.
+    "apart_vfp_f32x4": """void @@(const float **from, float *a, float *b, float *c, float *d) {
+    register float s0 __asm__("s0");
+    register float s1 __asm__("s1");
+    register float s2 __asm__("s2");
+    register float s3 __asm__("s3");
+    __asm__("vldmia %0!, {s0-s3}"
+            : "+r"(*from), "=t"(s0), "=t"(s1), "=t"(s2), "=t"(s3)
+            : "m"(*(const float (*)[4])*from));
+    *a = s0;
+    *b = s1;
+    *c = s2;
+    *d = s3;
+}""",
     "fma_f32": "float @@(float a, float b, float c) {\n    return __builtin_fmaf(a, b, c);\n}",
 }
 
@@ -236,6 +255,33 @@ for _isa, (_type, _call) in _FMA.items():
 #else
     return {_call};
 #endif
+}}"""
+
+# Products of two words of two 16-bit integers: of both halves, or of one of each.
+_PLAIN["dot2"] = """int32_t @@(int32_t acc, uint32_t a, uint32_t b) {
+    return acc + (int16_t)a * (int16_t)b + (int16_t)(a >> 16) * (int16_t)(b >> 16);
+}"""
+for _i, _j in ((0, 0), (0, 1), (1, 0), (1, 1)):
+    _halves = f"(int16_t)(a >> {16 * _i}) * (int16_t)(b >> {16 * _j})"
+    _PLAIN[f"mac{_i}{_j}"] = f"int32_t @@(int32_t acc, uint32_t a, uint32_t b) {{\n    return acc + {_halves};\n}}"
+    _mnemonic = f"smla{'bt'[_i]}{'bt'[_j]}"
+    _PLAIN[f"mac{_i}{_j}_dsp"] = f"""int32_t @@(int32_t acc, uint32_t a, uint32_t b) {{
+#if defined(__clang__)
+    return __builtin_arm_{_mnemonic}((int)a, (int)b, acc);
+#else
+    int32_t out;
+    __asm__("{_mnemonic} %0, %1, %2, %3" : "=r"(out) : "r"(a), "r"(b), "r"(acc));
+    return out;
+#endif
+}}"""
+
+# Saturation in one instruction, of x or of x/2 rounded down.
+for _name, _how in (("i8", "ssat %0, #8"), ("i16", "ssat %0, #16"), ("u8", "usat %0, #8")):
+    for _what, _arg in (("clamp", "%1"), ("half", "%1, asr #1")):
+        _PLAIN[f"{_what}_{_name}_thumb2"] = f"""int32_t @@(int32_t x) {{
+    int32_t out;
+    __asm__("{_how}, {_arg}" : "=r"(out) : "r"(x) : "cc");
+    return out;
 }}"""
 
 # Dot products of two words of four bytes, by the signs of a and b.
@@ -387,13 +433,18 @@ def helper_text(name: str) -> str:
     Raises:
         BuildError: no such helper.
     """
-    body = _PLAIN.get(name) or _of_family(name)
+    body = _PLAIN.get(name) or MVE.get(name) or _of_family(name)
     if body is None:
         raise BuildError(f"no helper function {name}")
     inline = "" if body.startswith("static ") else _INLINE
     if name.partition("_")[0] in _SOMETIMES:
         inline += "__attribute__((unused)) "
     return inline + body.replace("@@", f"@{name}")
+
+
+def helper_header(name: str) -> str | None:
+    """The header of the compiler that helper ``name`` needs; None for most."""
+    return MVE_HEADER if name in MVE else None
 
 
 def _of_family(name: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from sdk.codegen_c.c99.header import header_file
 from sdk.codegen_c.c99.interface import Entry, Interface, quoted
@@ -20,10 +21,14 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, walk_plan
 from sdk.compiler.ir.rows import PART_WORK
+from sdk.compiler.ir.work import work
 from sdk.compiler.memory.scratch import scratch_layout
+from sdk.compiler.sym import max_value
 from sdk.errors import BuildError, UsageError
 
 __all__ = ["emit", "emit_header", "interface_of"]
+
+LITTLE: Final = 64  # kernels take little of the time with less than this part of it
 
 
 def interface_of(module: Module, prefix: str, options: EmitOptions) -> Interface:
@@ -77,7 +82,8 @@ def emit_header(module: Module, prefix: str, options: EmitOptions) -> dict[str, 
 
 
 def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
-    kernels = _kernels(api.module, unit)
+    small = _small(api.module) if api.options.small else frozenset()
+    kernels = _kernels(api.module, unit, small)
     entries = [text for e in api.entries for text in RunPrinter(unit, api, e, weights, kernels).functions()]
     states = StatePrinter(api, unit, weights)
     reset = states.reset()
@@ -86,6 +92,7 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
         banner=banner(api.options, f"{api.prefix}: code."),
         m=api.prefix,
         M=api.prefix.upper(),
+        small=bool(small),
         preamble=unit.preamble(),
         weights=weights.declarations(),
         functions=[k.text for k in kernels.values()],
@@ -104,7 +111,7 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
     )
 
 
-def _kernels(module: Module, unit: Unit) -> dict[str, CFunction]:
+def _kernels(module: Module, unit: Unit, small: frozenset[str]) -> dict[str, CFunction]:
     """The loops functions that the plans call, in the order of their first call."""
     calls: dict[str, list[tuple[Plan, PlanCall]]] = {}
     for plan in module.plans.values():
@@ -116,8 +123,26 @@ def _kernels(module: Module, unit: Unit) -> dict[str, CFunction]:
         if name not in module.loops:
             raise BuildError(f"a plan calls @{name}, which the module lacks")
         loops = module.loops[name]
-        out[name] = emit_loops(unit, loops, scratch_layout(loops).offsets, _constant(loops, found))
+        out[name] = emit_loops(unit, loops, scratch_layout(loops).offsets, _constant(loops, found), name in small)
     return out
+
+
+def _small(module: Module) -> frozenset[str]:
+    """The loops functions that together take little of a run."""
+    effort: dict[str, int] = {}
+    found = {name: work(f) for name, f in module.loops.items()}
+    for plan in module.plans.values():
+        for call in (s for s in walk_plan(plan.body) if isinstance(s, PlanCall) and not s.extern):
+            values = tuple(d if isinstance(d, int) else max_value(d) or 0 for d in call.dims)
+            effort[call.callee] = effort.get(call.callee, 0) + found[call.callee].at(values)
+    total, little = sum(effort.values()), 0
+    out = set()
+    for name in sorted(effort, key=lambda n: effort[n]):
+        little += effort[name]
+        if little * LITTLE > total:
+            break
+        out.add(name)
+    return frozenset(out)
 
 
 def _constant(loops: Loops, calls: list[tuple[Plan, PlanCall]]) -> frozenset[str]:

@@ -38,7 +38,8 @@ class EmitOptions:
     ``source`` and ``board`` are named in the banner; ``model_hash`` is hex; ``stacks`` gives the stack of a run by
     entry, where it was measured; ``build_id`` (hex) identifies an agent's image, by default a digest of its sources.
     ``weights_in_ram`` has constants copied there at the start of the program. ``memories`` names the linker's region of
-    each region of the arena that does not lie where static storage does.
+    each region of the arena that does not lie where static storage does. With ``small`` kernels that take little of the
+    time are compiled for size.
     """
 
     source: str = ""
@@ -49,6 +50,7 @@ class EmitOptions:
     build_id: str = ""
     weights_in_ram: bool = False
     memories: Mapping[str, str] = field(default_factory=dict)
+    small: bool = False
 
 
 def banner(options: EmitOptions, what: str) -> str:

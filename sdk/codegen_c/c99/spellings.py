@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
+from sdk.codegen_c.c99.mve import MVE_FIRST, MVE_INTEGERS
 from sdk.compiler.ir.types import DType
 
 __all__ = ["Spelling", "find_spelling"]
@@ -43,14 +44,21 @@ _ROWS: Final = (
     # Fixed point on scalars.
     _row("srdhm", "i32", "@srdhm({0}, {1})"),
     _row("srdhm30", "i32", "@srdhm30_dsp({0}, {1})", "dsp thumb2"),
+    _row("srdhm30", "i32", "@srdhm30({0}, {1})", "thumb2"),
+    _row("srdhm30", "i32", "@srdhm30_thumb({0}, {1})", "thumb"),
     _row("srdhm30", "i32", "@srdhm30({0}, {1})"),
     _row("rdbpot", "i32", "@rdbpot({0}, {1})"),
     _row("rdbpot1", "i32", "@rdbpot1({0}, {1})", small=True),
     _row("rdbpot1", "i32", "@rdbpot({0}, {1})"),
     _row("mulq64", "i32 i64 i32", "@mulq64({0}, {1}, {2})"),
+    _row("add_halves", "i64", "@add_halves_thumb({0}, (int32_t)({1}))", "thumb"),
+    _row("add_halves", "i64", "@add_halves({0}, (int32_t)({1}))"),
     _row("clz", "i32", "@clz((uint32_t)({0}))"),
+    _row("bits", "[iu]8x4 i16x2", "{0}", "words"),
+    _row("bits", "i16x2 [iu]8x4", "{0}", "words"),
     _row("bits", "*", "@bits_$T_$0({0})"),
     _row("clz", "u32 u32", "(uint32_t)@clz({0})"),
+    *(_row("fold_add", f"{t.scalar} {t}", f"@foldadd_mve_{t}({{0}})", "mve") for t in MVE_INTEGERS),
     *(_row(f"fold_{name}", "*", f"@fold{name}_$0({{0}})") for name in ("add", "mul", "min", "max")),
     *(_row(f"zip_{half}", "*", f"@zip{half}_$T({{0}}, {{1}})") for half in ("lo", "hi")),
     # Real numbers, on scalars and lanes.
@@ -64,6 +72,17 @@ _ROWS: Final = (
     _row("pow", "f[36]*", "@pow_$T({0}, {1})"),
     _row("abs", "i*", "@abs_$T({0})"),
     _row("abs", "u*", "{0}"),
+    # Vectors of 16 bytes whose dot product is one sum.
+    *(_row("dot", f"i32 i32 {t} {t}", f"@dot16_mve_{t}({{0}}, {{1}}, {{2}})", "mve") for t in ("i8x16", "u8x16")),
+    *(_row(f"srdhm{small}", "i32x4", "@srdhm_mve({0}, {1})", "mve") for small in ("", "30")),
+    _row("rdbpot", "i32x4", "@rdbpot_mve({0}, {1})", "mve"),
+    _row("rdbpot1", "i32x4", "@rdbpot1_mve({0}, {1})", "mve", small=True),
+    _row("rdbpot1", "i32x4", "@rdbpot_mve({0}, {1})", "mve"),
+    *(_row(name, str(t), f"@{name}_mve_{t}({{0}}, {{1}})", "mve") for t in MVE_INTEGERS for name in ("min", "max")),
+    *(_row(way, str(t), f"@{way}_mve_{t}", "mve") for t in MVE_FIRST for way in ("loadn", "storen")),
+    *(_row("cast", f"{t} i32x4", f"@narrow_mve_{t}({{0}})", "mve") for t in ("i8x4", "u8x4")),
+    *(_row("cast", f"i32x4 {t}", f"@widen_mve_{t}({{0}})", "mve") for t in ("i8x4", "u8x4")),
+    _row("fma", "f32x4", "@fma_mve({0}, {1}, {2})", "mve-fp"),
     # The same on lanes.
     _row("srdhm", "i32x*", "@srdhm_$T({0}, {1})"),
     _row("srdhm30", "i32x*", "@srdhm30_$T({0}, {1})"),
@@ -72,6 +91,17 @@ _ROWS: Final = (
     _row("rdbpot1", "i32x*", "@rdbpot_$T({0}, {1})"),
     _row("mulq64", "i32x* i64x* i32x*", "@mulq64_$T({0}, {1}, {2})"),
     _row("clz", "[iu]32x*", "@clz_$T({0})"),
+    # Four bytes unpacked to words of two halves.
+    *(
+        _row(f"{name}s", f"i16x2 {byte}x4", f"@{name}_{byte}({{0}})", "dsp thumb2 words")
+        for name in ("even", "odd")
+        for byte in _WORD
+    ),
+    _row("dot", "i32 i32 i16x2 i16x2", "@smlad({1}, {2}, {0})", "dsp thumb2 words"),
+    _row("dot", "i32 i32 i16x2 i16x2", "@dot2({0}, {1}, {2})", "words"),
+    _row("mac_pair", "i32 i32 i16x2 i16x2 i32 i32", "@mac{3:int}{4:int}_dsp({0}, {1}, {2})", "dsp thumb2 words"),
+    _row("mac_pair", "i32 i32 i16x2 i16x2 i32 i32", "@mac{3:int}{4:int}({0}, {1}, {2})", "words"),
+    _row("mac_pair", "i32 i32 i16x2 i16x2 i32 i32", "{0} + {1}[{3:int}] * {2}[{4:int}]", "vectors"),
     # Dot products of words of four bytes.
     *(
         _row("dot", f"i32 i32 {a}x4 {b}x4", f"@dot4_{a}{b}_dsp({{0}}, {{1}}, {{2}})", "dsp thumb2 words")
@@ -115,7 +145,10 @@ _ROWS: Final = (
         for way in ("loadn", "storen")
         for lanes, isa in ((16, "avx512f"), (8, "avx2"))
     ),
-    # A product added in one rounding.
+    # A vector read into scalars.
+    _row("apart", "f32x4", "@apart_vfp_f32x4", "fpu-sp thumb2"),
+    # A product added in one rounding, or in one instruction.
+    _row("fma", "f32", "@mla_f32({0}, {1}, {2})", "fpu-sp thumb2"),
     _row("fma", "f32", "@fma_f32({0}, {1}, {2})"),
     _row("fma", "f32x16", "@fma_avx512f({0}, {1}, {2})", "avx512f"),
     _row("fma", "f32x8", "@fma_fma256({0}, {1}, {2})", "fma avx2"),

@@ -13,6 +13,7 @@ from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
 from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.unroll import unrolled
+from sdk.codegen_c.c99.wide import follow, parts, straight_runs, wide_registers
 from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -33,12 +34,13 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import I8, DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, walk
-from sdk.compiler.sym import Dim, Var, floordiv, free_vars, product
+from sdk.compiler.sym import Dim, Var, flat_index, floordiv, free_vars, max_value, mod, product, prove_eq
 from sdk.errors import BuildError
 
 __all__ = ["CFunction", "emit_loops", "has_scratch"]
 
 _LOCAL_BYTES: Final = 64
+_WINDOW_BYTES: Final = 512  # of scratch, that no compiler keeps in registers
 Index = tuple[Dim, ...]
 
 
@@ -67,18 +69,19 @@ def has_scratch(loops: Loops) -> bool:
 
 
 def emit_loops(
-    unit: Unit, loops: Loops, scratch: Mapping[str, int], constant: frozenset[str] = frozenset()
+    unit: Unit, loops: Loops, scratch: Mapping[str, int], constant: frozenset[str] = frozenset(), small: bool = False
 ) -> CFunction:
     """The static function of ``loops``; ``scratch`` gives the byte offset of each of its scratch buffers.
 
     Parameters: the buffers in order, ``scratch`` if any, the dims, then the row range if any. ``constant`` are the
-    parameters that no call writes anything to: compilers keep what they hold over stores to others.
+    parameters that no call writes anything to: compilers keep what they hold over stores to others. ``small``: it is
+    worth no more code than it must have.
 
     Raises:
         BuildError: a construct that C99 on one core has no spelling for, named with the function.
     """
     try:
-        return _Printer(unit, loops, scratch, constant).function()
+        return _Printer(unit, loops, scratch, constant, small).function()
     except BuildError as error:
         raise BuildError(
             error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint
@@ -86,16 +89,22 @@ def emit_loops(
 
 
 class _Printer:
-    def __init__(self, unit: Unit, loops: Loops, scratch: Mapping[str, int], constant: frozenset[str]) -> None:
+    def __init__(
+        self, unit: Unit, loops: Loops, scratch: Mapping[str, int], constant: frozenset[str], small: bool
+    ) -> None:
         self.unit = unit
         self.loops = loops
         self.offsets = scratch
         self.constant = constant
+        self.packed = frozenset(p.param for p in loops.packs)
+        self.small = small
         self.scope = Scope()
         self.places: dict[str, _Place] = {}
         self.slots: dict[Var, str] = {}
         self.pending: dict[tuple[str, Index], str] = {}
         self.lines: list[str] = []
+        self.wide: frozenset[str] = frozenset()
+        self.cursors: dict[str, str] = {}
         self.depth = 1
         self.dims = DimPrinter(unit, self._var)
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
@@ -113,16 +122,25 @@ class _Printer:
             parameters.append((f"{const}{scalar_name(p.buffer.dtype)} *{alone}", c_name))
             self.places[p.buffer.name] = _Place(p.buffer, c_name)
         if scratch:
-            parameters.append(("uint8_t *", "scratch"))
+            parameters.append((f"uint8_t *{self._alone()}", "scratch"))
         rows = (self.loops.rows.lo, self.loops.rows.hi) if self.loops.rows else ()
         parameters += [("int32_t ", self.scope.declare(v, v.name)) for v in (*self.loops.dims, *rows)]
-        self.block(unrolled(self.loops.body))
+        whole = unrolled(self.loops.body)
+        self.wide = wide_registers(whole)
+        self.block(whole)
         body = "\n".join(self.lines)
         unused = [c for _, c in parameters if not re.search(rf"\b{c}\b", body)]
         head = "".join(f"    (void){c};\n" for c in unused)
         listed = ", ".join(f"{t}{c}" for t, c in parameters) or "void"
-        inline = f"{self.unit.prefix.upper()}_NOINLINE"
+        inline = f"{self.unit.prefix.upper()}_NOINLINE{f' {self.unit.prefix.upper()}_SMALL' if self.small else ''}"
         return CFunction(name, f"static {inline} void {name}({listed}) {{\n{head}{body}\n}}", scratch)
+
+    def _alone(self) -> str:
+        """``restrict`` for scratch of a window too large for registers. What many tiles read of less, or of 16-bit
+        rows, compilers would keep over the stores of results, in more registers than there are."""
+        buffers = (n.buffer for n in walk(self.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
+        size = sum(b.dtype.nbytes * (max_value(product(b.shape)) or 0) for b in buffers)
+        return "restrict " if size >= _WINDOW_BYTES and not any(k.wide for k in self.loops.packs) else ""
 
     def _line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
@@ -139,10 +157,11 @@ class _Printer:
 
     def block(self, block: Block) -> None:
         self.scope.push()
-        places = dict(self.places)
+        places, cursors = dict(self.places), dict(self.cursors)
+        self._point(block)
         for k, stmt in enumerate(block.body):
             self.statement(stmt, block.body[k + 1 :])
-        self.places = places
+        self.places, self.cursors = places, cursors
         self.scope.pop()
 
     def _braced(self, head: str, body: Block, tail: str = "}") -> None:
@@ -279,7 +298,9 @@ class _Printer:
         for stmt in rest:
             direct = isinstance(stmt, Store) and buffer.name not in buffers_used(stmt.value)[0]
             for node in walk(stmt):
-                if isinstance(node, Load | Store | Atomic) and node.buffer == buffer.name:
+                if isinstance(node, Store) and node.buffer == buffer.name and buffer.name in self.wide:
+                    uses.update(dict.fromkeys(parts(node), False))
+                elif isinstance(node, Load | Store | Atomic) and node.buffer == buffer.name:
                     uses.setdefault(node.index, direct)
                     types.add(node.dtype if isinstance(node, Load) else node.value.dtype)
         constant = all(isinstance(d, int) for index in uses for d in index)
@@ -313,8 +334,37 @@ class _Printer:
         self.values.masks[buffer.name] = bits = self.values.mask_bits(stores[0].value) if stores else 8
         return self.unit.vector_type(f"i{bits}x{element.lanes}")
 
+    def _point(self, block: Block) -> None:
+        """Declares a pointer that walks over what wide reads of a block read, where they follow each other."""
+        for name, reads in straight_runs(block, self.wide).items():
+            place, type = self.places[name], reads[0].dtype
+            known = find_spelling("apart", (type,), self.unit.features, small=False)
+            if name in self.cursors or known is None or place.buffer.ring is not None:
+                continue
+            offsets = [flat_index(read.index, place.buffer.shape) for read in reads]
+            if all(read.dtype == type for read in reads) and follow(offsets, type.lanes):
+                cursor = self.scope.declare(("cursor", name), f"{name}_next")
+                at = f"{place.c_name}[{self._offset(place, reads[0].index)}]"
+                self._line(f"const {scalar_name(type)} *{cursor} = &{at};")
+                self.cursors[name] = cursor
+
+    def _wide_read(self, load: Load, names: list[str]) -> None:
+        """Reads a vector into scalars."""
+        known = find_spelling("apart", (load.dtype,), self.unit.features, small=False)
+        if known and load.buffer in self.cursors:
+            into = ", ".join(f"&{name}" for name in names)
+            self._line(f"{self.unit.expand(known)}(&{self.cursors[load.buffer]}, {into});")
+            return
+        *outer, last = load.index
+        for k, name in enumerate(names):
+            one = replace(load, index=(*outer, last + k), dtype=load.dtype.scalar)
+            self._line(f"{name} = {self.values.assigned(one)};")
+
     def _store(self, stmt: Store) -> None:
         place = self.places[stmt.buffer]
+        if stmt.buffer in self.wide and isinstance(stmt.value, Load):
+            self._wide_read(stmt.value, [place.scalars[index] for index in parts(stmt)])
+            return
         kind = stmt.value.dtype
         if _is_mask(kind) and place.element is None:
             kind, value = I8.with_lanes(kind.lanes), self.values.bytes_of(stmt.value)
@@ -364,8 +414,17 @@ class _Printer:
         if type.lanes == 1:
             return CValue(at, ATOM)
         masks = place.buffer.dtype.kind == "b"  # whose bytes become lanes of a vector, never one word
-        memory = self.unit.vector_type(f"{type}_mem") if masks else self.unit.memory_type(type)
+        whole = not masks and self._whole(place, index)
+        memory = self.unit.vector_type(f"{type}_mem") if masks else self.unit.memory_type(type, whole)
         return CValue(f"*({'' if store else 'const '}{memory} *)&{at}", UNARY)
+
+    def _whole(self, place: _Place, index: Index) -> bool:
+        """Whether an address is proved a multiple of 4: in scratch, or in constants laid out for this kernel."""
+        buffer = place.buffer
+        if buffer.ring is not None or not (buffer.space == "scratch" or buffer.name in self.packed):
+            return False
+        start = self.offsets.get(buffer.name, 0)
+        return prove_eq(mod(flat_index(index, buffer.shape) * buffer.dtype.nbytes + start, 4), 0) is True
 
     def _offset(self, place: _Place, index: Index, unit: int = 1) -> str:
         """The row-major offset of ``index`` in scalars (or groups of ``unit``); rows of a ring wrap."""

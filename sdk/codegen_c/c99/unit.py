@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sdk.codegen_c.c99.helpers import helper_text
+from sdk.codegen_c.c99.helpers import helper_header, helper_text
 from sdk.codegen_c.c99.names import scalar_name
 from sdk.compiler.ir.types import DType, dtype
 from sdk.errors import BuildError
 
 __all__ = ["Unit"]
 
-_VECTOR_REGISTERS: Final = frozenset({"sse2", "neon"})
+_VECTOR_REGISTERS: Final = frozenset({"sse2", "neon", "mve"})
 _LANES: Final = re.compile(r"([iuf]\d+x\d+)(_mem)?")
 
 
@@ -29,6 +29,7 @@ class Unit:
         self._typedefs: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
         self._externs: dict[str, str] = {}
+        self._headers: dict[str, None] = {}
         self.vectors_used = False
         self.floats_used = False
 
@@ -55,12 +56,12 @@ class Unit:
             self.vectors_used = True
         return full
 
-    def memory_type(self, type: DType) -> str:
-        """The C type to read or write lanes through: unaligned, aliasing anything."""
+    def memory_type(self, type: DType, whole: bool = False) -> str:
+        """The C type to read or write lanes through, aliasing anything: unaligned, but for words at ``whole`` ones."""
         if not self.is_word(type):
             return self.vector_type(f"{type}_mem")
-        full = f"{self.prefix}_word_mem"
-        self._typedefs.setdefault(full, f"typedef uint32_t {full} __attribute__((aligned(1), may_alias));")
+        full, align = (f"{self.prefix}_word", 4) if whole else (f"{self.prefix}_word_mem", 1)
+        self._typedefs.setdefault(full, f"typedef uint32_t {full} __attribute__((aligned({align}), may_alias));")
         return full
 
     def alias_type(self, type: DType) -> str:
@@ -78,6 +79,9 @@ class Unit:
         if full not in self._helpers:
             self._helpers[full] = ""  # holds the place: a helper never needs itself
             text = self.expand(helper_text(name))
+            header = helper_header(name)
+            if header:
+                self._headers[header] = None
             del self._helpers[full]
             self._helpers[full] = text
         return full
@@ -104,7 +108,7 @@ class Unit:
 
     def preamble(self) -> str:
         """Pragmas, vector types, declarations and helpers, in the order of their first need; "" for none."""
-        blocks: list[str] = []
+        blocks = ["\n".join(f"#include <{header}>" for header in self._headers)]
         if self.vectors_used:
             # gcc notes that wide vectors pass differently on other machines; all functions here are static.
             blocks.append(

@@ -132,6 +132,14 @@ def _fma(args: list[Array], dtype: DType) -> Array:
     return np.asarray(a * b + c).astype(dtype.numpy)
 
 
+def _add_halves(args: list[Array], dtype: DType) -> Array:
+    """A sum b added to the lower word of a, and b / 2**16 to nearest, halves up, to its upper one; no carry between."""
+    a, b = args
+    low = (a + b) & 0xFFFFFFFF
+    high = (a >> 32) + ((b + (1 << 15)) >> 16)
+    return np.asarray(high << 32 | low)
+
+
 def _clz(a: Array) -> Array:
     value = a.astype(np.int64) & 0xFFFFFFFF
     bits = np.zeros(value.shape, dtype=np.int64)
@@ -153,6 +161,13 @@ def _mac_lane(args: list[Array], dtype: DType) -> Array:
     acc, a, b, lane = (x.astype(np.int64) for x in args)
     k = int(lane.reshape(-1)[0])
     return np.asarray(acc + a[..., k : k + 1] * b[..., k : k + 1]).astype(dtype.numpy)
+
+
+def _mac_pair(args: list[Array], dtype: DType) -> Array:
+    """acc + a[i]*b[j]."""
+    acc, a, b, i, j = (x.astype(np.int64) for x in args)
+    m, n = int(i.reshape(-1)[0]), int(j.reshape(-1)[0])
+    return np.asarray(acc + a[..., m : m + 1] * b[..., n : n + 1]).astype(dtype.numpy)
 
 
 def _broadcast(args: list[Array], dtype: DType) -> Array:
@@ -194,6 +209,11 @@ def _zip(start: int) -> Callable[[list[Array], DType], Array]:
         return np.stack(np.broadcast_arrays(a, b), axis=-1).reshape(*a.shape[:-1], dtype.lanes)
 
     return run
+
+
+def _every_other(start: int) -> Callable[[list[Array], DType], Array]:
+    """Every second lane from ``start`` on, as a wider type."""
+    return lambda args, dtype: args[0][..., start::2].astype(dtype.numpy)
 
 
 def _fold(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
@@ -243,6 +263,8 @@ INTRINSICS: Final = _rows(
     ("first", 1, "given", _first),
     ("zip_lo", 2, "same", _zip(0)),
     ("zip_hi", 2, "same", _zip(1)),
+    ("evens", 1, "given", _every_other(0)),
+    ("odds", 1, "given", _every_other(1)),
     ("fold_add", 1, "given", _fold(np.add)),
     ("fold_mul", 1, "given", _fold(np.multiply)),
     ("fold_min", 1, "given", _fold(np.minimum)),
@@ -263,8 +285,10 @@ INTRINSICS: Final = _rows(
     ("rdbpot", 2, "same", lambda args, _: rdbpot(*args)),
     ("rdbpot1", 2, "same", lambda args, _: rdbpot(*args)),  # rdbpot where e >= 1 is proved
     ("mulq64", 3, "given", _mulq64),
+    ("add_halves", 2, "same", _add_halves),
     ("dot", 3, "same", _dot),
     ("mac_lane", 4, "same", _mac_lane),
+    ("mac_pair", 5, "same", _mac_pair),
 )
 
 

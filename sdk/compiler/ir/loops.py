@@ -24,6 +24,7 @@ __all__ = [
     "Idx",
     "If",
     "Imm",
+    "Joined",
     "Let",
     "Load",
     "Loops",
@@ -41,6 +42,7 @@ __all__ = [
 
 Space = Literal["param", "register", "scratch", "local"]
 Mode = Literal["read", "write", "update"]
+Joined = Literal["", "paired", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,18 +225,27 @@ class Pack:
     """How a constant argument is re-laid at build time for the kernel.
 
     The 2-D matrix [rows, cols], rows being ``axis`` and columns the other axes in order, becomes
-    [ceil(rows/row_tile), ceil(cols/col_tile), row_tile, col_tile], padded with zeros.
+    [ceil(rows/row_tile), ceil(cols/col_tile), row_tile, col_tile], padded with zeros. With ``pairs`` the matrix
+    (tiles of 1) is of two rows in each i32: the first + 2**16 times the second. Where ``joined``, rows 2*r and
+    2*r + 1 first become one of i16, the first + 256 times the second; "paired" then puts each four columns in the
+    order 0, 2, 1, 3. ``wide``: bytes become 16-bit integers.
     """
 
     param: str
     row_tile: int
     col_tile: int
     axis: int = 0
+    pairs: bool = False
+    joined: Joined = ""
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """A loop-level function: destinations are parameters, dims are bound by unification at a call."""
+    """A loop-level function: destinations are parameters, dims are bound by unification at a call.
+
+    With ``instances`` several functions share this one: a call gives the dims one of these tuples of numbers, and what
+    holds of it holds of them alone."""
 
     name: str
     dims: tuple[Var, ...]
@@ -243,6 +254,7 @@ class Loops:
     rows: Rows | None = None
     packs: tuple[Pack, ...] = ()
     trace: str = ""
+    instances: tuple[tuple[int, ...], ...] = ()
 
     def param(self, name: str) -> Param:
         """The parameter called ``name``; KeyError when absent."""

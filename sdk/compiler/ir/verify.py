@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 
 from sdk.compiler.ir.diagnostic import Diagnostic
 from sdk.compiler.ir.graph import Call
+from sdk.compiler.ir.instances import instance
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.op_table import OpTable
 from sdk.compiler.ir.verify_graph import verify_graph
 from sdk.compiler.ir.verify_loops import verify_loops
-from sdk.compiler.sym import prove_ge
+from sdk.compiler.sym import Var, prove_ge
 from sdk.errors import BuildError
 
 __all__ = ["check", "verify"]
@@ -38,8 +40,19 @@ def verify(module: Module, ops: OpTable | None = None) -> list[Diagnostic]:
     for graph in module.graphs.values():
         verify_graph(graph, module, ops, report)
     for loops in module.loops.values():
-        verify_loops(loops, report)
+        for function in _alone(loops, report):
+            verify_loops(function, report)
     return found
+
+
+def _alone(loops: Loops, report: Report) -> list[Loops]:
+    """The function; of a shared one its instances, for it is called as no other."""
+    for values in loops.instances:
+        fits = len(values) == len(loops.dims) and all(map(Var.holds, loops.dims, values))
+        if not fits:
+            report(f"loops @{loops.name}", f"the instance {list(values)} is outside the bounds of its dims")
+            return []
+    return [instance(loops, values) for values in loops.instances] or [loops]
 
 
 def check(module: Module, ops: OpTable | None = None) -> None:
@@ -116,6 +129,9 @@ def _calls(module: Module, report: Report) -> None:
     calls: dict[str, set[str]] = {}
     for g in module.graphs.values():
         calls[g.name] = {n.callee for n in g.body if isinstance(n, Call) and n.kind == "graph"}
+        loops = [module.loops[n.callee] for n in g.body if isinstance(n, Call) and n.callee in module.loops]
+        for f in dict.fromkeys(f.name for f in loops if f.instances):
+            report(f"graph @{g.name}", f"calls @{f}, which lists the instances that a plan may call")
     try:
         graphlib.TopologicalSorter(calls).prepare()
     except graphlib.CycleError as error:

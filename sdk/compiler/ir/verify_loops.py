@@ -34,7 +34,7 @@ from sdk.compiler.ir.verify_types import op_error
 from sdk.compiler.sym import Dim, Var, free_vars, interval, product
 from sdk.compiler.sym.text import print_bounds, print_dim
 
-__all__ = ["verify_loops"]
+__all__ = ["LOCAL_BYTES", "verify_loops"]
 
 LOCAL_BYTES: Final = 64
 Report = Callable[[str, str], None]

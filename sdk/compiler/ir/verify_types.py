@@ -33,7 +33,7 @@ def op_error(op: Op) -> str | None:
     return f"{op.name}({given}) as {op.dtype}: {wrong}" if wrong else None
 
 
-_SPECIAL = frozenset({"bits", "broadcast", "cast", "dot", "mac_lane", "mulq64", "select"})
+_SPECIAL = frozenset({"bits", "broadcast", "cast", "dot", "evens", "mac_lane", "mac_pair", "mulq64", "odds", "select"})
 
 
 def _special(name: str, types: list[DType], result: DType) -> str | None:
@@ -41,8 +41,11 @@ def _special(name: str, types: list[DType], result: DType) -> str | None:
         case "cast":
             return None if types[0].lanes == result.lanes else "a conversion keeps the lanes"
         case "bits":
-            fits = (types[0].nbytes, types[0].lanes) == (result.nbytes, result.lanes)
+            fits = types[0].nbytes == result.nbytes
             return None if fits and "b" not in (types[0].kind, result.kind) else "it keeps the bytes, and takes no bool"
+        case "evens" | "odds":
+            fits = types[0].lanes == 2 * result.lanes and types[0].bits <= result.bits
+            return None if fits else "half of the lanes come out, as wide at least"
         case "broadcast":
             fits = types[0].scalar == result.scalar and result.lanes % types[0].lanes == 0
             return None if fits else "the lanes of the result are not those of the argument repeated"
@@ -62,4 +65,8 @@ def _special(name: str, types: list[DType], result: DType) -> str | None:
             acc, a, b, lane = types
             fits = acc.lanes == 1 and a.lanes == b.lanes and lane.lanes == 1 and not lane.is_float
             return None if fits else "it takes a sum, two vectors and the number of a lane"
+        case "mac_pair":
+            acc, a, b, *numbers = types
+            fits = acc.lanes == 1 and a.lanes == b.lanes == 2 and all(n.scalar == I32 for n in numbers)
+            return None if fits else "it takes a sum, two pairs and the number of a lane in each"
     return None

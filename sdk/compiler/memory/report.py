@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sdk.compiler.ir.dependence import row_axis
+from sdk.compiler.ir.instances import specialised
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, RegionKind, Repeat, walk_plan
 from sdk.compiler.memory.dims_of_run import complete
@@ -113,6 +114,8 @@ def plan_summary(module: Module, plan: Plan, at: Mapping[Var, int] | None = None
     """
     if module.plans.get(plan.name) != plan:
         raise BuildError(f"module {module.name} has no such plan @{plan.name}")
+    names = {s.index: s.callee for s in walk_plan(plan.body) if isinstance(s, PlanCall)}
+    module, plan = specialised(module, plan)
     env = _dims(plan, at)
     trace = trace_plan(module, plan, env)
     fullest = max(trace.moments, key=lambda m: m.bytes)
@@ -126,7 +129,7 @@ def plan_summary(module: Module, plan: Plan, at: Mapping[Var, int] | None = None
         plan.lower_bound if at is None else fullest.bytes,
         regions,
         _tensors(plan, trace, fullest, placed, titles),
-        _timeline(plan, trace),
+        _timeline(plan, trace, names),
         fullest,
         trace,
         titles,
@@ -261,20 +264,26 @@ def _overlaid(found: Mapping[str, LiveTensor], moments: Mapping[str, list[int]])
 # --- steps -----------------------------------------------------------------------------------------------
 
 
-def _timeline(plan: Plan, trace: Trace) -> tuple[TimelineRow, ...]:
+def _timeline(plan: Plan, trace: Trace, names: Mapping[int, str]) -> tuple[TimelineRow, ...]:
     runs: dict[int, list[Moment]] = {}
     for moment in trace.moments:
         runs.setdefault(moment.step, []).append(moment)
     around = _repeats(plan)
-    return tuple(_row(k, s, runs.get(k, []), around[k - 1]) for k, s in enumerate(trace.steps, 1))
+    return tuple(_row(k, s, runs.get(k, []), around[k - 1], names) for k, s in enumerate(trace.steps, 1))
 
 
-def _row(step: int, stmt: PlanCall | Copy, runs: Sequence[Moment], around: tuple[tuple[int, int], ...]) -> TimelineRow:
+def _row(
+    step: int,
+    stmt: PlanCall | Copy,
+    runs: Sequence[Moment],
+    around: tuple[tuple[int, int], ...],
+    names: Mapping[int, str],
+) -> TimelineRow:
     live = max((m.bytes for m in runs), default=0)
     if isinstance(stmt, Copy):
         return TimelineRow(step, f"copy {stmt.dst} = {stmt.src}", "", live, len(runs), None, around)
     rows = max((m.rows[1] - m.rows[0] for m in runs if m.rows is not None), default=None)
-    return TimelineRow(step, stmt.callee, " + ".join(stmt.ops), live, len(runs), rows, around)
+    return TimelineRow(step, names[stmt.index], " + ".join(stmt.ops), live, len(runs), rows, around)
 
 
 def _repeats(plan: Plan) -> list[tuple[tuple[int, int], ...]]:

@@ -97,6 +97,9 @@ class Statements:
                 ),
             )
             return
+        if function.instances:
+            yield where, f"gives [{', '.join(map(str, call.dims))}], which is no instance of @{call.callee}"
+            return
         yield from self._arguments(where, call, function)
         yield from self._rows(where, call, function)
         yield from self._scratch(where, call, function)

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from sdk.compiler.ir.diagnostic import Diagnostic
+from sdk.compiler.ir.instances import specialised
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanBuffer
 from sdk.compiler.memory.dims_of_run import complete, some_run
@@ -49,6 +50,7 @@ def verify_plan(module: Module, plan: Plan, *, seed: int = 0) -> list[Diagnostic
 
     Symbolic plans are run at the corners of the box of dims, where each size peaks, and at random dims.
     """
+    module, plan = specialised(module, plan)
     found = check_structure(module, plan)
     if not found:
         found = _check_live(module, plan)

@@ -25,7 +25,7 @@ class Lower:
     def run(self, module: Module) -> Module:
         """The module with a loops function per distinct (op, types, attributes)."""
         made: dict[object, Loops] = {}
-        taken = set(module.loops)
+        taken = {*module.loops, *module.graphs}
         graphs = {}
         for graph in module.graphs.values():
             body = tuple(self._node(n, made, taken, module.states) for n in graph.body)

@@ -14,6 +14,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, Final
 
+from sdk import steps
 from sdk.compiler.ir.module import Module
 from sdk.compiler.passes.base import Pass
 from sdk.errors import UsageError
@@ -117,6 +118,7 @@ def _fields(step: Any) -> tuple[Field[Any], ...]:
 def run_pipeline(module: Module, passes: Sequence[Pass], observe: Observer | None = None) -> Module:
     """Runs the passes in order; ``observe`` sees each pass with the module after it."""
     for step in passes:
+        steps.update(f"compiling: {step.name}")
         module = step.run(module)
         if observe is not None:
             observe(step, module)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module
-from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ir.types import I8, I16, I32, TensorType
 from sdk.compiler.schedules.pack import pack_array, packing_name
 from sdk.compiler.schedules.rules import Core, core_for, schedule
 from sdk.compiler.schedules.trace import loops_key
@@ -18,15 +19,16 @@ __all__ = ["ScheduleLoops"]
 @dataclass(frozen=True)
 class ScheduleLoops:
     """Applies the rules for the core that ``isa`` (capabilities joined by ``.``) describes, of which ``threads`` share
-    a call; functions that come out alike become one kernel that their layers share."""
+    a call, for what ``opt`` says; functions that come out alike become one kernel that their layers share."""
 
     isa: str = ""
     threads: int = 1
+    opt: Literal["time", "size"] = "time"
     name = "schedule"
 
     def run(self, module: Module) -> Module:
         """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
-        core = core_for(self.isa.split("."))
+        core = replace(core_for(self.isa.split(".")), compact=self.opt == "size")
         done = {name: _one(module, name, core, self.threads) for name in module.loops}
         kernel: dict[str, str] = {}
         names: dict[str, str] = {}
@@ -44,8 +46,15 @@ def _one(module: Module, name: str, core: Core, threads: int) -> Loops:
     reads = [p.buffer.name for p in plain.params if p.mode == "read"]
     calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
     packable = {p for k, p in enumerate(reads) if all(call.args[k].const for call in calls)}
-    scheduled = schedule(plain, core, packable, threads)
+    even = {p for k, p in enumerate(reads) if p in packable and all(_even(module, call.args[k]) for call in calls)}
+    known = {p: [module.consts[c.args[k].name].data for c in calls] for k, p in enumerate(reads) if p in packable}
+    scheduled = schedule(plain, core, packable, threads, even, known)
     return scheduled if all(p.param in packable for p in scheduled.packs) else plain
+
+
+def _even(module: Module, arg: Value) -> bool:
+    """Whether a constant is of int8 and as far from 0 on both sides: -128 is not in it."""
+    return arg.type.dtype == I8 and not bool((module.consts[arg.name].data == I8.limits[0]).any())
 
 
 def _repack(
@@ -63,7 +72,8 @@ def _repack(
                 name = _packed_name(old.name, packing_name(spec), module)
                 if name not in consts:
                     data = pack_array(old.data, spec)
-                    consts[name] = Const(name, TensorType(old.type.dtype, data.shape), data, packing_name(spec))
+                    dtype = I32 if spec.pairs else I16 if spec.joined or spec.wide else old.type.dtype
+                    consts[name] = Const(name, TensorType(dtype, data.shape), data, packing_name(spec))
                 args[k] = Value(name, consts[name].type, const=True)
             node = replace(node, callee=names[node.callee], args=tuple(args))
         elif isinstance(node, WriteState) and node.kernel:

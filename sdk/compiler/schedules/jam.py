@@ -8,6 +8,7 @@ from typing import Any
 
 from sdk.compiler.ir.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Stmt, Store
+from sdk.compiler.ir.verify_loops import LOCAL_BYTES
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.sym import Dim, Var, free_vars
@@ -39,7 +40,10 @@ def _expand(block: Block, var: Var, extent: int) -> Block:
     mine = {n.buffer.name for n in walk(block) if isinstance(n, Alloc)}
 
     def buffer(old: Buffer) -> Buffer:
-        return replace(old, shape=(extent, *old.shape))
+        new = replace(old, shape=(extent, *old.shape))
+        if new.space == "local" and (new.type.max_bytes or LOCAL_BYTES + 1) > LOCAL_BYTES:
+            raise ScheduleError(f"jam({var.name}): {new.name} would take more than {LOCAL_BYTES} bytes of the stack")
+        return new
 
     def one(node: Any) -> Any:
         match node:

@@ -15,7 +15,7 @@ from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import is_mac
 from sdk.compiler.sym import Var, ceildiv, flat_index, floordiv, free_vars, mod, product
 
-__all__ = ["pack", "pack_array", "packing_name", "pad"]
+__all__ = ["joined_rows", "pack", "pack_array", "packing_name", "pad"]
 
 
 def pack(loops: Loops, param: str, row_tile: int, col_tile: int, axis: int = 0) -> Loops:
@@ -124,13 +124,34 @@ def _zero_after(loops: Loops, window: str, lo: int, hi: int) -> bool:
 def pack_array(data: NDArray[Any], spec: Pack) -> NDArray[Any]:
     """The constant ``data`` in the layout that ``pack`` gives its parameter."""
     matrix = np.moveaxis(data, spec.axis, 0).reshape(data.shape[spec.axis], -1)
+    if spec.pairs:
+        return np.ascontiguousarray(matrix[0::2].astype(np.int32) + (matrix[1::2].astype(np.int32) << 16))
+    if spec.joined:
+        matrix = joined_rows(matrix)
+    if spec.wide:
+        matrix = matrix.astype(np.int16)
     rows, cols = (-(-n // t) for n, t in zip(matrix.shape, (spec.row_tile, spec.col_tile), strict=True))
-    out = np.zeros((rows * spec.row_tile, cols * spec.col_tile), dtype=data.dtype)
+    out = np.zeros((rows * spec.row_tile, cols * spec.col_tile), dtype=matrix.dtype)
     out[: matrix.shape[0], : matrix.shape[1]] = matrix
+    if spec.joined == "paired":
+        out = out.reshape(len(out), -1, 4)[:, :, [0, 2, 1, 3]].reshape(out.shape)
     tiled = out.reshape(rows, spec.row_tile, cols, spec.col_tile).transpose(0, 2, 1, 3)
     return np.ascontiguousarray(tiled).reshape(rows, cols, *(t for t in (spec.row_tile, spec.col_tile) if t > 1))
 
 
+def joined_rows(matrix: NDArray[Any]) -> NDArray[np.int16]:
+    """Rows 2*r and 2*r + 1 of an int8 matrix as one of 16-bit elements: the second times 256 plus the first.
+
+    Raises:
+        ScheduleError: one does not fit 16 bits.
+    """
+    both: NDArray[np.int32] = 256 * matrix[1::2].astype(np.int32) + matrix[::2]
+    if both.size and (both.min() < -(1 << 15) or both.max() >= 1 << 15):
+        raise ScheduleError("a pair of weights does not fit 16 bits")
+    return both.astype(np.int16)
+
+
 def packing_name(spec: Pack) -> str:
     """The name of the layout, for the constant it applies to."""
-    return f"r{spec.row_tile}c{spec.col_tile}" + (f"a{spec.axis}" if spec.axis else "")
+    layout = "pairs" if spec.pairs else f"r{spec.row_tile}c{spec.col_tile}"
+    return layout + (f"a{spec.axis}" if spec.axis else "") + spec.joined + ("wide" if spec.wide else "")

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal, get_args
 
 from sdk.compiler.ir.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Stmt, Store
+from sdk.compiler.ir.verify_loops import LOCAL_BYTES
 from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
 from sdk.compiler.sym import Dim, Var, free_vars, max_value
 
 __all__ = ["set_aside"]
 
+SumSpace = Literal["scratch", "local"]
 
-def set_aside(loops: Loops, name: str) -> Loops:
-    """Computes all sums of a tile first, and what they become after.
+
+def set_aside(loops: Loops, name: str, space: SumSpace = "scratch") -> Loops:
+    """Computes all sums of a tile first, and what they become after; they are kept in scratch, or on the stack
+    (``local``) where they are few.
 
     rewrite: ``for i { for j in 0..n { alloc c; …; o[i, j] = f(c) } }`` -->
     ``alloc t[ni, n]; for i { for j { alloc c; …; t[i, j] = c } }
     for i_e { for j_e { o[i_e, j_e] = f(t[i_e, j_e]) } }``, the last statement
     as it is, also under a condition.
     obligation: the loops hold nothing but each other and the sum; they run from 0 to ends that do not depend on each
-    other, all iterations are independent, and the last statement alone stores to a parameter.
+    other, all iterations are independent, and the last statement alone stores to a parameter; the space is one of
+    the two, and what is on the stack small.
     """
+    if space not in get_args(SumSpace):
+        raise ScheduleError(f"set_aside({name}): sums are not kept in {space}")
     stem = fresh(loops, "sums")
 
     def one(loop: For) -> tuple[Stmt, ...]:
@@ -42,7 +50,9 @@ def set_aside(loops: Loops, name: str) -> Loops:
             raise ScheduleError(f"set_aside({name}): it holds no sum that is stored at the end")
         if any(isinstance(n, If | Let) for n in walk(body[:-1])) or _stored(body[1:-1]) != {total.buffer.name}:
             raise ScheduleError(f"set_aside({name}): more than the sum is computed")
-        kept = Buffer(stem, total.buffer.dtype, tuple(shape), "scratch")
+        kept = Buffer(stem, total.buffer.dtype, tuple(shape), space)
+        if space == "local" and (kept.type.max_bytes or LOCAL_BYTES + 1) > LOCAL_BYTES:
+            raise ScheduleError(f"set_aside({name}): the sums are more than {LOCAL_BYTES} bytes of the stack")
         at = tuple(f.var.expr for f in chain)
         read = Load(total.buffer.name, (), total.buffer.dtype)
         sums = _around(chain, (*body[:-1], Store(stem, at, read)))

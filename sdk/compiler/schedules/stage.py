@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Op, Stmt, Store, ValueExpr
@@ -14,21 +14,30 @@ from sdk.compiler.sym import Dim, Var, ceildiv, flat_index, free_vars, product, 
 
 __all__ = ["stage", "staged_expr"]
 
+StageSpace = Literal["scratch", "register"]
 
-def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int = 1) -> Loops:
+
+def stage(
+    loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int = 1, space: StageSpace = "scratch"
+) -> Loops:
     """Gathers what one iteration of ``at`` reads from ``buffer``, in the order of the loops ``over``, innermost last.
 
     rewrite: ``for p { … f(x[e(p, i, j)]) … }`` -->
     ``for p { alloc t[ni*nj]; for i, j { t[i*nj + j] = f(x[e(p, i, j)]) } … t[i*nj + j] … }`` where f is what is
     done to the element before it is used (range check, conversion to another 8-bit or float type). The scratch
-    buffer is rounded up to ``multiple`` elements, zeros at its end.
+    buffer is rounded up to ``multiple`` elements, zeros at its end. It is scratch memory or, of a few elements,
+    registers.
     obligation: one expression reads the buffer below ``at``, inside all of the loops ``over``, and uses no others
     there; their extents are numbers (the first may be symbolic where the size needs no rounding), and nothing there
-    writes the buffer.
+    writes the buffer. Where copies of the loop read it, those that do not stay as they are.
     """
     name = fresh(loops, f"{buffer}_window")
+    copies = [n for n in walk(loops.body) if isinstance(n, For) and n.var.name == at]
+    reads = any(buffer in buffers_used(n.body)[0] for n in copies)
 
     def one(loop: For) -> tuple[Stmt, ...]:
+        if reads and buffer not in buffers_used(loop.body)[0]:
+            return (loop,)
         inner = {n.var.name: n for n in walk(loop.body) if isinstance(n, For)}
         expr = staged_expr(loop, buffer)
         if buffer in buffers_used(loop.body)[1]:
@@ -51,9 +60,11 @@ def stage(loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int
         flat = flat_index([inner[n].var.expr for n in over], extents)
         size = product(tuple(extents))
         total = ceildiv(size, multiple) * multiple
-        window = Buffer(name, expr.dtype, (total,), "scratch")
+        window = Buffer(name, expr.dtype, (total,), space)
         copy = _copy_nest([inner[n] for n in over], expr, flat, name)
         tail: list[Stmt] = []
+        if space not in get_args(StageSpace) or (space == "register" and not isinstance(total, int)):
+            raise ScheduleError(f"stage({at}, {buffer}): {total} elements are not staged in {space}")
         if prove_eq(total, size) is not True:
             if not isinstance(total, int):
                 raise ScheduleError(f"stage({at}, {buffer}): the size {size} is not a number to round up")

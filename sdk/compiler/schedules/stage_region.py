@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Idx, If, Imm, Let, Load, Loops, Op, Stmt, Store, ValueExpr
-from sdk.compiler.ir.walk import buffers_used, rewrite, walk
+from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
 from sdk.compiler.schedules.stage import staged_expr
 from sdk.compiler.sym import Dim, Var, dmax, dmin, free_vars, max_value, prove_ge
@@ -30,7 +30,7 @@ class _Axis:
     end: Dim | None = None
 
 
-def stage_region(loops: Loops, at: str, buffer: str) -> Loops:
+def stage_region(loops: Loops, at: str, buffer: str, once: int = 0) -> Loops:
     """Copies the box of ``buffer`` that one iteration of ``at`` reads, each element once, with what is read outside.
 
     rewrite: ``for p { for q, i { … select(0 <= p + s*q + i - c < n, x[p + s*q + i - c], v) … } }`` -->
@@ -39,6 +39,8 @@ def stage_region(loops: Loops, at: str, buffer: str) -> Loops:
     obligation: one expression reads the buffer below ``at``, with indices linear in the loops inside, which begin at
     0; a condition around it compares its own indices with 0 and with ends that do not vary inside, and stands where
     the ends of loops vary inside, unless the box is proved to lie in the buffer; nothing there writes the buffer.
+    With ``once`` all iterations of ``at`` share the copy, and what is read outside is filled in before the first: which
+    elements those are must not vary with ``at``.
     """
     name = fresh(loops, f"{buffer}_region")
     allocs = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc)]
@@ -65,10 +67,16 @@ def stage_region(loops: Loops, at: str, buffer: str) -> Loops:
         region = Buffer(name, expr.dtype, tuple(axes[k].extent for k in kept), "scratch")
         if any(max_value(d) is None for d in region.shape):
             raise ScheduleError(f"stage_region({at}, {buffer}): the region {region.shape} has no largest size")
-        copy = _Copy(region, axes, kept, inside, outside, name).axis(0, ())
+        copy = _Copy(region, axes, kept, inside, outside, name)
         read = Load(name, tuple(axes[k].at - axes[k].base for k in kept), expr.dtype)
         body = rewrite(loop.body, lambda n: read if n == expr else n)
-        return (replace(loop, body=Block((Alloc(region), *copy, *body.body))),)
+        if not once:
+            return (replace(loop, body=Block((Alloc(region), *copy.axis(0, ()), *body.body))),)
+        fills = replace(copy, copies=False, name=f"{name}_f").axis(0, ())
+        if any(loop.var in free_vars(d) for stmt in fills for d in dims_used(stmt)):
+            raise ScheduleError(f"stage_region({at}, {buffer}): what is read outside of it varies with {at}")
+        copies = replace(copy, fills=False).axis(0, ())
+        return Alloc(region), *fills, replace(loop, body=Block((*copies, *body.body)))
 
     return replace_loop(loops, at, one)
 
@@ -122,7 +130,7 @@ def _limits(axes: list[_Axis], cond: ValueExpr, inner: set[Var]) -> list[_Axis]:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """Writes the nest that fills a region."""
+    """Writes the nest that fills a region: the elements of the buffer, those around it, or both."""
 
     region: Buffer
     axes: list[_Axis]
@@ -130,27 +138,35 @@ class _Copy:
     inside: Load
     outside: ValueExpr | None
     name: str
+    copies: bool = True
+    fills: bool = True
 
     def axis(self, depth: int, at: tuple[Dim, ...]) -> tuple[Stmt, ...]:
         """Loops over the axes kept from ``depth`` on, copying; parts outside of the buffer are filled."""
         if depth == len(self.kept):
+            if not self.copies:
+                return ()
             where = dict(zip(self.kept, at, strict=True))
             index = tuple(a.base + where.get(k, 0) for k, a in enumerate(self.axes))
             return (Store(self.region.name, at, replace(self.inside, index=index)),)
         axis = self.axes[self.kept[depth]]
         lo: Dim = dmax(0, 0 - axis.base) if axis.low else 0
-        hi: Dim = axis.count if axis.end is None else dmin(axis.extent, axis.end - axis.base)
+        hi: Dim = axis.count if axis.end is None else dmin(axis.count, axis.end - axis.base)
         out: list[Stmt] = []
         if axis.low:
-            out += self.fill(depth, at, 0, dmin(axis.extent, lo), "l")
+            out += self.fill(depth, at, 0, dmin(axis.count, lo), "l")
         var = self.variable(depth, "")
-        out.append(For(var, lo, hi, Block(self.axis(depth + 1, (*at, var.expr)))))
+        inner = self.axis(depth + 1, (*at, var.expr))
+        if inner:
+            out.append(For(var, lo, hi, Block(inner)))
         if axis.end is not None:
-            out += self.fill(depth, at, dmax(0, hi), axis.extent, "r")
+            out += self.fill(depth, at, dmax(0, hi), axis.count, "r")
         return tuple(out)
 
     def fill(self, depth: int, at: tuple[Dim, ...], lo: Dim, hi: Dim, part: str) -> tuple[Stmt, ...]:
         """Loops that fill a part of one axis, and all of the axes inside."""
+        if not self.fills:
+            return ()
         var = self.variable(depth, part)
         place = (*at, var.expr)
         rest: list[Var] = [self.variable(d, part) for d in range(depth + 1, len(self.kept))]

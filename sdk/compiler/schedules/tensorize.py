@@ -25,7 +25,18 @@ from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.sym import Dim, Expr, Var, free_vars, substitute
 
-__all__ = ["Lanes", "broadcast", "is_mac", "use_dot", "use_fma", "use_mac_lanes", "vector_registers", "vectorize"]
+__all__ = [
+    "Lanes",
+    "broadcast",
+    "factors_of",
+    "is_mac",
+    "use_dot",
+    "use_dot_first",
+    "use_fma",
+    "use_mac_lanes",
+    "vector_registers",
+    "vectorize",
+]
 
 
 def _no_var(node: object, var: Var) -> bool:
@@ -158,8 +169,8 @@ def broadcast(value: ValueExpr, lanes: int) -> ValueExpr:
     return Op("broadcast", (value,), value.dtype.with_lanes(lanes))
 
 
-def _mac(stmt: Stmt) -> tuple[Store, ValueExpr, ValueExpr]:
-    """Takes ``acc = acc + cast(a) * cast(b)`` apart."""
+def factors_of(stmt: Stmt) -> tuple[Store, ValueExpr, ValueExpr]:
+    """Takes ``acc = acc + cast(a) * cast(b)`` apart; a ScheduleError where the statement is no such thing."""
     if isinstance(stmt, Store) and isinstance(stmt.value, Op) and stmt.value.name == "add":
         acc, product = stmt.value.args
         if acc == Load(stmt.buffer, stmt.index, acc.dtype) and isinstance(product, Op) and product.name == "mul":
@@ -208,20 +219,13 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
             if len(loop.body.body) != 1 or not isinstance(child, For) or child.var.name != reduce:
                 return (loop,)  # a copy of the lane loop around another statement
             group = child
-        if len(group.body.body) != 1 or group.lo != 0 or not isinstance(group.hi, int):
-            raise ScheduleError(f"use_dot({reduce}): the loop must hold one statement and run from 0 to a number")
-        store, a, b = _mac(group.body.body[0])
-        if any(isinstance(n, Load) and n.buffer == store.buffer for v in (a, b) for n in walk(v)):
-            raise ScheduleError(f"use_dot({reduce}): the accumulator is an operand too")
-        first, second = _lane_load(a, group.var, group.hi), _lane_load(b, group.var, group.hi)
-        if first.dtype.is_float or first.dtype.bits != second.dtype.bits:
-            raise ScheduleError(f"use_dot({reduce}): its factors are {first.dtype.scalar} and {second.dtype.scalar}")
+        store, first, second = _factors(group, f"use_dot({reduce})")
         acc_type: DType = store.value.dtype
         if not lanes:
             acc = Load(store.buffer, store.index, acc_type)
             return (Store(store.buffer, store.index, Op("dot", (acc, first, second), acc_type)),)
         width = loop.hi
-        if not isinstance(width, int) or loop.lo != 0 or not _no_var(first, loop.var):
+        if not isinstance(width, int) or not isinstance(group.hi, int) or loop.lo != 0 or not _no_var(first, loop.var):
             raise ScheduleError(f"use_dot({reduce}, {lanes}): the first operand varies over {lanes}, or it starts late")
         _one_run(loops, store, loop.var, second, group.hi)
         wide = _pair_load(second, loop.var, width, group.hi)
@@ -231,6 +235,41 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
         return (Store(store.buffer, base, Op("dot", (Load(store.buffer, base, vector), spread, wide), vector)),)
 
     return replace_loop(loops, lanes or reduce, one)
+
+
+def use_dot_first(loops: Loops, reduce: str, lanes: int) -> Loops:
+    """Replaces what is left of a reduction by ``dot`` on vectors of which the first elements are read.
+
+    rewrite: ``for k in 0..11 { c = c + a[k]*b[k] }`` --> ``c = dot(c, a[0:16 first 11], b[0:16 first 11])``
+    obligation: as ``use_dot`` without lanes, of at most ``lanes`` steps.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        step = f"use_dot_first({reduce}, {lanes})"
+        if not isinstance(loop.lo, int) or not isinstance(loop.hi, int) or not 0 < loop.hi - loop.lo <= lanes:
+            raise ScheduleError(f"{step}: the loop must run from a number to one at most {lanes} further")
+        count = loop.hi - loop.lo
+        var = Var(loop.var.name, 0, lanes - 1)
+        body = substitute_dims(loop.body, {loop.var: var.expr + loop.lo})
+        store, a, b = _factors(replace(loop, var=var, lo=0, hi=lanes, body=body), step)
+        first, second = (replace(load, count=count) if count < lanes else load for load in (a, b))
+        acc = Load(store.buffer, store.index, store.value.dtype)
+        return (Store(store.buffer, store.index, Op("dot", (acc, first, second), store.value.dtype)),)
+
+    return replace_loop(loops, reduce, one)
+
+
+def _factors(group: For, step: str) -> tuple[Store, Load, Load]:
+    """The multiply-accumulate that a loop from 0 to a number holds, its factors as vectors of all of its steps."""
+    if len(group.body.body) != 1 or group.lo != 0 or not isinstance(group.hi, int):
+        raise ScheduleError(f"{step}: the loop must hold one statement and run from 0 to a number")
+    store, a, b = factors_of(group.body.body[0])
+    if any(isinstance(n, Load) and n.buffer == store.buffer for v in (a, b) for n in walk(v)):
+        raise ScheduleError(f"{step}: the accumulator is an operand too")
+    first, second = _lane_load(a, group.var, group.hi), _lane_load(b, group.var, group.hi)
+    if first.dtype.is_float or first.dtype.bits != second.dtype.bits:
+        raise ScheduleError(f"{step}: its factors are {first.dtype.scalar} and {second.dtype.scalar}")
+    return store, first, second
 
 
 def _one_run(loops: Loops, store: Store, var: Var, second: Load, group: int) -> None:
@@ -263,7 +302,7 @@ def use_mac_lanes(loops: Loops, name: str) -> Loops:
     def one(loop: For) -> tuple[Stmt, ...]:
         if not isinstance(loop.hi, int) or loop.lo != 0 or not is_mac(loop):
             return (loop,)  # a copy around another statement
-        store, a, b = _mac(loop.body.body[0])
+        store, a, b = factors_of(loop.body.body[0])
         first, second = _lane_load(a, loop.var, loop.hi), _lane_load(b, loop.var, loop.hi)
         out: list[Stmt] = []
         for k in range(loop.hi):

@@ -10,17 +10,20 @@ from typing import Any, Concatenate, Final, ParamSpec
 
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.schedules.blocks import block, cascade, overlap, round_up
+from sdk.compiler.schedules.halves import use_halves, widen
 from sdk.compiler.schedules.jam import jam
+from sdk.compiler.schedules.join import join, unpack
 from sdk.compiler.schedules.lanes import accumulate, strip
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack, pad
+from sdk.compiler.schedules.pairs import flatten, use_i16, use_pairs
 from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
 from sdk.compiler.schedules.set_aside import set_aside
 from sdk.compiler.schedules.settle import ends, settle
 from sdk.compiler.schedules.share import share
 from sdk.compiler.schedules.stage import stage
 from sdk.compiler.schedules.stage_region import stage_region
-from sdk.compiler.schedules.tensorize import use_dot, use_fma, use_mac_lanes, vector_registers, vectorize
+from sdk.compiler.schedules.tensorize import use_dot, use_dot_first, use_fma, use_mac_lanes, vector_registers, vectorize
 from sdk.compiler.schedules.transpose import inline, transpose_tile
 
 __all__ = ["PRIMITIVES", "Schedule", "loops_key", "replay"]
@@ -34,9 +37,11 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         block,
         cascade,
         ends,
+        flatten,
         fuse,
         inline,
         jam,
+        join,
         overlap,
         pack,
         pad,
@@ -52,12 +57,18 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         strip,
         transpose_tile,
         stage_region,
+        unpack,
         unroll,
         use_dot,
+        use_dot_first,
         use_fma,
+        use_halves,
+        use_i16,
         use_mac_lanes,
+        use_pairs,
         vector_registers,
         vectorize,
+        widen,
     )
 }
 Arg = str | int | list[str]

@@ -19,6 +19,8 @@ def open_qemu_user(request: OpenRequest) -> Transport:
         raise UsageError("this board has no emulator", where=request.uri, hint="see `sdk boards show`")
     if not request.artifact.is_file():
         raise NoDeviceError("there is no agent to run", where=str(request.artifact))
+    if spec.icount_shift is not None:
+        raise UsageError("this board's emulator runs machines, not programs", where=request.uri, hint="use qemu://")
     require_program(spec.command[0])
     values = {"elf": str(request.artifact), "serial": "null", "shift": ""}
     argv = [part.format_map(values) for part in spec.command]

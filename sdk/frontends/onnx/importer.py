@@ -31,6 +31,7 @@ from sdk.frontends.onnx.reader import (
 )
 from sdk.frontends.onnx.scope import Scope, attribute_values
 from sdk.frontends.onnx.symbols import fold_sizes
+from sdk.frontends.outline import Refusal
 
 __all__ = ["InputsDecideError", "import_onnx"]
 
@@ -50,6 +51,7 @@ def import_onnx(
     custom_ops: Mapping[str, Converter] | None = None,
     fixed: Mapping[str, NDArray[Any]] | None = None,
     folder: Path | None = None,
+    refusals: list[Refusal] | None = None,
 ) -> Module:
     """The module of an ONNX model: one graph ``main``.
 
@@ -61,6 +63,7 @@ def import_onnx(
         custom_ops: converters by "domain::Name" (or "Name"), tried before our own.
         fixed: contents of inputs that become constants of the module, such as axes or a target shape.
         folder: where data outside of the file may lie; for a path, its folder.
+        refusals: where given, what cannot be imported is put here, beside the error.
 
     Raises:
         BuildError: the model is damaged, or nodes cannot be imported (all of them are reported at once); an
@@ -73,7 +76,8 @@ def import_onnx(
             model, folder = path.read_bytes(), path.parent
         except OSError as error:
             raise BuildError(f"cannot read {path}", why=error.strerror or str(error)) from None
-    return _Importer(read_model(model, folder), custom_ops or {}).run(name, dims or {}, fixed or {})
+    importer = _Importer(read_model(model, folder), custom_ops or {}, [] if refusals is None else refusals)
+    return importer.run(name, dims or {}, fixed or {})
 
 
 class InputsDecideError(BuildError):
@@ -87,9 +91,11 @@ class InputsDecideError(BuildError):
 
 
 class _Importer:
-    def __init__(self, source: Source, custom_ops: Mapping[str, Converter]) -> None:
+    def __init__(self, source: Source, custom_ops: Mapping[str, Converter], refusals: list[Refusal]) -> None:
         self.source = source
         self.custom_ops = custom_ops
+        self.refusals = refusals
+        self.outermost = 0  # the node of the main graph under way
         self.builder = Builder(names={"main"})
         self.functions = local_functions(source.model)
         self.failures: list[Failure] = []
@@ -161,6 +167,7 @@ class _Importer:
     def _node(self, scope: Scope, node: Any, index: int) -> None:
         """Imports one node; a failure is noted, and its results are left unknown."""
         results: Found | None = None
+        self.outermost = self.outermost if scope.depth else index
         self.builder.asked.clear()
         before = len(self.failures)
         try:
@@ -185,6 +192,8 @@ class _Importer:
 
     def _failed(self, scope: Scope, node: Any, index: int, why: str, hint: str | None = None) -> None:
         self.failures.append(Failure(node.op_type, _where(scope, node, index), why, hint))
+        inside = f"{node.op_type} inside it: " if scope.depth else ""
+        self.refusals.append(Refusal(self.outermost, inside + why, hint))
         self.unmet |= self.builder.asked
 
     def _check_known(self, scope: Scope, node: Any) -> None:

@@ -79,6 +79,8 @@ def read_model(model: bytes | Any, folder: Path | None) -> Source:
         BuildError: it is damaged, or of a version outside those supported.
     """
     if isinstance(model, bytes):
+        if not model:
+            raise malformed("it has only 0 bytes")
         try:
             model = onnx.load_model_from_string(model)
         except (DecodeError, ValueError, RuntimeError) as error:

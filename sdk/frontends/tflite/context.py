@@ -119,12 +119,12 @@ class OpNode:
         tensor = self.tensor(k)
         if tensor.dtype is None or (kinds and tensor.dtype not in kinds):
             wanted = " or ".join(str(t) for t in kinds)
-            raise BuildError(f"input {k} ({tensor.name}) has type {tensor.type_name}, supported: {wanted}")
+            raise BuildError(f"input {k} ({tensor.title}) has type {tensor.type_name}, supported: {wanted}")
         if tensor.data is not None:
             return self.builder.const(tensor.name, tensor.data)
         found = self.builder.values.get(tensor.index)
         if found is None:
-            raise BuildError(f"input {k} ({tensor.name}) is used before it is computed")
+            raise BuildError(f"input {k} ({tensor.title}) is used before it is computed")
         return found
 
     def constant(self, k: int) -> Array:
@@ -135,7 +135,7 @@ class OpNode:
         """
         tensor = self.tensor(k)
         if tensor.data is None:
-            raise BuildError(f"input {k} ({tensor.name}) must be a constant")
+            raise BuildError(f"input {k} ({tensor.title}) must be a constant")
         return tensor.data
 
     def integers(self, k: int) -> tuple[int, ...]:
@@ -153,7 +153,7 @@ class OpNode:
         """
         found = tensor_quant(tensor)
         if found is None or found.scale <= 0 or tensor.dtype is None:
-            raise BuildError(f"tensor {tensor.name} must have one positive scale")
+            raise BuildError(f"tensor {tensor.title} must have one positive scale")
         lo, hi = tensor.dtype.limits
         if not lo <= found.zero_point <= hi:
             raise BuildError(
@@ -165,7 +165,7 @@ class OpNode:
         """The element type of output 0, one of those given."""
         tensor = self.output()
         if tensor.dtype is None or tensor.dtype not in kinds:
-            raise BuildError(f"output {tensor.name} has type {tensor.type_name}")
+            raise BuildError(f"output {tensor.title} has type {tensor.type_name}")
         return tensor.dtype
 
     def const(self, stem: str, data: Array) -> Value:

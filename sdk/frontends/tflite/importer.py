@@ -10,6 +10,7 @@ from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.names import identifier
+from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, tensor_quant
 from sdk.frontends.tflite.operators import OPERATORS
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model
@@ -25,6 +26,7 @@ def import_tflite(
     *,
     dims: Mapping[str, tuple[int, ...]] | None = None,
     custom_ops: Mapping[str, Importer] | None = None,
+    refusals: list[Refusal] | None = None,
 ) -> Module:
     """The module of a .tflite file: one graph ``main``, states for its variables.
 
@@ -35,6 +37,7 @@ def import_tflite(
             ``x`` with an open axis 1 has the dim ``x_1``.
             An open extent that is not named here is 1, or what the file says it was at export.
         custom_ops: how to import custom operators, by their code.
+        refusals: where given, what cannot be imported is put here, beside the error.
 
     Raises:
         BuildError: the file is damaged, or operators cannot be imported (all of them are reported at once).
@@ -45,7 +48,7 @@ def import_tflite(
     builder = Builder(subgraphs[0], subgraphs)
     builder.names.add("main")
     params, symbols = _params(builder, dict(dims or {}))
-    _import_operators(builder, custom_ops or {})
+    _import_operators(builder, custom_ops or {}, [] if refusals is None else refusals)
     results = tuple(_result(builder, number) for number in builder.graph.outputs)
     graph = Graph("main", symbols, params, tuple(builder.body), results)
     return Module(
@@ -95,7 +98,7 @@ def _result(builder: Builder, number: int) -> Value:
     raise BuildError(f"the output {tensor.name} is never computed")
 
 
-def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer]) -> None:
+def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refusals: list[Refusal]) -> None:
     failures: list[tuple[Operator, str]] = []
     for operator in builder.graph.operators:
         node = OpNode(builder, operator)
@@ -103,6 +106,7 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer]) -> N
             _importer(operator, custom_ops)(node)
         except BuildError as error:
             failures.append((operator, error.message + (f" ({error.why})" if error.why else "")))
+            refusals.append(Refusal(operator.index, failures[-1][1], error.hint))
             _stand_in(builder, operator)
     if failures:
         raise _report(builder.graph, failures)

@@ -47,6 +47,11 @@ class Tensor:
     zero_points: tuple[int, ...]
     axis: int
 
+    @property
+    def title(self) -> str:
+        """The name for people: the first of those that the converter merged."""
+        return self.name.split(";")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:

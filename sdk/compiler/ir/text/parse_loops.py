@@ -15,6 +15,7 @@ from sdk.compiler.ir.loops import (
     For,
     ForKind,
     If,
+    Joined,
     Let,
     Loops,
     Mode,
@@ -58,10 +59,24 @@ def read_loops(outer: Reader) -> Loops:
         row_tile = cursor.integer()
         cursor.expect("by")
         col_tile = cursor.integer()
-        packs.append(Pack(param, row_tile, col_tile, cursor.integer() if cursor.accept("axis") else 0))
+        axis = cursor.integer() if cursor.accept("axis") else 0
+        pairs = cursor.accept("pairs")
+        joined = one_of(cursor, Joined, "a way of joining") if cursor.accept("joined") else ""
+        packs.append(Pack(param, row_tile, col_tile, axis, pairs, cast(Joined, joined), cursor.accept("wide")))
+    instances = _instances(r) if cursor.accept("instances") else ()
     trace = cursor.string() if cursor.accept("trace") else ""
     cursor.expect("{")
-    return Loops(name, dims, params, _block(r), rows, tuple(packs), trace)
+    return Loops(name, dims, params, _block(r), rows, tuple(packs), trace, instances)
+
+
+def _instances(r: Reader) -> tuple[tuple[int, ...], ...]:
+    """Lists of numbers with commas between."""
+    cursor = r.cursor
+    found: list[tuple[int, ...]] = []
+    while not found or cursor.accept(","):
+        cursor.expect("[")
+        found.append(cursor.many(cursor.integer, "]"))
+    return tuple(found)
 
 
 def _param(r: Reader) -> Param:

@@ -114,7 +114,7 @@ def _read_blob(r: Reader, type_: TensorType, blobs: Mapping[str, bytes]) -> Arra
     found = [data for digest, data in blobs.items() if digest.startswith(cursor.text[1:])]
     if len(found) != 1:
         message = f"{len(found) or 'none'} of the given blobs has the digest {cursor.text}"
-        cursor.fail(message, hint="pass collect_blobs(module)")
+        cursor.fail(message, hint="constants lie in NAME.npz beside NAME.ir; in Python, pass collect_blobs(module)")
     cursor.advance()
     return np.frombuffer(found[0], dtype=type_.dtype.numpy)
 

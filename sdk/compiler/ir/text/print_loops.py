@@ -65,8 +65,11 @@ def print_loops(loops: Loops, types: TypePrinter) -> list[str]:
         tail.append(_rows(loops.rows, scope, types))
     tail += [
         f"pack {sigil_name('%', k.param)} {k.row_tile} by {k.col_tile}{f' axis {k.axis}' if k.axis else ''}"
+        f"{' pairs' if k.pairs else ''}{f' joined {k.joined}' if k.joined else ''}{' wide' if k.wide else ''}"
         for k in loops.packs
     ]
+    if loops.instances:
+        tail.append(f"instances {', '.join(f'[{_numbers(values)}]' for values in loops.instances)}")
     if loops.trace:
         tail.append(f"trace {string(loops.trace)}")
     out: list[str] = []
@@ -75,6 +78,10 @@ def print_loops(loops: Loops, types: TypePrinter) -> list[str]:
     first = f"{head}{', '.join(params)}) {{" if not tail else f"{head}{', '.join(params)})"
     rest = [f"    {t}" for t in tail[:-1]] + ([f"    {tail[-1]} {{"] if tail else [])
     return [first, *rest, *out, "}"]
+
+
+def _numbers(values: tuple[int, ...]) -> str:
+    return ", ".join(map(str, values))
 
 
 def var_name(var: Var, hi: Dim) -> str:

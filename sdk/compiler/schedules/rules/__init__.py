@@ -10,9 +10,15 @@ from sdk.compiler.ir.pattern import Kind, classify
 from sdk.compiler.ir.types import F32
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.rules.contraction import float_contraction
+from sdk.compiler.schedules.rules.contraction_scalar import contraction_registers
 from sdk.compiler.schedules.rules.cores import CORES, Core, core_for
 from sdk.compiler.schedules.rules.elementwise import elementwise
-from sdk.compiler.schedules.rules.integer import integer_contraction, integer_window
+from sdk.compiler.schedules.rules.integer import integer_contraction
+from sdk.compiler.schedules.rules.integer_mve import contraction_across, window_quads
+from sdk.compiler.schedules.rules.integer_rows import integer_rows
+from sdk.compiler.schedules.rules.integer_scalar import integer_registers
+from sdk.compiler.schedules.rules.integer_window import integer_window
+from sdk.compiler.schedules.rules.joined import Known
 from sdk.compiler.schedules.rules.nest import work
 from sdk.compiler.schedules.rules.reduction import columns, rows
 from sdk.compiler.schedules.rules.transform import transform
@@ -23,25 +29,50 @@ __all__ = ["CORES", "Core", "core_for", "schedule"]
 SMALL_WORK: Final = 4096  # multiply-accumulates below which the plain nest is kept: code size counts more
 
 
-def schedule(loops: Loops, core: Core, packable: Iterable[str] | None = None, threads: int = 1) -> Loops:
+def schedule(
+    loops: Loops,
+    core: Core,
+    packable: Iterable[str] | None = None,
+    threads: int = 1,
+    even: Iterable[str] = (),
+    known: Known | None = None,
+) -> Loops:
     """``loops`` scheduled for ``core``; as it is where no rule helps, or where an obligation of one does not hold
     (symbolic extents, operands laid out otherwise): the plain nest is always right. ``packable`` are the
-    parameters that are constants at every call (None: all); ``threads`` may share a call."""
+    parameters that are constants at every call (None: all), ``even`` those of them that are int8 and never -128;
+    ``known`` what they hold; ``threads`` may share a call."""
     try:
-        return _schedule(loops, core, packable, threads)
+        return _schedule(loops, core, packable, threads, frozenset(even), known or {})
     except ScheduleError:
         return loops
 
 
-def _schedule(loops: Loops, core: Core, packable: Iterable[str] | None, threads: int) -> Loops:
+def _schedule(
+    loops: Loops, core: Core, packable: Iterable[str] | None, threads: int, even: frozenset[str], known: Known
+) -> Loops:
     pattern = classify(loops)
     part = pattern.product
     if part is not None and pattern.kind == "contraction" and loops.param(part.b).buffer.dtype == F32:
-        large = work(part) >= SMALL_WORK
-        return float_contraction(loops, part, core.floats, packable, threads) if large else loops
-    if part is not None and work(part) >= SMALL_WORK and loops.param(part.a).buffer.dtype.bits == 8:
+        if work(part) < SMALL_WORK:
+            return loops
+        if core.floats.lanes == 1:
+            return contraction_registers(loops, part, core.floats, packable is None or part.b in packable)
+        return float_contraction(loops, part, core.floats, packable, threads)
+    bytewise = part is not None and loops.param(part.a).buffer.dtype.bits == 8
+    if part is not None and bytewise and core.across and pattern.kind == "window":
+        return window_quads(loops, part, core)
+    if part is not None and bytewise and work(part) >= SMALL_WORK:
+        if pattern.kind == "contraction" and core.across:
+            return contraction_across(loops, part, core)
+        if pattern.kind == "contraction" and core.lanes == core.dot == 1 and core.tile_cols > 1:
+            return integer_registers(loops, part, core, even)
+        if pattern.kind == "contraction" and core.lanes == 1 and core.dot == 4:
+            try:
+                return integer_rows(loops, part)
+            except ScheduleError:
+                pass  # of many channels, or of no neighbouring windows
         if pattern.kind == "contraction":
-            return integer_contraction(loops, part, core)
+            return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":
             return integer_window(loops, part, core)
     return _vectors(loops, pattern.kind, core)

@@ -18,7 +18,7 @@ from sdk.compiler.schedules.rules.tiles import Axis, Product, Tile, tile_for
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, min_value, substitute
 
-__all__ = ["float_contraction"]
+__all__ = ["column_axis", "float_contraction"]
 
 REGION_PIXELS: Final = 48  # pixels that share a panel of weights, at least, where rows of an image are short
 
@@ -67,7 +67,7 @@ def _scheduled(
     tile = _tile(s, part, core, rows, threads, aside)
     s.knobs |= {"lanes": core.lanes, "tm": tile.rows, "nr": tile.vectors * core.lanes}
     if constant:
-        s.do("pack", part.b, "nr", 1, _column_axis(s.loops, part))
+        s.do("pack", part.b, "nr", 1, column_axis(s.loops, part))
     right = "" if constant else part.b
     if threads > 1 and tile.axis == "rows" and _whole(s.loops, rows) and _stride(s.loops, part, rows[0]) is not None:
         s.do("share", rows[0])  # rows that lie one behind the other are cut anywhere
@@ -242,7 +242,7 @@ def _stride(loops: Loops, part: Contraction, row: str) -> Dim | None:
     return next((_flat_step(loops, b, var) for b in _sources(loops, row) if b.startswith(part.a)), None)
 
 
-def _column_axis(loops: Loops, part: Contraction) -> int:
+def column_axis(loops: Loops, part: Contraction) -> int:
     """The axis of the right operand that the columns run over."""
     var = part.spatial[-1].var
     found = {

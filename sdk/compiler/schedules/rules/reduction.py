@@ -72,7 +72,8 @@ def column_lanes(s: Schedule, column: str, core: Core) -> None:
     inside = list(dict.fromkeys(loop_names(loop.body)))
     if not accs or not inside or any(b.space != "register" or b.shape for b in accs):
         raise ScheduleError("no accumulators in registers")
-    wide = min(WAYS, -(-(loop.var.hi + 1) // lanes)) * lanes
+    most = max(1, min(WAYS, core.floats.registers // 4))  # where few, what is read fills them
+    wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
     s.do("round_up", column, wide).do("split", column, wide)
     block = f"{column}_i" if has(s.loops, f"{column}_i") else column
     s.do("split", block, lanes).do("jam", f"{block}_i", inside).do("vectorize", f"{block}_i")

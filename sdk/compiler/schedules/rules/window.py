@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from sdk.compiler.ir.loops import Idx, Load, Loops, Op
+from sdk.compiler.ir.loops import For, Idx, Load, Loops, Op
+from sdk.compiler.ir.types import F32
 from sdk.compiler.ir.verify_bounds import facts_of
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
@@ -39,17 +40,25 @@ def window(loops: Loops, core: Core) -> Loops:
         if inside is not None:
             s.do("ends", loop.var.name, *inside).do("settle")
     column = around[-1].var.name
-    for name in dict.fromkeys(loop_names(s.loops.body)):
-        if name == column or name.startswith(f"{column}_"):
-            column_lanes(s, name, core)
+    if not _one_by_one(around[-1], core):
+        for name in dict.fromkeys(loop_names(s.loops.body)):
+            if name == column or name.startswith(f"{column}_"):
+                column_lanes(s, name, core)
     pixel = around[-2].var.name
     if has(s.loops, pixel) and _shares(s.loops, pixel):
-        s.attempt(_tile, pixel, [f"{column}_o", *taps], 4 if core.floats.registers >= 32 else 2)
+        columns = column if has(s.loops, column) else f"{column}_o"
+        s.attempt(_tile, pixel, [columns, *taps], 4 if core.floats.registers >= 32 else 2)
     for tap in taps:
         s.do("unroll", tap)
     if core.floats.fma:
         _fuse(s, taps[-1])
     return s.done()
+
+
+def _one_by_one(column: For, core: Core) -> bool:
+    """Whether all that is computed for a column are floats, in a unit for one at a time."""
+    values = (n.dtype for n in walk(column.body) if isinstance(n, Load))
+    return core.lanes == core.floats.lanes == 1 and core.floats.registers >= 32 and all(t == F32 for t in values)
 
 
 def _shares(loops: Loops, pixel: str) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Final
 
 from sdk.boards import Board
 from sdk.compiler.ir.module import Module
@@ -13,9 +14,28 @@ from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError
 from sdk.report import BuildReport
 
-__all__ = ["at_peak", "check_fits", "command_line"]
+__all__ = ["at_peak", "check_fits", "command_line", "flash_bytes", "lacks"]
 
 SHOWN = 4  # tensors in a message
+FLASH: Final = ("text", "rodata", "data")  # sections that lie there
+
+
+def flash_bytes(report: BuildReport) -> int:
+    """What a build keeps in flash: code, constants, and the start of its variables."""
+    return sum(report.sections[name] for name in FLASH)
+
+
+def lacks(report: BuildReport, board: Board, regions: Collection[object] = ()) -> dict[str, int]:
+    """Bytes that a board has too few of for a build, by "ram", "arena" (its first memory, where no ``regions`` are
+    given) and "flash"; empty where it fits."""
+    if board.hosted:
+        return {}
+    short = {
+        "ram": report.ram_bytes - (board.ram_bytes or 0),
+        "arena": 0 if regions else report.arena_bytes - board.regions("ram")[0].size,
+        "flash": flash_bytes(report) - (board.flash_bytes or 0),
+    }
+    return {what: over for what, over in short.items() if over > 0}
 
 
 def check_fits(
@@ -31,12 +51,12 @@ def check_fits(
     Raises:
         BuildError: it needs more RAM or flash than the board has, or an arena that its first memory does not hold.
     """
-    room = 0 if board.hosted else board.regions("ram")[0].size  # where static storage goes
-    if board.ram_bytes is not None and report.ram_bytes > board.ram_bytes:
-        message = _too_much("RAM", report.ram_bytes, board.name, board.ram_bytes)
-    elif not board.hosted and not options.regions and report.arena_bytes > room:
-        over = report.arena_bytes - room
-        message = f"the first memory of {board.name} holds no arena of {report.arena_bytes:,} bytes: {over:,} too many"
+    short = lacks(report, board, options.regions)
+    if "ram" in short:
+        message = _too_much("RAM", report.ram_bytes, board.name, board.ram_bytes or 0)
+    elif "arena" in short:
+        held = f"holds no arena of {report.arena_bytes:,} bytes: {short['arena']:,} too many"
+        message = f"the first memory of {board.name} {held}"
     else:
         message = ""
     if message:
@@ -47,13 +67,12 @@ def check_fits(
             why=f"{at_peak(_fullest_of(module))}\n{_least(least)}",
             hint=_way_out(path, board, options, report, least),
         )
-    flash = {k: report.sections[k] for k in ("text", "rodata", "data")}
-    if board.flash_bytes is not None and sum(flash.values()) > board.flash_bytes:
+    if "flash" in short:
         sizes = sorted(((c.data.nbytes, f"@{c.name}") for c in module.consts.values()), reverse=True)
         largest = ", ".join(f"{name} {size:,} bytes" for size, name in sizes[:SHOWN])
         raise BuildError(
-            _too_much("flash", sum(flash.values()), board.name, board.flash_bytes),
-            where=_parts(flash),
+            _too_much("flash", flash_bytes(report), board.name, board.flash_bytes or 0),
+            where=_parts({name: report.sections[name] for name in FLASH}),
             why=f"largest constants: {largest}",
             hint="sdk boards lists boards with more flash",
         )
@@ -115,6 +134,7 @@ def command_line(verb: str, path: Path, board: Board, options: BuildOptions) -> 
     words += ["--toolchain", options.toolchain] if options.toolchain != "zig" else []
     for name, size in options.regions:
         words += ["--region", f"{name}={size}"]
+    words += ["--opt", options.opt] if options.opt != "time" else []
     words += ["--weights", options.weights] if options.weights != "flash" else []
     for file in options.externs:
         words += ["--extern", str(file)]

@@ -1,0 +1,45 @@
+/* What the bare-metal ports share. A board chooses a port, one uart_<kind>.c and one timer_<kind>.c of it. */
+#ifndef SDK_RT_BARE_H
+#define SDK_RT_BARE_H
+
+#include <stdint.h>
+
+#include "sdk_rt_port.h"
+
+#define SDK_RT_REG(address) (*(volatile uint32_t *)(uintptr_t)(address))
+#define SDK_RT_REG8(address) (*(volatile uint8_t *)(uintptr_t)(address))
+
+/* The lowest bytes of the stack, which an MPU or PMP bars where the core has no stack limit register. */
+#if defined(__ARM_ARCH_7M__) || defined(__ARM_ARCH_7EM__) || defined(__riscv)
+#define SDK_RT_GUARD_BYTES 256u
+#else
+#define SDK_RT_GUARD_BYTES 0u
+#endif
+
+/* Addresses that the linker script defines. */
+extern uint32_t sdk_rt_stack_bottom[], sdk_rt_stack_top[];
+extern uint32_t sdk_rt_data_begin[], sdk_rt_data_end[];
+extern const uint32_t sdk_rt_data_load[];
+extern uint32_t sdk_rt_bss_begin[], sdk_rt_bss_end[];
+
+/* uart_<kind>.c */
+void sdk_rt_uart_init(void);
+int sdk_rt_uart_read(void); /* a byte, or -1 when none has come */
+void sdk_rt_uart_write(uint8_t byte);
+
+/* timer_<kind>.c */
+void sdk_rt_timer_init(void);
+
+/* startup.c of each port: from reset to sdk_rt_start, and from any fault to sdk_rt_crashed. */
+void sdk_rt_reset_handler(void);
+uint32_t *sdk_rt_stack_pointer(void);
+void sdk_rt_guard_stack(void); /* make a stack that grows too deep fault at once, on cores that can */
+
+/* memory.c */
+void sdk_rt_start(void);
+
+/* main.c */
+void sdk_rt_main(void);
+void sdk_rt_crashed(const sdk_rt_crash_t *crash); /* report, remember, restart */
+
+#endif /* SDK_RT_BARE_H */

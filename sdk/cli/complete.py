@@ -1,0 +1,68 @@
+"""What a shell completes: boards, and of what is given so far the regions, instruction sets, stages and entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from sdk.errors import SdkError
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _completer(find: Callable[[dict[str, Any]], Iterable[tuple[str, str | None]]]) -> Completer:
+    """What click asks for words: those found for the values given so far, (word, what it is), that begin alike."""
+
+    def complete(context: click.Context, _: click.Parameter, begin: str) -> list[CompletionItem]:
+        try:
+            # an option that still lacks its value keeps click from reading the arguments: they are left over
+            found = list(find({"left": context.args, **context.params}))
+        except (SdkError, OSError):  # what is given so far is wrong: the command itself will say so
+            return []
+        return [CompletionItem(word, help=what) for word, what in found if word.startswith(begin)]
+
+    return complete
+
+
+def _boards(_: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
+    from sdk.boards import board_names, load_board
+
+    return [(name, load_board(name).title) for name in board_names()]
+
+
+def _regions(given: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
+    from sdk.boards import load_board
+
+    memories = load_board(given["board"]).regions("ram") if given.get("board") else ()
+    return [(f"{memory.name}=", f"{memory.size:,} bytes") for memory in memories]
+
+
+def _isas(given: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
+    from sdk.boards import load_board
+
+    known = load_board(given["board"]).capabilities if given.get("board") else ()
+    return [("scalar", "none of the board's capabilities"), *((name, None) for name in sorted(known))]
+
+
+def _stages(_: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
+    from sdk.driver import explain
+
+    return [(name, None) for name in explain.stage_names()]
+
+
+def _entries(given: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
+    from sdk.driver import explain
+
+    target = given.get("target") or next(map(Path, given["left"]), None)
+    return [] if target is None else [(name, None) for name in explain.entry_names(target)]
+
+
+board_names = _completer(_boards)
+region_names = _completer(_regions)
+isa_names = _completer(_isas)
+stage_names = _completer(_stages)
+entry_names = _completer(_entries)

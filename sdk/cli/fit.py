@@ -1,0 +1,106 @@
+"""``sdk fit``: which boards a model fits, with how much to spare, and how long a run would take there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from sdk.cli import options, output
+from sdk.notebook import show
+
+if TYPE_CHECKING:
+    from sdk.driver.fitting import BoardFit, FitReport
+
+_COLUMNS = ("board", "core", "MHz", "fits", "RAM", "of it", "flash", "of it", "least RAM", "instructions", "est. ms")
+_WORDS = {"ram": "RAM", "flash": "flash"}
+_AIMS = {"time": "yes", "min": "min", None: "no"}
+
+
+@click.command()
+@options.model_argument
+@options.dim_option
+@options.at_option
+@options.opt_option
+@click.option("--all", "every", is_flag=True, help="Also boards that exist in an emulator only.")
+@options.json_option
+def fit(
+    model: Path, dims: tuple[str, ...], at: tuple[str, ...], opt: Literal["time", "size"], every: bool, as_json: bool
+) -> None:
+    """Compare MODEL with every board: does it fit, what is left, how long does a run take?"""
+    from sdk import driver
+    from sdk.boards import board_names, load_board
+
+    boards = [b for b in map(load_board, board_names()) if every or not b.emulated_only]
+    choices = driver.BuildOptions(dims=options.parse_dims(dims), opt=opt)
+    report = driver.fit(options.existing(model), choices, options.parse_at(at), boards)
+    if as_json:
+        output.print_json(report.to_json())
+        return
+    fitting = [b for b in report.boards if b.aim is not None]
+    output.print_table(
+        f"{report.model}: fits {len(fitting)} of {len(report.boards)} boards", _COLUMNS, list(map(_row, report.boards))
+    )
+    for line in _lines(report, fitting):
+        click.echo(line)
+
+
+def _row(row: BoardFit) -> list[str]:
+    return [
+        row.board,
+        row.cpu,
+        "-" if row.clock_hz is None else f"{row.clock_hz / 1e6:g}",
+        _AIMS[row.aim],
+        f"{row.ram_bytes:,}",
+        _percent(row.ram_bytes, row.ram_have),
+        f"{row.flash_bytes:,}",
+        _percent(row.flash_bytes, row.flash_have),
+        f"{row.least_ram_bytes:,}",
+        show(row.instructions),
+        "-" if row.est_ms is None else _ms(row.est_ms),
+    ]
+
+
+def _ms(value: float) -> str:
+    """Three digits at most: no more are known."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _percent(part: int, whole: int) -> str:
+    percent = 100 * part / max(whole, 1)
+    return f"{percent:.0f}%" if percent >= 1 else "<1%"
+
+
+def _lines(report: FitReport, fitting: Sequence[BoardFit]) -> Iterator[str]:
+    """What the table does not say."""
+    lacking = [b for b in report.boards if b.aim is None]
+    yield ""
+    for row in lacking:
+        yield f"{row.board}: {_short(row.short)}"
+    if any(b.aim == "min" for b in fitting):
+        yield "min: fits with --memory min, whose RAM, flash and time are shown"
+    if fitting:
+        smallest = min(fitting, key=lambda b: (b.ram_have, b.flash_have))
+        yield f"least RAM of a board that it fits: {smallest.board}, {smallest.ram_have // 1024:,} KiB"
+    if any(b.est_ms is not None for b in report.boards):
+        yield "est. ms: counted instructions, cycles by each core's public table, the clock; without flash wait states."
+        yield f"Published runs take, against such estimates, {_errors(report)} (docs/fit.md)."
+    yield from report.notes
+
+
+def _short(short: Mapping[str, int]) -> str:
+    """What a board has too little of, even for the plan for least RAM."""
+    parts = [f"{over:,} bytes of {_WORDS[what]} too few" for what, over in short.items() if what in _WORDS]
+    if "arena" in short and "ram" not in short:
+        parts.append(f"its first memory is {short['arena']:,} bytes too small, --region lets the arena use others")
+    return ", ".join(parts)
+
+
+def _errors(report: FitReport) -> str:
+    """How far, by core."""
+    shown = {b.cpu: b.error for b in report.boards if b.est_ms is not None}
+    known = [f"{error[0]:+.0%}..{error[1]:+.0%} ({cpu})" for cpu, error in sorted(shown.items()) if error]
+    others = sorted(cpu for cpu, error in shown.items() if not error)
+    return ", ".join([*known, *([f"unknown ({', '.join(others)})"] if others else [])])

@@ -1,0 +1,109 @@
+"""``sdk profile``: what each operator takes, beside what it has to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sdk.cli import options, output
+
+if TYPE_CHECKING:
+    from sdk.profile import OpProfile, ProfileReport
+
+BAR = 10  # characters of the largest share
+_TITLES = {"median_us": "us", "cycles": "cycles", "est_cycles": "est. cycles", "instructions": "instructions"}
+
+
+@click.command()
+@options.target_argument
+@options.any_board_option
+@options.device_option
+@options.at_option
+@options.entry_option
+@click.option("--repeat", type=click.IntRange(1), default=10, show_default=True, help="Runs to time.")
+@click.option("--html", metavar="F", type=click.Path(path_type=Path), help="Write a page with pictures.")
+@click.option("--trace", metavar="F", type=click.Path(path_type=Path), help="Write a trace for Perfetto and Chrome.")
+@options.build_options
+@options.json_option
+def profile(
+    target: Path,
+    board: str | None,
+    device: str | None,
+    at: tuple[str, ...],
+    entry: str | None,
+    repeat: int,
+    html: Path | None,
+    trace: Path | None,
+    as_json: bool,
+    **compile_options: Any,
+) -> None:
+    """Measure a model, or a folder that sdk build made, operator by operator."""
+    from sdk import driver
+
+    report = driver.profile(
+        options.existing(target),
+        options.find_place(board, device),
+        device,
+        options.make_options(**compile_options),
+        options.parse_at(at),
+        repeat,
+        entry,
+    )
+    if html is not None:
+        output.write_file(html, driver.profile_page(report), "--html")
+    if trace is not None:
+        output.write_file(trace, json.dumps(driver.chrome_trace(report)), "--trace")
+    if as_json:
+        output.print_json(report.to_json())
+        return
+    for line in profile_lines(report, output.width()):
+        click.echo(line)
+    for path in (html, trace):
+        if path is not None:
+            click.echo(f"wrote {path}")
+
+
+def profile_lines(report: ProfileReport, width: int) -> Iterator[str]:
+    """The report in lines of at most ``width`` characters."""
+    yield f"{report.model} on {report.board} ({report.ran_on})"
+    costs = [name for name in _TITLES if report.total.get(name) is not None]
+    head = "".join(f"{_TITLES[name]:>13}" for name in costs)
+    yield f"step{'MACs':>12}{head}{_per_mac(report):>9}{'peak':>6} {'share':>6}  {'':{BAR}}  source ops"
+    most = max((op.share for op in report.ops), default=0.0)
+    for op in report.ops:
+        yield output.cut(_line(op, report, costs, most), width)
+    whole = "".join(f"{_number(report.total[name]):>13}" for name in costs)
+    macs = sum(op.macs for op in report.ops)
+    yield f" all{macs:>12,}{whole}{_ratio(report.unit, report.whole, macs):>9}"
+    covered, added = 100 * report.covered, 100 * report.overhead
+    yield f"the operators are {covered:.1f} % of the run; measuring them adds {added:.2f} %"
+    yield from (output.cut(note, width) for note in report.notes)
+
+
+def _line(op: OpProfile, report: ProfileReport, costs: list[str], most: float) -> str:
+    numbers = "".join(f"{_number(getattr(op, name)):>13}" for name in costs)
+    peak = "-" if op.peak_compute is None or not op.macs else f"{100 * op.peak_compute:.0f} %"
+    bar = "#" * round(BAR * op.share / most) if most else ""
+    each = _ratio(report.unit, report.cost(op), op.macs)
+    left = f"{op.step:>4}{op.macs:>12,}{numbers}{each:>9}{peak:>6} {100 * op.share:>4.1f} %"
+    return f"{left}  {bar:<{BAR}}  {op.source_ops or op.name}"
+
+
+def _per_mac(report: ProfileReport) -> str:
+    return {"median_us": "GMAC/s", "instructions": "i/MAC"}.get(report.unit, "c/MAC")
+
+
+def _ratio(unit: str, cost: float, macs: int) -> str:
+    if not macs or not cost:
+        return "-"
+    return f"{macs / cost / 1e3:.1f}" if unit == "median_us" else f"{cost / macs:.2f}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 1e6 or float(value).is_integer() else f"{value:,.1f}"

@@ -1,0 +1,139 @@
+"""What loops functions take, roughly: instructions of a call, and of the code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sdk.compiler.ir.loops import Alloc, Atomic, Block, Buffer, For, If, Let, Load, Loops, Op, Stmt, Store
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.sym import Dim, Expr, Func, Var, flat_index, interval, substitute
+
+__all__ = ["Work", "length", "work"]
+
+Trips = tuple[Dim, ...]
+TURN: Final = 3  # instructions of a loop for each turn
+ADDRESS: Final = 4  # of an address that registers may have no room for
+WRITTEN_OUT: Final = 400  # of a loop that compilers write out
+LOOP: Final = 6  # of its code, beside the body
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """What a function takes as a function of its dims: pieces of so many instructions, each with how often the loops
+    around it turn."""
+
+    loops: Loops
+    pieces: tuple[tuple[int, Trips], ...]
+
+    def at(self, values: tuple[int, ...] = ()) -> int:
+        """Instructions of a call for all rows, with these values of the dims; of what has no number, the most."""
+        env: dict[Var, Dim] = dict(zip(self.loops.dims, values, strict=False))
+        rows = self.loops.rows
+        if rows is not None:
+            env |= {rows.lo: 0, rows.hi: substitute(rows.extent, env)}
+        known: dict[Dim, int] = {}
+
+        def turns(trips: Dim) -> int:
+            if trips not in known:
+                most = interval(substitute(trips, env))[1]
+                known[trips] = 1 if most is None else max(most, 0)
+            return known[trips]
+
+        return sum(cost * math.prod(map(turns, trips)) for cost, trips in self.pieces)
+
+
+def work(loops: Loops, unrolls: bool = False) -> Work:
+    """What a call takes, roughly: operations, accesses, turns of loops, and addresses to be added up. ``unrolls``:
+    the compiler writes out short loops itself."""
+    pieces: list[tuple[int, Trips]] = []
+    buffers = {p.buffer.name: p.buffer for p in loops.params}
+    _Pieces(buffers, pieces, WRITTEN_OUT if unrolls else 0).block(loops.body, (), {})
+    return Work(loops, tuple(pieces))
+
+
+class _Pieces:
+    def __init__(self, buffers: dict[str, Buffer], pieces: list[tuple[int, Trips]], short: int) -> None:
+        self.buffers, self.pieces, self.short = buffers, pieces, short
+
+    def block(self, block: Block, trips: Trips, unrolled: Mapping[Var, int]) -> None:
+        """What stands between loops is one piece."""
+        cost, places = self.stretch(block.body, trips, unrolled)
+        self.pieces.append((cost + ADDRESS * sum(places.values()), trips))
+
+    def stretch(self, body: Sequence[Stmt], trips: Trips, unrolled: Mapping[Var, int]) -> tuple[int, dict[object, int]]:
+        """Instructions without those for addresses; of each address how many there are."""
+        cost, places, times = 0, dict[object, int](), math.prod(unrolled.values())
+        for stmt in body:
+            match stmt:
+                case Alloc():
+                    self.buffers[stmt.buffer.name] = stmt.buffer
+                case For(lo=int(lo), hi=int(hi)) if stmt.kind == "unroll" or self.is_short(stmt.body, hi - lo):
+                    more, there = self.stretch(stmt.body.body, trips, {**unrolled, stmt.var: hi - lo})
+                    cost, places = cost + more, places | there
+                case For():
+                    inner = (*trips, (stmt.hi - stmt.lo) * times)
+                    self.pieces.append((TURN, inner))
+                    self.block(stmt.body, inner, {})
+                case If():
+                    for arm in (stmt.then, stmt.orelse):
+                        if arm is not None:
+                            self.block(arm, trips, unrolled)
+                case Block():
+                    self.block(stmt, trips, unrolled)
+                case _:
+                    cost += _nodes(stmt) * times
+                    places |= self.places(stmt, unrolled)
+        return cost, places
+
+    def is_short(self, body: Block, turns: int) -> bool:
+        """Whether a compiler writes out such a loop."""
+        inner = any(isinstance(n, For | If) and getattr(n, "kind", "") != "unroll" for n in walk(body))
+        return not inner and turns * length(body) <= self.short
+
+    def places(self, stmt: Stmt, unrolled: Mapping[Var, int]) -> dict[object, int]:
+        """What must be added up for the accesses: those that lie a fixed distance apart share an address."""
+        out: dict[object, int] = {}
+        for node in walk(stmt):
+            if isinstance(node, Load | Store | Atomic):
+                buffer = self.buffers.get(node.buffer)
+                if buffer is not None and buffer.space != "register":
+                    offset = flat_index(node.index, buffer.shape)
+                    terms = [t for t, _ in offset.terms if not _fixed(t, unrolled)] if isinstance(offset, Expr) else []
+                    moving = {v for t in terms for f, _ in t for v in _vars(f)}
+                    out[node.buffer, tuple(terms)] = math.prod(n for v, n in unrolled.items() if v in moving)
+        return out
+
+
+def _fixed(term: tuple[tuple[Var | Func, int], ...], unrolled: Mapping[Var, int]) -> bool:
+    """Whether a term is a number once loops are written out."""
+    return all(isinstance(f, Var) and f in unrolled for f, _ in term)
+
+
+def _vars(factor: Var | Func) -> frozenset[Var]:
+    return frozenset((factor,)) if isinstance(factor, Var) else factor.free
+
+
+def _nodes(stmt: Stmt) -> int:
+    return sum(isinstance(n, Load | Store | Op | Let) for n in walk(stmt))
+
+
+def length(block: Block) -> int:
+    """About as many instructions as the code of a block has."""
+    out = 0
+    for stmt in block.body:
+        match stmt:
+            case Block():
+                out += length(stmt)
+            case For():
+                turns = stmt.hi - stmt.lo if stmt.kind == "unroll" else 1
+                out += (turns if isinstance(turns, int) else 1) * length(stmt.body) + (stmt.kind != "unroll") * LOOP
+            case If():
+                out += length(stmt.then) + (length(stmt.orelse) if stmt.orelse else 0) + 2
+            case Alloc():
+                pass
+            case _:
+                out += _nodes(stmt)
+    return out

@@ -1,0 +1,63 @@
+"""The loops that take the time of a run, written out a few turns at a time: compilers do not when they aim at size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.work import length
+from sdk.compiler.schedules.locate import ScheduleError
+from sdk.compiler.schedules.reshape_loops import split, unroll
+from sdk.compiler.sym import Dim, Var, interval, substitute
+
+__all__ = ["written_out"]
+
+TURNS: Final = 4
+FEWEST: Final = 8
+PART: Final = 3  # loops that take at least this part of the work of their function
+
+
+def written_out(loops: Loops) -> Loops:
+    """``for i in 0..n { S(i) }`` --> ``for o in 0..n/4 { S(4*o) … S(4*o + 3) }`` and the rest, of the innermost loops
+    that take most."""
+    env: dict[Var, Dim] = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent}
+    found = list(_innermost(loops.body, 1, env))
+    total = sum(effort for effort, _ in found)
+    for effort, loop in found:
+        if effort * PART >= total and _worth(loop):
+            try:
+                loops = unroll(split(loops, loop.var.name, TURNS), f"{loop.var.name}_i")
+            except ScheduleError:
+                continue
+    return loops
+
+
+def _innermost(block: Block, times: int, env: dict[Var, Dim]) -> Iterator[tuple[int, For]]:
+    """The innermost loops, with what all their turns take."""
+    for stmt in block.body:
+        for inner in _blocks(stmt):
+            yield from _innermost(inner, times, env)
+        if isinstance(stmt, For):
+            turns = times * max(interval(substitute(stmt.hi - stmt.lo, env))[1] or 1, 1)
+            if any(isinstance(n, For) and n.kind != "unroll" for n in walk(stmt.body)) or stmt.kind != "serial":
+                yield from _innermost(stmt.body, turns, env)
+            else:
+                yield turns * length(stmt.body), stmt
+
+
+def _blocks(stmt: Stmt) -> tuple[Block, ...]:
+    match stmt:
+        case Block():
+            return (stmt,)
+        case If():
+            return (stmt.then, stmt.orelse) if stmt.orelse else (stmt.then,)
+        case _:
+            return ()
+
+
+def _worth(loop: For) -> bool:
+    trips = loop.hi - loop.lo
+    declares = any(isinstance(n, Alloc | Let) for n in walk(loop.body))
+    return isinstance(trips, int) and trips >= FEWEST and loop.until is None and not declares

@@ -1,0 +1,66 @@
+"""Rules for products of floats on cores with a unit for one float at a time: tiles of its registers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.pattern import Contraction
+from sdk.compiler.schedules.locate import ScheduleError, has
+from sdk.compiler.schedules.rules.contraction import column_axis
+from sdk.compiler.schedules.rules.cores import FloatCore
+from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names
+from sdk.compiler.schedules.trace import Schedule
+
+__all__ = ["contraction_registers"]
+
+ROWS: Final = 3
+COLUMNS: Final = 8
+TOGETHER: Final = 4  # weights read in one instruction
+STEPS: Final = 8  # steps of a sum written out
+
+
+def contraction_registers(loops: Loops, part: Contraction, core: FloatCore, constant: bool) -> Loops:
+    """Sums of a few pixels by eight channels in registers; the weights, constants, are packed so that those of a step
+    follow each other and are read several at a time.
+
+    Raises:
+        ScheduleError: the weights are no constants, the channels no multiple of what is read at a time, or the core
+            has too few registers.
+    """
+    channels = part.spatial[-1].hi
+    if not constant or len(part.spatial) < 2 or not isinstance(channels, int) or channels % TOGETHER:
+        raise ScheduleError("no constants, no pixels, or channels that are not read several at a time")
+    if core.registers < ROWS * COLUMNS + ROWS + TOGETHER:
+        raise ScheduleError("too few registers")
+    alone = extent(part.spatial[:-1]) == 1
+    columns = COLUMNS if channels % COLUMNS == 0 else TOGETHER
+    s = Schedule(loops, tm=ROWS, nr=columns, at_once=TOGETHER, steps=STEPS)
+    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
+    if windowed(loops, part):
+        gather_window(s, part, pixel, names(part.reduce), 1)
+    s.do("pack", part.b, "nr", 1, column_axis(s.loops, part))
+    k = fuse_all(s, names(part.reduce), "k")
+    if core.fma:
+        s.do("use_fma", k)
+    s.do("split", k, "steps")
+    sums = [f"{k}_o", f"{k}_i", f"{k}_t", k]
+    s.do("split", channel, "nr").do("split", f"{channel}_i", "at_once")
+    inner, outer = f"{channel}_i_i", f"{channel}_i_o"
+    s.do("jam", inner, _there(s, sums))
+    if not alone:
+        s.do("split", pixel, "tm")
+    if has(s.loops, f"{pixel}_i"):
+        s.do("jam", f"{pixel}_i", _there(s, [f"{channel}_o", outer, *sums]))
+    s.do("jam", outer, _there(s, sums))
+    s.do("stage", outer, part.b, [inner], 1, "register").do("vectorize", f"{inner}_s")
+    for name in (f"{pixel}_i", inner, outer, f"{k}_i"):
+        for copy in (name, f"{name}_t"):
+            if has(s.loops, copy):
+                s.do("unroll", copy)
+    return s.done()
+
+
+def _there(s: Schedule, wanted: list[str]) -> list[str]:
+    return [name for name in wanted if has(s.loops, name)]

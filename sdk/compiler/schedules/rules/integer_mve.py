@@ -1,0 +1,117 @@
+"""Rules for 8-bit products on cores whose dot instruction adds a whole vector of products to one sum."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.ir.loops import Alloc, Buffer, Loops
+from sdk.compiler.ir.pattern import Contraction, has_condition
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.locate import ScheduleError, has
+from sdk.compiler.schedules.rules.cores import Core
+from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip
+from sdk.compiler.schedules.trace import Schedule
+
+__all__ = ["contraction_across", "window_quads"]
+
+STEPS: Final = 4  # steps of a reduction written out
+TAPS: Final = 16  # taps of a window written out
+REGION_BYTES: Final = 1024  # what a region of many channels may take
+AT_ONCE: Final = 3  # pixels whose windows share what is read
+
+
+def contraction_across(loops: Loops, part: Contraction, core: Core) -> Loops:
+    """Sums of two pixels by two channels in registers, of one pixel by four where it stands alone; what becomes of
+    the sums of four channels is computed in lanes.
+
+    Raises:
+        ScheduleError: there are no rows, or a step does not apply.
+    """
+    if len(part.spatial) < 2:
+        raise ScheduleError("no rows")
+    alone = extent(part.spatial[:-1]) == 1
+    s = Schedule(loops, tm=1 if alone else core.tile_rows, tn=4 if alone else core.tile_cols, dot=core.dot, lanes=4)
+    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
+    if windowed(loops, part):
+        s.knobs |= {"word": core.dot, "run": COPY_RUN}
+        gather_window(s, part, pixel, names(part.reduce), 1)
+    s.do("pack", part.b, 1, 1)
+    k = fuse_all(s, names(part.reduce), "k")
+    s.do("split", k, "dot")
+    if has(s.loops, f"{k}_i"):
+        s.do("use_dot", f"{k}_i")
+    for rest in (k, f"{k}_t"):
+        if has(s.loops, rest):
+            s.do("use_dot_first", rest, "dot")
+    s.do("split", channel, "lanes")
+    tiled = has(s.loops, f"{channel}_i")
+    if tiled:
+        s.do("set_aside", f"{channel}_i", "local").do("vectorize", f"{channel}_i_e")
+        s.do("split", f"{channel}_i", "tn").do("jam", f"{channel}_i_i", [f"{k}_o"] if has(s.loops, f"{k}_o") else [])
+    if not alone:
+        s.do("split", pixel, "tm")
+        if has(s.loops, f"{pixel}_i"):
+            into = (f"{channel}_o", f"{channel}_i_o", f"{k}_o")
+            s.do("jam", f"{pixel}_i", [name for name in into if has(s.loops, name)])
+    _write_out(s, f"{k}_o")
+    for loop in (f"{pixel}_i", f"{channel}_i_i", f"{channel}_i_o"):
+        for name in (loop, f"{loop}_t"):
+            if has(s.loops, name):
+                s.do("unroll", name)
+    return s.done()
+
+
+def _write_out(s: Schedule, steps: str) -> None:
+    for name in (steps, f"{steps}_t"):
+        if has(s.loops, name) and trip(s.loops, name) <= STEPS:
+            s.do("unroll", name)
+
+
+def window_quads(loops: Loops, part: Contraction, core: Core) -> Loops:
+    """Depthwise: four channels in lanes. The rows that a row of the result reads are staged, padded, of a vector of
+    channels at a time where that takes little memory; the windows of neighbouring pixels are computed at once.
+
+    Raises:
+        ScheduleError: there are no pixels, fewer channels than lanes, or a step does not apply.
+    """
+    if len(part.spatial) < 2 or not isinstance(part.spatial[-2].hi, int) or not isinstance(part.spatial[-1].hi, int):
+        raise ScheduleError("no pixels, or no number of channels")
+    if not has_condition(loops, part.a):
+        return _quads(loops, part, core, core.lanes)
+    if part.spatial[-1].hi >= core.dot:
+        wide = _quads(loops, part, core, core.dot)
+        if _region(wide).type.max_bytes <= REGION_BYTES:
+            return wide
+    return _quads(loops, part, core, core.lanes)
+
+
+def _quads(loops: Loops, part: Contraction, core: Core, group: int) -> Loops:
+    """As ``window_quads``, so many channels staged at a time."""
+    channel, pixel, reduce = part.spatial[-1].var.name, part.spatial[-2].var.name, names(part.reduce)
+    pixels = part.spatial[-2].var.hi + 1
+    s = Schedule(loops, group=group, lanes=core.lanes, tm=min(AT_ONCE, pixels))
+    s.do("reorder", pixel, channel).do("overlap", channel, "group")
+    if has_condition(loops, part.a):
+        s.do("stage_region", f"{channel}_o", part.a)
+        _copy_lanes(s)
+    s.do("split", f"{channel}_i", "lanes").do("reorder", f"{channel}_i_i", pixel).do("vectorize", f"{channel}_i_i")
+    s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", reduce).do("unroll", f"{pixel}_i")
+    if extent(part.reduce) <= TAPS:
+        for name in reduce:
+            s.do("unroll", name)
+    return s.done()
+
+
+def _region(loops: Loops) -> Buffer:
+    """The region that is staged."""
+    return next(n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
+
+
+def _copy_lanes(s: Schedule) -> None:
+    """Copies the innermost axis of a region by vectors."""
+    region = _region(s.loops)
+    for part in ("l", "", "r"):
+        name = f"{region.name}_{len(region.shape) - 1}{part}"
+        if has(s.loops, name):
+            s.do("vectorize", name)

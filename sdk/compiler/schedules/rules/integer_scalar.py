@@ -1,0 +1,85 @@
+"""Rules for 8-bit contractions on cores with neither vectors nor packed products: tiles of sums in registers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.pattern import Contraction
+from sdk.compiler.schedules.locate import find, has, loop_names
+from sdk.compiler.schedules.rules.cores import Core
+from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip, unrolled
+from sdk.compiler.schedules.trace import Schedule
+
+__all__ = ["integer_registers"]
+
+WIDEST: Final = 640  # elements of a window that are worth a word each
+ALONE: Final = 8  # channels of a pixel that stands alone
+SHARING: Final = 8  # channels from which on it pays to write them down as words
+
+
+def integer_registers(loops: Loops, part: Contraction, core: Core, even: frozenset[str]) -> Loops:
+    """A tile of pixels by channels in registers, weights laid out in the order in which the tile reads them; on a core
+    with few registers two channels of a pixel as halves of words, where none of the weights (``even``) is -128."""
+    s = Schedule(loops, steps=core.steps, run=COPY_RUN)
+    if core.paired and part.b in even and s.attempt(_halves, part):
+        return s.done()
+    _tiles(s, part, core)
+    return s.done()
+
+
+def _tiles(s: Schedule, part: Contraction, core: Core) -> None:
+    one_row = extent(part.spatial[:-1]) == 1
+    channels = part.spatial[-1].var.hi + 1
+    s.knobs["tm"] = core.tile_rows
+    s.knobs["tn"] = _divisor(channels, ALONE if one_row else core.tile_cols)
+    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
+    if pixel and windowed(s.loops, part):
+        gather_window(s, part, pixel, names(part.reduce), 1)
+    s.do("pack", part.b, "tn", 1)
+    k = fuse_all(s, names(part.reduce), "k")
+    if not one_row and core.tile_rows > 1:
+        s.do("split", pixel, "tm")
+    if s.knobs["tn"] > 1:
+        for name, reduce in ((f"{channel}_t", f"{k}_t"), (channel, k)):
+            if has(s.loops, name):
+                s.do("split", name, "tn").do("jam", f"{name}_i", [reduce])
+    if has(s.loops, f"{pixel}_i"):
+        _jam_pixels(s, channel, pixel)
+    _write_out(s, k)
+    s.loops = unrolled(s, [channel, f"{channel}_t", pixel])
+
+
+def _halves(s: Schedule, part: Contraction) -> None:
+    """The window of a pixel is kept as words where that pays: the core reads those at a number from an address, but no
+    signed bytes."""
+    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
+    words = extent(part.reduce) <= WIDEST and part.spatial[-1].var.hi + 1 >= SHARING
+    if words or windowed(s.loops, part):
+        s.do("stage", pixel, part.a, names(part.reduce), 1)
+    s.do("pack", part.b, 1, 1)
+    k = fuse_all(s, names(part.reduce), "k")
+    s.do("use_halves", channel, part.b)
+    if words:
+        s.do("widen", f"{part.a}_window")
+    _write_out(s, f"{k}_h")
+
+
+def _write_out(s: Schedule, k: str) -> None:
+    """Writes out some steps of a reduction, as many as divide it."""
+    size = _divisor(trip(s.loops, k), s.knobs["steps"])
+    if size > 1:
+        s.do("split", k, size).do("unroll", f"{k}_i")
+
+
+def _divisor(n: int, most: int) -> int:
+    """The largest number up to ``most`` that divides ``n``: a tile without a tail."""
+    return max(size for size in range(1, most + 1) if n % size == 0)
+
+
+def _jam_pixels(s: Schedule, channel: str, pixel: str) -> None:
+    """Several pixels at a time: each weight read serves all of them."""
+    inside = dict.fromkeys(loop_names(find(s.loops, f"{pixel}_i").body))
+    into = [n for n in inside if not n.endswith("_s") and "_window" not in n and not n.startswith(f"{channel}_i")]
+    s.do("jam", f"{pixel}_i", into)

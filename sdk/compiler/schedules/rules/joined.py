@@ -1,0 +1,93 @@
+"""The rule for 8-bit products on cores that multiply halves of words: two rows of weights joined in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.loops import Alloc, Load, Loops, Op, Store
+from sdk.compiler.ir.pattern import Contraction
+from sdk.compiler.ir.types import I8
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.locate import has, loop_names
+from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, unrolled
+from sdk.compiler.schedules.trace import Schedule
+
+__all__ = ["Known", "contraction_joined", "joinable"]
+
+Known = Mapping[str, Sequence[NDArray[Any]]]
+SUM_BITS: Final = 23  # the second of two joined sums stays below 2 to the power of this
+WIDE_CHANNELS: Final = 16  # channels that pay for unpacking what they read of a pixel
+SMALL_ROW: Final = 384  # elements of a row and its result for which there is memory to unpack one that stands alone
+RUN: Final = 4  # words of a copy written out
+
+
+def joinable(loops: Loops, part: Contraction, known: Known) -> bool:
+    """Whether the constants of every call let pairs of rows be joined: they fit 16 bits, and sums of odd rows 24."""
+    weights, bias = known.get(part.b), known.get(_bias(loops, part))
+    buffer = loops.param(part.b).buffer
+    if weights is None or bias is None or buffer.dtype != I8 or not isinstance(buffer.shape[0], int):
+        return False
+    most = _farthest(loops, part)
+    return buffer.shape[0] % 2 == 0 and all(_fits(w, b, most) for w, b in zip(weights, bias, strict=True))
+
+
+def _fits(weights: NDArray[Any], bias: NDArray[Any], most: int) -> bool:
+    rows = weights.reshape(len(weights), -1).astype(np.int64)
+    both = 256 * rows[1::2] + rows[::2]
+    reach = np.abs(rows[1::2]).sum(axis=1) * most + np.abs(bias.reshape(-1).astype(np.int64))[1::2]
+    return bool(both.min() >= -(1 << 15) and both.max() < 1 << 15 and reach.max() < 1 << SUM_BITS)
+
+
+def _farthest(loops: Loops, part: Contraction) -> int:
+    """The farthest from 0 that an element of ``a`` is when it is multiplied."""
+    product = next(n for n in walk(loops.body) if isinstance(n, Op) and n.name == "mul")
+    factor = next(a for a in product.args if any(isinstance(n, Load) and n.buffer == part.a for n in walk(a)))
+    inner = factor.args[0] if isinstance(factor, Op) and factor.name == "cast" else factor
+    return max(map(abs, inner.dtype.limits))
+
+
+def _bias(loops: Loops, part: Contraction) -> str:
+    """The parameter that sums start from; "" where there is none."""
+    sums = {n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register"}
+    starts = (n.value for n in walk(loops.body) if isinstance(n, Store) and n.buffer in sums)
+    return next((v.buffer for v in starts if isinstance(v, Load) and v.buffer != part.a), "")
+
+
+def contraction_joined(loops: Loops, part: Contraction, pixels: int, compact: bool = False) -> Loops:
+    """What so many pixels read is unpacked to halves of words, if many channels use it; two channels at a time then
+    take one row of joined weights, four channels where there is one pixel."""
+    channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
+    channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
+    tile = 4 if rows == 1 and channels % 4 == 0 else 2
+    s = Schedule(loops, tm=pixels, tn=tile, dot=4, word=4, run=1 if compact else RUN)
+    pixel = pixel_loop(s, part)
+    wide = channels >= WIDE_CHANNELS and (rows > 1 or (bool(pixel) and depth + channels <= SMALL_ROW))
+    staged = wide or (rows > 1 and (windowed(loops, part) or depth % 4 != 0))
+    if staged:
+        gather_window(s, part, pixel, names(part.reduce), "dot")
+    s.do("pack", part.b, 1, "dot")
+    k = fuse_all(s, names(part.reduce), "k")
+    if depth % 4:
+        s.do("pad", k, "dot")
+    s.do("split", k, "dot").do("use_dot", f"{k}_i")
+    s.do("split", channel, "tn").do("jam", f"{channel}_i", [f"{k}_o"]).do("join", part.b, f"{channel}_i")
+    if staged:
+        window = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
+        s.do("unpack", window.name)
+    if rows > 1:
+        s.do("split", pixel, "tm")
+        if has(s.loops, f"{pixel}_i"):
+            s.do("jam", f"{pixel}_i", _around(s, channel, k))
+    for name in dict.fromkeys(n for n in loop_names(s.loops.body) if n.startswith(f"{channel}_i")):
+        s.do("unroll", name)
+    return unrolled(s, [pixel])
+
+
+def _around(s: Schedule, channel: str, k: str) -> list[str]:
+    """The loops that a tile of pixels is pushed into."""
+    return [n for n in (f"{channel}_o", f"{k}_o") if has(s.loops, n)]

@@ -1,0 +1,150 @@
+"""Counting what an emulated board executes: instructions exactly, and cycles as the core's public table has them."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from sdk.boards import Board
+from sdk.cores import Instruction, Timing, decoder_for, timing_for
+from sdk.devices.client import Session
+from sdk.driver.host_c import shared_library
+from sdk.driver.session import open_session
+from sdk.errors import BuildError, LinkError, MissingToolError, SdkError
+from sdk.resources import data_dir
+from sdk.toolchains.elf import ElfFile
+
+__all__ = ["PHASE_OP", "PHASE_RUN", "Counts", "NoPluginsError", "can_count", "counted", "total"]
+
+T = TypeVar("T")
+PHASE_RUN, PHASE_OP = 1, 2  # c_runtime/include/internal/profile.h
+_MARKING: Final = ("sdk_rt_timed_run", "sdk_rt_op_begin", "sdk_rt_op_end")
+_FIRST_API = 1
+LONGEST: Final = 4  # bytes of an instruction, on machines with tables
+_OTHER_API = re.compile(r"API version.*?minimum version of (\d+)", re.DOTALL)
+
+
+class NoPluginsError(MissingToolError):
+    """The emulator at hand takes no plugins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was executed: instructions, and estimated cycles (None: the core has no table)."""
+
+    instructions: int
+    est_cycles: float | None
+
+    def __add__(self, other: Counts) -> Counts:
+        cycles = None if self.est_cycles is None or other.est_cycles is None else self.est_cycles + other.est_cycles
+        return Counts(self.instructions + other.instructions, cycles)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A line of the plugin: in ``phase`` so many instructions from address ``first`` ran ``runs`` times; ``then`` has
+    how often the code at some addresses ran next."""
+
+    phase: int
+    first: int
+    instructions: int
+    runs: int
+    then: Mapping[int, int]
+
+
+def can_count(board: Board, threads: int = 1) -> bool:
+    """Whether the board has a stand-in whose instructions can be counted: those of one thread."""
+    return board.emulator is not None and (threads == 1 or board.emulator.icount_shift is not None)
+
+
+def counted(board: Board, agent: Path, ops: int, work: Callable[[Session], T]) -> tuple[T, dict[int, Counts]]:
+    """What ``work`` returns of a session with the agent on the board's stand-in machine, and what its runs executed by
+    phase: ``PHASE_RUN`` outside of operations, ``PHASE_OP`` + k in operation k of ``ops``.
+
+    Raises:
+        NoPluginsError: the emulator takes no plugins.
+        MissingToolError: the emulator or the bundled compiler is not installed.
+        SdkError: the session fails.
+    """
+    image = ElfFile(agent)
+    with tempfile.TemporaryDirectory(prefix="sdk-") as name:
+        folder = Path(name)
+        api = _FIRST_API
+        while True:
+            library = shared_library(
+                data_dir("c_runtime") / "plugin" / "count.c", folder / f"count{api}.so", (f"QEMU_PLUGIN_API={api}",)
+            )
+            out = folder / "counts.txt"
+            try:
+                with open_session(None, board, agent, _plugin(library, image, PHASE_OP + ops, out)) as session:
+                    result = work(session)
+                break
+            except SdkError as error:
+                wanted = _OTHER_API.search(error.why or "")
+                if wanted is not None and int(wanted[1]) != api:
+                    api = int(wanted[1])
+                elif "-plugin" in (error.why or ""):
+                    raise NoPluginsError(
+                        "this emulator takes no plugins", why=error.why, hint="install QEMU 4.2 or later from a package"
+                    ) from None
+                else:
+                    raise
+        return result, _sums(image, list(_read(out)), timing_for(board.core.cpu))
+
+
+def _plugin(library: Path, image: ElfFile, phases: int, out: Path) -> tuple[str, ...]:
+    """The emulator's arguments that load the plugin."""
+    symbols = {s.name: s for s in image.symbols}
+    if "sdk_rt_marks" not in symbols:
+        raise BuildError("the image has no marks to count by", where=str(image.path))
+    watched = [symbols[name] for name in _MARKING if name in symbols]
+    ranges = [f"watch={s.value & ~1:#x}:{(s.value & ~1) + s.size:#x}" for s in watched]
+    words = [f"file={library}", f"marks={symbols['sdk_rt_marks'].value:#x}", f"phases={phases}", f"out={out}", *ranges]
+    return "-plugin", ",".join(word.replace(",", ",,") for word in words)  # the emulator reads ",," as a comma
+
+
+def _read(path: Path) -> Iterator[_Block]:
+    lines = path.read_text(encoding="ascii").splitlines() if path.is_file() else []
+    if not lines or lines[-1] != "end":
+        raise LinkError("the emulator ended without its counts", hint="run it again; sdk doctor checks its plugins")
+    for line in lines[:-1]:
+        phase, first, instructions, runs, *then = map(int, line.split())
+        yield _Block(phase, first, instructions, runs, dict(zip(then[::2], then[1::2], strict=True)))
+
+
+def _sums(image: ElfFile, blocks: list[_Block], timing: Timing | None) -> dict[int, Counts]:
+    decode = decoder_for(image.machine)
+    code: dict[tuple[int, int], list[Instruction]] = {}
+    found: dict[int, Counts] = {}
+    for b in blocks:
+        cycles: float | None = None
+        if timing is not None and decode is not None:
+            span = (b.first, b.instructions)
+            if span not in code:
+                code[span] = _decoded(image, b, decode)
+            behind = b.first + sum(one.size for one in code[span])
+            jumps = b.runs - b.then.get(behind, 0)
+            cycles = timing.block(code[span]) * b.runs + timing.taken * jumps
+        one = Counts(b.instructions * b.runs, cycles)
+        found[b.phase] = found[b.phase] + one if b.phase in found else one
+    return found
+
+
+def _decoded(image: ElfFile, block: _Block, decode: Callable[[bytes, int], Instruction]) -> list[Instruction]:
+    code = image.code_at(block.first, LONGEST * block.instructions)
+    out: list[Instruction] = []
+    at = 0
+    for _ in range(block.instructions):
+        out.append(decode(code, at))
+        at += out[-1].size
+    return out
+
+
+def total(counts: Mapping[int, Counts]) -> Counts:
+    """All phases together."""
+    found = list(counts.values())
+    return sum(found[1:], found[0]) if found else Counts(0, None)

@@ -1,0 +1,237 @@
+"""``sdk fit``: a model against every board: what it needs there, what is left, and how long it would take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sdk.boards import Board, board_names, load_board
+from sdk.cores import timing_for
+from sdk.driver.artifact import build_sources, prefix_of
+from sdk.driver.capacity import flash_bytes, lacks
+from sdk.driver.counting import Counts
+from sdk.driver.execute import count
+from sdk.driver.generate import measure
+from sdk.driver.options import AIMS, BuildOptions
+from sdk.errors import BuildError, MissingToolError, NoDeviceError, UsageError
+from sdk.report import BuildReport
+from sdk.steps import step
+from sdk.toolchains import target_for
+
+__all__ = ["BoardFit", "FitReport", "fit"]
+
+
+@dataclass(frozen=True)
+class BoardFit:
+    """A model on one board, sizes in bytes.
+
+    ``aim`` is the plan that fits: "time", or "min" where only the plan for least RAM does; None where neither.
+    ``ram_bytes`` and ``flash_bytes`` are of that plan, of "min" where none fits; ``short`` what that one has too little
+    of. ``least_ram_bytes``: with ``--memory min``. ``instructions`` are those of a run, counted on ``counted_on``;
+    ``est_cycles`` estimated from them, ``est_ms`` those by the board's clock. None where there is no emulator, no table
+    of cycles, or no clock. ``error``: how much less and more published results take than such estimates, as fractions;
+    None where there is nothing to compare with.
+    """
+
+    board: str
+    title: str
+    cpu: str
+    clock_hz: int | None
+    emulated_only: bool
+    aim: str | None
+    ram_bytes: int
+    ram_have: int
+    flash_bytes: int
+    flash_have: int
+    least_ram_bytes: int
+    short: Mapping[str, int] = field(default_factory=dict)
+    instructions: int | None = None
+    est_cycles: int | None = None
+    counted_on: str | None = None
+    error: tuple[float, float] | None = None
+
+    @property
+    def est_ms(self) -> float | None:
+        """Estimated milliseconds of a run."""
+        if self.est_cycles is None or self.clock_hz is None:
+            return None
+        return self.est_cycles / self.clock_hz * 1e3
+
+    def to_json(self) -> dict[str, Any]:
+        """The board's object in that of ``sdk fit --json``."""
+        fits = self.aim is not None
+        return {"fits": fits, **asdict(self), "est_ms": self.est_ms}
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """A model on every board, those that it fits first, the fastest ahead. ``notes``: what could not be found out."""
+
+    model: str
+    dims: Mapping[str, tuple[int, int]]
+    boards: tuple[BoardFit, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of ``sdk fit --json``."""
+        return {
+            "model": self.model,
+            "dims": {name: list(bounds) for name, bounds in self.dims.items()},
+            "boards": [b.to_json() for b in self.boards],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class _Need:
+    """What a model needs on the boards of one core and one compiler's target; ``counts`` are under way."""
+
+    boards: tuple[Board, ...]
+    reports: Mapping[str, BuildReport]  # by aim
+    counts: Mapping[str, Future[Counts]]
+    counted_on: str
+
+
+def fit(
+    path: Path,
+    options: BuildOptions,
+    at: Mapping[str, int] | None = None,
+    boards: Iterable[Board] | None = None,
+) -> FitReport:
+    """A model on all boards (or those given) that have memories of their own; times are of runs at the dims ``at``.
+
+    A core is compiled for and counted once, however many boards have it.
+
+    Raises:
+        UsageError: the options name one board's memories, or the file cannot be read.
+        BuildError: the model cannot be compiled.
+    """
+    if options.regions or options.arena_limit is not None:
+        raise UsageError("memories are the boards' own here", hint="leave out --region and --arena-limit")
+    known = [load_board(name) for name in board_names()]
+    alike: dict[object, list[Board]] = {}
+    for board in known if boards is None else boards:
+        if not board.hosted:
+            alike.setdefault((board.capabilities, board.core.cpu, target_for(board)), []).append(board)
+    needs: list[_Need] = []
+    notes: dict[str, None] = {}
+    with _beside() as counting:  # the emulator counts for one core while the compiler is at the next
+        for number, group in enumerate(alike.values(), 1):
+            with step(f"{group[0].core.cpu}, core {number} of {len(alike)}"):
+                try:
+                    needs.append(_need(path, options, at or {}, group, _stand_in(group, known), counting))
+                except BuildError as error:
+                    if not needs and number == len(alike):
+                        raise  # for no board at all
+                    notes[f"{_names(group)}: cannot be compiled for: {error.message}"] = None
+        with step("counting instructions"):
+            rows = [row for need in needs for row in _rows(need, notes)]
+    dims = needs[0].reports[AIMS[0]].dims if needs else {}
+    return FitReport(path.name, dims, tuple(sorted(rows, key=_rank)), tuple(notes))
+
+
+@contextmanager
+def _beside() -> Iterator[Executor]:
+    """A thread for what other programs do most of; nothing more is begun in it when the block fails."""
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _names(group: Iterable[Board]) -> str:
+    return ", ".join(board.name for board in group)
+
+
+def _rank(row: BoardFit) -> tuple[bool, bool, float, str]:
+    return row.aim is None, row.est_ms is None, row.est_ms or 0.0, row.board
+
+
+def _stand_in(group: Sequence[Board], known: Iterable[Board]) -> Board:
+    """The core of some boards in the largest emulated machine that runs its code, so that memory does not keep a model
+    from being counted; the first board itself where none can."""
+    board, core = group[0], group[0].core
+    able = [
+        b
+        for b in (*group, *known)
+        if b.emulator is not None
+        and not b.hosted
+        and b.core.arch == core.arch
+        and b.capabilities >= core.capabilities
+    ]
+    if not able:
+        return board
+    machine = max(able, key=lambda b: (b.ram_bytes or 0, b.flash_bytes or 0, b.core.cpu == core.cpu, b.name))
+    return replace(machine, cores=board.cores, compilers=board.compilers)
+
+
+def _need(
+    path: Path,
+    options: BuildOptions,
+    at: Mapping[str, int],
+    group: Sequence[Board],
+    place: Board,
+    counting: Executor,
+) -> _Need:
+    reports = {aim: _sizes(path, place, replace(options, memory=aim)) for aim in AIMS}
+    used = {_aim(reports, board) for board in group}
+    counts: dict[str, Future[Counts]] = {}
+    for aim in (aim for aim in AIMS if aim in used):
+        counts[aim] = counting.submit(count, path, place, replace(options, memory=aim), at)
+    return _Need(tuple(group), reports, counts, place.name)
+
+
+def _sizes(path: Path, place: Board, options: BuildOptions) -> BuildReport:
+    """The sizes of a build, from the cache where it fits the machine."""
+    try:
+        return build_sources(path, place, options).report
+    except BuildError:
+        pass  # too large even for the stand-in, by how much is what is asked; any other mistake is made again
+    return measure(path, prefix_of(path, options), place, options, options.memory)[1]
+
+
+def _aim(reports: Mapping[str, BuildReport], board: Board) -> str | None:
+    """The first aim whose plan fits the board."""
+    return next((aim for aim in AIMS if not lacks(reports[aim], board)), None)
+
+
+def _rows(need: _Need, notes: dict[str, None]) -> Iterator[BoardFit]:
+    """The boards' rows, once they are counted; why they could not be goes to ``notes``."""
+    counts: dict[str | None, Counts] = {}
+    for tried, counted in need.counts.items():
+        try:
+            counts[tried] = counted.result()
+        except (MissingToolError, NoDeviceError, BuildError) as error:
+            notes[f"{_names(need.boards)}: no estimates: {error.message}"] = None
+    for board in need.boards:
+        aim = _aim(need.reports, board)
+        shown = need.reports[aim or AIMS[-1]]
+        row = BoardFit(
+            board=board.name,
+            title=board.title,
+            cpu=board.core.cpu,
+            clock_hz=board.core.clock_hz,
+            emulated_only=board.emulated_only,
+            aim=aim,
+            ram_bytes=shown.ram_bytes,
+            ram_have=board.ram_bytes or 0,
+            flash_bytes=flash_bytes(shown),
+            flash_have=board.flash_bytes or 0,
+            least_ram_bytes=need.reports[AIMS[-1]].ram_bytes,
+            short={} if aim else lacks(shown, board),
+        )
+        yield _counted(row, counts[aim], need.counted_on) if aim in counts else row
+
+
+def _counted(row: BoardFit, counts: Counts, place: str) -> BoardFit:
+    row = replace(row, instructions=counts.instructions, counted_on=place)
+    if counts.est_cycles is None:
+        return row
+    timing = timing_for(row.cpu)
+    return replace(row, est_cycles=round(counts.est_cycles), error=None if timing is None else timing.error)

@@ -1,0 +1,86 @@
+"""What the calls of a plan have to do, whatever they take: kept with a build, for profiles of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from sdk.compiler.ir.effort import macs
+from sdk.compiler.ir.graph import Call
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.plan import Copy, Plan, PlanCall, walk_plan
+from sdk.compiler.ir.unify import unify
+from sdk.compiler.memory.effects import Effects
+from sdk.compiler.memory.report import plan_summary
+from sdk.compiler.schedules.cost import predict
+from sdk.compiler.sym import Dim, free_vars, max_value, substitute
+from sdk.profile import OpFacts
+
+__all__ = ["op_facts"]
+
+
+def op_facts(planned: Module, fused: Module, isa: frozenset[str]) -> Mapping[str, tuple[OpFacts, ...]]:
+    """Of each entry of a planned module the calls in order; ``fused`` is the same module before it was scheduled for
+    ``isa``."""
+    return {plan.name: tuple(_facts(planned, plan, fused, isa)) for plan in planned.plans.values()}
+
+
+def _facts(planned: Module, plan: Plan, fused: Module, isa: frozenset[str]) -> Iterator[OpFacts]:
+    makers = {v.name: node for node in fused.graphs[plan.name].body if isinstance(node, Call) for v in node.outs}
+    rows = {row.step: row for row in plan_summary(planned, plan).timeline}
+    effects = Effects(planned, plan)
+    steps = (stmt for stmt in walk_plan(plan.body) if isinstance(stmt, PlanCall | Copy))
+    for step, stmt in enumerate(steps, 1):
+        if isinstance(stmt, Copy):
+            continue
+        made = [name for name, mode in effects.arguments(stmt) if mode != "read"]
+        node = next((makers[name] for name in made if name in makers), None)
+        kind = stmt.callee if node is None else node.callee
+        yield OpFacts(
+            index=stmt.index,
+            step=step,
+            name=stmt.callee,
+            kind=re.sub(r"_\d+(?=_|$)", "", kind),
+            source_ops=" + ".join(stmt.ops),
+            macs=str(_known(plan, 0 if node is None else _macs(plan, fused, node))),
+            bytes=str(_known(plan, _moved(plan, stmt))),
+            live_bytes=rows[step].live_bytes,
+            predicted=_predicted(planned, stmt, isa, rows[step].runs),
+        )
+
+
+def _macs(plan: Plan, fused: Module, node: Call) -> Dim:
+    """Products of the function that a node calls, in the dims of the entry."""
+    function = fused.loops.get(node.callee)
+    if function is None:
+        return 0
+    given = (*node.args, *node.outs)
+    pairs = [(p.buffer.name, p.buffer.type, v.type) for p, v in zip(function.params, given, strict=True)]
+    env = unify(function.dims, pairs, {v.name: v for v in (*plan.dims, *plan.fresh)}, lambda _: None)
+    return substitute(macs(function), env)
+
+
+def _known(plan: Plan, dim: Dim) -> Dim:
+    """A dim of those that callers give; at most where a run finds out more."""
+    if free_vars(dim) <= set(plan.dims):
+        return dim
+    most = max_value(dim)
+    return 0 if most is None else most
+
+
+def _predicted(planned: Module, call: PlanCall, isa: frozenset[str], runs: int) -> int | None:
+    """Instructions that the compiler expects of the call, all its ``runs`` together; None where dims are open."""
+    function = planned.loops.get(call.callee)
+    if function is None or not all(isinstance(d, int) for d in call.dims):
+        return None
+    dims = {v: int(d) for v, d in zip(function.dims, call.dims, strict=True) if isinstance(d, int)}
+    found = predict(function, dims, isa, calls=max(runs, 1))
+    return None if found is None else round(found)
+
+
+def _moved(plan: Plan, call: PlanCall) -> Dim:
+    """Bytes of all that the call reads and writes, each counted once."""
+    total: Dim = 0
+    for name in dict.fromkeys(call.args):
+        total = total + plan.buffer(name).type.nbytes
+    return total

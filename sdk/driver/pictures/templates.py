@@ -1,0 +1,62 @@
+"""The templates of pages and pictures, with the filters that they use."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Final
+
+import jinja2
+
+from sdk.driver.picture import describe, how_kept
+from sdk.driver.pictures.drawing import DrawnNode
+from sdk.driver.pictures.words import bytes_text, short_number
+from sdk.resources import data_dir
+from sdk.version import VERSION
+
+__all__ = ["render"]
+
+_NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of a template of ``templates/report``."""
+    return _environment().get_template(template).render(version=VERSION, **values)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    found = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(data_dir("templates") / "report"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+        finalize=_printable,
+    )
+    found.filters |= {
+        "thousands": lambda n: f"{n:,}", "describe": describe, "kept": how_kept, "tip": _tip,
+        "short": short_number, "size": bytes_text,
+    }  # fmt: skip
+    return found
+
+
+def _printable(value: object) -> object:
+    """A value without what XML takes in no spelling: a model file may name its tensors by any bytes."""
+    if isinstance(value, str) and _NOT_XML.search(value):
+        return _NOT_XML.sub("\ufffd", value)
+    return value
+
+
+def _tip(node: DrawnNode) -> str:
+    """All that is known of a node, line by line."""
+    facts = [f"{node.kind} {node.name}".strip(), *(f"{t.name}: {t}" for t in node.outputs)]
+    if node.macs:
+        facts.append(f"{node.macs:,} multiply-accumulates" + (f" at most: {node.macs_text}" if node.macs_text else ""))
+    if node.weights:
+        facts.append(f"{node.weights:,} bytes of weights")
+    if node.states:
+        facts.append(f"state {', '.join(node.states)}")
+    if node.ops:
+        facts.append(f"becomes {', '.join(node.ops)}")
+    return "\n".join([*facts, *filter(None, (node.why, node.hint)), *([] if node.checked else ["not checked"])])

@@ -1,0 +1,219 @@
+"""``sdk profile``: what each operator of a model takes, counted under emulation or timed, beside what it has to do."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sdk.boards import Board
+from sdk.compiler.sym import Var, evaluate
+from sdk.compiler.sym.text import parse_dim
+from sdk.devices.client import Session
+from sdk.devices.messages import DeviceInfo, OpTicks
+from sdk.driver.agents import link_agent
+from sdk.driver.artifact import Built
+from sdk.driver.counting import PHASE_OP, PHASE_RUN, Counts, can_count, counted, total
+from sdk.driver.execute import WARMUP, entry_name, prepare, resolve
+from sdk.driver.options import BuildOptions
+from sdk.driver.peak import peak_of
+from sdk.driver.session import open_session
+from sdk.errors import UsageError
+from sdk.profile import COSTS, OpFacts, OpProfile, Peak, ProfileReport
+
+__all__ = ["profile"]
+
+RUNS = 10  # of a machine with a clock, where the user asks for no other number
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What something took: by the names of ``OpProfile``; None where it cannot be said."""
+
+    median_us: float | None = None
+    cycles: float | None = None
+    instructions: float | None = None
+    est_cycles: float | None = None
+
+    @property
+    def main(self) -> float:
+        """The number that shares are of."""
+        values = asdict(self)
+        return next((values[name] for name in COSTS if values[name] is not None), 0.0)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A run without the clocks, with them, and each operation of the latter with how often it was called."""
+
+    info: DeviceInfo
+    dims: Mapping[str, int]
+    plain: _Cost
+    clocked: _Cost
+    ops: tuple[tuple[_Cost, int], ...]
+    runs: int
+
+
+def profile(
+    target: Path,
+    board: Board | None,
+    device: str | None,
+    options: BuildOptions,
+    at: Mapping[str, int],
+    repeat: int = RUNS,
+    entry: str | None = None,
+) -> ProfileReport:
+    """``sdk profile``: an entry's operators on a board's stand-in (instructions counted, cycles estimated; ``repeat``
+    does not matter there) or on a machine with a clock (medians of ``repeat`` runs).
+
+    Raises:
+        UsageError: there is no such entry.
+        NoPluginsError: the emulator takes no plugins.
+    """
+    built, place = resolve(target, board, options)
+    name = entry_name(built, entry)
+    facts = built.ops[name]
+    if not facts:
+        raise UsageError(f"entry {name!r} has no operators to profile", hint="its outputs are its inputs or constants")
+    clocks = max(op.index for op in facts) + 1
+    plain = link_agent(built.sources, place, options.toolchain, aim=options.opt)
+    clocked = link_agent(built.sources, place, options.toolchain, clocks, options.opt)
+    if device is None and can_count(place, options.threads):
+        found = _counted(place, (plain, clocked), clocks, lambda session: prepare(session, built, entry, at))
+    elif place.emulator is not None and device is None:
+        raise UsageError("instructions of several threads cannot be told apart", hint="profile with --threads 1")
+    else:
+        with open_session(device, place, plain) as bare, open_session(device, place, clocked) as with_clocks:
+            found = _timed(bare, with_clocks, lambda session: prepare(session, built, entry, at), repeat)
+    return _report(built, place, options, at, facts, found)
+
+
+Prepare = Callable[[Session], tuple[int, list[int]]]
+
+
+def _counted(place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prepare) -> _Measured:
+    """One run of each agent under the emulator."""
+
+    def once(session: Session) -> tuple[DeviceInfo, dict[str, int], tuple[OpTicks, ...]]:
+        number, dims = prepare(session)
+        session.run(number, dims=dims)
+        names = [d.name for d in session.models()[number].dims]
+        return session.info, dict(zip(names, dims, strict=True)), session.profile()
+
+    _, bare = counted(place, agents[0], 0, once)
+    (info, dims, ticks), phases = counted(place, agents[1], clocks, once)
+    none = Counts(0, None if phases[PHASE_RUN].est_cycles is None else 0.0)
+    ops = tuple((_cost(phases.get(PHASE_OP + k, none)), t.calls) for k, t in enumerate(ticks))
+    return _Measured(info, dims, _cost(total(bare)), _cost(total(phases)), ops, 1)
+
+
+def _cost(counts: Counts) -> _Cost:
+    cycles = counts.est_cycles
+    return _Cost(instructions=counts.instructions, est_cycles=None if cycles is None else round(cycles))
+
+
+def _timed(bare: Session, clocked: Session, prepare: Prepare, repeat: int) -> _Measured:
+    """Runs of both agents in turn; medians."""
+    (number, dims), _ = prepare(clocked), prepare(bare)
+    for session in (bare, clocked):
+        session.run(number, dims=dims, warmup=WARMUP)
+    plain, whole, ops = [], [], []
+    for _ in range(repeat):
+        plain.append(bare.run(number, dims=dims).samples[0])
+        whole.append(clocked.run(number, dims=dims).samples[0])
+        ops.append(clocked.profile())
+    unit = clocked.info.counter
+    names = [d.name for d in clocked.models()[number].dims]
+    each = tuple((_median(unit, [run[k].ticks for run in ops]), ops[-1][k].calls) for k in range(len(ops[-1])))
+    return _Measured(
+        clocked.info, dict(zip(names, dims, strict=True)), _median(unit, plain), _median(unit, whole), each, repeat
+    )
+
+
+def _median(unit: str, samples: Sequence[float]) -> _Cost:
+    value = statistics.median(samples)
+    match unit:
+        case "time":
+            return _Cost(median_us=value / 1e3)
+        case "cycles":
+            return _Cost(cycles=value)
+        case _:
+            return _Cost(instructions=value)
+
+
+def _report(
+    built: Built,
+    place: Board,
+    options: BuildOptions,
+    at: Mapping[str, int],
+    facts: Sequence[OpFacts],
+    found: _Measured,
+) -> ProfileReport:
+    scope = {name: Var(name, value, value) for name, value in found.dims.items()}
+    env = {var: found.dims[name] for name, var in scope.items()}
+    peak = peak_of(place, options.threads)
+    ops = []
+    for fact in facts:
+        cost, calls = found.ops[fact.index]
+        macs, moved = (evaluate(parse_dim(text, scope), env) for text in (fact.macs, fact.bytes))
+        ops.append(
+            OpProfile(
+                index=fact.index,
+                step=fact.step,
+                name=fact.name,
+                kind=fact.kind,
+                source_ops=fact.source_ops,
+                calls=calls,
+                macs=macs,
+                bytes=moved,
+                live_bytes=fact.live_bytes,
+                share=cost.main / found.clocked.main if found.clocked.main else 0.0,
+                peak_compute=_part(macs, cost, peak, peak.macs if peak else None),
+                peak_bandwidth=_part(moved, cost, peak, peak.bytes if peak else None),
+                median_us=cost.median_us,
+                instructions=_whole(cost.instructions),
+                cycles=_whole(cost.cycles),
+                est_cycles=_whole(cost.est_cycles),
+                predicted=fact.predicted,
+            )
+        )
+    whole = found.clocked.main
+    return ProfileReport(
+        model=built.report.model,
+        board=place.name,
+        device=found.info.name,
+        emulated=found.info.emulated,
+        at=at,
+        threads=options.threads,
+        runs=found.runs,
+        counter=str(found.info.counter),
+        ops=tuple(ops),
+        total=asdict(found.plain),
+        overhead=whole / found.plain.main - 1.0 if found.plain.main else 0.0,
+        covered=sum(cost.main for cost, _ in found.ops) / whole if whole else 0.0,
+        peak=peak,
+        notes=_notes(found),
+    )
+
+
+def _whole(count: float | None) -> int | None:
+    return None if count is None else round(count)
+
+
+def _part(work: int, cost: _Cost, peak: Peak | None, most: float | None) -> float | None:
+    """What part of the most that the device could do in that time was done; None where that is not known."""
+    if peak is None or not most:
+        return None
+    spent = {"cycle": cost.cycles if cost.cycles is not None else cost.est_cycles, "us": cost.median_us}[peak.unit]
+    return work / (spent * most) if spent else None
+
+
+def _notes(found: _Measured) -> tuple[str, ...]:
+    notes = []
+    if found.plain.instructions is not None:
+        notes.append("under emulation: instructions are counted, there is no time")
+    if found.plain.est_cycles is not None:
+        notes.append("est_cycles: of the instructions executed, by the core's public table; no flash wait states")
+    return tuple(notes)
+

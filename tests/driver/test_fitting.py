@@ -1,0 +1,200 @@
+"""``sdk fit``: which boards a model fits, counted once a core, with what is missing where it does not fit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sdk.boards import Board, load_board
+from sdk.cli import run_command
+from sdk.cores import timing_for
+from sdk.driver import BuildOptions, fitting
+from sdk.driver.counting import Counts
+from sdk.driver.fitting import BoardFit, FitReport, fit
+from sdk.errors import BuildError, MissingToolError, UsageError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MODEL = ROOT / "examples" / "digits" / "digits_int8.tflite"
+
+
+def sized(board: Board, name: str, **sizes: int) -> Board:
+    """The board with other sizes of its memories."""
+    return replace(board, name=name, memory=tuple(replace(m, size=sizes.get(m.name, m.size)) for m in board.memory))
+
+
+def nrf() -> Board:
+    return load_board("nrf52840_dk")
+
+
+Count = Callable[[Path, Board, BuildOptions, Mapping[str, int]], Counts]
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    """What was counted where (machine, core, aim), without an emulator."""
+    calls: list[tuple[str, str, str]] = []
+
+    def count(path: Path, board: Board, options: BuildOptions, at: Mapping[str, int]) -> Counts:
+        calls.append((board.name, board.core.cpu, options.memory))
+        return Counts(64_000, 6.4e4 if options.memory == "time" else 6.5e4)
+
+    monkeypatch.setattr(fitting, "count", count)
+    return calls
+
+
+def test_each_core_is_counted_once(counted: list[tuple[str, str, str]]) -> None:
+    slow, fast = nrf(), load_board("nucleo_l4r5zi")
+    report = fit(MODEL, BuildOptions(), boards=[slow, fast, load_board("host")])
+    assert counted == [("qemu-cortex-m4", "cortex-m4", "time")]  # the largest machine with that core
+    first, second = report.boards
+    assert (first.board, second.board) == ("nucleo_l4r5zi", "nrf52840_dk")  # the fast one ahead
+    assert first.est_ms == pytest.approx(6.4e4 / 120e6 * 1e3)
+    assert second.est_ms == pytest.approx(1.0)
+    assert {(b.aim, b.instructions, b.counted_on) for b in report.boards} == {("time", 64_000, "qemu-cortex-m4")}
+    timing = timing_for("cortex-m4")
+    assert timing is not None
+    assert first.error == timing.error
+    assert first.ram_bytes > first.least_ram_bytes > 0
+    assert not report.notes
+
+
+def test_by_how_much_it_does_not_fit(counted: list[tuple[str, str, str]]) -> None:
+    (wide,) = fit(MODEL, BuildOptions(), boards=[nrf()]).boards
+    between = (wide.ram_bytes + wide.least_ram_bytes) // 2
+    boards = [
+        nrf(),
+        sized(nrf(), "tight", ram=between),
+        sized(nrf(), "little_ram", ram=wide.least_ram_bytes - 3),
+        sized(nrf(), "little_flash", flash=1000),
+    ]
+    counted.clear()
+    report = fit(MODEL, BuildOptions(), boards=boards)
+    rows = {b.board: b for b in report.boards}
+    assert [b.board for b in report.boards][:2] == ["nrf52840_dk", "tight"]
+    assert sorted(aim for _, _, aim in counted) == ["min", "time"]
+    assert rows["tight"].aim == "min"
+    assert (rows["tight"].ram_bytes, rows["tight"].est_cycles) == (wide.least_ram_bytes, 65_000)
+    least = rows["little_ram"]
+    assert (least.aim, least.short["ram"], least.instructions, least.est_ms) == (None, 3, None, None)
+    none = rows["little_flash"]
+    assert (none.aim, none.short) == (None, {"flash": none.flash_bytes - 1000})
+
+
+def test_a_core_is_counted_on_the_largest_machine_that_runs_its_code(counted: list[tuple[str, str, str]]) -> None:
+    (row,) = fit(MODEL, BuildOptions(), boards=[load_board("microbit")]).boards
+    assert counted == [("rpi_pico", "cortex-m0", "time")]
+    assert row.counted_on == "rpi_pico"
+
+
+def test_no_stand_in_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "board_names", lambda: [])
+    report = fit(MODEL, BuildOptions(), boards=[replace(nrf(), emulator=None)])
+    (row,), (note,) = report.boards, report.notes
+    assert "no estimates: nrf52840_dk has no stand-in" in note
+    assert (row.aim, row.instructions, row.est_ms, row.error) == ("time", None, None, None)
+
+
+@pytest.mark.parametrize("error", [MissingToolError("no emulator"), BuildError("over by 10 bytes")])
+def test_what_cannot_be_counted_is_noted(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def count(*_: Any) -> Counts:
+        raise error
+
+    monkeypatch.setattr(fitting, "count", count)
+    report = fit(MODEL, BuildOptions(), boards=[nrf()])
+    assert report.notes == (f"nrf52840_dk: no estimates: {error}",)
+    assert report.boards[0].aim == "time"
+
+
+def test_one_core_that_cannot_be_compiled_for_hides_no_other(
+    counted: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fitting._sizes
+
+    def sizes(path: Path, place: Board, options: BuildOptions) -> Any:
+        if place.core.cpu == "cortex-m0":
+            raise BuildError("no such thing")
+        return whole(path, place, options)
+
+    monkeypatch.setattr(fitting, "_sizes", sizes)
+    report = fit(MODEL, BuildOptions(), boards=[load_board("microbit"), nrf()])
+    assert [b.board for b in report.boards] == ["nrf52840_dk"]
+    assert report.notes == ("microbit: cannot be compiled for: no such thing",)
+    with pytest.raises(BuildError, match="no such thing"):
+        fit(MODEL, BuildOptions(), boards=[load_board("microbit")])
+
+
+def test_too_large_for_the_stand_in_too(
+    counted: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "board_names", lambda: [])
+    (row,) = fit(MODEL, BuildOptions(), boards=[sized(nrf(), "tiny", flash=1024, ram=256)]).boards
+    assert row.aim is None
+    assert row.short.keys() == {"ram", "arena", "flash"}
+    assert not counted
+
+
+def test_memories_are_the_boards_own() -> None:
+    for options in (BuildOptions(regions=(("ram", 100),)), BuildOptions(arena_limit=100)):
+        with pytest.raises(UsageError, match="boards' own"):
+            fit(MODEL, options)
+
+
+@pytest.mark.emulator
+def test_counts_are_those_of_bench(need_tool: Callable[[str], str]) -> None:
+    need_tool("qemu-system-arm")
+    (row,) = fit(MODEL, BuildOptions(), boards=[nrf()]).boards
+    assert row.instructions is not None
+    assert row.est_cycles is not None
+    assert 20_000 < row.instructions < row.est_cycles < 2 * row.instructions
+
+
+ROWS = (
+    BoardFit("a", "A", "cortex-m4", 64_000_000, False, "time", 100, 2048, 10, 10_000, 90, {}, 10, 64, "a", (-0.2, 0.4)),
+    BoardFit("b", "B", "cortex-m3", None, False, "min", 90, 95, 10, 10_000, 90),
+    BoardFit("c", "C", "cortex-m3", 1, True, None, 90, 80, 10, 9, 90, {"ram": 10, "arena": 5, "flash": 1}),
+    BoardFit("d", "D", "cortex-m3", 1, True, None, 90, 200, 10, 90, 90, {"arena": 1_005}),
+)
+
+
+def test_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[Any] = []
+
+    def stub(path: Path, options: BuildOptions, at: Mapping[str, int], boards: list[Board]) -> FitReport:
+        asked.append((options.dims, at, [b.name for b in boards], options.opt))
+        return FitReport("m.tflite", {"n": (1, 4)}, ROWS, ("one note",))
+
+    monkeypatch.setattr("sdk.driver.fitting.fit", stub)
+    assert run_command(["fit", str(MODEL), "--dim", "n=1:4", "--at", "n=2", "--opt", "size"]) == 0
+    text = capsys.readouterr().out
+    dims, at, boards, opt = asked[0]
+    assert (dims, at, opt) == ({"n": (1, 4)}, {"n": 2}, "size")
+    assert "nucleo_l4r5zi" in boards
+    assert not any(load_board(name).emulated_only for name in boards)
+    assert "m.tflite: fits 2 of 4 boards" in text
+    assert re.search(r"^a +cortex-m4 +64 +yes +100 +5% +10 +<1% +90 +10 +0.001 *$", text, re.MULTILINE)
+    assert re.search(r"^b +cortex-m3 +- +min ", text, re.MULTILINE)
+    assert "c: 10 bytes of RAM too few, 1 bytes of flash too few" in text
+    assert "d: its first memory is 1,005 bytes too small" in text
+    assert "least RAM of a board that it fits: b" in text
+    assert "-20%..+40% (cortex-m4)" in text
+    assert text.endswith("one note\n")
+    assert run_command(["fit", str(MODEL), "--all", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert any(load_board(name).emulated_only for name in asked[1][2])
+    assert [b["fits"] for b in data["boards"]] == [True, True, False, False]
+    assert data["boards"][0]["est_ms"] == 0.001
+    assert data["notes"] == ["one note"]
+
+
+def test_json_is_as_documented() -> None:
+    text = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    (part,) = re.findall(r"^## fit\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    fields = set(re.findall(r"^\| `(\w+)`", part, re.MULTILINE))
+    data = FitReport("m", {}, ROWS).to_json()
+    assert fields == data.keys() | data["boards"][0].keys()

@@ -1,0 +1,139 @@
+"""Two rows of weights in one: what join and unpack make of a product, what they refuse, what the rule chooses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sdk.compiler.interp.loops import run_loops
+from sdk.compiler.ir.intrinsics import cast, op
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Pack, Param, Store
+from sdk.compiler.ir.pattern import classify
+from sdk.compiler.ir.types import I8, I16, I32
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.locate import ScheduleError
+from sdk.compiler.schedules.pack import pack_array
+from sdk.compiler.schedules.rules import core_for, schedule
+from sdk.compiler.schedules.rules.joined import joinable
+from sdk.compiler.schedules.trace import Schedule, replay
+from sdk.compiler.sym import Var
+
+CORE = core_for(["thumb2", "dsp"])
+
+
+def product(rows: int, channels: int, depth: int) -> Loops:
+    """o[i, c] = bias[c] + sum_k x[i, k] * w[c, k]."""
+    i, c, k = Var("i", 0, rows - 1), Var("c", 0, channels - 1), Var("k", 0, depth - 1)
+    at = i.expr if rows > 1 else 0
+    acc = Load("acc", (), I32)
+    mac = op("mul", cast(Load("x", (at, k.expr), I8), I32), cast(Load("w", (c.expr, k.expr), I8), I32))
+    body = Block(
+        (
+            Alloc(Buffer("acc", I32, (), "register")),
+            Store("acc", (), Load("bias", (c.expr,), I32)),
+            For(k, 0, depth, Block((Store("acc", (), op("add", acc, mac)),))),
+            Store("o", (at, c.expr), acc),
+        )
+    )
+    nest = For(i, 0, rows, Block((For(c, 0, channels, body),)))
+    params = (
+        Param(Buffer("x", I8, (rows, depth)), "read"),
+        Param(Buffer("w", I8, (channels, depth)), "read"),
+        Param(Buffer("bias", I32, (channels,)), "read"),
+        Param(Buffer("o", I32, (rows, channels)), "write"),
+    )
+    return Loops("f", (), params, Block((nest,)))
+
+
+def arrays(loops: Loops, low: int = -127, bias: int = 9999) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    shape = {p.buffer.name: p.buffer.shape for p in loops.params}
+    return {
+        "x": rng.integers(-128, 128, shape["x"]).astype(np.int8),
+        "w": rng.integers(low, 128, shape["w"]).astype(np.int8),
+        "bias": rng.integers(-bias, bias, shape["bias"]).astype(np.int32),
+        "o": np.zeros(shape["o"], np.int32),
+    }
+
+
+def known(given: dict[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
+    return {"w": [given["w"]], "bias": [given["bias"]]}
+
+
+def check(loops: Loops, done: Loops) -> None:
+    """Runs the scheduled function on packed weights against numpy."""
+    given = arrays(loops)
+    want = given["bias"] + given["x"].astype(np.int32) @ given["w"].astype(np.int32).T
+    packed = {p.param: pack_array(given[p.param], p) for p in done.packs}
+    run_loops(done, given := {**given, **packed})
+    np.testing.assert_array_equal(given["o"], want)
+
+
+@pytest.mark.parametrize(
+    ("rows", "channels", "depth"),
+    [(9, 16, 32), (8, 18, 64), (11, 16, 27), (5, 64, 30), (1, 64, 64), (1, 66, 64), (9, 8, 64)],
+)
+def test_the_rule_is_exact_for_tails_of_every_kind(rows: int, channels: int, depth: int) -> None:
+    loops = product(rows, channels, depth)
+    done = schedule(loops, CORE, None, 1, (), known(arrays(loops)))
+    (spec,) = done.packs
+    assert spec.joined == ("plain" if depth % 4 else "paired")
+    assert done.param("w").buffer.dtype == I16
+    check(loops, done)
+    check(loops, replay(loops, done.trace))
+
+
+def test_windows_are_unpacked_once_where_many_channels_read_them() -> None:
+    wide, narrow = (schedule(f, CORE, None, 1, (), known(arrays(f))) for f in (product(8, 64, 32), product(32, 8, 32)))
+    scratch = [n.buffer.dtype for n in walk(wide.body) if isinstance(n, Alloc) and n.buffer.space == "scratch"]
+    assert scratch == [I16]
+    assert not any(isinstance(n, Alloc) and n.buffer.space == "scratch" for n in walk(narrow.body))
+
+
+def test_constants_decide_what_is_joined() -> None:
+    loops = product(4, 8, 64)
+    part = classify(loops).product
+    assert part is not None
+    given = arrays(loops)
+    assert joinable(loops, part, known(given))
+    assert not joinable(loops, part, {})
+    far = {**given, "bias": given["bias"] + np.array([0, 1 << 23] * 4, np.int32)}
+    assert not joinable(loops, part, known(far))  # an odd sum leaves 24 bits
+    even = {**given, "bias": given["bias"] + np.array([1 << 23, 0] * 4, np.int32)}
+    assert joinable(loops, part, known(even))
+    least = given["w"].copy()
+    least[1, 3], least[0, 3] = -128, -1
+    assert not joinable(loops, part, {**known(given), "w": [given["w"], least], "bias": [given["bias"]] * 2})
+    least[0, 3] = 0
+    assert joinable(loops, part, {**known(given), "w": [least]})
+
+
+def test_join_needs_an_even_number_of_packed_rows() -> None:
+    odd = Schedule(product(4, 7, 8)).do("pack", "w", 1, 4)
+    with pytest.raises(ScheduleError, match="7 rows do not make pairs"):
+        odd.do("join", "w", "c_i")
+    plain = Schedule(product(4, 8, 8)).do("split", "c", 2)
+    with pytest.raises(ScheduleError, match="not packed by 1 row and 4 columns"):
+        plain.do("join", "w", "c_i")
+    single = Schedule(product(4, 8, 8)).do("pack", "w", 1, 4).do("split", "c", 2)
+    with pytest.raises(ScheduleError, match=r"not used in dot products|no even number"):
+        single.do("join", "w", "c_i")
+
+
+def test_unpack_refuses_a_window_that_is_read_as_it_is() -> None:
+    s = Schedule(product(4, 8, 8)).do("stage", "i", "x", ["k"], 4)
+    with pytest.raises(ScheduleError, match="read otherwise"):
+        s.do("unpack", "x_window")
+    with pytest.raises(ScheduleError, match="no scratch buffer"):
+        s.do("unpack", "acc")
+
+
+def test_packed_rows_hold_both() -> None:
+    weights = np.array([[1, -2, 3, 4], [5, 6, -7, -128]], np.int8)
+    rows = [5 * 256 + 1, 6 * 256 - 2, -7 * 256 + 3, -128 * 256 + 4]
+    plain, paired = (pack_array(weights, Pack("w", 1, 4, joined=way)) for way in ("plain", "paired"))
+    np.testing.assert_array_equal(plain.reshape(-1), rows)
+    np.testing.assert_array_equal(paired.reshape(-1), [rows[k] for k in (0, 2, 1, 3)])
+    weights[0, 3] = -4
+    with pytest.raises(ScheduleError, match="does not fit 16 bits"):
+        pack_array(weights, Pack("w", 1, 4, joined="plain"))
