@@ -112,14 +112,13 @@ def table(rows: Iterable[Row]) -> Table:
         made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         data = row.cost.to_json()
-        flash = row.build.sections["text"] + row.build.sections["rodata"]
         made.add_row(
             row.build.board,
             row.kind,
             f"{row.right / row.images:.1%}",
             verified(row.check),
             f"{row.build.ram_bytes:,}",
-            f"{flash:,}",
+            f"{row.build.flash_bytes:,}",
             f"{data['instructions']:,}" if data["instructions"] is not None else "-",
             time_of(data, row.clock_hz),
         )

@@ -56,6 +56,16 @@ class BuildReport:
         return sum(self.ram_parts.values())
 
     @property
+    def flash_parts(self) -> dict[str, int]:
+        """What a build keeps in flash: code, constants, and the start of its variables."""
+        return {name: self.sections[name] for name in ("text", "rodata", "data")}
+
+    @property
+    def flash_bytes(self) -> int:
+        """All that, in bytes."""
+        return sum(self.flash_parts.values())
+
+    @property
     def sizes_html(self) -> str:
         """The sizes, as notebooks show them."""
         sizes = {"RAM": self.ram_bytes, "weights": self.weights_bytes, "code": self.sections.get("text", 0)}

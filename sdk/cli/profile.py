@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sdk.profile import OpProfile, ProfileReport
 
 BAR = 10  # characters of the largest share
+WIDE = 100  # columns from which on there is room for bars and expectations
 _TITLES = {"median_us": "us", "cycles": "cycles", "est_cycles": "est. cycles", "instructions": "instructions"}
 
 
@@ -69,28 +70,57 @@ def profile(
 
 def profile_lines(report: ProfileReport, width: int) -> Iterator[str]:
     """The report in lines of at most ``width`` characters."""
-    yield f"{report.model} on {report.board} ({report.ran_on})"
-    costs = [name for name in _TITLES if report.total.get(name) is not None]
-    head = "".join(f"{_TITLES[name]:>13}" for name in costs)
-    yield f"step{'MACs':>12}{head}{_per_mac(report):>9}{'peak':>6} {'share':>6}  {'':{BAR}}  source ops"
-    most = max((op.share for op in report.ops), default=0.0)
-    for op in report.ops:
-        yield output.cut(_line(op, report, costs, most), width)
-    whole = "".join(f"{_number(report.total[name]):>13}" for name in costs)
-    macs = sum(op.macs for op in report.ops)
-    yield f" all{macs:>12,}{whole}{_ratio(report.unit, report.whole, macs):>9}"
+    dims = ", ".join(f"{name}={value}" for name, value in report.at.items())
+    yield output.cut(f"{report.model} on {report.board} ({report.ran_on}){f' at {dims}' if dims else ''}", width)
+    table = _Table(report, width)
+    yield table.head()
+    yield from (output.cut(table.line(op), width) for op in report.ops)
+    yield table.total()
     covered, added = 100 * report.covered, 100 * report.overhead
-    yield f"the operators are {covered:.1f} % of the run; measuring them adds {added:.2f} %"
+    yield output.cut(f"the operators are {covered:.1f} % of the run; measuring them adds {added:.2f} %", width)
     yield from (output.cut(note, width) for note in report.notes)
 
 
-def _line(op: OpProfile, report: ProfileReport, costs: list[str], most: float) -> str:
-    numbers = "".join(f"{_number(getattr(op, name)):>13}" for name in costs)
-    peak = "-" if op.peak_compute is None or not op.macs else f"{100 * op.peak_compute:.0f} %"
-    bar = "#" * round(BAR * op.share / most) if most else ""
-    each = _ratio(report.unit, report.cost(op), op.macs)
-    left = f"{op.step:>4}{op.macs:>12,}{numbers}{each:>9}{peak:>6} {100 * op.share:>4.1f} %"
-    return f"{left}  {bar:<{BAR}}  {op.source_ops or op.name}"
+class _Table:
+    """The columns of a report that a terminal has room for."""
+
+    def __init__(self, report: ProfileReport, width: int) -> None:
+        self.report = report
+        self.costs = [name for name in _TITLES if report.total.get(name) is not None]
+        self.wide = width >= WIDE
+        self.expected = self.wide and any(op.predicted is not None and op.instructions for op in report.ops)
+        self.most = max((op.share for op in report.ops), default=0.0)
+
+    def head(self) -> str:
+        """Titles of the columns."""
+        costs = "".join(f"{_TITLES[name]:>13}" for name in self.costs)
+        expected = f"{'expected':>10}" if self.expected else ""
+        bar = f"  {'':{BAR}}" if self.wide else ""
+        return f"step{'MACs':>12}{costs}{expected}{_per_mac(self.report):>8}{'peak':>6} {'share':>6}{bar}  source ops"
+
+    def line(self, op: OpProfile) -> str:
+        """An operator."""
+        costs = "".join(f"{_number(getattr(op, name)):>13}" for name in self.costs)
+        peak = "-" if op.peak_compute is None or not op.macs else f"{100 * op.peak_compute:.0f} %"
+        each = _ratio(self.report.unit, self.report.cost(op), op.macs)
+        bar = f"  {'#' * round(BAR * op.share / self.most) if self.most else '':{BAR}}" if self.wide else ""
+        numbers = f"{op.step:>4}{op.macs:>12,}{costs}{self._expected(op)}{each:>8}{peak:>6} {100 * op.share:>4.1f} %"
+        return f"{numbers}{bar}  {op.source_ops or op.name}"
+
+    def _expected(self, op: OpProfile) -> str:
+        """How many more instructions the compiler expected than were counted."""
+        if not self.expected:
+            return ""
+        if op.predicted is None or not op.instructions:
+            return f"{'-':>10}"
+        return f"{100 * (op.predicted / op.instructions - 1):>+8.0f} %"
+
+    def total(self) -> str:
+        """The whole run."""
+        macs = sum(op.macs for op in self.report.ops)
+        costs = "".join(f"{_number(self.report.total[name]):>13}" for name in self.costs)
+        expected = f"{'':10}" if self.expected else ""
+        return f" all{macs:>12,}{costs}{expected}{_ratio(self.report.unit, self.report.whole, macs):>8}"
 
 
 def _per_mac(report: ProfileReport) -> str:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from sdk.driver.fitting import fit
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
-    from sdk.driver.page import memory_page, memory_svg
     from sdk.driver.pictures.chrome_trace import chrome_trace
     from sdk.driver.pictures.draw import draw
     from sdk.driver.pictures.graph_page import graph_page, graph_svg
+    from sdk.driver.pictures.memory_page import memory_page, memory_svg
     from sdk.driver.pictures.profile_page import profile_page
     from sdk.driver.profiling import profile
 
@@ -55,8 +55,8 @@ _HOMES = {
     "graph_svg": "pictures.graph_page",
     "inspect": "explain",
     "memory": "explain",
-    "memory_page": "page",
-    "memory_svg": "page",
+    "memory_page": "pictures.memory_page",
+    "memory_svg": "pictures.memory_page",
     "profile": "profiling",
     "profile_page": "pictures.profile_page",
     "run": "execute",

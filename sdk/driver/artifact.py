@@ -124,7 +124,7 @@ def build_sources(path: Path, board: Board, options: BuildOptions) -> Built:
         with step(f"compiling {path.name}"):
             # the compiler takes longer to import than a cached build to serve, so only a new build loads it
             generate = import_module("sdk.driver.generate").generate
-            _write(folder, Built(*generate(path, prefix_of(path, options), board, options)))
+            _write(folder, generate(path, prefix_of(path, options), board, options))
 
     return load_built(cache.entry(_key(path, board, options), make))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final
 
 from sdk.boards import Board
 from sdk.compiler.ir.module import Module
@@ -14,15 +13,9 @@ from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError
 from sdk.report import BuildReport
 
-__all__ = ["at_peak", "check_fits", "command_line", "flash_bytes", "lacks"]
+__all__ = ["at_peak", "check_fits", "command_line", "lacks"]
 
 SHOWN = 4  # tensors in a message
-FLASH: Final = ("text", "rodata", "data")  # sections that lie there
-
-
-def flash_bytes(report: BuildReport) -> int:
-    """What a build keeps in flash: code, constants, and the start of its variables."""
-    return sum(report.sections[name] for name in FLASH)
 
 
 def lacks(report: BuildReport, board: Board, regions: Collection[object] = ()) -> dict[str, int]:
@@ -33,7 +26,7 @@ def lacks(report: BuildReport, board: Board, regions: Collection[object] = ()) -
     short = {
         "ram": report.ram_bytes - (board.ram_bytes or 0),
         "arena": 0 if regions else report.arena_bytes - board.regions("ram")[0].size,
-        "flash": flash_bytes(report) - (board.flash_bytes or 0),
+        "flash": report.flash_bytes - (board.flash_bytes or 0),
     }
     return {what: over for what, over in short.items() if over > 0}
 
@@ -71,8 +64,8 @@ def check_fits(
         sizes = sorted(((c.data.nbytes, f"@{c.name}") for c in module.consts.values()), reverse=True)
         largest = ", ".join(f"{name} {size:,} bytes" for size, name in sizes[:SHOWN])
         raise BuildError(
-            _too_much("flash", flash_bytes(report), board.name, board.flash_bytes or 0),
-            where=_parts({name: report.sections[name] for name in FLASH}),
+            _too_much("flash", report.flash_bytes, board.name, board.flash_bytes or 0),
+            where=_parts(report.flash_parts),
             why=f"largest constants: {largest}",
             hint="sdk boards lists boards with more flash",
         )

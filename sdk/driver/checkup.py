@@ -148,13 +148,12 @@ def _compiler() -> Finding:
 
 def _compiler_cache() -> Finding:
     """Zig's own cache, where the support library of each target is kept once it was built."""
-    given = os.environ.get("ZIG_GLOBAL_CACHE_DIR")
-    folder = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zig"
-    found = _writable(folder, "ZIG_GLOBAL_CACHE_DIR")
+    zig = import_module("sdk.toolchains.zig")
+    folder = Path(zig.cache_folder())
+    found = _writable(folder, zig.CACHE_VARIABLE)
     if not found.ok:
         return found
-    warm = (folder / "o").is_dir()
-    state = "warm" if warm else "cold: the first link for each kind of board takes some seconds more"
+    state = "cold: the first link for each kind of board takes some seconds more" if zig.is_cold() else "warm"
     return Finding(True, f"{folder}, {state}")
 
 
@@ -165,11 +164,12 @@ def _cache() -> Finding:
     found = _writable(folder, cache.CACHE_VARIABLE)
     if not found.ok:
         return found
-    return Finding(True, f"{folder}, {sum(map(_size, folder.rglob('*'))) / MIB:,.0f} MiB")
+    held = sum(_size(Path(at, name)) for at, _, names in os.walk(folder) for name in names)
+    return Finding(True, f"{folder}, {held / MIB:,.0f} MiB")
 
 
 def _size(entry: Path) -> int:
-    """Bytes of a file; others may remove it meanwhile."""
+    """Bytes of a file; other builds may remove it meanwhile, or a folder of the walk."""
     try:
         return entry.stat().st_size
     except OSError:

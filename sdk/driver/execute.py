@@ -245,10 +245,14 @@ def count(target: Path, board: Board, options: BuildOptions, at: Mapping[str, in
     Raises:
         NoDeviceError: the board has no stand-in whose instructions can be counted.
     """
+    cannot = NoDeviceError(f"{board.name} has no stand-in that counts instructions", hint="sdk boards lists others")
     if not can_count(board, options.threads):
-        raise NoDeviceError(f"{board.name} has no stand-in that counts instructions", hint="sdk boards lists others")
+        raise cannot
     report = bench(target, board, None, options, at or {}, 1, options.threads)
-    return Counts(round(report.instructions or report.samples[0]), report.est_cycles)
+    found = report.samples[0] if report.instructions is None else report.instructions
+    if report.instructions is None and report.counter != "instructions":
+        raise cannot
+    return Counts(round(found), report.est_cycles)
 
 
 def prepare(session: Session, built: Built, entry: str | None, at: Mapping[str, int]) -> tuple[int, list[int]]:

@@ -12,7 +12,7 @@ from typing import Any
 from sdk.boards import Board, board_names, load_board
 from sdk.cores import timing_for
 from sdk.driver.artifact import build_sources, prefix_of
-from sdk.driver.capacity import flash_bytes, lacks
+from sdk.driver.capacity import lacks
 from sdk.driver.counting import Counts
 from sdk.driver.execute import count
 from sdk.driver.generate import measure
@@ -118,7 +118,7 @@ def fit(
         if not board.hosted:
             alike.setdefault((board.capabilities, board.core.cpu, target_for(board)), []).append(board)
     needs: list[_Need] = []
-    notes: dict[str, None] = {}
+    notes: dict[str, list[str]] = {}  # what could not be found out: the boards
     with _beside() as counting:  # the emulator counts for one core while the compiler is at the next
         for number, group in enumerate(alike.values(), 1):
             with step(f"{group[0].core.cpu}, core {number} of {len(alike)}"):
@@ -127,11 +127,12 @@ def fit(
                 except BuildError as error:
                     if not needs and number == len(alike):
                         raise  # for no board at all
-                    notes[f"{_names(group)}: cannot be compiled for: {error.message}"] = None
+                    notes.setdefault(f"cannot be compiled for: {error.message}", []).extend(_names(group))
         with step("counting instructions"):
             rows = [row for need in needs for row in _rows(need, notes)]
     dims = needs[0].reports[AIMS[0]].dims if needs else {}
-    return FitReport(path.name, dims, tuple(sorted(rows, key=_rank)), tuple(notes))
+    said = tuple(f"{', '.join(names)}: {note}" for note, names in notes.items())
+    return FitReport(path.name, dims, tuple(sorted(rows, key=_rank)), said)
 
 
 @contextmanager
@@ -145,8 +146,8 @@ def _beside() -> Iterator[Executor]:
             raise
 
 
-def _names(group: Iterable[Board]) -> str:
-    return ", ".join(board.name for board in group)
+def _names(group: Iterable[Board]) -> list[str]:
+    return [board.name for board in group]
 
 
 def _rank(row: BoardFit) -> tuple[bool, bool, float, str]:
@@ -201,14 +202,15 @@ def _aim(reports: Mapping[str, BuildReport], board: Board) -> str | None:
     return next((aim for aim in AIMS if not lacks(reports[aim], board)), None)
 
 
-def _rows(need: _Need, notes: dict[str, None]) -> Iterator[BoardFit]:
+def _rows(need: _Need, notes: dict[str, list[str]]) -> Iterator[BoardFit]:
     """The boards' rows, once they are counted; why they could not be goes to ``notes``."""
     counts: dict[str | None, Counts] = {}
     for tried, counted in need.counts.items():
         try:
             counts[tried] = counted.result()
         except (MissingToolError, NoDeviceError, BuildError) as error:
-            notes[f"{_names(need.boards)}: no estimates: {error.message}"] = None
+            names = notes.setdefault(f"no estimates: {error.message}", [])
+            names.extend(name for name in _names(need.boards) if name not in names)
     for board in need.boards:
         aim = _aim(need.reports, board)
         shown = need.reports[aim or AIMS[-1]]
@@ -221,7 +223,7 @@ def _rows(need: _Need, notes: dict[str, None]) -> Iterator[BoardFit]:
             aim=aim,
             ram_bytes=shown.ram_bytes,
             ram_have=board.ram_bytes or 0,
-            flash_bytes=flash_bytes(shown),
+            flash_bytes=shown.flash_bytes,
             flash_have=board.flash_bytes or 0,
             least_ram_bytes=need.reports[AIMS[-1]].ram_bytes,
             short={} if aim else lacks(shown, board),

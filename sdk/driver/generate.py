@@ -17,6 +17,7 @@ from sdk.compiler.ir.plan import RegionKind
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.sym import Dim, Var, max_value, substitute
+from sdk.driver.artifact import Built
 from sdk.driver.capacity import check_fits
 from sdk.driver.externs import add_patterns, extern_sources
 from sdk.driver.memories import linked_memories
@@ -24,7 +25,6 @@ from sdk.driver.op_facts import op_facts
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
 from sdk.driver.sources import Sources, as_files, compile_sources
-from sdk.profile import OpFacts
 from sdk.report import BuildReport
 from sdk.toolchains import get_toolchain, target_for
 from sdk.toolchains.size import Sections, section_sizes
@@ -32,18 +32,9 @@ from sdk.toolchains.stack import worst_case_stack
 
 __all__ = ["generate", "measure"]
 
-Generated = tuple[
-    Sources,
-    BuildReport,
-    Mapping[str, Mapping[str, tuple[str, ...]]],
-    Mapping[str, int],
-    Mapping[str, tuple[OpFacts, ...]],
-]
 
-
-def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> Generated:
-    """Imports, compiles and emits a model, and measures the objects; the shapes are of each entry's inputs and outputs,
-    the numbers what dims are a multiple of, and last what each entry's calls have to do.
+def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> Built:
+    """Imports, compiles and emits a model, and measures the objects.
 
     Raises:
         BuildError: the model cannot be compiled, or does not fit the board.
@@ -57,7 +48,7 @@ def generate(path: Path, prefix: str, board: Board, options: BuildOptions) -> Ge
         for plan in module.plans.values()
     }
     multiples = {v.name: v.multiple for plan in module.plans.values() for v in plan.dims if v.multiple > 1}
-    return sources, report, shapes, multiples, op_facts(module, fused, capabilities(board, options))
+    return Built(sources, report, shapes, multiples, op_facts(module, fused, capabilities(board, options)))
 
 
 def measure(

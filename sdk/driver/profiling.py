@@ -184,7 +184,7 @@ def _report(
         board=place.name,
         device=found.info.name,
         emulated=found.info.emulated,
-        at=at,
+        at=found.dims,
         threads=options.threads,
         runs=found.runs,
         counter=str(found.info.counter),

@@ -13,6 +13,8 @@ from sdk.errors import MissingToolError, UsageError
 from sdk.toolchains.base import CompileJob, LinkJob, Toolchain
 from sdk.toolchains.target import Target
 
+CACHE_VARIABLE = "ZIG_GLOBAL_CACHE_DIR"
+
 
 @cache
 def _zig() -> tuple[str, str]:
@@ -30,6 +32,17 @@ def _zig() -> tuple[str, str]:
     )
 
 
+def cache_folder() -> Path:
+    """Return the folder of zig's own cache, which holds the support library of each target once it was built."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get(CACHE_VARIABLE) or Path(home) / "zig")
+
+
+def is_cold() -> bool:
+    """Return whether zig has never compiled here: the folder alone may be there."""
+    return not (cache_folder() / "o").is_dir()
+
+
 class ZigToolchain(Toolchain):
     """``zig cc`` with target, CPU, optimisation and sanitizers always spelled out."""
 
@@ -42,8 +55,7 @@ class ZigToolchain(Toolchain):
 
     def is_cold(self) -> bool:
         """Return whether zig has never compiled here: it then builds its support libraries first."""
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return not Path(os.environ.get("ZIG_GLOBAL_CACHE_DIR") or Path(home) / "zig").is_dir()
+        return is_cold()
 
     def compiler(self, target: Target) -> list[str]:
         """Return ``zig cc`` for the target's exact CPU."""

@@ -24,7 +24,7 @@ from sdk.compiler.memory.verify_plan import check_plan, verify_plan
 from sdk.compiler.ops import registry
 from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
-from sdk.compiler.passes.sharing import Different, generalise, proved, written_out
+from sdk.compiler.passes.sharing import Different, generalise, grouped, proved, written_out
 from sdk.compiler.schedules.rules import core_for, schedule
 
 DSP = core_for({"dsp", "thumb2"})
@@ -215,3 +215,36 @@ loops @twice<n in 1..100>(read %x: i8[n], write %o: i8[n]) {
     (f,) = parse_module(text).loops.values()
     assert work(f).at((100,)) > 9 * work(f).at((10,))
     assert length(f.body) < work(f).at((10,))
+
+
+STAGED = """module m planned
+
+loops @staged(read %x: i8[8, 4], write %o: i8[8, 4])
+    rows lo, hi of 8 {
+  for i in lo..hi {
+    alloc %t: i8[4] in scratch
+    for j in 0..4 {
+      %t[j] = %x[i, j]
+    }
+    for j in 0..4 {
+      %o[i, j] = %t[j]
+    }
+  }
+}
+
+loops @plain(read %x: i8[9, 5], write %o: i8[9, 5])
+    rows lo, hi of 9 {
+  for i in lo..hi {
+    for j in 0..5 {
+      %o[i, j] = %x[i, j]
+    }
+  }
+}
+"""
+
+
+def test_what_has_scratch_shares_with_nothing_without() -> None:
+    """A call of a function without scratch has none to give."""
+    functions = list(parse_module(STAGED, {}, registry).loops.values())
+    assert len(functions) == 2
+    assert grouped(functions, {f.name: 1 for f in functions}, 100.0, False) == []

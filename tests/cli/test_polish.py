@@ -182,7 +182,7 @@ def test_a_cold_compiler_is_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(tmp_path / "none"))
     assert get_toolchain("zig").is_cold()
     assert not get_toolchain("gcc").is_cold()
-    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "o").mkdir(parents=True)
     assert not get_toolchain("zig").is_cold()
 
 

@@ -111,6 +111,15 @@ def test_what_cannot_be_counted_is_noted(monkeypatch: pytest.MonkeyPatch, error:
     assert report.boards[0].aim == "time"
 
 
+def test_boards_that_miss_the_same_are_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(*_: Any) -> Counts:
+        raise MissingToolError("no emulator")
+
+    monkeypatch.setattr(fitting, "count", count)
+    report = fit(MODEL, BuildOptions(), boards=[load_board("microbit"), nrf()])
+    assert report.notes == ("microbit, nrf52840_dk: no estimates: no emulator",)
+
+
 def test_one_core_that_cannot_be_compiled_for_hides_no_other(
     counted: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ __all__ = ["events"]
 
 _UNPACKS: Final = ("dot", "mac_lane")  # take packed operands apart
 MOST_POINTS: Final = 512  # values of loop variables at which a condition is tried
-Events = defaultdict[str, float]
+Events = dict[str, float]
 
 
 def events(loops: Loops, dims: Mapping[Var, int]) -> Events:
@@ -34,7 +34,7 @@ def events(loops: Loops, dims: Mapping[Var, int]) -> Events:
     walker = _Walker({p.buffer.name: p.buffer.dtype for p in loops.params})
     walker.block(loops.body, 1.0, _Around(env))
     walker.found["call"] += 1
-    return walker.found
+    return dict(walker.found)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class _Walker:
     """Adds up events; ``memory`` has the buffers whose elements the compiler does not keep in registers."""
 
     def __init__(self, memory: dict[str, DType]) -> None:
-        self.found: Events = defaultdict(float)
+        self.found: defaultdict[str, float] = defaultdict(float)
         self.memory = memory
         self.lets: dict[str, frozenset[Var]] = {}
 

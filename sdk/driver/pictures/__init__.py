@@ -1,1 +1,1 @@
-"""What a person would rather look at: the model as a drawn graph, profiles, and what notebooks show."""
+"""What a person would rather look at: the drawn graph of a model, its memory, profiles, and what notebooks show."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sdk.driver.labels import fitting, short_names
 from sdk.driver.pictures.families import family_of_words
 from sdk.driver.pictures.graph import color_of
+from sdk.driver.pictures.labels import fitting, short_names
 from sdk.driver.pictures.words import short_number
 from sdk.profile import OpProfile, ProfileReport
 

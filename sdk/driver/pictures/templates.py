@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import jinja2
 
-from sdk.driver.picture import describe, how_kept
 from sdk.driver.pictures.drawing import DrawnNode
+from sdk.driver.pictures.memory_picture import describe, how_kept
 from sdk.driver.pictures.words import bytes_text, short_number
 from sdk.resources import data_dir
 from sdk.version import VERSION

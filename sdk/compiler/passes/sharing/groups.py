@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.loops import Alloc, Loops
+from sdk.compiler.ir.walk import walk
 from sdk.compiler.ir.work import length, work
 from sdk.compiler.passes.sharing.generalise import Different, Shared, generalise, proved
 
@@ -94,5 +95,7 @@ class _Search:
 
 
 def _kind(f: Loops) -> object:
-    """What functions must have in common at least."""
-    return f.rows is None, tuple((p.mode, p.buffer.dtype, len(p.buffer.shape), p.buffer.ring) for p in f.params)
+    """What functions must have in common at least: calls of one without scratch have none to give."""
+    scratch = any(isinstance(n, Alloc) and n.buffer.space == "scratch" for n in walk(f.body))
+    params = tuple((p.mode, p.buffer.dtype, len(p.buffer.shape), p.buffer.ring) for p in f.params)
+    return f.rows is None, scratch, params

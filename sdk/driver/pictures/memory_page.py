@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sdk.boards import Board
 from sdk.compiler.memory.report import LiveTensor, PlanSummary
-from sdk.driver.picture import Picture, picture_of
+from sdk.driver.pictures.memory_picture import Picture, picture_of
 from sdk.driver.pictures.templates import render
 from sdk.report import BuildReport, MemoryReport
 

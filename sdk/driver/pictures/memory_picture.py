@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sdk.compiler.memory.report import LiveTensor, PlanSummary
 from sdk.compiler.memory.trace import Moment
-from sdk.driver.labels import LABEL_WIDTH, Shape, clear, fitting, short_names
+from sdk.driver.pictures.labels import LABEL_WIDTH, Shape, clear, fitting, short_names
 
 __all__ = ["Curve", "Panel", "Picture", "describe", "how_kept", "picture_of"]
 
