@@ -232,12 +232,16 @@ class ValuePrinter:
         """(whether doubled, text) of what is to be clamped. A rescaled sum is rounded with its zero point in one
         addition while it is doubled; how a negative one is rounded is all the same where the clamp ends at zero."""
         match x:
-            case Op("add", (Op("rdbpot1", (high, right)), Imm(int(zp)))) if self._is_small(high):
+            case Op("add", (Op("rdbpot1" | "rdbpot22" as name, (high, right)), Imm(int(zp)))) if self._is_small(high):
                 pass
-            case Op("rdbpot1", (high, right)) if self._is_small(high):
+            case Op("rdbpot1" | "rdbpot22" as name, (high, right)) if self._is_small(high):
                 zp = 0
             case _:
                 return False, self.text(x)
+        bounded = name == "rdbpot22" and abs(2 * zp + 1) < 512
+        if bounded and lo >= zp and isinstance(high, Op) and {"dsp", "thumb2"} <= self._unit.features:
+            factors = ", ".join(self.text(arg) for arg in (*high.args, right))
+            return True, f"{self._unit.helper('rescale_up_dsp')}({factors}, {2 * zp + 1})"
         helper = self._unit.helper("rescale_up" if lo >= zp else "rescale")
         return True, f"{helper}({self.text(high)}, {self.text(right)}, {2 * zp + 1})"
 

@@ -16,6 +16,7 @@ from sdk.codegen_c.c99.halves import HALVES
 from sdk.codegen_c.c99.mve import MVE, MVE_HEADER
 from sdk.codegen_c.c99.names import scalar_name
 from sdk.codegen_c.c99.real import real_text
+from sdk.codegen_c.c99.rescale import RESCALE
 from sdk.compiler.ir.types import DType, dtype
 from sdk.errors import BuildError
 
@@ -87,23 +88,7 @@ _PLAIN: Final = {
     return high;
 }""",
     **HALVES,
-    # x / 2**e to nearest, ties away from zero (TensorFlow Lite's RoundingDivideByPOT).
-    "rdbpot": """int32_t @@(int32_t x, int32_t e) {
-    int32_t mask = (int32_t)(((uint32_t)1 << e) - 1u);
-    int32_t threshold = (mask >> 1) + (x < 0 ? 1 : 0);
-    return (x >> e) + ((x & mask) > threshold ? 1 : 0);
-}""",
-    "rdbpot1": """int32_t @@(int32_t x, int32_t e) { /* |x| <= 2**30, e >= 1 */
-    return (((x + (x >> 31)) >> (e - 1)) + 1) >> 1; /* floor((y + 2**(e-1)) / 2**e) in two shifts */
-}""",
-    # 2*(rdbpot1(x, e) + zp) or 1 more, where twice = 2*zp + 1.
-    "rescale": """int32_t @@(int32_t x, int32_t e, int32_t twice) { /* |x| <= 2**30, e >= 1 */
-    return ((x + (x >> 31)) >> (e - 1)) + twice;
-}""",
-    # The same for x >= 0; at most 2*zp + 1 for others.
-    "rescale_up": """int32_t @@(int32_t x, int32_t e, int32_t twice) { /* |x| <= 2**30, e >= 1 */
-    return (x >> (e - 1)) + twice;
-}""",
+    **RESCALE,
     "mulq64": """int32_t @@(int64_t x, int32_t mult, int32_t shift) {
     int32_t reduced = mult < 0x7FFF0000 ? (mult + (1 << 15)) >> 16 : 0x7FFF;
     int32_t total = 15 - shift;

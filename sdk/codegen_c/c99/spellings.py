@@ -34,6 +34,7 @@ def _row(op: str, types: str, text: str, needs: str = "", small: bool = False) -
 
 
 _WORD: Final = ("i8", "u8")
+_RIGHT: Final = ("rdbpot1", "rdbpot22")  # right shifts by 1 or more
 # fmt: off
 _REAL: Final = (
     "exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan",
@@ -48,8 +49,8 @@ _ROWS: Final = (
     _row("srdhm30", "i32", "@srdhm30_thumb({0}, {1})", "thumb"),
     _row("srdhm30", "i32", "@srdhm30({0}, {1})"),
     _row("rdbpot", "i32", "@rdbpot({0}, {1})"),
-    _row("rdbpot1", "i32", "@rdbpot1({0}, {1})", small=True),
-    _row("rdbpot1", "i32", "@rdbpot({0}, {1})"),
+    *(_row(name, "i32", "@rdbpot1({0}, {1})", small=True) for name in _RIGHT),
+    *(_row(name, "i32", "@rdbpot({0}, {1})") for name in _RIGHT),
     _row("mulq64", "i32 i64 i32", "@mulq64({0}, {1}, {2})"),
     _row("add_halves", "i64", "@add_halves_thumb({0}, (int32_t)({1}))", "thumb"),
     _row("add_halves", "i64", "@add_halves({0}, (int32_t)({1}))"),
@@ -76,8 +77,8 @@ _ROWS: Final = (
     *(_row("dot", f"i32 i32 {t} {t}", f"@dot16_mve_{t}({{0}}, {{1}}, {{2}})", "mve") for t in ("i8x16", "u8x16")),
     *(_row(f"srdhm{small}", "i32x4", "@srdhm_mve({0}, {1})", "mve") for small in ("", "30")),
     _row("rdbpot", "i32x4", "@rdbpot_mve({0}, {1})", "mve"),
-    _row("rdbpot1", "i32x4", "@rdbpot1_mve({0}, {1})", "mve", small=True),
-    _row("rdbpot1", "i32x4", "@rdbpot_mve({0}, {1})", "mve"),
+    *(_row(name, "i32x4", "@rdbpot1_mve({0}, {1})", "mve", small=True) for name in _RIGHT),
+    *(_row(name, "i32x4", "@rdbpot_mve({0}, {1})", "mve") for name in _RIGHT),
     *(_row(name, str(t), f"@{name}_mve_{t}({{0}}, {{1}})", "mve") for t in MVE_INTEGERS for name in ("min", "max")),
     *(_row(way, str(t), f"@{way}_mve_{t}", "mve") for t in MVE_FIRST for way in ("loadn", "storen")),
     *(_row("cast", f"{t} i32x4", f"@narrow_mve_{t}({{0}})", "mve") for t in ("i8x4", "u8x4")),
@@ -87,8 +88,8 @@ _ROWS: Final = (
     _row("srdhm", "i32x*", "@srdhm_$T({0}, {1})"),
     _row("srdhm30", "i32x*", "@srdhm30_$T({0}, {1})"),
     _row("rdbpot", "i32x*", "@rdbpot_$T({0}, {1})"),
-    _row("rdbpot1", "i32x*", "@rdbpot1_$T({0}, {1})", small=True),
-    _row("rdbpot1", "i32x*", "@rdbpot_$T({0}, {1})"),
+    *(_row(name, "i32x*", "@rdbpot1_$T({0}, {1})", small=True) for name in _RIGHT),
+    *(_row(name, "i32x*", "@rdbpot_$T({0}, {1})") for name in _RIGHT),
     _row("mulq64", "i32x* i64x* i32x*", "@mulq64_$T({0}, {1}, {2})"),
     _row("clz", "[iu]32x*", "@clz_$T({0})"),
     # Four bytes unpacked to words of two halves.

@@ -284,6 +284,7 @@ INTRINSICS: Final = _rows(
     ("srdhm30", 2, "same", lambda args, _: srdhm(*args)),  # srdhm where |a| < 2**30 is proved
     ("rdbpot", 2, "same", lambda args, _: rdbpot(*args)),
     ("rdbpot1", 2, "same", lambda args, _: rdbpot(*args)),  # rdbpot where e >= 1 is proved
+    ("rdbpot22", 2, "same", lambda args, _: rdbpot(*args)),  # rdbpot where 1 <= e <= 22 is proved
     ("mulq64", 3, "given", _mulq64),
     ("add_halves", 2, "same", _add_halves),
     ("dot", 3, "same", _dot),

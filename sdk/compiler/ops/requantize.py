@@ -40,7 +40,7 @@ def multiply_quantized(
         right: ValueExpr = imm(-int(shift.value))
     else:
         right = op("max", op("neg", shift), imm(0)) if shift_hi > 0 else op("neg", shift)
-    return op("rdbpot1" if shift_hi < 0 else "rdbpot", high, right)
+    return op("rdbpot" if shift_hi >= 0 else "rdbpot22" if shift_lo >= -22 else "rdbpot1", high, right)
 
 
 def multiply_quantized_const(x: ValueExpr, mult: int, shift: int, acc_bits: int) -> ValueExpr:

@@ -30,7 +30,9 @@ CHEAP: Final = frozenset(
     {"add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "not", "shl", "shr", "cast",
      "lt", "le", "gt", "ge", "eq", "ne", "fma", "isnan", "isinf", "floor", "ceil", "trunc", "round", "clz"}
 )  # fmt: skip
-MEDIUM: Final = frozenset({"tdiv", "fmod", "sqrt", "rsqrt", "srdhm", "srdhm30", "rdbpot", "rdbpot1", "mulq64"})
+MEDIUM: Final = frozenset(
+    {"tdiv", "fmod", "sqrt", "rsqrt", "srdhm", "srdhm30", "rdbpot", "rdbpot1", "rdbpot22", "mulq64"}
+)
 FEW: Final = 4
 
 

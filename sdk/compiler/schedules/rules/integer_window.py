@@ -82,7 +82,7 @@ def _window_pairs(loops: Loops, part: Contraction, pixels: int) -> Loops:
     """One channel at a time: the rows that some rows of the result read are staged in 16 bits, padded; of neighbouring
     pixels two products are summed at once."""
     channel, pixel, row = (loop.var.name for loop in part.spatial[:-4:-1])
-    tm = next(size for size in PAIR_TILES if pixels % size == 0 or size == PAIR_TILES[-1])
+    tm = _pair_tile(pixels)
     s = Schedule(loops, rows=_rows_at_once(loops, part), tm=min(tm, pixels))
     *outer, taps = names(part.reduce)
     s.do("pack", part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).do("use_i16", part.b)
@@ -95,6 +95,12 @@ def _window_pairs(loops: Loops, part: Contraction, pixels: int) -> Loops:
     for name in outer:
         s.do("unroll", name)
     return unrolled(s, [pixel])
+
+
+def _pair_tile(pixels: int) -> int:
+    """As many pixels as divide a row, if possible not in two: compilers write two turns out, and registers spill."""
+    sizes = [size for size in PAIR_TILES if pixels % size == 0] or [PAIR_TILES[-1]]
+    return next((size for size in sizes if pixels != 2 * size), sizes[0])
 
 
 def write_out_copy(s: Schedule, copy: str) -> None:
