@@ -214,7 +214,7 @@ def bench(
 
     def work(session: Session) -> BenchReport:
         number, dims = prepare(session, built, entry, at)
-        stats = session.run(number, dims=dims, repeat=repeat, warmup=WARMUP)
+        stats = session.run(number, dims=list(dims.values()), repeat=repeat, warmup=WARMUP)
         return BenchReport(
             built.report.model,
             place.name,
@@ -255,14 +255,14 @@ def count(target: Path, board: Board, options: BuildOptions, at: Mapping[str, in
     return Counts(round(found), report.est_cycles)
 
 
-def prepare(session: Session, built: Built, entry: str | None, at: Mapping[str, int]) -> tuple[int, list[int]]:
-    """The number of an entry on the device, its inputs filled with random numbers, and the values of its dims."""
+def prepare(session: Session, built: Built, entry: str | None, at: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+    """The number of an entry on the device, its inputs filled with random numbers, and its dims in order."""
     number, name = _entry(session, built, entry)
     info = session.models()[number]
     rng = np.random.default_rng(SEED)
     for k, tensor in enumerate(info.inputs):
         session.write(number, k, _random_bytes(tensor, rng))
-    return number, list(dims_of_run(info, built.shapes[name], built.multiples, {}, at).values())
+    return number, dims_of_run(info, built.shapes[name], built.multiples, {}, at)
 
 
 def _random_bytes(tensor: TensorInfo, rng: np.random.Generator) -> bytes:

@@ -89,7 +89,7 @@ def profile(
     return _report(built, place, options, at, facts, found)
 
 
-Prepare = Callable[[Session], tuple[int, list[int]]]
+Prepare = Callable[[Session], tuple[int, dict[str, int]]]
 
 
 def _counted(place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prepare) -> _Measured:
@@ -97,9 +97,8 @@ def _counted(place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prep
 
     def once(session: Session) -> tuple[DeviceInfo, dict[str, int], tuple[OpTicks, ...]]:
         number, dims = prepare(session)
-        session.run(number, dims=dims)
-        names = [d.name for d in session.models()[number].dims]
-        return session.info, dict(zip(names, dims, strict=True)), session.profile()
+        session.run(number, dims=list(dims.values()))
+        return session.info, dims, session.profile()
 
     _, bare = counted(place, agents[0], 0, once)
     (info, dims, ticks), phases = counted(place, agents[1], clocks, once)
@@ -116,19 +115,17 @@ def _cost(counts: Counts) -> _Cost:
 def _timed(bare: Session, clocked: Session, prepare: Prepare, repeat: int) -> _Measured:
     """Runs of both agents in turn; medians."""
     (number, dims), _ = prepare(clocked), prepare(bare)
+    values = list(dims.values())
     for session in (bare, clocked):
-        session.run(number, dims=dims, warmup=WARMUP)
+        session.run(number, dims=values, warmup=WARMUP)
     plain, whole, ops = [], [], []
     for _ in range(repeat):
-        plain.append(bare.run(number, dims=dims).samples[0])
-        whole.append(clocked.run(number, dims=dims).samples[0])
+        plain.append(bare.run(number, dims=values).samples[0])
+        whole.append(clocked.run(number, dims=values).samples[0])
         ops.append(clocked.profile())
     unit = clocked.info.counter
-    names = [d.name for d in clocked.models()[number].dims]
     each = tuple((_median(unit, [run[k].ticks for run in ops]), ops[-1][k].calls) for k in range(len(ops[-1])))
-    return _Measured(
-        clocked.info, dict(zip(names, dims, strict=True)), _median(unit, plain), _median(unit, whole), each, repeat
-    )
+    return _Measured(clocked.info, dims, _median(unit, plain), _median(unit, whole), each, repeat)
 
 
 def _median(unit: str, samples: Sequence[float]) -> _Cost:
