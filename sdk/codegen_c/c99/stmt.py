@@ -110,7 +110,7 @@ class _Printer:
         self.depth = 1
         self.dims = DimPrinter(unit, self._var)
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
-        names = Names(self._register, self._memory, self.values.text)
+        names = Names(self._register, self._memory, self.values.text, self.values.is_small)
         self.regions = Regions(loops, self.dims, names, self._element, self._fresh, small) if unit.features >= CORE else None
 
     # --- the function -------------------------------------------------------------------------------------
@@ -163,9 +163,9 @@ class _Printer:
         self.scope.push()
         places, cursors = dict(self.places), dict(self.cursors)
         self._point(block)
-        at = 0
+        at, own = 0, {s.buffer.name for s in block.body if isinstance(s, Alloc)}
         while at < len(block.body):
-            count, lines = self.regions.run(block.body[at:]) if self.regions else (0, [])
+            count, lines = self.regions.run(block.body[at:], own) if self.regions else (0, [])
             if count:
                 self._region(lines, block.body[at : at + count])
             else:
@@ -249,7 +249,8 @@ class _Printer:
         if place.element is not None or place.buffer.ring is not None or place.buffer.dtype.lanes > 1:
             return None
         offset = flat_index(index, place.buffer.shape) * place.buffer.dtype.nbytes
-        return Memory(buffer, offset, place.buffer.space == "scratch", self._whole(place, index))
+        scratch, constant = place.buffer.space == "scratch", buffer in self.constant
+        return Memory(buffer, offset, scratch, constant, self._whole(place, index))
 
     def _fresh(self, name: str) -> str:
         """A name for something that ends before anything else is declared."""
