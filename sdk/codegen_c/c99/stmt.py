@@ -9,6 +9,7 @@ from typing import Final
 
 from sdk.codegen_c.c99.dims import ATOM, UNARY, DimPrinter
 from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
+from sdk.codegen_c.c99.hoist import invariant_reads
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
 from sdk.codegen_c.c99.regions import CORE, Regions
 from sdk.codegen_c.c99.spellings import find_spelling
@@ -107,6 +108,7 @@ class _Printer:
         self.lines: list[str] = []
         self.wide: frozenset[str] = frozenset()
         self.cursors: dict[str, str] = {}
+        self.hoisted: dict[tuple[str, Index], str] = {}
         self.depth = 1
         self.dims = DimPrinter(unit, self._var)
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
@@ -214,8 +216,14 @@ class _Printer:
         if lines:
             self._region(lines, (stmt,))
             return
-        lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
         self.scope.push()
+        outside = dict(self.hoisted)
+        for read in invariant_reads(stmt, self.constant) if self.regions else ():
+            if (read.buffer, read.index) not in self.hoisted:
+                text = self.values.assigned(read)
+                self.hoisted[read.buffer, read.index] = name = self.scope.declare(("hoisted", read), f"{read.buffer}_now")
+                self._line(f"const int32_t {name} = {text};")
+        lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
         var = self.scope.declare(stmt.var, stmt.var.name)
         self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")
         self.depth += 1
@@ -226,6 +234,7 @@ class _Printer:
             self._line("}")
         self.depth -= 1
         self._line("}")
+        self.hoisted = outside
         self.scope.pop()
 
     def _region(self, lines: list[str], stmts: tuple[Stmt, ...]) -> None:
@@ -434,6 +443,8 @@ class _Printer:
         self._line(f"{self._target(place, stmt.index, kind, store=True).text} = {value};")
 
     def _load(self, load: Load) -> CValue:
+        if (load.buffer, load.index) in self.hoisted:
+            return CValue(self.hoisted[load.buffer, load.index], ATOM)
         place = self.places[load.buffer]
         if _is_mask(load.dtype) and place.element is None:  # bytes of 0 and 1 become masks
             signs = self._load(replace(load, dtype=I8.with_lanes(load.dtype.lanes)))
