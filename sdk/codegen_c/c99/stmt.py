@@ -248,7 +248,9 @@ class _Printer:
             self._line(line)
 
     def _register(self, buffer: str, index: Index) -> str | None:
-        """The variable of an element of a register buffer of 32-bit integers."""
+        """The variable that holds an element of 32 bits."""
+        if (buffer, index) in self.hoisted:
+            return self.hoisted[buffer, index]
         place = self.places[buffer]
         return place.scalars.get(index) if place.element == I32 else None
 
@@ -259,7 +261,8 @@ class _Printer:
             return None
         offset = flat_index(index, place.buffer.shape) * place.buffer.dtype.nbytes
         scratch, constant = place.buffer.space == "scratch", buffer in self.constant
-        return Memory(buffer, offset, scratch, constant, self._whole(place, index))
+        whole = place.buffer.dtype.nbytes == 4 or self._whole(place, index)
+        return Memory(buffer, offset, scratch, constant, whole)
 
     def _fresh(self, name: str) -> str:
         """A name for something that ends before anything else is declared."""

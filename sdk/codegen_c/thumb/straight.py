@@ -68,8 +68,7 @@ class NotStraight(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the C around knows: ``register`` gives the variable of an element of a register buffer, None for one in
-    memory; ``place`` where that lies; ``text`` an expression; ``is_small`` tells values of at most 2**30."""
+    """What the C around knows: ``register`` gives the variable that holds an element, None for one in memory; ``place`` where that lies; ``text`` an expression; ``is_small`` tells values of at most 2**30."""
 
     register: Callable[[str, tuple[Dim, ...]], str | None]
     place: Callable[[str, tuple[Dim, ...]], Memory | None]
@@ -232,11 +231,13 @@ class _Lifter:
                 pass
             case _:
                 raise NotStraight
-        node, scale = self._step("lsl {d}, {0}, #1", (self.node(total),)), self._leaf(mult)
-        less = op("sub", right, imm(1))
-        by = self._leaf(less)
+        scale, by = self.node(mult), self._less(right)
+        node = self._step("lsl {d}, {0}, #1", (self.node(total),))
         if up and bounded:
-            node = self._step("smmlar {d}, {0}, {1}, {2}", (node, scale, self._leaf(op("shl", imm(twice), less))))
+            add = self._leaf(op("shl", imm(twice), op("sub", right, imm(1))))
+            if isinstance(by, Step):
+                add = self._step("lsl {d}, {0}, {1}", (self._leaf(imm(twice)), by))
+            node = self._step("smmlar {d}, {0}, {1}, {2}", (node, scale, add))
             node = self._step("asr {d}, {0}, {1}", (node, by))
         else:
             node = self._step("smmulr {d}, {0}, {1}", (node, scale))
@@ -245,6 +246,13 @@ class _Lifter:
             node = self._step("asr {d}, {0}, {1}", (node, by))
             node = self._step(f"{'add' if twice > 0 else 'sub'} {{d}}, {{0}}, #{abs(twice)}", (node,))
         return self._step("ssat {d}, #8, {0}, asr #1", (node,))
+
+    def _less(self, right: ValueExpr) -> Node:
+        """One bit less than a shift; computed here where that is read from memory."""
+        match right:
+            case Op("neg", (Load() as load,)) if isinstance(self._load(load), Read):
+                return self._step("mvn {d}, {0}", (self._load(load),))
+        return self._leaf(op("sub", right, imm(1)))
 
     def _step(self, text: str, args: tuple[Node, ...], sum: int = -1) -> Step:
         key = (text, tuple(map(id, args)))
@@ -273,7 +281,7 @@ class _Lifter:
         memory = self.names.place(load.buffer, load.index)
         if memory is None:
             raise NotStraight
-        if load.dtype == I32 and self.loop is None or self._moves(memory) == 0:
+        if load.dtype == I32 and not memory.constant or self._moves(memory) == 0:
             return self._leaf(load)
         self.reads_scratch |= memory.scratch
         self.reads_shared |= not memory.scratch and not memory.constant
