@@ -140,7 +140,6 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         ScheduleLoops(
             isa=".".join(sorted(have)), threads=1 if streams else options.threads, opt=options.opt
         ),
-        SimplifyLoops(),
         Cleanup(),
         Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
         PlanMemory(
@@ -153,6 +152,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             offsets="scaled" if board.hosted else "fixed",
         ),
         *([Share(options.opt)] if options.opt == "size" or not board.hosted else []),
+        SimplifyLoops(),
     )
 
 
