@@ -23,6 +23,7 @@ _PAIR_REACH: Final = 1020  # the same where two words may be accessed at once
 _HALVES: Final = I16.with_lanes(2)
 _WORDS: Final = (I8.with_lanes(4), U8.with_lanes(4))
 _WIDTHS: Final[dict[DType, Width]] = {I8: "sb", U8: "b", I16: "sh", I32: ""}
+_SHIFTS: Final = {"shr": "asr", "shl": "lsl"}
 _UNPACK: Final = {
     ("evens", "i"): "sxtb16 {d}, {0}",
     ("odds", "i"): "sxtb16 {d}, {0}, ror #8",
@@ -222,8 +223,12 @@ class _Lifter:
                 return self._byte(arg)
             case Op("sub", (a, b)) if value.dtype == I32:
                 return self._step("sub {d}, {0}, {1}", (self.node(a), self.node(b)))
-            case Op("shr", (a, Imm(int(by)))) if value.dtype == I32 and 0 < by < 32:
-                return self._step(f"asr {{d}}, {{0}}, #{by}", (self.node(a),))
+            case Op("shr" | "shl", (a, Imm(int(by)))) if value.dtype == I32 and 0 < by < 32:
+                return self._step(f"{_SHIFTS[value.name]} {{d}}, {{0}}, #{by}", (self.node(a),))
+            case Op("shr" | "shl", (a, by)) if value.dtype == I32 and not isinstance(a, Imm):
+                return self._step(f"{_SHIFTS[value.name]} {{d}}, {{0}}, {{1}}", (self.node(a), self.node(by)))
+            case Op("mac_high", args) if value.dtype == I32:
+                return self._step("smmla {d}, {0}, {1}, {2}", tuple(map(self.node, args)))
             case Op("add", (total, Op("mul", (a, b)))) if value.dtype == I32:
                 return self._sum("mla {d}, {0}, {1}, {2}", a, b, total, 1)
             case _:
@@ -241,6 +246,8 @@ class _Lifter:
             raise NotStraight
         scaled = rescaled(*found[:2], self.names.is_small)
         match scaled:
+            case None:
+                return self._step("ssat {d}, #8, {0}", (self.node(found[0]),))
             case Rescaled(Op("srdhm30", (total, mult)), right, twice, up, bounded):
                 pass
             case _:
