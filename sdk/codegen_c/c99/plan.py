@@ -318,13 +318,13 @@ class RunPrinter:
         kernels = list(dict.fromkeys(c.callee for c in run))
         first = self.entry.first_op + run[0].index
         lines = []
-        for call in run:
+        for k, call in enumerate(run):
             kernel = self.steps[call.callee]
             row = f"&{kernel.rows}[{kernel.row[self.plan.name, call.index]}]" if kernel.rows else "NULL"
             what = comment(", ".join(call.ops) or call.callee)
-            lines.append(f"    {{{row}, {kernels.index(call.callee)}}}, /* {self.entry.first_op + call.index}: {what} */\n")
-        head = f"static const struct {{\n    const void *call;\n    int32_t kernel;\n}} {self.entry.name}_steps_{first}[] = {{"
-        return f"{head}\n{''.join(lines)}}};"
+            lines.append(f"    {{{row}, {kernels.index(call.callee)}}}, /* {first + k}: {what} */\n")
+        fields = "    const void *call;\n    int32_t kernel;\n"
+        return f"static const struct {{\n{fields}}} {self.entry.name}_steps_{first}[] = {{\n{''.join(lines)}}};"
 
     def _maybe_call(self, call: PlanCall, index: int, lo: Dim, hi: Dim) -> None:
         """A call for rows that there may be none of: it then does nothing, not even to its scratch."""

@@ -12,7 +12,7 @@ from sdk.codegen_c.c99.stmt import CFunction
 from sdk.codegen_c.c99.weights import Weights
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Plan, PlanBuffer, PlanCall, PlanStmt, Wait, walk_plan
+from sdk.compiler.ir.plan import Plan, PlanBuffer, PlanCall, Wait, walk_plan
 from sdk.compiler.sym import Dim, Var, substitute
 
 __all__ = ["StepKernel", "by_steps", "runs_of", "step_kernels"]
@@ -110,14 +110,15 @@ def _kernel(
         f"    {{{', '.join(one[k][1] for k in kept)}}}, /* {comment(', '.join(call.ops) or call.callee)} */\n"
         for one, (_, call) in zip(table, calls, strict=True)
     ]
-    text = (
-        f"{inner.text}\n\ntypedef struct {{\n{''.join(fields)}}} {name}_t;\n\n{head}, const void *row)\n{{\n"
-        f"    const {name}_t *const call = row;\n{body}\n\nstatic const {name}_t {name}_calls[] = {{\n{''.join(lines)}}};"
-    )
-    return StepKernel(name, text, f"{name}_calls", row)
+    record = f"typedef struct {{\n{''.join(fields)}}} {name}_t;"
+    function = f"{head}, const void *row)\n{{\n    const {name}_t *const call = row;\n{body}"
+    listed = f"static const {name}_t {name}_calls[] = {{\n{''.join(lines)}}};"
+    return StepKernel(name, "\n\n".join([inner.text, record, function, listed]), f"{name}_calls", row)
 
 
-def _arguments(loops: Loops, inner: CFunction, plan: Plan, call: PlanCall, weights: Weights, prefix: str) -> list[Argument]:
+def _arguments(
+    loops: Loops, inner: CFunction, plan: Plan, call: PlanCall, weights: Weights, prefix: str
+) -> list[Argument]:
     out: list[Argument] = []
     for p, name in zip(loops.params, call.args, strict=True):
         buffer = plan.buffer(name)

@@ -48,8 +48,8 @@ Index = tuple[Dim, ...]
 
 @dataclass(frozen=True, slots=True)
 class CFunction:
-    """A printed function: its C name, text (definition), whether it takes scratch memory, and is worth little code; what
-    its parameters are called."""
+    """A printed function: its C name, text (definition), whether it takes scratch memory, and is worth little code;
+    what its parameters are called."""
 
     name: str
     text: str
