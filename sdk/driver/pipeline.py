@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 from sdk.boards import Board
+from sdk.codegen_c.c99.regions import CORE
+from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import check
@@ -158,7 +160,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),
-        *([Share(options.opt)] if options.opt == "size" or not board.hosted else []),
+        *([Share(options.opt, rolled=Unit("m", have).features >= CORE)] if options.opt == "size" or not board.hosted else []),
     )
 
 
