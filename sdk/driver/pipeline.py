@@ -123,6 +123,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     core = core_for(have)
     words = core.lanes == 1 and core.dot > 1
     streams = options.memory == "min" or options.arena_limit is not None
+    assembled = Unit("m", have).features >= CORE
     return (
         Inline(),
         Dispatch(),
@@ -147,7 +148,6 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         ScheduleLoops(
             isa=".".join(sorted(have)), threads=1 if streams else options.threads, opt=options.opt
         ),
-        SimplifyLoops(),
         *([Columns()] if words else []),
         Cleanup(),
         Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
@@ -160,7 +160,8 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),
-        *([Share(options.opt, rolled=Unit("m", have).features >= CORE)] if options.opt == "size" or not board.hosted else []),
+        *([Share(options.opt, rolled=assembled)] if options.opt == "size" or not board.hosted else []),
+        SimplifyLoops(),
     )
 
 
