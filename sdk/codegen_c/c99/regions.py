@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import Final
 
@@ -17,8 +18,8 @@ from sdk.compiler.sym import Dim, evaluate, floordiv, free_vars, prove_ge
 __all__ = ["CORE", "Regions"]
 
 CORE: Final = frozenset({"thumb2", "dsp", "words"})  # features of cores whose hot code is written here
-LONG: Final = 56  # instructions of a loop of which several turns are written out
-SHORT: Final = 20  # the same where code is for size
+LONG: Final = 72  # instructions of a loop of which several turns are written out
+SHORT: Final = 32  # the same where code is for size
 TURNS: Final = 8  # turns written out, at most
 FEW: Final = 8  # products that are worth a statement of their own
 
@@ -44,12 +45,9 @@ class Regions:
         trip = stmt.hi - stmt.lo
         most = SHORT if self.small else LONG
         for turns in self._turns(trip):
-            lifted = thumb.lift(stmt.body.body, self.names, stmt, turns)
-            if lifted is None:
-                return []
             count = floordiv(trip, turns) if turns != trip else None
-            lines = self._lines(lifted, count, 1 << 30 if turns == 1 else most)
-            if lines:
+            lines = self._best(partial(thumb.lift, stmt.body.body, self.names, stmt, turns), count)
+            if lines and (turns == 1 or len(lines) <= most):
                 return lines
         return []
 
@@ -62,10 +60,20 @@ class Regions:
             dead = own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}
             lifted = thumb.lift(stmts[:count], self.names, dead=dead)
             if lifted is not None and (lifted.products >= FEW or lifted.writes >= FEW // 2):
-                lines = self._lines(lifted, None, 1 << 30)
+                lines = self._best(partial(thumb.lift, stmts[:count], self.names, dead=dead), None)
                 if lines:
                     return count, lines
         return 0, []
+
+    def _best(self, lift: Callable[..., thumb.Lifted | None], count: Dim | None) -> list[str]:
+        """The lines of what ``lift`` lifts, with many pointers or with few that walk: what is shorter."""
+        many = lift()
+        if many is None:
+            return []
+        apart = thumb.units(many)
+        few = lift(units=apart) if apart else None
+        found = [self._lines(lifted, count) for lifted in (many, few) if lifted is not None]
+        return min((lines for lines in found if lines), key=len, default=[])
 
     def _is_sum(self, stmt: Stmt) -> bool:
         return isinstance(stmt, Store) and self.names.register(stmt.buffer, stmt.index) is not None
@@ -84,43 +92,50 @@ class Regions:
 
     # --- the statement ------------------------------------------------------------------------------------
 
-    def _lines(self, lifted: thumb.Lifted, count: Dim | None, most: int) -> list[str]:
-        """A block with the statement, run ``count`` times (None: once); none where it takes more than ``most``
-        instructions, or more registers than there are."""
+    def _path(self, stream: thumb.Stream, strides: Mapping[str, str], looped: bool) -> thumb.Path:
+        stride = f"%[{strides[self.dims.text(stream.stride)]}]" if stream.stride != 0 else ""
+        return thumb.Path(stream.step if looped else 0, stride, stream.places if looped else 0)
+
+    def _lines(self, lifted: thumb.Lifted, count: Dim | None) -> list[str]:
+        """A block with the statement, run ``count`` times (None: once); none where it takes more registers than there
+        are."""
         code = lifted.code
         changed = {leaf.text for leaf in code.leaves if leaf.variable}
         variables = list(dict.fromkeys([*code.results, *sorted(changed)]))
         homes = {name: f"s{k}" for k, name in enumerate(variables)}
         values = {leaf: f"c{k}" for k, leaf in enumerate(leaf for leaf in code.leaves if not leaf.variable)}
         leaves = {leaf: f"%[{homes[leaf.text] if leaf.variable else values[leaf]}]" for leaf in code.leaves}
-        steps = {k: stream.step if count is not None else 0 for k, stream in enumerate(lifted.streams)}
+        strides = {text: f"w{k}" for k, text in enumerate(dict.fromkeys(self.dims.text(s.stride) for s in lifted.streams))}
+        paths = [self._path(stream, strides, count is not None) for stream in lifted.streams]
         emitted = thumb.emit(
-            code, {name: f"%[{home}]" for name, home in homes.items()}, leaves, steps, count is not None
+            code, {name: f"%[{home}]" for name, home in homes.items()}, leaves, paths, count is not None, lifted.spent
         )
-        if emitted is None or len(emitted.lines) > most:
+        if emitted is None:
             return []
-        pointers = [
-            f"&{self.element(s.buffer, s.start + emitted.bases[k])}" for k, s in enumerate(lifted.streams)
-        ]
+        pointers = [f"&{self.element(s.buffer, s.start + emitted.bases[k])}" for k, s in enumerate(lifted.streams)]
         temps = {f"t{k}": self.fresh(f"t{k}") for k in range(emitted.temps)}
         outputs = [
-            f'[{homes[name]}] "{"+" if name in changed else "=&"}r"({name})' for name in code.results
+            f'[{homes[name]}] "{"+&" if name in changed else "=&"}r"({name})' for name in code.results
         ]
-        inputs = [f'[{homes[name]}] "r"({name})' for name in variables if name not in code.results]
+        outputs += [f'[{homes[leaf.text]}] "+&r"({leaf.text})' for leaf in code.leaves if leaf in lifted.spent]
+        kept = {leaf.text for leaf in code.leaves if leaf.variable} - {leaf.text for leaf in lifted.spent}
+        inputs = [f'[{homes[name]}] "r"({name})' for name in variables if name in kept - set(code.results)]
         inputs += [f'[{name}] "r"({leaf.text})' for leaf, name in values.items()]
         declared = []
         for k, (stream, pointer) in enumerate(zip(lifted.streams, pointers, strict=True)):
-            if steps[k]:
+            if paths[k].step or paths[k].stride:
                 name = self.fresh(f"p{k}")
                 declared.append(f"{'' if stream.stored else 'const '}void *{name} = {pointer};")
-                outputs.append(f'[p{k}] "+r"({name})')
+                outputs.append(f'[p{k}] "+&r"({name})')
             else:
                 inputs.append(f'[p{k}] "r"({pointer})')
+        used = {path.stride for path in paths}
+        inputs += [f'[{name}] "r"({text})' for text, name in strides.items() if f"%[{name}]" in used]
         lines = list(emitted.lines)
         if count is not None:
             name = self.fresh("turns")
             declared.append(f"int32_t {name} = {self.dims.text(count)};")
-            outputs.append(f'[n] "+r"({name})')
+            outputs.append(f'[n] "+&r"({name})')
             lines = ["1:", *lines, "subs %[n], %[n], #1", "bne 1b"]
         outputs += [f'[{t}] "=&r"({name})' for t, name in temps.items()]
         if temps:
