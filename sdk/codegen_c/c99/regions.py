@@ -21,6 +21,7 @@ CORE: Final = frozenset({"thumb2", "dsp", "words"})  # features of cores whose h
 LONG: Final = 72  # instructions of a loop of which several turns are written out
 SHORT: Final = 32  # the same where code is for size
 TURNS: Final = 8  # turns written out, at most
+ORDERED: Final = ("r8", "r9", "r10", "r11")  # temporaries that one instruction fills: those that others can spare best
 FEW: Final = 8  # products that are worth a statement of their own
 
 Element = Callable[[str, Dim], str]
@@ -123,7 +124,7 @@ class Regions:
         inputs += [f'[{name}] "r"({leaf.text})' for leaf, name in values.items()]
         declared = []
         for k, (stream, pointer) in enumerate(zip(lifted.streams, pointers, strict=True)):
-            if paths[k].step or paths[k].stride:
+            if paths[k].step or paths[k].stride or k in emitted.several:
                 name = self.fresh(f"p{k}")
                 declared.append(f"{'' if stream.stored else 'const '}void *{name} = {pointer};")
                 outputs.append(f'[p{k}] "+&r"({name})')
@@ -138,8 +139,11 @@ class Regions:
             outputs.append(f'[n] "+&r"({name})')
             lines = ["1:", *lines, "subs %[n], %[n], #1", "bne 1b"]
         outputs += [f'[{t}] "=&r"({name})' for t, name in temps.items()]
-        if temps:
-            declared.append(f"uint32_t {', '.join(temps.values())};")
+        ordered = [name for operand, name in temps.items() if f"%[{operand}]" in emitted.ordered]
+        declared += [f'register uint32_t {n} __asm__("{r}");' for n, r in zip(ordered, ORDERED, strict=False)]
+        free = [name for name in temps.values() if name not in ordered]
+        if free:
+            declared.append(f"uint32_t {', '.join(free)};")
         head = "{" if count is None or prove_ge(count, 1) is True else f"if ({self.dims.text(count)} > 0) {{"
         clobbers = '"cc", "memory"' if count is not None else '"memory"'
         text = [f'"{line}\\n"' for line in lines]

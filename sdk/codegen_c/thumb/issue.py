@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final
 
 from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Write
@@ -12,6 +13,7 @@ __all__ = ["REGISTERS", "Emitted", "Path", "emit"]
 
 REGISTERS: Final = 13  # that compilers have to give, one being kept for the frame in code that is not optimised
 AHEAD: Final = 8  # instructions whose reads are issued together
+MANY: Final = 4  # words that one instruction reads, at most
 WINDOW: Final = 16  # instructions that may be issued before others
 _PAIR: Final = 1020  # bytes that LDRD and STRD reach
 _NEAR: Final = 255  # bytes that a pointer can be moved by an access, or that one reaches backwards
@@ -21,11 +23,14 @@ _FAR: Final = 4095
 @dataclass(frozen=True, slots=True)
 class Emitted:
     """``lines`` of assembly; ``temps`` registers beside those of variables, leaves and streams; ``bases``: the bytes
-    by which pointers of streams start behind what offsets count from."""
+    by which pointers of streams start behind what offsets count from. The pointers of the streams ``several`` are moved
+    by instructions that fill the temporaries ``ordered``, whose registers must have the order of their numbers."""
 
     lines: tuple[str, ...]
     temps: int
     bases: dict[int, int]
+    several: frozenset[int]
+    ordered: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,9 @@ class _Allocation:
         self.spent = spent
         self.paths = paths
         self.places = [0] * len(paths)
+        self.moved = [0] * len(paths)
+        reads = [arg.access for item in code.items for arg in _args(item) if isinstance(arg, Read)]
+        self.least = {a.stream: min(b.offset for b in reads if b.stream == a.stream) for a in reads}
         self.left = list(code.items)
         self.lines: list[str | _Memory] = []
         self.where: dict[Node, str] = dict(leaves)
@@ -169,6 +177,12 @@ class _Allocation:
         assert isinstance(node, Read), "steps stay until their last use"
         if not self.free and not self._drop(set(_args(item))):
             return False
+        several = self._following(node)
+        if several:
+            self.free.sort(key=self.temps.index)  # LDM fills registers in their order
+            self._memory(several[0].access, tuple(self._take(n) for n in several), False)
+            self.moved[node.access.stream] += 4 * len(several)
+            return True
         other = self._partner(node)
         if other is None or len(self.free) < 2:
             self._memory(node.access, (self._take(node),), False)
@@ -187,6 +201,18 @@ class _Allocation:
             name = "add" if self.places[stream] < place else "sub"
             self.places[stream] += 1 if name == "add" else -1
             self.lines.append(f"{name} %[p{stream}], %[p{stream}], {self.paths[stream].stride}")
+
+    def _following(self, node: Read) -> list[Read]:
+        """The words, three or more, of which ``node`` is one, that are wanted soon and lie where the pointer is."""
+        access = node.access
+        start = self.least[access.stream] + self.moved[access.stream]
+        if not access.whole or access.width or self.paths[access.stream].stride or access.offset < start:
+            return []
+        soon = {arg for item in self.left[:WINDOW] for arg in _args(item) if arg not in self.where}
+        words = (Read(replace(access, offset=offset)) for offset in range(start, start + 4 * MANY, 4))
+        several = list(takewhile(soon.__contains__, words))
+        free = sum(register in self.temps for register in self.free)
+        return several if 3 <= len(several) <= free and node in several else []
 
     def _partner(self, node: Read) -> Read | None:
         """The word beside ``node`` that is wanted soon, too."""
@@ -273,24 +299,32 @@ def _args(item: Item) -> tuple[Node, ...]:
 
 
 def _addressed(lines: list[str | _Memory], temps: int, paths: Sequence[Path]) -> Emitted:
-    """The lines with addresses: the last access of a stream moves its pointer where one instruction can."""
-    bases, moves = {}, {}
+    """The lines with addresses: LDM moves the pointer of its stream, or the last access does where one instruction
+    can."""
+    bases, moves, at = {}, {}, {}
+    several = {m.access.stream for m in lines if isinstance(m, _Memory) and len(m.registers) > 2}
     for stream, path in enumerate(paths):
         own = [k for k, m in enumerate(lines) if isinstance(m, _Memory) and m.access.stream == stream]
         offsets = [_memory(lines[k]).access.offset for k in own]
         last = _memory(lines[own[-1]])
         reach = _PAIR if len(last.registers) == 2 else _NEAR
-        moved = path.step != 0 and not path.stride and abs(path.step) <= reach
+        moved = path.step != 0 and not path.stride and abs(path.step) <= reach and stream not in several
         moved = moved and max(offsets) - last.access.offset <= _PAIR and last.access.offset - min(offsets) <= _NEAR
-        bases[stream] = last.access.offset if moved else min(offsets)
+        bases[stream] = at[stream] = last.access.offset if moved else min(offsets)
         if moved:
             moves[own[-1]] = path.step
-    out = [line if isinstance(line, str) else _spelled(line, bases, moves.get(k, 0)) for k, line in enumerate(lines)]
+    out = []
+    for k, line in enumerate(lines):
+        out.append(line if isinstance(line, str) else _spelled(line, at, moves.get(k, 0)))
+        if isinstance(line, _Memory) and len(line.registers) > 2:
+            at[line.access.stream] += 4 * len(line.registers)
     done = {_memory(lines[k]).access.stream for k in moves}
     for stream, path in enumerate(paths):
-        if path.step and stream not in done:
-            out.append(f"add %[p{stream}], %[p{stream}], #{path.step}")
-    return Emitted(tuple(out), temps, bases)
+        left = path.step - (at[stream] - bases[stream])
+        if path.step and stream not in done and left:
+            out.append(f"{'add' if left > 0 else 'sub'} %[p{stream}], %[p{stream}], #{abs(left)}")
+    ordered = {r for m in lines if isinstance(m, _Memory) and len(m.registers) > 2 for r in m.registers}
+    return Emitted(tuple(out), temps, bases, frozenset(several), frozenset(ordered))
 
 
 def _memory(line: str | _Memory) -> _Memory:
@@ -305,6 +339,8 @@ def _spelled(memory: _Memory, bases: Mapping[int, int], move: int) -> str:
     width = access.width.removeprefix("s") if memory.store else access.width
     suffix = "d" if len(memory.registers) == 2 else width
     listed = ", ".join(memory.registers)
+    if len(memory.registers) > 2:
+        return f"ldmia {pointer}!, {{{listed}}}"
     if move:
         return f"{name}{suffix} {listed}, [{pointer}], #{move}"
     return f"{name}{suffix} {listed}, [{pointer}{f', #{at}' if at else ''}]"

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Final, ParamSpec
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.schedules.blocks import block, cascade, overlap, round_up
 from sdk.compiler.schedules.halves import use_halves, widen
+from sdk.compiler.schedules.interleave import interleave
 from sdk.compiler.schedules.jam import jam, tile
 from sdk.compiler.schedules.join import join, unpack
 from sdk.compiler.schedules.lanes import accumulate, strip
@@ -57,6 +58,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         tile,
         transpose_tile,
         stage_region,
+        interleave,
         unpack,
         unroll,
         use_dot,

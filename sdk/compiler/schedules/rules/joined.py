@@ -86,7 +86,13 @@ def contraction_joined(loops: Loops, part: Contraction, pixels: int) -> Loops:
         s.do("unroll", name)
     if rows > 1:
         s.do("unroll", f"{pixel}_i", "register")
+        s.attempt(_side_by_side, window.name)
     return s.done()
+
+
+def _side_by_side(s: Schedule, window: str) -> None:
+    """Words that are multiplied with the same weights follow each other, for one instruction to read them."""
+    s.do("interleave", window, "word")
 
 
 def _one_run(s: Schedule, part: Contraction) -> None:
