@@ -9,11 +9,14 @@ from typing import Final
 
 from sdk.codegen_c.c99.dims import ATOM, UNARY, DimPrinter
 from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
+from sdk.codegen_c.c99.hoist import invariant_reads
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
+from sdk.codegen_c.c99.regions import CORE, Regions
 from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.unroll import unrolled
 from sdk.codegen_c.c99.wide import follow, parts, straight_runs, wide_registers
+from sdk.codegen_c.thumb import Memory, Names
 from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -32,7 +35,7 @@ from sdk.compiler.ir.loops import (
     Stmt,
     Store,
 )
-from sdk.compiler.ir.types import I8, DType
+from sdk.compiler.ir.types import I8, I32, DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, walk
 from sdk.compiler.sym import Dim, Var, flat_index, floordiv, free_vars, max_value, mod, product, prove_eq
 from sdk.errors import BuildError
@@ -105,9 +108,12 @@ class _Printer:
         self.lines: list[str] = []
         self.wide: frozenset[str] = frozenset()
         self.cursors: dict[str, str] = {}
+        self.hoisted: dict[tuple[str, Index], str] = {}
         self.depth = 1
         self.dims = DimPrinter(unit, self._var)
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
+        names = Names(self._register, self._memory, self.values.text, self.values.is_small)
+        self.regions = Regions(loops, self.dims, names, self._element, self._fresh, small) if unit.features >= CORE else None
 
     # --- the function -------------------------------------------------------------------------------------
 
@@ -159,8 +165,14 @@ class _Printer:
         self.scope.push()
         places, cursors = dict(self.places), dict(self.cursors)
         self._point(block)
-        for k, stmt in enumerate(block.body):
-            self.statement(stmt, block.body[k + 1 :])
+        at, own = 0, {s.buffer.name for s in block.body if isinstance(s, Alloc)}
+        while at < len(block.body):
+            count, lines = self.regions.run(block.body[at:], own) if self.regions else (0, [])
+            if count:
+                self._region(lines, block.body[at : at + count])
+            else:
+                self.statement(block.body[at], block.body[at + 1 :])
+            at += max(count, 1)
         self.places, self.cursors = places, cursors
         self.scope.pop()
 
@@ -200,8 +212,18 @@ class _Printer:
                 f"loop {stmt.var.name} of kind {stmt.kind} has no C99 spelling",
                 why="vector loops become lanes before C is written, and bound loops belong to GPU kernels",
             )
-        lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
+        lines = self.regions.loop(stmt) if self.regions else []
+        if lines:
+            self._region(lines, (stmt,))
+            return
         self.scope.push()
+        outside = dict(self.hoisted)
+        for read in invariant_reads(stmt, self.constant) if self.regions else ():
+            if (read.buffer, read.index) not in self.hoisted:
+                text = self.values.assigned(read)
+                self.hoisted[read.buffer, read.index] = name = self.scope.declare(("hoisted", read), f"{read.buffer}_now")
+                self._line(f"const int32_t {name} = {text};")
+        lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
         var = self.scope.declare(stmt.var, stmt.var.name)
         self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")
         self.depth += 1
@@ -212,7 +234,47 @@ class _Printer:
             self._line("}")
         self.depth -= 1
         self._line("}")
+        self.hoisted = outside
         self.scope.pop()
+
+    def _region(self, lines: list[str], stmts: tuple[Stmt, ...]) -> None:
+        """Assembly in place of ``stmts``; what they would declare is declared before it."""
+        for node in walk(stmts):
+            declared = self.pending.pop((node.buffer, node.index), None) if isinstance(node, Store) else None
+            if declared:
+                assert isinstance(node, Store)
+                self._line(f"{declared} {self.places[node.buffer].scalars[node.index]};")
+        for line in lines:
+            self._line(line)
+
+    def _register(self, buffer: str, index: Index) -> str | None:
+        """The variable that holds an element of 32 bits."""
+        if (buffer, index) in self.hoisted:
+            return self.hoisted[buffer, index]
+        place = self.places[buffer]
+        return place.scalars.get(index) if place.element == I32 else None
+
+    def _memory(self, buffer: str, index: Index) -> Memory | None:
+        """Where an element lies, if not in a register, nor in a ring, whose rows wrap."""
+        place = self.places[buffer]
+        if place.element is not None or place.buffer.ring is not None or place.buffer.dtype.lanes > 1:
+            return None
+        offset = flat_index(index, place.buffer.shape) * place.buffer.dtype.nbytes
+        scratch, constant = place.buffer.space == "scratch", buffer in self.constant
+        whole = place.buffer.dtype.nbytes == 4 or self._whole(place, index)
+        return Memory(buffer, offset, scratch, constant, whole)
+
+    def _fresh(self, name: str) -> str:
+        """A name for something that ends before anything else is declared."""
+        self.scope.push()
+        fresh = self.scope.declare(("region", name), name)
+        self.scope.pop()
+        return fresh
+
+    def _element(self, buffer: str, offset: Dim) -> str:
+        """The element so many bytes behind the start of a buffer."""
+        place = self.places[buffer]
+        return f"{place.c_name}[{self.dims.text(floordiv(offset, place.buffer.dtype.nbytes))}]"
 
     def _if(self, stmt: If) -> None:
         cond = self.values.text(stmt.cond)
@@ -384,6 +446,8 @@ class _Printer:
         self._line(f"{self._target(place, stmt.index, kind, store=True).text} = {value};")
 
     def _load(self, load: Load) -> CValue:
+        if (load.buffer, load.index) in self.hoisted:
+            return CValue(self.hoisted[load.buffer, load.index], ATOM)
         place = self.places[load.buffer]
         if _is_mask(load.dtype) and place.element is None:  # bytes of 0 and 1 become masks
             signs = self._load(replace(load, dtype=I8.with_lanes(load.dtype.lanes)))
