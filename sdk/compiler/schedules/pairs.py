@@ -14,7 +14,7 @@ from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import factors_of
 from sdk.compiler.sym import Dim, Var, free_vars, substitute
 
-__all__ = ["use_i16", "use_pairs"]
+__all__ = ["flatten", "use_i16", "use_pairs"]
 
 
 def use_i16(loops: Loops, buffer: str) -> Loops:
@@ -141,3 +141,30 @@ class _Pairs:
 
     def index(self, index: tuple[Dim, ...], tap: int, p: int) -> tuple[Dim, ...]:
         return tuple(substitute(d, {self.taps: tap, self.sums: p}) for d in index)
+
+
+def flatten(loops: Loops, buffer: str) -> Loops:
+    """Makes one axis of the last two of a temporary.
+
+    rewrite: ``alloc t[n, 49, 3]; … t[i, j, k] …`` --> ``alloc t[n, 147]; … t[i, 3*j + k] …``
+    obligation: it is a temporary of two axes or more, touched one element at a time.
+    """
+    mine = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
+    touched = [n for n in walk(loops.body) if isinstance(n, Load | Store) and n.buffer == buffer]
+    if len(mine) != 1 or len(mine[0].shape) < 2:
+        raise ScheduleError(f"flatten({buffer}): it is no temporary of two axes or more")
+    if any((n.dtype if isinstance(n, Load) else n.value.dtype).lanes > 1 for n in touched):
+        raise ScheduleError(f"flatten({buffer}): lanes of it are read or written")
+    *outer, rows, columns = mine[0].shape
+
+    def one(node: Any) -> Any:
+        match node:
+            case Alloc() if node.buffer.name == buffer:
+                return Alloc(replace(node.buffer, shape=(*outer, rows * columns)))
+            case Load() | Store() if node.buffer == buffer:
+                *at, row, column = node.index
+                return replace(node, index=(*at, row * columns + column))
+            case _:
+                return node
+
+    return replace(loops, body=rewrite(loops.body, one))
