@@ -64,8 +64,8 @@ def use_pairs(loops: Loops, taps: str) -> Loops:
     ``c[0] = dot(c[0], a[0:2], b[0:2]); c[1] = mac_pair(c[1], a[0:2], b[0:2], 1, 0);
     c[0] = mac_pair(c[0], a[2:4], b[1:3], 0, 1); c[1] = dot(c[1], a[2:4], b[1:3])``
     obligation: both loops run from 0 to numbers and hold one multiply-accumulate of 16-bit integers; c varies with p
-    alone, a is read at consecutive elements over k and some step over p, b over k and not over p. A pair may end with an
-    element of the row that no tap reads.
+    alone, a is read at consecutive elements over k and some step over p, b over k and not over p. A pair may end with
+    an element of the row that no tap reads.
     """
     shapes = {n.buffer.name: n.buffer.shape for n in walk(loops.body) if isinstance(n, Alloc)}
 
