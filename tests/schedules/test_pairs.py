@@ -100,3 +100,18 @@ def test_pairs_refuse_a_loop_of_one_sum() -> None:
 def test_only_temporaries_and_packed_parameters_of_bytes_become_16_bits(buffer: str) -> None:
     with pytest.raises(ScheduleError, match="no temporary or packed parameter"):
         Schedule(windows(6, 3, 1)).do("use_i16", buffer)
+
+
+def test_flatten_keeps_the_result() -> None:
+    i, j = Var("i", 0, 3), Var("j", 0, 2)
+    fill = Store("t", (i.expr, j.expr), Load("x", (i.expr, j.expr), I8))
+    read = Store("o", (i.expr, j.expr), cast(Load("t", (i.expr, 2 - j.expr), I8), I32))
+    nests = [For(i, 0, 4, Block((For(j, 0, 3, Block((stmt,))),))) for stmt in (fill, read)]
+    params = (Param(Buffer("x", I8, (4, 3)), "read"), Param(Buffer("o", I32, (4, 3)), "write"))
+    plain = Loops("turn", (), params, Block((Alloc(Buffer("t", I8, (4, 3), "scratch")), *nests)))
+    done = Schedule(plain).do("flatten", "t").done()
+    arrays = {"x": np.arange(12, dtype=np.int8).reshape(4, 3), "o": np.zeros((4, 3), np.int32)}
+    run_loops(done, arrays)
+    np.testing.assert_array_equal(arrays["o"], arrays["x"][:, ::-1])
+    with pytest.raises(ScheduleError, match="two axes"):
+        Schedule(done).do("flatten", "t")

@@ -169,6 +169,14 @@ def test_depthwise_stages_rows_of_one_channel_in_16_bits() -> None:
     assert any(isinstance(n, Op) and n.name == "mac_pair" for n in walk(done.body))
 
 
+def test_first_layers_stage_rows_of_all_taps_in_16_bits() -> None:
+    """Rows of three channels are one run of elements, and are staged once for all channels of the result."""
+    case = next(c for c in CASES if c[0] == "conv2d" and c[1][1].shape[-1] == 3)
+    done = schedule(naive(case, DSP)[0], DSP)
+    assert any(isinstance(n, Op) and n.name == "mac_pair" for n in walk(done.body))
+    assert "flatten(" in done.trace
+
+
 def test_depthwise_layers_of_halved_images_are_alike() -> None:
     """Tile, rows at once and the region are the same from 48 by 48 pixels to 6 by 6: one kernel can serve all."""
     sizes = ((48, 8), (24, 32), (12, 64), (6, 19))

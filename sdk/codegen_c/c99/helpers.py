@@ -160,6 +160,9 @@ _PLAIN: Final = {
     "add4": """uint32_t @@(uint32_t a, uint32_t b) { /* four bytes, each wrapping */
     return ((a & 0x7F7F7F7Fu) + (b & 0x7F7F7F7Fu)) ^ ((a ^ b) & 0x80808080u);
 }""",
+    "splat2": """uint32_t @@(int32_t x) {
+    return ((uint32_t)x & 0xFFFFu) * 0x00010001u;
+}""",
     "splat4": """uint32_t @@(int32_t x) {
     return ((uint32_t)x & 0xFFu) * 0x01010101u;
 }""",

@@ -143,6 +143,7 @@ _ROWS: Final = (
     _row("dot", "*", "@dot_$T_$1_$2({0}, {1}, {2})"),
     _row("mac_lane", "i32 i32 [iu]*x* [iu]*x* i32", "{0} + {1}[{3:int}] * {2}[{3:int}]", "vectors"),
     _row("broadcast", "[iu]8x4 [iu]8", "@splat4({0})", "words"),
+    _row("broadcast", "i16x2 i16", "@splat2({0})", "words"),
     # Lanes of which only the first few are in memory.
     *(
         _row(way, f"f32x{lanes}", f"@{way}_{isa}", isa)

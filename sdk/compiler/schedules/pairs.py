@@ -12,9 +12,9 @@ from sdk.compiler.ir.types import I8, I16, I32, U8
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import factors_of
-from sdk.compiler.sym import Dim, Var, free_vars, substitute
+from sdk.compiler.sym import Dim, Var, free_vars, prove_lt, substitute
 
-__all__ = ["use_i16", "use_pairs"]
+__all__ = ["flatten", "use_i16", "use_pairs"]
 
 
 def use_i16(loops: Loops, buffer: str) -> Loops:
@@ -64,8 +64,10 @@ def use_pairs(loops: Loops, taps: str) -> Loops:
     ``c[0] = dot(c[0], a[0:2], b[0:2]); c[1] = mac_pair(c[1], a[0:2], b[0:2], 1, 0);
     c[0] = mac_pair(c[0], a[2:4], b[1:3], 0, 1); c[1] = dot(c[1], a[2:4], b[1:3])``
     obligation: both loops run from 0 to numbers and hold one multiply-accumulate of 16-bit integers; c varies with p
-    alone, a is read at consecutive elements over k and some step over p, b over k and not over p.
+    alone, a is read at consecutive elements over k and some step over p, b over k and not over p. A pair may end with
+    an element of the row that no tap reads.
     """
+    shapes = {n.buffer.name: n.buffer.shape for n in walk(loops.body) if isinstance(n, Alloc)}
 
     def one(loop: For) -> tuple[Stmt, ...]:
         inner = loop.body.body[0]
@@ -76,7 +78,8 @@ def use_pairs(loops: Loops, taps: str) -> Loops:
         store, first, second = factors_of(inner.body.body[0])
         for a, b in ((first, second), (second, first)):
             if isinstance(a, Load) and isinstance(b, Load) and not _uses(b, inner.var):
-                return _Pairs(taps, store, a, b, loop, inner).statements(loop.hi, inner.hi)
+                room = shapes[a.buffer][-1] if a.buffer in shapes else 0
+                return _Pairs(taps, store, a, b, loop, inner, room).statements(loop.hi, inner.hi)
         raise ScheduleError(f"use_pairs({taps}): both factors vary with {inner.var.name}")
 
     return replace_loop(loops, taps, one)
@@ -89,7 +92,8 @@ def _uses(load: Load | Store, var: Var) -> bool:
 class _Pairs:
     """Writes the products of ``a`` and ``b`` over the loops ``taps`` and ``sums``."""
 
-    def __init__(self, name: str, store: Store, a: Load, b: Load, taps: For, sums: For) -> None:
+    def __init__(self, name: str, store: Store, a: Load, b: Load, taps: For, sums: For, room: Dim) -> None:
+        self.room = room
         self.store, self.a, self.b, self.taps, self.sums = store, a, b, taps.var, sums.var
         step = linear(a.index[-1], sums.var)
         over = [linear(load.index[-1], taps.var) for load in (a, b)]
@@ -120,7 +124,7 @@ class _Pairs:
         k = min(inside[0], taps - 2)
         if len(inside) == 2:
             value = Op("dot", (acc, self.pair(self.a, at), self.pair(self.b, k)), I32)
-        elif at + 1 < end and taps > 1:
+        elif taps > 1 and (at + 1 < end or prove_lt(self.element(self.a, at + 1)[-1], self.room) is True):
             lanes = (imm(inside[0] + self.step * p - at), imm(inside[0] - k))
             value = Op("mac_pair", (acc, self.pair(self.a, at), self.pair(self.b, k), *lanes), I32)
         else:
@@ -141,3 +145,30 @@ class _Pairs:
 
     def index(self, index: tuple[Dim, ...], tap: int, p: int) -> tuple[Dim, ...]:
         return tuple(substitute(d, {self.taps: tap, self.sums: p}) for d in index)
+
+
+def flatten(loops: Loops, buffer: str) -> Loops:
+    """Makes one axis of the last two of a temporary.
+
+    rewrite: ``alloc t[n, 49, 3]; … t[i, j, k] …`` --> ``alloc t[n, 147]; … t[i, 3*j + k] …``
+    obligation: it is a temporary of two axes or more, touched one element at a time.
+    """
+    mine = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
+    touched = [n for n in walk(loops.body) if isinstance(n, Load | Store) and n.buffer == buffer]
+    if len(mine) != 1 or len(mine[0].shape) < 2:
+        raise ScheduleError(f"flatten({buffer}): it is no temporary of two axes or more")
+    if any((n.dtype if isinstance(n, Load) else n.value.dtype).lanes > 1 for n in touched):
+        raise ScheduleError(f"flatten({buffer}): lanes of it are read or written")
+    *outer, rows, columns = mine[0].shape
+
+    def one(node: Any) -> Any:
+        match node:
+            case Alloc() if node.buffer.name == buffer:
+                return Alloc(replace(node.buffer, shape=(*outer, rows * columns)))
+            case Load() | Store() if node.buffer == buffer:
+                *at, row, column = node.index
+                return replace(node, index=(*at, row * columns + column))
+            case _:
+                return node
+
+    return replace(loops, body=rewrite(loops.body, one))

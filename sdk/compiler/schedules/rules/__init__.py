@@ -72,7 +72,7 @@ def _schedule(
             try:
                 return integer_rows(loops, part)
             except ScheduleError:
-                pass  # of several channels, or of no neighbouring windows
+                pass  # of many channels, or of no neighbouring windows
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":

@@ -21,7 +21,6 @@ UNROLL_TAPS: Final = 16
 TILES: Final = (3, 4, 5, 6)  # pixels computed at once: as many as leave registers for what they read
 PAIR_TILES: Final = (6, 5, 4, 3)  # the same where two products are summed at once; the last one overlaps
 PAIR_COPY: Final = 6  # elements copied between two branches; the last ones overlap
-COPY: Final = 8  # elements copied between two branches
 PITCH: Final = 52  # elements from one staged row to the next
 REGION: Final = 28 * PITCH  # bytes of rows staged together, of 16-bit elements
 STORE, TILE = 6, 12  # instructions that bring a sum to 8 bits, and those around a tile
