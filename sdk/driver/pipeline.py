@@ -27,6 +27,7 @@ from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.integer import Integer
 from sdk.compiler.passes.layout import Layout
 from sdk.compiler.passes.lower import Lower
+from sdk.compiler.passes.narrow import Narrow
 from sdk.compiler.passes.order import Order
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
@@ -132,6 +133,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Cleanup(),
         _eliminate(core),
         FoldOffset(x_offset=128 if core.unsigned else 0),
+        Narrow(),
         Cleanup(),
         *([Accumulate()] if streams else []),
         Lower(),

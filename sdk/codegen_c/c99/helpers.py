@@ -89,6 +89,9 @@ _PLAIN: Final = {
 }""",
     **HALVES,
     **RESCALE,
+    "mulh": """int32_t @@(int32_t a, int32_t b) {
+    return (int32_t)((int64_t)a * b >> 32);
+}""",
     "mulq64": """int32_t @@(int64_t x, int32_t mult, int32_t shift) {
     int32_t reduced = mult < 0x7FFF0000 ? (mult + (1 << 15)) >> 16 : 0x7FFF;
     int32_t total = 15 - shift;
@@ -375,6 +378,10 @@ _LANES: Final = {
     "srdhm30": """$C @@($C a, $C b) { /* |a| < 2**30 */
     @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);
     return __builtin_convertvector((wide + ((int64_t)1 << 30)) >> 31, $C);
+}""",
+    "mulh": """$C @@($C a, $C b) {
+    @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);
+    return __builtin_convertvector(wide >> 32, $C);
 }""",
     "rdbpot": """$C @@($C x, $C e) {
     $C mask = ($C)(((@u32x$N){0} + 1u) << (@u32x$N)e) - 1;

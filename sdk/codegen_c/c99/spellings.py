@@ -51,6 +51,7 @@ _ROWS: Final = (
     _row("rdbpot", "i32", "@rdbpot({0}, {1})"),
     *(_row(name, "i32", "@rdbpot1({0}, {1})", small=True) for name in _RIGHT),
     *(_row(name, "i32", "@rdbpot({0}, {1})") for name in _RIGHT),
+    _row("mulh", "i32", "@mulh({0}, {1})"),
     _row("mulq64", "i32 i64 i32", "@mulq64({0}, {1}, {2})"),
     _row("add_halves", "i64", "@add_halves_thumb({0}, (int32_t)({1}))", "thumb"),
     _row("add_halves", "i64", "@add_halves({0}, (int32_t)({1}))"),
@@ -90,6 +91,7 @@ _ROWS: Final = (
     _row("rdbpot", "i32x*", "@rdbpot_$T({0}, {1})"),
     *(_row(name, "i32x*", "@rdbpot1_$T({0}, {1})", small=True) for name in _RIGHT),
     *(_row(name, "i32x*", "@rdbpot_$T({0}, {1})") for name in _RIGHT),
+    _row("mulh", "i32x*", "@mulh_$T({0}, {1})"),
     _row("mulq64", "i32x* i64x* i32x*", "@mulq64_$T({0}, {1}, {2})"),
     _row("clz", "[iu]32x*", "@clz_$T({0})"),
     # Four bytes unpacked to words of two halves.

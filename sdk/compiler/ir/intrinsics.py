@@ -285,6 +285,7 @@ INTRINSICS: Final = _rows(
     ("rdbpot", 2, "same", lambda args, _: rdbpot(*args)),
     ("rdbpot1", 2, "same", lambda args, _: rdbpot(*args)),  # rdbpot where e >= 1 is proved
     ("rdbpot22", 2, "same", lambda args, _: rdbpot(*args)),  # rdbpot where 1 <= e <= 22 is proved
+    ("mulh", 2, "same", _wrap(lambda a, b: a * b >> 32)),  # of i32: the upper word of the product
     ("mulq64", 3, "given", _mulq64),
     ("add_halves", 2, "same", _add_halves),
     ("dot", 3, "same", _dot),

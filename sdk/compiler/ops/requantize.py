@@ -1,7 +1,8 @@
 """Fixed-point rescaling: accumulators or stored integers to stored integers.
 
-As TensorFlow Lite does it, which rounds twice; ``requantize`` with ``spare`` rounds once, halves to even, as runtimes
-on floats do: the accumulator is first shifted left by that many bits, which the sums leave free.
+As TensorFlow Lite does it, which rounds sums of 32 bits twice; ``requantize`` with ``spare`` rounds once, halves to
+even, as runtimes on floats do: the accumulator is first shifted left by that many bits, which the sums leave free.
+``rescale_sum`` rounds once, halves up: what TensorFlow Lite does with sums of 64 bits, for those that fit 32.
 """
 
 from __future__ import annotations
@@ -95,6 +96,28 @@ def _rounded_once(acc: ValueExpr, mult: ValueExpr, shift: ValueExpr, spare: int,
     odd = op("and", op("shr", high, right), imm(1))
     half = op("add", op("shl", imm(1), op("sub", right, imm(1))), imm(-1))
     return op("shr", op("add", high, op("add", odd, half)), right)
+
+
+def _sum_infer(acc: TensorType, mult: TensorType, right: TensorType, *, out: str, **_: Any) -> TensorType:
+    if (acc.dtype, mult.dtype, right.dtype) != (I32, I32, I32) or mult.shape != right.shape:
+        raise BuildError(f"rescale_sum wants an i32 accumulator and equal i32 mult and right, got {acc.dtype}")
+    return TensorType(dtype(out), acc.shape)
+
+
+def _sum_ref(acc: Array, mult: Array, right: Array, *, out: str, spare: int, zp: int, lo: int, hi: int) -> Array:
+    wide = (acc.astype(np.int64) << spare) * mult.astype(np.int64)
+    value = ((wide >> (32 + right.astype(np.int64))) + 1) >> 1
+    return np.clip(value + zp, lo, hi).astype(dtype(out).numpy)
+
+
+def _rescale_sum(
+    acc: ValueExpr, mult: ValueExpr, right: ValueExpr, *, out: str, spare: int, zp: int, lo: int, hi: int
+) -> ValueExpr:
+    """round(acc * mult * 2**(spare - 33 - right)), halves up; acc * 2**spare fits 32 bits, 0 <= right <= 31."""
+    high = op("mulh", op("shl", acc, imm(spare)) if spare else acc, mult)
+    # the zero point comes in before the last shift: one addition rounds and moves
+    twice = op("add", op("shr", high, right), imm(2 * zp + 1))
+    return saturate(op("shr", twice, imm(1)), 0, lo, hi, out)
 
 
 def _rescale_infer(x: TensorType, *, out: str, **_: Any) -> TensorType:
@@ -194,6 +217,33 @@ define(
                 shift_lo=-27,
                 shift_hi=-20,
                 acc_bits=40,
+            ),
+        ),
+    )
+)
+define(
+    OpDef(
+        "rescale_sum",
+        ("acc", "mult", "right"),
+        _sum_infer,
+        _sum_ref,
+        map_elements(("acc", "mult", "right"), _rescale_sum),
+        samples=(
+            sample(
+                _T(I32, (4, 6)),
+                _T(I32, (6,)),
+                _T(I32, (6,)),
+                values={0: _acc((4, 6), 31), 1: _mult(6), 2: _shift(6, 0, 15)},
+                **_I16,
+                spare=0,
+            ),
+            sample(
+                _T(I32, (3, 2)),
+                _T(I32, (1,)),
+                _T(I32, (1,)),
+                values={0: _acc((3, 2), 24), 1: _mult(1), 2: _shift(1, 20, 31)},
+                **_I8,
+                spare=7,
             ),
         ),
     )
