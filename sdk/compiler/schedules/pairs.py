@@ -8,7 +8,7 @@ from typing import Any
 from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, For, Load, Loops, Op, Stmt, Store
-from sdk.compiler.ir.types import I8, I16, I32, U8
+from sdk.compiler.ir.types import I8, I16, I32, I64, U8
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import factors_of
@@ -22,7 +22,7 @@ def use_i16(loops: Loops, buffer: str) -> Loops:
 
     rewrite: ``alloc t: i8[n]; … t[i] = v … cast(t[j], i32)`` -->
     ``alloc t: i16[n]; … t[i] = cast(v, i16) … cast(t[j], i32)``
-    obligation: it holds 8-bit integers, touched one at a time; what is read is cast to i32.
+    obligation: it holds 8-bit integers, touched one at a time; what is read is cast to i32 or i64.
     """
     params = {p.buffer.name: p for p in loops.params if any(k.param == p.buffer.name for k in loops.packs)}
     mine = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
@@ -39,14 +39,14 @@ def use_i16(loops: Loops, buffer: str) -> Loops:
                 return Alloc(replace(node.buffer, dtype=I16))
             case Store() if node.buffer == buffer:
                 return replace(node, value=Op("cast", (node.value,), I16))
-            case Op("cast", (Load() as load,)) if load.buffer == buffer and node.dtype == I32:
+            case Op("cast", (Load() as load,)) if load.buffer == buffer and node.dtype in (I32, I64):
                 return replace(node, args=(replace(load, dtype=I16),))
             case _:
                 return node
 
     body = rewrite(loops.body, one)
     if any(isinstance(n, Load) and n.buffer == buffer and n.dtype != I16 for n in walk(body)):
-        raise ScheduleError(f"use_i16({buffer}): what is read of it is not cast to i32")
+        raise ScheduleError(f"use_i16({buffer}): what is read of it is not cast to i32 or i64")
     given = tuple(
         replace(p, buffer=replace(p.buffer, dtype=I16)) if p.buffer.name == buffer else p for p in loops.params
     )

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.pattern import Kind, classify
-from sdk.compiler.ir.types import F32
+from sdk.compiler.ir.pattern import Contraction, Kind, classify
+from sdk.compiler.ir.types import F32, I8, I16
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.rules.contraction import float_contraction
 from sdk.compiler.schedules.rules.contraction_scalar import contraction_registers
 from sdk.compiler.schedules.rules.cores import CORES, Core, core_for
 from sdk.compiler.schedules.rules.elementwise import elementwise
 from sdk.compiler.schedules.rules.integer import integer_contraction
+from sdk.compiler.schedules.rules.integer16 import halves_contraction
 from sdk.compiler.schedules.rules.integer_mve import contraction_across, window_quads
 from sdk.compiler.schedules.rules.integer_rows import integer_rows
 from sdk.compiler.schedules.rules.integer_scalar import integer_registers
@@ -75,7 +76,18 @@ def _schedule(
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":
             return integer_window(loops, part, core)
+    if part is not None and _halves(loops, part, core):
+        if pattern.kind == "contraction":
+            return halves_contraction(loops, part, core.tile_rows)
+        if pattern.kind == "window":
+            return integer_window(loops, part, core)
     return _vectors(loops, pattern.kind, core)
+
+
+def _halves(loops: Loops, part: Contraction, core: Core) -> bool:
+    """Whether a core that multiplies halves of words is given 16-bit activations and 8-bit weights."""
+    types = (loops.param(part.a).buffer.dtype, loops.param(part.b).buffer.dtype)
+    return types == (I16, I8) and core.lanes == 1 and core.dot == 4 and work(part) >= SMALL_WORK
 
 
 def _vectors(loops: Loops, kind: Kind, core: Core) -> Loops:

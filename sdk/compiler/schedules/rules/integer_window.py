@@ -30,6 +30,9 @@ def integer_window(loops: Loops, part: Contraction, core: Core) -> Loops:
     gathered per pixel, channels in lanes, taps written out."""
     if len(part.spatial) < 2 or part.spatial[-1].var.hi + 1 < core.lanes or not _same_channel(loops, part):
         return loops
+    if loops.param(part.a).buffer.dtype.bits == 16:
+        pixels = part.spatial[-2].hi
+        return _window_pairs(loops, part, pixels) if isinstance(pixels, int) and pixels >= min(PAIR_TILES) else loops
     if core.lanes > 1:
         return _window_lanes(loops, part, core)
     channels, pixels = part.spatial[-1].hi, part.spatial[-2].hi
@@ -89,7 +92,8 @@ def _window_pairs(loops: Loops, part: Contraction, pixels: int) -> Loops:
     s.do("block", row, "rows").do("reorder", pixel, channel).do("reorder", f"{row}_i", channel)
     s.do("stage_region", channel, part.a, 1)
     region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
-    s.do("use_i16", region.name)
+    if region.dtype.bits == 8:
+        s.do("use_i16", region.name)
     write_out_copy(s, f"{region.name}_{len(region.shape) - 1}")
     s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [*outer, taps]).do("use_pairs", taps)
     for name in outer:

@@ -1,0 +1,45 @@
+"""Rules for products of 16-bit activations and 8-bit weights on cores that multiply halves of words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.ir.loops import Alloc, Loops
+from sdk.compiler.ir.pattern import Contraction
+from sdk.compiler.ir.types import I64
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.locate import has, loop_names
+from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, unrolled
+from sdk.compiler.schedules.trace import Schedule
+
+__all__ = ["halves_contraction"]
+
+RUN: Final = 4  # words of a copy written out
+
+
+def halves_contraction(loops: Loops, part: Contraction, pixels: int) -> Loops:
+    """So many pixels by two channels in registers (four channels of one pixel; one pixel by two channels where sums
+    have 64 bits), two products to a dot; weights as 16 bits, those of a tile beside each other."""
+    channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
+    channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
+    wide = any(isinstance(n, Alloc) and n.buffer.dtype == I64 for n in walk(loops.body))
+    tile = next(n for n in (2 if rows > 1 or wide else 4, 2, 1) if channels % n == 0)
+    s = Schedule(loops, tm=1 if wide else pixels, tn=tile, dot=2, word=2, run=RUN)
+    pixel = pixel_loop(s, part)
+    if rows > 1 and (windowed(loops, part) or depth % 2):
+        gather_window(s, part, pixel, names(part.reduce), "dot")
+    s.do("pack", part.b, "tn", "dot").do("use_i16", part.b)
+    k = fuse_all(s, names(part.reduce), "k")
+    if depth % 2:
+        s.do("pad", k, "dot")
+    s.do("split", k, "dot").do("use_dot", f"{k}_i")
+    if tile > 1:
+        s.do("split", channel, "tn").do("jam", f"{channel}_i", [f"{k}_o"])
+    if rows > 1:
+        s.do("split", pixel, "tm")
+        if has(s.loops, f"{pixel}_i"):
+            s.do("jam", f"{pixel}_i", [n for n in (f"{channel}_o", channel, f"{k}_o") if has(s.loops, n)])
+    for name in dict.fromkeys(n for n in loop_names(s.loops.body) if n.startswith(f"{channel}_i")):
+        s.do("unroll", name)
+    return unrolled(s, [pixel])
