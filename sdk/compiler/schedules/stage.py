@@ -80,7 +80,8 @@ def staged_expr(loop: For, buffer: str) -> ValueExpr:
     """The largest 8-bit, 16-bit or float expression made of one element of ``buffer`` and constants."""
     found: list[ValueExpr] = []
     for node in walk(loop.body):
-        if isinstance(node, Load | Op) and (node.dtype.bits in (8, 16) or node.dtype.is_float) and _only_reads(node, buffer):
+        small = isinstance(node, Load | Op) and (node.dtype.bits in (8, 16) or node.dtype.is_float)
+        if small and _only_reads(node, buffer):
             if any(node in list(walk(outer)) for outer in found):
                 continue
             found.append(node)

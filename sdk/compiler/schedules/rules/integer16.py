@@ -9,37 +9,60 @@ from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.types import I64
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import has, loop_names
+from sdk.compiler.schedules.partial import MOST
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, unrolled
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip, unrolled
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["halves_contraction"]
 
 RUN: Final = 4  # words of a copy written out
+SHORT: Final = 32  # products of a part of a sum, at least
 
 
 def halves_contraction(loops: Loops, part: Contraction, pixels: int) -> Loops:
-    """So many pixels by two channels in registers (four channels of one pixel; one pixel by two channels where sums
-    have 64 bits), two products to a dot; weights as 16 bits, those of a tile beside each other."""
+    """So many pixels by two channels in registers, or four channels of one pixel; two products to a dot; weights as 16
+    bits, those of a tile beside each other. Sums of 64 bits are made of parts of 32 bits, or have smaller tiles."""
     channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
     wide = any(isinstance(n, Alloc) and n.buffer.dtype == I64 for n in walk(loops.body))
-    tile = next(n for n in (2 if rows > 1 or wide else 4, 2, 1) if channels % n == 0)
-    s = Schedule(loops, tm=1 if wide else pixels, tn=tile, dot=2, word=2, run=RUN)
+    part_size = _part_size(depth + depth % 2) if wide else 0
+    whole = wide and not part_size
+    tile = next(n for n in (2 if rows > 1 or whole else 4, 2, 1) if channels % n == 0)
+    s = Schedule(loops, tm=1 if whole else pixels, tn=tile, dot=2, word=2, run=RUN, part=part_size)
     pixel = pixel_loop(s, part)
     if rows > 1 and (windowed(loops, part) or depth % 2):
         gather_window(s, part, pixel, names(part.reduce), "dot")
-    s.do("pack", part.b, "tn", "dot").do("use_i16", part.b)
+    s.do("pack", part.b, "tn", "dot")
     k = fuse_all(s, names(part.reduce), "k")
     if depth % 2:
         s.do("pad", k, "dot")
-    s.do("split", k, "dot").do("use_dot", f"{k}_i")
+    steps = _parts(s, part, k)
     if tile > 1:
-        s.do("split", channel, "tn").do("jam", f"{channel}_i", [f"{k}_o"])
+        s.do("split", channel, "tn").do("jam", f"{channel}_i", steps)
     if rows > 1:
         s.do("split", pixel, "tm")
         if has(s.loops, f"{pixel}_i"):
-            s.do("jam", f"{pixel}_i", [n for n in (f"{channel}_o", channel, f"{k}_o") if has(s.loops, n)])
+            s.do("jam", f"{pixel}_i", [n for n in (f"{channel}_o", channel, *steps) if has(s.loops, n)])
     for name in dict.fromkeys(n for n in loop_names(s.loops.body) if n.startswith(f"{channel}_i")):
         s.do("unroll", name)
     return unrolled(s, [pixel])
+
+
+def _part_size(depth: int) -> int:
+    """Products of a part of a sum of 64 bits: as many as divide them all and are sure to fit 32 bits; 0 where parts
+    would be short."""
+    size = max(n for n in range(2, MOST + 1, 2) if depth % n == 0)
+    return size if size >= min(depth, SHORT) else 0
+
+
+def _parts(s: Schedule, part: Contraction, k: str) -> list[str]:
+    """Takes the reduction two steps at a time, in parts where sums have 64 bits; the loops that it becomes."""
+    outer = []
+    if s.knobs["part"]:
+        if trip(s.loops, k) > s.knobs["part"]:
+            s.do("split", k, "part")
+            outer, k = [f"{k}_o"], f"{k}_i"
+        s.do("partial", k)
+    s.do("use_i16", part.b).do("split", k, "dot").do("use_dot", f"{k}_i")
+    return [*outer, f"{k}_o"]
