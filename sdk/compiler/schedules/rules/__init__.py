@@ -76,18 +76,20 @@ def _schedule(
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":
             return integer_window(loops, part, core)
-    if part is not None and _halves(loops, part, core):
-        if pattern.kind == "contraction":
+    if part is not None and _halves(loops, part) and core.lanes == 1:
+        if pattern.kind == "contraction" and core.dot == 4:
             return halves_contraction(loops, part, core.tile_rows)
+        if pattern.kind == "contraction" and core.tile_cols > 1:
+            return integer_registers(loops, part, core, frozenset())
         if pattern.kind == "window":
             return integer_window(loops, part, core)
     return _vectors(loops, pattern.kind, core)
 
 
-def _halves(loops: Loops, part: Contraction, core: Core) -> bool:
-    """Whether a core that multiplies halves of words is given 16-bit activations and 8-bit weights."""
+def _halves(loops: Loops, part: Contraction) -> bool:
+    """Whether activations of 16 bits meet weights of 8, often enough."""
     types = (loops.param(part.a).buffer.dtype, loops.param(part.b).buffer.dtype)
-    return types == (I16, I8) and core.lanes == 1 and core.dot == 4 and work(part) >= SMALL_WORK
+    return types == (I16, I8) and work(part) >= SMALL_WORK
 
 
 def _vectors(loops: Loops, kind: Kind, core: Core) -> Loops:

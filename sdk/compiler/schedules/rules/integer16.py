@@ -14,7 +14,7 @@ from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windo
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip, unrolled
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["halves_contraction"]
+__all__ = ["halves_contraction", "in_parts"]
 
 RUN: Final = 4  # words of a copy written out
 SHORT: Final = 32  # products of a part of a sum, at least
@@ -22,14 +22,11 @@ SHORT: Final = 32  # products of a part of a sum, at least
 
 def halves_contraction(loops: Loops, part: Contraction, pixels: int) -> Loops:
     """So many pixels by two channels in registers, or four channels of one pixel; two products to a dot; weights as 16
-    bits, those of a tile beside each other. Sums of 64 bits are made of parts of 32 bits, or have smaller tiles."""
+    bits, those of a tile beside each other."""
     channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
-    wide = any(isinstance(n, Alloc) and n.buffer.dtype == I64 for n in walk(loops.body))
-    part_size = _part_size(depth + depth % 2) if wide else 0
-    whole = wide and not part_size
-    tile = next(n for n in (2 if rows > 1 or whole else 4, 2, 1) if channels % n == 0)
-    s = Schedule(loops, tm=1 if whole else pixels, tn=tile, dot=2, word=2, run=RUN, part=part_size)
+    tile = next(n for n in (2 if rows > 1 else 4, 2, 1) if channels % n == 0)
+    s = Schedule(loops, tm=pixels, tn=tile, dot=2, word=2, run=RUN)
     pixel = pixel_loop(s, part)
     if rows > 1 and (windowed(loops, part) or depth % 2):
         gather_window(s, part, pixel, names(part.reduce), "dot")
@@ -37,7 +34,9 @@ def halves_contraction(loops: Loops, part: Contraction, pixels: int) -> Loops:
     k = fuse_all(s, names(part.reduce), "k")
     if depth % 2:
         s.do("pad", k, "dot")
-    steps = _parts(s, part, k)
+    *outer, k = in_parts(s, k, even=True)
+    s.do("use_i16", part.b).do("split", k, "dot").do("use_dot", f"{k}_i")
+    steps = [*outer, f"{k}_o"]
     if tile > 1:
         s.do("split", channel, "tn").do("jam", f"{channel}_i", steps)
     if rows > 1:
@@ -49,20 +48,23 @@ def halves_contraction(loops: Loops, part: Contraction, pixels: int) -> Loops:
     return unrolled(s, [pixel])
 
 
-def _part_size(depth: int) -> int:
-    """Products of a part of a sum of 64 bits: as many as divide them all and are sure to fit 32 bits; 0 where parts
-    would be short."""
-    size = max(n for n in range(2, MOST + 1, 2) if depth % n == 0)
-    return size if size >= min(depth, SHORT) else 0
-
-
-def _parts(s: Schedule, part: Contraction, k: str) -> list[str]:
-    """Takes the reduction two steps at a time, in parts where sums have 64 bits; the loops that it becomes."""
-    outer = []
-    if s.knobs["part"]:
-        if trip(s.loops, k) > s.knobs["part"]:
-            s.do("split", k, "part")
-            outer, k = [f"{k}_o"], f"{k}_i"
+def in_parts(s: Schedule, k: str, even: bool = False) -> list[str]:
+    """Sums of 64 bits are added up in parts that are sure to fit 32 bits, unless the parts would be short; the loops
+    that the reduction becomes, inner last."""
+    if not _wide(s.loops):
+        return [k]
+    depth, step = trip(s.loops, k), 2 if even else 1
+    size = max((n for n in range(step, MOST + 1, step) if depth % n == 0), default=0)
+    if size < min(depth, SHORT):
+        return [k]
+    s.knobs["part"] = size
+    if size == depth:
         s.do("partial", k)
-    s.do("use_i16", part.b).do("split", k, "dot").do("use_dot", f"{k}_i")
-    return [*outer, f"{k}_o"]
+        return [k]
+    s.do("split", k, "part").do("partial", f"{k}_i")
+    return [f"{k}_o", f"{k}_i"]
+
+
+def _wide(loops: Loops) -> bool:
+    """Whether sums have 64 bits."""
+    return any(isinstance(n, Alloc) and n.buffer.dtype == I64 for n in walk(loops.body))

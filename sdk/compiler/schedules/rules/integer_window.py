@@ -30,9 +30,6 @@ def integer_window(loops: Loops, part: Contraction, core: Core) -> Loops:
     gathered per pixel, channels in lanes, taps written out."""
     if len(part.spatial) < 2 or part.spatial[-1].var.hi + 1 < core.lanes or not _same_channel(loops, part):
         return loops
-    if loops.param(part.a).buffer.dtype.bits == 16:
-        pixels = part.spatial[-2].hi
-        return _window_pairs(loops, part, pixels) if isinstance(pixels, int) and pixels >= min(PAIR_TILES) else loops
     if core.lanes > 1:
         return _window_lanes(loops, part, core)
     channels, pixels = part.spatial[-1].hi, part.spatial[-2].hi
@@ -40,7 +37,8 @@ def integer_window(loops: Loops, part: Contraction, core: Core) -> Loops:
         return _window_pairs(loops, part, pixels)
     if isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
         return _window_columns(loops, part, channels, pixels)
-    return _window_words(loops, part) if core.dot > 1 and part.spatial[-1].var.hi >= 3 else loops
+    bytewise = loops.param(part.a).buffer.dtype.bits == 8
+    return _window_words(loops, part) if bytewise and core.dot > 1 and part.spatial[-1].var.hi >= 3 else loops
 
 
 def _window_lanes(loops: Loops, part: Contraction, core: Core) -> Loops:
@@ -68,11 +66,12 @@ def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int)
     """The rows that a row of the result reads are staged, a word of channels at a time and padded; of each channel
     neighbouring pixels are computed at once, so that an element read serves all of their windows."""
     channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
-    s = Schedule(loops, group=min(4, channels), tm=_pixels_at_once(loops, part, pixels))
+    word = 4 // loops.param(part.a).buffer.dtype.nbytes
+    s = Schedule(loops, group=min(word, channels), tm=_pixels_at_once(loops, part, pixels))
     reduce = names(part.reduce)
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     s.do("stage_region", f"{channel}_o", part.a).do("reorder", f"{channel}_i", pixel)
-    if channels >= 4:
+    if channels >= word:
         region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
         copies = (f"{region.name}_{len(region.shape) - 1}{part}" for part in ("l", "", "r"))
         for copy in (name for name in copies if has(s.loops, name)):
