@@ -16,6 +16,7 @@ from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.passes.canonicalize import Canonicalize
 from sdk.compiler.passes.cleanup import Cleanup
+from sdk.compiler.passes.columns import Columns
 from sdk.compiler.passes.dispatch import Dispatch
 from sdk.compiler.passes.eliminate import Eliminate
 from sdk.compiler.passes.fold import Fold
@@ -23,6 +24,7 @@ from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.passes.fold_pad import FoldPad
 from sdk.compiler.passes.fold_scale import FoldScale
 from sdk.compiler.passes.fuse import Fuse
+from sdk.compiler.passes.high_word import HighWord
 from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.integer import Integer
 from sdk.compiler.passes.layout import Layout
@@ -36,6 +38,7 @@ from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.compiler.passes.share import Share
 from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
+from sdk.compiler.passes.still import Still
 from sdk.compiler.schedules.rules import core_for
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.sym import max_value
@@ -51,7 +54,6 @@ __all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_
 
 INDEX_LIMIT = (1 << 31) - 1  # offsets in generated code are 32 bits
 CACHE_LINE = 64  # where vectors are wide, none of a buffer then lies across two lines
-MANY = 32  # channels of which one more is little work
 WORDS = 16  # bytes: what the widest load of a microcontroller wants
 Observer = Callable[[Pass, Module], None]
 
@@ -118,6 +120,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     """The passes in order."""
     have = capabilities(board, options)
     core = core_for(have)
+    words = core.lanes == 1 and core.dot > 1
     streams = options.memory == "min" or options.arena_limit is not None
     return (
         Inline(),
@@ -132,9 +135,11 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Canonicalize(),
         Cleanup(),
         _eliminate(core),
+        Still(),
         FoldOffset(x_offset=128 if core.unsigned else 0),
         Narrow(),
         Cleanup(),
+        *([HighWord()] if words else []),
         *([Accumulate()] if streams else []),
         Lower(),
         Fuse(),
@@ -143,6 +148,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             isa=".".join(sorted(have)), threads=1 if streams else options.threads, opt=options.opt
         ),
         SimplifyLoops(),
+        *([Columns()] if words else []),
         Cleanup(),
         Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
         PlanMemory(
@@ -159,9 +165,9 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
 
 
 def _eliminate(core: Core) -> Eliminate:
-    """Channels that fill lanes, and in pairs where two are multiplied at once and one more is little work."""
+    """Channels that fill lanes, or words where their products are of whole ones."""
     lanes = max(core.lanes, core.floats.lanes)
-    return Eliminate(multiple=2, many=MANY) if lanes == 1 and core.dot > 1 else Eliminate(multiple=lanes)
+    return Eliminate(multiple=4) if lanes == 1 and core.dot > 1 else Eliminate(multiple=lanes)
 
 
 def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | None = None) -> Module:

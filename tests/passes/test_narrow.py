@@ -99,5 +99,5 @@ def test_the_largest_sums_that_fit() -> None:
 def test_rescale_sum_rounds_halves_up() -> None:
     acc = np.array([[-3, -2, -1, 0, 1, 2, 3]], np.int32) << 16
     given = {"out": "i16", "spare": 0, "zp": 0, "lo": -32768, "hi": 32767}
-    found = get_op("rescale_sum").reference(acc, np.array([1 << 16], np.int32), np.array([0], np.int32), **given)
+    found = get_op("rescale_sum").reference(acc, np.array([1 << 16], np.int32), np.array([1], np.int32), **given)
     assert found.tolist() == [[-1, -1, 0, 0, 1, 1, 2]]

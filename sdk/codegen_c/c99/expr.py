@@ -236,8 +236,6 @@ class ValuePrinter:
                 pass
             case Op("rdbpot1" | "rdbpot22" as name, (high, right)) if self._is_small(high):
                 zp = 0
-            case Op("shr", (doubled, Imm(1))):
-                return True, self.text(doubled)
             case _:
                 return False, self.text(x)
         bounded = name == "rdbpot22" and abs(2 * zp + 1) < 512

@@ -44,8 +44,9 @@ def _rule(edit: GraphEdit, node: Node) -> bool:
     mult, shift = scale
     reach = _farthest(total, weights, start)
     spare = max(2 + int(shift.max(initial=-2)), 0)
-    right = spare - 2 - shift
-    if (reach << spare) > I32.limits[1] or right.max(initial=0) > 31:
+    right = spare - 1 - shift
+    tail = abs(2 * _int(node, "zp") + 1) << max(int(right.max(initial=0)) - 1, 0)  # what joins the high word
+    if (reach << spare) > I32.limits[1] or tail > 1 << 30:
         return False
     kind = TensorType(I32, node.args[1].type.shape)
     bias = edit.const(f"{total.args[2].name}_i32", start.astype(np.int32), total.args[2].type.quant, kind)

@@ -36,7 +36,7 @@ def integer_contraction(loops: Loops, part: Contraction, core: Core, known: Know
         return loops
     if joinable(loops, part, known):
         try:
-            return contraction_joined(loops, part, core.tile_rows, core.compact)
+            return contraction_joined(loops, part, core.tile_rows)
         except ScheduleError:
             pass  # a depth that is no multiple of a word, read where it lies
     return _contraction_words(loops, part, core)
