@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from sdk.codegen_c import thumb
 from sdk.codegen_c.c99.dims import DimPrinter
-from sdk.compiler.ir.loops import For, Loops, Stmt, Store
+from sdk.compiler.ir.loops import For, Load, Loops, Stmt, Store
+from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import Dim, evaluate, floordiv, free_vars, prove_ge
 
 __all__ = ["CORE", "Regions"]
@@ -45,28 +47,28 @@ class Regions:
             lifted = thumb.lift(stmt.body.body, self.names, stmt, turns)
             if lifted is None:
                 return []
-            lines = self._lines(lifted, floordiv(trip, turns), 1 << 30 if turns == 1 else most)
+            count = floordiv(trip, turns) if turns != trip else None
+            lines = self._lines(lifted, count, 1 << 30 if turns == 1 else most)
             if lines:
                 return lines
         return []
 
-    def run(self, stmts: Sequence[Stmt]) -> tuple[int, list[str]]:
-        """How many of ``stmts`` are sums of products in registers, and their lines."""
-        count = 0
-        while count < len(stmts) and self._is_sum(stmts[count]):
-            count += 1
-        while count:
-            lifted = thumb.lift(stmts[:count], self.names)
-            if lifted is not None:
-                lines = self._lines(lifted, None, 1 << 30) if lifted.products >= FEW else []
-                return (count if lines else 0), lines
-            count -= 1  # what starts a sum at the end
+    def run(self, stmts: Sequence[Stmt], own: Set[str]) -> tuple[int, list[str]]:
+        """How many of ``stmts``, all that are left of a block that declares the buffers ``own``, have a form in assembly
+        together, and their lines."""
+        straight = len(list(takewhile(lambda stmt: thumb.straight(stmt, self.names), stmts)))
+        sums = len(list(takewhile(self._is_sum, stmts[:straight])))
+        for count in dict.fromkeys((straight, sums)):
+            dead = own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}
+            lifted = thumb.lift(stmts[:count], self.names, dead=dead)
+            if lifted is not None and (lifted.products >= FEW or lifted.writes >= FEW // 2):
+                lines = self._lines(lifted, None, 1 << 30)
+                if lines:
+                    return count, lines
         return 0, []
 
     def _is_sum(self, stmt: Stmt) -> bool:
-        if not isinstance(stmt, Store) or self.names.register(stmt.buffer, stmt.index) is None:
-            return False
-        return thumb.straight(stmt, self.names)
+        return isinstance(stmt, Store) and self.names.register(stmt.buffer, stmt.index) is not None
 
     def _turns(self, trip: Dim) -> list[int]:
         """How many turns may be written out, the most first: divisors of the trip count at every call."""

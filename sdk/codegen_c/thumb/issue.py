@@ -12,6 +12,7 @@ __all__ = ["REGISTERS", "Emitted", "emit"]
 
 REGISTERS: Final = 13  # that compilers have to give, one being kept for the frame in code that is not optimised
 AHEAD: Final = 8  # instructions whose reads are issued together
+WINDOW: Final = 16  # instructions that may be issued before others
 _PAIR: Final = 1020  # bytes that LDRD and STRD reach
 _NEAR: Final = 255  # bytes that a pointer can be moved by an access, or that one reaches backwards
 _FAR: Final = 4095
@@ -53,20 +54,21 @@ def emit(
 
 
 class _Allocation:
-    """Walks over the items; values live in temporaries from their computation to their last use, reads may be
-    dropped and read again."""
+    """Issues items, the first that is ready first; values live in temporaries from their computation to their last use,
+    reads may be dropped and read again."""
 
     def __init__(self, code: Code, homes: Mapping[str, str], leaves: Mapping[Leaf, str], temps: int) -> None:
-        self.items = code.items
+        self.left = list(code.items)
         self.lines: list[str | _Memory] = []
         self.where: dict[Node, str] = dict(leaves)
         self.free = [f"%[t{k}]" for k in range(temps)]
         self.most = 0
-        self.uses: dict[Node, list[int]] = {}
-        for at, item in enumerate(self.items):
-            for arg in _args(item):
-                self.uses.setdefault(arg, []).append(at)
+        self.uses: dict[Node, int] = {}
+        for item in self.left:
+            for arg in dict.fromkeys(_args(item)):
+                self.uses[arg] = self.uses.get(arg, 0) + 1
         self.home = self._homes(code, homes, leaves)
+        self.reserved = {register: leaf for leaf, register in leaves.items() if leaf.variable}
 
     def _homes(self, code: Code, homes: Mapping[str, str], leaves: Mapping[Leaf, str]) -> dict[Node, str]:
         """The register of a variable for the sums that end in it, each of which replaces the one before."""
@@ -78,45 +80,63 @@ class _Allocation:
                 if node.sum < 0:
                     break
                 before = node.args[node.sum]
-                if len(self.uses[before]) != 1 or before in leaves:
+                if self.uses[before] != 1 or before in leaves:
                     break
                 node = before
         return found
 
     def run(self) -> bool:
         """Issues all items; whether the registers were enough."""
-        if any(self._overwritten(leaf, register) for leaf, register in self.where.items()):
-            return False
-        at = 0
-        while at < len(self.items):
-            item = self.items[at]
-            if not all(self._resident(arg, at) for arg in _args(item)):
+        while self.left:
+            item = self._next()
+            if not all(self._resident(arg, item) for arg in _args(item)):
                 return False
-            self._read_ahead(at)
+            self._read_ahead()
+            self.left.remove(item)
             if isinstance(item, Write):
-                at += self._write(item, at)
-                continue
-            if not self._step(item, at):
+                self._write(item)
+            elif not self._step(item):
                 return False
-            at += 1
         return True
 
-    def _overwritten(self, leaf: Node, register: str) -> bool:
-        """Whether a variable changes before the last use of what it held."""
-        writes = [at for at, item in enumerate(self.items) if isinstance(item, Step) and self.home.get(item) == register]
-        return bool(writes) and self.uses[leaf][-1] > writes[0]
+    def _next(self) -> Item:
+        """The first of the next items that needs nothing but what is in registers, or else the first."""
+        near = self.left[:WINDOW]
+        ready = [item for item in near if all(arg in self.where for arg in _args(item)) and self._allowed(item)]
+        settled = [item for item in ready if item in self.home or isinstance(item, Write) and self._complete(item)]
+        in_place = [item for item in ready if isinstance(item, Step) and any(self._dies(arg) for arg in _args(item))]
+        possible = [item for item in near if not any(isinstance(a, Step) and a not in self.where for a in _args(item))]
+        return next(iter([*settled, *in_place]), next(item for item in possible if self._allowed(item)))
+
+    def _complete(self, item: Write) -> bool:
+        """Whether the word beside is not still to be computed."""
+        other = self._beside(item)
+        return other is None or other.value in self.where
+
+    def _beside(self, item: Write) -> Write | None:
+        """The store of the word behind that of ``item``, where one instruction can do both."""
+        if item.access.width or not item.access.whole:
+            return None
+        behind = replace(item.access, offset=item.access.offset + 4)
+        return next((i for i in self.left[:WINDOW] if isinstance(i, Write) and i.access == behind), None)
+
+    def _allowed(self, item: Item) -> bool:
+        """Whether no variable is overwritten whose value from before something else still needs."""
+        if isinstance(item, Write) or self.home.get(item) not in self.reserved:
+            return True
+        leaf = self.reserved[self.home[item]]
+        return self.uses[leaf] == (leaf in item.args)
 
     # --- values -------------------------------------------------------------------------------------------
 
-    def _resident(self, node: Node, at: int) -> bool:
+    def _resident(self, node: Node, item: Item) -> bool:
         """Has a value in a register; reads are issued, two at a time where words follow each other."""
         if node in self.where:
             return True
         assert isinstance(node, Read), "steps stay until their last use"
-        keep = set(_args(self.items[at]))
-        if not self.free and not self._drop(at, keep):
+        if not self.free and not self._drop(set(_args(item))):
             return False
-        other = self._partner(node, at)
+        other = self._partner(node)
         if other is None or len(self.free) < 2:
             self.lines.append(_Memory(node.access, (self._take(node),), False))
             return True
@@ -124,29 +144,27 @@ class _Allocation:
         self.lines.append(_Memory(first.access, (self._take(first), self._take(second)), False))
         return True
 
-    def _partner(self, node: Read, at: int) -> Read | None:
+    def _partner(self, node: Read) -> Read | None:
         """The word beside ``node`` that is wanted soon, too."""
         if not node.access.whole or node.access.width:
             return None
+        soon = {arg for item in self.left[: 2 * WINDOW] for arg in _args(item) if arg not in self.where}
         for offset in (node.access.offset + 4, node.access.offset - 4):
             other = Read(replace(node.access, offset=offset))
-            if other not in self.where and any(at <= use < at + 2 * AHEAD for use in self.uses.get(other, ())):
+            if other in soon:
                 return other
         return None
 
-    def _read_ahead(self, at: int) -> None:
+    def _read_ahead(self) -> None:
         """Issues the reads of the next items too while there are registers: reads in a row take one cycle each."""
-        for later in range(at + 1, min(at + AHEAD, len(self.items))):
-            item = self.items[later]
+        steps = 0
+        for item in self.left[:AHEAD]:
+            steps += isinstance(item, Step) and item not in self.home
             for arg in _args(item):
                 if isinstance(arg, Read) and arg not in self.where:
-                    if len(self.free) < 2 + self._temporaries(at, later):
+                    if len(self.free) < 2 + (steps > 0):
                         return
-                    self._resident(arg, later)
-
-    def _temporaries(self, at: int, end: int) -> int:
-        """Registers that the items up to ``end`` need for what they make."""
-        return sum(isinstance(i, Step) and i not in self.home for i in self.items[at : end + 1])
+                    self._resident(arg, item)
 
     def _take(self, node: Node) -> str:
         register = self.free.pop(0)
@@ -154,12 +172,13 @@ class _Allocation:
         self.where[node] = register
         return register
 
-    def _drop(self, at: int, keep: set[Node]) -> bool:
+    def _drop(self, keep: set[Node]) -> bool:
         """Gives up the read that is wanted last; it is read again then."""
         reads = [n for n in self.where if isinstance(n, Read) and n not in keep]
         if not reads:
             return False
-        self._release(max(reads, key=lambda n: next(use for use in self.uses[n] if use >= at)))
+        wanted = [arg for item in self.left for arg in _args(item)]
+        self._release(max(reads, key=wanted.index))
         return True
 
     def _release(self, node: Node) -> None:
@@ -167,44 +186,41 @@ class _Allocation:
         if register.startswith("%[t"):
             self.free.insert(0, register)
 
-    def _release_dead(self, item: Item, at: int) -> None:
+    def _dies(self, node: Node) -> bool:
+        """Whether one more use is the last of a value in a temporary."""
+        return self.uses[node] == 1 and self.where.get(node, "").startswith("%[t")
+
+    def _used(self, item: Item) -> None:
+        """Counts the uses of an item; what has no more leaves its register."""
         for arg in dict.fromkeys(_args(item)):
-            if arg in self.where and self.uses[arg][-1] <= at and not isinstance(arg, Leaf):
+            self.uses[arg] -= 1
+            if not self.uses[arg] and not isinstance(arg, Leaf):
                 self._release(arg)
 
     # --- items --------------------------------------------------------------------------------------------
 
-    def _step(self, item: Step, at: int) -> bool:
+    def _step(self, item: Step) -> bool:
         args = [self.where[a] for a in item.args]
-        self._release_dead(item, at)
+        self._used(item)
         if item in self.home:
             self.where[item] = self.home[item]
-        elif self.free or self._drop(at + 1, set()):
+        elif self.free or self._drop(set()):
             self._take(item)
         else:
             return False
         self.lines.append(item.text.format(*args, d=self.where[item]))
         return True
 
-    def _write(self, item: Write, at: int) -> int:
-        """Stores one value, or two that follow each other; how many items that were."""
-        following = self.items[at + 1] if at + 1 < len(self.items) else None
-        registers = (self.where[item.value],)
-        if (
-            isinstance(following, Write)
-            and item.access.whole
-            and not item.access.width
-            and following.access == replace(item.access, offset=item.access.offset + 4)
-            and following.value in self.where
-        ):
-            registers = (*registers, self.where[following.value])
-            self.lines.append(_Memory(item.access, registers, True))
-            self._release_dead(item, at)
-            self._release_dead(following, at + 1)
-            return 2
+    def _write(self, item: Write) -> None:
+        """Stores one value, or two words that follow each other."""
+        other = self._beside(item)
+        registers: tuple[str, ...] = (self.where[item.value],)
+        if other and other.value in self.where:
+            registers = (*registers, self.where[other.value])
+            self.left.remove(other)
+            self._used(other)
         self.lines.append(_Memory(item.access, registers, True))
-        self._release_dead(item, at)
-        return 1
+        self._used(item)
 
 
 def _args(item: Item) -> tuple[Node, ...]:
