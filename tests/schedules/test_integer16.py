@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ def dense(rows: int, inner: int, outs: int, sums: DType) -> Case:
     return "dense", types, {"x_offset": 0, "w_offset": 0}
 
 
+COMPACT = replace(DSP, name="dsp compact", compact=True)
 CASES = {
     "pointwise": conv(6, 20, 14, 1, I32),
     "odd": conv(5, 17, 15, 1, I32),
@@ -74,7 +76,7 @@ def nest(case: Case) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
     return loops, dict(zip(op.inputs, values, strict=True)), op.reference(*values, **given)
 
 
-@pytest.mark.parametrize("core", [c for c in CORES if c.lanes < 8], ids=lambda c: c.name)
+@pytest.mark.parametrize("core", [*(c for c in CORES if c.lanes < 8), COMPACT], ids=lambda c: c.name)
 @pytest.mark.parametrize("case", CASES)
 def test_scheduled_nest_computes_the_same(case: str, core: Core) -> None:
     loops, arrays, want = nest(CASES[case])
@@ -94,6 +96,22 @@ def test_cores_that_multiply_halves_take_two_products_at_once(case: str) -> None
     dots = [n for n in walk(done.body) if isinstance(n, Op) and n.name == "dot"]
     assert dots
     assert {str(n.args[1].dtype) for n in dots} == {"i16x2"}
+
+
+def test_compact_code_takes_bytes_of_weights_apart() -> None:
+    done = schedule(nest(CASES["odd"])[0], COMPACT)
+    assert {n.name for n in walk(done.body) if isinstance(n, Op)} >= {"dot", "evens", "odds"}
+    assert done.param("w").buffer.dtype == I8
+    assert [p.crossed for p in done.packs] == [True]
+
+
+def test_words_of_bytes_are_those_of_a_packed_parameter() -> None:
+    plain = Schedule(nest(CASES["wide dense"])[0])
+    with pytest.raises(ScheduleError, match="not packed in columns of four bytes"):
+        plain.do("split", "k", 4).do("use_crossed", "k_i", "w")
+    packed = Schedule(nest(CASES["wide dense"])[0]).do("pack", "w", 1, 4)
+    with pytest.raises(ScheduleError, match="not one multiply-accumulate of four steps"):
+        packed.do("split", "k", 8).do("use_crossed", "k_i", "w")
 
 
 def test_parts_hold_as_many_products_as_are_sure_to_fit() -> None:

@@ -16,7 +16,7 @@ from sdk.compiler.schedules.join import join, unpack
 from sdk.compiler.schedules.lanes import accumulate, strip
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack, pad
-from sdk.compiler.schedules.pairs import flatten, use_i16, use_pairs
+from sdk.compiler.schedules.pairs import flatten, use_crossed, use_i16, use_pairs
 from sdk.compiler.schedules.partial import partial
 from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
 from sdk.compiler.schedules.set_aside import set_aside
@@ -62,6 +62,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         stage_region,
         unpack,
         unroll,
+        use_crossed,
         use_dot,
         use_dot_first,
         use_fma,

@@ -78,7 +78,7 @@ def _schedule(
             return integer_window(loops, part, core)
     if part is not None and _halves(loops, part) and core.lanes == 1:
         if pattern.kind == "contraction" and core.dot == 4:
-            return halves_contraction(loops, part, core.tile_rows)
+            return halves_contraction(loops, part, core.tile_rows, core.compact)
         if pattern.kind == "contraction" and core.tile_cols > 1:
             return integer_registers(loops, part, core, frozenset())
         if pattern.kind == "window":

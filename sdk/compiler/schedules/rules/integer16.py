@@ -16,26 +16,28 @@ from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["halves_contraction", "in_parts"]
 
-RUN: Final = 4  # words of a copy written out
 SHORT: Final = 32  # products of a part of a sum, at least
 
 
-def halves_contraction(loops: Loops, part: Contraction, pixels: int) -> Loops:
-    """So many pixels by two channels in registers, or four channels of one pixel; two products to a dot; weights as 16
-    bits, those of a tile beside each other."""
+def halves_contraction(loops: Loops, part: Contraction, pixels: int, compact: bool = False) -> Loops:
+    """So many pixels by two channels in registers, or four channels of one pixel; two products to a dot. The weights of
+    a tile lie beside each other, as 16 bits; where ``compact``, as bytes that are taken apart at each use."""
     channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
     tile = next(n for n in (2 if rows > 1 else 4, 2, 1) if channels % n == 0)
-    s = Schedule(loops, tm=pixels, tn=tile, dot=2, word=2, run=RUN)
+    s = Schedule(loops, tm=pixels, tn=tile, dot=4 if compact else 2, word=2)
     pixel = pixel_loop(s, part)
-    if rows > 1 and (windowed(loops, part) or depth % 2):
+    if pixel and (windowed(loops, part) or depth % s.knobs["dot"]):
         gather_window(s, part, pixel, names(part.reduce), "dot")
     s.do("pack", part.b, "tn", "dot")
     k = fuse_all(s, names(part.reduce), "k")
-    if depth % 2:
+    if depth % s.knobs["dot"]:
         s.do("pad", k, "dot")
-    *outer, k = in_parts(s, k, even=True)
-    s.do("use_i16", part.b).do("split", k, "dot").do("use_dot", f"{k}_i")
+    *outer, k = in_parts(s, k, s.knobs["dot"])
+    if compact:
+        s.do("split", k, "dot").do("use_crossed", f"{k}_i", part.b)
+    else:
+        s.do("use_i16", part.b).do("split", k, "dot").do("use_dot", f"{k}_i")
     steps = [*outer, f"{k}_o"]
     if tile > 1:
         s.do("split", channel, "tn").do("jam", f"{channel}_i", steps)
@@ -48,12 +50,12 @@ def halves_contraction(loops: Loops, part: Contraction, pixels: int) -> Loops:
     return unrolled(s, [pixel])
 
 
-def in_parts(s: Schedule, k: str, even: bool = False) -> list[str]:
-    """Sums of 64 bits are added up in parts that are sure to fit 32 bits, unless the parts would be short; the loops
-    that the reduction becomes, inner last."""
+def in_parts(s: Schedule, k: str, step: int = 1) -> list[str]:
+    """Sums of 64 bits are added up in parts that are sure to fit 32 bits, of a multiple of ``step`` products, unless
+    the parts would be short; the loops that the reduction becomes, inner last."""
     if not _wide(s.loops):
         return [k]
-    depth, step = trip(s.loops, k), 2 if even else 1
+    depth = trip(s.loops, k)
     size = max((n for n in range(step, MOST + 1, step) if depth % n == 0), default=0)
     if size < min(depth, SHORT):
         return [k]
