@@ -71,9 +71,9 @@ def _requantize_ref(
         tail = (np.int64(1) << (shift.astype(np.int64) - high)) * (2 * zp + 1) - (wide < 0) * (lo < zp)
         return np.asarray(np.clip(((wide >> 31) + tail) >> (shift - high + 1), lo, hi)).astype(dtype(out).numpy)
     if spare:
-        high = srdhm((acc.astype(np.int64) << spare).astype(np.int32), mult).astype(np.int64)
+        scaled = srdhm((acc.astype(np.int64) << spare).astype(np.int32), mult).astype(np.int64)
         right = (spare - shift).astype(np.int64)
-        value = (high + ((high >> right) & 1) + ((np.int64(1) << (right - 1)) - 1)) >> right
+        value = (scaled + ((scaled >> right) & 1) + ((np.int64(1) << (right - 1)) - 1)) >> right
     elif acc.dtype == np.int64:
         value = apply("mulq64", [acc, mult, shift], I32)
     else:

@@ -81,8 +81,7 @@ def _tabled(module: Module, f: Loops) -> _Table | None:
         what = _at_zero(value)
         if what not in columns:
             columns.append(what)
-        read = Load(name, (place, columns.index(what)), I32)
-        body = rewrite(body, lambda n, old=value, new=read: new if n == old else n)
+        body = _replaced(body, value, Load(name, (place, columns.index(what)), I32))
     order = _order(body, name, len(columns))
     body = rewrite(body, lambda n: _moved(n, name, order))
     table = Param(Buffer(name, I32, (length, len(columns))), "read")
@@ -91,6 +90,10 @@ def _tabled(module: Module, f: Loops) -> _Table | None:
     kept = tuple(p for p in params if p.buffer.name not in plain)
     positions = {b: vectors[b] for b in sorted(plain, key=vectors.__getitem__)}
     return _Table(replace(f, params=kept, body=body), positions, tuple(columns[k] for k in order))
+
+
+def _replaced(body: Block, old: ValueExpr, new: ValueExpr) -> Block:
+    return rewrite(body, lambda n: new if n == old else n)
 
 
 def _is_vector(param: Param) -> bool:

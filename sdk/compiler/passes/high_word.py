@@ -16,7 +16,7 @@ __all__ = ["HighWord"]
 @dataclass(frozen=True)
 class HighWord:
     """``requantize`` of accumulators below ``2**(31 - bits)`` is given ``high = bits``, and shifts for it: what it
-    computes stays the same to the bit (``docs/fixed-point.md``), in fewer instructions where a core has one for the
+    computes stays the same to the bit (``docs/passes.md``), in fewer instructions where a core has one for the
     high word of a product. 8 bits are those that two joined sums are apart."""
 
     bits: int = 8

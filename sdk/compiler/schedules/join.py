@@ -157,8 +157,8 @@ def _shifted(rest: tuple[Stmt, ...], total: str) -> tuple[Stmt, ...] | None:
 
     def one(node: Any) -> Any:
         match node:
-            case Op("shl", (Load(buffer=b), shift)) if b == total and shift == _SHIFT:
-                return replace(node.args[0], buffer=f"{total} shifted")
+            case Op("shl", (Load() as load, shift)) if load.buffer == total and shift == _SHIFT:
+                return replace(load, buffer=f"{total} shifted")
             case _:
                 return node
 
