@@ -391,7 +391,7 @@ _LANES: Final = {
     wide = (wide + ((int64_t)1 << 30)) >> 31;
     return __builtin_convertvector(@min_i64x$N(wide, @splat_i64x$N(INT32_MAX)), $C);
 }""",
-    "mac_high": """$C @@($C a, $C b, $C c) {
+    "machigh": """$C @@($C a, $C b, $C c) {
     @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);
     return __builtin_convertvector(wide >> 32, $C) + c;
 }""",

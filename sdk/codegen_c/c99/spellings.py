@@ -89,7 +89,7 @@ _ROWS: Final = (
     # The same on lanes.
     _row("srdhm", "i32x*", "@srdhm_$T({0}, {1})"),
     _row("srdhm30", "i32x*", "@srdhm30_$T({0}, {1})"),
-    _row("mac_high", "i32x*", "@mac_high_$T({0}, {1}, {2})"),
+    _row("mac_high", "i32x*", "@machigh_$T({0}, {1}, {2})"),
     _row("rdbpot", "i32x*", "@rdbpot_$T({0}, {1})"),
     *(_row(name, "i32x*", "@rdbpot1_$T({0}, {1})", small=True) for name in _RIGHT),
     *(_row(name, "i32x*", "@rdbpot_$T({0}, {1})") for name in _RIGHT),
