@@ -11,7 +11,7 @@ from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import has, loop_names
 from sdk.compiler.schedules.partial import MOST
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip, unrolled
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["halves_contraction", "in_parts"]
@@ -42,12 +42,12 @@ def halves_contraction(loops: Loops, part: Contraction, pixels: int, compact: bo
     if tile > 1:
         s.do("split", channel, "tn").do("jam", f"{channel}_i", steps)
     if rows > 1:
-        s.do("split", pixel, "tm")
-        if has(s.loops, f"{pixel}_i"):
-            s.do("jam", f"{pixel}_i", [n for n in (f"{channel}_o", channel, *steps) if has(s.loops, n)])
+        s.do("tile", pixel, "tm", [n for n in (f"{channel}_o", channel, *steps) if has(s.loops, n)])
     for name in dict.fromkeys(n for n in loop_names(s.loops.body) if n.startswith(f"{channel}_i")):
         s.do("unroll", name)
-    return unrolled(s, [pixel])
+    if rows > 1:
+        s.do("unroll", f"{pixel}_i", "register")
+    return s.done()
 
 
 def in_parts(s: Schedule, k: str, step: int = 1) -> list[str]:
