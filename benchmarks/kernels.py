@@ -35,7 +35,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Case:
-    """A layer: "pointwise", "dense", "conv", "depthwise", or "floats" for a convolution of floats; ``shape`` is
+    """A layer: "pointwise", "dense", "conv", "depthwise", or of floats "floats" and "float depthwise"; ``shape`` is
     (side, channels, outputs, kernel). ``wide``: 16-bit activations and a 64-bit bias."""
 
     name: str
@@ -47,7 +47,7 @@ class Case:
     def macs(self) -> int:
         """Multiply-accumulates of a run, those in the padding among them."""
         side, channels, outputs, kernel = self.shape
-        return side * side * outputs * kernel * kernel * (1 if self.kind == "depthwise" else channels)
+        return side * side * outputs * kernel * kernel * (1 if "depthwise" in self.kind else channels)
 
     def fits(self, board: str) -> bool:
         """Whether input and output leave a board half as much RAM for everything else."""
@@ -81,10 +81,12 @@ CASES = (
     Case("int16 dense 640 to 128", "dense", (1, 640, 128, 1), True),
     Case("int16 dense 2048 to 64", "dense", (1, 2048, 64, 1), True),
     Case("int16 conv 3x3 C=3", "conv", (16, 3, 16, 3), True),
+    Case("int16 conv 3x3 C=1", "conv", (32, 1, 8, 3), True),
     Case("int16 conv 3x3 C=16", "conv", (16, 16, 16, 3), True),
     Case("int16 depthwise 3x3", "depthwise", (12, 64, 64, 3), True),
     Case("int16 depthwise 3x3, width 5", "depthwise", (5, 64, 64, 3), True),
     Case("float pointwise K=64", "floats", (12, 64, 64, 1)),
+    Case("float depthwise 3x3", "float depthwise", (12, 64, 64, 3)),
     Case("float conv 3x3 C=32", "floats", (12, 32, 32, 3)),
 )
 # Instructions per multiply-accumulate: core (its CPU's name) -> case -> limit.
@@ -182,7 +184,7 @@ def layer(case: Case) -> Module:
     rng = np.random.default_rng(SEED)
     side, channels, outputs, kernel = case.shape
     builder = ModuleBuilder("layer")
-    if case.kind == "floats":
+    if "float" in case.kind:
         return floats(case, builder, rng)
     entry = builder.entry("main")
     shape = (1, channels) if case.kind == "dense" else (1, side, side, channels)
@@ -210,10 +212,14 @@ def floats(case: Case, builder: ModuleBuilder, rng: np.random.Generator) -> Modu
     side, channels, outputs, kernel = case.shape
     entry = builder.entry("main")
     x = entry.input("x", F32, (1, side, side, channels))
-    taps = rng.standard_normal((outputs, kernel, kernel, channels)).astype(np.float32)
+    shape = (kernel, kernel, channels) if "depthwise" in case.kind else (outputs, kernel, kernel, channels)
+    taps = builder.const("weights", rng.standard_normal(shape).astype(np.float32))
     bias = builder.const("bias", rng.standard_normal(outputs).astype(np.float32))
     attributes = {"stride": (1, 1), "dilation": (1, 1), "pad": (kernel // 2,) * 4}
-    entry.output("y", entry.conv2d(x, builder.const("weights", taps), bias, groups=1, **attributes))
+    if "depthwise" in case.kind:
+        entry.output("y", entry.depthwise_conv2d(x, taps, bias, multiplier=1, **attributes))
+    else:
+        entry.output("y", entry.conv2d(x, taps, bias, groups=1, **attributes))
     return builder.module()
 
 

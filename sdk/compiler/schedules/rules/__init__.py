@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 from sdk.compiler.ir.loops import Loops
@@ -70,16 +71,16 @@ def _schedule(
         if pattern.kind == "contraction" and core.lanes == core.dot == 1 and core.tile_cols > 1:
             return integer_registers(loops, part, core, even)
         if pattern.kind == "contraction" and core.lanes == 1 and core.dot == 4:
-            try:
+            with suppress(ScheduleError):  # of several channels, or of no neighbouring windows
                 return integer_rows(loops, part)
-            except ScheduleError:
-                pass  # of several channels, or of no neighbouring windows
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":
             return integer_window(loops, part, core)
     if part is not None and _halves(loops, part) and core.lanes == 1:
         if pattern.kind == "contraction" and core.dot == 4:
+            with suppress(ScheduleError):
+                return integer_rows(loops, part)
             return halves_contraction(loops, part, core.tile_rows, core.compact)
         if pattern.kind == "contraction" and core.tile_cols > 1:
             return integer_registers(loops, part, core, frozenset())
