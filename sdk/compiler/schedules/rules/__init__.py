@@ -25,6 +25,7 @@ from sdk.compiler.schedules.rules.nest import work
 from sdk.compiler.schedules.rules.reduction import columns, rows
 from sdk.compiler.schedules.rules.transform import transform
 from sdk.compiler.schedules.rules.window import window
+from sdk.compiler.schedules.rules.window_scalar import window_registers
 
 __all__ = ["CORES", "Core", "core_for", "schedule"]
 
@@ -61,6 +62,9 @@ def _schedule(
         if core.floats.lanes == 1:
             return contraction_registers(loops, part, core.floats, packable is None or part.b in packable)
         return float_contraction(loops, part, core.floats, packable, threads)
+    if part is not None and pattern.kind == "window" and _single_floats(loops, part, core):
+        with suppress(ScheduleError):
+            return window_registers(loops, part, core.floats, packable is None or part.b in packable)
     bytewise = part is not None and loops.param(part.a).buffer.dtype.bits == 8
     if part is not None and bytewise and core.across and pattern.kind == "window":
         return window_quads(loops, part, core)
@@ -87,6 +91,12 @@ def _schedule(
         if pattern.kind == "window":
             return integer_window(loops, part, core)
     return _vectors(loops, pattern.kind, core)
+
+
+def _single_floats(loops: Loops, part: Contraction, core: Core) -> bool:
+    """Whether floats are multiplied, often enough, in a unit for one at a time."""
+    unit = core.lanes == core.floats.lanes == 1 and core.floats.needs
+    return bool(unit) and loops.param(part.b).buffer.dtype == F32 and work(part) >= SMALL_WORK
 
 
 def _halves(loops: Loops, part: Contraction) -> bool:
