@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Write
 
-__all__ = ["REGISTERS", "Emitted", "emit"]
+__all__ = ["REGISTERS", "Emitted", "Path", "emit"]
 
 REGISTERS: Final = 13  # that compilers have to give, one being kept for the frame in code that is not optimised
 AHEAD: Final = 8  # instructions whose reads are issued together
@@ -37,31 +37,62 @@ class _Memory:
     store: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Path:
+    """How the pointer of a stream moves: ``step`` bytes with each turn, or ``places`` strides of ``stride``, the operand
+    that holds so many bytes ("": none)."""
+
+    step: int = 0
+    stride: str = ""
+    places: int = 0
+
+
 def emit(
-    code: Code, homes: Mapping[str, str], leaves: Mapping[Leaf, str], steps: Mapping[int, int], counted: bool
+    code: Code,
+    homes: Mapping[str, str],
+    leaves: Mapping[Leaf, str],
+    paths: Sequence[Path],
+    counted: bool,
+    spent: Set[Leaf] = frozenset(),
 ) -> Emitted | None:
     """``code`` in instructions, or None where it needs more registers than there are.
 
-    ``homes`` names the operand of each result, ``leaves`` that of each value from before; ``steps`` the bytes by
-    which the pointer of each stream moves (0: not at all), ``counted`` whether a register counts turns. The operand of stream ``k`` is ``%[p<k>]``, temporaries are
-    ``%[t<k>]``.
+    ``homes`` names the operand of each result, ``leaves`` that of each value from before, ``paths`` are those of the
+    streams; ``counted``: a register counts turns. The operand of stream ``k`` is ``%[p<k>]``, temporaries are
+    ``%[t<k>]``. Nothing needs the values ``spent`` after their last use here: their registers may be changed then.
     """
-    taken = len(set(homes.values()) | set(leaves.values())) + len(steps)
-    allocation = _Allocation(code, homes, leaves, REGISTERS - taken - counted)
+    strides = {path.stride for path in paths if path.stride}
+    taken = len(set(homes.values()) | set(leaves.values()) | strides) + len(paths) + counted
+    if taken > REGISTERS:
+        return None
+    allocation = _Allocation(code, homes, leaves, spent, paths, REGISTERS - taken)
     if not allocation.run():
         return None
-    return _addressed(allocation.lines, allocation.most, steps)
+    return _addressed(allocation.lines, allocation.most, paths)
 
 
 class _Allocation:
     """Issues items, the first that is ready first; values live in temporaries from their computation to their last use,
     reads may be dropped and read again."""
 
-    def __init__(self, code: Code, homes: Mapping[str, str], leaves: Mapping[Leaf, str], temps: int) -> None:
+    def __init__(
+        self,
+        code: Code,
+        homes: Mapping[str, str],
+        leaves: Mapping[Leaf, str],
+        spent: Set[Leaf],
+        paths: Sequence[Path],
+        temps: int,
+    ) -> None:
+        self.spent = spent
+        self.paths = paths
+        self.places = [0] * len(paths)
         self.left = list(code.items)
         self.lines: list[str | _Memory] = []
         self.where: dict[Node, str] = dict(leaves)
-        self.free = [f"%[t{k}]" for k in range(temps)]
+        self.temps = [f"%[t{k}]" for k in range(temps)]
+        self.free = list(self.temps)
+        self.loose = {*self.temps, *(leaves[leaf] for leaf in spent)}
         self.most = 0
         self.uses: dict[Node, int] = {}
         for item in self.left:
@@ -97,6 +128,8 @@ class _Allocation:
                 self._write(item)
             elif not self._step(item):
                 return False
+        for stream, path in enumerate(self.paths):
+            self._walk(stream, path.places)
         return True
 
     def _next(self) -> Item:
@@ -138,11 +171,22 @@ class _Allocation:
             return False
         other = self._partner(node)
         if other is None or len(self.free) < 2:
-            self.lines.append(_Memory(node.access, (self._take(node),), False))
+            self._memory(node.access, (self._take(node),), False)
             return True
         first, second = sorted((node, other), key=lambda n: n.access.offset)
-        self.lines.append(_Memory(first.access, (self._take(first), self._take(second)), False))
+        self._memory(first.access, (self._take(first), self._take(second)), False)
         return True
+
+    def _memory(self, access: Access, registers: tuple[str, ...], store: bool) -> None:
+        self._walk(access.stream, access.place)
+        self.lines.append(_Memory(access, registers, store))
+
+    def _walk(self, stream: int, place: int) -> None:
+        """Moves the pointer of a stream by whole strides."""
+        while self.places[stream] != place:
+            name = "add" if self.places[stream] < place else "sub"
+            self.places[stream] += 1 if name == "add" else -1
+            self.lines.append(f"{name} %[p{stream}], %[p{stream}], {self.paths[stream].stride}")
 
     def _partner(self, node: Read) -> Read | None:
         """The word beside ``node`` that is wanted soon, too."""
@@ -168,7 +212,8 @@ class _Allocation:
 
     def _take(self, node: Node) -> str:
         register = self.free.pop(0)
-        self.most = max(self.most, int(register[3:-1]) + 1)
+        if register in self.temps:
+            self.most = max(self.most, self.temps.index(register) + 1)
         self.where[node] = register
         return register
 
@@ -183,18 +228,18 @@ class _Allocation:
 
     def _release(self, node: Node) -> None:
         register = self.where.pop(node)
-        if register.startswith("%[t"):
+        if register in self.loose:
             self.free.insert(0, register)
 
     def _dies(self, node: Node) -> bool:
         """Whether one more use is the last of a value in a temporary."""
-        return self.uses[node] == 1 and self.where.get(node, "").startswith("%[t")
+        return self.uses[node] == 1 and self.where.get(node) in self.loose
 
     def _used(self, item: Item) -> None:
         """Counts the uses of an item; what has no more leaves its register."""
         for arg in dict.fromkeys(_args(item)):
             self.uses[arg] -= 1
-            if not self.uses[arg] and not isinstance(arg, Leaf):
+            if not self.uses[arg] and (not isinstance(arg, Leaf) or arg in self.spent):
                 self._release(arg)
 
     # --- items --------------------------------------------------------------------------------------------
@@ -219,7 +264,7 @@ class _Allocation:
             registers = (*registers, self.where[other.value])
             self.left.remove(other)
             self._used(other)
-        self.lines.append(_Memory(item.access, registers, True))
+        self._memory(item.access, registers, True)
         self._used(item)
 
 
@@ -227,24 +272,24 @@ def _args(item: Item) -> tuple[Node, ...]:
     return item.args if isinstance(item, Step) else (item.value,)
 
 
-def _addressed(lines: list[str | _Memory], temps: int, steps: Mapping[int, int]) -> Emitted:
+def _addressed(lines: list[str | _Memory], temps: int, paths: Sequence[Path]) -> Emitted:
     """The lines with addresses: the last access of a stream moves its pointer where one instruction can."""
     bases, moves = {}, {}
-    for stream, step in steps.items():
+    for stream, path in enumerate(paths):
         own = [k for k, m in enumerate(lines) if isinstance(m, _Memory) and m.access.stream == stream]
         offsets = [_memory(lines[k]).access.offset for k in own]
         last = _memory(lines[own[-1]])
         reach = _PAIR if len(last.registers) == 2 else _NEAR
-        moved = step != 0 and abs(step) <= reach and max(offsets) - last.access.offset <= _PAIR
-        moved = moved and last.access.offset - min(offsets) <= _NEAR
+        moved = path.step != 0 and not path.stride and abs(path.step) <= reach
+        moved = moved and max(offsets) - last.access.offset <= _PAIR and last.access.offset - min(offsets) <= _NEAR
         bases[stream] = last.access.offset if moved else min(offsets)
         if moved:
-            moves[own[-1]] = step
+            moves[own[-1]] = path.step
     out = [line if isinstance(line, str) else _spelled(line, bases, moves.get(k, 0)) for k, line in enumerate(lines)]
     done = {_memory(lines[k]).access.stream for k in moves}
-    for stream, step in steps.items():
-        if step and stream not in done:
-            out.append(f"add %[p{stream}], %[p{stream}], #{step}")
+    for stream, path in enumerate(paths):
+        if path.step and stream not in done:
+            out.append(f"add %[p{stream}], %[p{stream}], #{path.step}")
     return Emitted(tuple(out), temps, bases)
 
 

@@ -8,16 +8,17 @@ from typing import Final
 
 from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
 from sdk.codegen_c.rescaled import Rescaled, clamped, rescaled
-from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.sym import Dim
+from sdk.compiler.sym import Dim, free_vars, substitute
 
 __all__ = ["Lifted", "Memory", "Names", "Stream", "lift", "straight"]
 
-_REACH: Final = 1020  # bytes that the accesses of one stream are apart, at most
+STRIDES: Final = 8  # strides that a pointer makes, at most
+_REACH: Final = 4095  # bytes that the accesses of one stream are apart, at most
+_PAIR_REACH: Final = 1020  # the same where two words may be accessed at once
 _HALVES: Final = I16.with_lanes(2)
 _WORDS: Final = (I8.with_lanes(4), U8.with_lanes(4))
 _WIDTHS: Final[dict[DType, Width]] = {I8: "sb", U8: "b", I16: "sh", I32: ""}
@@ -43,23 +44,28 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Accesses a fixed distance apart, from ``start`` (bytes) of ``buffer`` on; ``step`` bytes further each turn."""
+    """Accesses a fixed distance apart, from ``start`` (bytes) of ``buffer`` on; ``step`` bytes further each turn, or
+    ``places`` of ``stride`` (bytes; 0: none)."""
 
     buffer: str
     start: Dim
     step: int
     whole: bool
     stored: bool
+    stride: Dim = 0
+    places: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """The code of some turns, its streams, how many products it adds and how many values it writes."""
+    """The code of some turns, its streams, how many products it adds and how many values it writes. Nothing needs the
+    variables ``spent`` later."""
 
     code: Code
     streams: tuple[Stream, ...]
     products: int
     writes: int
+    spent: frozenset[Leaf]
 
 
 class NotStraight(Exception):
@@ -82,11 +88,13 @@ def lift(
     loop: For | None = None,
     turns: int = 1,
     dead: Set[str] = frozenset(),
+    strides: bool = False,
 ) -> Lifted | None:
     """``body``, ``turns`` times for that many values of the variable of ``loop`` in a row (of no loop: once), as
     straight code; None when something in it has no such form. Nothing uses what registers of
-    the buffers ``dead`` hold at the end."""
-    lifter = _Lifter(names, loop, turns)
+    the buffers ``dead`` hold at the end. With ``strides`` one pointer walks over what is a number of bytes apart that is
+    known at run time, in place of many."""
+    lifter = _Lifter(names, loop, turns, strides)
     statements = tuple(body)
     try:
         for turn in range(turns):
@@ -112,11 +120,14 @@ class _Lifter:
     names: Names
     loop: For | None
     turns: int
+    strides: bool = False
     turn: int = 0
     items: list[Item] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
+    reach: list[tuple[int, int]] = field(default_factory=list)
     values: dict[str, Node] = field(default_factory=dict)
     buffers: dict[str, str] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
     made: dict[tuple[str, tuple[int, ...]], Step] = field(default_factory=dict)
     reads: dict[Access, Read] = field(default_factory=dict)
     known: dict[Leaf, Leaf] = field(default_factory=dict)
@@ -141,7 +152,9 @@ class _Lifter:
             if not isinstance(node, Step):
                 raise NotStraight
             results[name] = node
-        return Lifted(Code(tuple(self.items), results), tuple(self.streams), self.products, self.writes)
+        code = Code(tuple(self.items), results)
+        spent = frozenset(n for n in code.leaves if n.variable and n.text not in results and self.own.get(n.text) in dead)
+        return Lifted(code, tuple(self.streams), self.products, self.writes, spent)
 
     def statement(self, stmt: Stmt) -> None:
         """Adds a statement."""
@@ -277,6 +290,7 @@ class _Lifter:
         name = self.names.register(load.buffer, load.index)
         if name is not None:
             leaf = Leaf(name, True)
+            self.own[name] = load.buffer
             return self.values.get(name) or self.known.setdefault(leaf, leaf)
         memory = self.names.place(load.buffer, load.index)
         if memory is None:
@@ -294,30 +308,60 @@ class _Lifter:
         access = self._access(memory, width, False)
         return self.reads.setdefault(access, Read(access))
 
-    def _moves(self, memory: Memory) -> int | None:
+    def _moves(self, memory: Memory) -> Dim | None:
         """How far an access moves with the loop; None outside of one."""
         return None if self.loop is None else self._linear(memory)[0]
 
-    def _linear(self, memory: Memory) -> tuple[int, Dim]:
+    def _linear(self, memory: Memory) -> tuple[Dim, Dim]:
         """How far an access moves with the loop, and where it starts."""
         if self.loop is None:
             return 0, memory.offset
-        found = linear(memory.offset, self.loop.var)
-        if found is None:
+        var = self.loop.var
+        step = substitute(memory.offset, {var: var.expr + 1}) - memory.offset
+        if var in free_vars(step):
             raise NotStraight
-        step, rest = found
-        return step, rest + step * self.loop.lo
+        return step, substitute(memory.offset, {var: self.loop.lo})
 
     def _access(self, memory: Memory, width: Width, stored: bool) -> Access:
         step, start = self._linear(memory)
+        kind = (memory.buffer, memory.whole, stored)
+        if isinstance(step, int):
+            made = Stream(memory.buffer, start + step * self.turn, step * self.turns, memory.whole, stored)
+            place = 0
+        else:
+            made = Stream(memory.buffer, start, 0, memory.whole, stored, step, self.turns)
+            place = self.turn
         for k, stream in enumerate(self.streams):
-            apart = start + step * self.turn - stream.start
-            if (
-                (stream.buffer, stream.whole, stream.stored) == (memory.buffer, memory.whole, stored)
-                and stream.step == step * self.turns
-                and isinstance(apart, int)
-                and abs(apart) <= _REACH // 2
-            ):
-                return Access(k, apart, width, memory.whole)
-        self.streams.append(Stream(memory.buffer, start + step * self.turn, step * self.turns, memory.whole, stored))
-        return Access(len(self.streams) - 1, 0, width, memory.whole)
+            if (stream.buffer, stream.whole, stream.stored) != kind or stream.step != made.step:
+                continue
+            if stream.places == made.places and (not made.places or stream.stride == made.stride):
+                found = self._found(k, made.start - stream.start, width, place)
+                if found:
+                    return found
+        self.streams.append(made)
+        self.reach.append((0, 0))
+        return Access(len(self.streams) - 1, 0, width, memory.whole, place)
+
+    def _found(self, k: int, apart: Dim, width: Width, place: int) -> Access | None:
+        """The access so far behind the start of a stream, where its pointer, or after some strides, serves that."""
+        stream = self.streams[k]
+        if isinstance(apart, int):
+            return Access(k, apart, width, stream.whole, place) if self._reached(k, apart) else None
+        if not self.strides or stream.places:
+            return None
+        if stream.stride == 0:
+            self.streams[k] = stream = replace(stream, stride=apart)
+        for strides in range(1, STRIDES + 1):
+            rest = apart - strides * stream.stride
+            if isinstance(rest, int) and self._reached(k, rest):
+                return Access(k, rest, width, stream.whole, strides)
+        return None
+
+    def _reached(self, stream: int, offset: int) -> bool:
+        """Whether one pointer serves an access at ``offset`` too."""
+        low, high = self.reach[stream]
+        low, high = min(low, offset), max(high, offset)
+        if high - low > (_PAIR_REACH if self.streams[stream].whole else _REACH):
+            return False
+        self.reach[stream] = low, high
+        return True

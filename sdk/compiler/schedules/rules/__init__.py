@@ -75,7 +75,7 @@ def _schedule(
         if pattern.kind == "contraction" and core.lanes == core.dot == 1 and core.tile_cols > 1:
             return integer_registers(loops, part, core, even)
         if pattern.kind == "contraction" and core.lanes == 1 and core.dot == 4:
-            with suppress(ScheduleError):  # of several channels, or of no neighbouring windows
+            with suppress(ScheduleError):  # of many channels, or of no neighbouring windows
                 return integer_rows(loops, part)
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core, known)

@@ -1,7 +1,8 @@
-"""Rule for 8-bit convolutions over one channel: rows staged in 16 bits, taps of a row summed two at a time."""
+"""Rule for 8-bit convolutions over few channels: rows staged in 16 bits, all taps of a row one run, two at a time."""
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from sdk.compiler.ir.loops import Alloc, Loops
@@ -9,12 +10,13 @@ from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.rules.integer_window import PAIR_TILES, REGION, apart, copy_in_runs
-from sdk.compiler.schedules.rules.nest import names, unrolled
+from sdk.compiler.schedules.rules.nest import fuse_all, names, unrolled
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["integer_rows"]
 
-ROWS: Final = 4  # rows of taps written out, at most
+FEW: Final = 3  # channels of the image
+ROWS: Final = 4  # rows of taps written out, at most; those of several channels are long enough to be a loop
 
 
 def integer_rows(loops: Loops, part: Contraction) -> Loops:
@@ -22,11 +24,13 @@ def integer_rows(loops: Loops, part: Contraction) -> Loops:
     two products are summed at once.
 
     Raises:
-        ScheduleError: it is no convolution of rows and columns of one channel, or one of its steps does not apply.
+        ScheduleError: it is no convolution of rows and columns of few channels, or one of its steps does not apply.
     """
-    if len(part.reduce) != 2 or len(part.spatial) < 3:
-        raise ScheduleError("no convolution of rows and columns of one channel")
-    down, taps = names(part.reduce)
+    if len(part.reduce) < 2:
+        raise ScheduleError("no convolution of rows and columns")
+    down, across, *depth = names(part.reduce)
+    if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= FEW):
+        raise ScheduleError("no convolution of rows and columns of few channels")
     channel, pixel = (loop.var.name for loop in part.spatial[:-3:-1])
     pixels = part.spatial[-2].hi
     if not isinstance(pixels, int) or pixels < PAIR_TILES[-1]:
@@ -49,8 +53,12 @@ def integer_rows(loops: Loops, part: Contraction) -> Loops:
     if region.dtype.bits == 8:
         s.do("use_i16", region.name)
     copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
+    taps = across
+    if depth:
+        s.do("flatten", region.name)
+        taps = fuse_all(s, [across, *depth], "k")
     s.do("overlap", inner, "tm").do("jam", f"{inner}_i", [down, taps]).do("use_pairs", taps)
-    if part.reduce[0].var.hi < ROWS:
+    if part.reduce[0].var.hi < ROWS and not depth:
         s.do("unroll", down)
     return unrolled(s, [inner])
 
@@ -58,4 +66,5 @@ def integer_rows(loops: Loops, part: Contraction) -> Loops:
 def _bytes(loops: Loops, part: Contraction, pixels: int) -> int:
     """What the rows take that so many neighbouring pixels read."""
     columns = apart(loops, part, part.spatial[-2].var) * (pixels - 1) + part.reduce[1].var.hi + 1
-    return 2 * columns * (part.reduce[0].var.hi + 1)
+    rest = (loop.var.hi + 1 for loop in (part.reduce[0], *part.reduce[2:]))
+    return 2 * columns * math.prod(rest)
