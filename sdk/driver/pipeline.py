@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 from sdk.boards import Board
+from sdk.codegen_c.c99.regions import CORE
+from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import check
@@ -122,6 +124,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     core = core_for(have)
     words = core.lanes == 1 and core.dot > 1
     streams = options.memory == "min" or options.arena_limit is not None
+    assembled = Unit("m", have).features >= CORE
     return (
         Inline(),
         Dispatch(),
@@ -159,7 +162,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),
-        *([Share(options.opt)] if options.opt == "size" or not board.hosted else []),
+        *([Share(options.opt, rolled=assembled)] if options.opt == "size" or not board.hosted else []),
         SimplifyLoops(),
     )
 
