@@ -139,14 +139,6 @@ _PLAIN: Final = {
     return out;
 #endif
 }""",
-    "smlald": """int64_t @@(int64_t acc, uint32_t a, uint32_t b) {
-#if defined(__clang__)
-    return __builtin_arm_smlald((int)a, (int)b, acc);
-#else
-    __asm__("smlald %Q0, %R0, %1, %2" : "+r"(acc) : "r"(a), "r"(b));
-    return acc;
-#endif
-}""",
     "smlabb": """int32_t @@(uint32_t a, uint32_t b, int32_t acc) {
 #if defined(__clang__)
     return __builtin_arm_smlabb((int)a, (int)b, acc);
@@ -261,9 +253,6 @@ for _isa, (_type, _call) in _FMA.items():
 # Products of two words of two 16-bit integers: of both halves, or of one of each.
 _PLAIN["dot2"] = """int32_t @@(int32_t acc, uint32_t a, uint32_t b) {
     return acc + (int16_t)a * (int16_t)b + (int16_t)(a >> 16) * (int16_t)(b >> 16);
-}"""
-_PLAIN["dot2_i64"] = """int64_t @@(int64_t acc, uint32_t a, uint32_t b) {
-    return acc + (int16_t)a * (int16_t)b + (int64_t)((int16_t)(a >> 16) * (int16_t)(b >> 16));
 }"""
 for _i, _j in ((0, 0), (0, 1), (1, 0), (1, 1)):
     _halves = f"(int16_t)(a >> {16 * _i}) * (int16_t)(b >> {16 * _j})"
