@@ -31,6 +31,7 @@ from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.integer import Integer
 from sdk.compiler.passes.layout import Layout
 from sdk.compiler.passes.lower import Lower
+from sdk.compiler.passes.narrow import Narrow
 from sdk.compiler.passes.order import Order
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
@@ -139,6 +140,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         _eliminate(core),
         Still(),
         FoldOffset(x_offset=128 if core.unsigned else 0),
+        Narrow(),
         Cleanup(),
         *([HighWord()] if words else []),
         *([Accumulate()] if streams else []),

@@ -103,6 +103,8 @@ _ROWS: Final = (
     ),
     _row("dot", "i32 i32 i16x2 i16x2", "@smlad({1}, {2}, {0})", "dsp thumb2 words"),
     _row("dot", "i32 i32 i16x2 i16x2", "@dot2({0}, {1}, {2})", "words"),
+    _row("dot", "i64 i64 i16x2 i16x2", "@smlald({0}, {1}, {2})", "dsp thumb2 words"),
+    _row("dot", "i64 i64 i16x2 i16x2", "@dot2_i64({0}, {1}, {2})", "words"),
     _row("mac_pair", "i32 i32 i16x2 i16x2 i32 i32", "@mac{3:int}{4:int}_dsp({0}, {1}, {2})", "dsp thumb2 words"),
     _row("mac_pair", "i32 i32 i16x2 i16x2 i32 i32", "@mac{3:int}{4:int}({0}, {1}, {2})", "words"),
     _row("mac_pair", "i32 i32 i16x2 i16x2 i32 i32", "{0} + {1}[{3:int}] * {2}[{4:int}]", "vectors"),

@@ -226,13 +226,13 @@ class _Printer:
         if lines:
             self._region(lines, (stmt,))
             return
-        self.scope.push()
         outside = dict(self.hoisted)
         for read in invariant_reads(stmt, self.constant) if self.regions else ():
             if (read.buffer, read.index) not in self.hoisted:
                 text = self.values.assigned(read)
                 self.hoisted[read.buffer, read.index] = name = self.scope.declare(("hoisted", read), f"{read.buffer}_now")
                 self._line(f"const int32_t {name} = {text};")
+        self.scope.push()
         lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
         var = self.scope.declare(stmt.var, stmt.var.name)
         self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")

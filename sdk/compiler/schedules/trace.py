@@ -17,7 +17,8 @@ from sdk.compiler.schedules.join import join, unpack
 from sdk.compiler.schedules.lanes import accumulate, strip
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack, pad
-from sdk.compiler.schedules.pairs import flatten, use_i16, use_pairs
+from sdk.compiler.schedules.pairs import flatten, use_crossed, use_i16, use_pairs
+from sdk.compiler.schedules.partial import partial
 from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
 from sdk.compiler.schedules.set_aside import set_aside
 from sdk.compiler.schedules.settle import ends, settle
@@ -47,6 +48,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         pack,
         pad,
         parallel,
+        partial,
         peel,
         reorder,
         round_up,
@@ -62,6 +64,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         interleave,
         unpack,
         unroll,
+        use_crossed,
         use_dot,
         use_dot_first,
         use_fma,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.pattern import Kind, classify
-from sdk.compiler.ir.types import F32
+from sdk.compiler.ir.pattern import Contraction, Kind, classify
+from sdk.compiler.ir.types import F32, I8, I16
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.rules.contraction import float_contraction
 from sdk.compiler.schedules.rules.contraction_scalar import contraction_registers
 from sdk.compiler.schedules.rules.cores import CORES, Core, core_for
 from sdk.compiler.schedules.rules.elementwise import elementwise
 from sdk.compiler.schedules.rules.integer import integer_contraction
+from sdk.compiler.schedules.rules.integer16 import halves_contraction
 from sdk.compiler.schedules.rules.integer_mve import contraction_across, window_quads
 from sdk.compiler.schedules.rules.integer_rows import integer_rows
 from sdk.compiler.schedules.rules.integer_scalar import integer_registers
@@ -23,6 +25,7 @@ from sdk.compiler.schedules.rules.nest import work
 from sdk.compiler.schedules.rules.reduction import columns, rows
 from sdk.compiler.schedules.rules.transform import transform
 from sdk.compiler.schedules.rules.window import window
+from sdk.compiler.schedules.rules.window_scalar import window_registers
 
 __all__ = ["CORES", "Core", "core_for", "schedule"]
 
@@ -59,6 +62,9 @@ def _schedule(
         if core.floats.lanes == 1:
             return contraction_registers(loops, part, core.floats, packable is None or part.b in packable)
         return float_contraction(loops, part, core.floats, packable, threads)
+    if part is not None and pattern.kind == "window" and _single_floats(loops, part, core):
+        with suppress(ScheduleError):
+            return window_registers(loops, part, core.floats, packable is None or part.b in packable)
     bytewise = part is not None and loops.param(part.a).buffer.dtype.bits == 8
     if part is not None and bytewise and core.across and pattern.kind == "window":
         return window_quads(loops, part, core)
@@ -69,15 +75,34 @@ def _schedule(
         if pattern.kind == "contraction" and core.lanes == core.dot == 1 and core.tile_cols > 1:
             return integer_registers(loops, part, core, even)
         if pattern.kind == "contraction" and core.lanes == 1 and core.dot == 4:
-            try:
+            with suppress(ScheduleError):  # of many channels, or of no neighbouring windows
                 return integer_rows(loops, part)
-            except ScheduleError:
-                pass  # of many channels, or of no neighbouring windows
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":
             return integer_window(loops, part, core)
+    if part is not None and _halves(loops, part) and core.lanes == 1:
+        if pattern.kind == "contraction" and core.dot == 4:
+            with suppress(ScheduleError):
+                return integer_rows(loops, part)
+            return halves_contraction(loops, part, core.tile_rows, core.compact)
+        if pattern.kind == "contraction" and core.tile_cols > 1:
+            return integer_registers(loops, part, core, frozenset())
+        if pattern.kind == "window":
+            return integer_window(loops, part, core)
     return _vectors(loops, pattern.kind, core)
+
+
+def _single_floats(loops: Loops, part: Contraction, core: Core) -> bool:
+    """Whether floats are multiplied, often enough, in a unit for one at a time."""
+    unit = core.lanes == core.floats.lanes == 1 and core.floats.needs
+    return bool(unit) and loops.param(part.b).buffer.dtype == F32 and work(part) >= SMALL_WORK
+
+
+def _halves(loops: Loops, part: Contraction) -> bool:
+    """Whether activations of 16 bits meet weights of 8, often enough."""
+    types = (loops.param(part.a).buffer.dtype, loops.param(part.b).buffer.dtype)
+    return types == (I16, I8) and work(part) >= SMALL_WORK
 
 
 def _vectors(loops: Loops, kind: Kind, core: Core) -> Loops:
