@@ -91,10 +91,6 @@ class _Allocation:
     ) -> None:
         self.spent = spent
         self.paths = paths
-        self.places = [0] * len(paths)
-        self.moved = [0] * len(paths)
-        reads = [arg.access for item in code.items for arg in _args(item) if isinstance(arg, Read)]
-        self.least = {a.stream: min(b.offset for b in reads if b.stream == a.stream) for a in reads}
         self.left = list(code.items)
         self.lines: list[str | _Memory] = []
         self.where: dict[Node, str] = dict(leaves)
@@ -108,6 +104,17 @@ class _Allocation:
                 self.uses[arg] = self.uses.get(arg, 0) + 1
         self.home = self._homes(code, homes, leaves)
         self.reserved = {register: leaf for leaf, register in leaves.items() if leaf.variable}
+        self.places = [0] * len(paths)
+        self.moved = [0] * len(paths)
+        reads = [arg.access for item in code.items for arg in _args(item) if isinstance(arg, Read)]
+        self.runs = self._runs(reads)
+        self.least = {a.stream: min(b.offset for b in reads if b.stream == a.stream) for a in reads}
+
+    def _runs(self, reads: Sequence[Access]) -> frozenset[int]:
+        """The streams of words that one instruction may read several of, where there are registers for that."""
+        words = {(a.stream, a.offset) for a in reads if a.whole and not a.width and not self.paths[a.stream].stride}
+        found = {s for s, at in words if all((s, at + 4 * k) in words for k in range(MANY))}
+        return frozenset(found) if len(self.temps) > MANY + 1 else frozenset()
 
     def _homes(self, code: Code, homes: Mapping[str, str], leaves: Mapping[Leaf, str]) -> dict[Node, str]:
         """The register of a variable for the sums that end in it, each of which replaces the one before."""
@@ -179,8 +186,10 @@ class _Allocation:
             return False
         several = self._following(node)
         if several:
-            self.free.sort(key=self.temps.index)  # LDM fills registers in their order
-            self._memory(several[0].access, tuple(self._take(n) for n in several), False)
+            registers = self._ordered()[: len(several)]
+            for read, register in zip(several, registers, strict=True):
+                self._take(read, register)
+            self._memory(several[0].access, tuple(registers), False)
             self.moved[node.access.stream] += 4 * len(several)
             return True
         other = self._partner(node)
@@ -206,12 +215,12 @@ class _Allocation:
         """The words, three or more, of which ``node`` is one, that are wanted soon and lie where the pointer is."""
         access = node.access
         start = self.least[access.stream] + self.moved[access.stream]
-        if not access.whole or access.width or self.paths[access.stream].stride or access.offset < start:
+        if access.stream not in self.runs or access.offset < start:
             return []
         soon = {arg for item in self.left[:WINDOW] for arg in _args(item) if arg not in self.where}
         words = (Read(replace(access, offset=offset)) for offset in range(start, start + 4 * MANY, 4))
         several = list(takewhile(soon.__contains__, words))
-        free = sum(register in self.temps for register in self.free)
+        free = len(self._ordered())
         return several if 3 <= len(several) <= free and node in several else []
 
     def _partner(self, node: Read) -> Read | None:
@@ -232,12 +241,19 @@ class _Allocation:
             steps += isinstance(item, Step) and item not in self.home
             for arg in _args(item):
                 if isinstance(arg, Read) and arg not in self.where:
-                    if len(self.free) < 2 + (steps > 0):
+                    if len(self.free) < 2 + (steps > 0) or (arg.access.stream in self.runs and not self._following(arg)):
                         return
                     self._resident(arg, item)
 
-    def _take(self, node: Node) -> str:
-        register = self.free.pop(0)
+    def _ordered(self) -> list[str]:
+        """The free temporaries that one instruction may fill, in the order of their registers."""
+        return [register for register in self.temps[:MANY] if register in self.free]
+
+    def _take(self, node: Node, register: str = "") -> str:
+        if not register:  # those that one instruction fills are kept for it
+            others = (r for r in self.free if r not in self.temps[:MANY]) if self.runs else iter(())
+            register = next(others, self.free[0])
+        self.free.remove(register)
         if register in self.temps:
             self.most = max(self.most, self.temps.index(register) + 1)
         self.where[node] = register
