@@ -15,14 +15,14 @@ from sdk.compiler.passes.sharing import Group, grouped, written_out
 
 __all__ = ["Share"]
 
-MOST: Final = {"time": 0.0, "size": 0.25}  # of all work, what sharing may cost
+MOST: Final = {"time": 0.01, "size": 0.25}  # of all work, what sharing may cost
 
 
 @dataclass(frozen=True)
 class Share:
     """Planned to planned: calls of functions that one can stand for become calls of that one.
 
-    What it costs stays below a fiftieth of all work, with ``opt`` "size" below a quarter. Plans do not change
+    What it costs stays below a hundredth of all work, with ``opt`` "size" below a quarter. Plans do not change
     otherwise: a call keeps its buffers, rows and scratch. ``rolled``: hot loops are written as the core has them, so
     that neither this pass nor the compiler need write them out.
     """
