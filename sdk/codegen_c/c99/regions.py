@@ -20,6 +20,7 @@ __all__ = ["CORE", "Regions"]
 CORE: Final = frozenset({"thumb2", "dsp", "words"})  # features of cores whose hot code is written here
 LONG: Final = 72  # instructions of a loop of which several turns are written out
 SHORT: Final = 32  # the same where code is for size
+AROUND: Final = 16  # lines around the instructions of a loop
 TURNS: Final = 8  # turns written out, at most
 ORDERED: Final = ("r8", "r9", "r10", "r11")  # temporaries that one instruction fills: those that others can spare best
 FEW: Final = 8  # products that are worth a statement of their own
@@ -45,12 +46,15 @@ class Regions:
             return []
         trip = stmt.hi - stmt.lo
         most = SHORT if self.small else LONG
-        for turns in self._turns(trip):
-            count = floordiv(trip, turns) if turns != trip else None
-            lines = self._best(partial(thumb.lift, stmt.body.body, self.names, stmt, turns), count)
-            if lines and (turns == 1 or len(lines) <= most):
-                return lines
-        return []
+        once = self._turned(stmt, trip, 1)
+        likely = [n for n in self._turns(trip) if n * (len(once) - AROUND) <= most] if once else []
+        written_out = (self._turned(stmt, trip, turns) for turns in likely)
+        return next((lines for lines in written_out if lines and len(lines) <= most), once)
+
+    def _turned(self, stmt: For, trip: Dim, turns: int) -> list[str]:
+        """The lines of a loop that does so many turns in one."""
+        count = floordiv(trip, turns) if turns != trip else None
+        return self._best(partial(thumb.lift, stmt.body.body, self.names, stmt, turns), count)
 
     def run(self, stmts: Sequence[Stmt], own: Set[str]) -> tuple[int, list[str]]:
         """How many of ``stmts``, all that are left of a block that declares the buffers ``own``, have a form in
@@ -83,7 +87,7 @@ class Regions:
         """How many turns may be written out, the most first: divisors of the trip count at every call."""
         counts = [trip] if isinstance(trip, int) else self._trips(trip)
         whole = math.gcd(*counts) if counts else 1
-        return [n for n in range(TURNS, 1, -1) if whole and whole % n == 0] + [1]
+        return [n for n in range(TURNS, 1, -1) if whole and whole % n == 0]
 
     def _trips(self, trip: Dim) -> list[int]:
         """The trip counts of the functions that share this one; none where they depend on more than its dims."""
