@@ -134,6 +134,7 @@ class _Lifter:
     made: dict[tuple[str, tuple[int, ...]], Step] = field(default_factory=dict)
     reads: dict[Access, Read] = field(default_factory=dict)
     known: dict[Leaf, Leaf] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
     products: int = 0
     writes: int = 0
     reads_scratch: bool = False
@@ -297,6 +298,10 @@ class _Lifter:
         elif value.dtype.lanes == 1 and value.dtype.bits < 32:
             value = Op("cast", (value,), I32)
         for load in (n for n in walk(value) if isinstance(n, Load)):
+            name = self.names.register(load.buffer, load.index)
+            if name is not None:
+                self.held.add(name)
+                continue
             memory = self.names.place(load.buffer, load.index)
             self.reads_scratch |= memory is not None and memory.scratch
             self.reads_shared |= memory is not None and not memory.scratch and not memory.constant
