@@ -1,0 +1,39 @@
+"""What straight code computes before it runs: nothing that is another value later."""
+
+from __future__ import annotations
+
+from sdk.codegen_c.thumb import Memory, Names, lift
+from sdk.compiler.ir.intrinsics import op
+from sdk.compiler.ir.loops import Block, For, Load, Store
+from sdk.compiler.ir.types import I32
+from sdk.compiler.sym import Dim, Var
+
+TURN = Var("k", 0, 7)
+REGISTERS = ("total",)
+
+
+def _register(buffer: str, index: tuple[Dim, ...]) -> str | None:
+    return buffer if buffer in REGISTERS else None
+
+
+def _place(buffer: str, index: tuple[Dim, ...]) -> Memory | None:
+    return None if buffer in REGISTERS else Memory(buffer, index[0] * 4, False, False, True)
+
+
+NAMES = Names(_register, _place, str, lambda value: False)
+TOTAL = Load("total", (0,), I32)
+
+
+def _loop(*body: Store) -> For:
+    return For(TURN, 0, 8, Block(body))
+
+
+def test_a_sum_that_differs_in_every_turn_is_not_read_before_the_loop() -> None:
+    moving = Store("total", (0,), op("sub", TOTAL, Load("x", (TURN.expr,), I32)))
+    still = Store("total", (0,), op("sub", TOTAL, Load("x", (3,), I32)))
+    assert lift((moving,), NAMES, _loop(moving)) is None
+    assert lift((still,), NAMES, _loop(still)) is not None
+
+
+def test_outside_of_loops_a_place_is_one_value() -> None:
+    assert lift((Store("total", (0,), op("sub", TOTAL, Load("x", (TURN.expr,), I32))),), NAMES) is not None
