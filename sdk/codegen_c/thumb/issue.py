@@ -60,12 +60,14 @@ def emit(
     counted: bool,
     spent: Set[Leaf] = frozenset(),
 ) -> Emitted | None:
-    """``code`` in instructions, or None where it needs more registers than there are.
+    """``code`` in instructions, or None where it needs more registers than there are, or addresses out of their reach.
 
     ``homes`` names the operand of each result, ``leaves`` that of each value from before, ``paths`` are those of the
     streams; ``counted``: a register counts turns. The operand of stream ``k`` is ``%[p<k>]``, temporaries are
     ``%[t<k>]``. Nothing needs the values ``spent`` after their last use here: their registers may be changed then.
     """
+    if len(set(code.results.values())) < len(code.results):
+        return None  # one instruction fills one register
     strides = {path.stride for path in paths if path.stride}
     taken = len(set(homes.values()) | set(leaves.values()) | strides) + len(paths) + counted
     if taken > REGISTERS:
@@ -119,6 +121,7 @@ class _Allocation:
     def _homes(self, code: Code, homes: Mapping[str, str], leaves: Mapping[Leaf, str]) -> dict[Node, str]:
         """The register of a variable for the sums that end in it, each of which replaces the one before."""
         found: dict[Node, str] = {}
+        ends = set(code.results.values())
         for name, result in code.results.items():
             node: Node = result
             while isinstance(node, Step):
@@ -126,7 +129,7 @@ class _Allocation:
                 if node.sum < 0:
                     break
                 before = node.args[node.sum]
-                if self.uses[before] != 1 or before in leaves:
+                if self.uses[before] != 1 or before in leaves or before in ends:
                     break
                 node = before
         return found
@@ -135,7 +138,7 @@ class _Allocation:
         """Issues all items; whether the registers were enough."""
         while self.left:
             item = self._next()
-            if not all(self._resident(arg, item) for arg in _args(item)):
+            if item is None or not all(self._resident(arg, item) for arg in _args(item)):
                 return False
             self._read_ahead()
             self.left.remove(item)
@@ -147,14 +150,15 @@ class _Allocation:
             self._walk(stream, path.places)
         return True
 
-    def _next(self) -> Item:
-        """The first of the next items that needs nothing but what is in registers, or else the first."""
+    def _next(self) -> Item | None:
+        """The first of the next items that needs nothing but what is in registers, or else the first; None where each
+        would overwrite what another needs."""
         near = self.left[:WINDOW]
         ready = [item for item in near if all(arg in self.where for arg in _args(item)) and self._allowed(item)]
         settled = [item for item in ready if item in self.home or (isinstance(item, Write) and self._complete(item))]
         in_place = [item for item in ready if isinstance(item, Step) and any(self._dies(arg) for arg in _args(item))]
         possible = [item for item in near if not any(isinstance(a, Step) and a not in self.where for a in _args(item))]
-        return next(iter([*settled, *in_place]), next(item for item in possible if self._allowed(item)))
+        return next(iter([*settled, *in_place]), next((item for item in possible if self._allowed(item)), None))
 
     def _complete(self, item: Write) -> bool:
         """Whether the word beside is not still to be computed."""
@@ -315,9 +319,9 @@ def _args(item: Item) -> tuple[Node, ...]:
     return item.args if isinstance(item, Step) else (item.value,)
 
 
-def _addressed(lines: list[str | _Memory], temps: int, paths: Sequence[Path]) -> Emitted:
+def _addressed(lines: list[str | _Memory], temps: int, paths: Sequence[Path]) -> Emitted | None:
     """The lines with addresses: LDM moves the pointer of its stream, or the last access does where one instruction
-    can."""
+    can. None where something is further away than instructions reach."""
     bases, moves, at = {}, {}, {}
     several = {m.access.stream for m in lines if isinstance(m, _Memory) and len(m.registers) > 2}
     for stream, path in enumerate(paths):
@@ -332,12 +336,17 @@ def _addressed(lines: list[str | _Memory], temps: int, paths: Sequence[Path]) ->
             moves[own[-1]] = path.step
     out = []
     for k, line in enumerate(lines):
+        single = isinstance(line, _Memory) and len(line.registers) == 1
+        if single and _memory(line).access.offset - at[_memory(line).access.stream] < -_NEAR:
+            return None
         out.append(line if isinstance(line, str) else _spelled(line, at, moves.get(k, 0)))
         if isinstance(line, _Memory) and len(line.registers) > 2:
             at[line.access.stream] += 4 * len(line.registers)
     done = {_memory(lines[k]).access.stream for k in moves}
     for stream, path in enumerate(paths):
         left = path.step - (at[stream] - bases[stream])
+        if abs(left) > _FAR:
+            return None
         if path.step and stream not in done and left:
             out.append(f"{'add' if left > 0 else 'sub'} %[p{stream}], %[p{stream}], #{abs(left)}")
     ordered = {r for m in lines if isinstance(m, _Memory) and len(m.registers) > 2 for r in m.registers}
