@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-_ARM_M = ("thumb", "thumb2", "dsp", "mve", "mve-fp", "fpu-sp", "fpu-dp", "fpu-half")
+_ARM_M = ("thumb", "thumb2", "dsp", "mve", "mve-fp", "fpu-sp", "fpu-dp", "fpu-half", "dual-issue")
 _ANY = ("unaligned", "div")  # unaligned loads and stores of words, division in hardware
 _RISCV = ("rvm",)  # multiplication
 _AARCH64 = ("neon", "dotprod", "fp16", "i8mm", "bf16", "sve", "sve2")

@@ -37,8 +37,9 @@ def link_agent(
     if profiled_ops:
         hooks = (f"SDK_RT_PROFILE_OPS={profiled_ops}u", *_hooks(sources.prefix.upper()))
         defines = (*defines, hooks[0])
+    flags = toolchain.compile_flags(CompileJob(SourceText("any.c", ""), target))
     key = digest(
-        "agent", toolchain.version(), repr(target), runtime, list(defines), script or "", sources.key, list(hooks)
+        "agent", toolchain.version(), repr(target), flags, runtime, list(defines), script or "", sources.key, list(hooks)
     )
 
     def make(folder: Path) -> None:

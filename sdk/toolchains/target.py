@@ -39,7 +39,8 @@ class Target:
     """One machine to compile for: zig's triple and CPU, gcc's command and flags, the optimisation level.
 
     ``link_cpu`` is the CPU that the compiler's own support library is built for when linking; with ``small`` code is
-    made for size, whatever the level says.
+    made for size, whatever the level says. With ``rolled`` loops stay as they are written: those that are hot are
+    assembly there, or code is for size.
     """
 
     zig_target: str
@@ -51,6 +52,7 @@ class Target:
     hosted: bool
     pointer_bits: int
     small: bool = False
+    rolled: bool = False
 
 
 def target_for(board: Board, aim: str = "time") -> Target:
@@ -70,6 +72,7 @@ def target_for(board: Board, aim: str = "time") -> Target:
         gcc_flags=gcc_flags,
         opt=compilers.opt,
         small=aim == "size",
+        rolled=aim == "size" or ({"thumb2", "dsp"} <= board.capabilities and "mve" not in board.capabilities),
         hosted=board.hosted,
         pointer_bits=board.pointer_bits,
     )

@@ -32,7 +32,8 @@ Element = Callable[[str, Dim], str]
 @dataclass(frozen=True, slots=True)
 class Regions:
     """Prints regions of a function as assembly; everything else of it stays C. ``element`` is the C text of the element
-    so many bytes behind the start of a buffer, ``fresh`` a name that nothing has."""
+    so many bytes behind the start of a buffer, ``fresh`` a name that nothing has. With
+    ``alone`` words are read one by one, for a core that issues such a read beside a product."""
 
     loops: Loops
     dims: DimPrinter
@@ -40,6 +41,7 @@ class Regions:
     element: Element
     fresh: Callable[[str], str]
     small: bool
+    alone: bool
 
     def loop(self, stmt: For) -> list[str]:
         """The lines of a loop; none where it has no form in assembly."""
@@ -116,6 +118,7 @@ class Regions:
             paths,
             looped,
             lifted.spent,
+            self.alone,
         )
         if emitted is None:
             return []

@@ -109,7 +109,7 @@ class _Printer:
         self.layout = Layout(self.dims, scratch, frozenset(p.param for p in loops.packs))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
         names = Names(self._register, self._memory, self.values.text, self.values.is_small)
-        regions = Regions(loops, self.dims, names, self._element, self._fresh, small)
+        regions = Regions(loops, self.dims, names, self._element, self._fresh, small, "dual-issue" in unit.features)
         self.regions = regions if unit.features >= CORE else None
 
     # --- the function -------------------------------------------------------------------------------------

@@ -59,12 +59,14 @@ def emit(
     paths: Sequence[Path],
     counted: bool,
     spent: Set[Leaf] = frozenset(),
+    alone: bool = False,
 ) -> Emitted | None:
     """``code`` in instructions, or None where it needs more registers than there are, or addresses out of their reach.
 
     ``homes`` names the operand of each result, ``leaves`` that of each value from before, ``paths`` are those of the
     streams; ``counted``: a register counts turns. The operand of stream ``k`` is ``%[p<k>]``, temporaries are
     ``%[t<k>]``. Nothing needs the values ``spent`` after their last use here: their registers may be changed then.
+    With ``alone`` each instruction reads one word.
     """
     if len(set(code.results.values())) < len(code.results):
         return None  # one instruction fills one register
@@ -72,7 +74,7 @@ def emit(
     taken = len(set(homes.values()) | set(leaves.values()) | strides) + len(paths) + counted
     if taken > REGISTERS:
         return None
-    allocation = _Allocation(code, homes, leaves, spent, paths, REGISTERS - taken)
+    allocation = _Allocation(code, homes, leaves, spent, paths, REGISTERS - taken, alone)
     if not allocation.run():
         return None
     return _addressed(allocation.lines, allocation.most, paths)
@@ -90,8 +92,10 @@ class _Allocation:
         spent: Set[Leaf],
         paths: Sequence[Path],
         temps: int,
+        alone: bool,
     ) -> None:
         self.spent = spent
+        self.alone = alone
         self.paths = paths
         self.left = list(code.items)
         self.lines: list[str | _Memory] = []
@@ -116,7 +120,7 @@ class _Allocation:
         """The streams of words that one instruction may read several of, where there are registers for that."""
         words = {(a.stream, a.offset) for a in reads if a.whole and not a.width and not self.paths[a.stream].stride}
         found = {s for s, at in words if all((s, at + 4 * k) in words for k in range(MANY))}
-        return frozenset(found) if len(self.temps) > MANY + 1 else frozenset()
+        return frozenset(found) if len(self.temps) > MANY + 1 and not self.alone else frozenset()
 
     def _homes(self, code: Code, homes: Mapping[str, str], leaves: Mapping[Leaf, str]) -> dict[Node, str]:
         """The register of a variable for the sums that end in it, each of which replaces the one before."""
@@ -229,7 +233,7 @@ class _Allocation:
 
     def _partner(self, node: Read) -> Read | None:
         """The word beside ``node`` that is wanted soon, too."""
-        if not node.access.whole or node.access.width:
+        if self.alone or not node.access.whole or node.access.width:
             return None
         soon = {arg for item in self.left[: 2 * WINDOW] for arg in _args(item) if arg not in self.where}
         for offset in (node.access.offset + 4, node.access.offset - 4):
