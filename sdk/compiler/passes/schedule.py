@@ -1,35 +1,52 @@
-"""Scheduling: each loops function gets the default rule of the core; constants are re-laid as its kernel wants."""
+"""Scheduling: each loops function gets the rule of the core, the way that costs least; constants are re-laid for it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import I8, I16, I32, TensorType
 from sdk.compiler.schedules.pack import pack_array, packing_name
-from sdk.compiler.schedules.rules import Core, core_for, schedule
+from sdk.compiler.schedules.rules import Core, alternatives, core_for, schedule
+from sdk.compiler.schedules.rules.choose import cheapest, expected
+from sdk.compiler.schedules.rules.joined import Known
+from sdk.compiler.schedules.rules.ways import Way
 from sdk.compiler.schedules.trace import loops_key
 
-__all__ = ["ScheduleLoops"]
+__all__ = ["ScheduleLoops", "ways_of"]
+
+WORTH: Final = 0.01  # a function that takes less of all that is expected is not worth a choice
 
 
 @dataclass(frozen=True)
 class ScheduleLoops:
     """Applies the rules for the core that ``isa`` (capabilities joined by ``.``) describes, of which ``threads`` share
-    a call, for what ``opt`` says; functions that come out alike become one kernel that their layers share."""
+    a call, for what ``opt`` says; functions that come out alike become one kernel that their layers share.
+
+    On cores with prices a function that takes much of the whole goes the way that is expected to execute least. With
+    ``way`` each goes that of its ways which has this number, the first where it has none."""
 
     isa: str = ""
     threads: int = 1
     opt: Literal["time", "size"] = "time"
+    way: int | None = None
     name = "schedule"
 
     def run(self, module: Module) -> Module:
         """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
-        core = replace(core_for(self.isa.split(".")), compact=self.opt == "size")
-        done = {name: _one(module, name, core, self.threads) for name in module.loops}
+        isa = frozenset(self.isa.split("."))
+        core = replace(core_for(isa), compact=self.opt == "size")
+        nests = {name: _nest(module, name, self.threads) for name in module.loops}
+        if self.way:
+            done = {name: _numbered(nest, core, self.way) for name, nest in nests.items()}
+        else:
+            done = {name: nest.first(core) for name, nest in nests.items()}
+        if self.way is None and not core.compact:
+            done = _chosen(nests, done, core, isa)
         kernel: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, f in done.items():
@@ -40,16 +57,58 @@ class ScheduleLoops:
         return replace(module, stage="scheduled", loops=loops, graphs=graphs).with_consts(*consts.values())
 
 
-def _one(module: Module, name: str, core: Core, threads: int) -> Loops:
-    """The function scheduled, or its plain nest where an argument to be packed is known only at run time."""
+@dataclass(frozen=True)
+class _Nest:
+    """A function before it is scheduled, and what is known of the constants that its calls give it."""
+
+    plain: Loops
+    packable: frozenset[str]
+    threads: int
+    even: frozenset[str]
+    known: Known
+
+    def first(self, core: Core) -> Loops:
+        """Scheduled as the rules have it; plain where an argument to be packed is known only at run time."""
+        scheduled = schedule(self.plain, core, self.packable, self.threads, self.even, self.known)
+        return scheduled if all(p.param in self.packable for p in scheduled.packs) else self.plain
+
+    def ways(self, core: Core) -> Iterator[tuple[Way, Loops]]:
+        """Scheduled in all ways; as ``first`` has it first."""
+        return alternatives(self.plain, core, self.packable, self.threads, self.even, self.known)
+
+
+def _nest(module: Module, name: str, threads: int) -> _Nest:
     plain = module.loops[name]
     reads = [p.buffer.name for p in plain.params if p.mode == "read"]
     calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
     packable = {p for k, p in enumerate(reads) if all(call.args[k].const for call in calls)}
     even = {p for k, p in enumerate(reads) if p in packable and all(_even(module, call.args[k]) for call in calls)}
     known = {p: [module.consts[c.args[k].name].data for c in calls] for k, p in enumerate(reads) if p in packable}
-    scheduled = schedule(plain, core, packable, threads, even, known)
-    return scheduled if all(p.param in packable for p in scheduled.packs) else plain
+    return _Nest(plain, frozenset(packable), threads, frozenset(even), known)
+
+
+def ways_of(module: Module, core: Core, threads: int = 1) -> dict[str, list[Way]]:
+    """In which ways each function of a module that is not scheduled yet can be, in order."""
+    return {name: [way for way, _ in _nest(module, name, threads).ways(core)] for name in module.loops}
+
+
+def _numbered(nest: _Nest, core: Core, number: int) -> Loops:
+    made = [loops for _, loops in nest.ways(core)]
+    return made[number] if number < len(made) else made[0]
+
+
+def _chosen(
+    nests: Mapping[str, _Nest], first: Mapping[str, Loops], core: Core, isa: frozenset[str]
+) -> dict[str, Loops]:
+    """The functions that take much of what all are expected to take, in the way that is expected to take least."""
+    costs = {name: expected(loops, isa) for name, loops in first.items()}
+    known = {name: cost for name, cost in costs.items() if cost is not None}
+    done = dict(first)
+    for name, cost in known.items():
+        if cost >= WORTH * sum(known.values()):
+            _, made = zip(*nests[name].ways(core), strict=True)
+            done[name] = made[cheapest([expected(loops, isa) or 0.0 for loops in made])]
+    return done
 
 
 def _even(module: Module, arg: Value) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from sdk.compiler.ir.loops import Loops
@@ -22,9 +22,10 @@ from sdk.compiler.schedules.rules.joined import Known
 from sdk.compiler.schedules.rules.nest import work
 from sdk.compiler.schedules.rules.reduction import columns, rows
 from sdk.compiler.schedules.rules.transform import transform
+from sdk.compiler.schedules.rules.ways import FIRST, Way, ways_for
 from sdk.compiler.schedules.rules.window import window
 
-__all__ = ["CORES", "Core", "core_for", "schedule"]
+__all__ = ["CORES", "Core", "alternatives", "core_for", "schedule"]
 
 SMALL_WORK: Final = 4096  # multiply-accumulates below which the plain nest is kept: code size counts more
 
@@ -45,6 +46,40 @@ def schedule(
         return _schedule(loops, core, packable, threads, frozenset(even), known or {})
     except ScheduleError:
         return loops
+
+
+def alternatives(
+    loops: Loops,
+    core: Core,
+    packable: Iterable[str] | None = None,
+    threads: int = 1,
+    even: Iterable[str] = (),
+    known: Known | None = None,
+) -> Iterator[tuple[Way, Loops]]:
+    """The schedules of ``loops`` that the ways of its kind on a core come to, each once: that of ``schedule`` first.
+
+    Ways that a rule refuses are left out, and those that need an operand packed which is not of ``packable``.
+    """
+    given = None if packable is None else frozenset(packable)
+    first = schedule(loops, core, given, threads, even, known)
+    yield FIRST, first
+    if first is loops:
+        return
+    seen = {_work(first)}
+    for way in ways_for(core.name, classify(loops).kind)[1:]:
+        try:
+            made = _schedule(loops, core.on(way), given, threads, frozenset(even), known or {})
+        except ScheduleError:
+            continue
+        packed = given is None or all(p.param in given for p in made.packs)
+        if made is not loops and packed and _work(made) not in seen:
+            seen.add(_work(made))
+            yield way, made
+
+
+def _work(loops: Loops) -> Hashable:
+    """What two schedules that are the same have alike."""
+    return loops.params, loops.body, loops.packs
 
 
 def _schedule(
@@ -68,9 +103,12 @@ def _schedule(
             return integer_registers(loops, part, core, even)
         if pattern.kind == "contraction" and core.lanes == 1 and core.dot == 4:
             try:
-                return integer_rows(loops, part)
+                if core.way.form in (None, "rows"):
+                    return integer_rows(loops, part, core.way)
             except ScheduleError:
-                pass  # of many channels, or of no neighbouring windows
+                if core.way.form == "rows":
+                    raise
+                # of many channels, or of no neighbouring windows
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":

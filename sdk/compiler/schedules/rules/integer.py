@@ -34,10 +34,12 @@ def integer_contraction(loops: Loops, part: Contraction, core: Core, known: Know
         return _contraction_lanes(loops, part, core)
     if core.dot == 1 or extent(part.reduce) < core.dot:
         return loops
-    if joinable(loops, part, known):
+    if core.way.form != "words" and joinable(loops, part, known):
         try:
-            return contraction_joined(loops, part, core.tile_rows, core.compact)
+            return contraction_joined(loops, part, core.tile_rows, core.compact, core.way)
         except ScheduleError:
+            if core.way.form == "joined":
+                raise
             pass  # a depth that is no multiple of a word, read where it lies
     return _contraction_words(loops, part, core)
 

@@ -12,6 +12,7 @@ from sdk.compiler.schedules.locate import find, has
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
 from sdk.compiler.schedules.rules.nest import extent, names, unrolled
+from sdk.compiler.schedules.rules.ways import Way
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var
 
@@ -33,10 +34,11 @@ def integer_window(loops: Loops, part: Contraction, core: Core) -> Loops:
     if core.lanes > 1:
         return _window_lanes(loops, part, core)
     channels, pixels = part.spatial[-1].hi, part.spatial[-2].hi
-    if core.dot == 4 and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
-        return _window_pairs(loops, part, pixels)
-    if isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
-        return _window_columns(loops, part, channels, pixels)
+    form = core.way.form
+    if form in (None, "pairs") and core.dot == 4 and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
+        return _window_pairs(loops, part, pixels, core.way)
+    if form in (None, "columns") and isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
+        return _window_columns(loops, part, channels, pixels, core.way)
     return _window_words(loops, part) if core.dot > 1 and part.spatial[-1].var.hi >= 3 else loops
 
 
@@ -61,11 +63,11 @@ def _window_words(loops: Loops, part: Contraction) -> Loops:
     return _taps_written_out(s, part, [channel])
 
 
-def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int) -> Loops:
+def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int, way: Way) -> Loops:
     """The rows that a row of the result reads are staged, a word of channels at a time and padded; of each channel
     neighbouring pixels are computed at once, so that an element read serves all of their windows."""
     channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
-    s = Schedule(loops, group=min(4, channels), tm=_pixels_at_once(loops, part, pixels))
+    s = Schedule(loops, group=min(4, channels), tm=min(way.rows or _pixels_at_once(loops, part, pixels), pixels))
     reduce = names(part.reduce)
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     s.do("stage_region", f"{channel}_o", part.a).do("reorder", f"{channel}_i", pixel)
@@ -78,12 +80,12 @@ def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int)
     return _taps_written_out(s, part, [pixel])
 
 
-def _window_pairs(loops: Loops, part: Contraction, pixels: int) -> Loops:
+def _window_pairs(loops: Loops, part: Contraction, pixels: int, way: Way) -> Loops:
     """One channel at a time: the rows that some rows of the result read are staged in 16 bits, padded; of neighbouring
     pixels two products are summed at once."""
     channel, pixel, row = (loop.var.name for loop in part.spatial[:-4:-1])
-    tm = _pair_tile(pixels)
-    s = Schedule(loops, rows=_rows_at_once(loops, part), tm=min(tm, pixels))
+    tm = way.rows or _pair_tile(pixels)
+    s = Schedule(loops, rows=way.block or _rows_at_once(loops, part), tm=min(tm, pixels))
     *outer, taps = names(part.reduce)
     s.do("pack", part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).do("use_i16", part.b)
     s.do("block", row, "rows").do("reorder", pixel, channel).do("reorder", f"{row}_i", channel)

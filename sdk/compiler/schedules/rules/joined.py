@@ -12,9 +12,10 @@ from sdk.compiler.ir.loops import Alloc, Load, Loops, Op, Store
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.types import I8
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.schedules.locate import has, loop_names
+from sdk.compiler.schedules.locate import ScheduleError, has, loop_names
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, unrolled
+from sdk.compiler.schedules.rules.ways import FIRST, Way
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["Known", "contraction_joined", "joinable"]
@@ -58,16 +59,20 @@ def _bias(loops: Loops, part: Contraction) -> str:
     return next((v.buffer for v in starts if isinstance(v, Load) and v.buffer != part.a), "")
 
 
-def contraction_joined(loops: Loops, part: Contraction, pixels: int, compact: bool = False) -> Loops:
+def contraction_joined(
+    loops: Loops, part: Contraction, pixels: int, compact: bool = False, way: Way = FIRST
+) -> Loops:
     """What so many pixels read is unpacked to halves of words, if many channels use it; two channels at a time then
     take one row of joined weights, four channels where there is one pixel."""
     channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
-    tile = 4 if rows == 1 and channels % 4 == 0 else 2
+    tile = way.cols or (4 if rows == 1 and channels % 4 == 0 else 2)
+    if channels % tile:
+        raise ScheduleError("channels that are no multiple of a tile")
     s = Schedule(loops, tm=pixels, tn=tile, dot=4, word=4, run=1 if compact else RUN)
     pixel = pixel_loop(s, part)
     wide = channels >= WIDE_CHANNELS and (rows > 1 or (bool(pixel) and depth + channels <= SMALL_ROW))
-    staged = wide or (rows > 1 and (windowed(loops, part) or depth % 4 != 0))
+    staged = (wide and way.staged is not False) or (rows > 1 and (windowed(loops, part) or depth % 4 != 0))
     if staged:
         gather_window(s, part, pixel, names(part.reduce), "dot")
     s.do("pack", part.b, 1, "dot")
