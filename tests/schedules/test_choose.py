@@ -31,8 +31,8 @@ CASES = [
     conv(5, 6, 16, 18, 3, 1, 1),
     conv(5, 5, 16, 16, 1, 1, 0),
     conv(8, 7, 3, 16, 3, 2, 1),
-    depthwise(6, 7, 6, 3, 3, 1),
-    depthwise(4, 9, 5, 3, 3, 1),
+    depthwise(8, 7, 9, 3, 3, 1),
+    depthwise(6, 13, 6, 3, 3, 1),
     dense(1, 130, 34),
     dense(3, 64, 24),
 ]
@@ -73,7 +73,7 @@ def test_every_way_computes_the_same(case: Any, core: Core) -> None:
 
 
 def test_there_are_ways_of_products_and_windows() -> None:
-    for case in CASES[:4]:
+    for case in (CASES[0], CASES[1], CASES[3]):
         loops, arrays, _ = naive(case, core_for(DSP))
         known = {"w": [np.maximum(arrays["w"], -127)], "bias": [arrays["bias"]]} if "bias" in arrays else {}
         assert len(list(alternatives(loops, core_for(DSP), None, 1, (), known))) > 2, case
