@@ -15,8 +15,10 @@ from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.memory.effects import Effects
+from sdk.compiler.passes.order import Order
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.schedule import ScheduleLoops, ways_of
+from sdk.compiler.passes.share import Share
 from sdk.compiler.schedules.events import events
 from sdk.compiler.schedules.rules import core_for
 from sdk.compiler.schedules.rules.ways import FIRST, Way
@@ -93,7 +95,8 @@ def _measured(board: Board, module: Module, way: int | None, names: Mapping[int,
     """The layers of a module in the way of this number, that ``names`` has the name of; None is the one chosen."""
     options = BuildOptions()
     seen: dict[str, Module] = {}
-    passes = [replace(p, way=way) if isinstance(p, ScheduleLoops) else p for p in default_passes(board, options)]
+    usual = (p for p in default_passes(board, options) if not isinstance(p, Order | Share))  # which take their time
+    passes = [replace(p, way=way) if isinstance(p, ScheduleLoops) else p for p in usual]
     planned = lower_module(module, passes, lambda one, m: seen.__setitem__(one.name, m))
     counts = _counted(board, planned, options)
     return list(_samples(planned, _makers(seen["fuse"]), counts, names))
