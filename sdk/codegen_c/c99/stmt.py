@@ -10,10 +10,12 @@ from typing import Final
 from sdk.codegen_c.c99.dims import ATOM, UNARY, DimPrinter
 from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
+from sdk.codegen_c.c99.regions import CORE, Regions
 from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.unroll import unrolled
 from sdk.codegen_c.c99.wide import follow, parts, straight_runs, wide_registers
+from sdk.codegen_c.thumb import Memory, Names
 from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -32,7 +34,7 @@ from sdk.compiler.ir.loops import (
     Stmt,
     Store,
 )
-from sdk.compiler.ir.types import I8, DType
+from sdk.compiler.ir.types import I8, I32, DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, walk
 from sdk.compiler.sym import Dim, Var, flat_index, floordiv, free_vars, max_value, mod, product, prove_eq
 from sdk.errors import BuildError
@@ -108,6 +110,8 @@ class _Printer:
         self.depth = 1
         self.dims = DimPrinter(unit, self._var)
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
+        names = Names(self._register, self._memory, self.values.text)
+        self.regions = Regions(loops, self.dims, names, self._element, self._fresh, small) if unit.features >= CORE else None
 
     # --- the function -------------------------------------------------------------------------------------
 
@@ -159,8 +163,14 @@ class _Printer:
         self.scope.push()
         places, cursors = dict(self.places), dict(self.cursors)
         self._point(block)
-        for k, stmt in enumerate(block.body):
-            self.statement(stmt, block.body[k + 1 :])
+        at = 0
+        while at < len(block.body):
+            count, lines = self.regions.run(block.body[at:]) if self.regions else (0, [])
+            if count:
+                self._region(lines, block.body[at : at + count])
+            else:
+                self.statement(block.body[at], block.body[at + 1 :])
+            at += max(count, 1)
         self.places, self.cursors = places, cursors
         self.scope.pop()
 
@@ -200,6 +210,10 @@ class _Printer:
                 f"loop {stmt.var.name} of kind {stmt.kind} has no C99 spelling",
                 why="vector loops become lanes before C is written, and bound loops belong to GPU kernels",
             )
+        lines = self.regions.loop(stmt) if self.regions else []
+        if lines:
+            self._region(lines, (stmt,))
+            return
         lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
         self.scope.push()
         var = self.scope.declare(stmt.var, stmt.var.name)
@@ -213,6 +227,41 @@ class _Printer:
         self.depth -= 1
         self._line("}")
         self.scope.pop()
+
+    def _region(self, lines: list[str], stmts: tuple[Stmt, ...]) -> None:
+        """Assembly in place of ``stmts``; what they would declare is declared before it."""
+        for node in walk(stmts):
+            declared = self.pending.pop((node.buffer, node.index), None) if isinstance(node, Store) else None
+            if declared:
+                assert isinstance(node, Store)
+                self._line(f"{declared} {self.places[node.buffer].scalars[node.index]};")
+        for line in lines:
+            self._line(line)
+
+    def _register(self, buffer: str, index: Index) -> str | None:
+        """The variable of an element of a register buffer of 32-bit integers."""
+        place = self.places[buffer]
+        return place.scalars.get(index) if place.element == I32 else None
+
+    def _memory(self, buffer: str, index: Index) -> Memory | None:
+        """Where an element lies, if not in a register, nor in a ring, whose rows wrap."""
+        place = self.places[buffer]
+        if place.element is not None or place.buffer.ring is not None or place.buffer.dtype.lanes > 1:
+            return None
+        offset = flat_index(index, place.buffer.shape) * place.buffer.dtype.nbytes
+        return Memory(buffer, offset, place.buffer.space == "scratch", self._whole(place, index))
+
+    def _fresh(self, name: str) -> str:
+        """A name for something that ends before anything else is declared."""
+        self.scope.push()
+        fresh = self.scope.declare(("region", name), name)
+        self.scope.pop()
+        return fresh
+
+    def _element(self, buffer: str, offset: Dim) -> str:
+        """The element so many bytes behind the start of a buffer."""
+        place = self.places[buffer]
+        return f"{place.c_name}[{self.dims.text(floordiv(offset, place.buffer.dtype.nbytes))}]"
 
     def _if(self, stmt: If) -> None:
         cond = self.values.text(stmt.cond)

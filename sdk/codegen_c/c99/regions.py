@@ -1,0 +1,131 @@
+"""Hot loops and straight runs of a kernel as assembly statements of GNU C, where the core has instructions for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sdk.codegen_c import thumb
+from sdk.codegen_c.c99.dims import DimPrinter
+from sdk.compiler.ir.loops import For, Loops, Stmt, Store
+from sdk.compiler.sym import Dim, evaluate, floordiv, free_vars, prove_ge
+
+__all__ = ["CORE", "Regions"]
+
+CORE: Final = frozenset({"thumb2", "dsp", "words"})  # features of cores whose hot code is written here
+LONG: Final = 56  # instructions of a loop of which several turns are written out
+SHORT: Final = 20  # the same where code is for size
+TURNS: Final = 8  # turns written out, at most
+FEW: Final = 8  # products that are worth a statement of their own
+
+Element = Callable[[str, Dim], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """Prints regions of a function as assembly; everything else of it stays C. ``element`` is the C text of the element
+    so many bytes behind the start of a buffer, ``fresh`` a name that nothing has."""
+
+    loops: Loops
+    dims: DimPrinter
+    names: thumb.Names
+    element: Element
+    fresh: Callable[[str], str]
+    small: bool
+
+    def loop(self, stmt: For) -> list[str]:
+        """The lines of a loop; none where it has no form in assembly."""
+        if stmt.kind != "serial" or stmt.until is not None:
+            return []
+        trip = stmt.hi - stmt.lo
+        most = SHORT if self.small else LONG
+        for turns in self._turns(trip):
+            lifted = thumb.lift(stmt.body.body, self.names, stmt, turns)
+            if lifted is None:
+                return []
+            lines = self._lines(lifted, floordiv(trip, turns), 1 << 30 if turns == 1 else most)
+            if lines:
+                return lines
+        return []
+
+    def run(self, stmts: Sequence[Stmt]) -> tuple[int, list[str]]:
+        """How many of ``stmts`` are sums of products in registers, and their lines."""
+        count = 0
+        while count < len(stmts) and self._is_sum(stmts[count]):
+            count += 1
+        while count:
+            lifted = thumb.lift(stmts[:count], self.names)
+            if lifted is not None:
+                lines = self._lines(lifted, None, 1 << 30) if lifted.products >= FEW else []
+                return (count if lines else 0), lines
+            count -= 1  # what starts a sum at the end
+        return 0, []
+
+    def _is_sum(self, stmt: Stmt) -> bool:
+        if not isinstance(stmt, Store) or self.names.register(stmt.buffer, stmt.index) is None:
+            return False
+        return thumb.straight(stmt, self.names)
+
+    def _turns(self, trip: Dim) -> list[int]:
+        """How many turns may be written out, the most first: divisors of the trip count at every call."""
+        counts = [trip] if isinstance(trip, int) else self._trips(trip)
+        whole = math.gcd(*counts) if counts else 1
+        return [n for n in range(TURNS, 1, -1) if whole and whole % n == 0] + [1]
+
+    def _trips(self, trip: Dim) -> list[int]:
+        """The trip counts of the functions that share this one; none where they depend on more than its dims."""
+        if not self.loops.instances or not free_vars(trip) <= set(self.loops.dims):
+            return []
+        return [evaluate(trip, dict(zip(self.loops.dims, numbers, strict=True))) for numbers in self.loops.instances]
+
+    # --- the statement ------------------------------------------------------------------------------------
+
+    def _lines(self, lifted: thumb.Lifted, count: Dim | None, most: int) -> list[str]:
+        """A block with the statement, run ``count`` times (None: once); none where it takes more than ``most``
+        instructions, or more registers than there are."""
+        code = lifted.code
+        changed = {leaf.text for leaf in code.leaves if leaf.variable}
+        variables = list(dict.fromkeys([*code.results, *sorted(changed)]))
+        homes = {name: f"s{k}" for k, name in enumerate(variables)}
+        values = {leaf: f"c{k}" for k, leaf in enumerate(leaf for leaf in code.leaves if not leaf.variable)}
+        leaves = {leaf: f"%[{homes[leaf.text] if leaf.variable else values[leaf]}]" for leaf in code.leaves}
+        steps = {k: stream.step if count is not None else 0 for k, stream in enumerate(lifted.streams)}
+        emitted = thumb.emit(
+            code, {name: f"%[{home}]" for name, home in homes.items()}, leaves, steps, count is not None
+        )
+        if emitted is None or len(emitted.lines) > most:
+            return []
+        pointers = [
+            f"&{self.element(s.buffer, s.start + emitted.bases[k])}" for k, s in enumerate(lifted.streams)
+        ]
+        temps = {f"t{k}": self.fresh(f"t{k}") for k in range(emitted.temps)}
+        outputs = [
+            f'[{homes[name]}] "{"+" if name in changed else "=&"}r"({name})' for name in code.results
+        ]
+        inputs = [f'[{homes[name]}] "r"({name})' for name in variables if name not in code.results]
+        inputs += [f'[{name}] "r"({leaf.text})' for leaf, name in values.items()]
+        declared = []
+        for k, (stream, pointer) in enumerate(zip(lifted.streams, pointers, strict=True)):
+            if steps[k]:
+                name = self.fresh(f"p{k}")
+                declared.append(f"{'' if stream.stored else 'const '}void *{name} = {pointer};")
+                outputs.append(f'[p{k}] "+r"({name})')
+            else:
+                inputs.append(f'[p{k}] "r"({pointer})')
+        lines = list(emitted.lines)
+        if count is not None:
+            name = self.fresh("turns")
+            declared.append(f"int32_t {name} = {self.dims.text(count)};")
+            outputs.append(f'[n] "+r"({name})')
+            lines = ["1:", *lines, "subs %[n], %[n], #1", "bne 1b"]
+        outputs += [f'[{t}] "=&r"({name})' for t, name in temps.items()]
+        if temps:
+            declared.append(f"uint32_t {', '.join(temps.values())};")
+        head = "{" if count is None or prove_ge(count, 1) is True else f"if ({self.dims.text(count)} > 0) {{"
+        clobbers = '"cc", "memory"' if count is not None else '"memory"'
+        text = [f'"{line}\\n"' for line in lines]
+        statement = [*declared, "__asm__ volatile(", *("    " + line for line in text)]
+        statement += [f"    : {', '.join(outputs)}", f"    : {', '.join(inputs)}", f"    : {clobbers});"]
+        return [head, *("    " + line for line in statement), "}"]
