@@ -7,11 +7,11 @@ from dataclasses import fields, is_dataclass, replace
 from operator import is_
 from typing import Any, TypeVar
 
-from sdk.compiler.ir.loops import Atomic, Buffer, Idx, Load, Store
+from sdk.compiler.ir.loops import Atomic, Block, Buffer, For, Idx, If, Load, Stmt, Store
 from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Expr, Var, substitute
 
-__all__ = ["buffers_used", "rename_buffers", "rewrite", "substitute_dims", "walk"]
+__all__ = ["buffers_used", "rename_buffers", "rewrite", "statements", "substitute_dims", "walk"]
 
 T = TypeVar("T")
 _FIELDS: dict[type, tuple[str, ...] | None] = {DType: None}  # nothing is below it, and it stands everywhere
@@ -38,6 +38,21 @@ def walk(node: object) -> Iterator[Any]:
         if names is not None:
             yield item
             waiting.extend([getattr(item, name) for name in reversed(names)])
+
+
+def statements(block: Block) -> Iterator[Stmt]:
+    """Every statement of a block, outer before inner, in order: as ``walk`` without the values below them."""
+    waiting: list[Stmt] = [block]
+    while waiting:
+        item = waiting.pop()
+        yield item
+        match item:
+            case Block(body):
+                waiting.extend(reversed(body))
+            case For():
+                waiting.append(item.body)
+            case If(_, then, orelse):
+                waiting.extend([orelse, then] if orelse is not None else [then])
 
 
 def rewrite(node: T, fn: Callable[[Any], Any]) -> T:

@@ -19,7 +19,7 @@ from sdk.compiler.schedules.trace import loops_key
 
 __all__ = ["ScheduleLoops", "ways_of"]
 
-WORTH: Final = 0.01  # a function that takes less of all that is expected is not worth a choice
+WORTH: Final = 0.02  # a function that takes less of all that is expected is not worth a choice
 
 
 @dataclass(frozen=True)

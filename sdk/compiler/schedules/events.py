@@ -159,7 +159,7 @@ class _Walker:
 
 def _kind(name: str, op: Op) -> str:
     """The name of an event: casts are told apart by what they make, others by the lanes and width of their operands."""
-    wide = max((a.dtype for a in op.args), key=lambda t: t.nbytes, default=op.dtype)
+    wide = max((a.dtype for a in op.args), key=lambda t: (t.nbytes, t.lanes), default=op.dtype)
     return name if wide.lanes == 1 and op.dtype.lanes == 1 else f"{name}x{max(wide.lanes, op.dtype.lanes)}"
 
 
