@@ -35,6 +35,7 @@ from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.compiler.passes.share import Share
 from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
+from sdk.compiler.passes.still import Still
 from sdk.compiler.schedules.rules import core_for
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.sym import max_value
@@ -50,7 +51,6 @@ __all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_
 
 INDEX_LIMIT = (1 << 31) - 1  # offsets in generated code are 32 bits
 CACHE_LINE = 64  # where vectors are wide, none of a buffer then lies across two lines
-MANY = 32  # channels of which one more is little work
 WORDS = 16  # bytes: what the widest load of a microcontroller wants
 Observer = Callable[[Pass, Module], None]
 
@@ -131,6 +131,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Canonicalize(),
         Cleanup(),
         _eliminate(core),
+        Still(),
         FoldOffset(x_offset=128 if core.unsigned else 0),
         Cleanup(),
         *([Accumulate()] if streams else []),
@@ -157,9 +158,9 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
 
 
 def _eliminate(core: Core) -> Eliminate:
-    """Channels that fill lanes, and in pairs where two are multiplied at once and one more is little work."""
+    """Channels that fill lanes, or words where their products are of whole ones."""
     lanes = max(core.lanes, core.floats.lanes)
-    return Eliminate(multiple=2, many=MANY) if lanes == 1 and core.dot > 1 else Eliminate(multiple=lanes)
+    return Eliminate(multiple=4) if lanes == 1 and core.dot > 1 else Eliminate(multiple=lanes)
 
 
 def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | None = None) -> Module:

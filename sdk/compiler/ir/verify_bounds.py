@@ -59,8 +59,22 @@ class Facts:
             return True
         if any(self.nonnegative(d) for d in _undivided(dim)):
             return True
+        if any(all(map(self.nonnegative, cases)) for cases in _cases(dim)) or self._entered(dim):
+            return True
         # the lowest bound has the fewest variables left
         return True if lower and self._exhaust(lower[-1]) else self._exhaust(dim)
+
+    def _entered(self, dim: Dim) -> bool:
+        """Whether it follows from the loops around having a turn at all."""
+        for _, lo, hi in self.ranges:
+            turns = hi - lo - 1
+            if isinstance(turns, int):
+                continue
+            for fact in (turns, *_undivided(turns)):
+                rest = (dim - times * fact for times in _shares(dim, fact))
+                if any(map(self._surely_above, rest)):
+                    return True
+        return False
 
     def _surely_above(self, dim: Dim) -> bool:
         return _surely(dim) or any(map(_surely, self._lowest(dim)))
@@ -134,6 +148,19 @@ def _undivided(dim: Dim) -> Iterator[Dim]:
             continue
         rest = dim - coefficient * floordiv(factor.a, factor.b)
         yield (rest + 1) * factor.b - 1 - factor.a if coefficient < 0 else factor.a + rest * factor.b
+
+
+def _cases(dim: Dim) -> Iterator[tuple[Dim, Dim]]:
+    """Pairs of dims, of which the smaller is ``dim``: without a ``min`` in it, or a ``max`` that is taken away."""
+    if isinstance(dim, int):
+        return
+    for term, coefficient in dim.terms:
+        factor = term[0][0]
+        if len(term) != 1 or term[0][1] != 1 or not isinstance(factor, Func):
+            continue
+        if factor.name == ("min" if coefficient > 0 else "max"):
+            rest = dim - coefficient * _MAKE[factor.name](factor.a, factor.b)
+            yield rest + coefficient * factor.a, rest + coefficient * factor.b
 
 
 def _holds(factor: Factor, var: Var) -> bool:

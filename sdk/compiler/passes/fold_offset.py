@@ -13,7 +13,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.passes.edit import GraphEdit, edit_graphs
 
-__all__ = ["FoldOffset"]
+__all__ = ["SUMS", "FoldOffset", "sum_bounds"]
 
 Ints = NDArray[np.int64]
 # ops that sum products, and the axis of their weights that is the output channel
@@ -109,6 +109,15 @@ def _sums(bias: Ints, weights: _Factors, x: TensorType, offset: int) -> tuple[In
     return bias + positive * lo + negative * hi, bias + positive * hi + negative * lo
 
 
+def sum_bounds(edit: GraphEdit, node: Call) -> tuple[Ints, Ints] | None:
+    """The smallest and the largest sum of each channel of a call of one of ``SUMS`` over all inputs; None where its
+    weights or its bias are known only at run time."""
+    weights, bias = _weights(edit, node), edit.data(node.args[2])
+    if _is_float(node) or weights is None or bias is None:
+        return None
+    return _sums(bias.astype(np.int64), weights, node.args[0].type, _int(node, "x_offset"))
+
+
 def _steps(weights: _Factors, x: TensorType, offset: int) -> Ints:
     """The farthest that partial sums in any order may go."""
     farthest: Ints = (weights.positive - weights.negative) * max(map(abs, _limits(x, offset)))
@@ -120,10 +129,10 @@ def _bound(edit: GraphEdit, node: Call) -> bool:
     total = edit.made_by(node.args[0], *SUMS)
     if total is None or edit.uses[node.args[0].name] != 1 or node.args[0].type.dtype != I32:
         return False
-    weights, bias, shift = _weights(edit, total), edit.data(total.args[2]), edit.data(node.args[2])
-    if weights is None or bias is None or shift is None:
+    bounds, shift = sum_bounds(edit, total), edit.data(node.args[2])
+    if bounds is None or shift is None:
         return False
-    low, high = _sums(bias.astype(np.int64), weights, total.args[0].type, _int(total, "x_offset"))
+    low, high = bounds
     spare: Any = dict(node.attrs).get("spare", 0)
     reach = np.maximum(-low, high) << (spare or np.maximum(shift.astype(np.int64), 0))
     bits = max(int(reach.max(initial=0)).bit_length(), 1)

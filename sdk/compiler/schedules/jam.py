@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from sdk.compiler.ir.dependence import conflict
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Stmt, Store
+from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Buffer, Eval, For, If, Let, Load, Loops, Stmt, Store
 from sdk.compiler.ir.verify_loops import LOCAL_BYTES
-from sdk.compiler.ir.walk import rewrite, walk
+from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
-from sdk.compiler.sym import Dim, Var, free_vars
+from sdk.compiler.sym import Dim, Var, ceildiv, dmin, free_vars, max_value
 
-__all__ = ["jam"]
+__all__ = ["jam", "tile"]
 
 
 def jam(loops: Loops, name: str, into: Sequence[str]) -> Loops:
@@ -31,6 +31,36 @@ def jam(loops: Loops, name: str, into: Sequence[str]) -> Loops:
         if loop.lo != 0 or not isinstance(loop.hi, int):
             raise ScheduleError(f"jam({name}): the loop must run from 0 to a number, not {loop.lo}..{loop.hi}")
         return _push(loop, loop.hi, _expand(loop.body, loop.var, loop.hi), frozenset(into)).body
+
+    return replace_loop(loops, name, one)
+
+
+def tile(loops: Loops, name: str, size: int, into: Sequence[str]) -> Loops:
+    """Cuts a loop in tiles that are distributed as ``jam`` does; where the last one is not full, the last iteration runs
+    in it more than once, side by side.
+
+    rewrite: ``for i in a..b { alloc t; S(i); for k { T(i, k) } }`` --> ``for i_o in 0..ceil((b-a)/s) { alloc t[s];
+    for i_i in 0..s { S(at) } for k { for i_i in 0..s { T(at, k) } } }`` with ``at = a + min(s*i_o + i_i, b-a-1)``
+    obligation: those of ``jam``, and an iteration reads nothing that it writes but its temporaries.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        step = f"tile({name}, {size})"
+        why = conflict(loop, loops)
+        if why or size < 1 or loop.until is not None or loop.axis:
+            raise ScheduleError(f"{step}: {why or 'the loop may end early or is bound to an axis, or the size is 0'}")
+        private = {n.buffer.name for n in walk(loop.body) if isinstance(n, Alloc)}
+        loads, stores = buffers_used(loop.body)
+        if (loads & stores) - private or any(isinstance(n, Eval | Atomic | Barrier) for n in walk(loop.body)):
+            raise ScheduleError(f"{step}: an iteration run twice may give something else")
+        extent = loop.hi - loop.lo
+        count = ceildiv(extent, size)
+        outer = Var(f"{name}_o", 0, max((max_value(count) or 1) - 1, 0))
+        inner = Var(f"{name}_i", 0, size - 1)
+        at = loop.lo + dmin(outer.expr * size + inner.expr, extent - 1)
+        body = _expand(substitute_dims(loop.body, {loop.var: at}), inner, size)
+        tiled = For(inner, 0, size, body)
+        return (For(outer, 0, count, _push(tiled, size, body, frozenset(into)), loop.kind),)
 
     return replace_loop(loops, name, one)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sdk.compiler.ir.dependence import conflict
-from sdk.compiler.ir.loops import Block, For, ForKind, Loops, Stmt
-from sdk.compiler.ir.walk import substitute_dims
+from sdk.compiler.ir.loops import Alloc, Block, For, ForKind, Loops, Stmt
+from sdk.compiler.ir.walk import buffers_used, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, renamed, replace_loop
 from sdk.compiler.sym import Dim, Var, dmax, floordiv, free_vars, max_value, prove_eq, prove_ge
 
@@ -124,14 +124,17 @@ def reorder(loops: Loops, outer: str, inner: str) -> Loops:
     return done
 
 
-def unroll(loops: Loops, name: str) -> Loops:
-    """Has the loop written out.
+def unroll(loops: Loops, name: str, copies: str = "all") -> Loops:
+    """Has the loop written out; of its copies, where ``copies`` is "register", those that use registers.
 
     rewrite: ``for i in 0..3 { S(i) }`` --> ``S(0) S(1) S(2)``
     obligation: the trip count is a number, at most 64.
     """
+    registers = {n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register"}
 
     def one(loop: For) -> tuple[Stmt, ...]:
+        if copies == "register" and not registers & set().union(*buffers_used(loop.body)):
+            return (loop,)
         extent = loop.hi - loop.lo
         if not isinstance(extent, int) or extent > 64:
             raise ScheduleError(f"unroll({name}): the trip count {extent} is not a number of at most 64")

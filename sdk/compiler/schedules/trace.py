@@ -11,7 +11,7 @@ from typing import Any, Concatenate, Final, ParamSpec
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.schedules.blocks import block, cascade, overlap, round_up
 from sdk.compiler.schedules.halves import use_halves, widen
-from sdk.compiler.schedules.jam import jam
+from sdk.compiler.schedules.jam import jam, tile
 from sdk.compiler.schedules.join import join, unpack
 from sdk.compiler.schedules.lanes import accumulate, strip
 from sdk.compiler.schedules.locate import ScheduleError
@@ -55,6 +55,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         settle,
         stage,
         strip,
+        tile,
         transpose_tile,
         stage_region,
         unpack,

@@ -36,7 +36,7 @@ def integer_contraction(loops: Loops, part: Contraction, core: Core, known: Know
         return loops
     if core.way.form != "words" and joinable(loops, part, known):
         try:
-            return contraction_joined(loops, part, core.tile_rows, core.compact, core.way)
+            return contraction_joined(loops, part, core.tile_rows, core.way)
         except ScheduleError:
             if core.way.form == "joined":
                 raise

@@ -13,8 +13,8 @@ from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.types import I8
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError, has, loop_names
-from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, unrolled
+from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names
 from sdk.compiler.schedules.rules.ways import FIRST, Way
 from sdk.compiler.schedules.trace import Schedule
 
@@ -22,9 +22,8 @@ __all__ = ["Known", "contraction_joined", "joinable"]
 
 Known = Mapping[str, Sequence[NDArray[Any]]]
 SUM_BITS: Final = 23  # the second of two joined sums stays below 2 to the power of this
-WIDE_CHANNELS: Final = 16  # channels that pay for unpacking what they read of a pixel
+WIDE_CHANNELS: Final = 16  # channels that pay for unpacking what they read of a row that stands alone
 SMALL_ROW: Final = 384  # elements of a row and its result for which there is memory to unpack one that stands alone
-RUN: Final = 4  # words of a copy written out
 
 
 def joinable(loops: Loops, part: Contraction, known: Known) -> bool:
@@ -59,20 +58,18 @@ def _bias(loops: Loops, part: Contraction) -> str:
     return next((v.buffer for v in starts if isinstance(v, Load) and v.buffer != part.a), "")
 
 
-def contraction_joined(
-    loops: Loops, part: Contraction, pixels: int, compact: bool = False, way: Way = FIRST
-) -> Loops:
-    """What so many pixels read is unpacked to halves of words, if many channels use it; two channels at a time then
-    take one row of joined weights, four channels where there is one pixel."""
+def contraction_joined(loops: Loops, part: Contraction, pixels: int, way: Way = FIRST) -> Loops:
+    """What so many pixels read is unpacked to halves of words; two channels at a time then take one row of joined
+    weights, four channels where there is one pixel."""
     channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
     tile = way.cols or (4 if rows == 1 and channels % 4 == 0 else 2)
     if channels % tile:
         raise ScheduleError("channels that are no multiple of a tile")
-    s = Schedule(loops, tm=pixels, tn=tile, dot=4, word=4, run=1 if compact else RUN)
+    s = Schedule(loops, tm=pixels, tn=tile, dot=4, word=4)
     pixel = pixel_loop(s, part)
-    wide = channels >= WIDE_CHANNELS and (rows > 1 or (bool(pixel) and depth + channels <= SMALL_ROW))
-    staged = (wide and way.staged is not False) or (rows > 1 and (windowed(loops, part) or depth % 4 != 0))
+    small = bool(pixel) and channels >= WIDE_CHANNELS and depth + channels <= SMALL_ROW
+    staged = rows > 1 or (small and way.staged is not False)
     if staged:
         gather_window(s, part, pixel, names(part.reduce), "dot")
     s.do("pack", part.b, 1, "dot")
@@ -85,12 +82,12 @@ def contraction_joined(
         window = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
         s.do("unpack", window.name)
     if rows > 1:
-        s.do("split", pixel, "tm")
-        if has(s.loops, f"{pixel}_i"):
-            s.do("jam", f"{pixel}_i", _around(s, channel, k))
+        s.do("tile", pixel, "tm", _around(s, channel, k))
     for name in dict.fromkeys(n for n in loop_names(s.loops.body) if n.startswith(f"{channel}_i")):
         s.do("unroll", name)
-    return unrolled(s, [pixel])
+    if rows > 1:
+        s.do("unroll", f"{pixel}_i", "register")
+    return s.done()
 
 
 def _around(s: Schedule, channel: str, k: str) -> list[str]:
