@@ -51,8 +51,13 @@ def test_events_are_those_that_a_compiler_leaves() -> None:
     assert found["load1"] == turns * (1 + 2)  # the pixel once for both channels
     assert found["mul"] == found["add"] == turns * 2
     assert found["store4"] == 2 * 2 * 2  # two of six rows
-    assert found["turn"] == 6 + 6 * 2 + turns
-    assert found["loop"] == 1 + 6 + 12
+    assert found["turn"] == 6 + 6 * 2
+    assert found["loop"] == 1 + 6
+    assert found["inner"] == 12
+    assert found["inner_turn"] == turns
+    assert found["inner_jump"] == turns / 4
+    assert found["pointer"] == 12 * 2  # both channels of the weights are reached from one
+    assert found["full"] == found["over"] == 0
     assert found["if"] == 12
     assert found["call"] == 1
 

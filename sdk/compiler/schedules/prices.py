@@ -18,10 +18,11 @@ TABLE: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "dsp",
-        "add 0 and 0 bitsx4 0.44 broadcastx2 0 broadcastx4 1.9 call 199.08 cast 0.74 dot 1.88 evensx4 0.36 "
-        "ge 1.38 gt 1.02 if 0 load1 0.56 load2 0.92 load4 0 loop 0 lt 0 mac_pair 0.89 max 2.41 min 2.84 "
-        "mul 0.91 neg 3.32 oddsx4 0.93 operand4 0 rdbpot1 1.41 select 4.78 shl 0 shr 0 srdhm30 1.4 "
-        "store1 2.75 store2 0.37 store4 1.53 sub 0 tdiv 1.02 turn 0 ",
+        "add 0 and 0.23 bitsx4 0 broadcastx2 0 broadcastx4 0.42 call 103.87 cast 0 dotx2 0.8 dotx4 2.95 "
+        "evensx4 0.07 full 0 ge 0.68 gt 0 if 0.86 inner 0.06 inner_jump 1.48 inner_turn 0 load1 1.54 "
+        "load2 1.27 load4 1.2 loop 0 lt 0.39 mac_lanex4 0 mac_pairx2 0.39 max 0.29 min 2.99 mul 0 neg 4.65 "
+        "oddsx4 3.69 operand4 1.08 over 8.98 pointer 0.57 rdbpot22 1.74 select 0 shl 0 shr 0 srdhm30 1.74 "
+        "store1 2.48 store2 0.82 store4 0.61 sub 0 tdiv 0 turn 0 ",
     ),
     (
         "rvm",
