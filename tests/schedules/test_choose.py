@@ -19,7 +19,7 @@ from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.schedule import ScheduleLoops, ways_of
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import CORES, Core, alternatives, core_for, schedule
-from sdk.compiler.schedules.rules.choose import GAIN, cheapest, expected
+from sdk.compiler.schedules.rules.choose import GAIN, cheapest, chosen, expected
 from sdk.compiler.schedules.rules.ways import FIRST, WAYS, Way, ways_for
 from sdk.compiler.schedules.trace import replay
 
@@ -57,8 +57,8 @@ def test_every_way_computes_the_same(case: Any, core: Core) -> None:
     arrays["w"] = constants["w"][0]
     plain = {**arrays, "o": np.zeros(want.shape, want.dtype)}
     run_loops(loops, plain)
-    found = dict(alternatives(loops, core, constants, 1, (), constants))
-    assert found[FIRST] == schedule(loops, core, constants, 1, (), constants)
+    first = schedule(loops, core, constants, 1, (), constants)
+    found = {FIRST: first, **dict(alternatives(loops, first, core, constants, 1, (), constants))}
     assert len({(f.body, f.params, f.packs) for f in found.values()}) == len(found)
     for way, done in found.items():
         packed = {p.param: pack_array(arrays[p.param], p) for p in done.packs}
@@ -76,7 +76,8 @@ def test_there_are_ways_of_products_and_windows() -> None:
     for case in (CASES[0], CASES[1], CASES[3]):
         loops, arrays, _ = naive(case, core_for(DSP))
         known = {"w": [np.maximum(arrays["w"], -127)], "bias": [arrays["bias"]]} if "bias" in arrays else {}
-        assert len(list(alternatives(loops, core_for(DSP), None, 1, (), known))) > 2, case
+        first = schedule(loops, core_for(DSP), None, 1, (), known)
+        assert len(list(alternatives(loops, first, core_for(DSP), None, 1, (), known))) > 1, case
 
 
 def test_another_way_must_save_enough() -> None:
@@ -85,6 +86,19 @@ def test_another_way_must_save_enough() -> None:
     assert cheapest([100.0, 80.0, 70.0, 70.0]) == 2
     assert str(Way(form="words", rows=2)) == "form=words rows=2"
     assert str(FIRST) == "first"
+
+
+def test_functions_of_one_structure_go_one_way() -> None:
+    wide, tall = Way(cols=4), Way(rows=3)
+    costs = {
+        "a": {FIRST: 100.0, wide: 75.0, tall: 120.0},
+        "b": {FIRST: 100.0, wide: 101.0, tall: 60.0},
+        "c": {FIRST: 50.0},
+    }
+    assert chosen(costs, 50.0) == (wide, {})
+    assert chosen(costs, 30.0) == (wide, {"b": tall})
+    assert chosen({"a": {FIRST: 100.0, wide: 99.0}}, 0.0) == (FIRST, {})
+    assert chosen({}, 1.0) == (FIRST, {})
 
 
 def fused() -> Module:

@@ -57,7 +57,7 @@ def test_events_are_those_that_a_compiler_leaves() -> None:
     assert found["inner_turn"] == turns
     assert found["inner_jump"] == turns / 4
     assert found["pointer"] == 12 * 2  # both channels of the weights are reached from one
-    assert found["full"] == found["over"] == 0
+    assert found["full13"] == found["over13"] == 0
     assert found["if"] == 12
     assert found["call"] == 1
 

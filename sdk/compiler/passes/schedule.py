@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, Literal
 
 from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
@@ -12,14 +15,15 @@ from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import I8, I16, I32, TensorType
 from sdk.compiler.schedules.pack import pack_array, packing_name
 from sdk.compiler.schedules.rules import Core, alternatives, core_for, schedule
-from sdk.compiler.schedules.rules.choose import cheapest, expected
+from sdk.compiler.schedules.rules.choose import chosen, expected
 from sdk.compiler.schedules.rules.joined import Known
-from sdk.compiler.schedules.rules.ways import Way
+from sdk.compiler.schedules.rules.ways import FIRST, Way
 from sdk.compiler.schedules.trace import loops_key
 
 __all__ = ["ScheduleLoops", "ways_of"]
 
-WORTH: Final = 0.02  # a function that takes less of all that is expected is not worth a choice
+WORTH: Final = 0.02  # of all that is expected: a function that takes less has no say
+APART: Final = 0.01  # of all that is expected: what a function must save to go another way than those like it
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,13 @@ class ScheduleLoops:
         """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
         isa = frozenset(self.isa.split("."))
         core = replace(core_for(isa), compact=self.opt == "size")
-        nests = {name: _nest(module, name, self.threads) for name in module.loops}
-        if self.way:
-            done = {name: _numbered(nest, core, self.way) for name, nest in nests.items()}
+        nests = {name: _nest(module, name, core, self.threads) for name in module.loops}
+        if self.way is not None:
+            done = {name: nest.numbered(self.way) for name, nest in nests.items()}
+        elif core.compact:
+            done = {name: nest.first for name, nest in nests.items()}
         else:
-            done = {name: nest.first(core) for name, nest in nests.items()}
-        if self.way is None and not core.compact:
-            done = _chosen(nests, done, core, isa)
+            done = _chosen(nests, isa)
         kernel: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, f in done.items():
@@ -62,52 +66,64 @@ class _Nest:
     """A function before it is scheduled, and what is known of the constants that its calls give it."""
 
     plain: Loops
+    core: Core
     packable: frozenset[str]
     threads: int
     even: frozenset[str]
     known: Known
 
-    def first(self, core: Core) -> Loops:
+    @cached_property
+    def first(self) -> Loops:
         """Scheduled as the rules have it; plain where an argument to be packed is known only at run time."""
-        scheduled = schedule(self.plain, core, self.packable, self.threads, self.even, self.known)
+        scheduled = schedule(self.plain, self.core, self.packable, self.threads, self.even, self.known)
         return scheduled if all(p.param in self.packable for p in scheduled.packs) else self.plain
 
-    def ways(self, core: Core) -> Iterator[tuple[Way, Loops]]:
-        """Scheduled in all ways; as ``first`` has it first."""
-        return alternatives(self.plain, core, self.packable, self.threads, self.even, self.known)
+    def ways(self, some: Iterable[Way] | None = None) -> dict[Way, Loops]:
+        """Scheduled in all ways, or in some; as ``first`` has it first."""
+        others = alternatives(
+            self.plain, self.first, self.core, self.packable, self.threads, self.even, self.known, some
+        )
+        return {FIRST: self.first, **dict(others)}
+
+    def numbered(self, number: int) -> Loops:
+        """Scheduled in the way of this number; as ``first`` has it where there are fewer."""
+        made = list(self.ways().values()) if number else [self.first]
+        return made[number] if number < len(made) else made[0]
 
 
-def _nest(module: Module, name: str, threads: int) -> _Nest:
+def _nest(module: Module, name: str, core: Core, threads: int) -> _Nest:
     plain = module.loops[name]
     reads = [p.buffer.name for p in plain.params if p.mode == "read"]
     calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
     packable = {p for k, p in enumerate(reads) if all(call.args[k].const for call in calls)}
     even = {p for k, p in enumerate(reads) if p in packable and all(_even(module, call.args[k]) for call in calls)}
     known = {p: [module.consts[c.args[k].name].data for c in calls] for k, p in enumerate(reads) if p in packable}
-    return _Nest(plain, frozenset(packable), threads, frozenset(even), known)
+    return _Nest(plain, core, frozenset(packable), threads, frozenset(even), known)
 
 
 def ways_of(module: Module, core: Core, threads: int = 1) -> dict[str, list[Way]]:
     """In which ways each function of a module that is not scheduled yet can be, in order."""
-    return {name: [way for way, _ in _nest(module, name, threads).ways(core)] for name in module.loops}
+    return {name: list(_nest(module, name, core, threads).ways()) for name in module.loops}
 
 
-def _numbered(nest: _Nest, core: Core, number: int) -> Loops:
-    made = [loops for _, loops in nest.ways(core)]
-    return made[number] if number < len(made) else made[0]
-
-
-def _chosen(
-    nests: Mapping[str, _Nest], first: Mapping[str, Loops], core: Core, isa: frozenset[str]
-) -> dict[str, Loops]:
-    """The functions that take much of what all are expected to take, in the way that is expected to take least."""
-    costs = {name: expected(loops, isa) for name, loops in first.items()}
-    known = {name: cost for name, cost in costs.items() if cost is not None}
-    done = dict(first)
-    for name, cost in known.items():
-        if cost >= WORTH * sum(known.values()):
-            _, made = zip(*nests[name].ways(core), strict=True)
-            done[name] = made[cheapest([expected(loops, isa) or 0.0 for loops in made])]
+def _chosen(nests: Mapping[str, _Nest], isa: frozenset[str]) -> dict[str, Loops]:
+    """The functions in the ways that are expected to take least: those of one structure, which may come to share their
+    code, all in one way, but for those that save much of the whole in a way of their own."""
+    done = {name: nest.first for name, nest in nests.items()}
+    costs = {name: cost for name, loops in done.items() if (cost := expected(loops, isa)) is not None}
+    whole = sum(costs.values())
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for name in costs:
+        alike[re.sub(r"\d+", "", done[name].trace)].append(name)
+    for names in alike.values():
+        made = {name: nests[name].ways() for name in names if costs[name] >= WORTH * whole}
+        prices = {name: {way: expected(f, isa) or 0.0 for way, f in of.items()} for name, of in made.items()}
+        together, own = chosen(prices, APART * whole)
+        for name in names:
+            way = own.get(name, together)
+            if way != FIRST:
+                of = made.get(name) or nests[name].ways((way,))
+                done[name] = of.get(way, done[name])
     return done
 
 

@@ -35,7 +35,7 @@ __all__ = ["events"]
 _UNPACKS: Final = ("dot", "mac_lane")  # take packed operands apart
 MOST_POINTS: Final = 512  # values of loop variables at which a condition is tried
 TURNS, LONG = 8, 56  # turns of a loop that are written out, and instructions of all of them, at most
-REGISTERS, AT_HAND = 13, 5  # of a core with few, and those that what is read and multiplied passes through
+REGISTERS, AT_HAND = (13, 27), 5  # of cores with few and many, and those that what is read and multiplied takes
 Events = dict[str, float]
 
 
@@ -46,8 +46,8 @@ def events(loops: Loops, dims: Mapping[Var, int]) -> Events:
     computed of that: a compiler does it once. Registers cost nothing. Names are those of operations with the shape of
     their lanes, and "load1", "store4" (bytes), "loop", "turn", "if", "wrap" (an index modulo something) and "call"; of
     loops over straight code "inner", "inner_turn", "inner_jump" (as often as they jump back where turns are written
-    out), "pointer" (those that what they read moves by), "full" (turns that need more registers than a core with few
-    has), and "over" (by how many, in all turns).
+    out), "pointer" (those that what they read moves by), "full13" (turns that need more registers than so many), and
+    "over13" (by how many, in all turns).
     """
     env: dict[Var, int] = dict(dims)
     if loops.rows is not None:
@@ -147,9 +147,10 @@ class _Walker:
         self.found["inner_turn"] += copies * trips
         self.found["inner_jump"] += copies * trips / turns
         self.found["pointer"] += copies * used.pointers
-        over = max(used.sums + used.pointers + 1 + AT_HAND - REGISTERS, 0)
-        self.found["full"] += copies * trips * (over > 0)
-        self.found["over"] += copies * trips * over
+        for registers in REGISTERS:
+            over = max(used.sums + used.pointers + 1 + AT_HAND - registers, 0)
+            self.found[f"full{registers}"] += copies * trips * (over > 0)
+            self.found[f"over{registers}"] += copies * trips * over
 
     def _if(self, stmt: If, times: float, around: _Around) -> None:
         self._add("if", times, self._vars(stmt.cond), around)

@@ -22,7 +22,7 @@ from sdk.compiler.schedules.rules.joined import Known
 from sdk.compiler.schedules.rules.nest import work
 from sdk.compiler.schedules.rules.reduction import columns, rows
 from sdk.compiler.schedules.rules.transform import transform
-from sdk.compiler.schedules.rules.ways import FIRST, Way, ways_for
+from sdk.compiler.schedules.rules.ways import Way, ways_for
 from sdk.compiler.schedules.rules.window import window
 
 __all__ = ["CORES", "Core", "alternatives", "core_for", "schedule"]
@@ -50,23 +50,22 @@ def schedule(
 
 def alternatives(
     loops: Loops,
+    first: Loops,
     core: Core,
     packable: Iterable[str] | None = None,
     threads: int = 1,
     even: Iterable[str] = (),
     known: Known | None = None,
+    ways: Iterable[Way] | None = None,
 ) -> Iterator[tuple[Way, Loops]]:
-    """The schedules of ``loops`` that the ways of its kind on a core come to, each once: that of ``schedule`` first.
-
-    Ways that a rule refuses are left out, and those that need an operand packed which is not of ``packable``.
-    """
-    given = None if packable is None else frozenset(packable)
-    first = schedule(loops, core, given, threads, even, known)
-    yield FIRST, first
+    """The schedules of ``loops`` in some ``ways``, or in all of its kind on a core, each once and none that is
+    ``first``, what ``schedule`` makes of it. Those that a rule refuses are left out, and those with an operand packed
+    that is not of ``packable``."""
     if first is loops:
         return
+    given = None if packable is None else frozenset(packable)
     seen = {_work(first)}
-    for way in ways_for(core.name, classify(loops).kind)[1:]:
+    for way in ways_for(core.name, classify(loops).kind)[1:] if ways is None else ways:
         try:
             made = _schedule(loops, core.on(way), given, threads, frozenset(even), known or {})
         except ScheduleError:
