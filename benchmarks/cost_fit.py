@@ -25,7 +25,7 @@ WIDTH = 100  # of the table's text
 def fitted(samples: Sequence[Sample]) -> dict[str, float]:
     """The prices of all events of the samples that have the least errors: of what each is expected to execute, and of
     how the ways of a layer compare."""
-    names = sorted({name for s in samples for name in s.events})
+    names = sorted({name for s in samples for name, count in s.events.items() if count})
     matrix = np.array([[s.events.get(name, 0.0) / s.counted for name in names] for s in samples])
     usual: Array = np.array([USUAL_CALL if name == "call" else 1.0 for name in names])
     beside = _beside(samples, matrix)

@@ -16,6 +16,7 @@ from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.passes.canonicalize import Canonicalize
 from sdk.compiler.passes.cleanup import Cleanup
+from sdk.compiler.passes.columns import Columns
 from sdk.compiler.passes.dispatch import Dispatch
 from sdk.compiler.passes.eliminate import Eliminate
 from sdk.compiler.passes.fold import Fold
@@ -23,6 +24,7 @@ from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.passes.fold_pad import FoldPad
 from sdk.compiler.passes.fold_scale import FoldScale
 from sdk.compiler.passes.fuse import Fuse
+from sdk.compiler.passes.high_word import HighWord
 from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.integer import Integer
 from sdk.compiler.passes.layout import Layout
@@ -117,6 +119,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     """The passes in order."""
     have = capabilities(board, options)
     core = core_for(have)
+    words = core.lanes == 1 and core.dot > 1
     streams = options.memory == "min" or options.arena_limit is not None
     return (
         Inline(),
@@ -134,6 +137,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Still(),
         FoldOffset(x_offset=128 if core.unsigned else 0),
         Cleanup(),
+        *([HighWord()] if words else []),
         *([Accumulate()] if streams else []),
         Lower(),
         Fuse(),
@@ -142,6 +146,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             isa=".".join(sorted(have)), threads=1 if streams else options.threads, opt=options.opt
         ),
         SimplifyLoops(),
+        *([Columns()] if words else []),
         Cleanup(),
         Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
         PlanMemory(

@@ -77,7 +77,7 @@ class ZigToolchain(Toolchain):
         if "address" in job.sanitize:
             raise UsageError("zig has no address sanitizer", hint="choose gcc or clang for that build")
         off = [] if job.sanitize else ["-fno-sanitize=all"]
-        rolled = ["-fno-unroll-loops"] if job.target.small else []
+        rolled = ["-fno-unroll-loops"]
         return [*off, *rolled, "-fstack-size-section", "-fno-stack-protector"]
 
     def link_flags(self, job: LinkJob) -> list[str]:

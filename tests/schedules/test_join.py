@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from sdk.compiler.interp.loops import run_loops
-from sdk.compiler.ir.intrinsics import cast, op
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Pack, Param, Store
+from sdk.compiler.ir.intrinsics import cast, imm, op
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Pack, Param, Store
 from sdk.compiler.ir.pattern import classify
 from sdk.compiler.ir.types import I8, I16, I32
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
@@ -83,11 +85,39 @@ def test_the_rule_is_exact_for_tails_of_every_kind(rows: int, channels: int, dep
     check(loops, replay(loops, done.trace))
 
 
-def test_windows_are_unpacked_once_where_many_channels_read_them() -> None:
-    wide, narrow = (schedule(f, CORE, None, 1, (), known(arrays(f))) for f in (product(8, 64, 32), product(32, 8, 32)))
-    scratch = [n.buffer.dtype for n in walk(wide.body) if isinstance(n, Alloc) and n.buffer.space == "scratch"]
-    assert scratch == [I16]
-    assert not any(isinstance(n, Alloc) and n.buffer.space == "scratch" for n in walk(narrow.body))
+def test_what_pixels_read_is_unpacked_once_and_rows_alone_where_many_channels_read_them() -> None:
+    for shape, staged in (((8, 64, 32), [I16]), ((32, 8, 32), [I16]), ((1, 64, 64), [I16]), ((1, 8, 640), [])):
+        f = product(*shape)
+        done = schedule(f, CORE, None, 1, (), known(arrays(f)))
+        scratch = [n.buffer.dtype for n in walk(done.body) if isinstance(n, Alloc) and n.buffer.space == "scratch"]
+        assert scratch == staged
+
+
+def test_one_tile_serves_every_number_of_pixels() -> None:
+    for rows in (8, 9):
+        f = product(rows, 16, 32)
+        done = schedule(f, CORE, None, 1, (), known(arrays(f)))
+        assert [n.var.name for n in walk(done.body) if isinstance(n, For)].count("i_o") == 1
+        assert not any(n.var.name.endswith("_t") for n in walk(done.body) if isinstance(n, For))
+
+
+def _is_result(node: object) -> bool:
+    return isinstance(node, Store) and node.buffer == "o"
+
+
+def test_sums_that_are_shifted_left_are_shifted_once() -> None:
+    loops = product(8, 16, 64)
+    acc = Load("acc", (), I32)
+    wide = rewrite(loops.body, lambda n: replace(n, value=op("shl", acc, imm(8))) if _is_result(n) else n)
+    given = arrays(loops)
+    done = schedule(replace(loops, body=wide), CORE, None, 1, (), known(given))
+    names = [n.name for n in walk(done.body) if isinstance(n, Op)]
+    assert "shr" not in names
+    assert names.count("shl") == 2  # of where sums start, and of the first of each pair
+    packed = {p.param: pack_array(given[p.param], p) for p in done.packs}
+    want = (given["bias"] + given["x"].astype(np.int32) @ given["w"].astype(np.int32).T) << 8
+    run_loops(done, given := {**given, **packed})
+    np.testing.assert_array_equal(given["o"], want)
 
 
 def test_constants_decide_what_is_joined() -> None:

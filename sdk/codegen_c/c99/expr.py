@@ -13,6 +13,7 @@ from sdk.codegen_c.c99.dims import ATOM, CMP, MUL, SUM, TERNARY, UNARY, DimPrint
 from sdk.codegen_c.c99.names import scalar_name
 from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.rescaled import clamped, rescaled
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.loops import Idx, Imm, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import BOOL, F16, F32, I8, I16, I32, U8, DType
@@ -187,7 +188,7 @@ class ValuePrinter:
         """By a row of the table of spellings."""
         types = (expr.dtype, *(a.dtype for a in expr.args))
         template = find_spelling(
-            expr.name, types, self._unit.features, bool(expr.args) and self._is_small(expr.args[0])
+            expr.name, types, self._unit.features, bool(expr.args) and self.is_small(expr.args[0])
         )
         if template is None:
             return None
@@ -203,47 +204,36 @@ class ValuePrinter:
         binds = ATOM if template.startswith("@") else UNARY if template.startswith("(") else SUM
         return CValue(text, binds)
 
-    def _is_small(self, expr: ValueExpr) -> bool:
+    def is_small(self, expr: ValueExpr) -> bool:
         """Whether |expr| <= 2**30 follows from how it was made."""
         if isinstance(expr, Ref):
-            return expr.name in self.bound and self._is_small(self.bound[expr.name])
+            return expr.name in self.bound and self.is_small(self.bound[expr.name])
         return isinstance(expr, Op) and expr.name == "srdhm30"
 
     def _clamp(self, expr: Op) -> CValue | None:
         """``min(max(x, lo), hi)`` on an i32 with literal bounds: one helper, at best one instruction."""
-        if (
-            expr.name != "min"
-            or expr.dtype != I32
-            or not isinstance(expr.args[0], Op)
-            or expr.args[0].name != "max"
-        ):
+        found = clamped(expr)
+        if found is None:
             return None
-        (x, lo), hi = expr.args[0].args, expr.args[1]
-        if not isinstance(lo, Imm) or not isinstance(hi, Imm) or lo.value > hi.value:
-            return None
-        halved, text = self._rescaled(x, int(lo.value))
-        if "thumb2" in self._unit.features and (int(lo.value), int(hi.value)) in _SATURATE:
-            saturate = ("half_" if halved else "clamp_") + _SATURATE[int(lo.value), int(hi.value)]
+        x, lo, hi = found
+        halved, text = self._rescaled(x, lo)
+        if "thumb2" in self._unit.features and (lo, hi) in _SATURATE:
+            saturate = ("half_" if halved else "clamp_") + _SATURATE[lo, hi]
             return CValue(f"{self._unit.helper(saturate)}({text})", ATOM)
         value = f"{text} >> 1" if halved else text
-        return CValue(f"{self._unit.helper('clamp_i32')}({value}, {self.text(lo)}, {self.text(hi)})", ATOM)
+        bounds = f"{literal(lo, I32).text}, {literal(hi, I32).text}"
+        return CValue(f"{self._unit.helper('clamp_i32')}({value}, {bounds})", ATOM)
 
     def _rescaled(self, x: ValueExpr, lo: int) -> tuple[bool, str]:
-        """(whether doubled, text) of what is to be clamped. A rescaled sum is rounded with its zero point in one
-        addition while it is doubled; how a negative one is rounded is all the same where the clamp ends at zero."""
-        match x:
-            case Op("add", (Op("rdbpot1" | "rdbpot22" as name, (high, right)), Imm(int(zp)))) if self._is_small(high):
-                pass
-            case Op("rdbpot1" | "rdbpot22" as name, (high, right)) if self._is_small(high):
-                zp = 0
-            case _:
-                return False, self.text(x)
-        bounded = name == "rdbpot22" and abs(2 * zp + 1) < 512
-        if bounded and lo >= zp and isinstance(high, Op) and {"dsp", "thumb2"} <= self._unit.features:
-            factors = ", ".join(self.text(arg) for arg in (*high.args, right))
-            return True, f"{self._unit.helper('rescale_up_dsp')}({factors}, {2 * zp + 1})"
-        helper = self._unit.helper("rescale_up" if lo >= zp else "rescale")
-        return True, f"{helper}({self.text(high)}, {self.text(right)}, {2 * zp + 1})"
+        """(whether doubled, text) of what is to be clamped."""
+        found = rescaled(x, lo, self.is_small)
+        if found is None:
+            return False, self.text(x)
+        if found.up and found.bounded and isinstance(found.high, Op) and {"dsp", "thumb2"} <= self._unit.features:
+            factors = ", ".join(self.text(arg) for arg in (*found.high.args, found.right))
+            return True, f"{self._unit.helper('rescale_up_dsp')}({factors}, {found.twice})"
+        helper = self._unit.helper("rescale_up" if found.up else "rescale")
+        return True, f"{helper}({self.text(found.high)}, {self.text(found.right)}, {found.twice})"
 
     # --- scalars ------------------------------------------------------------------------------------------
 

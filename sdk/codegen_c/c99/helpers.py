@@ -87,6 +87,14 @@ _PLAIN: Final = {
     __asm__("smmulr %0, %1, %2" : "=r"(high) : "r"((int32_t)((uint32_t)a << 1)), "r"(b));
     return high;
 }""",
+    "mac_high": """int32_t @@(int32_t a, int32_t b, int32_t c) {
+    return (int32_t)(((int64_t)a * b) >> 32) + c;
+}""",
+    "mac_high_dsp": """int32_t @@(int32_t a, int32_t b, int32_t c) {
+    int32_t out;
+    __asm__("smmla %0, %1, %2, %3" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+    return out;
+}""",
     **HALVES,
     **RESCALE,
     "mulq64": """int32_t @@(int64_t x, int32_t mult, int32_t shift) {
@@ -371,6 +379,10 @@ _LANES: Final = {
     @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);
     wide = (wide + ((int64_t)1 << 30)) >> 31;
     return __builtin_convertvector(@min_i64x$N(wide, @splat_i64x$N(INT32_MAX)), $C);
+}""",
+    "mac_high": """$C @@($C a, $C b, $C c) {
+    @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);
+    return __builtin_convertvector(wide >> 32, $C) + c;
 }""",
     "srdhm30": """$C @@($C a, $C b) { /* |a| < 2**30 */
     @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import product, takewhile
 from typing import Final
 
 from sdk.codegen_c import thumb
 from sdk.codegen_c.c99.dims import DimPrinter
-from sdk.compiler.ir.loops import For, Loops, Stmt, Store
+from sdk.compiler.ir.loops import For, Load, Loops, Stmt, Store
+from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import Dim, evaluate, floordiv, free_vars, prove_ge
 
 __all__ = ["CORE", "Regions"]
@@ -41,32 +43,32 @@ class Regions:
             return []
         trip = stmt.hi - stmt.lo
         most = SHORT if self.small else LONG
-        for turns in self._turns(trip):
-            lifted = thumb.lift(stmt.body.body, self.names, stmt, turns)
+        for turns, strides in product(self._turns(trip), (False, True)):
+            lifted = thumb.lift(stmt.body.body, self.names, stmt, turns, strides=strides)
             if lifted is None:
                 return []
-            lines = self._lines(lifted, floordiv(trip, turns), 1 << 30 if turns == 1 else most)
+            count = floordiv(trip, turns) if turns != trip else None
+            lines = self._lines(lifted, count, 1 << 30 if turns == 1 else most)
             if lines:
                 return lines
         return []
 
-    def run(self, stmts: Sequence[Stmt]) -> tuple[int, list[str]]:
-        """How many of ``stmts`` are sums of products in registers, and their lines."""
-        count = 0
-        while count < len(stmts) and self._is_sum(stmts[count]):
-            count += 1
-        while count:
-            lifted = thumb.lift(stmts[:count], self.names)
-            if lifted is not None:
-                lines = self._lines(lifted, None, 1 << 30) if lifted.products >= FEW else []
-                return (count if lines else 0), lines
-            count -= 1  # what starts a sum at the end
+    def run(self, stmts: Sequence[Stmt], own: Set[str]) -> tuple[int, list[str]]:
+        """How many of ``stmts``, all that are left of a block that declares the buffers ``own``, have a form in assembly
+        together, and their lines."""
+        straight = len(list(takewhile(lambda stmt: thumb.straight(stmt, self.names), stmts)))
+        sums = len(list(takewhile(self._is_sum, stmts[:straight])))
+        for count, strides in product(dict.fromkeys((straight, sums)), (False, True)):
+            dead = own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}
+            lifted = thumb.lift(stmts[:count], self.names, dead=dead, strides=strides)
+            if lifted is not None and (lifted.products >= FEW or lifted.writes >= FEW // 2):
+                lines = self._lines(lifted, None, 1 << 30)
+                if lines:
+                    return count, lines
         return 0, []
 
     def _is_sum(self, stmt: Stmt) -> bool:
-        if not isinstance(stmt, Store) or self.names.register(stmt.buffer, stmt.index) is None:
-            return False
-        return thumb.straight(stmt, self.names)
+        return isinstance(stmt, Store) and self.names.register(stmt.buffer, stmt.index) is not None
 
     def _turns(self, trip: Dim) -> list[int]:
         """How many turns may be written out, the most first: divisors of the trip count at every call."""
@@ -82,6 +84,10 @@ class Regions:
 
     # --- the statement ------------------------------------------------------------------------------------
 
+    def _path(self, stream: thumb.Stream, strides: Mapping[str, str], looped: bool) -> thumb.Path:
+        stride = f"%[{strides[self.dims.text(stream.stride)]}]" if stream.stride != 0 else ""
+        return thumb.Path(stream.step if looped else 0, stride, stream.places if looped else 0)
+
     def _lines(self, lifted: thumb.Lifted, count: Dim | None, most: int) -> list[str]:
         """A block with the statement, run ``count`` times (None: once); none where it takes more than ``most``
         instructions, or more registers than there are."""
@@ -91,34 +97,37 @@ class Regions:
         homes = {name: f"s{k}" for k, name in enumerate(variables)}
         values = {leaf: f"c{k}" for k, leaf in enumerate(leaf for leaf in code.leaves if not leaf.variable)}
         leaves = {leaf: f"%[{homes[leaf.text] if leaf.variable else values[leaf]}]" for leaf in code.leaves}
-        steps = {k: stream.step if count is not None else 0 for k, stream in enumerate(lifted.streams)}
+        strides = {text: f"w{k}" for k, text in enumerate(dict.fromkeys(self.dims.text(s.stride) for s in lifted.streams))}
+        paths = [self._path(stream, strides, count is not None) for stream in lifted.streams]
         emitted = thumb.emit(
-            code, {name: f"%[{home}]" for name, home in homes.items()}, leaves, steps, count is not None
+            code, {name: f"%[{home}]" for name, home in homes.items()}, leaves, paths, count is not None, lifted.spent
         )
         if emitted is None or len(emitted.lines) > most:
             return []
-        pointers = [
-            f"&{self.element(s.buffer, s.start + emitted.bases[k])}" for k, s in enumerate(lifted.streams)
-        ]
+        pointers = [f"&{self.element(s.buffer, s.start + emitted.bases[k])}" for k, s in enumerate(lifted.streams)]
         temps = {f"t{k}": self.fresh(f"t{k}") for k in range(emitted.temps)}
         outputs = [
-            f'[{homes[name]}] "{"+" if name in changed else "=&"}r"({name})' for name in code.results
+            f'[{homes[name]}] "{"+&" if name in changed else "=&"}r"({name})' for name in code.results
         ]
-        inputs = [f'[{homes[name]}] "r"({name})' for name in variables if name not in code.results]
+        outputs += [f'[{homes[leaf.text]}] "+&r"({leaf.text})' for leaf in code.leaves if leaf in lifted.spent]
+        kept = {leaf.text for leaf in code.leaves if leaf.variable} - {leaf.text for leaf in lifted.spent}
+        inputs = [f'[{homes[name]}] "r"({name})' for name in variables if name in kept - set(code.results)]
         inputs += [f'[{name}] "r"({leaf.text})' for leaf, name in values.items()]
         declared = []
         for k, (stream, pointer) in enumerate(zip(lifted.streams, pointers, strict=True)):
-            if steps[k]:
+            if paths[k].step or paths[k].stride:
                 name = self.fresh(f"p{k}")
                 declared.append(f"{'' if stream.stored else 'const '}void *{name} = {pointer};")
-                outputs.append(f'[p{k}] "+r"({name})')
+                outputs.append(f'[p{k}] "+&r"({name})')
             else:
                 inputs.append(f'[p{k}] "r"({pointer})')
+        used = {path.stride for path in paths}
+        inputs += [f'[{name}] "r"({text})' for text, name in strides.items() if f"%[{name}]" in used]
         lines = list(emitted.lines)
         if count is not None:
             name = self.fresh("turns")
             declared.append(f"int32_t {name} = {self.dims.text(count)};")
-            outputs.append(f'[n] "+r"({name})')
+            outputs.append(f'[n] "+&r"({name})')
             lines = ["1:", *lines, "subs %[n], %[n], #1", "bne 1b"]
         outputs += [f'[{t}] "=&r"({name})' for t, name in temps.items()]
         if temps:

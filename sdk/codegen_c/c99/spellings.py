@@ -48,6 +48,8 @@ _ROWS: Final = (
     _row("srdhm30", "i32", "@srdhm30({0}, {1})", "thumb2"),
     _row("srdhm30", "i32", "@srdhm30_thumb({0}, {1})", "thumb"),
     _row("srdhm30", "i32", "@srdhm30({0}, {1})"),
+    _row("mac_high", "i32", "@mac_high_dsp({0}, {1}, {2})", "dsp thumb2"),
+    _row("mac_high", "i32", "@mac_high({0}, {1}, {2})"),
     _row("rdbpot", "i32", "@rdbpot({0}, {1})"),
     *(_row(name, "i32", "@rdbpot1({0}, {1})", small=True) for name in _RIGHT),
     *(_row(name, "i32", "@rdbpot({0}, {1})") for name in _RIGHT),
@@ -87,6 +89,7 @@ _ROWS: Final = (
     # The same on lanes.
     _row("srdhm", "i32x*", "@srdhm_$T({0}, {1})"),
     _row("srdhm30", "i32x*", "@srdhm30_$T({0}, {1})"),
+    _row("mac_high", "i32x*", "@mac_high_$T({0}, {1}, {2})"),
     _row("rdbpot", "i32x*", "@rdbpot_$T({0}, {1})"),
     *(_row(name, "i32x*", "@rdbpot1_$T({0}, {1})", small=True) for name in _RIGHT),
     *(_row(name, "i32x*", "@rdbpot_$T({0}, {1})") for name in _RIGHT),

@@ -9,6 +9,7 @@ from typing import Final
 
 from sdk.codegen_c.c99.dims import ATOM, UNARY, DimPrinter
 from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
+from sdk.codegen_c.c99.hoist import invariant_reads
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
 from sdk.codegen_c.c99.regions import CORE, Regions
 from sdk.codegen_c.c99.spellings import find_spelling
@@ -107,10 +108,11 @@ class _Printer:
         self.lines: list[str] = []
         self.wide: frozenset[str] = frozenset()
         self.cursors: dict[str, str] = {}
+        self.hoisted: dict[tuple[str, Index], str] = {}
         self.depth = 1
         self.dims = DimPrinter(unit, self._var)
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
-        names = Names(self._register, self._memory, self.values.text)
+        names = Names(self._register, self._memory, self.values.text, self.values.is_small)
         self.regions = Regions(loops, self.dims, names, self._element, self._fresh, small) if unit.features >= CORE else None
 
     # --- the function -------------------------------------------------------------------------------------
@@ -163,9 +165,9 @@ class _Printer:
         self.scope.push()
         places, cursors = dict(self.places), dict(self.cursors)
         self._point(block)
-        at = 0
+        at, own = 0, {s.buffer.name for s in block.body if isinstance(s, Alloc)}
         while at < len(block.body):
-            count, lines = self.regions.run(block.body[at:]) if self.regions else (0, [])
+            count, lines = self.regions.run(block.body[at:], own) if self.regions else (0, [])
             if count:
                 self._region(lines, block.body[at : at + count])
             else:
@@ -214,8 +216,14 @@ class _Printer:
         if lines:
             self._region(lines, (stmt,))
             return
-        lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
         self.scope.push()
+        outside = dict(self.hoisted)
+        for read in invariant_reads(stmt, self.constant) if self.regions else ():
+            if (read.buffer, read.index) not in self.hoisted:
+                text = self.values.assigned(read)
+                self.hoisted[read.buffer, read.index] = name = self.scope.declare(("hoisted", read), f"{read.buffer}_now")
+                self._line(f"const int32_t {name} = {text};")
+        lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
         var = self.scope.declare(stmt.var, stmt.var.name)
         self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")
         self.depth += 1
@@ -226,6 +234,7 @@ class _Printer:
             self._line("}")
         self.depth -= 1
         self._line("}")
+        self.hoisted = outside
         self.scope.pop()
 
     def _region(self, lines: list[str], stmts: tuple[Stmt, ...]) -> None:
@@ -239,7 +248,9 @@ class _Printer:
             self._line(line)
 
     def _register(self, buffer: str, index: Index) -> str | None:
-        """The variable of an element of a register buffer of 32-bit integers."""
+        """The variable that holds an element of 32 bits."""
+        if (buffer, index) in self.hoisted:
+            return self.hoisted[buffer, index]
         place = self.places[buffer]
         return place.scalars.get(index) if place.element == I32 else None
 
@@ -249,7 +260,9 @@ class _Printer:
         if place.element is not None or place.buffer.ring is not None or place.buffer.dtype.lanes > 1:
             return None
         offset = flat_index(index, place.buffer.shape) * place.buffer.dtype.nbytes
-        return Memory(buffer, offset, place.buffer.space == "scratch", self._whole(place, index))
+        scratch, constant = place.buffer.space == "scratch", buffer in self.constant
+        whole = place.buffer.dtype.nbytes == 4 or self._whole(place, index)
+        return Memory(buffer, offset, scratch, constant, whole)
 
     def _fresh(self, name: str) -> str:
         """A name for something that ends before anything else is declared."""
@@ -433,6 +446,8 @@ class _Printer:
         self._line(f"{self._target(place, stmt.index, kind, store=True).text} = {value};")
 
     def _load(self, load: Load) -> CValue:
+        if (load.buffer, load.index) in self.hoisted:
+            return CValue(self.hoisted[load.buffer, load.index], ATOM)
         place = self.places[load.buffer]
         if _is_mask(load.dtype) and place.element is None:  # bytes of 0 and 1 become masks
             signs = self._load(replace(load, dtype=I8.with_lanes(load.dtype.lanes)))

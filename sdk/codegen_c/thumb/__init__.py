@@ -1,7 +1,7 @@
 """Hot code of Thumb-2 cores as assembly: what compilers order, address and keep in registers worse than a table can."""
 
 from sdk.codegen_c.thumb.code import Access, Code, Leaf, Read, Step, Write
-from sdk.codegen_c.thumb.emit import Emitted, emit
-from sdk.codegen_c.thumb.lift import Lifted, Memory, Names, Stream, lift, straight
+from sdk.codegen_c.thumb.issue import Emitted, Path, emit
+from sdk.codegen_c.thumb.straight import Lifted, Memory, Names, Stream, lift, straight
 
-__all__ = ["Access", "Code", "Emitted", "Leaf", "Lifted", "Memory", "Names", "Read", "Step", "Stream", "Write", "emit", "lift", "straight"]
+__all__ = ["Access", "Code", "Emitted", "Leaf", "Lifted", "Memory", "Names", "Path", "Read", "Step", "Stream", "Write", "emit", "lift", "straight"]

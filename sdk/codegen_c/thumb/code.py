@@ -12,12 +12,14 @@ Width = Literal["", "b", "sb", "h", "sh"]  # how ldr and str spell bytes and hal
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``offset`` bytes behind the pointer of a stream; ``whole``: an address that is a multiple of 4."""
+    """``offset`` bytes behind the pointer of a stream, after ``place`` of its strides; ``whole``: an address that is a
+    multiple of 4."""
 
     stream: int
     offset: int
     width: Width
     whole: bool
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,11 @@ def srdhm(a: Array, b: Array) -> Array:
     return np.asarray(np.minimum((wide + (1 << 30)) >> 31, (1 << 31) - 1)).astype(np.int32)
 
 
+def _mac_high(args: list[Array], _: DType) -> Array:
+    a, b, c = (x.astype(np.int64) for x in args)
+    return np.asarray(((a * b) >> 32) + c).astype(np.int32)
+
+
 def rdbpot(x: Array, e: Array) -> Array:
     """x / 2**e rounded to nearest, ties away from zero; int32, 0 <= e <= 31."""
     wide, shift = x.astype(np.int64), e.astype(np.int64)
@@ -285,6 +290,7 @@ INTRINSICS: Final = _rows(
     ("rdbpot", 2, "same", lambda args, _: rdbpot(*args)),
     ("rdbpot1", 2, "same", lambda args, _: rdbpot(*args)),  # rdbpot where e >= 1 is proved
     ("rdbpot22", 2, "same", lambda args, _: rdbpot(*args)),  # rdbpot where 1 <= e <= 22 is proved
+    ("mac_high", 3, "same", _mac_high),  # c + the high word of a*b, which do not leave 32 bits together
     ("mulq64", 3, "given", _mulq64),
     ("add_halves", 2, "same", _add_halves),
     ("dot", 3, "same", _dot),

@@ -1,7 +1,8 @@
 """Fixed-point rescaling: accumulators or stored integers to stored integers.
 
 As TensorFlow Lite does it, which rounds twice; ``requantize`` with ``spare`` rounds once, halves to even, as runtimes
-on floats do: the accumulator is first shifted left by that many bits, which the sums leave free.
+on floats do: the accumulator is first shifted left by that many bits, which the sums leave free. With ``high`` bits it
+gives what TensorFlow Lite does from the high word of one product, of the accumulator shifted left by that many.
 """
 
 from __future__ import annotations
@@ -62,12 +63,17 @@ def _requantize_infer(acc: TensorType, mult: TensorType, shift: TensorType, *, o
 
 
 def _requantize_ref(
-    acc: Array, mult: Array, shift: Array, *, out: str, zp: int, lo: int, hi: int, spare: int = 0, **_: Any
-) -> Array:
+    acc: Array, mult: Array, shift: Array,
+    *, out: str, zp: int, lo: int, hi: int, spare: int = 0, high: int = 0, **_: Any,
+) -> Array:  # fmt: skip
+    if high:
+        wide = acc.astype(np.int64) * mult + (np.int64(1) << 30)
+        tail = (np.int64(1) << (shift.astype(np.int64) - high)) * (2 * zp + 1) - (wide < 0) * (lo < zp)
+        return np.asarray(np.clip(((wide >> 31) + tail) >> (shift - high + 1), lo, hi)).astype(dtype(out).numpy)
     if spare:
-        high = srdhm((acc.astype(np.int64) << spare).astype(np.int32), mult).astype(np.int64)
+        scaled = srdhm((acc.astype(np.int64) << spare).astype(np.int32), mult).astype(np.int64)
         right = (spare - shift).astype(np.int64)
-        value = (high + ((high >> right) & 1) + ((np.int64(1) << (right - 1)) - 1)) >> right
+        value = (scaled + ((scaled >> right) & 1) + ((np.int64(1) << (right - 1)) - 1)) >> right
     elif acc.dtype == np.int64:
         value = apply("mulq64", [acc, mult, shift], I32)
     else:
@@ -78,7 +84,10 @@ def _requantize_ref(
 def _requantize(
     acc: ValueExpr, mult: ValueExpr, shift: ValueExpr,
     *, out: str, zp: int, lo: int, hi: int, shift_lo: int, shift_hi: int, acc_bits: int, spare: int = 0,
+    high: int = 0,
 ) -> ValueExpr:  # fmt: skip
+    if high:
+        return saturate(_high_word(acc, mult, shift, high, zp, lo), 0, lo, hi, out)
     if spare:
         scaled: ValueExpr = _rounded_once(acc, mult, shift, spare, acc_bits)
     elif acc.dtype.bits == 64:
@@ -95,6 +104,19 @@ def _rounded_once(acc: ValueExpr, mult: ValueExpr, shift: ValueExpr, spare: int,
     odd = op("and", op("shr", high, right), imm(1))
     half = op("add", op("shl", imm(1), op("sub", right, imm(1))), imm(-1))
     return op("shr", op("add", high, op("add", odd, half)), right)
+
+
+def _high_word(acc: ValueExpr, mult: ValueExpr, right: ValueExpr, bits: int, zp: int, lo: int) -> ValueExpr:
+    """acc * mult / 2**(31 - bits + 1 + right) and the zero point, rounded as TensorFlow Lite does.
+
+    What it adds in both of its roundings, and the zero point, stand in the high word already: 2**30 is there
+    2**(bits - 2). Halves of negative numbers go away from zero, which is all the same where the clamp ends at zero.
+    """
+    wide = op("shl", acc, imm(bits))
+    tail = op("add", op("shl", imm(2 * zp + 1), op("add", right, imm(-1))), imm(1 << (bits - 2)))
+    if lo < zp:
+        tail = op("add", tail, op("and", op("shr", wide, imm(31)), imm(-1 << (bits - 1))))
+    return op("shr", op("mac_high", wide, mult, tail), right)
 
 
 def _rescale_infer(x: TensorType, *, out: str, **_: Any) -> TensorType:
@@ -184,6 +206,23 @@ define(
                 shift_hi=-3,
                 acc_bits=29,
                 spare=13,
+            ),
+            *(
+                sample(
+                    _T(I32, (3, 6)),
+                    _T(I32, (6,)),
+                    _T(I32, (6,)),
+                    values={0: _acc((3, 6), 20), 1: _mult(6), 2: _shift(6, 8, 16)},
+                    out="i8",
+                    zp=zp,
+                    lo=-128,
+                    hi=127,
+                    shift_lo=-9,
+                    shift_hi=-1,
+                    acc_bits=20,
+                    high=8,
+                )
+                for zp in (-128, 5)
             ),
             sample(
                 _T(I64, (1, 3, 2, 6)),

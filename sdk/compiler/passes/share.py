@@ -15,7 +15,7 @@ from sdk.compiler.passes.sharing import Group, grouped, written_out
 
 __all__ = ["Share"]
 
-MOST: Final = {"time": 0.5, "size": 0.25}  # of all work, what sharing may cost
+MOST: Final = {"time": 0.01, "size": 0.25}  # of all work, what sharing may cost
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def _rule(edit: GraphEdit, node: Node) -> bool:
     weights, bias, mult, shift = (np.array(d) for d in data)
     if not shift.shape == mult.shape == bias.shape or bias.ndim != 1:
         return False
-    reach = np.maximum(np.abs(bounds[0]), np.abs(bounds[1])) << np.maximum(shift.astype(np.int64), 0)
+    reach: Ints = np.maximum(np.abs(bounds[0]), np.abs(bounds[1])) << np.maximum(shift, 0).astype(np.int64)
     if reach.max(initial=0) > I32.limits[1]:
         return False  # what wraps does not rise
     still = _results(node, bounds[0], mult, shift) == _results(node, bounds[1], mult, shift)

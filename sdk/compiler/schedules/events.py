@@ -35,7 +35,7 @@ __all__ = ["events"]
 _UNPACKS: Final = ("dot", "mac_lane")  # take packed operands apart
 MOST_POINTS: Final = 512  # values of loop variables at which a condition is tried
 TURNS, LONG = 8, 56  # turns of a loop that are written out, and instructions of all of them, at most
-REGISTERS, AT_HAND = (13, 27), 5  # of cores with few and many, and those that what is read and multiplied takes
+REGISTERS, AT_HAND = (13, 22), 5  # of cores with few and many, and those that what is read and multiplied takes
 Events = dict[str, float]
 
 

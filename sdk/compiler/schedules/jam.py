@@ -36,8 +36,8 @@ def jam(loops: Loops, name: str, into: Sequence[str]) -> Loops:
 
 
 def tile(loops: Loops, name: str, size: int, into: Sequence[str]) -> Loops:
-    """Cuts a loop in tiles that are distributed as ``jam`` does; where the last one is not full, the last iteration runs
-    in it more than once, side by side.
+    """Cuts a loop in tiles that are distributed as ``jam`` does; where the last one is not full, the last iteration
+    runs in it more than once, side by side.
 
     rewrite: ``for i in a..b { alloc t; S(i); for k { T(i, k) } }`` --> ``for i_o in 0..ceil((b-a)/s) { alloc t[s];
     for i_i in 0..s { S(at) } for k { for i_i in 0..s { T(at, k) } } }`` with ``at = a + min(s*i_o + i_i, b-a-1)``

@@ -8,7 +8,7 @@ from typing import Any
 from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Imm, Load, Loops, Op, Pack, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32
-from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, fresh
 from sdk.compiler.sym import Dim, Var, floordiv, mod, prove_eq, substitute
 
@@ -27,7 +27,7 @@ def join(loops: Loops, param: str, name: str) -> Loops:
     ``both = dot(dot(both, evens(a[0:4]), w[r, 0:2]), odds(a[0:4]), w[r, 2:4])
     low = dot(dot(low, evens(a[0:4]), evens(bits(w[r, 0:2]))), odds(a[0:4]), evens(bits(w[r, 2:4])))``
     with ``low = s[0]`` and ``both = s[0] + 256*s[1]`` before all steps, ``s[0] = low`` and
-    ``s[1] = (both - low) >> 8`` after them.
+    ``s[1] = (both - low) >> 8`` after them; where all that follows shifts them left by 8, so are these.
     obligation: the parameter is packed by 1 row and 4 columns, its rows are even in number and used here alone; the
     first factor does not change with the loop, whose extent is even; nothing else touches the sums between.
     At build time: 256*w[2*r + 1] + w[2*r] fits 16 bits, and every odd sum 24.
@@ -79,8 +79,10 @@ class _Joined:
         pairs = extent // 2
         registers = (Alloc(Buffer(n, I32, (pairs,), "register")) for n in (self.both, self.low))
         start = self._loop("p", pairs, lambda p: self._start(total.name, p))
-        end = self._loop("q", pairs, lambda p: self._end(total.name, p))
-        return Block((*node.body[:at], *registers, start, body, end, *node.body[at + 1 :]))
+        rest = node.body[at + 1 :]
+        shifted = _shifted(rest, total.name)
+        end = self._loop("q", pairs, lambda p: self._end(total.name, p, shifted is not None))
+        return Block((*node.body[:at], *registers, start, body, end, *(rest if shifted is None else shifted)))
 
     def _sums(self, stmt: Stmt) -> set[str]:
         """The registers that products of the parameter are added to."""
@@ -101,8 +103,13 @@ class _Joined:
             Store(self.both, (p,), op("add", first, op("shl", second, _SHIFT))),
         )
 
-    def _end(self, total: str, p: Dim) -> tuple[Stmt, ...]:
+    def _end(self, total: str, p: Dim, shifted: bool) -> tuple[Stmt, ...]:
         low, both = Load(self.low, (p,), I32), Load(self.both, (p,), I32)
+        if shifted:
+            return (
+                Store(total, (2 * p,), op("shl", low, _SHIFT)),
+                Store(total, (2 * p + 1,), op("sub", both, low)),
+            )
         return (
             Store(total, (2 * p,), low),
             Store(total, (2 * p + 1,), op("shr", op("sub", both, low), _SHIFT)),
@@ -143,6 +150,22 @@ class _Joined:
             both = Op("dot", (both, factor, weight), I32)
             low = Op("dot", (low, factor, Op("evens", (Op("bits", (weight,), _WORD),), _HALVES)), I32)
         return (Store(self.both, (p,), both), Store(self.low, (p,), low))
+
+
+def _shifted(rest: tuple[Stmt, ...], total: str) -> tuple[Stmt, ...] | None:
+    """Statements that use sums only shifted left by 8, as users of what is so already; None where others do."""
+
+    def one(node: Any) -> Any:
+        match node:
+            case Op("shl", (Load() as load, shift)) if load.buffer == total and shift == _SHIFT:
+                return replace(load, buffer=f"{total} shifted")
+            case _:
+                return node
+
+    marked = tuple(rewrite(s, one) for s in rest)
+    if any(isinstance(n, Load | Store) and n.buffer == total for s in marked for n in walk(s)):
+        return None
+    return tuple(rename_buffers(Block((s,)), {f"{total} shifted": total}).body[0] for s in marked)
 
 
 def unpack(loops: Loops, window: str) -> Loops:

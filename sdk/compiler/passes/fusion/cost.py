@@ -31,7 +31,7 @@ CHEAP: Final = frozenset(
      "lt", "le", "gt", "ge", "eq", "ne", "fma", "isnan", "isinf", "floor", "ceil", "trunc", "round", "clz"}
 )  # fmt: skip
 MEDIUM: Final = frozenset(
-    {"tdiv", "fmod", "sqrt", "rsqrt", "srdhm", "srdhm30", "rdbpot", "rdbpot1", "rdbpot22", "mulq64"}
+    {"tdiv", "fmod", "sqrt", "rsqrt", "srdhm", "srdhm30", "rdbpot", "rdbpot1", "rdbpot22", "mac_high", "mulq64"}
 )
 FEW: Final = 4
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
-from sdk.compiler.ir.dependence import linear
+from sdk.codegen_c.rescaled import Rescaled, clamped, rescaled
+from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType
-from sdk.compiler.sym import Dim
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.sym import Dim, free_vars, substitute
 
 __all__ = ["Lifted", "Memory", "Names", "Stream", "lift", "straight"]
 
-_REACH: Final = 1020  # bytes that the accesses of one stream are apart, at most
+STRIDES: Final = 8  # strides that a pointer makes, at most
+_REACH: Final = 4095  # bytes that the accesses of one stream are apart, at most
+_PAIR_REACH: Final = 1020  # the same where two words may be accessed at once
 _HALVES: Final = I16.with_lanes(2)
 _WORDS: Final = (I8.with_lanes(4), U8.with_lanes(4))
 _WIDTHS: Final[dict[DType, Width]] = {I8: "sb", U8: "b", I16: "sh", I32: ""}
@@ -28,33 +32,40 @@ _UNPACK: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Where an element lies: ``offset`` bytes behind the start of ``buffer``. ``apart``: scratch, which no parameter
-    overlaps; ``whole``: at a multiple of 4."""
+    """Where an element lies: ``offset`` bytes behind the start of ``buffer``. ``scratch`` is overlapped by no parameter,
+    and nothing is written where it is ``constant``; ``whole``: at a multiple of 4."""
 
     buffer: str
     offset: Dim
-    apart: bool
+    scratch: bool
+    constant: bool
     whole: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Accesses a fixed distance apart, from ``start`` (bytes) of ``buffer`` on; ``step`` bytes further each turn."""
+    """Accesses a fixed distance apart, from ``start`` (bytes) of ``buffer`` on; ``step`` bytes further each turn, or
+    ``places`` of ``stride`` (bytes; 0: none)."""
 
     buffer: str
     start: Dim
     step: int
     whole: bool
     stored: bool
+    stride: Dim = 0
+    places: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """The code of some turns, its streams, and how many products it adds."""
+    """The code of some turns, its streams, how many products it adds and how many values it writes. Nothing needs the
+    variables ``spent`` later."""
 
     code: Code
     streams: tuple[Stream, ...]
     products: int
+    writes: int
+    spent: frozenset[Leaf]
 
 
 class NotStraight(Exception):
@@ -63,25 +74,34 @@ class NotStraight(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the C around knows: ``register`` gives the variable of an element of a register buffer, None for one in
-    memory; ``place`` where that lies; ``text`` an expression."""
+    """What the C around knows: ``register`` gives the variable that holds an element, None for one in memory; ``place`` where that lies; ``text`` an expression; ``is_small`` tells values of at most 2**30."""
 
     register: Callable[[str, tuple[Dim, ...]], str | None]
     place: Callable[[str, tuple[Dim, ...]], Memory | None]
     text: Callable[[ValueExpr], str]
+    is_small: Callable[[ValueExpr], bool]
 
 
-def lift(body: Iterable[Stmt], names: Names, loop: For | None = None, turns: int = 1) -> Lifted | None:
+def lift(
+    body: Iterable[Stmt],
+    names: Names,
+    loop: For | None = None,
+    turns: int = 1,
+    dead: Set[str] = frozenset(),
+    strides: bool = False,
+) -> Lifted | None:
     """``body``, ``turns`` times for that many values of the variable of ``loop`` in a row (of no loop: once), as
-    straight code; None when something in it has no such form."""
-    lifter = _Lifter(names, loop, turns)
+    straight code; None when something in it has no such form. Nothing uses what registers of
+    the buffers ``dead`` hold at the end. With ``strides`` one pointer walks over what is a number of bytes apart that is
+    known at run time, in place of many."""
+    lifter = _Lifter(names, loop, turns, strides)
     statements = tuple(body)
     try:
         for turn in range(turns):
             lifter.turn = turn
             for stmt in statements:
                 lifter.statement(stmt)
-        return lifter.lifted()
+        return lifter.lifted(dead)
     except NotStraight:
         return None
 
@@ -100,30 +120,41 @@ class _Lifter:
     names: Names
     loop: For | None
     turns: int
+    strides: bool = False
     turn: int = 0
     items: list[Item] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
+    reach: list[tuple[int, int]] = field(default_factory=list)
     values: dict[str, Node] = field(default_factory=dict)
+    buffers: dict[str, str] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
     made: dict[tuple[str, tuple[int, ...]], Step] = field(default_factory=dict)
     reads: dict[Access, Read] = field(default_factory=dict)
     known: dict[Leaf, Leaf] = field(default_factory=dict)
     products: int = 0
-    reads_apart: bool = False
+    writes: int = 0
+    reads_scratch: bool = False
+    reads_shared: bool = False
+    writes_shared: bool = False
 
-    def lifted(self) -> Lifted:
-        """What was found.
+    def lifted(self, dead: Set[str]) -> Lifted:
+        """What was found; variables of the buffers ``dead`` are left alone.
 
         Raises:
             NotStraight: a variable ends as something that no instruction made; what is written may be read.
         """
-        if self.reads_apart and any(isinstance(item, Write) for item in self.items):
+        if self.writes and (self.reads_scratch or self.reads_shared and self.writes_shared):
             raise NotStraight
         results = {}
         for name, node in self.values.items():
+            if self.buffers[name] in dead:
+                continue
             if not isinstance(node, Step):
                 raise NotStraight
             results[name] = node
-        return Lifted(Code(tuple(self.items), results), tuple(self.streams), self.products)
+        code = Code(tuple(self.items), results)
+        spent = frozenset(n for n in code.leaves if n.variable and n.text not in results and self.own.get(n.text) in dead)
+        return Lifted(code, tuple(self.streams), self.products, self.writes, spent)
 
     def statement(self, stmt: Stmt) -> None:
         """Adds a statement."""
@@ -137,6 +168,7 @@ class _Lifter:
                     self._write(stmt)
                 elif value.dtype == I32:
                     self.values[name] = self.node(value)
+                    self.buffers[name] = buffer
                 else:
                     raise NotStraight
             case _:
@@ -144,9 +176,11 @@ class _Lifter:
 
     def _write(self, stmt: Store) -> None:
         memory = self.names.place(stmt.buffer, stmt.index)
-        if memory is None or not memory.apart:
+        if memory is None:
             raise NotStraight
         value = self.node(stmt.value)
+        self.writes += 1
+        self.writes_shared |= not memory.scratch
         kind = stmt.value.dtype
         width: Width
         if kind.nbytes == 4 and kind.kind in "iu":
@@ -183,6 +217,12 @@ class _Lifter:
                 return self.node(total)
             case Op("mac_pair", (total, a, b, Imm(i), Imm(j))) if a.dtype == b.dtype == _HALVES:
                 return self._sum(f"smla{'bt'[int(i)]}{'bt'[int(j)]} {{d}}, {{0}}, {{1}}, {{2}}", a, b, total, 1)
+            case Op("cast", (arg,)) if value.dtype == I8 and arg.dtype == I32:
+                return self._byte(arg)
+            case Op("sub", (a, b)) if value.dtype == I32:
+                return self._step("sub {d}, {0}, {1}", (self.node(a), self.node(b)))
+            case Op("shr", (a, Imm(int(by)))) if value.dtype == I32 and 0 < by < 32:
+                return self._step(f"asr {{d}}, {{0}}, #{by}", (self.node(a),))
             case Op("add", (total, Op("mul", (a, b)))) if value.dtype == I32:
                 return self._sum("mla {d}, {0}, {1}, {2}", a, b, total, 1)
             case _:
@@ -192,6 +232,40 @@ class _Lifter:
         self.products += products
         start = self.node(total)  # what is added first is computed first
         return self._step(text, (self.node(a), self.node(b), start), 2)
+
+    def _byte(self, value: ValueExpr) -> Node:
+        """A sum brought to eight bits."""
+        found = clamped(value)
+        if found is None or found[1:] != I8.limits:
+            raise NotStraight
+        scaled = rescaled(*found[:2], self.names.is_small)
+        match scaled:
+            case Rescaled(Op("srdhm30", (total, mult)), right, twice, up, bounded):
+                pass
+            case _:
+                raise NotStraight
+        scale, by = self.node(mult), self._less(right)
+        node = self._step("lsl {d}, {0}, #1", (self.node(total),))
+        if up and bounded:
+            add = self._leaf(op("shl", imm(twice), op("sub", right, imm(1))))
+            if isinstance(by, Step):
+                add = self._step("lsl {d}, {0}, {1}", (self._leaf(imm(twice)), by))
+            node = self._step("smmlar {d}, {0}, {1}, {2}", (node, scale, add))
+            node = self._step("asr {d}, {0}, {1}", (node, by))
+        else:
+            node = self._step("smmulr {d}, {0}, {1}", (node, scale))
+            if not up:
+                node = self._step("add {d}, {0}, {0}, asr #31", (node,))
+            node = self._step("asr {d}, {0}, {1}", (node, by))
+            node = self._step(f"{'add' if twice > 0 else 'sub'} {{d}}, {{0}}, #{abs(twice)}", (node,))
+        return self._step("ssat {d}, #8, {0}, asr #1", (node,))
+
+    def _less(self, right: ValueExpr) -> Node:
+        """One bit less than a shift; computed here where that is read from memory."""
+        match right:
+            case Op("neg", (Load() as load,)) if isinstance(self._load(load), Read):
+                return self._step("mvn {d}, {0}", (self._load(load),))
+        return self._leaf(op("sub", right, imm(1)))
 
     def _step(self, text: str, args: tuple[Node, ...], sum: int = -1) -> Step:
         key = (text, tuple(map(id, args)))
@@ -205,6 +279,10 @@ class _Lifter:
             value = replace(value, dtype=I32)  # operands of assembly fill a register
         elif value.dtype.lanes == 1 and value.dtype.bits < 32:
             value = Op("cast", (value,), I32)
+        for load in (n for n in walk(value) if isinstance(n, Load)):
+            memory = self.names.place(load.buffer, load.index)
+            self.reads_scratch |= memory is not None and memory.scratch
+            self.reads_shared |= memory is not None and not memory.scratch and not memory.constant
         leaf = Leaf(self.names.text(value), False)
         return self.known.setdefault(leaf, leaf)
 
@@ -212,13 +290,15 @@ class _Lifter:
         name = self.names.register(load.buffer, load.index)
         if name is not None:
             leaf = Leaf(name, True)
+            self.own[name] = load.buffer
             return self.values.get(name) or self.known.setdefault(leaf, leaf)
         memory = self.names.place(load.buffer, load.index)
         if memory is None:
             raise NotStraight
-        self.reads_apart |= memory.apart
-        if load.dtype == I32 and self.loop is None or self._moves(memory) == 0:
+        if load.dtype == I32 and not memory.constant or self._moves(memory) == 0:
             return self._leaf(load)
+        self.reads_scratch |= memory.scratch
+        self.reads_shared |= not memory.scratch and not memory.constant
         if load.dtype in _WIDTHS:
             width = _WIDTHS[load.dtype]
         elif load.dtype in (_HALVES, *_WORDS):
@@ -228,30 +308,60 @@ class _Lifter:
         access = self._access(memory, width, False)
         return self.reads.setdefault(access, Read(access))
 
-    def _moves(self, memory: Memory) -> int | None:
+    def _moves(self, memory: Memory) -> Dim | None:
         """How far an access moves with the loop; None outside of one."""
         return None if self.loop is None else self._linear(memory)[0]
 
-    def _linear(self, memory: Memory) -> tuple[int, Dim]:
+    def _linear(self, memory: Memory) -> tuple[Dim, Dim]:
         """How far an access moves with the loop, and where it starts."""
         if self.loop is None:
             return 0, memory.offset
-        found = linear(memory.offset, self.loop.var)
-        if found is None:
+        var = self.loop.var
+        step = substitute(memory.offset, {var: var.expr + 1}) - memory.offset
+        if var in free_vars(step):
             raise NotStraight
-        step, rest = found
-        return step, rest + step * self.loop.lo
+        return step, substitute(memory.offset, {var: self.loop.lo})
 
     def _access(self, memory: Memory, width: Width, stored: bool) -> Access:
         step, start = self._linear(memory)
+        kind = (memory.buffer, memory.whole, stored)
+        if isinstance(step, int):
+            made = Stream(memory.buffer, start + step * self.turn, step * self.turns, memory.whole, stored)
+            place = 0
+        else:
+            made = Stream(memory.buffer, start, 0, memory.whole, stored, step, self.turns)
+            place = self.turn
         for k, stream in enumerate(self.streams):
-            apart = start + step * self.turn - stream.start
-            if (
-                (stream.buffer, stream.whole, stream.stored) == (memory.buffer, memory.whole, stored)
-                and stream.step == step * self.turns
-                and isinstance(apart, int)
-                and abs(apart) <= _REACH // 2
-            ):
-                return Access(k, apart, width, memory.whole)
-        self.streams.append(Stream(memory.buffer, start + step * self.turn, step * self.turns, memory.whole, stored))
-        return Access(len(self.streams) - 1, 0, width, memory.whole)
+            if (stream.buffer, stream.whole, stream.stored) != kind or stream.step != made.step:
+                continue
+            if stream.places == made.places and (not made.places or stream.stride == made.stride):
+                found = self._found(k, made.start - stream.start, width, place)
+                if found:
+                    return found
+        self.streams.append(made)
+        self.reach.append((0, 0))
+        return Access(len(self.streams) - 1, 0, width, memory.whole, place)
+
+    def _found(self, k: int, apart: Dim, width: Width, place: int) -> Access | None:
+        """The access so far behind the start of a stream, where its pointer, or after some strides, serves that."""
+        stream = self.streams[k]
+        if isinstance(apart, int):
+            return Access(k, apart, width, stream.whole, place) if self._reached(k, apart) else None
+        if not self.strides or stream.places:
+            return None
+        if stream.stride == 0:
+            self.streams[k] = stream = replace(stream, stride=apart)
+        for strides in range(1, STRIDES + 1):
+            rest = apart - strides * stream.stride
+            if isinstance(rest, int) and self._reached(k, rest):
+                return Access(k, rest, width, stream.whole, strides)
+        return None
+
+    def _reached(self, stream: int, offset: int) -> bool:
+        """Whether one pointer serves an access at ``offset`` too."""
+        low, high = self.reach[stream]
+        low, high = min(low, offset), max(high, offset)
+        if high - low > (_PAIR_REACH if self.streams[stream].whole else _REACH):
+            return False
+        self.reach[stream] = low, high
+        return True

@@ -1,0 +1,310 @@
+"""Orders straight code and gives it registers: instructions of Thumb-2 with named operands of an asm statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Write
+
+__all__ = ["REGISTERS", "Emitted", "Path", "emit"]
+
+REGISTERS: Final = 13  # that compilers have to give, one being kept for the frame in code that is not optimised
+AHEAD: Final = 8  # instructions whose reads are issued together
+WINDOW: Final = 16  # instructions that may be issued before others
+_PAIR: Final = 1020  # bytes that LDRD and STRD reach
+_NEAR: Final = 255  # bytes that a pointer can be moved by an access, or that one reaches backwards
+_FAR: Final = 4095
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """``lines`` of assembly; ``temps`` registers beside those of variables, leaves and streams; ``bases``: the bytes
+    by which pointers of streams start behind what offsets count from."""
+
+    lines: tuple[str, ...]
+    temps: int
+    bases: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """A line that reads or writes memory: one register, or two of neighbouring words."""
+
+    access: Access
+    registers: tuple[str, ...]
+    store: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """How the pointer of a stream moves: ``step`` bytes with each turn, or ``places`` strides of ``stride``, the operand
+    that holds so many bytes ("": none)."""
+
+    step: int = 0
+    stride: str = ""
+    places: int = 0
+
+
+def emit(
+    code: Code,
+    homes: Mapping[str, str],
+    leaves: Mapping[Leaf, str],
+    paths: Sequence[Path],
+    counted: bool,
+    spent: Set[Leaf] = frozenset(),
+) -> Emitted | None:
+    """``code`` in instructions, or None where it needs more registers than there are.
+
+    ``homes`` names the operand of each result, ``leaves`` that of each value from before, ``paths`` are those of the
+    streams; ``counted``: a register counts turns. The operand of stream ``k`` is ``%[p<k>]``, temporaries are
+    ``%[t<k>]``. Nothing needs the values ``spent`` after their last use here: their registers may be changed then.
+    """
+    strides = {path.stride for path in paths if path.stride}
+    taken = len(set(homes.values()) | set(leaves.values()) | strides) + len(paths) + counted
+    if taken > REGISTERS:
+        return None
+    allocation = _Allocation(code, homes, leaves, spent, paths, REGISTERS - taken)
+    if not allocation.run():
+        return None
+    return _addressed(allocation.lines, allocation.most, paths)
+
+
+class _Allocation:
+    """Issues items, the first that is ready first; values live in temporaries from their computation to their last use,
+    reads may be dropped and read again."""
+
+    def __init__(
+        self,
+        code: Code,
+        homes: Mapping[str, str],
+        leaves: Mapping[Leaf, str],
+        spent: Set[Leaf],
+        paths: Sequence[Path],
+        temps: int,
+    ) -> None:
+        self.spent = spent
+        self.paths = paths
+        self.places = [0] * len(paths)
+        self.left = list(code.items)
+        self.lines: list[str | _Memory] = []
+        self.where: dict[Node, str] = dict(leaves)
+        self.temps = [f"%[t{k}]" for k in range(temps)]
+        self.free = list(self.temps)
+        self.loose = {*self.temps, *(leaves[leaf] for leaf in spent)}
+        self.most = 0
+        self.uses: dict[Node, int] = {}
+        for item in self.left:
+            for arg in dict.fromkeys(_args(item)):
+                self.uses[arg] = self.uses.get(arg, 0) + 1
+        self.home = self._homes(code, homes, leaves)
+        self.reserved = {register: leaf for leaf, register in leaves.items() if leaf.variable}
+
+    def _homes(self, code: Code, homes: Mapping[str, str], leaves: Mapping[Leaf, str]) -> dict[Node, str]:
+        """The register of a variable for the sums that end in it, each of which replaces the one before."""
+        found: dict[Node, str] = {}
+        for name, result in code.results.items():
+            node: Node = result
+            while isinstance(node, Step):
+                found[node] = homes[name]
+                if node.sum < 0:
+                    break
+                before = node.args[node.sum]
+                if self.uses[before] != 1 or before in leaves:
+                    break
+                node = before
+        return found
+
+    def run(self) -> bool:
+        """Issues all items; whether the registers were enough."""
+        while self.left:
+            item = self._next()
+            if not all(self._resident(arg, item) for arg in _args(item)):
+                return False
+            self._read_ahead()
+            self.left.remove(item)
+            if isinstance(item, Write):
+                self._write(item)
+            elif not self._step(item):
+                return False
+        for stream, path in enumerate(self.paths):
+            self._walk(stream, path.places)
+        return True
+
+    def _next(self) -> Item:
+        """The first of the next items that needs nothing but what is in registers, or else the first."""
+        near = self.left[:WINDOW]
+        ready = [item for item in near if all(arg in self.where for arg in _args(item)) and self._allowed(item)]
+        settled = [item for item in ready if item in self.home or isinstance(item, Write) and self._complete(item)]
+        in_place = [item for item in ready if isinstance(item, Step) and any(self._dies(arg) for arg in _args(item))]
+        possible = [item for item in near if not any(isinstance(a, Step) and a not in self.where for a in _args(item))]
+        return next(iter([*settled, *in_place]), next(item for item in possible if self._allowed(item)))
+
+    def _complete(self, item: Write) -> bool:
+        """Whether the word beside is not still to be computed."""
+        other = self._beside(item)
+        return other is None or other.value in self.where
+
+    def _beside(self, item: Write) -> Write | None:
+        """The store of the word behind that of ``item``, where one instruction can do both."""
+        if item.access.width or not item.access.whole:
+            return None
+        behind = replace(item.access, offset=item.access.offset + 4)
+        return next((i for i in self.left[:WINDOW] if isinstance(i, Write) and i.access == behind), None)
+
+    def _allowed(self, item: Item) -> bool:
+        """Whether no variable is overwritten whose value from before something else still needs."""
+        if isinstance(item, Write) or self.home.get(item) not in self.reserved:
+            return True
+        leaf = self.reserved[self.home[item]]
+        return self.uses[leaf] == (leaf in item.args)
+
+    # --- values -------------------------------------------------------------------------------------------
+
+    def _resident(self, node: Node, item: Item) -> bool:
+        """Has a value in a register; reads are issued, two at a time where words follow each other."""
+        if node in self.where:
+            return True
+        assert isinstance(node, Read), "steps stay until their last use"
+        if not self.free and not self._drop(set(_args(item))):
+            return False
+        other = self._partner(node)
+        if other is None or len(self.free) < 2:
+            self._memory(node.access, (self._take(node),), False)
+            return True
+        first, second = sorted((node, other), key=lambda n: n.access.offset)
+        self._memory(first.access, (self._take(first), self._take(second)), False)
+        return True
+
+    def _memory(self, access: Access, registers: tuple[str, ...], store: bool) -> None:
+        self._walk(access.stream, access.place)
+        self.lines.append(_Memory(access, registers, store))
+
+    def _walk(self, stream: int, place: int) -> None:
+        """Moves the pointer of a stream by whole strides."""
+        while self.places[stream] != place:
+            name = "add" if self.places[stream] < place else "sub"
+            self.places[stream] += 1 if name == "add" else -1
+            self.lines.append(f"{name} %[p{stream}], %[p{stream}], {self.paths[stream].stride}")
+
+    def _partner(self, node: Read) -> Read | None:
+        """The word beside ``node`` that is wanted soon, too."""
+        if not node.access.whole or node.access.width:
+            return None
+        soon = {arg for item in self.left[: 2 * WINDOW] for arg in _args(item) if arg not in self.where}
+        for offset in (node.access.offset + 4, node.access.offset - 4):
+            other = Read(replace(node.access, offset=offset))
+            if other in soon:
+                return other
+        return None
+
+    def _read_ahead(self) -> None:
+        """Issues the reads of the next items too while there are registers: reads in a row take one cycle each."""
+        steps = 0
+        for item in self.left[:AHEAD]:
+            steps += isinstance(item, Step) and item not in self.home
+            for arg in _args(item):
+                if isinstance(arg, Read) and arg not in self.where:
+                    if len(self.free) < 2 + (steps > 0):
+                        return
+                    self._resident(arg, item)
+
+    def _take(self, node: Node) -> str:
+        register = self.free.pop(0)
+        if register in self.temps:
+            self.most = max(self.most, self.temps.index(register) + 1)
+        self.where[node] = register
+        return register
+
+    def _drop(self, keep: set[Node]) -> bool:
+        """Gives up the read that is wanted last; it is read again then."""
+        reads = [n for n in self.where if isinstance(n, Read) and n not in keep]
+        if not reads:
+            return False
+        wanted = [arg for item in self.left for arg in _args(item)]
+        self._release(max(reads, key=wanted.index))
+        return True
+
+    def _release(self, node: Node) -> None:
+        register = self.where.pop(node)
+        if register in self.loose:
+            self.free.insert(0, register)
+
+    def _dies(self, node: Node) -> bool:
+        """Whether one more use is the last of a value in a temporary."""
+        return self.uses[node] == 1 and self.where.get(node) in self.loose
+
+    def _used(self, item: Item) -> None:
+        """Counts the uses of an item; what has no more leaves its register."""
+        for arg in dict.fromkeys(_args(item)):
+            self.uses[arg] -= 1
+            if not self.uses[arg] and (not isinstance(arg, Leaf) or arg in self.spent):
+                self._release(arg)
+
+    # --- items --------------------------------------------------------------------------------------------
+
+    def _step(self, item: Step) -> bool:
+        args = [self.where[a] for a in item.args]
+        self._used(item)
+        if item in self.home:
+            self.where[item] = self.home[item]
+        elif self.free or self._drop(set()):
+            self._take(item)
+        else:
+            return False
+        self.lines.append(item.text.format(*args, d=self.where[item]))
+        return True
+
+    def _write(self, item: Write) -> None:
+        """Stores one value, or two words that follow each other."""
+        other = self._beside(item)
+        registers: tuple[str, ...] = (self.where[item.value],)
+        if other and other.value in self.where:
+            registers = (*registers, self.where[other.value])
+            self.left.remove(other)
+            self._used(other)
+        self._memory(item.access, registers, True)
+        self._used(item)
+
+
+def _args(item: Item) -> tuple[Node, ...]:
+    return item.args if isinstance(item, Step) else (item.value,)
+
+
+def _addressed(lines: list[str | _Memory], temps: int, paths: Sequence[Path]) -> Emitted:
+    """The lines with addresses: the last access of a stream moves its pointer where one instruction can."""
+    bases, moves = {}, {}
+    for stream, path in enumerate(paths):
+        own = [k for k, m in enumerate(lines) if isinstance(m, _Memory) and m.access.stream == stream]
+        offsets = [_memory(lines[k]).access.offset for k in own]
+        last = _memory(lines[own[-1]])
+        reach = _PAIR if len(last.registers) == 2 else _NEAR
+        moved = path.step != 0 and not path.stride and abs(path.step) <= reach
+        moved = moved and max(offsets) - last.access.offset <= _PAIR and last.access.offset - min(offsets) <= _NEAR
+        bases[stream] = last.access.offset if moved else min(offsets)
+        if moved:
+            moves[own[-1]] = path.step
+    out = [line if isinstance(line, str) else _spelled(line, bases, moves.get(k, 0)) for k, line in enumerate(lines)]
+    done = {_memory(lines[k]).access.stream for k in moves}
+    for stream, path in enumerate(paths):
+        if path.step and stream not in done:
+            out.append(f"add %[p{stream}], %[p{stream}], #{path.step}")
+    return Emitted(tuple(out), temps, bases)
+
+
+def _memory(line: str | _Memory) -> _Memory:
+    assert isinstance(line, _Memory)
+    return line
+
+
+def _spelled(memory: _Memory, bases: Mapping[int, int], move: int) -> str:
+    access = memory.access
+    at = access.offset - bases[access.stream]
+    name, pointer = ("str" if memory.store else "ldr"), f"%[p{access.stream}]"
+    width = access.width.removeprefix("s") if memory.store else access.width
+    suffix = "d" if len(memory.registers) == 2 else width
+    listed = ", ".join(memory.registers)
+    if move:
+        return f"{name}{suffix} {listed}, [{pointer}], #{move}"
+    return f"{name}{suffix} {listed}, [{pointer}{f', #{at}' if at else ''}]"

@@ -1,0 +1,43 @@
+"""Requantisations that take the high word of one product: their accumulators are short enough to be shifted left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sdk.compiler.ir.graph import Call, Node, attrs
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.types import I32
+from sdk.compiler.passes.edit import GraphEdit, edit_graphs
+
+__all__ = ["HighWord"]
+
+
+@dataclass(frozen=True)
+class HighWord:
+    """``requantize`` of accumulators below ``2**(31 - bits)`` is given ``high = bits``, and shifts for it: what it
+    computes stays the same to the bit (``docs/passes.md``), in fewer instructions where a core has one for the
+    high word of a product. 8 bits are those that two joined sums are apart."""
+
+    bits: int = 8
+    name = "high-word"
+
+    def run(self, module: Module) -> Module:
+        """The module with such requantisations; itself where there are none."""
+        return edit_graphs(module, self._rule)
+
+    def _rule(self, edit: GraphEdit, node: Node) -> bool:
+        if not isinstance(node, Call) or node.kind != "op" or node.callee != "requantize":
+            return False
+        given: dict[str, Any] = dict(node.attrs)
+        shift = edit.data(node.args[2])
+        if given.get("spare") or given.get("high") or node.args[0].type.dtype != I32 or shift is None:
+            return False
+        least, most, zp = -int(shift.max()), -int(shift.min()), int(given["zp"])
+        # the zero point and the high word are each below 2**30, so that their sum is one of 32 bits
+        if least < 1 or given["acc_bits"] > 31 - self.bits or abs(2 * zp + 1) << (self.bits - 2 + most) >= 1 << 30:
+            return False
+        right = (self.bits - 1 - shift).astype(shift.dtype)
+        value = edit.const(f"{node.args[2].name}_high", right, None, node.args[2].type)
+        edit.keep(replace(node, args=(*node.args[:2], value), attrs=attrs(**given, high=self.bits)))
+        return True
