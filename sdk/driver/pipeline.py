@@ -145,7 +145,6 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         ScheduleLoops(
             isa=".".join(sorted(have)), threads=1 if streams else options.threads, opt=options.opt
         ),
-        SimplifyLoops(),
         *([Columns()] if words else []),
         Cleanup(),
         Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
@@ -159,6 +158,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             offsets="scaled" if board.hosted else "fixed",
         ),
         *([Share(options.opt)] if options.opt == "size" or not board.hosted else []),
+        SimplifyLoops(),
     )
 
 

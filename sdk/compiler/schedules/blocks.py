@@ -41,7 +41,7 @@ def block(loops: Loops, name: str, size: int) -> Loops:
     """Runs a loop in blocks of at most ``size`` iterations, all by the same code.
 
     rewrite: ``for i in a..b { S(i) }`` -->
-    ``for i_o in 0..ceil((b-a)/s) { for i_i in 0..min(s, b - a - s*i_o) { S(a + s*i_o + i_i) } }``
+    ``for i_o in 0..(b-a-1)/s + 1 { for i_i in 0..min(s, b - a - s*i_o) { S(a + s*i_o + i_i) } }``
     obligation: size >= 1, and the loop neither ends early nor is bound to an axis.
     """
     if size < 1:
@@ -51,13 +51,14 @@ def block(loops: Loops, name: str, size: int) -> Loops:
         if loop.until is not None or loop.axis:
             raise ScheduleError(f"block({name}): it may end early or is bound to an axis")
         extent = loop.hi - loop.lo
-        outer = _variable(f"{name}_o", ceildiv(extent, size))
+        count = floordiv(extent - 1, size) + 1  # of its numbers, all are the size
+        outer = _variable(f"{name}_o", count)
         inner = Var(f"{name}_i", 0, size - 1)
         at = loop.lo + outer.expr * size + inner.expr
         whole = prove_eq(ceildiv(extent, size) * size, extent) is True
         most: Dim = size if whole else dmin(size, extent - outer.expr * size)
         body = substitute_dims(loop.body, {loop.var: at})
-        return (For(outer, 0, ceildiv(extent, size), Block((For(inner, 0, most, body),)), loop.kind),)
+        return (For(outer, 0, count, Block((For(inner, 0, most, body),)), loop.kind),)
 
     return replace_loop(loops, name, one)
 
@@ -128,7 +129,8 @@ def overlap(loops: Loops, name: str, size: int) -> Loops:
         if (loads & stores) - private or any(isinstance(n, Eval | Atomic | Barrier) for n in walk(loop.body)):
             raise ScheduleError(f"overlap({name}, {size}): an iteration run twice may give something else")
         outer, inner = _variable(f"{name}_o", ceildiv(extent, size)), Var(f"{name}_i", 0, size - 1)
-        at = loop.lo + dmin(outer.expr * size, extent - size) + inner.expr
+        start = outer.expr * size if extent % size == 0 else dmin(outer.expr * size, extent - size)
+        at = loop.lo + start + inner.expr
         body = substitute_dims(loop.body, {loop.var: at})
         return (For(outer, 0, ceildiv(extent, size), Block((For(inner, 0, size, body),)), loop.kind),)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
-from sdk.compiler.ir.loops import Alloc, For, Load, Loops, Op, Stmt, Store
+from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Op, Stmt, Store
 from sdk.compiler.ir.types import I8, I16, I32, U8
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
@@ -37,6 +37,8 @@ def use_i16(loops: Loops, buffer: str) -> Loops:
         match node:
             case Alloc() if node.buffer.name == buffer:
                 return Alloc(replace(node.buffer, dtype=I16))
+            case Store(value=Imm(value)) if node.buffer == buffer:
+                return replace(node, value=imm(value, I16))
             case Store() if node.buffer == buffer:
                 return replace(node, value=Op("cast", (node.value,), I16))
             case Op("cast", (Load() as load,)) if load.buffer == buffer and node.dtype == I32:

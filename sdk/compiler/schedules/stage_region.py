@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Idx, If, Imm, Let, Load, Loops, Op, Stmt, Store, ValueExpr
-from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, walk
+from sdk.compiler.ir.walk import buffers_used, rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
 from sdk.compiler.schedules.stage import staged_expr
 from sdk.compiler.sym import Dim, Var, dmax, dmin, free_vars, max_value, prove_ge
@@ -30,7 +30,7 @@ class _Axis:
     end: Dim | None = None
 
 
-def stage_region(loops: Loops, at: str, buffer: str, once: int = 0) -> Loops:
+def stage_region(loops: Loops, at: str, buffer: str, once: int = 0, pitch: int = 0) -> Loops:
     """Copies the box of ``buffer`` that one iteration of ``at`` reads, each element once, with what is read outside.
 
     rewrite: ``for p { for q, i { … select(0 <= p + s*q + i - c < n, x[p + s*q + i - c], v) … } }`` -->
@@ -39,8 +39,9 @@ def stage_region(loops: Loops, at: str, buffer: str, once: int = 0) -> Loops:
     obligation: one expression reads the buffer below ``at``, with indices linear in the loops inside, which begin at
     0; a condition around it compares its own indices with 0 and with ends that do not vary inside, and stands where
     the ends of loops vary inside, unless the box is proved to lie in the buffer; nothing there writes the buffer.
-    With ``once`` all iterations of ``at`` share the copy, and what is read outside is filled in before the first: which
-    elements those are must not vary with ``at``.
+    With ``once`` all iterations of ``at`` share a region that is filled before the first, all of it where some of it is
+    read outside: which elements those are must not vary with ``at``. The last axis of the region has room for ``pitch``
+    elements at least.
     """
     name = fresh(loops, f"{buffer}_region")
     allocs = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc)]
@@ -64,18 +65,23 @@ def stage_region(loops: Loops, at: str, buffer: str, once: int = 0) -> Loops:
         if any(a.ragged and a.end is None and not _ends_inside(a, size) for a, size in zip(axes, shape, strict=True)):
             raise ScheduleError(f"stage_region({at}, {buffer}): the box may reach past the end of the buffer")
         kept = [k for k, a in enumerate(axes) if a.extent != 1 or a.low or a.end is not None]
+        if pitch:
+            last = axes[kept[-1]]
+            axes[kept[-1]] = replace(last, extent=dmax(last.extent, pitch))
         region = Buffer(name, expr.dtype, tuple(axes[k].extent for k in kept), "scratch")
         if any(max_value(d) is None for d in region.shape):
             raise ScheduleError(f"stage_region({at}, {buffer}): the region {region.shape} has no largest size")
-        copy = _Copy(region, axes, kept, inside, outside, name)
+        copy = _Copy(region, axes, kept, inside, outside, name, fills=not once)
         read = Load(name, tuple(axes[k].at - axes[k].base for k in kept), expr.dtype)
         body = rewrite(loop.body, lambda n: read if n == expr else n)
+        copies = copy.axis(0, ())
         if not once:
-            return (replace(loop, body=Block((Alloc(region), *copy.axis(0, ()), *body.body))),)
-        fills = replace(copy, copies=False, name=f"{name}_f").axis(0, ())
-        if any(loop.var in free_vars(d) for stmt in fills for d in dims_used(stmt)):
+            return (replace(loop, body=Block((Alloc(region), *copies, *body.body))),)
+        ends = (d for n in walk(copies) if isinstance(n, For) for d in (n.lo, n.hi))
+        if any(loop.var in free_vars(d) for d in ends):
             raise ScheduleError(f"stage_region({at}, {buffer}): what is read outside of it varies with {at}")
-        copies = replace(copy, fills=False).axis(0, ())
+        filled = any(a.low or a.end is not None for a in axes)
+        fills = replace(copy, name=f"{name}_f").whole() if filled else ()
         return Alloc(region), *fills, replace(loop, body=Block((*copies, *body.body)))
 
     return replace_loop(loops, at, one)
@@ -130,7 +136,7 @@ def _limits(axes: list[_Axis], cond: ValueExpr, inner: set[Var]) -> list[_Axis]:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """Writes the nest that fills a region: the elements of the buffer, those around it, or both."""
+    """Writes the nest that fills a region: the elements of the buffer, and with ``fills`` those around it."""
 
     region: Buffer
     axes: list[_Axis]
@@ -138,14 +144,11 @@ class _Copy:
     inside: Load
     outside: ValueExpr | None
     name: str
-    copies: bool = True
     fills: bool = True
 
     def axis(self, depth: int, at: tuple[Dim, ...]) -> tuple[Stmt, ...]:
         """Loops over the axes kept from ``depth`` on, copying; parts outside of the buffer are filled."""
         if depth == len(self.kept):
-            if not self.copies:
-                return ()
             where = dict(zip(self.kept, at, strict=True))
             index = tuple(a.base + where.get(k, 0) for k, a in enumerate(self.axes))
             return (Store(self.region.name, at, replace(self.inside, index=index)),)
@@ -156,9 +159,7 @@ class _Copy:
         if axis.low:
             out += self.fill(depth, at, 0, dmin(axis.count, lo), "l")
         var = self.variable(depth, "")
-        inner = self.axis(depth + 1, (*at, var.expr))
-        if inner:
-            out.append(For(var, lo, hi, Block(inner)))
+        out.append(For(var, lo, hi, Block(self.axis(depth + 1, (*at, var.expr)))))
         if axis.end is not None:
             out += self.fill(depth, at, dmax(0, hi), axis.count, "r")
         return tuple(out)
@@ -168,14 +169,16 @@ class _Copy:
         if not self.fills:
             return ()
         var = self.variable(depth, part)
-        place = (*at, var.expr)
-        rest: list[Var] = [self.variable(d, part) for d in range(depth + 1, len(self.kept))]
-        value = self.outside or imm(0.0 if self.region.dtype.is_float else 0, self.region.dtype)
-        stmt: Stmt = Store(self.region.name, (*place, *(v.expr for v in rest)), value)
-        for inner in reversed(rest):
-            k = self.kept[depth + 1 + rest.index(inner)]
-            stmt = For(inner, 0, self.axes[k].extent, Block((stmt,)))
-        return (For(var, lo, hi, Block((stmt,))),)
+        return (For(var, lo, hi, Block(self.whole(depth + 1, (*at, var.expr), part))),)
+
+    def whole(self, depth: int = 0, at: tuple[Dim, ...] = (), part: str = "") -> tuple[Stmt, ...]:
+        """Loops that fill all of the axes from ``depth`` on."""
+        if depth == len(self.kept):
+            value = self.outside or imm(0.0 if self.region.dtype.is_float else 0, self.region.dtype)
+            return (Store(self.region.name, at, value),)
+        var = self.variable(depth, part)
+        inner = self.whole(depth + 1, (*at, var.expr), part)
+        return (For(var, 0, self.axes[self.kept[depth]].extent, Block(inner)),)
 
     def variable(self, depth: int, part: str) -> Var:
         most = max_value(self.axes[self.kept[depth]].extent) or 1

@@ -194,7 +194,8 @@ class _Common:
     def dim(self, dims: Sequence[Dim | None], scopes: Sequence[_Scope], hint: str) -> Any:
         """A dim, or an open one."""
         mine = [None if d is None else substitute(d, s.vars) for d, s in zip(dims, scopes, strict=True)]
-        tree = common_dim(mine, hint)
+        own = [{w: v.expr for v, e in s.vars.items() for w in free_vars(e)} for s in scopes]
+        tree = common_dim(mine, hint, own)
         if not isinstance(tree, Hole | Sum):
             return tree
         self.trees.append(tree)

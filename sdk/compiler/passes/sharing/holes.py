@@ -164,7 +164,7 @@ def _affine(values: Values, base: Sequence[int]) -> tuple[int, int] | None:
     if rest or any(v != factor * b + offset for v, b in pairs):
         return None
     # of two functions everything follows from anything: what has no meaning is no simpler than another number
-    plain = offset == 0 or (factor > 0 and max(factor, abs(offset)) <= SMALL)
+    plain = offset == 0 or max(abs(factor), abs(offset)) <= SMALL
     return (factor, offset) if plain else None
 
 

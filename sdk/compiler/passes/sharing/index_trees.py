@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sdk.compiler.passes.sharing.holes import Apply, Different, Hole, Sum, Tree
-from sdk.compiler.sym import Dim, Expr, Func, Var, interval
+from sdk.compiler.sym import Dim, Expr, Func, Var, interval, substitute
 
 __all__ = ["common_dim"]
 
@@ -15,8 +15,9 @@ Part = tuple[str, Dim, Dim]  # floordiv, min or max of two dims
 Term = tuple[int, tuple[tuple[Var | Part, int], ...]]
 
 
-def common_dim(dims: Sequence[Dim | None], hint: str) -> Tree:
-    """The dim of every function (None: it matters in no way there), in the variables that they share.
+def common_dim(dims: Sequence[Dim | None], hint: str, own: Sequence[Mapping[Var, Dim]] = ()) -> Tree:
+    """The dim of every function (None: it matters in no way there), in the variables that they share; ``own`` are
+    those that stand for them in each function, with its ranges.
 
     Raises:
         Different: the dims are not alike.
@@ -28,9 +29,9 @@ def common_dim(dims: Sequence[Dim | None], hint: str) -> Tree:
         return Hole(tuple(d if isinstance(d, int) else None for d in dims), hint)
     sums = [None if d is None else _terms(d) for d in dims]
     consts = [None if d is None else d if isinstance(d, int) else d.const for d in dims]
-    _lift(sums)
+    _lift(sums, own or [{}] * len(sums))
     keys = list(dict.fromkeys(key for terms in sums if terms is not None for key in terms))
-    terms = [_common_term([None if s is None else s.get(key) for s in sums], sums, hint) for key in keys]
+    terms = [_common_term([None if s is None else s.get(key) for s in sums], sums, hint, own) for key in keys]
     return Sum(_number(consts, hint), tuple(terms))
 
 
@@ -70,7 +71,10 @@ def _key(parts: Sequence[tuple[Var | Part, int]]) -> Key:
 
 
 def _common_term(
-    terms: Sequence[Term | None], sums: Sequence[dict[Key, Term] | None], hint: str
+    terms: Sequence[Term | None],
+    sums: Sequence[dict[Key, Term] | None],
+    hint: str,
+    own: Sequence[Mapping[Var, Dim]],
 ) -> tuple[int | Hole, tuple[tuple[Var | Apply, int], ...]]:
     """One term of every function; where a function has none of the kind, its coefficient is 0."""
     numbers = [None if s is None else 0 if t is None else t[0] for t, s in zip(terms, sums, strict=True)]
@@ -85,7 +89,7 @@ def _common_term(
             raise Different
         first_side = [p[1] if isinstance(p, tuple) else None for p in parts]
         second = [p[2] if isinstance(p, tuple) else None for p in parts]
-        factors.append((Apply(factor[0], common_dim(first_side, hint), common_dim(second, hint)), power))
+        factors.append((Apply(factor[0], common_dim(first_side, hint, own), common_dim(second, hint, own)), power))
     return _number(numbers, hint), tuple(factors)
 
 
@@ -97,25 +101,28 @@ class _Limit:
     name: str
     coefficient: int
     inside: Expr
+    number: int
 
 
-def _lift(sums: list[dict[Key, Term] | None]) -> None:
+def _lift(sums: list[dict[Key, Term] | None], own: Sequence[Mapping[Var, Dim]]) -> None:
     """``4*i`` is ``min(c, 4*i)`` for any c that it does not exceed: so it agrees with a ``min(15, 4*i)`` elsewhere."""
-    found: dict[Key, _Limit] = {}
+    found: dict[Key, list[_Limit]] = {}
     for terms in sums:
         for key, (coefficient, parts) in (terms or {}).items():
             ((factor, power), *more) = parts
             if not more and power == 1 and isinstance(factor, tuple) and factor[0] != "floordiv":
                 inside = factor[2]
                 if isinstance(factor[1], int) and isinstance(inside, Expr):
-                    found.setdefault(key, _Limit(factor[0], coefficient, inside))
-    for key, limit in found.items():
-        for terms in sums:
+                    found.setdefault(key, []).append(_Limit(factor[0], coefficient, inside, factor[1]))
+    for key, limits in found.items():
+        for terms, mine in zip(sums, own, strict=True):
             if terms is not None and key not in terms:
-                _lift_one(terms, key, limit)
+                _lift_one(terms, key, limits, mine)
 
 
-def _lift_one(terms: dict[Key, Term], key: Key, limit: _Limit) -> None:
+def _lift_one(terms: dict[Key, Term], key: Key, limits: Sequence[_Limit], own: Mapping[Var, Dim]) -> None:
+    """Puts a term below a limit that changes nothing: one of those elsewhere where it is none here."""
+    limit = limits[0]
     wanted = _terms(limit.inside)
     if not wanted.keys() <= terms.keys():
         return
@@ -129,10 +136,12 @@ def _lift_one(terms: dict[Key, Term], key: Key, limit: _Limit) -> None:
             for _ in range(power):
                 value = value * factor.expr if isinstance(factor, Var) else value
         inside = inside + value
-    lo, hi = interval(inside)
+    lo, hi = interval(substitute(inside, own))
     bound = hi if limit.name == "min" else lo
     if bound is None:
         return
+    free = (n.number for n in limits if (n.number >= bound if limit.name == "min" else n.number <= bound))
+    bound = next(free, bound)
     for name in wanted:
         del terms[name]
     terms[key] = limit.coefficient, (((limit.name, bound, inside), 1),)

@@ -28,6 +28,7 @@ from sdk.compiler.schedules.rules.window import window
 __all__ = ["CORES", "Core", "alternatives", "core_for", "schedule"]
 
 SMALL_WORK: Final = 4096  # multiply-accumulates below which the plain nest is kept: code size counts more
+SMALL_WINDOW: Final = 1024  # the same of windows on cores where those of all layers share a kernel
 
 
 def schedule(
@@ -95,7 +96,8 @@ def _schedule(
     bytewise = part is not None and loops.param(part.a).buffer.dtype.bits == 8
     if part is not None and bytewise and core.across and pattern.kind == "window":
         return window_quads(loops, part, core)
-    if part is not None and bytewise and work(part) >= SMALL_WORK:
+    shared = pattern.kind == "window" and core.lanes == 1 and core.dot == 4
+    if part is not None and bytewise and work(part) >= (SMALL_WINDOW if shared else SMALL_WORK):
         if pattern.kind == "contraction" and core.across:
             return contraction_across(loops, part, core)
         if pattern.kind == "contraction" and core.lanes == core.dot == 1 and core.tile_cols > 1:
@@ -107,7 +109,7 @@ def _schedule(
             except ScheduleError:
                 if core.way.form == "rows":
                     raise
-                # of many channels, or of no neighbouring windows
+                # of several channels, or of no neighbouring windows
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":

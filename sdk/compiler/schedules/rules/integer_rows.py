@@ -1,4 +1,4 @@
-"""Rule for 8-bit convolutions over few channels: rows staged in 16 bits, all taps of a row one run, two at a time."""
+"""Rule for 8-bit convolutions over one channel: rows staged in 16 bits, taps of a row summed two at a time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules.integer_window import PAIR_TILES, REGION, apart, write_out_copy
+from sdk.compiler.schedules.rules.integer_window import PAIR_TILES, REGION, apart, copy_in_runs
 from sdk.compiler.schedules.rules.nest import fuse_all, names, unrolled
 from sdk.compiler.schedules.rules.ways import FIRST, Way
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["integer_rows"]
 
-FEW, MOST = 3, 8  # channels of the image: those that it is always for, and those that it may be for
+MOST: Final = 8  # channels of an image that it may be for
 ROWS: Final = 4  # rows of taps written out, at most
 
 
@@ -25,14 +25,13 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
     two products are summed at once.
 
     Raises:
-        ScheduleError: it is no convolution of rows and columns of few channels, or one of its steps does not apply.
+        ScheduleError: it is no convolution of rows and columns of one channel (of a few with the way "rows"), or one of its steps does not apply.
     """
-    if len(part.reduce) < 2:
+    if len(part.reduce) < 2 or len(part.spatial) < 3:
         raise ScheduleError("no convolution of rows and columns")
     down, across, *depth = names(part.reduce)
-    few = MOST if way.form == "rows" else FEW
-    if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= few):
-        raise ScheduleError("no convolution of rows and columns of few channels")
+    if depth and (way.form != "rows" or len(depth) > 1 or part.reduce[-1].var.hi >= MOST):
+        raise ScheduleError("several channels")
     channel, pixel = (loop.var.name for loop in part.spatial[:-3:-1])
     pixels = part.spatial[-2].hi
     if not isinstance(pixels, int) or pixels < PAIR_TILES[-1]:
@@ -53,7 +52,7 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
     s.do("stage_region", around, part.a)
     region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
     s.do("use_i16", region.name)
-    write_out_copy(s, f"{region.name}_{len(region.shape) - 1}")
+    copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
     taps = across
     if depth:
         s.do("flatten", region.name)
@@ -67,5 +66,4 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
 def _bytes(loops: Loops, part: Contraction, pixels: int) -> int:
     """What the rows take that so many neighbouring pixels read."""
     columns = apart(loops, part, part.spatial[-2].var) * (pixels - 1) + part.reduce[1].var.hi + 1
-    rest = (loop.var.hi + 1 for loop in (part.reduce[0], *part.reduce[2:]))
-    return 2 * columns * math.prod(rest)
+    return 2 * columns * math.prod(loop.var.hi + 1 for loop in (part.reduce[0], *part.reduce[2:]))

@@ -11,18 +11,20 @@ from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import find, has
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
-from sdk.compiler.schedules.rules.nest import extent, names, unrolled
+from sdk.compiler.schedules.rules.nest import extent, names, trip, unrolled
 from sdk.compiler.schedules.rules.ways import Way
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var
 
-__all__ = ["PAIR_TILES", "REGION", "apart", "integer_window", "write_out_copy"]
+__all__ = ["PAIR_TILES", "REGION", "apart", "copy_in_runs", "integer_window"]
 
 UNROLL_TAPS: Final = 16
 TILES: Final = (3, 4, 5, 6)  # pixels computed at once: as many as leave registers for what they read
 PAIR_TILES: Final = (6, 5, 4, 3)  # the same where two products are summed at once; the last one overlaps
+PAIR_COPY: Final = 6  # elements copied between two branches; the last ones overlap
 COPY: Final = 8  # elements copied between two branches
-REGION: Final = 640  # bytes of rows staged together, of 16-bit elements
+PITCH: Final = 52  # elements from one staged row to the next
+REGION: Final = 28 * PITCH  # bytes of rows staged together, of 16-bit elements
 STORE, TILE = 6, 12  # instructions that bring a sum to 8 bits, and those around a tile
 
 
@@ -84,49 +86,56 @@ def _window_pairs(loops: Loops, part: Contraction, pixels: int, way: Way) -> Loo
     """One channel at a time: the rows that some rows of the result read are staged in 16 bits, padded; of neighbouring
     pixels two products are summed at once."""
     channel, pixel, row = (loop.var.name for loop in part.spatial[:-4:-1])
-    tm = way.rows or _pair_tile(pixels)
-    s = Schedule(loops, rows=way.block or _rows_at_once(loops, part), tm=min(tm, pixels))
+    step = apart(loops, part, part.spatial[-2].var)
+    tm = min(way.rows or _pair_tile(pixels, step), pixels)
+    pitch = _pitch(step * (pixels - 1) + part.reduce[-1].var.hi + 1, tm == _tiles(step)[0])
+    s = Schedule(loops, rows=way.block or _rows_at_once(loops, part, pitch), tm=tm, pitch=pitch)
     *outer, taps = names(part.reduce)
     s.do("pack", part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).do("use_i16", part.b)
     s.do("block", row, "rows").do("reorder", pixel, channel).do("reorder", f"{row}_i", channel)
-    s.do("stage_region", channel, part.a, 1)
+    s.do("stage_region", channel, part.a, 1, "pitch")
     region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
     s.do("use_i16", region.name)
-    write_out_copy(s, f"{region.name}_{len(region.shape) - 1}")
+    if has(s.loops, f"{region.name}_f_1"):
+        s.do("fuse", f"{region.name}_f_0", f"{region.name}_f_1", f"{region.name}_f")
+        if trip(s.loops, f"{region.name}_f") % 2 == 0:
+            s.do("split", f"{region.name}_f", 2).do("vectorize", f"{region.name}_f_i")
+    copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
     s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [*outer, taps]).do("use_pairs", taps)
     for name in outer:
         s.do("unroll", name)
     return unrolled(s, [pixel])
 
 
-def _pair_tile(pixels: int) -> int:
-    """As many pixels as divide a row, if possible not in two: compilers write two turns out, and registers spill."""
-    sizes = [size for size in PAIR_TILES if pixels % size == 0] or [PAIR_TILES[-1]]
-    return next((size for size in sizes if pixels != 2 * size), sizes[0])
+def _tiles(step: int) -> tuple[int, ...]:
+    """Tiles of windows ``step`` apart, the best first: those that share few elements gain little by being many."""
+    return PAIR_TILES if step == 1 else PAIR_TILES[::-1]
 
 
-def write_out_copy(s: Schedule, copy: str) -> None:
-    """Writes out as many elements of a copy between two branches as divide it, at most COPY."""
-    if not has(s.loops, copy):
-        return
+def _pair_tile(pixels: int, step: int) -> int:
+    """As many pixels as divide a row."""
+    return next((size for size in _tiles(step) if pixels % size == 0), min(PAIR_TILES[-1] + 1, pixels))
+
+
+def _pitch(width: int, whole: bool) -> int:
+    """How far rows of the region are apart: as far as they are long; in layers of an image that is halved again and
+    again, where the best tile divides all rows, the same, so that one kernel with fixed distances serves them all."""
+    return PITCH if whole and width <= PITCH else width
+
+
+def _rows_at_once(loops: Loops, part: Contraction, pitch: int) -> int:
+    """Rows of the result whose windows are staged together: as many as REGION bytes have room for."""
+    row, taps = part.spatial[-3].var, part.reduce[-2].var.hi + 1
+    most = max((REGION // (2 * pitch) - taps) // apart(loops, part, row) + 1, 1)
+    return most if pitch == PITCH else min(most, row.hi + 1)
+
+
+def copy_in_runs(s: Schedule, copy: str) -> None:
+    """Writes out some elements of a copy between two branches."""
     loop = find(s.loops, copy)
     count = loop.hi - loop.lo
-    if not isinstance(count, int):
-        return
-    size = max(n for n in range(1, COPY + 1) if count % n == 0)
-    if size == count:
-        s.do("unroll", copy)
-    elif size > 1:
-        s.do("split", copy, size).do("unroll", f"{copy}_i")
-
-
-def _rows_at_once(loops: Loops, part: Contraction) -> int:
-    """Rows of the result whose windows are staged together: as many as REGION bytes have room for."""
-    row, pixel, _ = (loop.var for loop in part.spatial[-3:])
-    taps_down, taps = (loop.var.hi for loop in part.reduce[-2:])
-    width = apart(loops, part, pixel) * pixel.hi + taps + 1
-    most = (REGION // (2 * width) - taps_down - 1) // apart(loops, part, row) + 1
-    return max(1, min(most, row.hi + 1))
+    if isinstance(count, int) and count > 1:
+        s.do("overlap", copy, min(PAIR_COPY, count)).do("unroll", f"{copy}_i")
 
 
 def apart(loops: Loops, part: Contraction, over: Var) -> int:
