@@ -10,11 +10,11 @@ __all__ = ["TABLE"]
 TABLE: Final[tuple[tuple[str, str], ...]] = (
     (
         "mve",
-        "add 0 addx4 0 and 0 broadcastx16 15 broadcastx4 0.69 call 276.29 cast 0 castx4 0 dotx16 1.52 ge 0 "
-        "gtx4 1.47 if 0 load1 0.08 load16 0.27 load4 2.56 loop 5.35 lt 0 max 0.97 maxx16 0 maxx4 2.99 "
-        "min 0.97 minx4 2.99 mul 0 mulx4 0 neg 1.2 negx4 5.95 operand16 0.58 rdbpot1 0.97 rdbpot1x4 0.67 "
-        "selectx4 1.47 shlx4 0 srdhm30 0.97 srdhm30x4 0.67 store1 1.17 store16 1.47 store4 0.32 tdivx4 1.47 "
-        "turn 0 ",
+        "add 0.05 addx4 1.26 and 0.45 broadcastx16 0 broadcastx4 0 call 33.58 cast 0 castx4 0 dotx16 2.66 "
+        "full13 3.07 ge 0.03 gtx4 0.66 if 0.57 inner 0 inner_jump 0 inner_turn 0.19 load1 0 load16 0 "
+        "load4 0.69 loop 6.53 lt 0.94 max 3.56 maxx4 0.62 min 3.56 minx4 0.62 mul 0 mulx4 1.5 neg 3.22 "
+        "negx4 0.96 operand16 0 over13 0 pointer 0 rdbpot22 3.56 rdbpot22x4 1.85 select 0.94 selectx4 0.66 "
+        "shlx4 2.23 srdhm30 3.56 srdhm30x4 1.85 store1 0.58 store16 5.71 store4 1.4 tdivx4 0.66 turn 2.63 ",
     ),
     (
         "dsp",
@@ -26,14 +26,16 @@ TABLE: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "rvm",
-        "add 0 and 0 broadcastx4 0 call 190.43 cast 0.3 ge 1.96 gt 0 if 0 load1 0.85 load4 6.19 loop 0 lt 0 "
-        "max 1.88 min 4.28 mul 1.93 neg 0 rdbpot1 4.98 select 2.04 shl 1.7 srdhm30 4.98 store1 0 store4 5.32 "
-        "tdiv 0 turn 2.82 ",
+        "add 0.34 and 0 broadcastx4 1.52 call 14.3 cast 1.05 full13 0 full22 5.03 ge 0 gt 0.18 if 0.56 "
+        "inner 0 inner_jump 0 inner_turn 2.69 load1 0 load4 0.85 loop 0 lt 0 max 0.48 min 7.25 mul 1.66 "
+        "neg 0 over13 0 over22 9.07 pointer 0 rdbpot22 4.91 select 0 shl 0 srdhm30 4.91 store1 0 "
+        "store4 12.54 tdiv 0.18 turn 0 ",
     ),
     (
         "thumb2",
-        "add 0 and 0 broadcastx4 0 call 233.41 cast 0 ge 5.14 gt 0 if 0.3 load1 0.48 load4 3.64 loop 0 lt 0 "
-        "max 3.64 min 0 mul 1.77 neg 10.72 rdbpot1 0.9 select 0 shl 9.29 srdhm30 0.9 store1 0 store4 0 "
-        "tdiv 0 turn 0.77 ",
+        "add 1.34 and 0.13 broadcastx4 0 call 0 cast 0.52 full13 0 ge 0.49 gt 1.98 if 1.13 inner 0 "
+        "inner_jump 0 inner_turn 0.13 load1 0.43 load4 1.83 loop 0 lt 0.48 max 2.78 min 0.47 mul 0 neg 0 "
+        "over13 1.31 pointer 0 rdbpot22 1.89 select 1.54 shl 2.43 srdhm30 1.89 store1 1.47 store4 0 "
+        "tdiv 1.98 turn 0 ",
     ),
 )

@@ -25,7 +25,8 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
     two products are summed at once.
 
     Raises:
-        ScheduleError: it is no convolution of rows and columns of one channel (of a few with the way "rows"), or one of its steps does not apply.
+        ScheduleError: it is no convolution of rows and columns of one channel (with the way "rows" of a few), or one of
+            its steps does not apply.
     """
     if len(part.reduce) < 2 or len(part.spatial) < 3:
         raise ScheduleError("no convolution of rows and columns")

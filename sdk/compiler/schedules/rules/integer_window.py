@@ -99,12 +99,16 @@ def _window_pairs(loops: Loops, part: Contraction, pixels: int, way: Way) -> Loo
     if has(s.loops, f"{region.name}_f_1"):
         s.do("fuse", f"{region.name}_f_0", f"{region.name}_f_1", f"{region.name}_f")
         if trip(s.loops, f"{region.name}_f") % 2 == 0:
-            s.do("split", f"{region.name}_f", 2).do("vectorize", f"{region.name}_f_i")
+            s.attempt(_fill_words, f"{region.name}_f")
     copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
     s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [*outer, taps]).do("use_pairs", taps)
     for name in outer:
         s.do("unroll", name)
     return unrolled(s, [pixel])
+
+
+def _fill_words(s: Schedule, fill: str) -> None:
+    s.do("split", fill, 2).do("vectorize", f"{fill}_i")
 
 
 def _tiles(step: int) -> tuple[int, ...]:
