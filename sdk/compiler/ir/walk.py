@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sdk.compiler.ir.loops import Atomic, Block, Buffer, For, Idx, If, Load, Stmt, Store
 from sdk.compiler.ir.types import DType
@@ -15,6 +15,9 @@ __all__ = ["buffers_used", "rename_buffers", "rewrite", "statements", "substitut
 
 T = TypeVar("T")
 _FIELDS: dict[type, tuple[str, ...] | None] = {DType: None}  # nothing is below it, and it stands everywhere
+_BELOW: dict[type, tuple[str, ...] | None] = {}
+# annotations of fields that no node is in: most fields of the nodes that there are most of
+_PLAIN: Final = frozenset({"str", "int", "bool", "int | float", "DType", "Dim", "Dim | None", "tuple[Dim, ...]", "Var"})
 
 
 def _names(kind: type) -> tuple[str, ...] | None:
@@ -26,6 +29,17 @@ def _names(kind: type) -> tuple[str, ...] | None:
         return _FIELDS[kind]
 
 
+def _below(kind: type) -> tuple[str, ...] | None:
+    """The fields of a kind of node that nodes may be in, the last first; None for what is none."""
+    try:
+        return _BELOW[kind]
+    except KeyError:
+        named = _names(kind)
+        holding = () if named is None else (f.name for f in fields(kind) if f.type not in _PLAIN)
+        _BELOW[kind] = None if named is None else tuple(holding)[::-1]
+        return _BELOW[kind]
+
+
 def walk(node: object) -> Iterator[Any]:
     """Every node below and including ``node``, outer before inner, in field order."""
     waiting = [node]  # a stack of its own: large bodies are walked often, and recursion costs most of it
@@ -34,10 +48,11 @@ def walk(node: object) -> Iterator[Any]:
         if isinstance(item, tuple):
             waiting.extend(reversed(item))
             continue
-        names = _names(type(item))
+        names = _below(type(item))
         if names is not None:
             yield item
-            waiting.extend([getattr(item, name) for name in reversed(names)])
+            if names:
+                waiting.extend([getattr(item, name) for name in names])
 
 
 def statements(block: Block) -> Iterator[Stmt]:

@@ -23,6 +23,7 @@ from sdk.compiler.schedules.trace import loops_key
 __all__ = ["ScheduleLoops", "ways_of"]
 
 WORTH: Final = 0.02  # of all that is expected: a function that takes less has no say
+VOTES: Final = 3  # of the functions of one structure so many, the largest, are built in all ways
 APART: Final = 0.01  # of all that is expected: what a function must save to go another way than those like it
 
 
@@ -116,7 +117,8 @@ def _chosen(nests: Mapping[str, _Nest], isa: frozenset[str]) -> dict[str, Loops]
     for name in costs:
         alike[re.sub(r"\d+", "", done[name].trace)].append(name)
     for names in alike.values():
-        made = {name: nests[name].ways() for name in names if costs[name] >= WORTH * whole}
+        large = sorted((name for name in names if costs[name] >= WORTH * whole), key=lambda name: -costs[name])
+        made = {name: nests[name].ways() for name in large[:VOTES]}
         prices = {name: {way: expected(f, isa) or 0.0 for way, f in of.items()} for name, of in made.items()}
         together, own = chosen(prices, APART * whole)
         for name in names:

@@ -18,11 +18,11 @@ TABLE: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "dsp",
-        "add 0 and 0.23 bitsx4 0 broadcastx2 0 broadcastx4 0.42 call 103.87 cast 0 dotx2 0.8 dotx4 2.95 "
-        "evensx4 0.07 full 0 ge 0.68 gt 0 if 0.86 inner 0.06 inner_jump 1.48 inner_turn 0 load1 1.54 "
-        "load2 1.27 load4 1.2 loop 0 lt 0.39 mac_lanex4 0 mac_pairx2 0.39 max 0.29 min 2.99 mul 0 neg 4.65 "
-        "oddsx4 3.69 operand4 1.08 over 8.98 pointer 0.57 rdbpot22 1.74 select 0 shl 0 shr 0 srdhm30 1.74 "
-        "store1 2.48 store2 0.82 store4 0.61 sub 0 tdiv 0 turn 0 ",
+        "add 0.26 and 1.35 bitsx4 0 broadcastx2 0.2 broadcastx4 0 call 15.66 cast 0 dotx2 0.99 dotx4 4.54 "
+        "evensx4 0.54 full13 0 ge 0.07 gt 4.8 if 0.11 inner 1.18 inner_jump 0 inner_turn 0.37 load1 1.31 "
+        "load2 1.91 load4 0.92 loop 13.04 lt 1.81 mac_high 0 mac_lanex4 2.43 mac_pairx2 1.02 max 6 min 0 "
+        "mul 0 neg 4.8 oddsx4 2.5 operand4 0 over13 7.63 pointer 0 rdbpot22 1.28 select 5.23 shl 0 shr 0 "
+        "srdhm30 1.28 store1 2.3 store2 0.71 store4 0.02 sub 0 tdiv 4.8 turn 3.06 ",
     ),
     (
         "rvm",
