@@ -72,13 +72,15 @@ def test_pairs_sum_what_single_products_do(step: int, taps: int, tile: int) -> N
 
 
 def test_what_is_outside_is_filled_in_once() -> None:
-    """Before the loop, where all of its iterations share the region."""
+    """Before the loop, where all of its iterations share the region: all of it, and no more later."""
     plain = windows(6, 3, 1)
-    done = Schedule(plain).do("stage_region", "c", "x", 1).done()
+    done = Schedule(plain).do("stage_region", "c", "x", 1, 10).done()
     fills = [
         n for n in walk(done.body.body[-1]) if isinstance(n, Store) and isinstance(n.value, Imm) and n.buffer != "acc"
     ]
-    assert len(done.body.body) == 4
+    region, fill, _ = done.body.body
+    assert isinstance(region, Alloc) and region.buffer.shape == (10,)
+    assert isinstance(fill, For) and (fill.lo, fill.hi) == (0, 10)
     assert not fills
     np.testing.assert_array_equal(result(done, plain), result(plain, plain))
 

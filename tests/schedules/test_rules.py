@@ -177,6 +177,14 @@ def test_first_layers_stage_rows_of_all_taps_in_16_bits() -> None:
     assert "flatten(" in done.trace
 
 
+def test_depthwise_layers_of_halved_images_are_alike() -> None:
+    """Tile, rows at once and the region are the same from 48 by 48 pixels to 6 by 6: one kernel can serve all."""
+    sizes = ((48, 8), (24, 32), (12, 64), (6, 19))
+    done = [schedule(naive(depthwise(n, n, c, 3, 3, 1), DSP)[0], DSP) for n, c in sizes]
+    assert len({f.trace for f in done}) == 1
+    assert {scratch_layout(f).bytes for f in done} == {14 * 52 * 2}
+
+
 def test_small_work_keeps_the_plain_nest() -> None:
     loops = naive(dense(1, 16, 16), CORES[3])[0]
     assert schedule(loops, CORES[3]) is loops

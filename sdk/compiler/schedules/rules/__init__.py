@@ -109,7 +109,7 @@ def _schedule(
             except ScheduleError:
                 if core.way.form == "rows":
                     raise
-                # of several channels, or of no neighbouring windows
+                # of many channels, or of no neighbouring windows
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":

@@ -1,4 +1,4 @@
-"""Rule for 8-bit convolutions over one channel: rows staged in 16 bits, taps of a row summed two at a time."""
+"""Rule for 8-bit convolutions over few channels: rows staged in 16 bits, all taps of a row one run, two at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["integer_rows"]
 
-MOST: Final = 8  # channels of an image that it may be for
-ROWS: Final = 4  # rows of taps written out, at most
+FEW, MOST = 3, 8  # channels of the image: those that it is always for, and those that it may be for
+ROWS: Final = 4  # rows of taps written out, at most; those of several channels are long enough to be a loop
 
 
 def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
@@ -25,14 +25,13 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
     two products are summed at once.
 
     Raises:
-        ScheduleError: it is no convolution of rows and columns of one channel (with the way "rows" of a few), or one of
-            its steps does not apply.
+        ScheduleError: it is no convolution of rows and columns of few channels, or one of its steps does not apply.
     """
-    if len(part.reduce) < 2 or len(part.spatial) < 3:
+    if len(part.reduce) < 2:
         raise ScheduleError("no convolution of rows and columns")
     down, across, *depth = names(part.reduce)
-    if depth and (way.form != "rows" or len(depth) > 1 or part.reduce[-1].var.hi >= MOST):
-        raise ScheduleError("several channels")
+    if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= (MOST if way.form == "rows" else FEW)):
+        raise ScheduleError("no convolution of rows and columns of few channels")
     channel, pixel = (loop.var.name for loop in part.spatial[:-3:-1])
     pixels = part.spatial[-2].hi
     if not isinstance(pixels, int) or pixels < PAIR_TILES[-1]:
@@ -59,7 +58,7 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
         s.do("flatten", region.name)
         taps = fuse_all(s, [across, *depth], "k")
     s.do("overlap", inner, "tm").do("jam", f"{inner}_i", [down, taps]).do("use_pairs", taps)
-    if part.reduce[0].var.hi < ROWS:
+    if part.reduce[0].var.hi < ROWS and not depth:
         s.do("unroll", down)
     return unrolled(s, [inner])
 
@@ -67,4 +66,5 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
 def _bytes(loops: Loops, part: Contraction, pixels: int) -> int:
     """What the rows take that so many neighbouring pixels read."""
     columns = apart(loops, part, part.spatial[-2].var) * (pixels - 1) + part.reduce[1].var.hi + 1
-    return 2 * columns * math.prod(loop.var.hi + 1 for loop in (part.reduce[0], *part.reduce[2:]))
+    rest = (loop.var.hi + 1 for loop in (part.reduce[0], *part.reduce[2:]))
+    return 2 * columns * math.prod(rest)
