@@ -34,6 +34,6 @@ def chosen(costs: Mapping[str, Mapping[Way, float]], apart: float) -> tuple[Way,
     own = {}
     for name, of in costs.items():
         best = list(of)[cheapest(list(of.values()))]
-        if of[best] <= of.get(together, of[FIRST]) - apart:
+        if best != together and of[best] <= of.get(together, of[FIRST]) - apart:
             own[name] = best
     return together, own

@@ -30,7 +30,8 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
     if len(part.reduce) < 2:
         raise ScheduleError("no convolution of rows and columns")
     down, across, *depth = names(part.reduce)
-    if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= (MOST if way.form == "rows" else FEW)):
+    few = MOST if way.form == "rows" else FEW
+    if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= few):
         raise ScheduleError("no convolution of rows and columns of few channels")
     channel, pixel = (loop.var.name for loop in part.spatial[:-3:-1])
     pixels = part.spatial[-2].hi
