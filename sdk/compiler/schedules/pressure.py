@@ -10,7 +10,7 @@ from typing import Final
 from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.loops import Block, Buffer, For, Load, Store
 from sdk.compiler.ir.walk import statements, walk
-from sdk.compiler.sym import Dim, Var, evaluate, flat_index, free_vars
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars
 
 __all__ = ["Pressure", "pressure"]
 
@@ -48,5 +48,5 @@ def _places(buffer: Buffer, index: tuple[Dim, ...], written_out: Mapping[Var, in
             return {(buffer.name, f"{rest} {k}", 0) for k in range(written_out[var])}
         step, rest = found
         apart = [a + step * k for a in apart for k in range(written_out[var])]
-    start = evaluate(rest, dict.fromkeys(free_vars(rest), 0))
+    start = rest if isinstance(rest, int) else next((number for term, number in rest.terms if term == ()), 0)
     return {(buffer.name, str(rest - start), (a + start) * buffer.dtype.nbytes // REACH) for a in apart}
