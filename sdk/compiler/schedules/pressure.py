@@ -48,5 +48,5 @@ def _places(buffer: Buffer, index: tuple[Dim, ...], written_out: Mapping[Var, in
             return {(buffer.name, f"{rest} {k}", 0) for k in range(written_out[var])}
         step, rest = found
         apart = [a + step * k for a in apart for k in range(written_out[var])]
-    start = rest if isinstance(rest, int) else next((number for term, number in rest.terms if term == ()), 0)
+    start = rest if isinstance(rest, int) else rest.const
     return {(buffer.name, str(rest - start), (a + start) * buffer.dtype.nbytes // REACH) for a in apart}
