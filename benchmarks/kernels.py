@@ -23,7 +23,7 @@ from rich.table import Table
 
 from sdk.boards import load_board
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.types import F32, I8
+from sdk.compiler.ir.types import F32, I8, I16
 from sdk.driver import BuildOptions
 from sdk.driver.execute import count
 from sdk.driver.program import save_program
@@ -35,23 +35,24 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Case:
-    """A layer: "pointwise", "dense", "conv", "depthwise", or "floats" for a convolution of floats; ``shape`` is
-    (side, channels, outputs, kernel)."""
+    """A layer: "pointwise", "dense", "conv", "depthwise", or of floats "floats" and "float depthwise"; ``shape`` is
+    (side, channels, outputs, kernel). ``wide``: 16-bit activations and a 64-bit bias."""
 
     name: str
     kind: str
     shape: tuple[int, int, int, int]
+    wide: bool = False
 
     @property
     def macs(self) -> int:
         """Multiply-accumulates of a run, those in the padding among them."""
         side, channels, outputs, kernel = self.shape
-        return side * side * outputs * kernel * kernel * (1 if self.kind == "depthwise" else channels)
+        return side * side * outputs * kernel * kernel * (1 if "depthwise" in self.kind else channels)
 
     def fits(self, board: str) -> bool:
         """Whether input and output leave a board half as much RAM for everything else."""
         side, channels, outputs, _ = self.shape
-        return side * side * (channels + outputs) * 1.6 <= (load_board(board).ram_bytes or 0)
+        return side * side * (channels + outputs) * (3.2 if self.wide else 1.6) <= (load_board(board).ram_bytes or 0)
 
 
 CASES = (
@@ -74,7 +75,18 @@ CASES = (
     Case("depthwise 3x3, width 24", "depthwise", (24, 32, 32, 3)),
     Case("depthwise 3x3, width 48", "depthwise", (48, 8, 8, 3)),
     Case("conv 3x3 C=1", "conv", (32, 1, 8, 3)),
+    Case("int16 pointwise K=16", "pointwise", (16, 16, 32, 1), True),
+    Case("int16 pointwise K=64", "pointwise", (12, 64, 64, 1), True),
+    Case("int16 pointwise K=128", "pointwise", (6, 128, 128, 1), True),
+    Case("int16 dense 640 to 128", "dense", (1, 640, 128, 1), True),
+    Case("int16 dense 2048 to 64", "dense", (1, 2048, 64, 1), True),
+    Case("int16 conv 3x3 C=3", "conv", (16, 3, 16, 3), True),
+    Case("int16 conv 3x3 C=1", "conv", (32, 1, 8, 3), True),
+    Case("int16 conv 3x3 C=16", "conv", (16, 16, 16, 3), True),
+    Case("int16 depthwise 3x3", "depthwise", (12, 64, 64, 3), True),
+    Case("int16 depthwise 3x3, width 5", "depthwise", (5, 64, 64, 3), True),
     Case("float pointwise K=64", "floats", (12, 64, 64, 1)),
+    Case("float depthwise 3x3", "float depthwise", (12, 64, 64, 3)),
     Case("float conv 3x3 C=32", "floats", (12, 32, 32, 3)),
 )
 # Instructions per multiply-accumulate: core (its CPU's name) -> case -> limit.
@@ -95,6 +107,16 @@ LIMITS: dict[str, dict[str, float]] = {
         "depthwise 3x3, width 6": 3.0,
         "depthwise 3x3, width 24": 3.0,
         "depthwise 3x3, width 48": 3.0,
+        "int16 pointwise K=16": 1.7,
+        "int16 pointwise K=64": 1.2,
+        "int16 pointwise K=128": 1.1,
+        "int16 dense 640 to 128": 1.0,
+        "int16 dense 2048 to 64": 1.05,
+        "int16 conv 3x3 C=3": 1.6,
+        "int16 conv 3x3 C=16": 1.1,
+        "float depthwise 3x3": 3.7,
+        "int16 depthwise 3x3": 2.4,
+        "int16 depthwise 3x3, width 5": 2.6,
     },
     "cortex-m0": {"pointwise K=64, small": 4.0, "pointwise K=128": 3.6, "dense 128 to 128": 3.6, "conv 3x3 C=64": 3.3},
     "cortex-m3": {"pointwise K=64": 2.5, "pointwise K=128": 2.5, "dense 128 to 128": 3.0, "conv 3x3 C=64": 2.6},
@@ -109,7 +131,7 @@ LIMITS: dict[str, dict[str, float]] = {
         "conv 3x3 C=32": 0.25,
         "conv 3x3 C=64": 0.25,
     },
-    "cortex-m7": {"float pointwise K=64": 1.3},
+    "cortex-m7": {"float pointwise K=64": 1.3, "float depthwise 3x3": 2.7},
 }
 
 
@@ -159,28 +181,30 @@ def measured(case: Case, board: str, toolchain: str) -> dict[str, Any]:
 
 
 def layer(case: Case) -> Module:
-    """The model of one layer: int8 in and out, weights in -127..127, one multiplier for each output channel."""
+    """The model of one layer: int8 or int16 in and out, weights in -127..127, a multiplier for each output channel."""
     rng = np.random.default_rng(SEED)
     side, channels, outputs, kernel = case.shape
     builder = ModuleBuilder("layer")
-    if case.kind == "floats":
+    if "float" in case.kind:
         return floats(case, builder, rng)
     entry = builder.entry("main")
     shape = (1, channels) if case.kind == "dense" else (1, side, side, channels)
-    x = entry.input("x", I8, shape)
-    bias = builder.const("bias", rng.integers(-999, 999, outputs).astype(np.int32))
+    kind, zero = (I16, 0) if case.wide else (I8, -128)
+    x = entry.input("x", kind, shape)
+    bias = builder.const("bias", rng.integers(-999, 999, outputs).astype(np.int64 if case.wide else np.int32))
     if case.kind == "dense":
-        acc = entry.dense(x, weights(builder, rng, (outputs, channels)), bias, x_offset=128, w_offset=0)
+        acc = entry.dense(x, weights(builder, rng, (outputs, channels)), bias, x_offset=-zero, w_offset=0)
     elif case.kind == "depthwise":
         taps = weights(builder, rng, (kernel, kernel, channels))
-        acc = entry.depthwise_conv2d(x, taps, bias, multiplier=1, **window(kernel))
+        acc = entry.depthwise_conv2d(x, taps, bias, multiplier=1, **window(kernel, zero))
     else:
         taps = weights(builder, rng, (outputs, kernel, kernel, channels))
-        acc = entry.conv2d(x, taps, bias, groups=1, **window(kernel))
+        acc = entry.conv2d(x, taps, bias, groups=1, **window(kernel, zero))
     mult = builder.const("mult", rng.integers(1 << 30, (1 << 31) - 1, outputs).astype(np.int32))
     shift = builder.const("shift", rng.integers(-9, -6, outputs).astype(np.int32))
-    bounds = {"lo": -128, "hi": 127, "shift_lo": -9, "shift_hi": -7, "acc_bits": 31}
-    entry.output("y", entry.requantize(acc, mult, shift, out="i8", zp=-128, **bounds))
+    lo, hi = kind.limits
+    bounds = {"lo": lo, "hi": hi, "shift_lo": -9, "shift_hi": -7, "acc_bits": 47 if case.wide else 31}
+    entry.output("y", entry.requantize(acc, mult, shift, out=str(kind), zp=zero, **bounds))
     return builder.module()
 
 
@@ -189,10 +213,14 @@ def floats(case: Case, builder: ModuleBuilder, rng: np.random.Generator) -> Modu
     side, channels, outputs, kernel = case.shape
     entry = builder.entry("main")
     x = entry.input("x", F32, (1, side, side, channels))
-    taps = rng.standard_normal((outputs, kernel, kernel, channels)).astype(np.float32)
+    shape = (kernel, kernel, channels) if "depthwise" in case.kind else (outputs, kernel, kernel, channels)
+    taps = builder.const("weights", rng.standard_normal(shape).astype(np.float32))
     bias = builder.const("bias", rng.standard_normal(outputs).astype(np.float32))
     attributes = {"stride": (1, 1), "dilation": (1, 1), "pad": (kernel // 2,) * 4}
-    entry.output("y", entry.conv2d(x, builder.const("weights", taps), bias, groups=1, **attributes))
+    if "depthwise" in case.kind:
+        entry.output("y", entry.depthwise_conv2d(x, taps, bias, multiplier=1, **attributes))
+    else:
+        entry.output("y", entry.conv2d(x, taps, bias, groups=1, **attributes))
     return builder.module()
 
 
@@ -201,10 +229,10 @@ def weights(builder: ModuleBuilder, rng: np.random.Generator, shape: tuple[int, 
     return builder.const("weights", rng.integers(-127, 128, shape).astype(np.int8))
 
 
-def window(kernel: int) -> dict[str, Any]:
-    """The attributes of a convolution of stride 1 that keeps the size of the image."""
+def window(kernel: int, zero: int) -> dict[str, Any]:
+    """The attributes of a convolution of stride 1 that keeps the size of an image with this zero point."""
     pad = kernel // 2
-    return {"stride": (1, 1), "dilation": (1, 1), "pad": (pad,) * 4, "pad_value": -128, "x_offset": 128}
+    return {"stride": (1, 1), "dilation": (1, 1), "pad": (pad,) * 4, "pad_value": zero, "x_offset": -zero}
 
 
 def show(rows: list[dict[str, Any]], missed: list[dict[str, Any]]) -> None:

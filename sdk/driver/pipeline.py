@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 
 from sdk.boards import Board
+from sdk.codegen_c.c99.regions import CORE
+from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import check
@@ -29,6 +31,7 @@ from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.integer import Integer
 from sdk.compiler.passes.layout import Layout
 from sdk.compiler.passes.lower import Lower
+from sdk.compiler.passes.narrow import Narrow
 from sdk.compiler.passes.order import Order
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
@@ -121,6 +124,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     core = core_for(have)
     words = core.lanes == 1 and core.dot > 1
     streams = options.memory == "min" or options.arena_limit is not None
+    assembled = Unit("m", have).features >= CORE
     return (
         Inline(),
         Dispatch(),
@@ -136,6 +140,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         _eliminate(core),
         Still(),
         FoldOffset(x_offset=128 if core.unsigned else 0),
+        Narrow(),
         Cleanup(),
         *([HighWord()] if words else []),
         *([Accumulate()] if streams else []),
@@ -157,7 +162,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),
-        *([Share(options.opt)] if options.opt == "size" or not board.hosted else []),
+        *([Share(options.opt, rolled=assembled)] if options.opt == "size" or not board.hosted else []),
         SimplifyLoops(),
     )
 

@@ -26,4 +26,15 @@ HALVES: Final = {
             : "+l"(low), "+l"(high), "+l"(x) : : "cc");
     return (int64_t)((uint64_t)high << 32 | low);
 }""",
+    "smlald": """int64_t @@(int64_t acc, uint32_t a, uint32_t b) {
+#if defined(__clang__)
+    return __builtin_arm_smlald((int)a, (int)b, acc);
+#else
+    __asm__("smlald %Q0, %R0, %1, %2" : "+r"(acc) : "r"(a), "r"(b));
+    return acc;
+#endif
+}""",
+    "dot2_i64": """int64_t @@(int64_t acc, uint32_t a, uint32_t b) {
+    return acc + (int16_t)a * (int16_t)b + (int64_t)((int16_t)(a >> 16) * (int16_t)(b >> 16));
+}""",
 }

@@ -160,6 +160,9 @@ _PLAIN: Final = {
     "add4": """uint32_t @@(uint32_t a, uint32_t b) { /* four bytes, each wrapping */
     return ((a & 0x7F7F7F7Fu) + (b & 0x7F7F7F7Fu)) ^ ((a ^ b) & 0x80808080u);
 }""",
+    "splat2": """uint32_t @@(int32_t x) {
+    return ((uint32_t)x & 0xFFFFu) * 0x00010001u;
+}""",
     "splat4": """uint32_t @@(int32_t x) {
     return ((uint32_t)x & 0xFFu) * 0x01010101u;
 }""",
@@ -380,7 +383,7 @@ _LANES: Final = {
     wide = (wide + ((int64_t)1 << 30)) >> 31;
     return __builtin_convertvector(@min_i64x$N(wide, @splat_i64x$N(INT32_MAX)), $C);
 }""",
-    "mac_high": """$C @@($C a, $C b, $C c) {
+    "machigh": """$C @@($C a, $C b, $C c) {
     @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);
     return __builtin_convertvector(wide >> 32, $C) + c;
 }""",

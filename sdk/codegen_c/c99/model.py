@@ -12,6 +12,7 @@ from sdk.codegen_c.c99.parts import parts_of
 from sdk.codegen_c.c99.plan import RunPrinter
 from sdk.codegen_c.c99.selftest import selftest_file
 from sdk.codegen_c.c99.state import StatePrinter
+from sdk.codegen_c.c99.steps import by_steps, step_kernels
 from sdk.codegen_c.c99.stmt import CFunction, emit_loops
 from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.unit import Unit
@@ -83,8 +84,10 @@ def emit_header(module: Module, prefix: str, options: EmitOptions) -> dict[str, 
 
 def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
     small = _small(api.module) if api.options.small else frozenset()
-    kernels = _kernels(api.module, unit, small)
-    entries = [text for e in api.entries for text in RunPrinter(unit, api, e, weights, kernels).functions()]
+    rows = by_steps(api.module) if api.options.small else frozenset()
+    kernels = _kernels(api.module, unit, small, rows)
+    steps = step_kernels(api.module, weights, {n: k for n, k in kernels.items() if n in rows}, api.prefix)
+    entries = [text for e in api.entries for text in RunPrinter(unit, api, e, weights, kernels, steps).functions()]
     states = StatePrinter(api, unit, weights)
     reset = states.reset()
     return render(
@@ -95,7 +98,8 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
         small=bool(small),
         preamble=unit.preamble(),
         weights=weights.declarations(),
-        functions=[k.text for k in kernels.values()],
+        steps=bool(steps),
+        functions=[steps[name].text if name in steps else k.text for name, k in kernels.items()],
         part_work=PART_WORK if api.threads > 1 else 0,
         parts=[parts_of(kernels[name], api.module.loops[name], api.prefix).text for name in _shared(api.module)],
         op_names=[text for e in api.entries for text in _op_names(e)],
@@ -111,8 +115,8 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
     )
 
 
-def _kernels(module: Module, unit: Unit, small: frozenset[str]) -> dict[str, CFunction]:
-    """The loops functions that the plans call, in the order of their first call."""
+def _kernels(module: Module, unit: Unit, small: frozenset[str], rows: frozenset[str]) -> dict[str, CFunction]:
+    """The loops functions that the plans call, in the order of their first call; those in ``rows`` as bodies."""
     calls: dict[str, list[tuple[Plan, PlanCall]]] = {}
     for plan in module.plans.values():
         for s in walk_plan(plan.body):
@@ -123,7 +127,8 @@ def _kernels(module: Module, unit: Unit, small: frozenset[str]) -> dict[str, CFu
         if name not in module.loops:
             raise BuildError(f"a plan calls @{name}, which the module lacks")
         loops = module.loops[name]
-        out[name] = emit_loops(unit, loops, scratch_layout(loops).offsets, _constant(loops, found), name in small)
+        constant = _constant(loops, found)
+        out[name] = emit_loops(unit, loops, scratch_layout(loops).offsets, constant, name in small, name in rows)
     return out
 
 

@@ -11,6 +11,7 @@ from sdk.codegen_c.c99.interface import DimInfo, Entry, Interface, Port
 from sdk.codegen_c.c99.names import Scope, scalar_name
 from sdk.codegen_c.c99.options import comment
 from sdk.codegen_c.c99.parts import parts_of
+from sdk.codegen_c.c99.steps import StepKernel, runs_of
 from sdk.codegen_c.c99.stmt import CFunction
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights
@@ -41,13 +42,24 @@ _MOST_ROWS = (1 << 31) - 1
 
 
 class RunPrinter:
-    """Prints the functions of one entry; ``kernels`` are the printed loops functions by name."""
+    """Prints the functions of one entry; ``kernels`` are the printed loops functions by name, ``steps`` those that a
+    loop calls with rows of tables."""
 
     def __init__(
-        self, unit: Unit, api: Interface, entry: Entry, weights: Weights, kernels: dict[str, CFunction]
+        self,
+        unit: Unit,
+        api: Interface,
+        entry: Entry,
+        weights: Weights,
+        kernels: dict[str, CFunction],
+        steps: dict[str, StepKernel],
     ) -> None:
         self.unit, self.api, self.entry, self.weights, self.kernels = unit, api, entry, weights, kernels
         self.plan: Plan = entry.plan
+        self.steps = steps
+        found = runs_of(self.plan) if steps else []
+        self.runs = {run[0].index: run for run in found if all(c.callee in steps for c in run)}
+        self.stepped = {c.index for run in self.runs.values() for c in run}
         self.m, self.macro = unit.prefix, unit.prefix.upper()
         self.scope = Scope(unit.prefix)
         more = [*(name for name, _, _ in api.more_arenas), *(["init"] if entry.init else [])]
@@ -64,7 +76,7 @@ class RunPrinter:
 
     def functions(self) -> list[str]:
         """The accessors of tensors in the arena, the arena's size, and the run."""
-        return [*self._accessors(), self._arena_bytes(), self._run()]
+        return [*self._accessors(), self._arena_bytes(), *self._tables(), self._run()]
 
     def _dim_name(self, var: Var) -> str:
         self.used.add(var)
@@ -175,7 +187,8 @@ class RunPrinter:
     def _used(self) -> list[PlanBuffer]:
         names: dict[str, None] = {}
         for stmt in walk_plan(self.plan.body):
-            names |= dict.fromkeys(named(stmt))
+            if not (isinstance(stmt, PlanCall) and stmt.index in self.stepped):
+                names |= dict.fromkeys(named(stmt))
         return [b for b in self.plan.buffers if b.name in names]
 
     def _base(self, buffer: PlanBuffer) -> str:
@@ -188,7 +201,7 @@ class RunPrinter:
         used = [b for b in self._used() if self.plan.region(b.region).kind != "const"]
         for var, value in self._places(v for b in used for v in free_vars(b.offset)):
             self._line(f"const int32_t {self.scope.lookup(var)} = {self.dims.text(value)};")
-        bases = {self._base(b) for b in used}
+        bases = {self._base(b) for b in used} | ({"arena"} if self.runs else set())
         for base in ("arena", *(name for name, _, _ in self.api.more_arenas), "state"):
             if base in bases:
                 self._line(f"uint8_t *const {base} = self->{base};")
@@ -224,6 +237,9 @@ class RunPrinter:
     def _body(self, body: tuple[PlanStmt, ...]) -> None:
         for stmt in body:
             match stmt:
+                case PlanCall() if stmt.index in self.stepped:
+                    if stmt.index in self.runs:
+                        self._steps(self.runs[stmt.index])
                 case PlanCall():
                     self._call(stmt)
                 case Copy():
@@ -273,6 +289,42 @@ class RunPrinter:
             self._maybe_call(call, index, *call.rows)
         else:
             self._plain_call(call, index)
+
+    def _steps(self, run: list[PlanCall]) -> None:
+        """Calls in a row: a loop over what each gives its kernel."""
+        first = self.entry.first_op + run[0].index
+        table, count = f"{self.entry.name}_steps_{first}", len(run)
+        self._line(f"for (int32_t k = 0; k < {count}; ++k) {{")
+        self.depth += 1
+        kernels = list(dict.fromkeys(c.callee for c in run))
+        if any(self.steps[name].rows for name in kernels):
+            self._line(f"const void *const call = {table}[k].call;")
+        self._line(f"{self.macro}_HOOK_BEGIN(self, {first} + k);")
+        self._line(f"switch ({table}[k].kernel) {{")
+        for n, name in enumerate(kernels):
+            self._line(f"case {n}:" if n + 1 < len(kernels) else "default:")
+            self._line(f"    {self.steps[name].call()}")
+            self._line("    break;")
+        self._line("}")
+        self._line(f"{self.macro}_HOOK_END(self, {first} + k);")
+        self.depth -= 1
+        self._line("}")
+
+    def _tables(self) -> list[str]:
+        """The steps of each run: which kernel, and its row."""
+        return [self._table(run) for run in self.runs.values()]
+
+    def _table(self, run: list[PlanCall]) -> str:
+        kernels = list(dict.fromkeys(c.callee for c in run))
+        first = self.entry.first_op + run[0].index
+        lines = []
+        for k, call in enumerate(run):
+            kernel = self.steps[call.callee]
+            row = f"&{kernel.rows}[{kernel.row[self.plan.name, call.index]}]" if kernel.rows else "NULL"
+            what = comment(", ".join(call.ops) or call.callee)
+            lines.append(f"    {{{row}, {kernels.index(call.callee)}}}, /* {first + k}: {what} */\n")
+        fields = "    const void *call;\n    int32_t kernel;\n"
+        return f"static const struct {{\n{fields}}} {self.entry.name}_steps_{first}[] = {{\n{''.join(lines)}}};"
 
     def _maybe_call(self, call: PlanCall, index: int, lo: Dim, hi: Dim) -> None:
         """A call for rows that there may be none of: it then does nothing, not even to its scratch."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import product, takewhile
+from functools import partial
+from itertools import takewhile
 from typing import Final
 
 from sdk.codegen_c import thumb
@@ -17,9 +18,10 @@ from sdk.compiler.sym import Dim, evaluate, floordiv, free_vars, prove_ge
 __all__ = ["CORE", "Regions"]
 
 CORE: Final = frozenset({"thumb2", "dsp", "words"})  # features of cores whose hot code is written here
-LONG: Final = 56  # instructions of a loop of which several turns are written out
-SHORT: Final = 20  # the same where code is for size
+LONG: Final = 72  # instructions of a loop of which several turns are written out
+SHORT: Final = 32  # the same where code is for size
 TURNS: Final = 8  # turns written out, at most
+ORDERED: Final = ("r8", "r9", "r10", "r11")  # temporaries that one instruction fills: those that others can spare best
 FEW: Final = 8  # products that are worth a statement of their own
 
 Element = Callable[[str, Dim], str]
@@ -43,13 +45,10 @@ class Regions:
             return []
         trip = stmt.hi - stmt.lo
         most = SHORT if self.small else LONG
-        for turns, strides in product(self._turns(trip), (False, True)):
-            lifted = thumb.lift(stmt.body.body, self.names, stmt, turns, strides=strides)
-            if lifted is None:
-                return []
+        for turns in self._turns(trip):
             count = floordiv(trip, turns) if turns != trip else None
-            lines = self._lines(lifted, count, 1 << 30 if turns == 1 else most)
-            if lines:
+            lines = self._best(partial(thumb.lift, stmt.body.body, self.names, stmt, turns), count)
+            if lines and (turns == 1 or len(lines) <= most):
                 return lines
         return []
 
@@ -58,14 +57,24 @@ class Regions:
         together, and their lines."""
         straight = len(list(takewhile(lambda stmt: thumb.straight(stmt, self.names), stmts)))
         sums = len(list(takewhile(self._is_sum, stmts[:straight])))
-        for count, strides in product(dict.fromkeys((straight, sums)), (False, True)):
+        for count in dict.fromkeys((straight, sums)):
             dead = own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}
-            lifted = thumb.lift(stmts[:count], self.names, dead=dead, strides=strides)
+            lifted = thumb.lift(stmts[:count], self.names, dead=dead)
             if lifted is not None and (lifted.products >= FEW or lifted.writes >= FEW // 2):
-                lines = self._lines(lifted, None, 1 << 30)
+                lines = self._best(partial(thumb.lift, stmts[:count], self.names, dead=dead), None)
                 if lines:
                     return count, lines
         return 0, []
+
+    def _best(self, lift: Callable[..., thumb.Lifted | None], count: Dim | None) -> list[str]:
+        """The lines of what ``lift`` lifts, with many pointers or with few that walk: what is shorter."""
+        many = lift()
+        if many is None:
+            return []
+        apart = thumb.units(many)
+        few = lift(units=apart) if apart else None
+        found = [self._lines(lifted, count) for lifted in (many, few) if lifted is not None]
+        return min((lines for lines in found if lines), key=len, default=[])
 
     def _is_sum(self, stmt: Stmt) -> bool:
         return isinstance(stmt, Store) and self.names.register(stmt.buffer, stmt.index) is not None
@@ -88,9 +97,9 @@ class Regions:
         stride = f"%[{strides[self.dims.text(stream.stride)]}]" if stream.stride != 0 else ""
         return thumb.Path(stream.step if looped else 0, stride, stream.places if looped else 0)
 
-    def _lines(self, lifted: thumb.Lifted, count: Dim | None, most: int) -> list[str]:
-        """A block with the statement, run ``count`` times (None: once); none where it takes more than ``most``
-        instructions, or more registers than there are."""
+    def _lines(self, lifted: thumb.Lifted, count: Dim | None) -> list[str]:
+        """A block with the statement, run ``count`` times (None: once); none where it takes more registers than there
+        are."""
         code = lifted.code
         changed = {leaf.text for leaf in code.leaves if leaf.variable}
         variables = list(dict.fromkeys([*code.results, *sorted(changed)]))
@@ -102,7 +111,7 @@ class Regions:
         emitted = thumb.emit(
             code, {name: f"%[{home}]" for name, home in homes.items()}, leaves, paths, count is not None, lifted.spent
         )
-        if emitted is None or len(emitted.lines) > most:
+        if emitted is None:
             return []
         pointers = [f"&{self.element(s.buffer, s.start + emitted.bases[k])}" for k, s in enumerate(lifted.streams)]
         temps = {f"t{k}": self.fresh(f"t{k}") for k in range(emitted.temps)}
@@ -115,7 +124,7 @@ class Regions:
         inputs += [f'[{name}] "r"({leaf.text})' for leaf, name in values.items()]
         declared = []
         for k, (stream, pointer) in enumerate(zip(lifted.streams, pointers, strict=True)):
-            if paths[k].step or paths[k].stride:
+            if paths[k].step or paths[k].stride or k in emitted.several:
                 name = self.fresh(f"p{k}")
                 declared.append(f"{'' if stream.stored else 'const '}void *{name} = {pointer};")
                 outputs.append(f'[p{k}] "+&r"({name})')
@@ -130,8 +139,11 @@ class Regions:
             outputs.append(f'[n] "+&r"({name})')
             lines = ["1:", *lines, "subs %[n], %[n], #1", "bne 1b"]
         outputs += [f'[{t}] "=&r"({name})' for t, name in temps.items()]
-        if temps:
-            declared.append(f"uint32_t {', '.join(temps.values())};")
+        ordered = [name for operand, name in temps.items() if f"%[{operand}]" in emitted.ordered]
+        declared += [f'register uint32_t {n} __asm__("{r}");' for n, r in zip(ordered, ORDERED, strict=False)]
+        free = [name for name in temps.values() if name not in ordered]
+        if free:
+            declared.append(f"uint32_t {', '.join(free)};")
         head = "{" if count is None or prove_ge(count, 1) is True else f"if ({self.dims.text(count)} > 0) {{"
         clobbers = '"cc", "memory"' if count is not None else '"memory"'
         text = [f'"{line}\\n"' for line in lines]

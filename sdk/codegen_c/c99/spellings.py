@@ -89,7 +89,7 @@ _ROWS: Final = (
     # The same on lanes.
     _row("srdhm", "i32x*", "@srdhm_$T({0}, {1})"),
     _row("srdhm30", "i32x*", "@srdhm30_$T({0}, {1})"),
-    _row("mac_high", "i32x*", "@mac_high_$T({0}, {1}, {2})"),
+    _row("mac_high", "i32x*", "@machigh_$T({0}, {1}, {2})"),
     _row("rdbpot", "i32x*", "@rdbpot_$T({0}, {1})"),
     *(_row(name, "i32x*", "@rdbpot1_$T({0}, {1})", small=True) for name in _RIGHT),
     *(_row(name, "i32x*", "@rdbpot_$T({0}, {1})") for name in _RIGHT),
@@ -103,6 +103,8 @@ _ROWS: Final = (
     ),
     _row("dot", "i32 i32 i16x2 i16x2", "@smlad({1}, {2}, {0})", "dsp thumb2 words"),
     _row("dot", "i32 i32 i16x2 i16x2", "@dot2({0}, {1}, {2})", "words"),
+    _row("dot", "i64 i64 i16x2 i16x2", "@smlald({0}, {1}, {2})", "dsp thumb2 words"),
+    _row("dot", "i64 i64 i16x2 i16x2", "@dot2_i64({0}, {1}, {2})", "words"),
     _row("mac_pair", "i32 i32 i16x2 i16x2 i32 i32", "@mac{3:int}{4:int}_dsp({0}, {1}, {2})", "dsp thumb2 words"),
     _row("mac_pair", "i32 i32 i16x2 i16x2 i32 i32", "@mac{3:int}{4:int}({0}, {1}, {2})", "words"),
     _row("mac_pair", "i32 i32 i16x2 i16x2 i32 i32", "{0} + {1}[{3:int}] * {2}[{4:int}]", "vectors"),
@@ -143,6 +145,7 @@ _ROWS: Final = (
     _row("dot", "*", "@dot_$T_$1_$2({0}, {1}, {2})"),
     _row("mac_lane", "i32 i32 [iu]*x* [iu]*x* i32", "{0} + {1}[{3:int}] * {2}[{3:int}]", "vectors"),
     _row("broadcast", "[iu]8x4 [iu]8", "@splat4({0})", "words"),
+    _row("broadcast", "i16x2 i16", "@splat2({0})", "words"),
     # Lanes of which only the first few are in memory.
     *(
         _row(way, f"f32x{lanes}", f"@{way}_{isa}", isa)

@@ -49,11 +49,14 @@ Index = tuple[Dim, ...]
 
 @dataclass(frozen=True, slots=True)
 class CFunction:
-    """A printed function: its C name, text (definition), and whether it takes scratch memory."""
+    """A printed function: its C name, text (definition), whether it takes scratch memory, and is worth little code;
+    what its parameters are called."""
 
     name: str
     text: str
     scratch: bool
+    small: bool = False
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +75,24 @@ def has_scratch(loops: Loops) -> bool:
 
 
 def emit_loops(
-    unit: Unit, loops: Loops, scratch: Mapping[str, int], constant: frozenset[str] = frozenset(), small: bool = False
+    unit: Unit,
+    loops: Loops,
+    scratch: Mapping[str, int],
+    constant: frozenset[str] = frozenset(),
+    small: bool = False,
+    body: bool = False,
 ) -> CFunction:
     """The static function of ``loops``; ``scratch`` gives the byte offset of each of its scratch buffers.
 
     Parameters: the buffers in order, ``scratch`` if any, the dims, then the row range if any. ``constant`` are the
     parameters that no call writes anything to: compilers keep what they hold over stores to others. ``small``: it is
-    worth no more code than it must have.
+    worth no more code than it must have. ``body``: it is the body of another function, called nowhere else.
 
     Raises:
         BuildError: a construct that C99 on one core has no spelling for, named with the function.
     """
     try:
-        return _Printer(unit, loops, scratch, constant, small).function()
+        return _Printer(unit, loops, scratch, constant, small).function(body)
     except BuildError as error:
         raise BuildError(
             error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint
@@ -117,8 +125,8 @@ class _Printer:
 
     # --- the function -------------------------------------------------------------------------------------
 
-    def function(self) -> CFunction:
-        name = identifier(f"{self.unit.prefix}_op_{self.loops.name}")
+    def function(self, inner: bool) -> CFunction:
+        name = identifier(f"{self.unit.prefix}_op_{self.loops.name}{'_body' if inner else ''}")
         scratch = has_scratch(self.loops)
         parameters: list[tuple[str, str]] = []
         for p in self.loops.params:
@@ -138,8 +146,10 @@ class _Printer:
         unused = [c for _, c in parameters if not re.search(rf"\b{c}\b", body)]
         head = "".join(f"    (void){c};\n" for c in unused)
         listed = ", ".join(f"{t}{c}" for t, c in parameters) or "void"
-        inline = f"{self.unit.prefix.upper()}_NOINLINE{f' {self.unit.prefix.upper()}_SMALL' if self.small else ''}"
-        return CFunction(name, f"static {inline} void {name}({listed}) {{\n{head}{body}\n}}", scratch)
+        macro = self.unit.prefix.upper()
+        inline = f"{macro}_INLINE" if inner else f"{macro}_NOINLINE{f' {macro}_SMALL' if self.small else ''}"
+        text = f"static {inline} void {name}({listed}) {{\n{head}{body}\n}}"
+        return CFunction(name, text, scratch, self.small, tuple(c for _, c in parameters))
 
     def _alone(self) -> str:
         """``restrict`` for scratch of a window too large for registers. What many tiles read of less, or of 16-bit
@@ -216,13 +226,13 @@ class _Printer:
         if lines:
             self._region(lines, (stmt,))
             return
-        self.scope.push()
         outside = dict(self.hoisted)
         for read in invariant_reads(stmt, self.constant) if self.regions else ():
             if (read.buffer, read.index) not in self.hoisted:
                 text = self.values.assigned(read)
                 self.hoisted[read.buffer, read.index] = name = self.scope.declare(("hoisted", read), f"{read.buffer}_now")
                 self._line(f"const int32_t {name} = {text};")
+        self.scope.push()
         lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
         var = self.scope.declare(stmt.var, stmt.var.name)
         self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")

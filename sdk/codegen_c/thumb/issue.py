@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final
 
 from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Write
@@ -12,6 +13,7 @@ __all__ = ["REGISTERS", "Emitted", "Path", "emit"]
 
 REGISTERS: Final = 13  # that compilers have to give, one being kept for the frame in code that is not optimised
 AHEAD: Final = 8  # instructions whose reads are issued together
+MANY: Final = 4  # words that one instruction reads, at most
 WINDOW: Final = 16  # instructions that may be issued before others
 _PAIR: Final = 1020  # bytes that LDRD and STRD reach
 _NEAR: Final = 255  # bytes that a pointer can be moved by an access, or that one reaches backwards
@@ -21,11 +23,14 @@ _FAR: Final = 4095
 @dataclass(frozen=True, slots=True)
 class Emitted:
     """``lines`` of assembly; ``temps`` registers beside those of variables, leaves and streams; ``bases``: the bytes
-    by which pointers of streams start behind what offsets count from."""
+    by which pointers of streams start behind what offsets count from. The pointers of the streams ``several`` are moved
+    by instructions that fill the temporaries ``ordered``, whose registers must have the order of their numbers."""
 
     lines: tuple[str, ...]
     temps: int
     bases: dict[int, int]
+    several: frozenset[int]
+    ordered: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,6 @@ class _Allocation:
     ) -> None:
         self.spent = spent
         self.paths = paths
-        self.places = [0] * len(paths)
         self.left = list(code.items)
         self.lines: list[str | _Memory] = []
         self.where: dict[Node, str] = dict(leaves)
@@ -100,6 +104,17 @@ class _Allocation:
                 self.uses[arg] = self.uses.get(arg, 0) + 1
         self.home = self._homes(code, homes, leaves)
         self.reserved = {register: leaf for leaf, register in leaves.items() if leaf.variable}
+        self.places = [0] * len(paths)
+        self.moved = [0] * len(paths)
+        reads = [arg.access for item in code.items for arg in _args(item) if isinstance(arg, Read)]
+        self.runs = self._runs(reads)
+        self.least = {a.stream: min(b.offset for b in reads if b.stream == a.stream) for a in reads}
+
+    def _runs(self, reads: Sequence[Access]) -> frozenset[int]:
+        """The streams of words that one instruction may read several of, where there are registers for that."""
+        words = {(a.stream, a.offset) for a in reads if a.whole and not a.width and not self.paths[a.stream].stride}
+        found = {s for s, at in words if all((s, at + 4 * k) in words for k in range(MANY))}
+        return frozenset(found) if len(self.temps) > MANY + 1 else frozenset()
 
     def _homes(self, code: Code, homes: Mapping[str, str], leaves: Mapping[Leaf, str]) -> dict[Node, str]:
         """The register of a variable for the sums that end in it, each of which replaces the one before."""
@@ -169,6 +184,14 @@ class _Allocation:
         assert isinstance(node, Read), "steps stay until their last use"
         if not self.free and not self._drop(set(_args(item))):
             return False
+        several = self._following(node)
+        if several:
+            registers = self._ordered()[: len(several)]
+            for read, register in zip(several, registers, strict=True):
+                self._take(read, register)
+            self._memory(several[0].access, tuple(registers), False)
+            self.moved[node.access.stream] += 4 * len(several)
+            return True
         other = self._partner(node)
         if other is None or len(self.free) < 2:
             self._memory(node.access, (self._take(node),), False)
@@ -188,6 +211,18 @@ class _Allocation:
             self.places[stream] += 1 if name == "add" else -1
             self.lines.append(f"{name} %[p{stream}], %[p{stream}], {self.paths[stream].stride}")
 
+    def _following(self, node: Read) -> list[Read]:
+        """The words, three or more, of which ``node`` is one, that are wanted soon and lie where the pointer is."""
+        access = node.access
+        start = self.least[access.stream] + self.moved[access.stream]
+        if access.stream not in self.runs or access.offset < start:
+            return []
+        soon = {arg for item in self.left[:WINDOW] for arg in _args(item) if arg not in self.where}
+        words = (Read(replace(access, offset=offset)) for offset in range(start, start + 4 * MANY, 4))
+        several = list(takewhile(soon.__contains__, words))
+        free = len(self._ordered())
+        return several if 3 <= len(several) <= free and node in several else []
+
     def _partner(self, node: Read) -> Read | None:
         """The word beside ``node`` that is wanted soon, too."""
         if not node.access.whole or node.access.width:
@@ -206,12 +241,19 @@ class _Allocation:
             steps += isinstance(item, Step) and item not in self.home
             for arg in _args(item):
                 if isinstance(arg, Read) and arg not in self.where:
-                    if len(self.free) < 2 + (steps > 0):
+                    if len(self.free) < 2 + (steps > 0) or (arg.access.stream in self.runs and not self._following(arg)):
                         return
                     self._resident(arg, item)
 
-    def _take(self, node: Node) -> str:
-        register = self.free.pop(0)
+    def _ordered(self) -> list[str]:
+        """The free temporaries that one instruction may fill, in the order of their registers."""
+        return [register for register in self.temps[:MANY] if register in self.free]
+
+    def _take(self, node: Node, register: str = "") -> str:
+        if not register:  # those that one instruction fills are kept for it
+            others = (r for r in self.free if r not in self.temps[:MANY]) if self.runs else iter(())
+            register = next(others, self.free[0])
+        self.free.remove(register)
         if register in self.temps:
             self.most = max(self.most, self.temps.index(register) + 1)
         self.where[node] = register
@@ -273,24 +315,32 @@ def _args(item: Item) -> tuple[Node, ...]:
 
 
 def _addressed(lines: list[str | _Memory], temps: int, paths: Sequence[Path]) -> Emitted:
-    """The lines with addresses: the last access of a stream moves its pointer where one instruction can."""
-    bases, moves = {}, {}
+    """The lines with addresses: LDM moves the pointer of its stream, or the last access does where one instruction
+    can."""
+    bases, moves, at = {}, {}, {}
+    several = {m.access.stream for m in lines if isinstance(m, _Memory) and len(m.registers) > 2}
     for stream, path in enumerate(paths):
         own = [k for k, m in enumerate(lines) if isinstance(m, _Memory) and m.access.stream == stream]
         offsets = [_memory(lines[k]).access.offset for k in own]
         last = _memory(lines[own[-1]])
         reach = _PAIR if len(last.registers) == 2 else _NEAR
-        moved = path.step != 0 and not path.stride and abs(path.step) <= reach
+        moved = path.step != 0 and not path.stride and abs(path.step) <= reach and stream not in several
         moved = moved and max(offsets) - last.access.offset <= _PAIR and last.access.offset - min(offsets) <= _NEAR
-        bases[stream] = last.access.offset if moved else min(offsets)
+        bases[stream] = at[stream] = last.access.offset if moved else min(offsets)
         if moved:
             moves[own[-1]] = path.step
-    out = [line if isinstance(line, str) else _spelled(line, bases, moves.get(k, 0)) for k, line in enumerate(lines)]
+    out = []
+    for k, line in enumerate(lines):
+        out.append(line if isinstance(line, str) else _spelled(line, at, moves.get(k, 0)))
+        if isinstance(line, _Memory) and len(line.registers) > 2:
+            at[line.access.stream] += 4 * len(line.registers)
     done = {_memory(lines[k]).access.stream for k in moves}
     for stream, path in enumerate(paths):
-        if path.step and stream not in done:
-            out.append(f"add %[p{stream}], %[p{stream}], #{path.step}")
-    return Emitted(tuple(out), temps, bases)
+        left = path.step - (at[stream] - bases[stream])
+        if path.step and stream not in done and left:
+            out.append(f"{'add' if left > 0 else 'sub'} %[p{stream}], %[p{stream}], #{abs(left)}")
+    ordered = {r for m in lines if isinstance(m, _Memory) and len(m.registers) > 2 for r in m.registers}
+    return Emitted(tuple(out), temps, bases, frozenset(several), frozenset(ordered))
 
 
 def _memory(line: str | _Memory) -> _Memory:
@@ -305,6 +355,8 @@ def _spelled(memory: _Memory, bases: Mapping[int, int], move: int) -> str:
     width = access.width.removeprefix("s") if memory.store else access.width
     suffix = "d" if len(memory.registers) == 2 else width
     listed = ", ".join(memory.registers)
+    if len(memory.registers) > 2:
+        return f"ldmia {pointer}!, {{{listed}}}"
     if move:
         return f"{name}{suffix} {listed}, [{pointer}], #{move}"
     return f"{name}{suffix} {listed}, [{pointer}{f', #{at}' if at else ''}]"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
@@ -14,14 +15,15 @@ from sdk.compiler.ir.types import I8, I16, I32, U8, DType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import Dim, free_vars, substitute
 
-__all__ = ["Lifted", "Memory", "Names", "Stream", "lift", "straight"]
+__all__ = ["Lifted", "Memory", "Names", "Stream", "lift", "straight", "units"]
 
-STRIDES: Final = 8  # strides that a pointer makes, at most
+STRIDES: Final = 32  # strides that a pointer makes, at most
 _REACH: Final = 4095  # bytes that the accesses of one stream are apart, at most
 _PAIR_REACH: Final = 1020  # the same where two words may be accessed at once
 _HALVES: Final = I16.with_lanes(2)
 _WORDS: Final = (I8.with_lanes(4), U8.with_lanes(4))
 _WIDTHS: Final[dict[DType, Width]] = {I8: "sb", U8: "b", I16: "sh", I32: ""}
+_SHIFTS: Final = {"shr": "asr", "shl": "lsl"}
 _UNPACK: Final = {
     ("evens", "i"): "sxtb16 {d}, {0}",
     ("odds", "i"): "sxtb16 {d}, {0}, ror #8",
@@ -88,13 +90,13 @@ def lift(
     loop: For | None = None,
     turns: int = 1,
     dead: Set[str] = frozenset(),
-    strides: bool = False,
+    units: Mapping[str, Dim] | None = None,
 ) -> Lifted | None:
     """``body``, ``turns`` times for that many values of the variable of ``loop`` in a row (of no loop: once), as
     straight code; None when something in it has no such form. Nothing uses what registers of
-    the buffers ``dead`` hold at the end. With ``strides`` one pointer walks over what is a number of bytes apart that is
-    known at run time, in place of many."""
-    lifter = _Lifter(names, loop, turns, strides)
+    the buffers ``dead`` hold at the end. One pointer walks over what is a multiple of ``units``
+    apart, by buffer: numbers of bytes that are known at run time."""
+    lifter = _Lifter(names, loop, turns, units or {})
     statements = tuple(body)
     try:
         for turn in range(turns):
@@ -120,7 +122,7 @@ class _Lifter:
     names: Names
     loop: For | None
     turns: int
-    strides: bool = False
+    units: Mapping[str, Dim] = field(default_factory=dict)
     turn: int = 0
     items: list[Item] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
@@ -221,8 +223,12 @@ class _Lifter:
                 return self._byte(arg)
             case Op("sub", (a, b)) if value.dtype == I32:
                 return self._step("sub {d}, {0}, {1}", (self.node(a), self.node(b)))
-            case Op("shr", (a, Imm(int(by)))) if value.dtype == I32 and 0 < by < 32:
-                return self._step(f"asr {{d}}, {{0}}, #{by}", (self.node(a),))
+            case Op("shr" | "shl", (a, Imm(int(by)))) if value.dtype == I32 and 0 < by < 32:
+                return self._step(f"{_SHIFTS[value.name]} {{d}}, {{0}}, #{by}", (self.node(a),))
+            case Op("shr" | "shl", (a, by)) if value.dtype == I32 and not isinstance(a, Imm):
+                return self._step(f"{_SHIFTS[value.name]} {{d}}, {{0}}, {{1}}", (self.node(a), self.node(by)))
+            case Op("mac_high", args) if value.dtype == I32:
+                return self._step("smmla {d}, {0}, {1}, {2}", tuple(map(self.node, args)))
             case Op("add", (total, Op("mul", (a, b)))) if value.dtype == I32:
                 return self._sum("mla {d}, {0}, {1}, {2}", a, b, total, 1)
             case _:
@@ -240,6 +246,8 @@ class _Lifter:
             raise NotStraight
         scaled = rescaled(*found[:2], self.names.is_small)
         match scaled:
+            case None:
+                return self._step("ssat {d}, #8, {0}", (self.node(found[0]),))
             case Rescaled(Op("srdhm30", (total, mult)), right, twice, up, bounded):
                 pass
             case _:
@@ -324,38 +332,25 @@ class _Lifter:
 
     def _access(self, memory: Memory, width: Width, stored: bool) -> Access:
         step, start = self._linear(memory)
-        kind = (memory.buffer, memory.whole, stored)
+        whole = memory.whole and width == ""
+        made, place = Stream(memory.buffer, start + step * self.turn, 0, whole, stored, self.units.get(memory.buffer, 0)), 0
         if isinstance(step, int):
-            made = Stream(memory.buffer, start + step * self.turn, step * self.turns, memory.whole, stored)
-            place = 0
+            made = replace(made, step=step * self.turns)
+        elif memory.buffer not in self.units:
+            made, place = replace(made, start=start, stride=step, places=self.turns), self.turn
         else:
-            made = Stream(memory.buffer, start, 0, memory.whole, stored, step, self.turns)
-            place = self.turn
+            made = replace(made, places=_whole_strides(step * self.turns, made.stride))
         for k, stream in enumerate(self.streams):
-            if (stream.buffer, stream.whole, stream.stored) != kind or stream.step != made.step:
+            if replace(stream, start=made.start) != made:
                 continue
-            if stream.places == made.places and (not made.places or stream.stride == made.stride):
-                found = self._found(k, made.start - stream.start, width, place)
-                if found:
-                    return found
+            apart = made.start - stream.start
+            if memory.buffer in self.units:
+                place, apart = _apart(apart, made.stride)
+            if isinstance(apart, int) and self._reached(k, apart):
+                return Access(k, apart, width, whole, place)
         self.streams.append(made)
         self.reach.append((0, 0))
-        return Access(len(self.streams) - 1, 0, width, memory.whole, place)
-
-    def _found(self, k: int, apart: Dim, width: Width, place: int) -> Access | None:
-        """The access so far behind the start of a stream, where its pointer, or after some strides, serves that."""
-        stream = self.streams[k]
-        if isinstance(apart, int):
-            return Access(k, apart, width, stream.whole, place) if self._reached(k, apart) else None
-        if not self.strides or stream.places:
-            return None
-        if stream.stride == 0:
-            self.streams[k] = stream = replace(stream, stride=apart)
-        for strides in range(1, STRIDES + 1):
-            rest = apart - strides * stream.stride
-            if isinstance(rest, int) and self._reached(k, rest):
-                return Access(k, rest, width, stream.whole, strides)
-        return None
+        return Access(len(self.streams) - 1, 0, width, whole, place)
 
     def _reached(self, stream: int, offset: int) -> bool:
         """Whether one pointer serves an access at ``offset`` too."""
@@ -365,3 +360,33 @@ class _Lifter:
             return False
         self.reach[stream] = low, high
         return True
+
+
+def _whole_strides(apart: Dim, stride: Dim) -> int:
+    """How many strides ``apart`` is.
+
+    Raises:
+        NotStraight: it is no whole number of them.
+    """
+    count, rest = _apart(apart, stride)
+    if rest != 0:
+        raise NotStraight
+    return count
+
+
+def _apart(apart: Dim, stride: Dim) -> tuple[int, Dim]:
+    """(strides, bytes) that make ``apart``; no strides where no number of them does."""
+    for count in range(STRIDES + 1):
+        if isinstance(apart - count * stride, int):
+            return count, apart - count * stride
+    return 0, apart
+
+
+def units(lifted: Lifted) -> dict[str, Dim]:
+    """The distance, known at run time, between neighbouring streams of a buffer, where there is one."""
+    found: dict[str, Dim] = {}
+    for one, other in pairwise(lifted.streams):
+        apart = other.start - one.start
+        if one.buffer == other.buffer and not isinstance(apart, int):
+            found.setdefault(one.buffer, apart)
+    return found

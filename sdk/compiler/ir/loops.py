@@ -228,7 +228,7 @@ class Pack:
     [ceil(rows/row_tile), ceil(cols/col_tile), row_tile, col_tile], padded with zeros. With ``pairs`` the matrix
     (tiles of 1) is of two rows in each i32: the first + 2**16 times the second. Where ``joined``, rows 2*r and
     2*r + 1 first become one of i16, the first + 256 times the second; "paired" then puts each four columns in the
-    order 0, 2, 1, 3. ``wide``: bytes become 16-bit integers.
+    order 0, 2, 1, 3, as does ``crossed`` with bytes. ``wide``: bytes become 16-bit integers.
     """
 
     param: str
@@ -238,6 +238,7 @@ class Pack:
     pairs: bool = False
     joined: Joined = ""
     wide: bool = False
+    crossed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,8 +114,9 @@ def _high_word(acc: ValueExpr, mult: ValueExpr, right: ValueExpr, bits: int, zp:
     """
     wide = op("shl", acc, imm(bits))
     tail = op("add", op("shl", imm(2 * zp + 1), op("add", right, imm(-1))), imm(1 << (bits - 2)))
-    if lo < zp:
-        tail = op("add", tail, op("and", op("shr", wide, imm(31)), imm(-1 << (bits - 1))))
+    # a mask of 0 in the one case, so that layers of both kinds differ in a number only
+    away = imm(-1 << (bits - 1) if lo < zp else 0)
+    tail = op("add", tail, op("and", op("shr", wide, imm(31)), away))
     return op("shr", op("mac_high", wide, mult, tail), right)
 
 

@@ -17,7 +17,7 @@ from sdk.compiler.schedules.pack import pack_array, packing_name
 from sdk.compiler.schedules.rules import Core, alternatives, core_for, schedule
 from sdk.compiler.schedules.rules.choose import chosen, expected
 from sdk.compiler.schedules.rules.joined import Known
-from sdk.compiler.schedules.rules.ways import FIRST, Way
+from sdk.compiler.schedules.rules.ways import FIRST, WAYS, Way
 from sdk.compiler.schedules.trace import loops_key
 
 __all__ = ["ScheduleLoops", "ways_of"]
@@ -48,7 +48,7 @@ class ScheduleLoops:
         nests = {name: _nest(module, name, core, self.threads) for name in module.loops}
         if self.way is not None:
             done = {name: nest.numbered(self.way) for name, nest in nests.items()}
-        elif core.compact:
+        elif core.compact or core.name not in WAYS:
             done = {name: nest.first for name, nest in nests.items()}
         else:
             done = _chosen(nests, isa)

@@ -23,22 +23,25 @@ class Share:
     """Planned to planned: calls of functions that one can stand for become calls of that one.
 
     What it costs stays below a hundredth of all work, with ``opt`` "size" below a quarter. Plans do not change
-    otherwise: a call keeps its buffers, rows and scratch.
+    otherwise: a call keeps its buffers, rows and scratch. ``rolled``: hot loops are written as the core has them, so
+    that neither this pass nor the compiler need write them out.
     """
 
     opt: Literal["time", "size"] = "time"
+    rolled: bool = False
     name = "share"
 
     def run(self, module: Module) -> Module:
         """The module with fewer functions; itself where none can be shared."""
         if module.stage != "planned":
             return module
-        if self.opt == "size":
+        if self.opt == "size" and not self.rolled:
             module = replace(module, loops={name: written_out(f) for name, f in module.loops.items()})
         calls = [s for p in module.plans.values() for s in walk_plan(p.body) if isinstance(s, PlanCall)]
         kept = {c.callee for c in calls if c.split is not None or c.extern}
         functions = [f for f in module.loops.values() if f.name not in kept and _sharable(f)]
-        groups = grouped(functions, Counter(c.callee for c in calls), MOST[self.opt], self.opt == "time")
+        unrolls = self.opt == "time" and not self.rolled
+        groups = grouped(functions, Counter(c.callee for c in calls), MOST[self.opt], unrolls)
         return _rewritten(module, groups) if groups else module
 
 

@@ -42,9 +42,7 @@ def prices_for(capabilities: Iterable[str], rows: Iterable[Prices] = PRICES) -> 
     return next((row for row in rows if row.needs <= have), None)
 
 
-def predict(
-    loops: Loops, dims: Mapping[Var, int], capabilities: Iterable[str], calls: int = 1
-) -> float | None:
+def predict(loops: Loops, dims: Mapping[Var, int], capabilities: Iterable[str], calls: int = 1) -> float | None:
     """Instructions of all rows at given dims, in so many calls; None where the core has no prices."""
     prices = prices_for(capabilities)
     if prices is None:

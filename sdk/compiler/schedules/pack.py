@@ -133,7 +133,7 @@ def pack_array(data: NDArray[Any], spec: Pack) -> NDArray[Any]:
     rows, cols = (-(-n // t) for n, t in zip(matrix.shape, (spec.row_tile, spec.col_tile), strict=True))
     out = np.zeros((rows * spec.row_tile, cols * spec.col_tile), dtype=matrix.dtype)
     out[: matrix.shape[0], : matrix.shape[1]] = matrix
-    if spec.joined == "paired":
+    if spec.joined == "paired" or spec.crossed:
         out = out.reshape(len(out), -1, 4)[:, :, [0, 2, 1, 3]].reshape(out.shape)
     tiled = out.reshape(rows, spec.row_tile, cols, spec.col_tile).transpose(0, 2, 1, 3)
     return np.ascontiguousarray(tiled).reshape(rows, cols, *(t for t in (spec.row_tile, spec.col_tile) if t > 1))
@@ -154,4 +154,5 @@ def joined_rows(matrix: NDArray[Any]) -> NDArray[np.int16]:
 def packing_name(spec: Pack) -> str:
     """The name of the layout, for the constant it applies to."""
     layout = "pairs" if spec.pairs else f"r{spec.row_tile}c{spec.col_tile}"
-    return layout + (f"a{spec.axis}" if spec.axis else "") + spec.joined + ("wide" if spec.wide else "")
+    order = "wide" if spec.wide else "crossed" if spec.crossed else ""
+    return layout + (f"a{spec.axis}" if spec.axis else "") + spec.joined + order

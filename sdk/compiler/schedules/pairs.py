@@ -7,14 +7,14 @@ from typing import Any
 
 from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
-from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Op, Stmt, Store
-from sdk.compiler.ir.types import I8, I16, I32, U8
+from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Op, Stmt, Store, ValueExpr
+from sdk.compiler.ir.types import I8, I16, I32, I64, U8
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import factors_of
-from sdk.compiler.sym import Dim, Var, free_vars, substitute
+from sdk.compiler.sym import Dim, Var, free_vars, prove_lt, substitute
 
-__all__ = ["flatten", "use_i16", "use_pairs"]
+__all__ = ["flatten", "use_crossed", "use_i16", "use_pairs"]
 
 
 def use_i16(loops: Loops, buffer: str) -> Loops:
@@ -22,7 +22,7 @@ def use_i16(loops: Loops, buffer: str) -> Loops:
 
     rewrite: ``alloc t: i8[n]; … t[i] = v … cast(t[j], i32)`` -->
     ``alloc t: i16[n]; … t[i] = cast(v, i16) … cast(t[j], i32)``
-    obligation: it holds 8-bit integers, touched one at a time; what is read is cast to i32.
+    obligation: it holds 8-bit integers, touched one at a time; what is read is cast to i32 or i64.
     """
     params = {p.buffer.name: p for p in loops.params if any(k.param == p.buffer.name for k in loops.packs)}
     mine = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
@@ -41,19 +41,57 @@ def use_i16(loops: Loops, buffer: str) -> Loops:
                 return replace(node, value=imm(value, I16))
             case Store() if node.buffer == buffer:
                 return replace(node, value=Op("cast", (node.value,), I16))
-            case Op("cast", (Load() as load,)) if load.buffer == buffer and node.dtype == I32:
+            case Op("cast", (Load() as load,)) if load.buffer == buffer and node.dtype in (I32, I64):
                 return replace(node, args=(replace(load, dtype=I16),))
             case _:
                 return node
 
     body = rewrite(loops.body, one)
     if any(isinstance(n, Load) and n.buffer == buffer and n.dtype != I16 for n in walk(body)):
-        raise ScheduleError(f"use_i16({buffer}): what is read of it is not cast to i32")
+        raise ScheduleError(f"use_i16({buffer}): what is read of it is not cast to i32 or i64")
     given = tuple(
         replace(p, buffer=replace(p.buffer, dtype=I16)) if p.buffer.name == buffer else p for p in loops.params
     )
     packs = tuple(replace(k, wide=k.wide or k.param == buffer) for k in loops.packs)
     return replace(loops, body=body, params=given, packs=packs)
+
+
+def use_crossed(loops: Loops, reduce: str, param: str) -> Loops:
+    """Multiplies 16-bit integers by words of four bytes of a packed parameter, which come in the order 0, 2, 1, 3.
+
+    rewrite: ``for k in 0..4 { c = c + a[k]*w[k] }`` -->
+    ``c = dot(dot(c, a[0:2], evens(w[0:4])), a[2:4], odds(w[0:4]))``
+    obligation: the loop runs from 0 to 4 and holds one multiply-accumulate of a 16-bit integer and the parameter,
+    packed in columns of four bytes and read there alone; both are read at consecutive elements.
+    """
+    step = f"use_crossed({reduce}, {param})"
+    spec = next((k for k in loops.packs if k.param == param), None)
+    if spec is None or spec.col_tile != 4 or spec.joined or spec.wide or loops.param(param).buffer.dtype != I8:
+        raise ScheduleError(f"{step}: the parameter is not packed in columns of four bytes")
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        store, first, second = factors_of(loop.body.body[0])
+        a, w = (first, second) if isinstance(second, Load) and second.buffer == param else (second, first)
+        if (len(loop.body.body), loop.lo, loop.hi) != (1, 0, 4) or not isinstance(a, Load) or not isinstance(w, Load):
+            raise ScheduleError(f"{step}: it is not one multiply-accumulate of four steps")
+        runs = [linear(load.index[-1], loop.var) for load in (a, w)]
+        outer = (d for load in (a, w) for d in load.index[:-1])
+        if a.dtype != I16 or w.buffer != param or any(run is None or run[0] != 1 for run in runs):
+            raise ScheduleError(f"{step}: its factors are not neighbouring elements of i16 and of the parameter")
+        if any(loop.var in free_vars(d) for d in (*outer, *store.index)) or a.buffer == store.buffer:
+            raise ScheduleError(f"{step}: rows of the factors or the sum vary")
+        word = Load(param, tuple(substitute(d, {loop.var: 0}) for d in w.index), I8.with_lanes(4))
+        value: ValueExpr = Load(store.buffer, store.index, store.value.dtype)
+        for at, half in ((0, "evens"), (2, "odds")):
+            index = tuple(substitute(d, {loop.var: at}) for d in a.index)
+            pair = Load(a.buffer, index, I16.with_lanes(2))
+            value = Op("dot", (value, pair, Op(half, (word,), I16.with_lanes(2))), store.value.dtype)
+        return (Store(store.buffer, store.index, value),)
+
+    done = replace_loop(loops, reduce, one)
+    if any(isinstance(n, Load) and n.buffer == param and n.dtype.lanes != 4 for n in walk(done.body)):
+        raise ScheduleError(f"{step}: the parameter is read elsewhere too")
+    return replace(done, packs=tuple(replace(k, crossed=True) if k == spec else k for k in done.packs))
 
 
 def use_pairs(loops: Loops, taps: str) -> Loops:
@@ -64,8 +102,10 @@ def use_pairs(loops: Loops, taps: str) -> Loops:
     ``c[0] = dot(c[0], a[0:2], b[0:2]); c[1] = mac_pair(c[1], a[0:2], b[0:2], 1, 0);
     c[0] = mac_pair(c[0], a[2:4], b[1:3], 0, 1); c[1] = dot(c[1], a[2:4], b[1:3])``
     obligation: both loops run from 0 to numbers and hold one multiply-accumulate of 16-bit integers; c varies with p
-    alone, a is read at consecutive elements over k and some step over p, b over k and not over p.
+    alone, a is read at consecutive elements over k and some step over p, b over k and not over p. A pair may end with
+    an element of the row that no tap reads.
     """
+    shapes = {n.buffer.name: n.buffer.shape for n in walk(loops.body) if isinstance(n, Alloc)}
 
     def one(loop: For) -> tuple[Stmt, ...]:
         inner = loop.body.body[0]
@@ -76,7 +116,8 @@ def use_pairs(loops: Loops, taps: str) -> Loops:
         store, first, second = factors_of(inner.body.body[0])
         for a, b in ((first, second), (second, first)):
             if isinstance(a, Load) and isinstance(b, Load) and not _uses(b, inner.var):
-                return _Pairs(taps, store, a, b, loop, inner).statements(loop.hi, inner.hi)
+                room = shapes[a.buffer][-1] if a.buffer in shapes else 0
+                return _Pairs(taps, store, a, b, loop, inner, room).statements(loop.hi, inner.hi)
         raise ScheduleError(f"use_pairs({taps}): both factors vary with {inner.var.name}")
 
     return replace_loop(loops, taps, one)
@@ -89,7 +130,8 @@ def _uses(load: Load | Store, var: Var) -> bool:
 class _Pairs:
     """Writes the products of ``a`` and ``b`` over the loops ``taps`` and ``sums``."""
 
-    def __init__(self, name: str, store: Store, a: Load, b: Load, taps: For, sums: For) -> None:
+    def __init__(self, name: str, store: Store, a: Load, b: Load, taps: For, sums: For, room: Dim) -> None:
+        self.room = room
         self.store, self.a, self.b, self.taps, self.sums = store, a, b, taps.var, sums.var
         step = linear(a.index[-1], sums.var)
         over = [linear(load.index[-1], taps.var) for load in (a, b)]
@@ -120,7 +162,7 @@ class _Pairs:
         k = min(inside[0], taps - 2)
         if len(inside) == 2:
             value = Op("dot", (acc, self.pair(self.a, at), self.pair(self.b, k)), I32)
-        elif at + 1 < end and taps > 1:
+        elif taps > 1 and (at + 1 < end or prove_lt(self.element(self.a, at + 1)[-1], self.room) is True):
             lanes = (imm(inside[0] + self.step * p - at), imm(inside[0] - k))
             value = Op("mac_pair", (acc, self.pair(self.a, at), self.pair(self.b, k), *lanes), I32)
         else:

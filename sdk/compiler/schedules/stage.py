@@ -24,7 +24,7 @@ def stage(
 
     rewrite: ``for p { … f(x[e(p, i, j)]) … }`` -->
     ``for p { alloc t[ni*nj]; for i, j { t[i*nj + j] = f(x[e(p, i, j)]) } … t[i*nj + j] … }`` where f is what is
-    done to the element before it is used (range check, conversion to another 8-bit or float type). The scratch
+    done to the element before it is used (range check, conversion to another 8-bit, 16-bit or float type). The scratch
     buffer is rounded up to ``multiple`` elements, zeros at its end. It is scratch memory or, of a few elements,
     registers.
     obligation: one expression reads the buffer below ``at``, inside all of the loops ``over``, and uses no others
@@ -77,10 +77,11 @@ def stage(
 
 
 def staged_expr(loop: For, buffer: str) -> ValueExpr:
-    """The largest 8-bit or float expression made of one element of ``buffer`` and constants."""
+    """The largest 8-bit, 16-bit or float expression made of one element of ``buffer`` and constants."""
     found: list[ValueExpr] = []
     for node in walk(loop.body):
-        if isinstance(node, Load | Op) and (node.dtype.bits == 8 or node.dtype.is_float) and _only_reads(node, buffer):
+        small = isinstance(node, Load | Op) and (node.dtype.bits in (8, 16) or node.dtype.is_float)
+        if small and _only_reads(node, buffer):
             if any(node in list(walk(outer)) for outer in found):
                 continue
             found.append(node)

@@ -11,12 +11,14 @@ from typing import Any, Concatenate, Final, ParamSpec
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.schedules.blocks import block, cascade, overlap, round_up
 from sdk.compiler.schedules.halves import use_halves, widen
+from sdk.compiler.schedules.interleave import interleave
 from sdk.compiler.schedules.jam import jam, tile
 from sdk.compiler.schedules.join import join, unpack
 from sdk.compiler.schedules.lanes import accumulate, strip
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack, pad
-from sdk.compiler.schedules.pairs import flatten, use_i16, use_pairs
+from sdk.compiler.schedules.pairs import flatten, use_crossed, use_i16, use_pairs
+from sdk.compiler.schedules.partial import partial
 from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
 from sdk.compiler.schedules.set_aside import set_aside
 from sdk.compiler.schedules.settle import ends, settle
@@ -46,6 +48,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         pack,
         pad,
         parallel,
+        partial,
         peel,
         reorder,
         round_up,
@@ -58,8 +61,10 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         tile,
         transpose_tile,
         stage_region,
+        interleave,
         unpack,
         unroll,
+        use_crossed,
         use_dot,
         use_dot_first,
         use_fma,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.pattern import Kind, classify
-from sdk.compiler.ir.types import F32
+from sdk.compiler.ir.pattern import Contraction, Kind, classify
+from sdk.compiler.ir.types import F32, I8, I16
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.rules.contraction import float_contraction
 from sdk.compiler.schedules.rules.contraction_scalar import contraction_registers
 from sdk.compiler.schedules.rules.cores import CORES, Core, core_for
 from sdk.compiler.schedules.rules.elementwise import elementwise
 from sdk.compiler.schedules.rules.integer import integer_contraction
+from sdk.compiler.schedules.rules.integer16 import halves_contraction
 from sdk.compiler.schedules.rules.integer_mve import contraction_across, window_quads
 from sdk.compiler.schedules.rules.integer_rows import integer_rows
 from sdk.compiler.schedules.rules.integer_scalar import integer_registers
@@ -24,6 +26,7 @@ from sdk.compiler.schedules.rules.reduction import columns, rows
 from sdk.compiler.schedules.rules.transform import transform
 from sdk.compiler.schedules.rules.ways import Way, ways_for
 from sdk.compiler.schedules.rules.window import window
+from sdk.compiler.schedules.rules.window_scalar import window_registers
 
 __all__ = ["CORES", "Core", "alternatives", "core_for", "schedule"]
 
@@ -61,12 +64,13 @@ def alternatives(
 ) -> Iterator[tuple[Way, Loops]]:
     """The schedules of ``loops`` in some ``ways``, or in all of its kind on a core, each once and none that is
     ``first``, what ``schedule`` makes of it. Those that a rule refuses are left out, and those with an operand packed
-    that is not of ``packable``."""
-    if first is loops:
+    that is not of ``packable``. Products of bytes have several: prices are fitted to those."""
+    pattern = classify(loops)
+    if first is loops or pattern.product is None or loops.param(pattern.product.a).buffer.dtype.bits != 8:
         return
     given = None if packable is None else frozenset(packable)
     seen = {_work(first)}
-    for way in ways_for(core.name, classify(loops).kind)[1:] if ways is None else ways:
+    for way in ways_for(core.name, pattern.kind)[1:] if ways is None else ways:
         try:
             made = _schedule(loops, core.on(way), given, threads, frozenset(even), known or {})
         except ScheduleError:
@@ -93,6 +97,9 @@ def _schedule(
         if core.floats.lanes == 1:
             return contraction_registers(loops, part, core.floats, packable is None or part.b in packable)
         return float_contraction(loops, part, core.floats, packable, threads)
+    if part is not None and pattern.kind == "window" and _single_floats(loops, part, core):
+        with suppress(ScheduleError):
+            return window_registers(loops, part, core.floats, packable is None or part.b in packable)
     bytewise = part is not None and loops.param(part.a).buffer.dtype.bits == 8
     if part is not None and bytewise and core.across and pattern.kind == "window":
         return window_quads(loops, part, core)
@@ -103,18 +110,37 @@ def _schedule(
         if pattern.kind == "contraction" and core.lanes == core.dot == 1 and core.tile_cols > 1:
             return integer_registers(loops, part, core, even)
         if pattern.kind == "contraction" and core.lanes == 1 and core.dot == 4:
-            try:
-                if core.way.form in (None, "rows"):
+            if core.way.form == "rows":
+                return integer_rows(loops, part, core.way)
+            if core.way.form is None:
+                with suppress(ScheduleError):  # of many channels, or of no neighbouring windows
                     return integer_rows(loops, part, core.way)
-            except ScheduleError:
-                if core.way.form == "rows":
-                    raise
-                # of many channels, or of no neighbouring windows
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":
             return integer_window(loops, part, core)
+    if part is not None and _halves(loops, part) and core.lanes == 1:
+        if pattern.kind == "contraction" and core.dot == 4:
+            with suppress(ScheduleError):
+                return integer_rows(loops, part)
+            return halves_contraction(loops, part, core.tile_rows, core.compact)
+        if pattern.kind == "contraction" and core.tile_cols > 1:
+            return integer_registers(loops, part, core, frozenset())
+        if pattern.kind == "window":
+            return integer_window(loops, part, core)
     return _vectors(loops, pattern.kind, core)
+
+
+def _single_floats(loops: Loops, part: Contraction, core: Core) -> bool:
+    """Whether floats are multiplied, often enough, in a unit for one at a time."""
+    unit = core.lanes == core.floats.lanes == 1 and core.floats.needs
+    return bool(unit) and loops.param(part.b).buffer.dtype == F32 and work(part) >= SMALL_WORK
+
+
+def _halves(loops: Loops, part: Contraction) -> bool:
+    """Whether activations of 16 bits meet weights of 8, often enough."""
+    types = (loops.param(part.a).buffer.dtype, loops.param(part.b).buffer.dtype)
+    return types == (I16, I8) and work(part) >= SMALL_WORK
 
 
 def _vectors(loops: Loops, kind: Kind, core: Core) -> Loops:

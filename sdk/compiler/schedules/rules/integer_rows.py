@@ -52,7 +52,8 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
     s.do("pack", part.b, 1, 1).do("use_i16", part.b)
     s.do("stage_region", around, part.a)
     region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
-    s.do("use_i16", region.name)
+    if region.dtype.bits == 8:
+        s.do("use_i16", region.name)
     copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
     taps = across
     if depth:

@@ -9,6 +9,7 @@ from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.schedules.locate import find, has, loop_names
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
+from sdk.compiler.schedules.rules.integer16 import in_parts
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip, unrolled
 from sdk.compiler.schedules.trace import Schedule
 
@@ -38,13 +39,13 @@ def _tiles(s: Schedule, part: Contraction, core: Core) -> None:
     if pixel and windowed(s.loops, part):
         gather_window(s, part, pixel, names(part.reduce), 1)
     s.do("pack", part.b, "tn", 1)
-    k = fuse_all(s, names(part.reduce), "k")
+    *outer, k = in_parts(s, fuse_all(s, names(part.reduce), "k"))
     if not one_row and core.tile_rows > 1:
         s.do("split", pixel, "tm")
     if s.knobs["tn"] > 1:
-        for name, reduce in ((f"{channel}_t", f"{k}_t"), (channel, k)):
+        for name, tail in ((f"{channel}_t", "_t"), (channel, "")):
             if has(s.loops, name):
-                s.do("split", name, "tn").do("jam", f"{name}_i", [reduce])
+                s.do("split", name, "tn").do("jam", f"{name}_i", [f"{loop}{tail}" for loop in (*outer, k)])
     if has(s.loops, f"{pixel}_i"):
         _jam_pixels(s, channel, pixel)
     _write_out(s, k)

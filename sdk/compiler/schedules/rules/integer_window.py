@@ -22,7 +22,6 @@ UNROLL_TAPS: Final = 16
 TILES: Final = (3, 4, 5, 6)  # pixels computed at once: as many as leave registers for what they read
 PAIR_TILES: Final = (6, 5, 4, 3)  # the same where two products are summed at once; the last one overlaps
 PAIR_COPY: Final = 6  # elements copied between two branches; the last ones overlap
-COPY: Final = 8  # elements copied between two branches
 PITCH: Final = 52  # elements from one staged row to the next
 REGION: Final = 28 * PITCH  # bytes of rows staged together, of 16-bit elements
 STORE, TILE = 6, 12  # instructions that bring a sum to 8 bits, and those around a tile
@@ -41,7 +40,8 @@ def integer_window(loops: Loops, part: Contraction, core: Core) -> Loops:
         return _window_pairs(loops, part, pixels, core.way)
     if form in (None, "columns") and isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
         return _window_columns(loops, part, channels, pixels, core.way)
-    return _window_words(loops, part) if core.dot > 1 and part.spatial[-1].var.hi >= 3 else loops
+    bytewise = loops.param(part.a).buffer.dtype.bits == 8
+    return _window_words(loops, part) if bytewise and core.dot > 1 and part.spatial[-1].var.hi >= 3 else loops
 
 
 def _window_lanes(loops: Loops, part: Contraction, core: Core) -> Loops:
@@ -69,11 +69,12 @@ def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int,
     """The rows that a row of the result reads are staged, a word of channels at a time and padded; of each channel
     neighbouring pixels are computed at once, so that an element read serves all of their windows."""
     channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
-    s = Schedule(loops, group=min(4, channels), tm=min(way.rows or _pixels_at_once(loops, part, pixels), pixels))
+    word = 4 // loops.param(part.a).buffer.dtype.nbytes
+    s = Schedule(loops, group=min(word, channels), tm=min(way.rows or _pixels_at_once(loops, part, pixels), pixels))
     reduce = names(part.reduce)
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     s.do("stage_region", f"{channel}_o", part.a).do("reorder", f"{channel}_i", pixel)
-    if channels >= 4:
+    if channels >= word:
         region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
         copies = (f"{region.name}_{len(region.shape) - 1}{part}" for part in ("l", "", "r"))
         for copy in (name for name in copies if has(s.loops, name)):
@@ -95,7 +96,8 @@ def _window_pairs(loops: Loops, part: Contraction, pixels: int, way: Way) -> Loo
     s.do("block", row, "rows").do("reorder", pixel, channel).do("reorder", f"{row}_i", channel)
     s.do("stage_region", channel, part.a, 1, "pitch")
     region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
-    s.do("use_i16", region.name)
+    if region.dtype.bits == 8:
+        s.do("use_i16", region.name)
     if has(s.loops, f"{region.name}_f_1"):
         s.do("fuse", f"{region.name}_f_0", f"{region.name}_f_1", f"{region.name}_f")
         if trip(s.loops, f"{region.name}_f") % 2 == 0:

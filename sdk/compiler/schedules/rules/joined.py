@@ -12,11 +12,12 @@ from sdk.compiler.ir.loops import Alloc, Load, Loops, Op, Store
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.types import I8
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.schedules.locate import ScheduleError, has, loop_names
-from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop
+from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
+from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, names
 from sdk.compiler.schedules.rules.ways import FIRST, Way
 from sdk.compiler.schedules.trace import Schedule
+from sdk.compiler.sym import flat_index, free_vars, substitute
 
 __all__ = ["Known", "contraction_joined", "joinable"]
 
@@ -67,7 +68,8 @@ def contraction_joined(loops: Loops, part: Contraction, pixels: int, way: Way = 
     if channels % tile:
         raise ScheduleError("channels that are no multiple of a tile")
     s = Schedule(loops, tm=pixels, tn=tile, dot=4, word=4)
-    pixel = pixel_loop(s, part)
+    fused = len(part.spatial) > 1 and s.attempt(_one_run, part)
+    pixel = "px" if fused and has(s.loops, "px") else part.spatial[-2].var.name if part.spatial[:-1] else ""
     small = bool(pixel) and channels >= WIDE_CHANNELS and depth + channels <= SMALL_ROW
     staged = rows > 1 or (small and way.staged is not False)
     if staged:
@@ -87,7 +89,25 @@ def contraction_joined(loops: Loops, part: Contraction, pixels: int, way: Way = 
         s.do("unroll", name)
     if rows > 1:
         s.do("unroll", f"{pixel}_i", "register")
+        s.attempt(_side_by_side, window.name)
     return s.done()
+
+
+def _side_by_side(s: Schedule, window: str) -> None:
+    """Words that are multiplied with the same weights follow each other, for one instruction to read them."""
+    s.do("interleave", window, "word")
+
+
+def _one_run(s: Schedule, part: Contraction) -> None:
+    """One loop over all pixels, where those read follow each other: a stride apart, each would take a division."""
+    if windowed(s.loops, part):
+        raise ScheduleError("pixels of windows")
+    pixel = pixel_loop(s, part)
+    var = find(s.loops, pixel).var
+    shape = s.loops.param(part.a).buffer.shape
+    reads = (n.index for n in walk(s.loops.body) if isinstance(n, Load) and n.buffer == part.a)
+    if any(var in free_vars(substitute(at, {var: var.expr + 1}) - at) for at in (flat_index(r, shape) for r in reads)):
+        raise ScheduleError("pixels a stride apart")
 
 
 def _around(s: Schedule, channel: str, k: str) -> list[str]:

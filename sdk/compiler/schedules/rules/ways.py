@@ -39,20 +39,8 @@ FIRST: Final = Way()  # what a rule does by itself
 # by name of a core and kind of a nest, in the order that ties are decided by, after FIRST
 WAYS: Final[Mapping[str, Mapping[Kind, tuple[Way, ...]]]] = {
     "dsp": {
-        "contraction": (
-            Way(rows=1),
-            Way(rows=3),
-            Way(cols=4),
-            Way(staged=False),
-            Way(form="words"),
-            Way(form="joined"),
-            Way(form="rows"),
-        ),
+        "contraction": (Way(rows=1), Way(rows=3), Way(staged=False), Way(form="joined"), Way(form="rows")),
         "window": (Way(rows=2), Way(rows=3), Way(rows=4), Way(rows=5), Way(rows=6), Way(form="columns")),
-    },
-    "mve": {
-        "contraction": (Way(rows=1), Way(rows=3), Way(cols=1), Way(cols=4), Way(rows=1, cols=4), Way(rows=4, cols=1)),
-        "window": (Way(rows=1), Way(rows=2), Way(rows=4), Way(cols=4), Way(cols=16)),
     },
     "rvm": {
         "contraction": (Way(rows=2), Way(rows=4), Way(cols=2), Way(rows=4, cols=2), Way(rows=2, cols=8)),

@@ -1,0 +1,72 @@
+"""Rules for products of 16-bit activations and 8-bit weights on cores that multiply halves of words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.ir.loops import Alloc, Loops
+from sdk.compiler.ir.pattern import Contraction
+from sdk.compiler.ir.types import I64
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.locate import has, loop_names
+from sdk.compiler.schedules.partial import MOST
+from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip
+from sdk.compiler.schedules.trace import Schedule
+
+__all__ = ["halves_contraction", "in_parts"]
+
+SHORT: Final = 32  # products of a part of a sum, at least
+
+
+def halves_contraction(loops: Loops, part: Contraction, pixels: int, compact: bool = False) -> Loops:
+    """So many pixels by two channels in registers, or four channels of one pixel; two products to a dot. The weights of
+    a tile lie beside each other, as 16 bits; where ``compact``, as bytes that are taken apart at each use."""
+    channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
+    channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
+    tile = next(n for n in (2 if rows > 1 else 4, 2, 1) if channels % n == 0)
+    s = Schedule(loops, tm=pixels, tn=tile, dot=4 if compact else 2, word=2)
+    pixel = pixel_loop(s, part)
+    if pixel and (windowed(loops, part) or depth % s.knobs["dot"]):
+        gather_window(s, part, pixel, names(part.reduce), "dot")
+    s.do("pack", part.b, "tn", "dot")
+    k = fuse_all(s, names(part.reduce), "k")
+    if depth % s.knobs["dot"]:
+        s.do("pad", k, "dot")
+    *outer, k = in_parts(s, k, s.knobs["dot"])
+    if compact:
+        s.do("split", k, "dot").do("use_crossed", f"{k}_i", part.b)
+    else:
+        s.do("use_i16", part.b).do("split", k, "dot").do("use_dot", f"{k}_i")
+    steps = [*outer, f"{k}_o"]
+    if tile > 1:
+        s.do("split", channel, "tn").do("jam", f"{channel}_i", steps)
+    if rows > 1:
+        s.do("tile", pixel, "tm", [n for n in (f"{channel}_o", channel, *steps) if has(s.loops, n)])
+    for name in dict.fromkeys(n for n in loop_names(s.loops.body) if n.startswith(f"{channel}_i")):
+        s.do("unroll", name)
+    if rows > 1:
+        s.do("unroll", f"{pixel}_i", "register")
+    return s.done()
+
+
+def in_parts(s: Schedule, k: str, step: int = 1) -> list[str]:
+    """Sums of 64 bits are added up in parts that are sure to fit 32 bits, of a multiple of ``step`` products, unless
+    the parts would be short; the loops that the reduction becomes, inner last."""
+    if not _wide(s.loops):
+        return [k]
+    depth = trip(s.loops, k)
+    size = max((n for n in range(step, MOST + 1, step) if depth % n == 0), default=0)
+    if size < min(depth, SHORT):
+        return [k]
+    s.knobs["part"] = size
+    if size == depth:
+        s.do("partial", k)
+        return [k]
+    s.do("split", k, "part").do("partial", f"{k}_i")
+    return [f"{k}_o", f"{k}_i"]
+
+
+def _wide(loops: Loops) -> bool:
+    """Whether sums have 64 bits."""
+    return any(isinstance(n, Alloc) and n.buffer.dtype == I64 for n in walk(loops.body))

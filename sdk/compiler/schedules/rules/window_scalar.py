@@ -1,0 +1,58 @@
+"""Rules for depthwise windows of floats on cores with a unit for one float at a time: rows of one channel staged."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.ir.loops import Alloc, Loops
+from sdk.compiler.ir.pattern import Contraction
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.locate import ScheduleError
+from sdk.compiler.schedules.rules.cores import FloatCore
+from sdk.compiler.schedules.rules.integer_window import apart, copy_in_runs
+from sdk.compiler.schedules.rules.nest import extent, names, unrolled
+from sdk.compiler.schedules.trace import Schedule
+
+__all__ = ["window_registers"]
+
+REGION: Final = 2048  # bytes of rows staged together
+MOST_TAPS: Final = 25  # taps written out
+TILES: Final = {32: (6, 5, 4, 3), 16: (4, 3)}  # pixels computed at once, by the registers of the unit
+
+
+def window_registers(loops: Loops, part: Contraction, core: FloatCore, constant: bool) -> Loops:
+    """One channel at a time: the rows that some rows of the result read are staged, padded; the windows of neighbouring
+    pixels share what is read, in registers, as do all rows the weights, which are constants.
+
+    Raises:
+        ScheduleError: the weights are no constants, there are no rows of pixels, few of them, a large window, few
+            registers, or a step does not apply.
+    """
+    tiles = next((sizes for least, sizes in TILES.items() if core.registers >= least), ())
+    pixels = part.spatial[-2].hi if len(part.spatial) >= 3 else 0
+    if not constant or len(part.reduce) != 2 or extent(part.reduce) > MOST_TAPS or not isinstance(pixels, int):
+        raise ScheduleError("no constants, no rows of pixels, or a large window")
+    if not tiles or pixels < tiles[-1]:
+        raise ScheduleError("few pixels, or few registers")
+    channel, pixel, row = (loop.var.name for loop in part.spatial[:-4:-1])
+    tm = next((size for size in tiles if pixels % size == 0), tiles[-1])
+    s = Schedule(loops, rows=_rows_at_once(loops, part), tm=tm)
+    down, taps = names(part.reduce)
+    s.do("pack", part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1)
+    s.do("block", row, "rows").do("reorder", pixel, channel).do("reorder", f"{row}_i", channel)
+    s.do("stage_region", channel, part.a, 1)
+    region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
+    copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
+    s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [down, taps])
+    if core.fma:
+        s.do("use_fma", taps)
+    s.do("unroll", taps).do("unroll", down)
+    return unrolled(s, [pixel])
+
+
+def _rows_at_once(loops: Loops, part: Contraction) -> int:
+    """Rows of the result whose windows are staged together: as many as REGION bytes have room for."""
+    row, pixel = part.spatial[-3].var, part.spatial[-2].var
+    width = apart(loops, part, pixel) * pixel.hi + part.reduce[1].var.hi + 1
+    most = (REGION // (4 * width) - part.reduce[0].var.hi - 1) // apart(loops, part, row) + 1
+    return max(1, min(most, row.hi + 1))
