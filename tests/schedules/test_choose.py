@@ -84,7 +84,7 @@ def test_another_way_must_save_enough() -> None:
     assert cheapest([100.0]) == 0
     assert cheapest([100.0, 100.0 * (1 - GAIN / 2), 101.0]) == 0
     assert cheapest([100.0, 80.0, 70.0, 70.0]) == 2
-    assert str(Way(form="words", rows=2)) == "form=words rows=2"
+    assert str(Way(form="columns", rows=2)) == "form=columns rows=2"
     assert str(FIRST) == "first"
 
 

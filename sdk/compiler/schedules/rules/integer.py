@@ -34,9 +34,9 @@ def integer_contraction(loops: Loops, part: Contraction, core: Core, known: Know
         return _contraction_lanes(loops, part, core)
     if core.dot == 1 or extent(part.reduce) < core.dot:
         return loops
-    if core.way.form != "words" and joinable(loops, part, known):
+    if joinable(loops, part, known):
         try:
-            return contraction_joined(loops, part, core.tile_rows, core.way)
+            return contraction_joined(loops, part, core.tile_rows)
         except ScheduleError:
             if core.way.form == "joined":
                 raise

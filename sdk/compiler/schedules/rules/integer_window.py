@@ -36,7 +36,7 @@ def integer_window(loops: Loops, part: Contraction, core: Core) -> Loops:
         return _window_lanes(loops, part, core)
     channels, pixels = part.spatial[-1].hi, part.spatial[-2].hi
     form = core.way.form
-    if form in (None, "pairs") and core.dot == 4 and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
+    if form is None and core.dot == 4 and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
         return _window_pairs(loops, part, pixels, core.way)
     if form in (None, "columns") and isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
         return _window_columns(loops, part, channels, pixels, core.way)
@@ -90,7 +90,7 @@ def _window_pairs(loops: Loops, part: Contraction, pixels: int, way: Way) -> Loo
     step = apart(loops, part, part.spatial[-2].var)
     tm = min(way.rows or _pair_tile(pixels, step), pixels)
     pitch = _pitch(step * (pixels - 1) + part.reduce[-1].var.hi + 1, tm == _tiles(step)[0])
-    s = Schedule(loops, rows=way.block or _rows_at_once(loops, part, pitch), tm=tm, pitch=pitch)
+    s = Schedule(loops, rows=_rows_at_once(loops, part, pitch), tm=tm, pitch=pitch)
     *outer, taps = names(part.reduce)
     s.do("pack", part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).do("use_i16", part.b)
     s.do("block", row, "rows").do("reorder", pixel, channel).do("reorder", f"{row}_i", channel)

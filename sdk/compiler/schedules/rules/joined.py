@@ -15,7 +15,6 @@ from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, names
-from sdk.compiler.schedules.rules.ways import FIRST, Way
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import flat_index, free_vars, substitute
 
@@ -59,19 +58,17 @@ def _bias(loops: Loops, part: Contraction) -> str:
     return next((v.buffer for v in starts if isinstance(v, Load) and v.buffer != part.a), "")
 
 
-def contraction_joined(loops: Loops, part: Contraction, pixels: int, way: Way = FIRST) -> Loops:
+def contraction_joined(loops: Loops, part: Contraction, pixels: int) -> Loops:
     """What so many pixels read is unpacked to halves of words; two channels at a time then take one row of joined
     weights, four channels where there is one pixel."""
     channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
-    tile = way.cols or (4 if rows == 1 and channels % 4 == 0 else 2)
-    if channels % tile:
-        raise ScheduleError("channels that are no multiple of a tile")
+    tile = 4 if rows == 1 and channels % 4 == 0 else 2
     s = Schedule(loops, tm=pixels, tn=tile, dot=4, word=4)
     fused = len(part.spatial) > 1 and s.attempt(_one_run, part)
     pixel = "px" if fused and has(s.loops, "px") else part.spatial[-2].var.name if part.spatial[:-1] else ""
     small = bool(pixel) and channels >= WIDE_CHANNELS and depth + channels <= SMALL_ROW
-    staged = rows > 1 or (small and way.staged is not False)
+    staged = rows > 1 or small
     if staged:
         gather_window(s, part, pixel, names(part.reduce), "dot")
     s.do("pack", part.b, 1, "dot")

@@ -10,7 +10,7 @@ from sdk.compiler.ir.pattern import Kind
 
 __all__ = ["FIRST", "WAYS", "Form", "Way", "ways_for"]
 
-Form = Literal["rows", "joined", "words", "pairs", "columns"]
+Form = Literal["rows", "joined", "columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,38 +18,30 @@ class Way:
     """What a rule is to do otherwise than by itself; None leaves a choice to the rule.
 
     ``rows`` by ``cols`` are the pixels and channels of a tile in registers; ``form`` is the structure of the kernel and
-    of its weights; ``staged`` whether what a pixel reads is copied to scratch before, which a rule only follows where
-    it could do either; ``block`` how many rows of an image are staged together.
+    of its weights.
     """
 
     rows: int | None = None
     cols: int | None = None
     form: Form | None = None
-    staged: bool | None = None
-    block: int | None = None
 
     def __str__(self) -> str:
         """The choices by name, "first" where there are none."""
-        made = ((name, getattr(self, name)) for name in ("form", "rows", "cols", "staged", "block"))
+        made = ((name, getattr(self, name)) for name in ("form", "rows", "cols"))
         return " ".join(f"{name}={value}" for name, value in made if value is not None) or "first"
 
 
 FIRST: Final = Way()  # what a rule does by itself
 
-# by name of a core and kind of a nest, in the order that ties are decided by, after FIRST
+# by name of a core and kind of a nest, in the order that ties are decided by, after FIRST: those that were the best of
+# some of the layers that prices are fitted to
 WAYS: Final[Mapping[str, Mapping[Kind, tuple[Way, ...]]]] = {
     "dsp": {
-        "contraction": (Way(rows=1), Way(rows=3), Way(staged=False), Way(form="joined"), Way(form="rows")),
-        "window": (Way(rows=2), Way(rows=3), Way(rows=4), Way(rows=5), Way(rows=6), Way(form="columns")),
+        "contraction": (Way(rows=1), Way(form="joined"), Way(form="rows")),
+        "window": (Way(rows=5), Way(rows=6), Way(form="columns")),
     },
-    "rvm": {
-        "contraction": (Way(rows=2), Way(rows=4), Way(cols=2), Way(rows=4, cols=2), Way(rows=2, cols=8)),
-        "window": (Way(rows=3), Way(rows=4), Way(rows=5), Way(rows=6)),
-    },
-    "thumb2": {
-        "contraction": (Way(rows=1, cols=4), Way(rows=2), Way(rows=4, cols=1), Way(rows=1)),
-        "window": (Way(rows=3), Way(rows=4), Way(rows=5), Way(rows=6)),
-    },
+    "rvm": {"contraction": (Way(rows=2), Way(cols=2), Way(rows=4, cols=2))},
+    "thumb2": {"contraction": (Way(rows=1, cols=4), Way(rows=2)), "window": (Way(rows=3),)},
 }
 
 
