@@ -79,8 +79,10 @@ def test_what_is_outside_is_filled_in_once() -> None:
         n for n in walk(done.body.body[-1]) if isinstance(n, Store) and isinstance(n.value, Imm) and n.buffer != "acc"
     ]
     region, fill, _ = done.body.body
-    assert isinstance(region, Alloc) and region.buffer.shape == (10,)
-    assert isinstance(fill, For) and (fill.lo, fill.hi) == (0, 10)
+    assert isinstance(region, Alloc)
+    assert region.buffer.shape == (10,)
+    assert isinstance(fill, For)
+    assert (fill.lo, fill.hi) == (0, 10)
     assert not fills
     np.testing.assert_array_equal(result(done, plain), result(plain, plain))
 

@@ -13,9 +13,10 @@ __all__ = ["invariant_reads"]
 
 
 def invariant_reads(loop: For, constant: Set[str]) -> list[Load]:
-    """The 32-bit integers that turns of ``loop`` read from the buffers ``constant`` at one place, not behind conditions:
-    those places are inside the buffers whatever happens in the loop."""
-    inside = {loop.var.name} | {n.name if isinstance(n, Let) else n.var.name for n in walk(loop) if isinstance(n, Let | For)}
+    """The 32-bit integers that turns of ``loop`` read from the buffers ``constant`` at one place, not behind
+    conditions: those places are inside the buffers whatever happens in the loop."""
+    inner = (n for n in walk(loop) if isinstance(n, Let | For))
+    inside = {loop.var.name, *(n.name if isinstance(n, Let) else n.var.name for n in inner)}
     found = [n for n in dict.fromkeys(_reads(loop.body)) if n.buffer in constant and n.dtype == I32 and n.count is None]
     return [n for n in found if not any(var.name in inside for dim in n.index for var in free_vars(dim))]
 

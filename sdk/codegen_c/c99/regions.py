@@ -20,6 +20,7 @@ __all__ = ["CORE", "Regions"]
 CORE: Final = frozenset({"thumb2", "dsp", "words"})  # features of cores whose hot code is written here
 LONG: Final = 72  # instructions of a loop of which several turns are written out
 SHORT: Final = 32  # the same where code is for size
+AROUND: Final = 16  # lines around the instructions of a loop
 TURNS: Final = 8  # turns written out, at most
 ORDERED: Final = ("r8", "r9", "r10", "r11")  # temporaries that one instruction fills: those that others can spare best
 FEW: Final = 8  # products that are worth a statement of their own
@@ -45,16 +46,19 @@ class Regions:
             return []
         trip = stmt.hi - stmt.lo
         most = SHORT if self.small else LONG
-        for turns in self._turns(trip):
-            count = floordiv(trip, turns) if turns != trip else None
-            lines = self._best(partial(thumb.lift, stmt.body.body, self.names, stmt, turns), count)
-            if lines and (turns == 1 or len(lines) <= most):
-                return lines
-        return []
+        once = self._turned(stmt, trip, 1)
+        likely = [n for n in self._turns(trip) if n * (len(once) - AROUND) <= most] if once else []
+        written_out = (self._turned(stmt, trip, turns) for turns in likely)
+        return next((lines for lines in written_out if lines and len(lines) <= most), once)
+
+    def _turned(self, stmt: For, trip: Dim, turns: int) -> list[str]:
+        """The lines of a loop that does so many turns in one."""
+        count = floordiv(trip, turns) if turns != trip else None
+        return self._best(partial(thumb.lift, stmt.body.body, self.names, stmt, turns), count)
 
     def run(self, stmts: Sequence[Stmt], own: Set[str]) -> tuple[int, list[str]]:
-        """How many of ``stmts``, all that are left of a block that declares the buffers ``own``, have a form in assembly
-        together, and their lines."""
+        """How many of ``stmts``, all that are left of a block that declares the buffers ``own``, have a form in
+        assembly together, and their lines."""
         straight = len(list(takewhile(lambda stmt: thumb.straight(stmt, self.names), stmts)))
         sums = len(list(takewhile(self._is_sum, stmts[:straight])))
         for count in dict.fromkeys((straight, sums)):
@@ -83,7 +87,7 @@ class Regions:
         """How many turns may be written out, the most first: divisors of the trip count at every call."""
         counts = [trip] if isinstance(trip, int) else self._trips(trip)
         whole = math.gcd(*counts) if counts else 1
-        return [n for n in range(TURNS, 1, -1) if whole and whole % n == 0] + [1]
+        return [n for n in range(TURNS, 1, -1) if whole and whole % n == 0]
 
     def _trips(self, trip: Dim) -> list[int]:
         """The trip counts of the functions that share this one; none where they depend on more than its dims."""
@@ -93,60 +97,100 @@ class Regions:
 
     # --- the statement ------------------------------------------------------------------------------------
 
-    def _path(self, stream: thumb.Stream, strides: Mapping[str, str], looped: bool) -> thumb.Path:
-        stride = f"%[{strides[self.dims.text(stream.stride)]}]" if stream.stride != 0 else ""
-        return thumb.Path(stream.step if looped else 0, stride, stream.places if looped else 0)
-
     def _lines(self, lifted: thumb.Lifted, count: Dim | None) -> list[str]:
         """A block with the statement, run ``count`` times (None: once); none where it takes more registers than there
         are."""
-        code = lifted.code
-        changed = {leaf.text for leaf in code.leaves if leaf.variable}
-        variables = list(dict.fromkeys([*code.results, *sorted(changed)]))
-        homes = {name: f"s{k}" for k, name in enumerate(variables)}
+        code, looped = lifted.code, count is not None
+        before = {leaf.text for leaf in code.leaves if leaf.variable}
+        homes = {name: f"s{k}" for k, name in enumerate([*code.results, *sorted(before - set(code.results))])}
         values = {leaf: f"c{k}" for k, leaf in enumerate(leaf for leaf in code.leaves if not leaf.variable)}
-        leaves = {leaf: f"%[{homes[leaf.text] if leaf.variable else values[leaf]}]" for leaf in code.leaves}
-        strides = {text: f"w{k}" for k, text in enumerate(dict.fromkeys(self.dims.text(s.stride) for s in lifted.streams))}
-        paths = [self._path(stream, strides, count is not None) for stream in lifted.streams]
+        leaves = {leaf: homes[leaf.text] if leaf.variable else values[leaf] for leaf in code.leaves}
+        texts = dict.fromkeys(self._stride(stream) for stream in lifted.streams if stream.stride != 0)
+        strides = {text: f"w{k}" for k, text in enumerate(texts)}
+        paths = [self._path(stream, strides, looped) for stream in lifted.streams]
         emitted = thumb.emit(
-            code, {name: f"%[{home}]" for name, home in homes.items()}, leaves, paths, count is not None, lifted.spent
+            code,
+            {name: f"%[{home}]" for name, home in homes.items()},
+            {leaf: f"%[{name}]" for leaf, name in leaves.items()},
+            paths,
+            looped,
+            lifted.spent,
         )
         if emitted is None:
             return []
-        pointers = [f"&{self.element(s.buffer, s.start + emitted.bases[k])}" for k, s in enumerate(lifted.streams)]
-        temps = {f"t{k}": self.fresh(f"t{k}") for k in range(emitted.temps)}
-        outputs = [
-            f'[{homes[name]}] "{"+&" if name in changed else "=&"}r"({name})' for name in code.results
-        ]
-        outputs += [f'[{homes[leaf.text]}] "+&r"({leaf.text})' for leaf in code.leaves if leaf in lifted.spent]
-        kept = {leaf.text for leaf in code.leaves if leaf.variable} - {leaf.text for leaf in lifted.spent}
-        inputs = [f'[{homes[name]}] "r"({name})' for name in variables if name in kept - set(code.results)]
-        inputs += [f'[{name}] "r"({leaf.text})' for leaf, name in values.items()]
-        declared = []
-        for k, (stream, pointer) in enumerate(zip(lifted.streams, pointers, strict=True)):
-            if paths[k].step or paths[k].stride or k in emitted.several:
-                name = self.fresh(f"p{k}")
-                declared.append(f"{'' if stream.stored else 'const '}void *{name} = {pointer};")
-                outputs.append(f'[p{k}] "+&r"({name})')
-            else:
-                inputs.append(f'[p{k}] "r"({pointer})')
-        used = {path.stride for path in paths}
-        inputs += [f'[{name}] "r"({text})' for text, name in strides.items() if f"%[{name}]" in used]
-        lines = list(emitted.lines)
+        operands = _Operands(self.fresh)
+        for name in code.results:
+            operands.output(homes[name], name, name in before)
+        for leaf in code.leaves:
+            if leaf in lifted.spent:
+                operands.output(leaves[leaf], leaf.text, True)
+            elif leaf.text not in code.results:
+                operands.inputs.append(f'[{leaves[leaf]}] "r"({leaf.text})')
+        for k, (stream, path) in enumerate(zip(lifted.streams, paths, strict=True)):
+            start = f"&{self.element(stream.buffer, stream.start + emitted.bases[k])}"
+            const = "" if stream.stored else "const "
+            operands.pointer(f"p{k}", start, const, bool(path.step or path.stride) or k in emitted.several)
+        operands.inputs += [f'[{name}] "r"({text})' for text, name in strides.items()]
+        lines, head = list(emitted.lines), "{"
         if count is not None:
-            name = self.fresh("turns")
-            declared.append(f"int32_t {name} = {self.dims.text(count)};")
-            outputs.append(f'[n] "+&r"({name})')
+            operands.counter("n", self.dims.text(count))
             lines = ["1:", *lines, "subs %[n], %[n], #1", "bne 1b"]
-        outputs += [f'[{t}] "=&r"({name})' for t, name in temps.items()]
-        ordered = [name for operand, name in temps.items() if f"%[{operand}]" in emitted.ordered]
-        declared += [f'register uint32_t {n} __asm__("{r}");' for n, r in zip(ordered, ORDERED, strict=False)]
-        free = [name for name in temps.values() if name not in ordered]
+            head = "{" if prove_ge(count, 1) is True else f"if ({self.dims.text(count)} > 0) {{"
+        operands.temporaries(emitted.temps, emitted.ordered)
+        return operands.block(head, lines)
+
+    def _stride(self, stream: thumb.Stream) -> str:
+        return self.dims.text(stream.stride)
+
+    def _path(self, stream: thumb.Stream, strides: Mapping[str, str], looped: bool) -> thumb.Path:
+        stride = f"%[{strides[self._stride(stream)]}]" if stream.stride != 0 else ""
+        return thumb.Path(stream.step if looped else 0, stride, stream.places if looped else 0)
+
+
+class _Operands:
+    """The operands of a statement, and what is declared for them. What changes shares no register with anything that
+    is only read, whatever that holds."""
+
+    def __init__(self, fresh: Callable[[str], str]) -> None:
+        self.fresh = fresh
+        self.declared: list[str] = []
+        self.outputs: list[str] = []
+        self.inputs: list[str] = []
+
+    def output(self, operand: str, text: str, read: bool) -> None:
+        """A variable that changes; ``read``: what it held before is used."""
+        self.outputs.append(f'[{operand}] "{"+" if read else "="}&r"({text})')
+
+    def pointer(self, operand: str, start: str, const: str, moves: bool) -> None:
+        """The pointer of a stream."""
+        if not moves:
+            self.inputs.append(f'[{operand}] "r"({start})')
+            return
+        name = self.fresh(operand)
+        self.declared.append(f"{const}void *{name} = {start};")
+        self.output(operand, name, True)
+
+    def counter(self, operand: str, count: str) -> None:
+        """The register that counts turns."""
+        name = self.fresh("turns")
+        self.declared.append(f"int32_t {name} = {count};")
+        self.output(operand, name, True)
+
+    def temporaries(self, count: int, ordered: Set[str]) -> None:
+        """The temporaries; those ``ordered`` have registers of their own."""
+        names = {f"t{k}": self.fresh(f"t{k}") for k in range(count)}
+        fixed = [operand for operand in names if f"%[{operand}]" in ordered]
+        free = [name for operand, name in names.items() if operand not in fixed]
+        for operand, register in zip(fixed, ORDERED, strict=False):
+            self.declared.append(f'register uint32_t {names[operand]} __asm__("{register}");')
         if free:
-            declared.append(f"uint32_t {', '.join(free)};")
-        head = "{" if count is None or prove_ge(count, 1) is True else f"if ({self.dims.text(count)} > 0) {{"
-        clobbers = '"cc", "memory"' if count is not None else '"memory"'
-        text = [f'"{line}\\n"' for line in lines]
-        statement = [*declared, "__asm__ volatile(", *("    " + line for line in text)]
-        statement += [f"    : {', '.join(outputs)}", f"    : {', '.join(inputs)}", f"    : {clobbers});"]
-        return [head, *("    " + line for line in statement), "}"]
+            self.declared.append(f"uint32_t {', '.join(free)};")
+        for operand, name in names.items():
+            self.output(operand, name, False)
+
+    def block(self, head: str, lines: Sequence[str]) -> list[str]:
+        """The block that holds the statement of ``lines``."""
+        statement = ["__asm__ volatile(", *(f'    "{line}\\n"' for line in lines)]
+        statement += [f"    : {', '.join(self.outputs)}", f"    : {', '.join(self.inputs)}"]
+        statement.append('    : "cc", "memory");')
+        return [head, *("    " + line for line in (*self.declared, *statement)), "}"]

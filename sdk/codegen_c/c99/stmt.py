@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.codegen_c.c99.dims import ATOM, UNARY, DimPrinter
 from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
 from sdk.codegen_c.c99.hoist import invariant_reads
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
+from sdk.codegen_c.c99.places import Index, Layout, Place
 from sdk.codegen_c.c99.regions import CORE, Regions
 from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.unroll import unrolled
 from sdk.codegen_c.c99.wide import follow, parts, straight_runs, wide_registers
 from sdk.codegen_c.thumb import Memory, Names
-from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -37,14 +37,13 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import I8, I32, DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, walk
-from sdk.compiler.sym import Dim, Var, flat_index, floordiv, free_vars, max_value, mod, product, prove_eq
+from sdk.compiler.sym import Dim, Var, flat_index, floordiv, free_vars, max_value, product
 from sdk.errors import BuildError
 
 __all__ = ["CFunction", "emit_loops", "has_scratch"]
 
 _LOCAL_BYTES: Final = 64
 _WINDOW_BYTES: Final = 512  # of scratch, that no compiler keeps in registers
-Index = tuple[Dim, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +56,6 @@ class CFunction:
     scratch: bool
     small: bool = False
     names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a buffer lives: memory at ``c_name``, an array of ``element`` registers, or scalars by index."""
-
-    buffer: Buffer
-    c_name: str = ""
-    element: DType | None = None
-    scalars: dict[Index, str] = field(default_factory=dict)
 
 
 def has_scratch(loops: Loops) -> bool:
@@ -107,11 +96,9 @@ class _Printer:
         self.loops = loops
         self.offsets = scratch
         self.constant = constant
-        self.packed = frozenset(p.param for p in loops.packs)
         self.small = small
         self.scope = Scope()
-        self.places: dict[str, _Place] = {}
-        self.slots: dict[Var, str] = {}
+        self.places: dict[str, Place] = {}
         self.pending: dict[tuple[str, Index], str] = {}
         self.lines: list[str] = []
         self.wide: frozenset[str] = frozenset()
@@ -119,9 +106,11 @@ class _Printer:
         self.hoisted: dict[tuple[str, Index], str] = {}
         self.depth = 1
         self.dims = DimPrinter(unit, self._var)
+        self.layout = Layout(self.dims, scratch, frozenset(p.param for p in loops.packs))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
         names = Names(self._register, self._memory, self.values.text, self.values.is_small)
-        self.regions = Regions(loops, self.dims, names, self._element, self._fresh, small) if unit.features >= CORE else None
+        regions = Regions(loops, self.dims, names, self._element, self._fresh, small)
+        self.regions = regions if unit.features >= CORE else None
 
     # --- the function -------------------------------------------------------------------------------------
 
@@ -134,7 +123,7 @@ class _Printer:
             const = "const " if p.mode == "read" else ""
             alone = "restrict " if p.buffer.name in self.constant else ""
             parameters.append((f"{const}{scalar_name(p.buffer.dtype)} *{alone}", c_name))
-            self.places[p.buffer.name] = _Place(p.buffer, c_name)
+            self.places[p.buffer.name] = Place(p.buffer, c_name)
         if scratch:
             parameters.append((f"uint8_t *{self._alone()}", "scratch"))
         rows = (self.loops.rows.lo, self.loops.rows.hi) if self.loops.rows else ()
@@ -162,8 +151,8 @@ class _Printer:
         self.lines.append("    " * self.depth + text)
 
     def _var(self, var: Var) -> str:
-        if var in self.slots:
-            return self.slots[var]
+        if var in self.layout.slots:
+            return self.layout.slots[var]
         try:
             return self.scope.lookup(var)
         except KeyError:
@@ -230,7 +219,8 @@ class _Printer:
         for read in invariant_reads(stmt, self.constant) if self.regions else ():
             if (read.buffer, read.index) not in self.hoisted:
                 text = self.values.assigned(read)
-                self.hoisted[read.buffer, read.index] = name = self.scope.declare(("hoisted", read), f"{read.buffer}_now")
+                name = self.scope.declare(("hoisted", read), f"{read.buffer}_now")
+                self.hoisted[read.buffer, read.index] = name
                 self._line(f"const int32_t {name} = {text};")
         self.scope.push()
         lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 70)
@@ -251,9 +241,10 @@ class _Printer:
         """Assembly in place of ``stmts``; what they would declare is declared before it."""
         for node in walk(stmts):
             declared = self.pending.pop((node.buffer, node.index), None) if isinstance(node, Store) else None
-            if declared:
-                assert isinstance(node, Store)
-                self._line(f"{declared} {self.places[node.buffer].scalars[node.index]};")
+            if isinstance(node, Store) and declared:
+                name = self.places[node.buffer].scalars[node.index]
+                if any(f"({name})" in line for line in lines):  # others are only steps on the way
+                    self._line(f"{declared} {name};")
         for line in lines:
             self._line(line)
 
@@ -265,14 +256,12 @@ class _Printer:
         return place.scalars.get(index) if place.element == I32 else None
 
     def _memory(self, buffer: str, index: Index) -> Memory | None:
-        """Where an element lies, if not in a register, nor in a ring, whose rows wrap."""
-        place = self.places[buffer]
-        if place.element is not None or place.buffer.ring is not None or place.buffer.dtype.lanes > 1:
-            return None
-        offset = flat_index(index, place.buffer.shape) * place.buffer.dtype.nbytes
-        scratch, constant = place.buffer.space == "scratch", buffer in self.constant
-        whole = place.buffer.dtype.nbytes == 4 or self._whole(place, index)
-        return Memory(buffer, offset, scratch, constant, whole)
+        """Where an element lies, if not in a register."""
+        return self.layout.memory(self.places[buffer], index, buffer in self.constant)
+
+    def _element(self, buffer: str, offset: Dim) -> str:
+        """The element so many bytes behind the start of a buffer."""
+        return self.layout.element(self.places[buffer], offset)
 
     def _fresh(self, name: str) -> str:
         """A name for something that ends before anything else is declared."""
@@ -280,11 +269,6 @@ class _Printer:
         fresh = self.scope.declare(("region", name), name)
         self.scope.pop()
         return fresh
-
-    def _element(self, buffer: str, offset: Dim) -> str:
-        """The element so many bytes behind the start of a buffer."""
-        place = self.places[buffer]
-        return f"{place.c_name}[{self.dims.text(floordiv(offset, place.buffer.dtype.nbytes))}]"
 
     def _if(self, stmt: If) -> None:
         cond = self.values.text(stmt.cond)
@@ -324,7 +308,7 @@ class _Printer:
                     else ""
                 )
                 types.append(f"{const}{scalar_name(arg.dtype)} *")
-                texts.append(f"&{place.c_name}[{self._offset(place, arg.index)}]")
+                texts.append(f"&{place.c_name}[{self.layout.offset(place, arg.index)}]")
             else:
                 types.append(self.values.type_of(arg))
                 texts.append(self.values.assigned(arg))
@@ -340,7 +324,7 @@ class _Printer:
             self.places[buffer.name] = self._registers(buffer, rest)
             return
         c_name = self.scope.declare(("buffer", buffer.name), buffer.name)
-        self.places[buffer.name] = _Place(buffer, c_name)
+        self.places[buffer.name] = Place(buffer, c_name)
         if buffer.space == "scratch":
             type = self.unit.alias_type(buffer.dtype)
             offset = self.offsets[buffer.name]
@@ -361,7 +345,7 @@ class _Printer:
             )
         self._line(f"{scalar_name(buffer.dtype)} {c_name}[{size // buffer.dtype.scalar.nbytes}];")
 
-    def _registers(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> _Place:
+    def _registers(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> Place:
         """Scalars where every index is a constant and every access has one type, else an array.
 
         A scalar whose first use is a plain store in this block is declared there."""
@@ -386,7 +370,7 @@ class _Printer:
             c_name = self.scope.declare(("buffer", buffer.name), buffer.name)
             count = floordiv(product(buffer.shape) * buffer.dtype.lanes, element.lanes)
             self._line(f"{type} {c_name}[{self.dims.text(count)}];")
-            return _Place(buffer, c_name, element)
+            return Place(buffer, c_name, element)
         scalars: dict[Index, str] = {}
         for index, direct in uses.items():
             name = "_".join([buffer.name, *(str(d) for d in index if len(index) > 0)])
@@ -395,7 +379,7 @@ class _Printer:
                 self.pending[buffer.name, index] = type
             else:
                 self._line(f"{type} {scalars[index]};")
-        return _Place(buffer, "", element, scalars)
+        return Place(buffer, "", element, scalars)
 
     def _mask_type(self, buffer: Buffer, element: DType, rest: tuple[Stmt, ...]) -> str:
         """The C type of a register of lanes of bool: the mask that is stored first."""
@@ -416,7 +400,7 @@ class _Printer:
             offsets = [flat_index(read.index, place.buffer.shape) for read in reads]
             if all(read.dtype == type for read in reads) and follow(offsets, type.lanes):
                 cursor = self.scope.declare(("cursor", name), f"{name}_next")
-                at = f"{place.c_name}[{self._offset(place, reads[0].index)}]"
+                at = f"{place.c_name}[{self.layout.offset(place, reads[0].index)}]"
                 self._line(f"const {scalar_name(type)} *{cursor} = &{at};")
                 self.cursors[name] = cursor
 
@@ -445,7 +429,7 @@ class _Printer:
         else:
             value = self.values.assigned(stmt.value)
         if stmt.count is not None:
-            at = f"{place.c_name}[{self._offset(place, stmt.index)}]"
+            at = f"{place.c_name}[{self.layout.offset(place, stmt.index)}]"
             helper = self._first_lanes("storen", kind)
             self._line(f"{helper}(&{at}, {self.dims.text(stmt.count)}, {value});")
             return
@@ -463,7 +447,7 @@ class _Printer:
             signs = self._load(replace(load, dtype=I8.with_lanes(load.dtype.lanes)))
             return CValue(f"-{signs.text}", UNARY)
         if load.count is not None:
-            at = f"{place.c_name}[{self._offset(place, load.index)}]"
+            at = f"{place.c_name}[{self.layout.offset(place, load.index)}]"
             helper = self._first_lanes("loadn", load.dtype)
             return CValue(f"{helper}(&{at}, {self.dims.text(load.count)})", ATOM)
         target = self._target(place, load.index, load.dtype, store=False)
@@ -478,51 +462,21 @@ class _Printer:
         spelled = find_spelling(name, (type,), self.unit.features, small=False)
         return self.unit.expand(spelled) if spelled else self.unit.helper(f"{name}_{type}")
 
-    def _target(self, place: _Place, index: Index, type: DType, store: bool) -> CValue:
+    def _target(self, place: Place, index: Index, type: DType, store: bool) -> CValue:
         """The C lvalue of ``index``."""
         if place.scalars:
             return CValue(place.scalars[index], ATOM)
         if place.element is not None:
-            return CValue(f"{place.c_name}[{self._offset(place, index, place.element.lanes)}]", ATOM)
-        at = f"{place.c_name}[{self._offset(place, index)}]"
+            return CValue(f"{place.c_name}[{self.layout.offset(place, index, place.element.lanes)}]", ATOM)
+        at = f"{place.c_name}[{self.layout.offset(place, index)}]"
         if type.lanes == 1:
             return CValue(at, ATOM)
         masks = place.buffer.dtype.kind == "b"  # whose bytes become lanes of a vector, never one word
-        whole = not masks and self._whole(place, index)
+        whole = not masks and self.layout.whole(place, index)
         memory = self.unit.vector_type(f"{type}_mem") if masks else self.unit.memory_type(type, whole)
         return CValue(f"*({'' if store else 'const '}{memory} *)&{at}", UNARY)
-
-    def _whole(self, place: _Place, index: Index) -> bool:
-        """Whether an address is proved a multiple of 4: in scratch, or in constants laid out for this kernel."""
-        buffer = place.buffer
-        if buffer.ring is not None or not (buffer.space == "scratch" or buffer.name in self.packed):
-            return False
-        start = self.offsets.get(buffer.name, 0)
-        return prove_eq(mod(flat_index(index, buffer.shape) * buffer.dtype.nbytes + start, 4), 0) is True
-
-    def _offset(self, place: _Place, index: Index, unit: int = 1) -> str:
-        """The row-major offset of ``index`` in scalars (or groups of ``unit``); rows of a ring wrap."""
-        buffer = place.buffer
-        strides = list(_strides(buffer.shape))
-        dims = list(index)
-        slot: Var | None = None
-        if buffer.ring is not None:
-            axis = row_axis(buffer.shape)
-            wrapped = self.dims.slot(dims[axis], buffer.ring)
-            slot = Var(f"slot of {wrapped}", 0, max(buffer.ring - 1, 1))
-            self.slots[slot] = wrapped
-            dims[axis] = slot.expr if buffer.ring > 1 else 0
-        offset: Dim = 0
-        for dim, stride in zip(dims, strides, strict=True):
-            offset = offset + dim * stride
-        return self.dims.text(floordiv(offset * buffer.dtype.lanes, unit))
 
 
 def _is_mask(type: DType) -> bool:
     """Whether values are lanes of bool: bytes in memory, the mask of a comparison in a register."""
     return type.kind == "b" and type.lanes > 1
-
-
-def _strides(shape: tuple[Dim, ...]) -> Iterator[Dim]:
-    for k in range(len(shape)):
-        yield product(shape[k + 1 :])

@@ -4,4 +4,21 @@ from sdk.codegen_c.thumb.code import Access, Code, Leaf, Read, Step, Write
 from sdk.codegen_c.thumb.issue import Emitted, Path, emit
 from sdk.codegen_c.thumb.straight import Lifted, Memory, Names, Stream, lift, straight, units
 
-__all__ = ["Access", "Code", "Emitted", "Leaf", "Lifted", "Memory", "Names", "Path", "Read", "Step", "Stream", "Write", "emit", "lift", "straight", "units"]
+__all__ = [
+    "Access",
+    "Code",
+    "Emitted",
+    "Leaf",
+    "Lifted",
+    "Memory",
+    "Names",
+    "Path",
+    "Read",
+    "Step",
+    "Stream",
+    "Write",
+    "emit",
+    "lift",
+    "straight",
+    "units",
+]

@@ -44,8 +44,8 @@ class _Memory:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How the pointer of a stream moves: ``step`` bytes with each turn, or ``places`` strides of ``stride``, the operand
-    that holds so many bytes ("": none)."""
+    """How the pointer of a stream moves: ``step`` bytes with each turn, or ``places`` strides of ``stride``, the
+    operand that holds so many bytes ("": none)."""
 
     step: int = 0
     stride: str = ""
@@ -93,7 +93,7 @@ class _Allocation:
         self.paths = paths
         self.left = list(code.items)
         self.lines: list[str | _Memory] = []
-        self.where: dict[Node, str] = dict(leaves)
+        self.where: dict[Node, str] = {leaf: register for leaf, register in leaves.items()}
         self.temps = [f"%[t{k}]" for k in range(temps)]
         self.free = list(self.temps)
         self.loose = {*self.temps, *(leaves[leaf] for leaf in spent)}
@@ -151,7 +151,7 @@ class _Allocation:
         """The first of the next items that needs nothing but what is in registers, or else the first."""
         near = self.left[:WINDOW]
         ready = [item for item in near if all(arg in self.where for arg in _args(item)) and self._allowed(item)]
-        settled = [item for item in ready if item in self.home or isinstance(item, Write) and self._complete(item)]
+        settled = [item for item in ready if item in self.home or (isinstance(item, Write) and self._complete(item))]
         in_place = [item for item in ready if isinstance(item, Step) and any(self._dies(arg) for arg in _args(item))]
         possible = [item for item in near if not any(isinstance(a, Step) and a not in self.where for a in _args(item))]
         return next(iter([*settled, *in_place]), next(item for item in possible if self._allowed(item)))
@@ -241,7 +241,8 @@ class _Allocation:
             steps += isinstance(item, Step) and item not in self.home
             for arg in _args(item):
                 if isinstance(arg, Read) and arg not in self.where:
-                    if len(self.free) < 2 + (steps > 0) or (arg.access.stream in self.runs and not self._following(arg)):
+                    patient = arg.access.stream in self.runs and not self._following(arg)
+                    if patient or len(self.free) < 2 + (steps > 0):
                         return
                     self._resident(arg, item)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
 from sdk.codegen_c.rescaled import Rescaled, clamped, rescaled
+from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
 from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import dims_used, walk
 from sdk.compiler.sym import Dim, free_vars, substitute
 
 __all__ = ["Lifted", "Memory", "Names", "Stream", "lift", "straight", "units"]
@@ -34,8 +34,8 @@ _UNPACK: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Where an element lies: ``offset`` bytes behind the start of ``buffer``. ``scratch`` is overlapped by no parameter,
-    and nothing is written where it is ``constant``; ``whole``: at a multiple of 4."""
+    """Where an element lies: ``offset`` bytes behind the start of ``buffer``. ``scratch`` is overlapped by no
+    parameter, and nothing is written where it is ``constant``; ``whole``: at a multiple of 4."""
 
     buffer: str
     offset: Dim
@@ -76,7 +76,8 @@ class NotStraight(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the C around knows: ``register`` gives the variable that holds an element, None for one in memory; ``place`` where that lies; ``text`` an expression; ``is_small`` tells values of at most 2**30."""
+    """What the C around knows: ``register`` gives the variable that holds an element, None for one in memory;
+    ``place`` where that lies; ``text`` an expression; ``is_small`` tells values of at most 2**30."""
 
     register: Callable[[str, tuple[Dim, ...]], str | None]
     place: Callable[[str, tuple[Dim, ...]], Memory | None]
@@ -133,6 +134,7 @@ class _Lifter:
     made: dict[tuple[str, tuple[int, ...]], Step] = field(default_factory=dict)
     reads: dict[Access, Read] = field(default_factory=dict)
     known: dict[Leaf, Leaf] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
     products: int = 0
     writes: int = 0
     reads_scratch: bool = False
@@ -145,7 +147,7 @@ class _Lifter:
         Raises:
             NotStraight: a variable ends as something that no instruction made; what is written may be read.
         """
-        if self.writes and (self.reads_scratch or self.reads_shared and self.writes_shared):
+        if self.writes and (self.reads_scratch or (self.reads_shared and self.writes_shared)):
             raise NotStraight
         results = {}
         for name, node in self.values.items():
@@ -155,7 +157,8 @@ class _Lifter:
                 raise NotStraight
             results[name] = node
         code = Code(tuple(self.items), results)
-        spent = frozenset(n for n in code.leaves if n.variable and n.text not in results and self.own.get(n.text) in dead)
+        variables = (leaf for leaf in code.leaves if leaf.variable and leaf.text not in results)
+        spent = frozenset(leaf for leaf in variables if self.own.get(leaf.text) in dead)
         return Lifted(code, tuple(self.streams), self.products, self.writes, spent)
 
     def statement(self, stmt: Stmt) -> None:
@@ -255,7 +258,7 @@ class _Lifter:
         scale, by = self.node(mult), self._less(right)
         node = self._step("lsl {d}, {0}, #1", (self.node(total),))
         if up and bounded:
-            add = self._leaf(op("shl", imm(twice), op("sub", right, imm(1))))
+            add: Node = self._leaf(op("shl", imm(twice), op("sub", right, imm(1))))
             if isinstance(by, Step):
                 add = self._step("lsl {d}, {0}, {1}", (self._leaf(imm(twice)), by))
             node = self._step("smmlar {d}, {0}, {1}, {2}", (node, scale, add))
@@ -283,11 +286,22 @@ class _Lifter:
         return self.made[key]
 
     def _leaf(self, value: ValueExpr) -> Leaf:
+        """What the C around computes once, before the code.
+
+        Raises:
+            NotStraight: it is another value in every turn of the loop.
+        """
+        if self.loop is not None and any(self.loop.var in free_vars(dim) for dim in dims_used(value)):
+            raise NotStraight
         if isinstance(value, Imm) and value.dtype.lanes == 1 and value.dtype.kind in "iu":
             value = replace(value, dtype=I32)  # operands of assembly fill a register
         elif value.dtype.lanes == 1 and value.dtype.bits < 32:
             value = Op("cast", (value,), I32)
         for load in (n for n in walk(value) if isinstance(n, Load)):
+            name = self.names.register(load.buffer, load.index)
+            if name is not None:
+                self.held.add(name)
+                continue
             memory = self.names.place(load.buffer, load.index)
             self.reads_scratch |= memory is not None and memory.scratch
             self.reads_shared |= memory is not None and not memory.scratch and not memory.constant
@@ -303,7 +317,7 @@ class _Lifter:
         memory = self.names.place(load.buffer, load.index)
         if memory is None:
             raise NotStraight
-        if load.dtype == I32 and not memory.constant or self._moves(memory) == 0:
+        if (load.dtype == I32 and not memory.constant) or self._moves(memory) == 0:
             return self._leaf(load)
         self.reads_scratch |= memory.scratch
         self.reads_shared |= not memory.scratch and not memory.constant
@@ -333,7 +347,8 @@ class _Lifter:
     def _access(self, memory: Memory, width: Width, stored: bool) -> Access:
         step, start = self._linear(memory)
         whole = memory.whole and width == ""
-        made, place = Stream(memory.buffer, start + step * self.turn, 0, whole, stored, self.units.get(memory.buffer, 0)), 0
+        unit, place = self.units.get(memory.buffer, 0), 0
+        made = Stream(memory.buffer, start + step * self.turn, 0, whole, stored, unit)
         if isinstance(step, int):
             made = replace(made, step=step * self.turns)
         elif memory.buffer not in self.units:

@@ -17,8 +17,8 @@ def interleave(loops: Loops, window: str, group: int) -> Loops:
     """Lays the rows of a scratch buffer out in groups of elements by turns.
 
     rewrite: ``t[r, k]`` of a buffer ``[rows, n]`` --> ``t[k / group, r, k mod group]`` of ``[n / group, rows, group]``
-    obligation: two axes, of which the second is a multiple of ``group`` long; every access lies inside a group by proof,
-    which starts at a place that is known.
+    obligation: two axes, of which the second is a multiple of ``group`` long; every access lies inside a group by
+    proof, which starts at a place that is known.
     """
     step = f"interleave({window}, {group})"
     found = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == window]
