@@ -54,8 +54,8 @@ def main() -> int:
     with ProcessPoolExecutor(args.jobs) as pool:
         prices = PRICES
         if args.fit:
-            boards = [b for b in args.board or FITTED if b in FITTED]
-            prices = _fit(boards, list(pool.map(_fit_sample, boards)))
+            fitted_on = [b for b in args.board or FITTED if b in FITTED]
+            prices = _fit(fitted_on, list(pool.map(_fit_sample, fitted_on)))
         boards = args.board or BOARDS
         shown = pool.map(_sample, boards, [range(args.layers)] * len(boards))
         rows = [_judged(board, samples, prices) for board, samples in zip(boards, shown, strict=True)]

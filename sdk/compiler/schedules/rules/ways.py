@@ -34,7 +34,7 @@ class Way:
 FIRST: Final = Way()  # what a rule does by itself
 
 # by name of a core and kind of a nest, in the order that ties are decided by, after FIRST: those that were the best of
-# some of the layers that prices are fitted to
+# some layer that was counted in all of them
 WAYS: Final[Mapping[str, Mapping[Kind, tuple[Way, ...]]]] = {
     "dsp": {
         "contraction": (Way(rows=1), Way(form="joined"), Way(form="rows")),
