@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import Final
 
 from sdk.codegen_c import thumb
@@ -23,6 +23,7 @@ SHORT: Final = 32  # the same where code is for size
 AROUND: Final = 16  # lines around the instructions of a loop
 TURNS: Final = 8  # turns written out, at most
 ORDERED: Final = ("r8", "r9", "r10", "r11")  # temporaries that one instruction fills: those that others can spare best
+CHANGED: Final = 7  # variables that a statement reads and changes for which compilers find registers by themselves
 FEW: Final = 8  # products that are worth a statement of their own
 
 Element = Callable[[str, Dim], str]
@@ -154,6 +155,7 @@ class _Operands:
     def __init__(self, fresh: Callable[[str], str]) -> None:
         self.fresh = fresh
         self.declared: list[str] = []
+        self.moving: list[tuple[str, str]] = []
         self.outputs: list[str] = []
         self.inputs: list[str] = []
 
@@ -167,20 +169,26 @@ class _Operands:
             self.inputs.append(f'[{operand}] "r"({start})')
             return
         name = self.fresh(operand)
-        self.declared.append(f"{const}void *{name} = {start};")
+        self.moving.append((f"{const}void *{name}", start))
         self.output(operand, name, True)
 
     def counter(self, operand: str, count: str) -> None:
         """The register that counts turns."""
         name = self.fresh("turns")
-        self.declared.append(f"int32_t {name} = {count};")
+        self.moving.append((f"int32_t {name}", count))
         self.output(operand, name, True)
 
     def temporaries(self, count: int, ordered: Set[str]) -> None:
-        """The temporaries; those ``ordered`` have registers of their own."""
+        """The temporaries; those ``ordered`` have registers of their own, and so have pointers where more changes than
+        compilers find registers for: GCC on a core with an FPU says then that constraints are impossible."""
         names = {f"t{k}": self.fresh(f"t{k}") for k in range(count)}
         fixed = [operand for operand in names if f"%[{operand}]" in ordered]
         free = [name for operand, name in names.items() if operand not in fixed]
+        crowded = sum('"+' in output for output in self.outputs) > CHANGED
+        spare = ORDERED[len(fixed) :] if crowded else ()
+        for (variable, value), register in zip_longest(self.moving, spare[: len(self.moving)]):
+            pinned = ("register ", f' __asm__("{register}")') if register else ("", "")
+            self.declared.append(f"{variable.join(pinned)} = {value};")
         for operand, register in zip(fixed, ORDERED, strict=False):
             self.declared.append(f'register uint32_t {names[operand]} __asm__("{register}");')
         if free:

@@ -145,9 +145,12 @@ class _Lifter:
         """What was found; variables of the buffers ``dead`` are left alone.
 
         Raises:
-            NotStraight: a variable ends as something that no instruction made; what is written may be read.
+            NotStraight: a variable ends as something that no instruction made; what is written may be read; what is
+                computed before reads a variable that changes.
         """
         if self.writes and (self.reads_scratch or (self.reads_shared and self.writes_shared)):
+            raise NotStraight
+        if not self.held.isdisjoint(self.values):
             raise NotStraight
         results = {}
         for name, node in self.values.items():
@@ -358,11 +361,11 @@ class _Lifter:
         for k, stream in enumerate(self.streams):
             if replace(stream, start=made.start) != made:
                 continue
-            apart = made.start - stream.start
+            apart, at = made.start - stream.start, place
             if memory.buffer in self.units:
-                place, apart = _apart(apart, made.stride)
+                at, apart = _apart(apart, made.stride)
             if isinstance(apart, int) and self._reached(k, apart):
-                return Access(k, apart, width, whole, place)
+                return Access(k, apart, width, whole, at)
         self.streams.append(made)
         self.reach.append((0, 0))
         return Access(len(self.streams) - 1, 0, width, whole, place)
