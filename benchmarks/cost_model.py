@@ -1,9 +1,14 @@
-"""Shows how well the compiler predicts what layers execute, beside what an emulated core counts; --fit makes its table.
+"""Shows how well the compiler expects what layers execute, and how well it chooses by that; --fit makes its prices.
 
     python benchmarks/cost_model.py [--board NAME]... [--layers 50] [--fit] [--json]
 
-Layers are drawn at random: convolutions, pointwise and depthwise ones, dense layers, pools and sums, of random sizes.
-The table was fitted to other layers than those shown. Exit code 9 when the median error of a core is above 10 %.
+Layers are drawn at random: convolutions, pointwise and depthwise ones, dense layers, pools and sums, of random sizes;
+each is compiled in all its ways and counted on the stand-in of a board. The error is that of the ways taken, and of
+all ways; the regret what the ways taken execute by what the best of each layer would, beside that of the rules without
+a choice. --fit first writes sdk/compiler/schedules/prices.py anew, from other layers than those shown, on one board for
+each of its rows (with --board for the rows of these). 50 layers of a board take about two minutes of one core, all
+boards with --fit about twenty; two boards are counted at a time (--jobs).
+Exit code 9 when the median error of a core is above 10 %.
 """
 
 from __future__ import annotations
@@ -12,233 +17,126 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from cost_fit import TABLE_FILE, fitted, written
+from cost_sample import Sample, all_ways
+from random_layers import net
 from rich.console import Console
 from rich.table import Table
 
 from sdk.boards import load_board
-from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import PlanCall, walk_plan
-from sdk.compiler.ir.types import I8
-from sdk.compiler.schedules.cost import predict
-from sdk.compiler.schedules.events import events
-from sdk.driver import BuildOptions
-from sdk.driver.explain import stages
-from sdk.driver.pipeline import capabilities
-from sdk.driver.profiling import profile
-from sdk.driver.program import save_program
-from sdk.graph import Entry, ModuleBuilder
+from sdk.compiler.schedules.cost import PRICES, Prices, prices_for
+from sdk.compiler.schedules.rules.choose import cheapest
 
 BOARDS = ("qemu-cortex-m4", "qemu-cortex-m7", "qemu-cortex-m33", "qemu-cortex-m55", "qemu-cortex-m3", "qemu-riscv32")
+FITTED = ("qemu-cortex-m4", "qemu-cortex-m55", "qemu-cortex-m3", "qemu-riscv32")  # one for each row of the table
 LIMIT = 0.10
-PER_NET = 20  # layers compiled together
-MOST_MACS = 300_000
-SHOWN_SEED, FIT_SEED, FIT_LAYERS = 1, 1000, 140
-USUAL_CALL = 20.0  # instructions of a call; all else is usually one
-PULL, LEAST_ERROR, ROUNDS, SWEEPS = 0.003, 0.02, 6, 10_000
-FEWEST = 500  # instructions of an operator that counts: less is mostly the call
+FIT_FIRST, FIT_LAYERS = 1000, 60  # numbers of the layers that prices are fitted to
 
-
-@dataclass
-class Sample:
-    """One operator: what it is, its events, and what a core executed and was expected to."""
-
-    what: str
-    events: dict[str, float]
-    counted: int
-    predicted: float | None
-
-    @property
-    def error(self) -> float:
-        """The prediction's, as a part of what was counted."""
-        return (self.predicted or 0.0) / self.counted - 1.0
+Row = dict[str, Any]
 
 
 def main() -> int:
     """Measures and prints; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    about = (__doc__ or "").partition("\n\n    python")[0]
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--board", action="append")
     parser.add_argument("--layers", type=int, default=50)
-    parser.add_argument("--fit", action="store_true", help="print a new table for each core")
+    parser.add_argument("--fit", action="store_true", help="write the table of prices first")
+    parser.add_argument("--jobs", type=int, default=2, help="boards at a time")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    for board in args.board or BOARDS:
-        shown = samples(board, args.layers, SHOWN_SEED)
+    with ProcessPoolExecutor(args.jobs) as pool:
+        prices = PRICES
         if args.fit:
-            shown = fitted(board, samples(board, FIT_LAYERS, FIT_SEED), shown)
-        errors = sorted(abs(s.error) for s in shown)
-        rows.append(
-            {
-                "board": board,
-                "layers": len(shown),
-                "median": statistics.median(errors),
-                "p90": errors[int(0.9 * len(errors))],
-                "worst": errors[-1],
-                "operators": [asdict(s) for s in shown],
-            }
-        )
+            fitted_on = [b for b in args.board or FITTED if b in FITTED]
+            prices = _fit(fitted_on, list(pool.map(_fit_sample, fitted_on)))
+        boards = args.board or BOARDS
+        shown = pool.map(_sample, boards, [range(args.layers)] * len(boards))
+        rows = [_judged(board, samples, prices) for board, samples in zip(boards, shown, strict=True)]
     if args.json:
-        print(json.dumps({"schema": 1, "boards": rows}))
+        print(json.dumps({"schema": 2, "boards": rows}))
     else:
         show(rows)
     return 9 if any(row["median"] > LIMIT for row in rows) else 0
 
 
-def samples(name: str, count: int, seed: int) -> list[Sample]:
-    """At least ``count`` operators of random layers, executed on a board's stand-in."""
-    board, options = load_board(name), BuildOptions()
-    isa = capabilities(board, options)
-    found: list[Sample] = []
-    with tempfile.TemporaryDirectory() as folder:
-        while len(found) < count:
-            module, seed = net(seed), seed + 1
-            path = Path(folder) / f"net{seed}.ir"
-            save_program(module, path)
-            planned = stages(path, board, options)["planned"]
-            report = profile(path, board, None, options, {})
-            (plan,) = planned.plans.values()
-            calls = {s.index: s for s in walk_plan(plan.body) if isinstance(s, PlanCall)}
-            for op in report.ops:
-                call = calls[op.index]
-                loops = planned.loops[call.callee]
-                dims = {v: int(d) for v, d in zip(loops.dims, call.dims, strict=True) if isinstance(d, int)}
-                if op.instructions is not None and op.instructions >= FEWEST:
-                    guess = predict(loops, dims, isa)
-                    found.append(Sample(f"{op.kind} {op.macs}", events(loops, dims), op.instructions, guess))
-    return found[:count]
+def _sample(board: str, layers: Sequence[int]) -> list[Sample]:
+    return all_ways(load_board(board), net, layers)
 
 
-def net(seed: int) -> Module:
-    """Some layers beside each other, each from an input to an output of its own."""
-    rng = np.random.default_rng(seed)
-    builder = ModuleBuilder(f"net{seed}")
-    entry = builder.entry("main")
-    for k in range(PER_NET):
-        entry.output(f"y{k}", _layer(Parts(builder, entry, rng, f"_{k}")))
-    return builder.module()
+def _fit_sample(board: str) -> list[Sample]:
+    return _sample(board, range(FIT_FIRST, FIT_FIRST + FIT_LAYERS))
 
 
-@dataclass
-class Parts:
-    """Where a layer goes, and the end of its names."""
-
-    builder: ModuleBuilder
-    entry: Entry
-    rng: np.random.Generator
-    end: str
-
-    def const(self, name: str, values: Any, kind: type[np.generic]) -> Any:
-        """A constant."""
-        return self.builder.const(name + self.end, np.asarray(values).astype(kind))
-
-    def input(self, *shape: int) -> Any:
-        """An input of int8."""
-        return self.entry.input("x" + self.end, I8, shape)
-
-    def weights(self, *shape: int) -> Any:
-        """Weights of int8."""
-        return self.const("w", self.rng.integers(-127, 128, shape), np.int8)
-
-    def requantized(self, acc: Any, outputs: int) -> Any:
-        """Sums as int8, by a factor for each channel."""
-        mult = self.const("mult", self.rng.integers(1 << 30, (1 << 31) - 1, outputs), np.int32)
-        shift = self.const("shift", self.rng.integers(-9, -6, outputs), np.int32)
-        bounds = {"lo": -128, "hi": 127, "shift_lo": -9, "shift_hi": -7, "acc_bits": 31}
-        return self.entry.requantize(acc, mult, shift, out="i8", zp=-128, **bounds)
+def _fit(boards: Sequence[str], known: Sequence[Sequence[Sample]]) -> tuple[Prices, ...]:
+    """The table with new rows for some boards, which is written to its file."""
+    new: dict[frozenset[str], dict[str, float]] = {}
+    for board, samples in zip(boards, known, strict=True):
+        row = prices_for(load_board(board).capabilities)
+        if row is None:
+            raise SystemExit(f"no row of {TABLE_FILE.name} is for {board}: add one with its capabilities")
+        new[row.needs] = {name: round(price, 2) for name, price in fitted(samples).items()}
+    text = written({" ".join(sorted(needs)): each for needs, each in new.items()}, TABLE_FILE.read_text("utf-8"))
+    TABLE_FILE.write_text(text, "utf-8")
+    return tuple(Prices(row.needs, new.get(row.needs, row.each)) for row in PRICES)
 
 
-def _layer(parts: Parts) -> Any:
-    """A layer of a kind and of sizes drawn."""
-    rng, entry = parts.rng, parts.entry
-    kind = str(rng.choice(["pointwise", "pointwise", "conv", "conv", "depthwise", "depthwise", "dense", "pool", "add"]))
-    channels, outputs = (int(rng.choice([4, 8, 12, 16, 24, 32, 48, 64, 96])) for _ in range(2))
-    kernel, stride = int(rng.choice([3, 3, 5])), int(rng.choice([1, 1, 2]))
-    terms = {"pointwise": channels * outputs, "conv": kernel**2 * channels * outputs, "depthwise": kernel**2 * channels}
-    side = int(rng.integers(3, 17))
-    while side > 3 and side * side * terms.get(kind, channels) > MOST_MACS:
-        side -= 1
-    if kind == "dense":
-        x = parts.input(1, int(rng.integers(2, 65)) * 8)
-        bias = parts.const("b", rng.integers(-999, 999, outputs), np.int32)
-        acc = entry.dense(x, parts.weights(outputs, x.shape[1]), bias, x_offset=128, w_offset=0)
-        return parts.requantized(acc, outputs)
-    x = parts.input(1, side, side, channels)
-    if kind == "pool":
-        square = {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0, 0, 0)}
-        return entry.max_pool2d(x, **square) if rng.integers(2) else entry.avg_pool2d(x, **square)
-    if kind == "add":
-        return _sum(parts, x, side, channels)
-    pad = 0 if kind == "pointwise" else kernel // 2
-    steps = (1, 1) if kind == "pointwise" else (stride, stride)
-    window = {"stride": steps, "dilation": (1, 1), "pad": (pad,) * 4, "pad_value": -128, "x_offset": 128}
-    if kind == "depthwise":
-        bias = parts.const("b", rng.integers(-999, 999, channels), np.int32)
-        acc = entry.depthwise_conv2d(x, parts.weights(kernel, kernel, channels), bias, multiplier=1, **window)
-        return parts.requantized(acc, channels)
-    across = 1 if kind == "pointwise" else kernel
-    bias = parts.const("b", rng.integers(-999, 999, outputs), np.int32)
-    acc = entry.conv2d(x, parts.weights(outputs, across, across, channels), bias, groups=1, **window)
-    return parts.requantized(acc, outputs)
+def _judged(board: str, samples: Sequence[Sample], rows: Sequence[Prices]) -> Row:
+    """How far off the prices are for a board, and what choosing by them comes to."""
+    prices = prices_for(load_board(board).capabilities, rows)
+    if prices is None:
+        raise SystemExit(f"no prices for {board}")
+    layers: defaultdict[int, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        layers[sample.layer].append(sample)
+    taken = [ways[cheapest([prices.of(s.events) for s in ways])] for ways in layers.values()]
+    errors = sorted(abs(prices.of(s.events) / s.counted - 1.0) for s in taken)
+    several = [(ways, one) for ways, one in zip(layers.values(), taken, strict=True) if len(ways) > 1]
+    return {
+        "board": board,
+        "layers": len(taken),
+        "ways": len(samples),
+        "median": statistics.median(errors),
+        "p90": errors[int(0.9 * len(errors))],
+        "worst": errors[-1],
+        "median_all_ways": statistics.median(abs(prices.of(s.events) / s.counted - 1.0) for s in samples),
+        "regret": _regret(several, lambda ways, one: one),
+        "regret_of_rules": _regret(several, lambda ways, _: ways[0]),
+        "worst_regret": max((one.counted / _least(ways) - 1.0 for ways, one in several), default=0.0),
+        "operators": [{**asdict(s), "predicted": prices.of(s.events)} for s in samples],
+    }
 
 
-def _sum(parts: Parts, x: Any, side: int, channels: int) -> Any:
-    other = parts.entry.input("z" + parts.end, I8, (1, side, side, channels))
-    scales = {"a_offset": 3, "a_mult": 1 << 30, "a_shift": -1, "b_offset": 5, "b_mult": 3 << 29, "b_shift": -2}
-    return parts.entry.add_q(
-        x, other, **scales, left_shift=20, out_mult=1 << 30, out_shift=-18, out="i8", zp=-3, lo=-128, hi=127
-    )
+def _regret(several: list[tuple[list[Sample], Sample]], pick: Callable[[list[Sample], Sample], Sample]) -> float:
+    """What layers execute in the ways picked, by what the best way of each would: the mean over layers, less 1."""
+    return statistics.fmean(pick(ways, one).counted / _least(ways) - 1.0 for ways, one in several) if several else 0.0
 
 
-def fitted(board: str, known: list[Sample], shown: list[Sample]) -> list[Sample]:
-    """``shown`` as a table predicts it that is fitted to ``known``; prints the table."""
-    names = sorted({name for s in known for name in s.events})
-    matrix = np.array([[s.events.get(name, 0.0) / s.counted for name in names] for s in known])
-    usual: NDArray[Any] = np.array([USUAL_CALL if name == "call" else 1.0 for name in names])
-    table = dict(zip(names, _least_errors(matrix, usual), strict=True))
-    print(f"# {board}")
-    print(json.dumps({name: round(cost, 2) for name, cost in table.items() if cost >= 0.005}))
-    return [Sample(s.what, s.events, s.counted, sum(table.get(n, 1.0) * c for n, c in s.events.items())) for s in shown]
+def _least(ways: Sequence[Sample]) -> int:
+    return min(s.counted for s in ways)
 
 
-def _least_errors(matrix: NDArray[Any], usual: NDArray[Any]) -> NDArray[Any]:
-    """The x >= 0 with the least sum of errors of ``matrix @ x - 1``, pulled a little towards what is usual: least
-    squares, over and over, in which an error counts the less the larger it was."""
-    rows = np.vstack([matrix, np.diag(np.sqrt(PULL) / usual)])
-    wanted = np.concatenate([np.ones(len(matrix)), np.full(len(usual), np.sqrt(PULL))])
-    weights, x = np.ones(len(wanted)), usual
-    for _ in range(ROUNDS):
-        x = _least_squares(rows * weights[:, None], wanted * weights)
-        errors = np.abs(matrix @ x - 1.0)
-        weights[: len(matrix)] = 1.0 / np.sqrt(np.maximum(errors, LEAST_ERROR))
-    return x
-
-
-def _least_squares(matrix: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:
-    """The x >= 0 with the least squares of ``matrix @ x - wanted``, by coordinates in turn."""
-    scale: NDArray[Any] = np.maximum(np.linalg.norm(matrix, axis=0), 1e-12)
-    scaled = matrix / scale
-    gram, right = scaled.T @ scaled, scaled.T @ wanted
-    x: NDArray[Any] = np.zeros(len(scale))
-    for _ in range(SWEEPS):
-        for k in range(len(x)):
-            x[k] = max(0.0, x[k] + (right[k] - gram[k] @ x) / gram[k, k])
-    out: NDArray[Any] = x / scale
-    return out
-
-
-def show(rows: list[dict[str, Any]]) -> None:
+def show(rows: Sequence[Row]) -> None:
     """The table for people."""
-    table = Table("board", "layers", "median error", "nine of ten", "worst")
+    columns = {
+        "median error": "median",
+        "nine of ten": "p90",
+        "worst": "worst",
+        "of all ways": "median_all_ways",
+        "regret": "regret",
+        "worst regret": "worst_regret",
+        "rules' regret": "regret_of_rules",
+    }
+    table = Table("board", "layers", "ways", *columns)
     for row in rows:
-        percent = [f"{100 * row[name]:.1f} %" for name in ("median", "p90", "worst")]
-        table.add_row(row["board"], str(row["layers"]), *percent)
+        percent = [f"{100 * row[name]:.1f} %" for name in columns.values()]
+        table.add_row(row["board"], str(row["layers"]), str(row["ways"]), *percent)
     Console().print(table)
 
 

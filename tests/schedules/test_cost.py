@@ -51,8 +51,13 @@ def test_events_are_those_that_a_compiler_leaves() -> None:
     assert found["load1"] == turns * (1 + 2)  # the pixel once for both channels
     assert found["mul"] == found["add"] == turns * 2
     assert found["store4"] == 2 * 2 * 2  # two of six rows
-    assert found["turn"] == 6 + 6 * 2 + turns
-    assert found["loop"] == 1 + 6 + 12
+    assert found["turn"] == 6 + 6 * 2
+    assert found["loop"] == 1 + 6
+    assert found["inner"] == 12
+    assert found["inner_turn"] == turns
+    assert found["inner_jump"] == turns / 4
+    assert found["pointer"] == 12 * 2  # both channels of the weights are reached from one
+    assert found["full13"] == found["over13"] == 0
     assert found["if"] == 12
     assert found["call"] == 1
 
@@ -73,10 +78,12 @@ def test_prices_go_by_capabilities() -> None:
 def test_layers_take_about_what_is_expected(tmp_path: Path, need_tool) -> None:
     """The median error of random layers; benchmarks/cost_model.py has more of them, and other cores."""
     need_tool("qemu-system-arm")
-    from cost_model import FEWEST, LIMIT, net
+    from cost_model import LIMIT
+    from cost_sample import FEWEST
+    from random_layers import net
 
     path = tmp_path / "net.ir"
-    save_program(net(7), path)
+    save_program(net(range(20)), path)
     report = profile(path, load_board("qemu-cortex-m4"), None, BuildOptions(), {})
     errors = [
         abs(op.predicted / op.instructions - 1)

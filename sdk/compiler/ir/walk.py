@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from sdk.compiler.ir.loops import Atomic, Buffer, Idx, Load, Store
+from sdk.compiler.ir.loops import Atomic, Block, Buffer, For, Idx, If, Load, Stmt, Store
 from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Expr, Var, substitute
 
-__all__ = ["buffers_used", "rename_buffers", "rewrite", "substitute_dims", "walk"]
+__all__ = ["buffers_used", "rename_buffers", "rewrite", "statements", "substitute_dims", "walk"]
 
 T = TypeVar("T")
 _FIELDS: dict[type, tuple[str, ...] | None] = {DType: None}  # nothing is below it, and it stands everywhere
+_BELOW: dict[type, tuple[str, ...] | None] = {}
+# annotations of fields that no node is in: most fields of the nodes that there are most of
+_PLAIN: Final = frozenset({"str", "int", "bool", "int | float", "DType", "Dim", "Dim | None", "tuple[Dim, ...]", "Var"})
 
 
 def _names(kind: type) -> tuple[str, ...] | None:
@@ -26,6 +29,17 @@ def _names(kind: type) -> tuple[str, ...] | None:
         return _FIELDS[kind]
 
 
+def _below(kind: type) -> tuple[str, ...] | None:
+    """The fields of a kind of node that nodes may be in, the last first; None for what is none."""
+    try:
+        return _BELOW[kind]
+    except KeyError:
+        named = _names(kind)
+        holding = () if named is None else (f.name for f in fields(kind) if f.type not in _PLAIN)
+        _BELOW[kind] = None if named is None else tuple(holding)[::-1]
+        return _BELOW[kind]
+
+
 def walk(node: object) -> Iterator[Any]:
     """Every node below and including ``node``, outer before inner, in field order."""
     waiting = [node]  # a stack of its own: large bodies are walked often, and recursion costs most of it
@@ -34,10 +48,26 @@ def walk(node: object) -> Iterator[Any]:
         if isinstance(item, tuple):
             waiting.extend(reversed(item))
             continue
-        names = _names(type(item))
+        names = _below(type(item))
         if names is not None:
             yield item
-            waiting.extend([getattr(item, name) for name in reversed(names)])
+            if names:
+                waiting.extend([getattr(item, name) for name in names])
+
+
+def statements(block: Block) -> Iterator[Stmt]:
+    """Every statement of a block, outer before inner, in order: as ``walk`` without the values below them."""
+    waiting: list[Stmt] = [block]
+    while waiting:
+        item = waiting.pop()
+        yield item
+        match item:
+            case Block(body):
+                waiting.extend(reversed(body))
+            case For():
+                waiting.append(item.body)
+            case If(_, then, orelse):
+                waiting.extend([orelse, then] if orelse is not None else [then])
 
 
 def rewrite(node: T, fn: Callable[[Any], Any]) -> T:

@@ -1,35 +1,57 @@
-"""Scheduling: each loops function gets the default rule of the core; constants are re-laid as its kernel wants."""
+"""Scheduling: each loops function gets the rule of the core, the way that costs least; constants are re-laid for it."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
+from typing import Final, Literal
 
 from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import I8, I16, I32, TensorType
 from sdk.compiler.schedules.pack import pack_array, packing_name
-from sdk.compiler.schedules.rules import Core, core_for, schedule
+from sdk.compiler.schedules.rules import Core, alternatives, core_for, schedule
+from sdk.compiler.schedules.rules.choose import chosen, expected
+from sdk.compiler.schedules.rules.joined import Known
+from sdk.compiler.schedules.rules.ways import FIRST, WAYS, Way
 from sdk.compiler.schedules.trace import loops_key
 
-__all__ = ["ScheduleLoops"]
+__all__ = ["ScheduleLoops", "ways_of"]
+
+WORTH: Final = 0.02  # of all that is expected: a function that takes less has no say
+VOTES: Final = 3  # of the functions of one structure so many, the largest, are built in all ways
+APART: Final = 0.01  # of all that is expected: what a function must save to go another way than those like it
 
 
 @dataclass(frozen=True)
 class ScheduleLoops:
     """Applies the rules for the core that ``isa`` (capabilities joined by ``.``) describes, of which ``threads`` share
-    a call, for what ``opt`` says; functions that come out alike become one kernel that their layers share."""
+    a call, for what ``opt`` says; functions that come out alike become one kernel that their layers share.
+
+    On cores with prices a function that takes much of the whole goes the way that is expected to execute least. With
+    ``way`` each goes that of its ways which has this number, the first where it has none."""
 
     isa: str = ""
     threads: int = 1
     opt: Literal["time", "size"] = "time"
+    way: int | None = None
     name = "schedule"
 
     def run(self, module: Module) -> Module:
         """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
-        core = replace(core_for(self.isa.split(".")), compact=self.opt == "size")
-        done = {name: _one(module, name, core, self.threads) for name in module.loops}
+        isa = frozenset(self.isa.split("."))
+        core = replace(core_for(isa), compact=self.opt == "size")
+        nests = {name: _nest(module, name, core, self.threads) for name in module.loops}
+        if self.way is not None:
+            done = {name: nest.numbered(self.way) for name, nest in nests.items()}
+        elif core.compact or core.name not in WAYS:
+            done = {name: nest.first for name, nest in nests.items()}
+        else:
+            done = _chosen(nests, isa)
         kernel: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, f in done.items():
@@ -40,16 +62,71 @@ class ScheduleLoops:
         return replace(module, stage="scheduled", loops=loops, graphs=graphs).with_consts(*consts.values())
 
 
-def _one(module: Module, name: str, core: Core, threads: int) -> Loops:
-    """The function scheduled, or its plain nest where an argument to be packed is known only at run time."""
+@dataclass(frozen=True)
+class _Nest:
+    """A function before it is scheduled, and what is known of the constants that its calls give it."""
+
+    plain: Loops
+    core: Core
+    packable: frozenset[str]
+    threads: int
+    even: frozenset[str]
+    known: Known
+
+    @cached_property
+    def first(self) -> Loops:
+        """Scheduled as the rules have it; plain where an argument to be packed is known only at run time."""
+        scheduled = schedule(self.plain, self.core, self.packable, self.threads, self.even, self.known)
+        return scheduled if all(p.param in self.packable for p in scheduled.packs) else self.plain
+
+    def ways(self, some: Iterable[Way] | None = None) -> dict[Way, Loops]:
+        """Scheduled in all ways, or in some; as ``first`` has it first."""
+        others = alternatives(
+            self.plain, self.first, self.core, self.packable, self.threads, self.even, self.known, some
+        )
+        return {FIRST: self.first, **dict(others)}
+
+    def numbered(self, number: int) -> Loops:
+        """Scheduled in the way of this number; as ``first`` has it where there are fewer."""
+        made = list(self.ways().values()) if number else [self.first]
+        return made[number] if number < len(made) else made[0]
+
+
+def _nest(module: Module, name: str, core: Core, threads: int) -> _Nest:
     plain = module.loops[name]
     reads = [p.buffer.name for p in plain.params if p.mode == "read"]
     calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
     packable = {p for k, p in enumerate(reads) if all(call.args[k].const for call in calls)}
     even = {p for k, p in enumerate(reads) if p in packable and all(_even(module, call.args[k]) for call in calls)}
     known = {p: [module.consts[c.args[k].name].data for c in calls] for k, p in enumerate(reads) if p in packable}
-    scheduled = schedule(plain, core, packable, threads, even, known)
-    return scheduled if all(p.param in packable for p in scheduled.packs) else plain
+    return _Nest(plain, core, frozenset(packable), threads, frozenset(even), known)
+
+
+def ways_of(module: Module, core: Core, threads: int = 1) -> dict[str, list[Way]]:
+    """In which ways each function of a module that is not scheduled yet can be, in order."""
+    return {name: list(_nest(module, name, core, threads).ways()) for name in module.loops}
+
+
+def _chosen(nests: Mapping[str, _Nest], isa: frozenset[str]) -> dict[str, Loops]:
+    """The functions in the ways that are expected to take least: those of one structure, which may come to share their
+    code, all in one way, but for those that save much of the whole in a way of their own."""
+    done = {name: nest.first for name, nest in nests.items()}
+    costs = {name: cost for name, loops in done.items() if (cost := expected(loops, isa)) is not None}
+    whole = sum(costs.values())
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for name in costs:
+        alike[re.sub(r"\d+", "", done[name].trace)].append(name)
+    for names in alike.values():
+        large = sorted((name for name in names if costs[name] >= WORTH * whole), key=lambda name: -costs[name])
+        made = {name: nests[name].ways() for name in large[:VOTES]}
+        prices = {name: {way: expected(f, isa) or 0.0 for way, f in of.items()} for name, of in made.items()}
+        together, own = chosen(prices, APART * whole)
+        for name in names:
+            way = own.get(name, together)
+            if way != FIRST:
+                of = made.get(name) or nests[name].ways((way,))
+                done[name] = of.get(way, done[name])
+    return done
 
 
 def _even(module: Module, arg: Value) -> bool:

@@ -8,9 +8,10 @@ from typing import Final
 
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.schedules.events import events
+from sdk.compiler.schedules.prices import TABLE
 from sdk.compiler.sym import Var
 
-__all__ = ["Prices", "predict", "prices_for"]
+__all__ = ["PRICES", "Prices", "predict", "prices_for"]
 
 USUAL: Final = 1.0  # of an event that no fitted layer had
 
@@ -22,57 +23,30 @@ class Prices:
     needs: frozenset[str]
     each: Mapping[str, float]
 
+    def of(self, found: Mapping[str, float]) -> float:
+        """Instructions of so many events of each kind."""
+        return sum(self.each.get(name, USUAL) * count for name, count in found.items())
+
 
 def _prices(needs: str, each: str) -> Prices:
     words = each.split()
     return Prices(frozenset(needs.split()), dict(zip(words[::2], map(float, words[1::2]), strict=True)))
 
 
-# first match wins
-PRICES: Final[tuple[Prices, ...]] = (
-    _prices(
-        "mve",
-        "add 0 addx4 0 and 0 broadcastx16 15 broadcastx4 0.69 call 276.29 cast 0 castx4 0 dotx16 1.52 ge 0 "
-        "gtx4 1.47 if 0 load1 0.08 load16 0.27 load4 2.56 loop 5.35 lt 0 max 0.97 maxx16 0 maxx4 2.99 "
-        "min 0.97 minx4 2.99 mul 0 mulx4 0 neg 1.2 negx4 5.95 operand16 0.58 rdbpot1 0.97 rdbpot1x4 0.67 "
-        "selectx4 1.47 shlx4 0 srdhm30 0.97 srdhm30x4 0.67 store1 1.17 store16 1.47 store4 0.32 tdivx4 1.47 "
-        "turn 0 ",
-    ),
-    _prices(
-        "dsp",
-        "add 0 and 0 bitsx4 0.44 broadcastx2 0 broadcastx4 1.9 call 199.08 cast 0.74 dot 1.88 evensx4 0.36 "
-        "ge 1.38 gt 1.02 if 0 load1 0.56 load2 0.92 load4 0 loop 0 lt 0 mac_pair 0.89 max 2.41 min 2.84 "
-        "mul 0.91 neg 3.32 oddsx4 0.93 operand4 0 rdbpot1 1.41 select 4.78 shl 0 shr 0 srdhm30 1.4 "
-        "store1 2.75 store2 0.37 store4 1.53 sub 0 tdiv 1.02 turn 0 ",
-    ),
-    _prices(
-        "rvm",
-        "add 0 and 0 broadcastx4 0 call 190.43 cast 0.3 ge 1.96 gt 0 if 0 load1 0.85 load4 6.19 loop 0 lt 0 "
-        "max 1.88 min 4.28 mul 1.93 neg 0 rdbpot1 4.98 select 2.04 shl 1.7 srdhm30 4.98 store1 0 store4 5.32 "
-        "tdiv 0 turn 2.82 ",
-    ),
-    _prices(
-        "thumb2",
-        "add 0 and 0 broadcastx4 0 call 233.41 cast 0 ge 5.14 gt 0 if 0.3 load1 0.48 load4 3.64 loop 0 lt 0 "
-        "max 3.64 min 0 mul 1.77 neg 10.72 rdbpot1 0.9 select 0 shl 9.29 srdhm30 0.9 store1 0 store4 0 "
-        "tdiv 0 turn 0.77 ",
-    ),
-)
+PRICES: Final[tuple[Prices, ...]] = tuple(_prices(needs, each) for needs, each in TABLE)  # first match wins
 
 
-def prices_for(capabilities: Iterable[str]) -> Prices | None:
-    """The row of ``PRICES`` for a set of capabilities; None for cores that no row is for."""
+def prices_for(capabilities: Iterable[str], rows: Iterable[Prices] = PRICES) -> Prices | None:
+    """The row for a set of capabilities; None for cores that no row is for."""
     have = frozenset(capabilities)
-    return next((row for row in PRICES if row.needs <= have), None)
+    return next((row for row in rows if row.needs <= have), None)
 
 
-def predict(
-    loops: Loops, dims: Mapping[Var, int], capabilities: Iterable[str], calls: int = 1
-) -> float | None:
+def predict(loops: Loops, dims: Mapping[Var, int], capabilities: Iterable[str], calls: int = 1) -> float | None:
     """Instructions of all rows at given dims, in so many calls; None where the core has no prices."""
     prices = prices_for(capabilities)
     if prices is None:
         return None
     found = events(loops, dims)
     found["call"] = calls
-    return sum(prices.each.get(name, USUAL) * count for name, count in found.items())
+    return prices.of(found)

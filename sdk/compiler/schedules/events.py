@@ -9,29 +9,50 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
-from sdk.compiler.ir.loops import Alloc, Block, For, Idx, If, Imm, Let, Load, Loops, Op, Ref, Stmt, Store, ValueExpr
-from sdk.compiler.ir.types import DType
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.loops import (
+    Alloc,
+    Block,
+    Buffer,
+    For,
+    Idx,
+    If,
+    Imm,
+    Let,
+    Load,
+    Loops,
+    Op,
+    Ref,
+    Stmt,
+    Store,
+    ValueExpr,
+)
+from sdk.compiler.ir.walk import statements, walk
+from sdk.compiler.schedules.pressure import pressure
 from sdk.compiler.sym import Dim, Var, evaluate, free_vars
 
 __all__ = ["events"]
 
 _UNPACKS: Final = ("dot", "mac_lane")  # take packed operands apart
 MOST_POINTS: Final = 512  # values of loop variables at which a condition is tried
+TURNS, LONG = 8, 56  # turns of a loop that are written out, and instructions of all of them, at most
+REGISTERS, AT_HAND = (13, 22), 5  # of cores with few and many, and those that what is read and multiplied takes
 Events = dict[str, float]
 
 
 def events(loops: Loops, dims: Mapping[Var, int]) -> Events:
     """How often each kind of event happens in a call for all rows, at given dims.
 
-    Loops that are written out share what does not depend on their variable: a compiler computes that once. Registers
-    cost nothing. Names are those of operations with the shape of their lanes, and "load1", "store4" (bytes), "loop",
-    "turn", "if", "wrap" (an index modulo something) and "call".
+    Loops that are written out share what does not depend on their variable, and straight code what it has read, or
+    computed of that: a compiler does it once. Registers cost nothing. Names are those of operations with the shape of
+    their lanes, and "load1", "store4" (bytes), "loop", "turn", "if", "wrap" (an index modulo something) and "call"; of
+    loops over straight code "inner", "inner_turn", "inner_jump" (as often as they jump back where turns are written
+    out), "pointer" (those that what they read moves by), "full13" (turns that need more registers than so many), and
+    "over13" (by how many, in all turns).
     """
     env: dict[Var, int] = dict(dims)
     if loops.rows is not None:
         env |= {loops.rows.lo: 0, loops.rows.hi: evaluate(loops.rows.extent, env)}
-    walker = _Walker({p.buffer.name: p.buffer.dtype for p in loops.params})
+    walker = _Walker({p.buffer.name: p.buffer for p in loops.params})
     walker.block(loops.body, 1.0, _Around(env))
     walker.found["call"] += 1
     return dict(walker.found)
@@ -58,10 +79,11 @@ class _Around:
 class _Walker:
     """Adds up events; ``memory`` has the buffers whose elements the compiler does not keep in registers."""
 
-    def __init__(self, memory: dict[str, DType]) -> None:
+    def __init__(self, memory: dict[str, Buffer]) -> None:
         self.found: defaultdict[str, float] = defaultdict(float)
         self.memory = memory
         self.lets: dict[str, frozenset[Var]] = {}
+        self.held: dict[ValueExpr, frozenset[str]] = {}  # values at hand, and the buffers that they are read from
 
     def block(self, block: Block, times: float, around: _Around) -> None:
         for stmt in block.body:
@@ -71,23 +93,26 @@ class _Walker:
         match stmt:
             case Block():
                 self.block(stmt, times, around)
-            case For():
+            case For() if stmt.kind in ("unroll", "vector"):
                 self._loop(stmt, times, around)
-            case If():
-                self._if(stmt, times, around)
+            case For() | If():
+                self.held = {}
+                self._loop(stmt, times, around) if isinstance(stmt, For) else self._if(stmt, times, around)
+                self.held = {}
             case Let(name, value):
                 self.lets[name] = self._vars(value)
                 self._value(value, times, around)
             case Alloc(buffer):
                 if buffer.space != "register":
-                    self.memory[buffer.name] = buffer.dtype
+                    self.memory[buffer.name] = buffer
             case Store(buffer, index, value):
                 self._value(value, times, around)
                 used = self._index(index) | self._vars(value)
                 if buffer in self.memory:
-                    lanes = self.memory[buffer] if value.dtype.lanes == 1 else value.dtype
+                    lanes = self.memory[buffer].dtype if value.dtype.lanes == 1 else value.dtype
                     self._add(f"store{min(lanes.nbytes, 16)}", times, used, around)
                     self._wraps(index, times, used, around)
+                    self.held = {v: of for v, of in self.held.items() if buffer not in of}
             case _:
                 self._add("other", times, frozenset(), around)
 
@@ -102,21 +127,46 @@ class _Walker:
             self.block(loop.body, times, inner)
         else:
             copies = times * math.prod(around.unrolled.values())
-            self.found["loop"] += copies
-            self.found["turn"] += copies * trips
             flat = _Around(inner.env, inner.ranges, {})
+            if _straight(loop.body):
+                self._inner(loop, copies, trips, flat)
+            else:
+                self.found["loop"] += copies
+                self.found["turn"] += copies * trips
             # a loop inside of loops written out is there once for each turn of those
             self.block(loop.body, copies * trips, flat)
+
+    def _inner(self, loop: For, copies: float, trips: float, around: _Around) -> None:
+        """Adds what a loop over straight code takes beside that."""
+        once = _Walker(self.memory)
+        once.block(loop.body, 1.0, around)
+        size = max(sum(once.found.values()), 1.0)
+        turns = next((n for n in range(TURNS, 1, -1) if trips % n == 0 and n * size <= LONG), 1)
+        used = pressure(loop.body, self.memory)
+        self.found["inner"] += copies
+        self.found["inner_turn"] += copies * trips
+        self.found["inner_jump"] += copies * trips / turns
+        self.found["pointer"] += copies * used.pointers
+        for registers in REGISTERS:
+            over = max(used.sums + used.pointers + 1 + AT_HAND - registers, 0)
+            self.found[f"full{registers}"] += copies * trips * (over > 0)
+            self.found[f"over{registers}"] += copies * trips * over
 
     def _if(self, stmt: If, times: float, around: _Around) -> None:
         self._add("if", times, self._vars(stmt.cond), around)
         self._value(stmt.cond, times, around)
         part = _part(stmt.cond, around)
         self.block(stmt.then, times * part, around)
+        self.held = {}
         if stmt.orelse is not None:
             self.block(stmt.orelse, times * (1.0 - part), around)
 
     def _value(self, value: ValueExpr, times: float, around: _Around) -> None:
+        if value in self.held:
+            return
+        read = {n.buffer for n in walk(value) if isinstance(n, Load)}
+        if read and read <= self.memory.keys():
+            self.held[value] = frozenset(read)
         match value:
             case Load(buffer, index):
                 if buffer in self.memory:
@@ -126,7 +176,7 @@ class _Walker:
             case Op(name, args):
                 for arg in args:
                     self._value(arg, times, around)
-                    if name in _UNPACKS and isinstance(arg, Load) and arg.dtype.lanes > 1:
+                    if name in _UNPACKS and isinstance(arg, Load) and arg.dtype.lanes > 2:
                         self._add(f"operand{arg.dtype.nbytes}", times, self._index(arg.index), around)
                 self._add(_kind(name, value), times, self._vars(value), around)
             case Imm() | Idx() | Ref():
@@ -157,9 +207,15 @@ class _Walker:
         return frozenset(v for dim in index for v in free_vars(dim))
 
 
+def _straight(block: Block) -> bool:
+    """Whether a body is stores and loops of them that are written out."""
+    rest = (s for s in statements(block) if not isinstance(s, Block | Store))
+    return all(isinstance(s, For) and s.kind in ("unroll", "vector") for s in rest)
+
+
 def _kind(name: str, op: Op) -> str:
     """The name of an event: casts are told apart by what they make, others by the lanes and width of their operands."""
-    wide = max((a.dtype for a in op.args), key=lambda t: t.nbytes, default=op.dtype)
+    wide = max((a.dtype for a in op.args), key=lambda t: (t.nbytes, t.lanes), default=op.dtype)
     return name if wide.lanes == 1 and op.dtype.lanes == 1 else f"{name}x{max(wide.lanes, op.dtype.lanes)}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
-from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
+from sdk.compiler.ir.walk import rename_buffers, rewrite, statements, substitute_dims, walk
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -18,9 +18,9 @@ class ScheduleError(BuildError):
     """A primitive cannot be applied: the loop is not there, or its proof obligation does not hold."""
 
 
-def loop_names(node: object) -> list[str]:
-    """Names of all loops below ``node``, outer first."""
-    return [n.var.name for n in walk(node) if isinstance(n, For)]
+def loop_names(block: Block) -> list[str]:
+    """Names of all loops of ``block``, outer first."""
+    return [n.var.name for n in statements(block) if isinstance(n, For)]
 
 
 def has(loops: Loops, name: str) -> bool:
@@ -34,7 +34,7 @@ def find(loops: Loops, name: str) -> For:
     Raises:
         ScheduleError: there is none.
     """
-    for node in walk(loops.body):
+    for node in statements(loops.body):
         if isinstance(node, For) and node.var.name == name:
             return node
     raise ScheduleError(
@@ -70,7 +70,7 @@ def _replace(block: Block, name: str, fn: Callable[[For], tuple[Stmt, ...]]) -> 
 def fresh(loops: Loops, stem: str) -> str:
     """A name that no loop, buffer or parameter of ``loops`` has."""
     taken = set(loop_names(loops.body)) | {p.buffer.name for p in loops.params}
-    taken |= {n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc)}
+    taken |= {n.buffer.name for n in statements(loops.body) if isinstance(n, Alloc)}
     name, k = stem, 2
     while name in taken:
         name, k = f"{stem}{k}", k + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -24,10 +24,11 @@ from sdk.compiler.schedules.rules.joined import Known
 from sdk.compiler.schedules.rules.nest import work
 from sdk.compiler.schedules.rules.reduction import columns, rows
 from sdk.compiler.schedules.rules.transform import transform
+from sdk.compiler.schedules.rules.ways import Way, ways_for
 from sdk.compiler.schedules.rules.window import window
 from sdk.compiler.schedules.rules.window_scalar import window_registers
 
-__all__ = ["CORES", "Core", "core_for", "schedule"]
+__all__ = ["CORES", "Core", "alternatives", "core_for", "schedule"]
 
 SMALL_WORK: Final = 4096  # multiply-accumulates below which the plain nest is kept: code size counts more
 SMALL_WINDOW: Final = 1024  # the same of windows on cores where those of all layers share a kernel
@@ -49,6 +50,40 @@ def schedule(
         return _schedule(loops, core, packable, threads, frozenset(even), known or {})
     except ScheduleError:
         return loops
+
+
+def alternatives(
+    loops: Loops,
+    first: Loops,
+    core: Core,
+    packable: Iterable[str] | None = None,
+    threads: int = 1,
+    even: Iterable[str] = (),
+    known: Known | None = None,
+    ways: Iterable[Way] | None = None,
+) -> Iterator[tuple[Way, Loops]]:
+    """The schedules of ``loops`` in some ``ways``, or in all of its kind on a core, each once and none that is
+    ``first``, what ``schedule`` makes of it. Those that a rule refuses are left out, and those with an operand packed
+    that is not of ``packable``. Products of bytes have several: prices are fitted to those."""
+    pattern = classify(loops)
+    if first is loops or pattern.product is None or loops.param(pattern.product.a).buffer.dtype.bits != 8:
+        return
+    given = None if packable is None else frozenset(packable)
+    seen = {_work(first)}
+    for way in ways_for(core.name, pattern.kind)[1:] if ways is None else ways:
+        try:
+            made = _schedule(loops, core.on(way), given, threads, frozenset(even), known or {})
+        except ScheduleError:
+            continue
+        packed = given is None or all(p.param in given for p in made.packs)
+        if made is not loops and packed and _work(made) not in seen:
+            seen.add(_work(made))
+            yield way, made
+
+
+def _work(loops: Loops) -> Hashable:
+    """What two schedules that are the same have alike."""
+    return loops.params, loops.body, loops.packs
 
 
 def _schedule(
@@ -75,8 +110,11 @@ def _schedule(
         if pattern.kind == "contraction" and core.lanes == core.dot == 1 and core.tile_cols > 1:
             return integer_registers(loops, part, core, even)
         if pattern.kind == "contraction" and core.lanes == 1 and core.dot == 4:
-            with suppress(ScheduleError):  # of many channels, or of no neighbouring windows
-                return integer_rows(loops, part)
+            if core.way.form == "rows":
+                return integer_rows(loops, part, core.way)
+            if core.way.form is None:
+                with suppress(ScheduleError):  # of many channels, or of no neighbouring windows
+                    return integer_rows(loops, part, core.way)
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":

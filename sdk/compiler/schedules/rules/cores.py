@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sdk.compiler.schedules.rules.ways import FIRST, Way
+
 __all__ = ["CORES", "FLOAT_CORES", "FLOAT_UNITS", "SCALAR_FLOATS", "Core", "FloatCore", "core_for"]
 
 
@@ -44,7 +46,7 @@ class Core:
     ``across`` = it adds all ``dot`` products of a vector to one sum; ``steps`` = how many products of a sum are written
     out where ``dot`` is 1; ``paired`` = few registers: it multiplies by two channels' weights in one word.
     ``compact``: layers are to have the same code where they can, not what is fastest for each of them.
-    ``floats`` is what it does with floats."""
+    ``floats`` is what it does with floats; ``way`` is what rules are to do otherwise than by themselves."""
 
     name: str
     needs: frozenset[str]
@@ -58,6 +60,11 @@ class Core:
     paired: bool = False
     compact: bool = False
     floats: FloatCore = SCALAR_FLOATS
+    way: Way = FIRST
+
+    def on(self, way: Way) -> Core:
+        """The core as rules see it that are to go a way."""
+        return replace(self, tile_rows=way.rows or self.tile_rows, tile_cols=way.cols or self.tile_cols, way=way)
 
 
 # first match wins: the widest instructions a core has

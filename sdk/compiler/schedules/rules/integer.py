@@ -38,6 +38,8 @@ def integer_contraction(loops: Loops, part: Contraction, core: Core, known: Know
         try:
             return contraction_joined(loops, part, core.tile_rows)
         except ScheduleError:
+            if core.way.form == "joined":
+                raise
             pass  # a depth that is no multiple of a word, read where it lies
     return _contraction_words(loops, part, core)
 

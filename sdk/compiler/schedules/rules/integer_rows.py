@@ -11,15 +11,16 @@ from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.rules.integer_window import PAIR_TILES, REGION, apart, copy_in_runs
 from sdk.compiler.schedules.rules.nest import fuse_all, names, unrolled
+from sdk.compiler.schedules.rules.ways import FIRST, Way
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["integer_rows"]
 
-FEW: Final = 3  # channels of the image
+FEW, MOST = 3, 8  # channels of the image: those that it is always for, and those that it may be for
 ROWS: Final = 4  # rows of taps written out, at most; those of several channels are long enough to be a loop
 
 
-def integer_rows(loops: Loops, part: Contraction) -> Loops:
+def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
     """One channel of the result at a time: elements staged once serve the windows of neighbouring pixels, of which
     two products are summed at once.
 
@@ -29,14 +30,15 @@ def integer_rows(loops: Loops, part: Contraction) -> Loops:
     if len(part.reduce) < 2:
         raise ScheduleError("no convolution of rows and columns")
     down, across, *depth = names(part.reduce)
-    if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= FEW):
+    few = MOST if way.form == "rows" else FEW
+    if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= few):
         raise ScheduleError("no convolution of rows and columns of few channels")
     channel, pixel = (loop.var.name for loop in part.spatial[:-3:-1])
     pixels = part.spatial[-2].hi
     if not isinstance(pixels, int) or pixels < PAIR_TILES[-1]:
         raise ScheduleError("rows of too few pixels, or of a number known at run time")
     columns = max((n for n in range(1, pixels + 1) if pixels % n == 0 and _bytes(loops, part, n) <= REGION), default=1)
-    tm = next((size for size in PAIR_TILES if columns % size == 0), PAIR_TILES[-1])
+    tm = way.rows or next((size for size in PAIR_TILES if columns % size == 0), PAIR_TILES[-1])
     s = Schedule(loops, columns=columns, tm=tm)
     inner = pixel
     if columns < pixels:

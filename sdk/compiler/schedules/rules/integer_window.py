@@ -12,6 +12,7 @@ from sdk.compiler.schedules.locate import find, has
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
 from sdk.compiler.schedules.rules.nest import extent, names, trip, unrolled
+from sdk.compiler.schedules.rules.ways import Way
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var
 
@@ -34,10 +35,11 @@ def integer_window(loops: Loops, part: Contraction, core: Core) -> Loops:
     if core.lanes > 1:
         return _window_lanes(loops, part, core)
     channels, pixels = part.spatial[-1].hi, part.spatial[-2].hi
-    if core.dot == 4 and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
-        return _window_pairs(loops, part, pixels)
-    if isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
-        return _window_columns(loops, part, channels, pixels)
+    form = core.way.form
+    if form is None and core.dot == 4 and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
+        return _window_pairs(loops, part, pixels, core.way)
+    if form in (None, "columns") and isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
+        return _window_columns(loops, part, channels, pixels, core.way)
     bytewise = loops.param(part.a).buffer.dtype.bits == 8
     return _window_words(loops, part) if bytewise and core.dot > 1 and part.spatial[-1].var.hi >= 3 else loops
 
@@ -63,12 +65,12 @@ def _window_words(loops: Loops, part: Contraction) -> Loops:
     return _taps_written_out(s, part, [channel])
 
 
-def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int) -> Loops:
+def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int, way: Way) -> Loops:
     """The rows that a row of the result reads are staged, a word of channels at a time and padded; of each channel
     neighbouring pixels are computed at once, so that an element read serves all of their windows."""
     channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
     word = 4 // loops.param(part.a).buffer.dtype.nbytes
-    s = Schedule(loops, group=min(word, channels), tm=_pixels_at_once(loops, part, pixels))
+    s = Schedule(loops, group=min(word, channels), tm=min(way.rows or _pixels_at_once(loops, part, pixels), pixels))
     reduce = names(part.reduce)
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     s.do("stage_region", f"{channel}_o", part.a).do("reorder", f"{channel}_i", pixel)
@@ -81,12 +83,12 @@ def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int)
     return _taps_written_out(s, part, [pixel])
 
 
-def _window_pairs(loops: Loops, part: Contraction, pixels: int) -> Loops:
+def _window_pairs(loops: Loops, part: Contraction, pixels: int, way: Way) -> Loops:
     """One channel at a time: the rows that some rows of the result read are staged in 16 bits, padded; of neighbouring
     pixels two products are summed at once."""
     channel, pixel, row = (loop.var.name for loop in part.spatial[:-4:-1])
     step = apart(loops, part, part.spatial[-2].var)
-    tm = _pair_tile(pixels, step)
+    tm = min(way.rows or _pair_tile(pixels, step), pixels)
     pitch = _pitch(step * (pixels - 1) + part.reduce[-1].var.hi + 1, tm == _tiles(step)[0])
     s = Schedule(loops, rows=_rows_at_once(loops, part, pitch), tm=tm, pitch=pitch)
     *outer, taps = names(part.reduce)
@@ -99,12 +101,16 @@ def _window_pairs(loops: Loops, part: Contraction, pixels: int) -> Loops:
     if has(s.loops, f"{region.name}_f_1"):
         s.do("fuse", f"{region.name}_f_0", f"{region.name}_f_1", f"{region.name}_f")
         if trip(s.loops, f"{region.name}_f") % 2 == 0:
-            s.do("split", f"{region.name}_f", 2).do("vectorize", f"{region.name}_f_i")
+            s.attempt(_fill_words, f"{region.name}_f")
     copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
     s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [*outer, taps]).do("use_pairs", taps)
     for name in outer:
         s.do("unroll", name)
     return unrolled(s, [pixel])
+
+
+def _fill_words(s: Schedule, fill: str) -> None:
+    s.do("split", fill, 2).do("vectorize", f"{fill}_i")
 
 
 def _tiles(step: int) -> tuple[int, ...]:
