@@ -38,9 +38,8 @@ def link_agent(
         hooks = (f"SDK_RT_PROFILE_OPS={profiled_ops}u", *_hooks(sources.prefix.upper()))
         defines = (*defines, hooks[0])
     flags = toolchain.compile_flags(CompileJob(SourceText("any.c", ""), target))
-    key = digest(
-        "agent", toolchain.version(), repr(target), flags, runtime, list(defines), script or "", sources.key, list(hooks)
-    )
+    built = (list(defines), script or "", sources.key, list(hooks))
+    key = digest("agent", toolchain.version(), repr(target), flags, runtime, *built)
 
     def make(folder: Path) -> None:
         objects = compile_sources(
