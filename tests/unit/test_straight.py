@@ -37,3 +37,16 @@ def test_a_sum_that_differs_in_every_turn_is_not_read_before_the_loop() -> None:
 
 def test_outside_of_loops_a_place_is_one_value() -> None:
     assert lift((Store("total", (0,), op("sub", TOTAL, Load("x", (TURN.expr,), I32))),), NAMES) is not None
+
+
+def test_two_stores_to_one_place_stay_in_their_order() -> None:
+    first, second = Store("y", (0,), Load("x", (0,), I32)), Store("y", (0,), Load("x", (1,), I32))
+    apart = Store("y", (1,), Load("x", (1,), I32))
+    assert lift((first, second), NAMES) is None
+    assert lift((first, apart), NAMES) is not None
+
+
+def test_nothing_is_computed_before_from_a_variable_that_changes() -> None:
+    changes = Store("total", (0,), op("sub", TOTAL, Load("x", (0,), I32)))
+    kept = Store("y", (0,), op("srdhm30", TOTAL, Load("x", (1,), I32)))  # no instruction: a leaf, if anything
+    assert lift((changes, kept), NAMES) is None

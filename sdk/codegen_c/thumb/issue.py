@@ -253,6 +253,8 @@ class _Allocation:
                     if patient or len(self.free) < 2 + (steps > 0):
                         return
                     self._resident(arg, item)
+                    if self.alone:
+                        return  # the next one is issued beside the next product
 
     def _ordered(self) -> list[str]:
         """The free temporaries that one instruction may fill, in the order of their registers."""

@@ -197,7 +197,10 @@ class _Lifter:
             width = "h" if kind == I16 else "b"
         else:
             raise NotStraight
-        self.items.append(Write(self._access(memory, width, True), value))
+        access = self._access(memory, width, True)
+        if any(isinstance(item, Write) and item.access == access for item in self.items):
+            raise NotStraight  # what is ready is issued first
+        self.items.append(Write(access, value))
 
     # --- values -------------------------------------------------------------------------------------------
 
