@@ -17,7 +17,7 @@ def _register(buffer: str, index: tuple[Dim, ...]) -> str | None:
 
 
 def _place(buffer: str, index: tuple[Dim, ...]) -> Memory | None:
-    return None if buffer in REGISTERS else Memory(buffer, index[0] * 4, False, False, True)
+    return None if buffer in REGISTERS else Memory(buffer, index[0] * 4, buffer == "y", False, True)
 
 
 NAMES = Names(_register, _place, str, lambda value: False)
