@@ -67,11 +67,18 @@ class Regions:
         for count in dict.fromkeys((straight, sums)):
             dead = own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}
             lifted = thumb.lift(stmts[:count], self.names, dead=dead)
-            if lifted is not None and (lifted.products >= FEW or lifted.writes >= FEW // 2):
+            if lifted is not None and self._worth(lifted):
                 lines = self._best(partial(thumb.lift, stmts[:count], self.names, dead=dead), None)
                 if lines:
                     return count, lines
         return 0, []
+
+    def _worth(self, lifted: thumb.Lifted) -> bool:
+        """Whether straight code gains by a statement of its own. Compilers spread the reads of constants over the code
+        around better than a statement that needs them all at once."""
+        if lifted.products < FEW and lifted.shared and not all(stream.stored for stream in lifted.streams):
+            return False
+        return lifted.products >= FEW or lifted.writes >= FEW // 2
 
     def _best(self, lift: Callable[..., thumb.Lifted | None], count: Dim | None) -> list[str]:
         """The lines of what ``lift`` lifts, with many pointers or with few that walk: what is shorter."""

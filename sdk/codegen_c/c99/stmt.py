@@ -15,7 +15,7 @@ from sdk.codegen_c.c99.places import Index, Layout, Place
 from sdk.codegen_c.c99.regions import CORE, Regions
 from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.unit import Unit
-from sdk.codegen_c.c99.unroll import unrolled
+from sdk.codegen_c.c99.unroll import unrolled, without_zeros
 from sdk.codegen_c.c99.wide import follow, parts, straight_runs, wide_registers
 from sdk.codegen_c.thumb import Memory, Names
 from sdk.compiler.ir.loops import (
@@ -128,7 +128,7 @@ class _Printer:
             parameters.append((f"uint8_t *{self._alone()}", "scratch"))
         rows = (self.loops.rows.lo, self.loops.rows.hi) if self.loops.rows else ()
         parameters += [("int32_t ", self.scope.declare(v, v.name)) for v in (*self.loops.dims, *rows)]
-        whole = unrolled(self.loops.body)
+        whole = unrolled(without_zeros(self.loops.body))
         self.wide = wide_registers(whole)
         self.block(whole)
         body = "\n".join(self.lines)

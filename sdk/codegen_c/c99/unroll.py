@@ -1,14 +1,32 @@
-"""Loops of kind ``unroll`` written out before printing, so that register indices become constants."""
+"""What is done before printing: loops of kind ``unroll`` are written out, so that register indices become constants,
+and terms that are zero are left out."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Stmt
-from sdk.compiler.ir.walk import substitute_dims
+from sdk.compiler.ir.loops import Alloc, Block, For, If, Imm, Let, Op, Stmt
+from sdk.compiler.ir.walk import rewrite, substitute_dims
 from sdk.errors import BuildError
 
-__all__ = ["unrolled"]
+__all__ = ["unrolled", "without_zeros"]
+
+
+def without_zeros(block: Block) -> Block:
+    """``block`` without integer masks of 0 and what they are added to: numbers that differ between layers which share a
+    kernel, and are the same for all that do."""
+
+    def one(node: Any) -> Any:
+        match node:
+            case Op("and", (_, Imm(0) as zero)) if node.dtype.kind in "iu" and node.dtype.lanes == 1:
+                return zero
+            case Op("add", (value, Imm(0))) if node.dtype.kind in "iu" and node.dtype.lanes == 1:
+                return value
+            case _:
+                return node
+
+    return rewrite(block, one)
 
 
 def unrolled(block: Block) -> Block:

@@ -60,13 +60,14 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """The code of some turns, its streams, how many products it adds and how many values it writes. Nothing needs the
-    variables ``spent`` later."""
+    """The code of some turns, its streams, how many products it adds and how many values it writes, whether some of
+    them outside of scratch (``shared``). Nothing needs the variables ``spent`` later."""
 
     code: Code
     streams: tuple[Stream, ...]
     products: int
     writes: int
+    shared: bool
     spent: frozenset[Leaf]
 
 
@@ -162,7 +163,7 @@ class _Lifter:
         code = Code(tuple(self.items), results)
         variables = (leaf for leaf in code.leaves if leaf.variable and leaf.text not in results)
         spent = frozenset(leaf for leaf in variables if self.own.get(leaf.text) in dead)
-        return Lifted(code, tuple(self.streams), self.products, self.writes, spent)
+        return Lifted(code, tuple(self.streams), self.products, self.writes, self.writes_shared, spent)
 
     def statement(self, stmt: Stmt) -> None:
         """Adds a statement."""
