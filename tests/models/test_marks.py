@@ -32,8 +32,9 @@ def test_ram(models: Path, name: str, limit: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "limit", "effort"),
-    # rows of five pixels: a call for one row stages three, which one for the whole image does once
-    [("kws", 6_656, 1.16), ("ic", 17_920, 1.05), ("vww", 29_696, 1.05), ("person", 16_384, 1.05)],
+    # A call for one row stages three, which one for the whole image does once; of rows of five pixels, which kernels
+    # take two at a time, the last one is computed twice.
+    [("kws", 6_656, 1.35), ("ic", 17_920, 1.05), ("vww", 29_696, 1.08), ("person", 16_384, 1.09)],
 )
 def test_least_ram(models: Path, name: str, limit: int, effort: float) -> None:
     """Row by row: less than any whole tensors need, at hardly more instructions."""
@@ -48,21 +49,26 @@ def test_least_ram(models: Path, name: str, limit: int, effort: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "limit"), [("kws", 4_300_000), ("ic", 16_000_000), ("ad", 400_000), ("vww", 7_000_000)]
+    ("name", "limit", "cycles"),
+    [("kws", 4_300_000, 5_200_000), ("ic", 16_000_000, 19_800_000), ("ad", 400_000, 490_000),
+     ("vww", 7_000_000, 9_200_000), ("person", 9_500_000, 14_000_000)],
 )
-def test_instructions(models: Path, name: str, limit: int) -> None:
-    report = bench(models / NAMES[name], load_board(M4), None, BuildOptions(), {}, 2, 1).to_json()
-    assert report["emulated"]
-    assert report["median_ms"] is None
-    assert 100_000 < report["instructions"] <= limit
+def test_instructions(models: Path, name: str, limit: int, cycles: int) -> None:
+    """What a run executes, and that another compiler's code takes about the same."""
+    runs = [
+        bench(models / NAMES[name], load_board(M4), None, BuildOptions(toolchain=tool), {}, 2, 1).to_json()
+        for tool in ("zig", "arm-none-eabi-gcc")
+    ]
+    assert runs[0]["emulated"]
+    assert runs[0]["median_ms"] is None
+    assert 100_000 < runs[0]["instructions"] <= limit
+    assert runs[0]["est_cycles"] <= cycles
+    assert runs[1]["instructions"] <= 1.08 * runs[0]["instructions"]
 
 
-@pytest.mark.parametrize(
-    ("name", "time", "size", "ratio"),
-    [("kws", 10_240, 6_144, 1.3), ("ic", 14_336, 7_680, 1.42), ("vww", 24_576, 13_312, 1.33)],
-)
-def test_code_size(models: Path, name: str, time: int, size: int, ratio: float) -> None:
-    """Bytes of code with either aim, and how much longer the smaller takes; wanted of all: 10,240, 6,144 and 1.3."""
+@pytest.mark.parametrize("name", ["kws", "ic", "vww"])
+def test_code_size(models: Path, name: str) -> None:
+    """Bytes of code with either aim, and how much longer the smaller takes."""
     found, instructions = {}, {}
     for opt in ("time", "size"):
         options = BuildOptions(opt=opt)
@@ -70,9 +76,9 @@ def test_code_size(models: Path, name: str, time: int, size: int, ratio: float) 
         found[opt] = report.sections["text"]
         run = bench(models / NAMES[name], load_board(M4), None, options, {}, 1, 1).to_json()
         instructions[opt] = run["instructions"]
-    assert found["time"] <= time
-    assert found["size"] <= size
-    assert instructions["size"] <= ratio * instructions["time"]
+    assert found["time"] <= 10_240
+    assert found["size"] <= 6_144
+    assert instructions["size"] <= 1.3 * instructions["time"]
 
 
 def test_hello_world_is_small(models: Path) -> None:
