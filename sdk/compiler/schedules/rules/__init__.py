@@ -31,7 +31,7 @@ from sdk.compiler.schedules.rules.window_scalar import window_registers
 __all__ = ["CORES", "Core", "alternatives", "core_for", "schedule"]
 
 SMALL_WORK: Final = 4096  # multiply-accumulates below which the plain nest is kept: code size counts more
-SMALL_WINDOW: Final = 1024  # the same of windows on cores where those of all layers share a kernel
+SMALL_SHARED: Final = 1024  # the same on cores where layers share kernels, and hot loops are short
 
 
 def schedule(
@@ -103,8 +103,8 @@ def _schedule(
     bytewise = part is not None and loops.param(part.a).buffer.dtype.bits == 8
     if part is not None and bytewise and core.across and pattern.kind == "window":
         return window_quads(loops, part, core)
-    shared = pattern.kind == "window" and core.lanes == 1 and core.dot == 4
-    if part is not None and bytewise and work(part) >= (SMALL_WINDOW if shared else SMALL_WORK):
+    shared = core.lanes == 1 and core.dot == 4
+    if part is not None and bytewise and work(part) >= (SMALL_SHARED if shared else SMALL_WORK):
         if pattern.kind == "contraction" and core.across:
             return contraction_across(loops, part, core)
         if pattern.kind == "contraction" and core.lanes == core.dot == 1 and core.tile_cols > 1:
