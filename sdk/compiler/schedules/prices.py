@@ -10,11 +10,11 @@ __all__ = ["TABLE"]
 TABLE: Final[tuple[tuple[str, str], ...]] = (
     (
         "mve",
-        "add 0.22 addx4 1.62 and 0 broadcastx16 0 broadcastx4 0.14 call 20.63 cast 0 castx4 0 dotx16 2.21 "
-        "ge 4.94 gtx4 0.7 if 3.91 inner 2.82 inner_jump 0 inner_turn 0 load1 0 load16 0.45 load4 0 loop 4.26 "
-        "lt 0 max 2.54 maxx4 1.86 min 2.54 minx4 1.86 mul 0.02 mulx4 2.56 neg 2.25 negx4 0.19 operand16 0 "
-        "pointer 1.12 rdbpot22 2.54 rdbpot22x4 1.63 select 0.06 selectx4 0.7 shlx4 0.78 srdhm30 2.54 "
-        "srdhm30x4 1.64 store1 0.32 store16 2.16 store4 0.83 tdivx4 0.7 turn 4.93 ",
+        "add 0.22 addx4 2.31 and 0.04 broadcastx16 1.72 broadcastx4 0 call 0 cast 0 castx4 0 dotx16 2.07 "
+        "full13 0 ge 0 gtx4 1.63 if 0.03 inner 0 inner_jump 0.32 inner_turn 0 load1 0 load16 0.62 load4 0 "
+        "loop 6.58 lt 0.95 max 4.29 maxx4 5.17 min 4.29 minx4 5.17 mul 0 mulx4 1.47 neg 2.91 negx4 0 "
+        "operand16 0 over13 0 pointer 0 rdbpot22 4.29 rdbpot22x4 0.85 select 1.05 selectx4 1.63 shlx4 0 "
+        "srdhm30 4.29 srdhm30x4 0.85 store1 1.48 store16 0.45 store4 0.1 tdivx4 1.63 turn 0.67 ",
     ),
     (
         "dsp",
@@ -26,16 +26,15 @@ TABLE: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "rvm",
-        "add 1.65 and 0.18 broadcastx4 2.57 call 33.22 cast 0.11 full13 0 full22 4.83 ge 1.63 gt 0.87 "
-        "if 0.87 inner 0 inner_jump 0 inner_turn 3.14 load1 0.8 load4 1.13 loop 3.69 lt 0 max 5.05 min 2.08 "
-        "mul 0.38 neg 0 over13 0.12 over22 8.67 pointer 0 rdbpot22 3.21 select 1.31 shl 2.1 srdhm30 3.21 "
-        "store1 1.81 store4 14.33 tdiv 0.87 turn 7.8 ",
+        "add 0.33 and 0 broadcastx4 2.63 call 99.61 cast 1.11 full13 0 ge 0 gt 0.36 if 0 inner 0 "
+        "inner_jump 0 inner_turn 2.8 load1 0 load4 0.86 loop 0 lt 0 max 0.2 min 8.66 mul 1.58 neg 0 over13 0 "
+        "pointer 0 rdbpot22 4.72 select 0 shl 0 srdhm30 4.72 store1 0 store4 10.17 tdiv 0.36 turn 0 ",
     ),
     (
         "thumb2",
-        "add 2.02 and 0 broadcastx4 0 call 46.22 cast 0 full13 0 ge 0 gt 2.44 if 3.21 inner 4.95 "
-        "inner_jump 0 inner_turn 2.19 load1 0.32 load4 2.44 loop 1.92 lt 2.23 max 4.43 min 0 mul 0 neg 1.64 "
-        "over13 0 pointer 5.62 rdbpot22 0.34 select 0 shl 4.53 srdhm30 0.34 store1 1.67 store4 0.52 "
-        "tdiv 2.44 turn 2.05 ",
+        "add 1.27 and 0.32 broadcastx4 0 call 0 cast 0.71 full13 0 ge 1.09 gt 1.89 if 2.96 inner 0 "
+        "inner_jump 0.26 inner_turn 0.1 load1 0.28 load4 0.82 loop 1 lt 0.31 max 2.66 min 2.27 mul 0 neg 0 "
+        "over13 1.3 pointer 0 rdbpot22 2.13 select 0 shl 0.87 srdhm30 2.13 store1 1.06 store4 0 tdiv 1.88 "
+        "turn 0 ",
     ),
 )
