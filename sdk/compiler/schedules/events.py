@@ -68,12 +68,15 @@ class _Around:
     unrolled: Mapping[Var, int] = field(default_factory=dict)
 
     def ends(self, dim: Dim) -> tuple[float, float]:
-        """The values of ``dim`` with every loop variable at its first, and at its last value."""
+        """The values of ``dim`` with every loop variable at its first, and at its last value; what is read from memory
+        counts as 0."""
         if isinstance(dim, int):
             return dim, dim
+        read = {v: 0 for v in free_vars(dim) if v not in self.env and v not in self.ranges}
         lows = {v: lo for v, (lo, _) in self.ranges.items()}
         highs = {v: hi for v, (_, hi) in self.ranges.items()}
-        return evaluate(dim, {**self.env, **lows}), evaluate(dim, {**self.env, **highs})
+        known = {**self.env, **read}
+        return evaluate(dim, {**known, **lows}), evaluate(dim, {**known, **highs})
 
 
 class _Walker:
@@ -220,10 +223,13 @@ def _kind(name: str, op: Op) -> str:
 
 
 def _part(cond: ValueExpr, around: _Around) -> float:
-    """The part of the turns in which a condition on loop variables holds; a half where it asks for data."""
+    """The part of the turns in which a condition on loop variables holds; a half where it asks for data, or for a
+    value that was read before."""
     if any(isinstance(n, Load | Ref) for n in walk(cond)):
         return 0.5
     asked = sorted({v for n in walk(cond) if isinstance(n, Idx) for v in free_vars(n.dim)}, key=str)
+    if any(v not in around.env and v not in around.ranges for v in asked):
+        return 0.5
     held = [_holds(cond, {**around.env, **point}) for point in _points(asked, around)]
     return sum(held) / len(held) if held else 1.0
 
