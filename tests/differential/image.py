@@ -185,10 +185,10 @@ def _script(core: str) -> str:
         return (HERE / "semihosted.ld").read_text(encoding="utf-8")
     return f"""ENTRY(drive)
 SECTIONS {{
-    .text {CODE:#x} : {{ KEEP(*(.text.drive)) *(.text .text.*) *(.rodata .rodata.*) *(.sdk_*) }}
-    .data {RAM:#x} : {{ *(.data .data.*) }}
+    .text {CODE:#x} : {{ KEEP(*(.text.drive)) *(.text .text.*) *(.rodata .rodata.* .srodata .srodata.* .sdk_*) }}
+    .data {RAM:#x} : {{ *(.data .data.* .sdata .sdata.*) }}
     .got : {{ *(.got .got.*) }}
-    .bss (NOLOAD) : {{ *(.bss .bss.* COMMON) }}
-    /DISCARD/ : {{ *(.ARM.exidx .ARM.exidx.* .ARM.extab .ARM.extab.* .eh_frame .note.* .comment) }}
+    .bss (NOLOAD) : {{ *(.bss .bss.* .sbss .sbss.* COMMON) }}
+    /DISCARD/ : {{ *(.ARM.exidx .ARM.exidx.* .ARM.extab .ARM.extab.* .eh_frame* .note.* .comment) }}
 }}
 """

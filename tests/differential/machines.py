@@ -130,7 +130,11 @@ def _booted(elf: ElfFile, core: str) -> unicorn.Uc:
     for section in elf.sections:
         if section.flags & SHF_ALLOC and section.size:
             data = JUNK * section.size if section.type == SHT_NOBITS else section.data
-            uc.mem_write(section.address, data)
+            try:
+                uc.mem_write(section.address, data)
+            except unicorn.UcError as err:
+                place = f"{section.name} of {section.size} bytes at {section.address:#x}"
+                raise AssertionError(f"the image for {core} does not fit the machine: {place}") from err
     if arch == unicorn.UC_ARCH_ARM64:
         uc.reg_write(arm64_const.UC_ARM64_REG_CPACR_EL1, 3 << 20)
     elif arch == unicorn.UC_ARCH_ARM and core not in ("m0plus", "m3"):
