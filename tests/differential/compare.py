@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Literal, cast
 
 from differential.cores import CORES
+from differential.engines import differences
 from differential.image import Compiled, compiled, link
 from differential.machines import execute
-from differential.subjects import Subject, subjects
+from differential.subjects import Subject, steps_apart, subjects
 from generate import Network
-from generate.engines import differences
 
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError, SdkError
@@ -149,7 +149,7 @@ def _execute(
             wrong(subject, choice, outcome)
             continue
         got = [[o[name] for name in one.plan.outputs] for o in outcome]
-        lines = differences(subject.want, got)
+        lines = differences(subject.want, got, steps_apart(subject.network))
         if lines:
             wrong(subject, choice, f"{len(lines)} differ, {lines[0]}")
         else:
