@@ -32,7 +32,7 @@ class Op:
 class FileBuilder:
     """A file being written. ``specs`` are those of all names so far, ``unread`` those that nothing reads yet."""
 
-    table: ClassVar[Mapping[str, Op]] = {}
+    table: Mapping[str, Op] = {}
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
