@@ -42,6 +42,23 @@ def _drawer(make: Any, least: int = 1, most: int = 5) -> Any:
     return draw
 
 
+def _blocks(b: Any, one: Layer) -> None:
+    """Blocks that fit, which ONNX's inference does not ask; onnxruntime has them of reals and bytes."""
+    spec, size = b.types[one.inputs[0]], dict(one["given"])["blocksize"]
+    if size < 1 or len(spec.shape) != 4 or spec.dtype not in ("float32", "uint8")[: 1 + (one.op == "DepthToSpace")]:
+        raise Unfit(f"{one.op} of {spec}")
+    if spec.shape[1] % size**2 if one.op == "DepthToSpace" else any(n % size for n in spec.shape[2:]):
+        raise Unfit(f"blocks of {size} of {spec}")
+    plain(b, one)
+
+
+def _triangle(b: Any, one: Layer) -> None:
+    """Of the types that onnxruntime has it for."""
+    if b.types[one.inputs[0]].dtype not in ("float32", "int64", "bool"):
+        raise Unfit(f"Trilu of {b.types[one.inputs[0]]}")
+    plain(b, one)
+
+
 Shape = tuple[int, ...]
 
 
@@ -110,8 +127,10 @@ def _tile(d: Draw, b: Any, x: str, shape: Shape) -> Layer:
 
 def _depth(op: str) -> Any:
     def make(d: Draw, b: Any, x: str, shape: Shape) -> Layer:
-        given = {"mode": d.one(("DCR", "CRD"))} if op == "DepthToSpace" else {}
-        return _layer(op, b, x, blocksize=d.one((1, 2, 2, 3)), **given)
+        to_space = op == "DepthToSpace"
+        given = {"mode": d.one(("DCR", "CRD"))} if to_space else {}
+        fit = [k for k in (1, 2, 3) if (shape[1] % k**2 == 0 if to_space else not shape[2] % k and not shape[3] % k)]
+        return _layer(op, b, x, blocksize=fit[-1], **given)
 
     return make
 
@@ -268,13 +287,14 @@ _PLAIN = {
     "Reshape": (_reshape, 1, 5), "Flatten": (_flatten, 1, 5), "Squeeze": (_squeeze, 2, 5),
     "Unsqueeze": (_unsqueeze, 1, 4), "Expand": (_expand, 1, 4), "Transpose": (_transpose, 2, 5),
     "Split": (_split, 1, 5), "Slice": (_slice, 1, 5), "Tile": (_tile, 1, 4),
-    "DepthToSpace": (_depth("DepthToSpace"), 4, 4), "SpaceToDepth": (_depth("SpaceToDepth"), 4, 4),
-    "Trilu": (_trilu, 2, 4), "CenterCropPad": (_crop, 1, 4), "Gather": (_gather, 1, 5),
+    "CenterCropPad": (_crop, 1, 4), "Gather": (_gather, 1, 5),
     "GatherElements": (_gather_elements, 1, 4), "GatherND": (_gather_nd, 1, 4), "ReverseSequence": (_reverse, 2, 4),
     "Dropout": (_same("Dropout"), 1, 5), "Identity": (_same("Identity"), 1, 5),
 }  # fmt: skip
 TABLE = {
     **{op: Op(_drawer(*how), plain, 1) for op, how in _PLAIN.items()},
+    **{op: Op(_drawer(_depth(op), 4, 4), _blocks, 2) for op in ("DepthToSpace", "SpaceToDepth")},
+    "Trilu": Op(_drawer(_trilu, 2, 4), _triangle, 1),
     "Pad": Op(_draw_pad, _pad, 2),
     "Concat": Op(_draw_concat, plain, 3),
     "ScatterElements": Op(_draw_scatter("ScatterElements"), _scatter, 1),

@@ -34,8 +34,20 @@ def draw_window(d: Draw, shape: tuple[int, ...], dilated: bool = True) -> dict[s
     return given
 
 
-def window_attributes(one: Layer) -> dict[str, Any]:
-    """The attributes of a node with a window."""
+def window_attributes(one: Layer, spec: Spec) -> dict[str, Any]:
+    """The attributes of a node with a window on an image ``spec``.
+
+    Raises:
+        Unfit: the window is larger than the image with its border, which ONNX's own inference does not see.
+    """
+    axes = len(one["kernel"])
+    pads = one.get("pads") or (0,) * 2 * axes
+    for k, (size, kernel) in enumerate(zip(spec.shape[2:], one["kernel"], strict=True)):
+        reach = (kernel - 1) * one.get("dilations", (1,) * axes)[k] + 1
+        if not one["auto_pad"].startswith("SAME") and one.op != "ConvTranspose" and (
+            reach > size + pads[k] + pads[k + axes]
+        ):
+            raise Unfit(f"a window of {reach} on {size} elements")
     given = {"kernel_shape": one["kernel"], "strides": one["strides"], "auto_pad": one["auto_pad"]}
     if one.get("pads") is not None:
         given["pads"] = one["pads"]
@@ -82,7 +94,7 @@ def _conv(b: Any, one: Layer) -> None:
     inputs = [one.inputs[0], b.filled((*shape, *one["kernel"]), one["fill"], 2.0 / taps + 0.05)]
     if one["bias"] is not None:
         inputs.append(b.filled((channels,), one["bias"]))
-    given = window_attributes(one)
+    given = window_attributes(one, spec)
     if any(one.get("output_padding", ())):
         given["output_padding"] = one["output_padding"]
         if any(e >= s for e, s in zip(one["output_padding"], one["strides"], strict=True)):
@@ -103,6 +115,8 @@ def _draw_pool(op: str) -> Any:
         given = draw_window(d, b.specs[x].shape)
         if op == "AveragePool":
             given["count_include_pad"] = d.below(2)
+        if given["auto_pad"] != "NOTSET":  # onnxruntime wants no dilations there
+            given["dilations"] = (1,) * len(given["kernel"])
         if op == "LpPool":
             given["p"] = d.one((1, 2, 3))
         else:
@@ -118,7 +132,7 @@ def _pool(b: Any, one: Layer) -> None:
         raise Unfit(f"{one.op} of {spec}")
     _check_pads(one)
     given = {k: one[k] for k in ("count_include_pad", "ceil_mode", "p") if one.get(k) is not None}
-    b.node(one.op, one.inputs, one.outputs, **given, **window_attributes(one))
+    b.node(one.op, one.inputs, one.outputs, **given, **window_attributes(one, spec))
 
 
 def _check_pads(one: Layer) -> None:

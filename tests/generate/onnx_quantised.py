@@ -15,6 +15,9 @@ from .onnx_products import draw_window, window_attributes
 __all__ = ["TABLE"]
 
 NARROW = ("int8", "uint8")
+# Results that lie between two steps are rounded by the last bit of a sum of reals, which differs by engine: no scale of
+# a result is a simple fraction of those of its operands.
+ODD = 1.0371093
 
 
 def narrow(spec: Spec) -> bool:
@@ -80,7 +83,15 @@ def _activated(b: Any, one: Layer, y: str) -> str:
 def _scale(spec: Spec, found: list[float], taps: int, gain: float) -> float:
     """A scale that sums of so many products fill."""
     product = (spec.scale or 1.0) * max(found)
-    return float(np.float32(product * 2.0 ** (taps.bit_length() // 2 + 6) / gain))
+    return float(np.float32(product * ODD * 2.0 ** (taps.bit_length() // 2 + 6) / gain))
+
+
+def _window(d: Draw, shape: tuple[int, ...]) -> dict[str, Any]:
+    """A window that onnxruntime takes without its optimisations."""
+    given = draw_window(d, shape)
+    if given["auto_pad"].startswith("SAME"):
+        given["dilations"] = (1,) * len(given["kernel"])
+    return given
 
 
 def _draw_conv(d: Draw, b: Any) -> Layer | None:
@@ -88,7 +99,7 @@ def _draw_conv(d: Draw, b: Any) -> Layer | None:
     if x is None:
         return None
     shape = b.specs[x].shape
-    given = {**draw_window(d, shape), **_weights(d), "groups": 1}
+    given = {**_window(d, shape), **_weights(d), "groups": 1}
     if d.chance(0.4):
         given["groups"] = d.one([g for g in (1, 2, 4, shape[1]) if shape[1] % g == 0])
         given["channels"] = given["groups"] * d.one((1, 1, 2, 3))
@@ -105,7 +116,7 @@ def _conv(b: Any, one: Layer) -> None:
     real = _real(b, x)
     weights, found = _constant(b, shape, one, 0)
     y = b.node("Conv", [real, weights, *_biases(b, one, channels, spec.scale, found)], group=groups,
-               **window_attributes(one))  # fmt: skip
+               **window_attributes(one, spec))  # fmt: skip
     b.counted(products=b.types[y].elements * taps)
     _stored(b, _activated(b, one, y), one.outputs[0], spec.dtype, _scale(spec, found, taps, one["gain"]), one["zero"])
 
@@ -118,7 +129,7 @@ def _draw_qlinear(op: str) -> Any:
             return None
         given = {**_weights(d), "act": "", "groups": 1}
         if op == "QLinearConv":
-            given.update(draw_window(d, b.specs[x].shape))
+            given.update(_window(d, b.specs[x].shape))
         else:
             given["bias"] = None
         return layer(op, [x], b.fresh(), **given)
@@ -138,14 +149,15 @@ def _qlinear(b: Any, one: Layer) -> None:
     count = 1 if one["spread"] < 0 or not conv else channels
     found = scales(count, seed, float(np.ldexp(1.0, power)), max(one["spread"], 0))
     s = np.asarray(found, np.float32)
-    weights = b.filled(shape, one["fill"], 127, "int8")
+    # onnxruntime adds pairs of products in 16 bits on some machines: with weights of 7 bits they cannot saturate
+    weights = b.filled(shape, one["fill"], 63, "int8")
     scale, zero = _scale(spec, found, taps, one["gain"]), one["zero"] + (128 if spec.dtype == "uint8" else 0)
     inputs = [x, b.const(spec.scale, "float32"), b.const(spec.zero, spec.dtype), weights,
               b.const(s if count > 1 else s[0]), b.const(np.zeros(count if count > 1 else (), np.int8)),
               b.const(scale, "float32"), b.const(zero, spec.dtype)]  # fmt: skip
     if one["bias"] is not None:
         inputs.append(b.filled((channels,), one["bias"], 5000, "int32"))
-    given = window_attributes(one) if conv else {}
+    given = window_attributes(one, spec) if conv else {}
     b.node(one.op, inputs, one.outputs, exact=True, **given)
     made = b.types[one.outputs[0]]
     b.counted(products=made.elements * taps)
@@ -197,7 +209,7 @@ def _binary(b: Any, one: Layer) -> None:
         raise Unfit("operands that differ")
     y = b.node(one.op, [_real(b, n) for n in one.inputs], **({"axis": 1} if one.op == "Concat" else {}))
     usual = specs[0].scale * specs[1].scale * 100 if one.op == "Mul" else max(s.scale for s in specs)
-    scale = float(np.float32(usual * one["factor"]))
+    scale = float(np.float32(usual * ODD * one["factor"]))
     _stored(b, y, one.outputs[0], specs[0].dtype, scale, one["zero"])
 
 
@@ -213,7 +225,7 @@ def _unary(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
     y = b.node(one.op, [_real(b, one.inputs[0])])
     base = 1 / 128 if one.op in ("Sigmoid", "Tanh", "Softmax") else spec.scale
-    _stored(b, y, one.outputs[0], spec.dtype, float(np.float32(base * one["factor"])), one["zero"])
+    _stored(b, y, one.outputs[0], spec.dtype, float(np.float32(base * ODD * one["factor"])), one["zero"])
 
 
 def _draw_pool(op: str) -> Any:
@@ -228,10 +240,10 @@ def _draw_pool(op: str) -> Any:
 
 def _pool(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
-    if len(spec.shape) != 4:
+    if len(spec.shape) != 4 or any(k > n for k, n in zip(one["kernel"], spec.shape[2:], strict=True)):
         raise Unfit(f"{one.op} of {spec}")
     y = b.node(one.op, [_real(b, one.inputs[0])], kernel_shape=one["kernel"], strides=one["strides"])
-    _stored(b, y, one.outputs[0], spec.dtype, spec.scale, one["zero"])
+    _stored(b, y, one.outputs[0], spec.dtype, float(np.float32(spec.scale * ODD)), one["zero"])
 
 
 def _draw_moved(op: str) -> Any:

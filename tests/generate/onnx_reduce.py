@@ -120,7 +120,8 @@ def _draw_norm(op: str) -> Any:
     fits = _channelled if op not in ("LayerNormalization", "RMSNormalization", "LpNormalization") else reals
 
     def draw(d: Draw, b: Any) -> Layer | None:
-        x = b.pick(d, lambda s: fits(s) and len(s.shape) <= 4 and len(s.shape) >= 1)
+        least = 4 if op in ("LRN", "MeanVarianceNormalization") else 1
+        x = b.pick(d, lambda s: fits(s) and least <= len(s.shape) <= 4)
         if x is None:
             return None
         shape = b.specs[x].shape
@@ -142,7 +143,7 @@ def _draw_norm(op: str) -> Any:
 
 def _norm(b: Any, one: Layer) -> None:
     spec = b.types[one.inputs[0]]
-    if not reals(spec):
+    if not reals(spec) or (one.op == "LRN" and len(spec.shape) != 4):
         raise Unfit(f"{one.op} of {spec}")
     given = {k: v for k, v in one.attrs if k != "fill"}
     inputs, fill = list(one.inputs), one["fill"]
