@@ -29,7 +29,7 @@ def draw_input(d: Draw, kind: str, before: Sequence[Spec]) -> Spec:
         return d.quantised(d.shape(rank, 1500), "int16")
     if kind == "float":
         return Spec(d.shape(rank, 1000), "float32")
-    shape = _channels_first(d.shape(rank, 800))
+    shape = _channels_first(d.shape(rank, 600 if kind == "onnx-integer" else 800))
     if kind == "onnx-qdq":
         return Spec(shape, d.one(("int8", "int8", "uint8")), d.scale(-8, -2), 0)
     if kind == "onnx-integer":

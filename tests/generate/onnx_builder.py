@@ -18,7 +18,7 @@ from .network import Layer, Spec, Unfit
 __all__ = ["OnnxBuilder"]
 
 Array = NDArray[Any]
-OPSET, IR = 22, 10
+OPSET, IR = 21, 10
 _FLOAT = {
     **onnx_products.TABLE, **onnx_elementwise.TABLE, **onnx_moves.TABLE, **onnx_reduce.TABLE, **onnx_control.TABLE,
 }  # fmt: skip
@@ -110,6 +110,13 @@ class OnnxBuilder(FileBuilder):
             if name:
                 self.now_has(name, self.types[name])
         return names
+
+    def cut(self, x: str, shape: Sequence[int]) -> str:
+        """The first elements of a value in another shape, for operators that want one of their own."""
+        flat = self.node("Reshape", [x, self.const([-1], "int64")])
+        count = int(np.prod(shape))
+        part = self.node("Slice", [flat, *(self.const([v], "int64") for v in (0, count))])
+        return self.node("Reshape", [part, self.const(list(shape), "int64")])
 
     def _inferred(self, made: Any) -> list[Spec]:
         try:

@@ -216,12 +216,12 @@ def _unique(b: Any, one: Layer) -> None:
 
 
 def _nms(b: Any, one: Layer) -> None:
-    """Boxes made of 4 rows and a constant score for each."""
-    spec = _real(b, one, exact=True, ranks=(2, 2))
-    if spec.shape[1] != 4 or spec.shape[0] > 20:
+    """Boxes of four elements each, and a constant score for each."""
+    count = min(_real(b, one, exact=True).elements // 4, 20)
+    if count < 1:
         raise Unfit("no boxes")
-    boxes = b.node("Unsqueeze", [one.inputs[0], b.const([0], "int64")])
-    scores = b.const((np.arange(spec.shape[0]) * 7 % 20 / 20).reshape(1, 1, -1), "float32")
+    boxes = b.cut(one.inputs[0], (1, count, 4))
+    scores = b.const((np.arange(count) * 7 % 20 / 20).reshape(1, 1, -1), "float32")
     limits = [b.const([one["most"]], "int64"), b.const([0.4375], "float32"), b.const([0.05], "float32")]
     chosen = b.node("NonMaxSuppression", [boxes, scores, *limits], specs=[Spec((1, 3), "int64")])
     _total(b, chosen, one, "int64", 3, 0)
@@ -231,24 +231,21 @@ def _nms(b: Any, one: Layer) -> None:
 
 
 def _det(b: Any, one: Layer) -> None:
-    spec = _real(b, one, ranks=(2, 3))
-    if spec.shape[-1] != spec.shape[-2] or spec.shape[-1] > 5:
-        raise Unfit("no small square")
-    b.node("Det", one.inputs, one.outputs)
-
-
-def _square(s: Spec) -> bool:
-    return reals(s) and len(s.shape) in (2, 3) and s.shape[-1] == s.shape[-2] <= 5
+    side = one["side"]
+    if _real(b, one).elements < side * side:
+        raise Unfit("too few elements for a square")
+    b.node("Det", [b.cut(one.inputs[0], (side, side))], one.outputs)
 
 
 def _col2im(b: Any, one: Layer) -> None:
     """Columns of windows of 2x2 back in an image of two rows."""
-    spec = _real(b, one, ranks=(3, 3))
-    if spec.shape[1] % 4:
-        raise Unfit("no windows of 2x2")
-    image = b.const([2, spec.shape[2] + 1], "int64")
-    out = Spec((spec.shape[0], spec.shape[1] // 4, 2, spec.shape[2] + 1), "float32")
-    b.node("Col2Im", [one.inputs[0], image, b.const([2, 2], "int64")], one.outputs, specs=[out])
+    channels, count = one["channels"], one["count"]
+    if _real(b, one).elements < 4 * channels * count:
+        raise Unfit("too few elements for the windows")
+    columns = b.cut(one.inputs[0], (1, 4 * channels, count))
+    image = b.const([2, count + 1], "int64")
+    out = Spec((1, channels, 2, count + 1), "float32")
+    b.node("Col2Im", [columns, image, b.const([2, 2], "int64")], one.outputs, specs=[out])
 
 
 def _tensor_scatter(b: Any, one: Layer) -> None:
@@ -279,10 +276,9 @@ TABLE = {
     "NonZero": Op(_drawer("NonZero", _exact), _nonzero, 1),
     "Compress": Op(_drawer("Compress", lambda s: _exact(s) and len(s.shape) == 2), _compress, 1),
     "Unique": Op(_drawer("Unique", _exact), _unique, 1),
-    "NonMaxSuppression": Op(_drawer("NonMaxSuppression", lambda s: _exact(s) and len(s.shape) == 2 and
-                                    s.shape[1] == 4, most=(1, 3, 20)), _nms, 1),
-    "Det": Op(_drawer("Det", _square), _det, 1),
-    "Col2Im": Op(_drawer("Col2Im", lambda s: reals(s) and len(s.shape) == 3 and s.shape[1] % 4 == 0), _col2im, 1),
+    "NonMaxSuppression": Op(_drawer("NonMaxSuppression", _exact, most=(1, 3, 20)), _nms, 1),
+    "Det": Op(_drawer("Det", side=(1, 2, 3, 4)), _det, 1),
+    "Col2Im": Op(_drawer("Col2Im", channels=(1, 2, 3), count=(1, 2, 3, 8)), _col2im, 1),
     "TensorScatter": Op(_drawer("TensorScatter", lambda s: reals(s) and len(s.shape) in (3, 4), fill="fill",
                                 at=(0, 1, 2)), _tensor_scatter, 1),
 }  # fmt: skip

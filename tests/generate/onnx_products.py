@@ -27,7 +27,9 @@ def draw_window(d: Draw, shape: tuple[int, ...], dilated: bool = True) -> dict[s
     }
     if d.chance(0.5):
         given["strides"] = given["strides"][:1] * axes
-    if given["auto_pad"] == "NOTSET":
+    if given["auto_pad"] != "NOTSET":  # onnxruntime wants no dilations there
+        given["dilations"] = (1,) * axes
+    else:
         given["pads"] = tuple(d.one((0, 0, 1, 1, 2)) for _ in range(2 * axes))
         if d.chance(0.5):
             given["pads"] = tuple(k // 2 for k in given["kernel"]) * 2
@@ -115,8 +117,6 @@ def _draw_pool(op: str) -> Any:
         given = draw_window(d, b.specs[x].shape)
         if op == "AveragePool":
             given["count_include_pad"] = d.below(2)
-        if given["auto_pad"] != "NOTSET":  # onnxruntime wants no dilations there
-            given["dilations"] = (1,) * len(given["kernel"])
         if op == "LpPool":
             given["p"] = d.one((1, 2, 3))
         else:
@@ -243,7 +243,7 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 def _draw_recurrent(op: str) -> Any:
     def draw(d: Draw, b: Any) -> Layer | None:
-        x = b.pick(d, lambda s: reals(s) and len(s.shape) == 3 and s.shape[0] * s.shape[1] <= 64)
+        x = b.pick(d, lambda s: reals(s) and s.elements <= 600)
         if x is None:
             return None
         given = {"linear_before_reset": d.below(2)} if op == "GRU" else {}
@@ -256,10 +256,14 @@ def _draw_recurrent(op: str) -> Any:
 
 def _recurrent(b: Any, one: Layer) -> None:
     spec, units = b.types[one.inputs[0]], one["units"]
-    if not reals(spec) or len(spec.shape) != 3:
+    if not reals(spec):
         raise Unfit(f"{one.op} of {spec}")
+    x = one.inputs[0]
+    if len(spec.shape) != 3:  # a sequence of single elements
+        x = b.node("Reshape", [x, b.const([-1, 1, spec.shape[-1] if spec.shape else 1], "int64")])
+        spec = b.types[x]
     ways, gates = 1 + (one["direction"] == "bidirectional"), GATES[one.op]
-    inputs = [one.inputs[0]]
+    inputs = [x]
     inputs += [b.filled((ways, gates * units, n), one["fill"], 0.5) for n in (spec.shape[2], units)]
     if one["bias"] is not None:
         inputs.append(b.filled((ways, 2 * gates * units), one["bias"], 0.5))

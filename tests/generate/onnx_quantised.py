@@ -86,20 +86,12 @@ def _scale(spec: Spec, found: list[float], taps: int, gain: float) -> float:
     return float(np.float32(product * ODD * 2.0 ** (taps.bit_length() // 2 + 6) / gain))
 
 
-def _window(d: Draw, shape: tuple[int, ...]) -> dict[str, Any]:
-    """A window that onnxruntime takes without its optimisations."""
-    given = draw_window(d, shape)
-    if given["auto_pad"].startswith("SAME"):
-        given["dilations"] = (1,) * len(given["kernel"])
-    return given
-
-
 def _draw_conv(d: Draw, b: Any) -> Layer | None:
     x = b.pick(d, lambda s: narrow(s) and len(s.shape) in (3, 4))
     if x is None:
         return None
     shape = b.specs[x].shape
-    given = {**_window(d, shape), **_weights(d), "groups": 1}
+    given = {**draw_window(d, shape), **_weights(d), "groups": 1}
     if d.chance(0.4):
         given["groups"] = d.one([g for g in (1, 2, 4, shape[1]) if shape[1] % g == 0])
         given["channels"] = given["groups"] * d.one((1, 1, 2, 3))
@@ -129,7 +121,7 @@ def _draw_qlinear(op: str) -> Any:
             return None
         given = {**_weights(d), "act": "", "groups": 1}
         if op == "QLinearConv":
-            given.update(_window(d, b.specs[x].shape))
+            given.update(draw_window(d, b.specs[x].shape))
         else:
             given["bias"] = None
         return layer(op, [x], b.fresh(), **given)

@@ -164,7 +164,8 @@ def _norm(b: Any, one: Layer) -> None:
         # away from rows of zeros, which have no direction
         inputs = [b.node("Add", [b.node("Mul", [one.inputs[0], b.const(0.5, "float32")]), b.filled(
             spec.shape, ("random", seed))])]  # fmt: skip
-    b.node(one.op, inputs, one.outputs, **given)
+    # what is a function in ONNX has no inference of shapes
+    b.node(one.op, inputs, one.outputs, specs=[spec], exact=False, **given)
 
 
 TABLE = {

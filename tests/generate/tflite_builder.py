@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from . import tflite_elementwise, tflite_moves, tflite_products, tflite_states
 from .builders import FileBuilder, Op, share_tests_folder
@@ -20,14 +20,19 @@ _ALL = {
     **tflite_products.TABLE, **tflite_elementwise.TABLE, **tflite_moves.TABLE, **tflite_states.TABLE
 }  # fmt: skip
 
+# The frontend takes reals only where they are moved.
+FLOATS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "TRANSPOSE", "SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V")
+
 
 class TfliteBuilder(FileBuilder):
     """A .tflite file: ``index`` maps names to numbers of tensors; ``init`` is the subgraph of first values."""
 
-    table: ClassVar[Mapping[str, Op]] = _ALL
+    table: Mapping[str, Op] = _ALL
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
+        if kind == "float":
+            self.table = {op: _ALL[op] for op in FLOATS}
         self.file, self.init = ModelFile(), ModelFile()
         self.index: dict[str, int] = {}
         self.consts = 0
