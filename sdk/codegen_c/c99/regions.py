@@ -66,11 +66,9 @@ class Regions:
         sums = len(list(takewhile(self._is_sum, stmts[:straight])))
         for count in dict.fromkeys((straight, sums)):
             dead = own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}
-            lifted = thumb.lift(stmts[:count], self.names, dead=dead)
-            if lifted is not None and self._worth(lifted):
-                lines = self._best(partial(thumb.lift, stmts[:count], self.names, dead=dead), None)
-                if lines:
-                    return count, lines
+            lines = self._best(partial(thumb.lift, stmts[:count], self.names, dead=dead), None, self._worth)
+            if lines:
+                return count, lines
         return 0, []
 
     def _worth(self, lifted: thumb.Lifted) -> bool:
@@ -80,10 +78,16 @@ class Regions:
             return False
         return lifted.products >= FEW or lifted.writes >= FEW // 2
 
-    def _best(self, lift: Callable[..., thumb.Lifted | None], count: Dim | None) -> list[str]:
-        """The lines of what ``lift`` lifts, with many pointers or with few that walk: what is shorter."""
+    def _best(
+        self,
+        lift: Callable[..., thumb.Lifted | None],
+        count: Dim | None,
+        worth: Callable[[thumb.Lifted], bool] = lambda lifted: True,
+    ) -> list[str]:
+        """The lines of what ``lift`` lifts, with many pointers or with few that walk: what is shorter. None where that
+        is not ``worth`` it."""
         many = lift()
-        if many is None:
+        if many is None or not worth(many):
             return []
         apart = thumb.units(many)
         few = lift(units=apart) if apart else None

@@ -34,6 +34,7 @@ from sdk.compiler.ir.loops import (
     Ref,
     Stmt,
     Store,
+    ValueExpr,
 )
 from sdk.compiler.ir.types import I8, I32, DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, walk
@@ -108,7 +109,7 @@ class _Printer:
         self.dims = DimPrinter(unit, self._var)
         self.layout = Layout(self.dims, scratch, frozenset(p.param for p in loops.packs))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
-        names = Names(self._register, self._memory, self.values.text, self.values.is_small)
+        names = Names(self._register, self._memory, self._operand, self.values.is_small)
         regions = Regions(loops, self.dims, names, self._element, self._fresh, small, "dual-issue" in unit.features)
         self.regions = regions if unit.features >= CORE else None
 
@@ -258,6 +259,13 @@ class _Printer:
     def _memory(self, buffer: str, index: Index) -> Memory | None:
         """Where an element lies, if not in a register."""
         return self.layout.memory(self.places[buffer], index, buffer in self.constant)
+
+    def _operand(self, expr: ValueExpr) -> str:
+        """A value of 32 bits as an operand of assembly. C widens no operand: what is read from a byte is converted in
+        words, since compilers hand a narrower value over with anything above its width."""
+        if isinstance(expr, Op) and expr.name == "cast":
+            return f"({self.values.type_of(expr)}){self.values.text(expr, UNARY)}"
+        return self.values.text(expr)
 
     def _element(self, buffer: str, offset: Dim) -> str:
         """The element so many bytes behind the start of a buffer."""
