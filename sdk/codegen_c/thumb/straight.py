@@ -316,13 +316,13 @@ class _Lifter:
             memory = self.names.place(load.buffer, load.index)
             self.reads_scratch |= memory is not None and memory.scratch
             self.reads_shared |= memory is not None and not memory.scratch and not memory.constant
-        leaf = Leaf(self.names.text(value), False)
+        leaf = Leaf(self.names.text(value), False, value)
         return self.known.setdefault(leaf, leaf)
 
     def _load(self, load: Load) -> Node:
         name = self.names.register(load.buffer, load.index)
         if name is not None:
-            leaf = Leaf(name, True)
+            leaf = Leaf(name, True, load)
             self.own[name] = load.buffer
             return self.values.get(name) or self.known.setdefault(leaf, leaf)
         memory = self.names.place(load.buffer, load.index)
