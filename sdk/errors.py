@@ -34,6 +34,21 @@ class SdkError(Exception):
         return "\n".join(parts)
 
 
+class MiscompileWarning(UserWarning):
+    """The compiler found code that it had made wrong, and used plainer code in its place: results are right, perhaps
+    later. ``where`` names the function, ``what`` differed after a run, ``text`` has all that is needed to look into it.
+    """
+
+    def __init__(self, where: str, what: str, text: str) -> None:
+        super().__init__(where, what, text)
+        self.where = where
+        self.what = what
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"the faster code of {self.where} is wrong ({self.what}); plainer code is used in its place"
+
+
 class BuildError(SdkError):
     """The model or module cannot be compiled, or an internal check failed."""
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from sdk.codegen_c.c99.function import CFunction
 from sdk.codegen_c.c99.header import header_file
 from sdk.codegen_c.c99.interface import Entry, Interface, quoted
+from sdk.codegen_c.c99.kernel_calls import kernel_calls
 from sdk.codegen_c.c99.options import EmitOptions, banner
 from sdk.codegen_c.c99.parts import parts_of
 from sdk.codegen_c.c99.plan import RunPrinter
 from sdk.codegen_c.c99.selftest import selftest_file
 from sdk.codegen_c.c99.state import StatePrinter
 from sdk.codegen_c.c99.steps import by_steps, step_kernels
-from sdk.codegen_c.c99.stmt import CFunction, emit_loops
+from sdk.codegen_c.c99.stmt import emit_loops
 from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights, collect, weights_file
@@ -65,7 +67,7 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     weights = collect(module, prefix, options.weights_in_ram)
     files: dict[str, str | bytes] = {
         f"{prefix}.h": header_file(api, weights),
-        f"{prefix}.c": _code_file(api, weights, Unit(prefix, isa)),
+        f"{prefix}.c": _code_file(api, weights, Unit(prefix, isa, options.check)),
     }
     if weights.nbytes > BLOB_ABOVE and not weights.in_ram:
         files |= blob_files(weights, prefix, options)
@@ -128,7 +130,9 @@ def _kernels(module: Module, unit: Unit, small: frozenset[str], rows: frozenset[
             raise BuildError(f"a plan calls @{name}, which the module lacks")
         loops = module.loops[name]
         constant = _constant(loops, found)
-        out[name] = emit_loops(unit, loops, scratch_layout(loops).offsets, constant, name in small, name in rows)
+        samples = kernel_calls(module, loops, found)
+        offsets = scratch_layout(loops).offsets
+        out[name] = emit_loops(unit, loops, offsets, constant, name in small, name in rows, samples)
     return out
 
 

@@ -74,19 +74,22 @@ class Scope:
 
     def __init__(self, prefix: str = "") -> None:
         self._stack: list[dict[Hashable, str]] = [{}]
+        self._taken: list[set[str]] = [set()]  # what each block has declared, also what is declared anew
         self._file = f"{prefix}_".lower() if prefix else None
 
     def push(self) -> None:
         """Enters a block."""
         self._stack.append({})
+        self._taken.append(set())
 
     def pop(self) -> None:
         """Leaves the innermost block."""
         self._stack.pop()
+        self._taken.pop()
 
     def declare(self, key: Hashable, name: str) -> str:
         """The identifier, made from ``name``, of the thing ``key``, declared in the innermost block."""
-        used = {c for block in self._stack for c in block.values()}
+        used = set().union(*self._taken)
         stem = identifier(name)
         if self._file is not None and stem.lower().startswith(self._file):
             stem = f"v_{stem}"
@@ -94,18 +97,20 @@ class Scope:
         while c_name in used:
             c_name, k = f"{stem}_{k}", k + 1
         self._stack[-1][key] = c_name
+        self._taken[-1].add(c_name)
         return c_name
 
     def declare_outer(self, key: Hashable, name: str) -> str:
         """As ``declare``, in the outermost block."""
-        inner = self._stack[1:]
-        taken = {c for block in inner for c in block.values()}
+        inner, names = self._stack[1:], self._taken[1:]
+        taken = set().union(*names)
         c_name, k = name, 2
         while identifier(c_name) in taken:
             c_name, k = f"{name}_{k}", k + 1
-        del self._stack[1:]
+        del self._stack[1:], self._taken[1:]
         found = self.declare(key, c_name)
         self._stack += inner
+        self._taken += names
         return found
 
     def alias(self, key: Hashable, c_name: str) -> None:

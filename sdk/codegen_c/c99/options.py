@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import NDArray
 
 from sdk.version import VERSION
 
-__all__ = ["EmitOptions", "EntryStack", "GoldenCase", "banner"]
+__all__ = ["Check", "EmitOptions", "EntryStack", "GoldenCase", "banner"]
+
+
+Check = Literal["sample", "full"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +42,7 @@ class EmitOptions:
     entry, where it was measured; ``build_id`` (hex) identifies an agent's image, by default a digest of its sources.
     ``weights_in_ram`` has constants copied there at the start of the program. ``memories`` names the linker's region of
     each region of the arena that does not lie where static storage does. With ``small`` kernels that take little of the
-    time are compiled for size.
+    time are compiled for size. ``check`` is how much generated assembly is tried.
     """
 
     source: str = ""
@@ -51,6 +54,7 @@ class EmitOptions:
     weights_in_ram: bool = False
     memories: Mapping[str, str] = field(default_factory=dict)
     small: bool = False
+    check: Check = "sample"
 
 
 def banner(options: EmitOptions, what: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sdk.codegen_c.c99.function import CFunction
 from sdk.codegen_c.c99.names import scalar_name
-from sdk.codegen_c.c99.stmt import CFunction
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.memory.scratch import scratch_layout, scratch_share
 

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile, zip_longest
+from itertools import takewhile
 from typing import Final
 
 from sdk.codegen_c import thumb
+from sdk.codegen_c.c99.asm_statement import Operands, Pointer, Statement
 from sdk.codegen_c.c99.dims import DimPrinter
 from sdk.compiler.ir.loops import For, Load, Loops, Stmt, Store
 from sdk.compiler.ir.walk import walk
@@ -22,8 +23,6 @@ LONG: Final = 72  # instructions of a loop of which several turns are written ou
 SHORT: Final = 32  # the same where code is for size
 AROUND: Final = 16  # lines around the instructions of a loop
 TURNS: Final = 8  # turns written out, at most
-ORDERED: Final = ("r8", "r9", "r10", "r11")  # temporaries that one instruction fills: those that others can spare best
-CHANGED: Final = 7  # variables that a statement reads and changes for which compilers find registers by themselves
 FEW: Final = 8  # products that are worth a statement of their own
 
 Element = Callable[[str, Dim], str]
@@ -33,7 +32,8 @@ Element = Callable[[str, Dim], str]
 class Regions:
     """Prints regions of a function as assembly; everything else of it stays C. ``element`` is the C text of the element
     so many bytes behind the start of a buffer, ``fresh`` a name that nothing has. With
-    ``alone`` words are read one by one, for a core that issues such a read beside a product."""
+    ``alone`` words are read one by one, for a core that issues such a read beside a product. What ``holds`` does not
+    say of, a statement in the place of some statements after which nothing reads the registers named, stays C."""
 
     loops: Loops
     dims: DimPrinter
@@ -42,6 +42,7 @@ class Regions:
     fresh: Callable[[str], str]
     small: bool
     alone: bool
+    holds: Callable[[Statement, Sequence[Stmt], Set[str]], bool]
 
     def loop(self, stmt: For) -> list[str]:
         """The lines of a loop; none where it has no form in assembly."""
@@ -50,14 +51,17 @@ class Regions:
         trip = stmt.hi - stmt.lo
         most = SHORT if self.small else LONG
         once = self._turned(stmt, trip, 1)
-        likely = [n for n in self._turns(trip) if n * (len(once) - AROUND) <= most] if once else []
+        if once is None:
+            return []
+        likely = [n for n in self._turns(trip) if n * (once.height - AROUND) <= most]
         written_out = (self._turned(stmt, trip, turns) for turns in likely)
-        return next((lines for lines in written_out if lines and len(lines) <= most), once)
+        found = next((one for one in written_out if one is not None and one.height <= most), once)
+        return found.printed() if self.holds(found, (stmt,), frozenset()) else []
 
-    def _turned(self, stmt: For, trip: Dim, turns: int) -> list[str]:
-        """The lines of a loop that does so many turns in one."""
+    def _turned(self, stmt: For, trip: Dim, turns: int) -> Statement | None:
+        """The statement of a loop that does so many turns in one."""
         count = floordiv(trip, turns) if turns != trip else None
-        return self._best(partial(thumb.lift, stmt.body.body, self.names, stmt, turns), count)
+        return self._best(partial(thumb.lift, stmt.body.body, self.names, stmt, turns), count, turns)
 
     def run(self, stmts: Sequence[Stmt], own: Set[str]) -> tuple[int, list[str]]:
         """How many of ``stmts``, all that are left of a block that declares the buffers ``own``, have a form in
@@ -66,11 +70,9 @@ class Regions:
         sums = len(list(takewhile(self._is_sum, stmts[:straight])))
         for count in dict.fromkeys((straight, sums)):
             dead = own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}
-            lifted = thumb.lift(stmts[:count], self.names, dead=dead)
-            if lifted is not None and self._worth(lifted):
-                lines = self._best(partial(thumb.lift, stmts[:count], self.names, dead=dead), None)
-                if lines:
-                    return count, lines
+            found = self._best(partial(thumb.lift, stmts[:count], self.names, dead=dead), None, 1, self._worth)
+            if found is not None and self.holds(found, stmts[:count], dead):
+                return count, found.printed()
         return 0, []
 
     def _worth(self, lifted: thumb.Lifted) -> bool:
@@ -80,15 +82,22 @@ class Regions:
             return False
         return lifted.products >= FEW or lifted.writes >= FEW // 2
 
-    def _best(self, lift: Callable[..., thumb.Lifted | None], count: Dim | None) -> list[str]:
-        """The lines of what ``lift`` lifts, with many pointers or with few that walk: what is shorter."""
+    def _best(
+        self,
+        lift: Callable[..., thumb.Lifted | None],
+        count: Dim | None,
+        turns: int,
+        worth: Callable[[thumb.Lifted], bool] = lambda lifted: True,
+    ) -> Statement | None:
+        """The statement of what ``lift`` lifts, with many pointers or with few that walk: what is shorter. None where
+        that is not ``worth`` it."""
         many = lift()
-        if many is None:
-            return []
+        if many is None or not worth(many):
+            return None
         apart = thumb.units(many)
         few = lift(units=apart) if apart else None
-        found = [self._lines(lifted, count) for lifted in (many, few) if lifted is not None]
-        return min((lines for lines in found if lines), key=len, default=[])
+        found = [self._statement(lifted, count, turns) for lifted in (many, few) if lifted is not None]
+        return min((one for one in found if one is not None), key=lambda one: one.height, default=None)
 
     def _is_sum(self, stmt: Stmt) -> bool:
         return isinstance(stmt, Store) and self.names.register(stmt.buffer, stmt.index) is not None
@@ -107,15 +116,14 @@ class Regions:
 
     # --- the statement ------------------------------------------------------------------------------------
 
-    def _lines(self, lifted: thumb.Lifted, count: Dim | None) -> list[str]:
-        """A block with the statement, run ``count`` times (None: once); none where it takes more registers than there
-        are."""
+    def _statement(self, lifted: thumb.Lifted, count: Dim | None, unrolled: int) -> Statement | None:
+        """The statement, run ``count`` times (None: once); None where it takes more registers than there are."""
         code, looped = lifted.code, count is not None
-        before = {leaf.text for leaf in code.leaves if leaf.variable}
-        homes = {name: f"s{k}" for k, name in enumerate([*code.results, *sorted(before - set(code.results))])}
+        before = {leaf.text: leaf.value for leaf in code.leaves if leaf.variable}
+        homes = {name: f"s{k}" for k, name in enumerate([*code.results, *sorted(before.keys() - set(code.results))])}
         values = {leaf: f"c{k}" for k, leaf in enumerate(leaf for leaf in code.leaves if not leaf.variable)}
         leaves = {leaf: homes[leaf.text] if leaf.variable else values[leaf] for leaf in code.leaves}
-        texts = dict.fromkeys(self._stride(stream) for stream in lifted.streams if stream.stride != 0)
+        texts = {self._stride(stream): stream.stride for stream in lifted.streams if stream.stride != 0}
         strides = {text: f"w{k}" for k, text in enumerate(texts)}
         paths = [self._path(stream, strides, looped) for stream in lifted.streams]
         emitted = thumb.emit(
@@ -128,27 +136,29 @@ class Regions:
             self.alone,
         )
         if emitted is None:
-            return []
-        operands = _Operands(self.fresh)
+            return None
+        operands = Operands(self.fresh)
         for name in code.results:
-            operands.output(homes[name], name, name in before)
+            operands.variable(homes[name], name, before.get(name))
         for leaf in code.leaves:
             if leaf in lifted.spent:
-                operands.output(leaves[leaf], leaf.text, True)
+                operands.variable(leaves[leaf], leaf.text, leaf.value)
             elif leaf.text not in code.results:
-                operands.inputs.append(f'[{leaves[leaf]}] "r"({leaf.text})')
+                operands.value(leaves[leaf], leaf.text, leaf.value)
         for k, (stream, path) in enumerate(zip(lifted.streams, paths, strict=True)):
-            start = f"&{self.element(stream.buffer, stream.start + emitted.bases[k])}"
-            const = "" if stream.stored else "const "
-            operands.pointer(f"p{k}", start, const, bool(path.step or path.stride) or k in emitted.several)
-        operands.inputs += [f'[{name}] "r"({text})' for text, name in strides.items()]
-        lines, head = list(emitted.lines), "{"
+            start = Pointer(stream.buffer, stream.start + emitted.bases[k])
+            text, const = f"&{self.element(start.buffer, start.offset)}", "" if stream.stored else "const "
+            moves = bool(path.step or path.stride) or k in emitted.several
+            operands.pointer(f"p{k}", text, start, const, moves)
+        for text, name in strides.items():
+            operands.value(name, text, texts[text])
+        lines, guard = list(emitted.lines), ""
         if count is not None:
-            operands.counter("n", self.dims.text(count))
+            operands.counter(self.dims.text(count), count)
             lines = ["1:", *lines, "subs %[n], %[n], #1", "bne 1b"]
-            head = "{" if prove_ge(count, 1) is True else f"if ({self.dims.text(count)} > 0) {{"
+            guard = "" if prove_ge(count, 1) is True else f"{self.dims.text(count)} > 0"
         operands.temporaries(emitted.temps, emitted.ordered)
-        return operands.block(head, lines)
+        return Statement(tuple(lines), operands.all(), tuple(operands.declared), count, unrolled, guard)
 
     def _stride(self, stream: thumb.Stream) -> str:
         return self.dims.text(stream.stride)
@@ -156,59 +166,3 @@ class Regions:
     def _path(self, stream: thumb.Stream, strides: Mapping[str, str], looped: bool) -> thumb.Path:
         stride = f"%[{strides[self._stride(stream)]}]" if stream.stride != 0 else ""
         return thumb.Path(stream.step if looped else 0, stride, stream.places if looped else 0)
-
-
-class _Operands:
-    """The operands of a statement, and what is declared for them. What changes shares no register with anything that
-    is only read, whatever that holds."""
-
-    def __init__(self, fresh: Callable[[str], str]) -> None:
-        self.fresh = fresh
-        self.declared: list[str] = []
-        self.moving: list[tuple[str, str]] = []
-        self.outputs: list[str] = []
-        self.inputs: list[str] = []
-
-    def output(self, operand: str, text: str, read: bool) -> None:
-        """A variable that changes; ``read``: what it held before is used."""
-        self.outputs.append(f'[{operand}] "{"+" if read else "="}&r"({text})')
-
-    def pointer(self, operand: str, start: str, const: str, moves: bool) -> None:
-        """The pointer of a stream."""
-        if not moves:
-            self.inputs.append(f'[{operand}] "r"({start})')
-            return
-        name = self.fresh(operand)
-        self.moving.append((f"{const}void *{name}", start))
-        self.output(operand, name, True)
-
-    def counter(self, operand: str, count: str) -> None:
-        """The register that counts turns."""
-        name = self.fresh("turns")
-        self.moving.append((f"int32_t {name}", count))
-        self.output(operand, name, True)
-
-    def temporaries(self, count: int, ordered: Set[str]) -> None:
-        """The temporaries; those ``ordered`` have registers of their own, and so have pointers where more changes than
-        compilers find registers for: GCC on a core with an FPU says then that constraints are impossible."""
-        names = {f"t{k}": self.fresh(f"t{k}") for k in range(count)}
-        fixed = [operand for operand in names if f"%[{operand}]" in ordered]
-        free = [name for operand, name in names.items() if operand not in fixed]
-        crowded = sum('"+' in output for output in self.outputs) > CHANGED
-        spare = ORDERED[len(fixed) :] if crowded else ()
-        for (variable, value), register in zip_longest(self.moving, spare[: len(self.moving)]):
-            pinned = ("register ", f' __asm__("{register}")') if register else ("", "")
-            self.declared.append(f"{variable.join(pinned)} = {value};")
-        for operand, register in zip(fixed, ORDERED, strict=False):
-            self.declared.append(f'register uint32_t {names[operand]} __asm__("{register}");')
-        if free:
-            self.declared.append(f"uint32_t {', '.join(free)};")
-        for operand, name in names.items():
-            self.output(operand, name, False)
-
-    def block(self, head: str, lines: Sequence[str]) -> list[str]:
-        """The block that holds the statement of ``lines``."""
-        statement = ["__asm__ volatile(", *(f'    "{line}\\n"' for line in lines)]
-        statement += [f"    : {', '.join(self.outputs)}", f"    : {', '.join(self.inputs)}"]
-        statement.append('    : "cc", "memory");')
-        return [head, *("    " + line for line in (*self.declared, *statement)), "}"]

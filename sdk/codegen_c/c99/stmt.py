@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Final
 
+from sdk.codegen_c.c99.asm_statement import Statement
 from sdk.codegen_c.c99.dims import ATOM, UNARY, DimPrinter
 from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
+from sdk.codegen_c.c99.function import CFunction, has_scratch
 from sdk.codegen_c.c99.hoist import invariant_reads
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
 from sdk.codegen_c.c99.places import Index, Layout, Place
 from sdk.codegen_c.c99.regions import CORE, Regions
+from sdk.codegen_c.c99.samples import Around, Branch, KernelCall
 from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.unroll import unrolled, without_zeros
-from sdk.codegen_c.c99.wide import follow, parts, straight_runs, wide_registers
+from sdk.codegen_c.c99.validate import Region, Validator
+from sdk.codegen_c.c99.wide import follow, parts, register_uses, straight_runs, wide_registers
 from sdk.codegen_c.thumb import Memory, Names
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -34,33 +38,17 @@ from sdk.compiler.ir.loops import (
     Ref,
     Stmt,
     Store,
+    ValueExpr,
 )
 from sdk.compiler.ir.types import I8, I32, DType
 from sdk.compiler.ir.walk import buffers_used, dims_used, walk
-from sdk.compiler.sym import Dim, Var, flat_index, floordiv, free_vars, max_value, product
+from sdk.compiler.sym import Dim, Var, evaluate, flat_index, floordiv, free_vars, max_value, product
 from sdk.errors import BuildError
 
-__all__ = ["CFunction", "emit_loops", "has_scratch"]
+__all__ = ["emit_loops"]
 
 _LOCAL_BYTES: Final = 64
 _WINDOW_BYTES: Final = 512  # of scratch, that no compiler keeps in registers
-
-
-@dataclass(frozen=True, slots=True)
-class CFunction:
-    """A printed function: its C name, text (definition), whether it takes scratch memory, and is worth little code;
-    what its parameters are called."""
-
-    name: str
-    text: str
-    scratch: bool
-    small: bool = False
-    names: tuple[str, ...] = ()
-
-
-def has_scratch(loops: Loops) -> bool:
-    """Whether the function takes scratch memory."""
-    return any(isinstance(s, Alloc) and s.buffer.space == "scratch" for s in walk(loops.body))
 
 
 def emit_loops(
@@ -70,18 +58,20 @@ def emit_loops(
     constant: frozenset[str] = frozenset(),
     small: bool = False,
     body: bool = False,
+    calls: Sequence[KernelCall] = (),
 ) -> CFunction:
     """The static function of ``loops``; ``scratch`` gives the byte offset of each of its scratch buffers.
 
     Parameters: the buffers in order, ``scratch`` if any, the dims, then the row range if any. ``constant`` are the
     parameters that no call writes anything to: compilers keep what they hold over stores to others. ``small``: it is
-    worth no more code than it must have. ``body``: it is the body of another function, called nowhere else.
+    worth no more code than it must have. ``body``: it is the body of another function, called nowhere else. ``calls``
+    are what its assembly is tried with.
 
     Raises:
         BuildError: a construct that C99 on one core has no spelling for, named with the function.
     """
     try:
-        return _Printer(unit, loops, scratch, constant, small).function(body)
+        return _Printer(unit, loops, scratch, constant, small, calls).function(body)
     except BuildError as error:
         raise BuildError(
             error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint
@@ -90,7 +80,13 @@ def emit_loops(
 
 class _Printer:
     def __init__(
-        self, unit: Unit, loops: Loops, scratch: Mapping[str, int], constant: frozenset[str], small: bool
+        self,
+        unit: Unit,
+        loops: Loops,
+        scratch: Mapping[str, int],
+        constant: frozenset[str],
+        small: bool,
+        calls: Sequence[KernelCall],
     ) -> None:
         self.unit = unit
         self.loops = loops
@@ -108,9 +104,12 @@ class _Printer:
         self.dims = DimPrinter(unit, self._var)
         self.layout = Layout(self.dims, scratch, frozenset(p.param for p in loops.packs))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
-        names = Names(self._register, self._memory, self.values.text, self.values.is_small)
-        regions = Regions(loops, self.dims, names, self._element, self._fresh, small, "dual-issue" in unit.features)
+        names = Names(self._register, self._memory, self._operand, self.values.is_small)
+        alone = "dual-issue" in unit.features
+        regions = Regions(loops, self.dims, names, self._element, self._fresh, small, alone, self._holds)
         self.regions = regions if unit.features >= CORE else None
+        self.validator = Validator(loops, scratch, calls, unit.check)
+        self.around: list[Around] = []
 
     # --- the function -------------------------------------------------------------------------------------
 
@@ -162,7 +161,7 @@ class _Printer:
 
     def block(self, block: Block) -> None:
         self.scope.push()
-        places, cursors = dict(self.places), dict(self.cursors)
+        places, cursors, around = dict(self.places), dict(self.cursors), len(self.around)
         self._point(block)
         at, own = 0, {s.buffer.name for s in block.body if isinstance(s, Alloc)}
         while at < len(block.body):
@@ -171,8 +170,10 @@ class _Printer:
                 self._region(lines, block.body[at : at + count])
             else:
                 self.statement(block.body[at], block.body[at + 1 :])
+            self.around += (s for s in block.body[at : at + max(count, 1)] if isinstance(s, Alloc | Let))
             at += max(count, 1)
         self.places, self.cursors = places, cursors
+        del self.around[around:]
         self.scope.pop()
 
     def _braced(self, head: str, body: Block, tail: str = "}") -> None:
@@ -227,7 +228,7 @@ class _Printer:
         var = self.scope.declare(stmt.var, stmt.var.name)
         self._line(f"for (int32_t {var} = {lo}; {var} < {hi}; ++{var}) {{")
         self.depth += 1
-        self.block(stmt.body)
+        self._inside(stmt, stmt.body)
         if stmt.until is not None:
             self._line(f"if ({self.values.text(stmt.until)}) {{")
             self._line("    break;")
@@ -248,6 +249,19 @@ class _Printer:
         for line in lines:
             self._line(line)
 
+    def _inside(self, around: Around, block: Block) -> None:
+        self.around.append(around)
+        self.block(block)
+        self.around.pop()
+
+    def _holds(self, statement: Statement, stmts: Sequence[Stmt], dead: Set[str]) -> bool:
+        """Whether assembly does what the statements do, after which nothing reads the register buffers ``dead``."""
+        stored = [n for n in walk(tuple(stmts)) if isinstance(n, Store) and n.buffer not in dead]
+        names = {(n.buffer, n.index): self.places[n.buffer].scalars.get(n.index) for n in stored}
+        live = {name: (buffer, tuple(evaluate(d, {}) for d in at)) for (buffer, at), name in names.items() if name}
+        elements = {place.c_name: place.buffer.dtype.scalar.bits for place in self.places.values()}
+        return self.validator.holds(Region(statement, tuple(stmts), self.around, live, elements))
+
     def _register(self, buffer: str, index: Index) -> str | None:
         """The variable that holds an element of 32 bits."""
         if (buffer, index) in self.hoisted:
@@ -258,6 +272,13 @@ class _Printer:
     def _memory(self, buffer: str, index: Index) -> Memory | None:
         """Where an element lies, if not in a register."""
         return self.layout.memory(self.places[buffer], index, buffer in self.constant)
+
+    def _operand(self, expr: ValueExpr) -> str:
+        """A value of 32 bits as an operand of assembly. C widens no operand: what is read from a byte is converted in
+        words, since compilers hand a narrower value over with anything above its width."""
+        if isinstance(expr, Op) and expr.name == "cast":
+            return f"({self.values.type_of(expr)}){self.values.text(expr, UNARY)}"
+        return self.values.text(expr)
 
     def _element(self, buffer: str, offset: Dim) -> str:
         """The element so many bytes behind the start of a buffer."""
@@ -275,11 +296,13 @@ class _Printer:
         known = checked_nonnegative(stmt.cond)
         count = len(self.dims.nonnegative)
         self.dims.nonnegative += known
+        self.around.append(Branch(stmt, True))
         self._braced(f"if ({cond})", stmt.then, "} else {" if stmt.orelse else "}")
+        self.around.pop()
         del self.dims.nonnegative[count:]
         if stmt.orelse:
             self.depth += 1
-            self.block(stmt.orelse)
+            self._inside(Branch(stmt, False), stmt.orelse)
             self.depth -= 1
             self._line("}")
 
@@ -349,16 +372,7 @@ class _Printer:
         """Scalars where every index is a constant and every access has one type, else an array.
 
         A scalar whose first use is a plain store in this block is declared there."""
-        uses: dict[Index, bool] = {}
-        types: set[DType] = set()
-        for stmt in rest:
-            direct = isinstance(stmt, Store) and buffer.name not in buffers_used(stmt.value)[0]
-            for node in walk(stmt):
-                if isinstance(node, Store) and node.buffer == buffer.name and buffer.name in self.wide:
-                    uses.update(dict.fromkeys(parts(node), False))
-                elif isinstance(node, Load | Store | Atomic) and node.buffer == buffer.name:
-                    uses.setdefault(node.index, direct)
-                    types.add(node.dtype if isinstance(node, Load) else node.value.dtype)
+        uses, types = register_uses(buffer, rest, buffer.name in self.wide)
         constant = all(isinstance(d, int) for index in uses for d in index)
         if len(types) != 1:
             raise BuildError(

@@ -7,6 +7,7 @@ from typing import Final
 
 from sdk.codegen_c.c99.helpers import helper_header, helper_text
 from sdk.codegen_c.c99.names import scalar_name
+from sdk.codegen_c.c99.options import Check
 from sdk.compiler.ir.types import DType, dtype
 from sdk.errors import BuildError
 
@@ -20,11 +21,12 @@ class Unit:
     """Collects what a file needs ahead of its functions.
 
     ``isa`` holds the board's capabilities; ``features`` adds "vectors" or "words": whether short vectors
-    live in vector registers, or four bytes in one 32-bit word.
+    live in vector registers, or four bytes in one 32-bit word. ``check`` is how much its assembly is tried.
     """
 
-    def __init__(self, prefix: str, isa: frozenset[str]) -> None:
+    def __init__(self, prefix: str, isa: frozenset[str], check: Check = "sample") -> None:
         self.prefix = prefix
+        self.check: Check = check
         self.features = isa | {"vectors" if isa & _VECTOR_REGISTERS else "words"}
         self._typedefs: dict[str, str] = {}
         self._helpers: dict[str, str] = {}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
-from sdk.compiler.ir.loops import Alloc, Block, Load, Store
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.loops import Alloc, Atomic, Block, Buffer, Load, Stmt, Store
+from sdk.compiler.ir.types import DType
+from sdk.compiler.ir.walk import buffers_used, walk
 from sdk.compiler.sym import Dim, prove_eq
 
-__all__ = ["follow", "parts", "straight_runs", "wide_registers"]
+__all__ = ["follow", "parts", "register_uses", "straight_runs", "wide_registers"]
 
 
 def wide_registers(body: Block) -> frozenset[str]:
@@ -24,6 +26,24 @@ def parts(store: Store) -> list[tuple[Dim, ...]]:
     """The indices of the scalars that a store of a vector fills."""
     *outer, last = store.index
     return [(*outer, last + k) for k in range(store.value.dtype.lanes)]
+
+
+def register_uses(
+    buffer: Buffer, stmts: Sequence[Stmt], wide: bool
+) -> tuple[dict[tuple[Dim, ...], bool], set[DType]]:
+    """The indices at which statements use a register buffer, in order, each with whether a plain store comes first; and
+    the types it is used as. ``wide``: vectors are stored to it as scalars."""
+    uses: dict[tuple[Dim, ...], bool] = {}
+    types: set[DType] = set()
+    for stmt in stmts:
+        direct = isinstance(stmt, Store) and buffer.name not in buffers_used(stmt.value)[0]
+        for node in walk(stmt):
+            if isinstance(node, Store) and node.buffer == buffer.name and wide:
+                uses.update(dict.fromkeys(parts(node), False))
+            elif isinstance(node, Load | Store | Atomic) and node.buffer == buffer.name:
+                uses.setdefault(node.index, direct)
+                types.add(node.dtype if isinstance(node, Load) else node.value.dtype)
+    return uses, types
 
 
 def straight_runs(block: Block, wide: frozenset[str]) -> dict[str, list[Load]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sdk.compiler.ir.loops import ValueExpr
+
 __all__ = ["Access", "Code", "Item", "Leaf", "Node", "Read", "Step", "Width", "Write"]
 
 Width = Literal["", "b", "sb", "h", "sh"]  # how ldr and str spell bytes and halves, signed where they have no sign
@@ -24,10 +26,12 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What is there before: a variable of the C around that code changes, or else an expression of it."""
+    """What is there before: a variable of the C around that code changes, or else an expression of it; and what that
+    means."""
 
     text: str
     variable: bool
+    value: ValueExpr = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Final
 
 from sdk.codegen_c.rescaled import Rescaled, clamped, rescaled
 from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
+from sdk.compiler.ir.dependence import slope
 from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType
@@ -78,7 +79,8 @@ class NotStraight(Exception):
 @dataclass(frozen=True, slots=True)
 class Names:
     """What the C around knows: ``register`` gives the variable that holds an element, None for one in memory;
-    ``place`` where that lies; ``text`` an expression; ``is_small`` tells values of at most 2**30."""
+    ``place`` where that lies; ``text`` an expression as C of 32 bits, all of which count; ``is_small`` tells values of
+    at most 2**30."""
 
     register: Callable[[str, tuple[Dim, ...]], str | None]
     place: Callable[[str, tuple[Dim, ...]], Memory | None]
@@ -198,7 +200,7 @@ class _Lifter:
             width = "h" if kind == I16 else "b"
         else:
             raise NotStraight
-        access = self._access(memory, width, True)
+        access = self._access(memory, self._path(memory), width, True)
         if any(isinstance(item, Write) and item.access == access for item in self.items):
             raise NotStraight  # what is ready is issued first
         self.items.append(Write(access, value))
@@ -293,17 +295,19 @@ class _Lifter:
         return self.made[key]
 
     def _leaf(self, value: ValueExpr) -> Leaf:
-        """What the C around computes once, before the code.
+        """What the C around computes once, before the code: an integer that fills a register.
 
         Raises:
-            NotStraight: it is another value in every turn of the loop.
+            NotStraight: it is another value in every turn of the loop, or none of 32 bits.
         """
         if self.loop is not None and any(self.loop.var in free_vars(dim) for dim in dims_used(value)):
             raise NotStraight
         if isinstance(value, Imm) and value.dtype.lanes == 1 and value.dtype.kind in "iu":
             value = replace(value, dtype=I32)  # operands of assembly fill a register
-        elif value.dtype.lanes == 1 and value.dtype.bits < 32:
+        elif value.dtype.lanes == 1 and value.dtype.bits < 32 and not value.dtype.is_float:
             value = Op("cast", (value,), I32)
+        if value.dtype.nbytes != 4 or value.dtype.kind not in "iu":
+            raise NotStraight
         for load in (n for n in walk(value) if isinstance(n, Load)):
             name = self.names.register(load.buffer, load.index)
             if name is not None:
@@ -312,19 +316,20 @@ class _Lifter:
             memory = self.names.place(load.buffer, load.index)
             self.reads_scratch |= memory is not None and memory.scratch
             self.reads_shared |= memory is not None and not memory.scratch and not memory.constant
-        leaf = Leaf(self.names.text(value), False)
+        leaf = Leaf(self.names.text(value), False, value)
         return self.known.setdefault(leaf, leaf)
 
     def _load(self, load: Load) -> Node:
         name = self.names.register(load.buffer, load.index)
         if name is not None:
-            leaf = Leaf(name, True)
+            leaf = Leaf(name, True, load)
             self.own[name] = load.buffer
             return self.values.get(name) or self.known.setdefault(leaf, leaf)
         memory = self.names.place(load.buffer, load.index)
         if memory is None:
             raise NotStraight
-        if (load.dtype == I32 and not memory.constant) or self._moves(memory) == 0:
+        path = self._path(memory)
+        if (load.dtype == I32 and not memory.constant) or (self.loop is not None and path[0] == 0):
             return self._leaf(load)
         self.reads_scratch |= memory.scratch
         self.reads_shared |= not memory.scratch and not memory.constant
@@ -334,25 +339,20 @@ class _Lifter:
             width = ""
         else:
             raise NotStraight
-        access = self._access(memory, width, False)
+        access = self._access(memory, path, width, False)
         return self.reads.setdefault(access, Read(access))
 
-    def _moves(self, memory: Memory) -> Dim | None:
-        """How far an access moves with the loop; None outside of one."""
-        return None if self.loop is None else self._linear(memory)[0]
-
-    def _linear(self, memory: Memory) -> tuple[Dim, Dim]:
+    def _path(self, memory: Memory) -> tuple[Dim, Dim]:
         """How far an access moves with the loop, and where it starts."""
         if self.loop is None:
             return 0, memory.offset
-        var = self.loop.var
-        step = substitute(memory.offset, {var: var.expr + 1}) - memory.offset
-        if var in free_vars(step):
+        step = slope(memory.offset, self.loop.var)
+        if step is None:
             raise NotStraight
-        return step, substitute(memory.offset, {var: self.loop.lo})
+        return step, substitute(memory.offset, {self.loop.var: self.loop.lo})
 
-    def _access(self, memory: Memory, width: Width, stored: bool) -> Access:
-        step, start = self._linear(memory)
+    def _access(self, memory: Memory, path: tuple[Dim, Dim], width: Width, stored: bool) -> Access:
+        step, start = path
         whole = memory.whole and width == ""
         unit, place = self.units.get(memory.buffer, 0), 0
         made = Stream(memory.buffer, start + step * self.turn, 0, whole, stored, unit)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.dependence import conflict, row_axis
-from sdk.compiler.ir.intrinsics import apply
+from sdk.compiler.ir.intrinsics import apply, has_meaning
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -38,14 +38,14 @@ from sdk.compiler.ir.loops import (
 from sdk.compiler.sym import Dim, Var, evaluate_grid, free_vars
 from sdk.errors import BuildError
 
-__all__ = ["run_loops"]
+__all__ = ["Cell", "DefinedMachine", "Machine", "NoMeaning", "run_loops"]
 
 Array = NDArray[Any]
 MAX_WIDTH: Final = 1 << 21
 
 
 @dataclass
-class _Cell:
+class Cell:
     """Storage of a buffer: flat data, for a temporary with one copy per iteration of the ``depth`` axes around it."""
 
     buffer: Buffer
@@ -55,10 +55,13 @@ class _Cell:
 
 
 @dataclass
-class _Machine:
+class Machine:
+    """Runs statements of ``loops``: ``env`` has the values of variables, ``cells`` the storage of buffers, ``lets`` the
+    values of bound scalars, ``widths`` the iterations of the loops around that run as axes."""
+
     loops: Loops
     env: dict[Var, Array]
-    cells: dict[str, _Cell]
+    cells: dict[str, Cell]
     lets: dict[str, Array] = field(default_factory=dict)
     widths: list[int] = field(default_factory=list)
     mask: Array | None = None
@@ -67,15 +70,22 @@ class _Machine:
     # --- values ----------------------------------------------------------------------------------------------
 
     def dim(self, dim: Dim) -> Array:
+        """A dim, of each iteration."""
         return np.asarray(evaluate_grid(dim, self.env))
 
     def scalar(self, dim: Dim) -> int:
+        """A dim that is one number.
+
+        Raises:
+            BuildError: it is another in some iterations.
+        """
         value = self.dim(dim)
         if value.size != 1:
             raise BuildError(f"the loop bound {dim} of {self.loops.name} varies over independent iterations")
         return int(value.reshape(-1)[0])
 
     def value(self, expr: ValueExpr) -> Array:
+        """A value, of each iteration."""
         match expr:
             case Imm():
                 return np.full((1,), expr.value, dtype=expr.dtype.numpy)
@@ -88,9 +98,14 @@ class _Machine:
             case Op():
                 if expr.name == "select":
                     return self.select(expr)
-                return apply(expr.name, [self.value(a) for a in expr.args], expr.dtype)
+                return self.operation(expr, [self.value(a) for a in expr.args])
+
+    def operation(self, expr: Op, args: list[Array]) -> Array:
+        """What an operation makes of its arguments."""
+        return apply(expr.name, args, expr.dtype)
 
     def select(self, expr: Op) -> Array:
+        """One of two values; nothing is read for the other."""
         cond = self.value(expr.args[0]).astype(bool)
         outer = self.mask
         self.mask = cond if outer is None else outer & cond
@@ -104,7 +119,7 @@ class _Machine:
         """Which lanes of an access count; None for all."""
         return None if count is None else np.asarray(np.arange(lanes) < np.atleast_1d(self.dim(count)))
 
-    def offset(self, cell: _Cell, index: tuple[Dim, ...], lanes: int, touched: Array | None) -> Array:
+    def offset(self, cell: Cell, index: tuple[Dim, ...], lanes: int, touched: Array | None) -> Array:
         """Flat element offsets, checked against every axis where the mask holds, of the lanes touched."""
         total: Array = np.zeros((1,), dtype=np.int64)
         outside: Array = np.zeros((1,), dtype=bool)
@@ -128,6 +143,7 @@ class _Machine:
         return total
 
     def load(self, expr: Load) -> Array:
+        """What a buffer holds."""
         cell = self.cells[expr.buffer]
         touched = self.lanes_touched(expr.count, expr.dtype.lanes)
         at = self.offset(cell, expr.index, expr.dtype.lanes, touched)
@@ -135,7 +151,7 @@ class _Machine:
         found = found if touched is None else np.where(touched, found, np.zeros_like(found[:1]))
         return np.asarray(found.view(expr.dtype.numpy) if found.dtype != expr.dtype.numpy else found)
 
-    def private(self, cell: _Cell) -> list[Array]:
+    def private(self, cell: Cell) -> list[Array]:
         """Index arrays of the axes a temporary was declared under, innermost first."""
         out = []
         for level in reversed(range(cell.depth)):
@@ -145,10 +161,12 @@ class _Machine:
     # --- statements ------------------------------------------------------------------------------------------
 
     def block(self, block: Block) -> None:
+        """Runs statements in order."""
         for stmt in block.body:
             self.stmt(stmt)
 
     def stmt(self, stmt: Stmt) -> None:
+        """Runs one statement."""
         match stmt:
             case Block():
                 self.block(stmt)
@@ -176,21 +194,24 @@ class _Machine:
                 raise BuildError(f"{self.loops.name} calls the library symbol {stmt.symbol}, which numpy cannot run")
 
     def let(self, stmt: Let) -> None:
+        """Binds a scalar."""
         value = self.lets[stmt.name] = self.value(stmt.value)
         kind = stmt.value.dtype
         if kind.kind in "iu" and kind.lanes == 1:  # an integer may stand in an index, as a variable of its range
             self.env[Var(stmt.name, *kind.limits)] = value.astype(np.int64)
 
     def alloc(self, buffer: Buffer) -> None:
+        """Declares a temporary, full of what nobody expects."""
         shape = tuple(self.scalar(d) for d in buffer.shape)
         size = max(int(np.prod(shape, dtype=np.int64)), 1) * buffer.dtype.lanes
         poison = np.nan if buffer.dtype.is_float else buffer.dtype.scalar.limits[1]
         data = np.full((*reversed(self.widths), size), poison, dtype=buffer.dtype.numpy)
-        self.cells[buffer.name] = _Cell(buffer, shape, data, len(self.widths))
+        self.cells[buffer.name] = Cell(buffer, shape, data, len(self.widths))
 
     def store(
         self, name: str, index: tuple[Dim, ...], value: Array, lanes: int, count: Dim | None = None
     ) -> None:
+        """Writes a value, of each iteration that the mask leaves."""
         cell = self.cells[name]
         touched = self.lanes_touched(count, lanes)
         at = self.offset(cell, index, lanes, touched)
@@ -206,6 +227,7 @@ class _Machine:
         )
 
     def run_if(self, stmt: If) -> None:
+        """Runs the arm of a condition, in some iterations the other."""
         cond = self.value(stmt.cond).astype(bool)
         outer = self.mask
         for part, holds in ((stmt.then, cond), (stmt.orelse, ~cond)):
@@ -216,6 +238,7 @@ class _Machine:
                 self.mask = outer
 
     def run_for(self, loop: For) -> None:
+        """Runs a loop, as an axis where its iterations are independent."""
         lo, hi = self.scalar(loop.lo), self.scalar(loop.hi)
         width = int(np.prod(self.widths, dtype=np.int64)) * max(hi - lo, 1)
         if hi - lo > 1 and width <= MAX_WIDTH and self.is_parallel(loop):
@@ -231,6 +254,7 @@ class _Machine:
                 break
 
     def is_parallel(self, loop: For) -> bool:
+        """Whether the iterations are proved independent."""
         key = id(loop)
         if key not in self.parallel:
             bounds = _loop_bounds(loop.body)
@@ -259,11 +283,30 @@ def _loop_bounds(block: Block) -> list[Dim]:
     return out
 
 
+class NoMeaning(Exception):
+    """An operation met arguments that it is not defined for."""
+
+
+class DefinedMachine(Machine):
+    """Runs what is made up, and may be what no model does: every operation must be defined for its arguments."""
+
+    def operation(self, expr: Op, args: list[Array]) -> Array:
+        """What an operation makes of its arguments.
+
+        Raises:
+            NoMeaning: it is not defined for them.
+        """
+        if not has_meaning(expr.name, args, expr.dtype):
+            raise NoMeaning(expr.name)
+        return super().operation(expr, args)
+
+
 def run_loops(
     loops: Loops,
     arrays: Mapping[str, Array],
     dims: Mapping[str, int] | None = None,
     rows: tuple[int, int] | None = None,
+    machine: type[Machine] = Machine,
 ) -> None:
     """Runs a loops function in place on ``arrays`` (one per parameter, C-contiguous, dense or ring-shaped).
 
@@ -272,6 +315,7 @@ def run_loops(
         arrays: every parameter by name; those written are changed.
         dims: values of its dims; those missing are bound by the arrays' shapes.
         rows: the range of rows to compute; all by default.
+        machine: what runs the statements.
 
     Raises:
         BuildError: an access outside a buffer, a missing parameter, or a construct numpy cannot run.
@@ -286,12 +330,12 @@ def run_loops(
             raise BuildError(f"the array of {p.buffer.name} of {loops.name} is not contiguous")
         # reads that do not count take some element, so there is always one
         data = array.reshape(-1) if array.size else np.zeros(1, array.dtype)
-        cells[p.buffer.name] = _Cell(p.buffer, array.shape, data)
-    machine = _Machine(loops, env, cells)
+        cells[p.buffer.name] = Cell(p.buffer, array.shape, data)
+    run = machine(loops, env, cells)
     if loops.rows is not None:
-        lo, hi = rows if rows is not None else (0, machine.scalar(loops.rows.extent))
+        lo, hi = rows if rows is not None else (0, run.scalar(loops.rows.extent))
         env[loops.rows.lo], env[loops.rows.hi] = np.asarray(lo), np.asarray(hi)
-    machine.block(loops.body)
+    run.block(loops.body)
 
 
 def _bind(buffer: Buffer, array: Array, env: dict[Var, Array]) -> None:

@@ -9,7 +9,7 @@ from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Buffer, Eval, For, Let
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, interval, substitute
 
-__all__ = ["Access", "accesses", "conflict", "linear", "row_axis"]
+__all__ = ["Access", "accesses", "conflict", "linear", "row_axis", "slope"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,12 @@ def linear(dim: Dim, var: Var) -> tuple[int, Dim] | None:
             rest = dim - coeff * var.expr
             return (coeff, rest) if var not in free_vars(rest) else None
     return None
+
+
+def slope(dim: Dim, var: Var) -> Dim | None:
+    """By how much ``dim`` grows where ``var`` does by one; None where that differs from value to value."""
+    step = substitute(dim, {var: var.expr + 1}) - dim
+    return None if var in free_vars(step) else step
 
 
 def accesses(node: object) -> Iterator[Access]:

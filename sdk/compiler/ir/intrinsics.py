@@ -20,7 +20,7 @@ from sdk.compiler.ir.types import BOOL, I32, DType
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 
-__all__ = ["INTRINSICS", "Intrinsic", "apply", "cast", "idx", "imm", "op"]
+__all__ = ["INTRINSICS", "Intrinsic", "apply", "cast", "has_meaning", "idx", "imm", "op"]
 
 Array = NDArray[Any]
 
@@ -297,6 +297,37 @@ INTRINSICS: Final = _rows(
     ("mac_lane", 4, "same", _mac_lane),
     ("mac_pair", 5, "same", _mac_pair),
 )
+
+
+def _within(lo: int, hi: int) -> Callable[[list[Array], DType], bool]:
+    """Whether the last argument lies in lo..hi, both included."""
+    return lambda args, dtype: bool(((args[-1] >= lo) & (args[-1] <= hi)).all())
+
+
+def _shifts(args: list[Array], dtype: DType) -> bool:
+    return _within(0, dtype.bits - 1)(args, dtype)
+
+
+def _high_fits(args: list[Array], dtype: DType) -> bool:
+    a, b, c = (x.astype(np.int64) for x in args)
+    return bool((np.abs(((a * b) >> 32) + c) < 1 << 31).all())
+
+
+# What is known of the arguments wherever an operation stands; for others it has no meaning.
+_KNOWN: Final[dict[str, Callable[[list[Array], DType], bool]]] = {
+    "shl": _shifts,
+    "shr": _shifts,
+    "srdhm30": lambda args, _: bool((np.abs(args[0].astype(np.int64)) < 1 << 30).all()),
+    "rdbpot": _within(0, 31),
+    "rdbpot1": _within(1, 31),
+    "rdbpot22": _within(1, 22),
+    "mac_high": _high_fits,
+}
+
+
+def has_meaning(name: str, args: list[Array], dtype: DType) -> bool:
+    """Whether the arguments are among those that ``name`` is defined for."""
+    return name not in _KNOWN or _KNOWN[name](args, dtype)
 
 
 def apply(name: str, args: list[Array], dtype: DType) -> Array:

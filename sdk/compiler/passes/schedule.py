@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from sdk.compiler.schedules.rules.choose import chosen, expected
 from sdk.compiler.schedules.rules.joined import Known
 from sdk.compiler.schedules.rules.ways import FIRST, WAYS, Way
 from sdk.compiler.schedules.trace import loops_key
+from sdk.compiler.schedules.validate import Candidate, Check, described, differing
+from sdk.errors import MiscompileWarning
 
 __all__ = ["ScheduleLoops", "ways_of"]
 
@@ -32,6 +35,7 @@ class ScheduleLoops:
     """Applies the rules for the core that ``isa`` (capabilities joined by ``.``) describes, of which ``threads`` share
     a call, for what ``opt`` says; functions that come out alike become one kernel that their layers share.
 
+    Schedules are tried as ``check`` says; the plain nest stays where one computes something else, with a warning.
     On cores with prices a function that takes much of the whole goes the way that is expected to execute least. With
     ``way`` each goes that of its ways which has this number, the first where it has none."""
 
@@ -39,6 +43,7 @@ class ScheduleLoops:
     threads: int = 1
     opt: Literal["time", "size"] = "time"
     way: int | None = None
+    check: Check = "sample"
     name = "schedule"
 
     def run(self, module: Module) -> Module:
@@ -52,6 +57,7 @@ class ScheduleLoops:
             done = {name: nest.first for name, nest in nests.items()}
         else:
             done = _chosen(nests, isa)
+        done = _checked(nests, done, self.check)
         kernel: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, f in done.items():
@@ -90,6 +96,18 @@ class _Nest:
         """Scheduled in the way of this number; as ``first`` has it where there are fewer."""
         made = list(self.ways().values()) if number else [self.first]
         return made[number] if number < len(made) else made[0]
+
+
+def _checked(nests: Mapping[str, _Nest], done: Mapping[str, Loops], check: Check) -> dict[str, Loops]:
+    """The functions as scheduled, those plain that are seen to compute something else."""
+    pairs = {
+        name: Candidate(nests[name].plain, loops, {p: of[0] for p, of in nests[name].known.items() if of})
+        for name, loops in done.items()
+    }
+    wrong = differing(pairs, check)
+    for name, what in wrong.items():
+        warnings.warn(MiscompileWarning(f"@{name}", what, described(pairs[name])), stacklevel=2)
+    return {name: nests[name].plain if name in wrong else loops for name, loops in done.items()}
 
 
 def _nest(module: Module, name: str, core: Core, threads: int) -> _Nest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from sdk.compiler.ir.dependence import linear
@@ -14,7 +15,7 @@ from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
 from sdk.compiler.schedules.rules.nest import extent, names, trip, unrolled
 from sdk.compiler.schedules.rules.ways import Way
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import Var
+from sdk.compiler.sym import Var, free_vars
 
 __all__ = ["PAIR_TILES", "REGION", "apart", "copy_in_runs", "integer_window"]
 
@@ -36,7 +37,8 @@ def integer_window(loops: Loops, part: Contraction, core: Core) -> Loops:
         return _window_lanes(loops, part, core)
     channels, pixels = part.spatial[-1].hi, part.spatial[-2].hi
     form = core.way.form
-    if form is None and core.dot == 4 and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
+    paired = len(part.spatial) > 2 and part.reduce[-1].var in _taps_along(loops, part, part.spatial[-2].var)
+    if form is None and core.dot == 4 and paired and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
         return _window_pairs(loops, part, pixels, core.way)
     if form in (None, "columns") and isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
         return _window_columns(loops, part, channels, pixels, core.way)
@@ -131,7 +133,8 @@ def _pitch(width: int, whole: bool) -> int:
 
 def _rows_at_once(loops: Loops, part: Contraction, pitch: int) -> int:
     """Rows of the result whose windows are staged together: as many as REGION bytes have room for."""
-    row, taps = part.spatial[-3].var, part.reduce[-2].var.hi + 1
+    row = part.spatial[-3].var
+    taps = math.prod(tap.hi + 1 for tap in _taps_along(loops, part, row))
     most = max((REGION // (2 * pitch) - taps) // apart(loops, part, row) + 1, 1)
     return most if pitch == PITCH else min(most, row.hi + 1)
 
@@ -149,6 +152,13 @@ def apart(loops: Loops, part: Contraction, over: Var) -> int:
     reads = (n for n in walk(loops.body) if isinstance(n, Load) and n.buffer == part.a)
     steps = (step[0] for n in reads for d in n.index if (step := linear(d, over)) is not None)
     return max(steps, default=1) or 1
+
+
+def _taps_along(loops: Loops, part: Contraction, over: Var) -> set[Var]:
+    """The loops over taps of the window that go along the axis of ``over``; none where it has one tap there."""
+    reads = (n for n in walk(loops.body) if isinstance(n, Load) and n.buffer == part.a)
+    along = (free_vars(d) for n in reads for d in n.index if over in free_vars(d))
+    return {loop.var for loop in part.reduce} & set().union(*along)
 
 
 def _pixels_at_once(loops: Loops, part: Contraction, pixels: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.compiler.ir.dependence import slope
 from sdk.compiler.ir.loops import Alloc, Load, Loops, Op, Store
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.types import I8
@@ -16,7 +17,7 @@ from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, names
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import flat_index, free_vars, substitute
+from sdk.compiler.sym import flat_index
 
 __all__ = ["Known", "contraction_joined", "joinable"]
 
@@ -103,7 +104,7 @@ def _one_run(s: Schedule, part: Contraction) -> None:
     var = find(s.loops, pixel).var
     shape = s.loops.param(part.a).buffer.shape
     reads = (n.index for n in walk(s.loops.body) if isinstance(n, Load) and n.buffer == part.a)
-    if any(var in free_vars(substitute(at, {var: var.expr + 1}) - at) for at in (flat_index(r, shape) for r in reads)):
+    if any(slope(flat_index(index, shape), var) is None for index in reads):
         raise ScheduleError("pixels a stride apart")
 
 

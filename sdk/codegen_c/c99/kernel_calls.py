@@ -1,0 +1,45 @@
+"""What the calls of a plan give a kernel: numbers for its dims, and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sdk.codegen_c.c99.samples import KernelCall
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.plan import Plan, PlanCall
+from sdk.compiler.sym import evaluate
+
+__all__ = ["kernel_calls"]
+
+
+def kernel_calls(module: Module, loops: Loops, calls: Iterable[tuple[Plan, PlanCall]]) -> list[KernelCall]:
+    """The calls of ``loops``, those first that give a dim its least or its greatest value; of open dims of a plan both
+    ends count."""
+    found: dict[tuple[int, ...], KernelCall] = {}
+    for plan, call in calls:
+        constants = {
+            p.buffer.name: module.consts[name].data
+            for p, arg in zip(loops.params, call.args, strict=True)
+            if (name := _constant(plan, arg)) is not None
+        }
+        for ends in ({v: v.most for v in plan.dims}, {v: v.least for v in plan.dims}):
+            dims = tuple(evaluate(d, ends) for d in call.dims)
+            found.setdefault(dims, KernelCall(dims, constants))
+    return _ends_first(list(found.values()))
+
+
+def _constant(plan: Plan, name: str) -> str | None:
+    """The constant that an argument is, whatever it is seen as."""
+    buffer = plan.buffer(name)
+    while buffer.role != "const" and buffer.alias:
+        buffer = plan.buffer(buffer.alias)
+    return buffer.name if buffer.role == "const" else None
+
+
+def _ends_first(calls: Sequence[KernelCall]) -> list[KernelCall]:
+    ends: list[KernelCall] = []
+    for k in range(len(calls[0].dims) if calls else 0):
+        values = [call.dims[k] for call in calls]
+        ends += (calls[values.index(min(values))], calls[values.index(max(values))])
+    return list({call.dims: call for call in (*ends, *calls)}.values())
