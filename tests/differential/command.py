@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from differential.compare import Finding, Tally, compare, fails
 from differential.cores import CORES
 from differential.subjects import drawn
-from generate import KINDS
+from generate import KINDS, shrink
 
 __all__ = ["Chunk", "chunks", "main", "run", "work"]
 
 SIZE = 48  # networks in an image
+TRIES = 200  # smaller networks that are looked at
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ def chunks(
 ) -> Iterator[Chunk]:
     """``count`` networks for each core, of all kinds in turn; compilers take turns too, where none is named."""
     for number, first in enumerate(range(0, count, SIZE)):
-        networks = tuple((seed + k, kinds[k % len(kinds)]) for k in range(first, min(first + SIZE, count)))
+        kind = len(kinds)
+        networks = tuple((seed + k // kind, kinds[k % kind]) for k in range(first, min(first + SIZE, count)))
         able = ((c, [one for one in CORES[c].compilers if compiler in ("any", _family(one))]) for c in cores)
         pairs = tuple((c, found[(number + k) % len(found)]) for k, (c, found) in enumerate(able) if found)
         yield Chunk(networks, pairs, tuple(sorted(fixed.items())))
@@ -67,7 +69,7 @@ def run(parts: Sequence[Chunk], jobs: int) -> Tally:
 
 def _shrunk(finding: Finding) -> str:
     """The text of the smallest network that is wrong in the same way."""
-    return str(shrink(finding.network, lambda network: fails(finding, network)).text())
+    return shrink(finding.network, lambda network: fails(finding, network), TRIES).text()
 
 
 def table(tally: Tally) -> str:

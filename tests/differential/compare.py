@@ -141,6 +141,8 @@ def _execute(
         wrong(*found[prefix], f"does not compile: {text[:400]}")
     linked = time.monotonic()
     tally.seconds["C compiler"] += linked - start
+    if not left:
+        return
     outcomes = execute(folder / "image", core, left, [found[c.prefix][0].runs for c in left])
     tally.seconds["run"] += time.monotonic() - linked
     for one, outcome in zip(left, outcomes, strict=True):
