@@ -119,6 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     models = given.count * len(cores)
     print(f"{models} models in {seconds:.0f} s, {60 * models / seconds / given.jobs:.0f} a minute and process")
     print("seconds: " + ", ".join(f"{name} {value:.0f}" for name, value in tally.seconds.most_common()))
+    for finding in tally.caught:
+        print(f"caught by the compiler itself: {described(finding)}")
     for k, finding in enumerate(tally.wrong):
         print(described(finding))
         if k < given.shrink:

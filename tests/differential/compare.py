@@ -6,6 +6,7 @@ import random
 import re
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,12 +59,13 @@ class Finding:
 
 @dataclass
 class Tally:
-    """What came of networks: of each core and kind how many were right, why others were refused, which are wrong; the
-    seconds that each part of the work took."""
+    """What came of networks: of each core and kind how many were right, why others were refused, which are wrong, of
+    which the compiler itself caught a fault and dropped the faster code; the seconds that each part of the work took."""
 
     right: Counter[tuple[str, str]] = field(default_factory=Counter)
     refused: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     wrong: list[Finding] = field(default_factory=list)
+    caught: list[Finding] = field(default_factory=list)
     seconds: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
@@ -71,6 +73,7 @@ class Tally:
         self.right += other.right
         self.refused += other.refused
         self.wrong += other.wrong
+        self.caught += other.caught
         self.seconds += other.seconds
 
 
@@ -110,8 +113,12 @@ def check(ready: Sequence[Subject], core: str, picked: Sequence[Choice]) -> Tall
         if subject.module is None:
             continue
         try:
-            # the C of each has a prefix of its own
-            built.append((subject, choice, compiled(subject.module, f"m{number}", core, choice.options())))
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                # the C of each has a prefix of its own
+                one = compiled(subject.module, f"m{number}", core, choice.options())
+            built.append((subject, choice, one))
+            tally.caught += [Finding(core, subject.network, choice, str(w.message)) for w in said]
         except SdkError as err:
             tally.refused[core, subject.network.kind, _reason(err.message)] += 1
         except Exception as err:
