@@ -1,4 +1,4 @@
-"""``python -m tests.differential``: generated networks on cores, a table of what came of them, the smallest failures."""
+"""``python -m tests.differential``: generated networks on cores, a table, and the smallest failures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
+from generate import KINDS, shrink
+
 from differential.compare import Finding, Tally, compare, fails
 from differential.cores import CORES
 from differential.subjects import drawn
-from generate import KINDS, shrink
 
 __all__ = ["Chunk", "chunks", "main", "run", "work"]
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, cast
 
+from generate import Network
+
 from differential.cores import CORES
 from differential.engines import differences
 from differential.image import Compiled, compiled, link
 from differential.machines import execute
-from differential.subjects import Subject, steps_apart, subjects
-from generate import Network
-
+from differential.subjects import Subject, is_quantised, subjects
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError, SdkError
 from sdk.toolchains import BuildCache
@@ -60,7 +60,7 @@ class Finding:
 @dataclass
 class Tally:
     """What came of networks: of each core and kind how many were right, why others were refused, which are wrong, of
-    which the compiler itself caught a fault and dropped the faster code; the seconds that each part of the work took."""
+    which the compiler itself caught a fault and dropped the faster code; seconds that each part of the work took."""
 
     right: Counter[tuple[str, str]] = field(default_factory=Counter)
     refused: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -158,7 +158,7 @@ def _execute(
             wrong(subject, choice, outcome)
             continue
         got = [[o[name] for name in one.plan.outputs] for o in outcome]
-        lines = differences(subject.want, got, steps_apart(subject.network))
+        lines = differences(subject.want, got, is_quantised(subject.network))
         if lines:
             wrong(subject, choice, f"{len(lines)} differ, {lines[0]}")
         else:

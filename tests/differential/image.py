@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from differential.cores import CORES, board_of, missing
-
 from sdk.boards import Board, load_board
 from sdk.codegen_c.c99 import EmitOptions, emit
 from sdk.codegen_c.c99.glue import glue_file, record_names
@@ -59,7 +58,8 @@ def compiled(module: Module, prefix: str, core: str, options: BuildOptions) -> C
     choice = EmitOptions(source="model", model_hash="", board=board.name, small=not board.hosted)
     files = emit(planned, prefix, isa=capabilities(board, options), options=choice)
     (plan,) = planned.plans.values()
-    return _parts(files, glue_file(planned, prefix, choice), prefix, options.opt, record_names(planned, prefix)[0], plan)
+    (record,) = record_names(planned, prefix)
+    return _parts(files, glue_file(planned, prefix, choice), prefix, options.opt, record, plan)
 
 
 def _parts(files: Files, glue: str, prefix: str, opt: str, record: str, plan: Plan) -> Compiled:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import unicorn
+from unicorn import arm64_const, arm_const, riscv_const
+
 from differential.apart import Died, apart
 from differential.case import Array, Runs
 from differential.cores import CORES
 from differential.image import CODE, RAM, Compiled
 from differential.semihosted import run_semihosted
-from unicorn import arm64_const, arm_const, riscv_const
-
 from sdk.compiler.ir.plan import Plan, PlanBuffer
 from sdk.compiler.sym import Var, evaluate
 from sdk.toolchains.elf import SHF_ALLOC, SHT_NOBITS, ElfFile

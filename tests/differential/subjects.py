@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from differential.apart import apart
-from differential.case import Array, Runs, interpreted
-from differential.engines import STEPS, differences, load_engines, outputs
 from generate import Network, generate, values
 
+from differential.apart import apart
+from differential.case import Array, Runs, interpreted
+from differential.engines import differences, load_engines, outputs
 from sdk.compiler.ir.module import Module
 from sdk.driver.reference import entry_graph
 from sdk.errors import SdkError
 from sdk.frontends.onnx import import_onnx
 from sdk.frontends.tflite import import_tflite
 
-__all__ = ["CASES", "Subject", "drawn", "steps_apart", "steps_of", "subjects"]
+__all__ = ["CASES", "Subject", "drawn", "is_quantised", "steps_of", "subjects"]
 
 CASES = 8  # runs of a network without state, one for each style of inputs
 ENGINE_S = 60.0
@@ -43,9 +43,9 @@ def drawn(seed: int, kind: str) -> Network:
     return generate(seed, kind)
 
 
-def steps_apart(network: Network) -> int:
-    """By how much integers may differ from the engine's."""
-    return STEPS if network.kind == "onnx-qdq" else 0
+def is_quantised(network: Network) -> bool:
+    """Whether its engine computes in floats what we compute in integers."""
+    return network.kind == "onnx-qdq"
 
 
 def steps_of(network: Network) -> list[dict[str, Array]]:
@@ -102,5 +102,5 @@ def _subject(number: int, network: Network, steps: list[dict[str, Array]], answe
     ours = [[np.asarray(o[r.name]) for r in graph.results] for o in outputs]
     if answer is None:
         return Subject(network, module, runs, ours, "interp")
-    wrong = differences(answer, ours, steps_apart(network))
+    wrong = differences(answer, ours, is_quantised(network))
     return Subject(network, module, runs, answer, "engine", found=f"interpreter: {wrong[0]}" if wrong else "")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from generate import KINDS
+
 from differential.command import SIZE, Chunk, chunks, described, table, work
 from differential.compare import Tally
 from differential.cores import CORES
-from generate import KINDS
 
 SEED = int(os.environ["CROSSLEVEL_SEED"])
 COUNT = 144  # networks on every core

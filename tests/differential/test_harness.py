@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from generate import generate
+
 from differential import image
 from differential.apart import apart
 from differential.command import main
@@ -20,8 +22,6 @@ from differential.engines import differences
 from differential.image import Compiled
 from differential.machines import execute
 from differential.subjects import Subject, subjects
-from generate import generate
-
 from sdk.codegen_c.c99 import helpers
 from sdk.driver.pipeline import capabilities
 from sdk.toolchains import BuildCache
@@ -117,8 +117,8 @@ def test_differences_of_reals_and_integers() -> None:
     assert differences(a, [[np.array([1.0, np.nan, -np.inf, -3.0], np.float32)]])
     b = [[np.array([1, 127], np.int8)]]
     near = [[np.array([1, 126], np.int8)]]
-    assert (len(differences(b, near)), differences(b, near, 1)) == (1, [])
-    assert differences(b, [[np.array([1, -128], np.int8)]], 1)
+    assert (len(differences(b, near)), differences(b, near, True)) == (1, [])
+    assert differences(b, [[np.array([1, -128], np.int8)]], True)
     assert differences(b, [[np.array([1, 127], np.uint8)]])
 
 

@@ -1,4 +1,4 @@
-"""``python -m tests.wild FOLDER``: every model of a folder on every core that holds it, a table of what came of them."""
+"""``python -m tests.wild FOLDER``: every model of a folder on every core that holds it, and a table of it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from differential.cores import CORES
+
 from wild.survey import BAD, VERDICTS, Row, survey
 
 __all__ = ["files_in", "main", "run", "table"]

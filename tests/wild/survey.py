@@ -1,4 +1,4 @@
-"""One model file on cores: whether it is exact there, within the bound, refused, too large, wrong, or brings us down."""
+"""One model file on cores: exact there, within the bound, refused, too large, wrong, or what brings us down."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import numpy as np
 from differential.apart import apart
 from differential.case import Array, Runs, inputs_of, interpreted
 from differential.cores import board_of
-from differential.engines import STEPS, differences, load_engines, outputs
+from differential.engines import differences, load_engines, outputs
 from differential.image import Compiled, compiled, link
 from differential.machines import execute
 
 from sdk.boards import Board
+from sdk.compiler.ir.graph import Call, Graph
 from sdk.compiler.ir.module import Module
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import import_model
@@ -54,7 +55,7 @@ class Expected:
     runs: Runs
     want: list[list[Array]]
     reference: str
-    steps: int
+    quantised: bool
 
 
 def survey(path: Path, cores: Sequence[tuple[str, str]], cases: int, seed: int, timeout_s: float) -> list[Row]:
@@ -93,10 +94,13 @@ def _expected(path: Path, cases: int, seed: int, timeout_s: float) -> Expected:
     work = partial(outputs, path, path.suffix.lower(), arrays, len(graph.results))
     found, died = apart(lambda: [work()], timeout_s)
     if died is None:
-        steps = STEPS if path.suffix.lower() == ".onnx" else 0
-        return Expected(module, runs, found[0], "engine", steps)
+        return Expected(module, runs, found[0], "engine", path.suffix.lower() == ".onnx" and _is_quantised(graph))
     ours = [[np.asarray(o[r.name]) for r in graph.results] for o in interpreted(module, runs)]
-    return Expected(module, runs, ours, "interpreter only", 0)
+    return Expected(module, runs, ours, "interpreter only", False)
+
+
+def _is_quantised(graph: Graph) -> bool:
+    return any(isinstance(n, Call) and n.callee in ("quantize", "dequantize") for n in graph.body)
 
 
 def _one(expected: Expected, core: str, compiler: str, timeout_s: float) -> tuple[Verdict, str]:
@@ -139,8 +143,9 @@ def _judged(
     if isinstance(outcome, str):
         return "crash", outcome
     got = [[run[name] for name in models[0].plan.outputs] for run in outcome]
-    lines = differences(expected.want, got, expected.steps)
+    lines = differences(expected.want, got, expected.quantised)
     if lines:
         return "wrong", f"{len(lines)} differ, {lines[0]}"
-    same = all(a.tobytes() == b.tobytes() for x, y in zip(expected.want, got, strict=True) for a, b in zip(x, y))
+    pairs = [pair for x, y in zip(expected.want, got, strict=True) for pair in zip(x, y, strict=True)]
+    same = all(a.tobytes() == b.tobytes() for a, b in pairs)
     return "exact" if same else "within bound", expected.reference

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from differential.cores import CORES
 from generate import generate
+
 from wild.command import files_in, main, table
 from wild.survey import Row, survey
 
