@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["KINDS", "Layer", "Network", "Spec", "Unfit", "layer"]
@@ -115,14 +116,8 @@ class Network:
 
     def built(self) -> tuple[bytes, dict[str, Spec]]:
         """The file and what each name in it stands for."""
-        from .builders import builder_of
-
-        made = builder_of(self.kind)
-        for name, spec in self.inputs:
-            made.input(name, spec)
-        for one in self.layers:
-            made.apply(one)
-        return made.finish(self.outputs, self.name), dict(made.specs)
+        data, specs = _built(self)
+        return data, dict(specs)
 
     def operators(self) -> tuple[str, ...]:
         """The operators in the file, each as often as it is there."""
@@ -138,3 +133,15 @@ class Network:
         for one in self.layers:
             lines.append(f"{one}  -> {'; '.join(str(specs[name]) for name in one.outputs)}")
         return "\n".join([*lines, f"outputs {', '.join(self.outputs)}"])
+
+
+@lru_cache(maxsize=256)
+def _built(network: Network) -> tuple[bytes, dict[str, Spec]]:
+    from .builders import builder_of
+
+    made = builder_of(network.kind)
+    for name, spec in network.inputs:
+        made.input(name, spec)
+    for one in network.layers:
+        made.apply(one)
+    return made.finish(network.outputs, network.name), made.specs

@@ -40,7 +40,7 @@ class OnnxBuilder(FileBuilder):
         self.inputs: list[Any] = []
         self.types: dict[str, Spec] = {}
         self.known: dict[str, Any] = {}
-        self.opset = OPSET
+        self.opset, self.last = OPSET, 1000
         self.made = 0
 
     def input(self, name: str, spec: Spec) -> None:
@@ -51,6 +51,13 @@ class OnnxBuilder(FileBuilder):
     def need(self, opset: int) -> None:
         """Some operator is not there before this opset."""
         self.opset = max(self.opset, opset)
+        self.until(self.last)
+
+    def until(self, opset: int) -> None:
+        """Some operator is there up to this opset only."""
+        self.last = min(self.last, opset)
+        if self.opset > self.last:
+            raise Unfit(f"opset {self.opset} is after {self.last}")
 
     def hidden(self) -> str:
         """A name for a value that no layer sees."""

@@ -133,6 +133,10 @@ def _pool(b: Any, one: Layer) -> None:
     _check_pads(one)
     given = {k: one[k] for k in ("count_include_pad", "ceil_mode", "p") if one.get(k) is not None}
     b.node(one.op, one.inputs, one.outputs, **given, **window_attributes(one, spec))
+    pads = one.get("pads") or (0,) * len(spec.shape)
+    for k, (n, size) in enumerate(zip(b.types[one.outputs[0]].shape[2:], spec.shape[2:], strict=True)):
+        if (n - 1) * one["strides"][k] >= size + pads[k]:  # ONNX's inference counts windows that start behind the image
+            raise Unfit("a window behind the image")
 
 
 def _check_pads(one: Layer) -> None:

@@ -100,6 +100,12 @@ def _running(b: Any, one: Layer) -> None:
     b.node(one.op, [x, b.const(one["axis"], "int64")], one.outputs, **dict(one["given"]))
 
 
+def _global(b: Any, one: Layer) -> None:
+    plain(b, one)
+    if one.op == "GlobalLpPool":
+        b.until(21)  # onnxruntime lacks the next version
+
+
 def _draw_global(op: str) -> Any:
     def draw(d: Draw, b: Any) -> Layer | None:
         x = b.pick(d, _channelled)
@@ -146,6 +152,8 @@ def _norm(b: Any, one: Layer) -> None:
     if not reals(spec) or (one.op == "LRN" and len(spec.shape) != 4):
         raise Unfit(f"{one.op} of {spec}")
     given = {k: v for k, v in one.attrs if k != "fill"}
+    if one.op == "MeanVarianceNormalization" and max((spec.shape[k] for k in one["axes"]), default=1) == 1:
+        raise Unfit("single elements have no variance, and no epsilon keeps it from 0")
     inputs, fill = list(one.inputs), one["fill"]
     style, seed = fill
     if one.op in ("BatchNormalization", "InstanceNormalization", "GroupNormalization"):
@@ -173,7 +181,7 @@ TABLE = {
     **{op: Op(_along(op), _exactly, 1) for op in ("ArgMax", "ArgMin", "Hardmax", "TopK")},
     **{op: Op(_draw_soft(op), plain, 1) for op in ("Softmax", "LogSoftmax")},
     **{op: Op(_draw_running(op), _running, 1) for op in ("CumSum", "CumProd")},
-    **{op: Op(_draw_global(op), plain, 1) for op in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")},
+    **{op: Op(_draw_global(op), _global, 1) for op in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")},
     **{op: Op(_draw_norm(op), _norm, 1) for op in (
         "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization",
         "RMSNormalization", "LpNormalization", "LRN", "MeanVarianceNormalization")},

@@ -142,6 +142,8 @@ def _stated(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
     if spec.dtype != "int8" or (one.op == "SOFTMAX" and not 1 <= len(spec.shape) <= 4):
         raise Unfit(f"{one.op} of {spec}")
+    if spec.scale < 2.0**-20:  # tflite-micro's range of inputs leaves 32 bits, and its results are those of infinities
+        raise Unfit(f"a function of steps of {spec.scale}")
     scale, zero = STATED[one.op]
     out = b.make(one.outputs[0], replace(spec, scale=scale, zero=zero))
     given = {"options": "SoftmaxOptions", "Beta": one["beta"]} if one.op == "SOFTMAX" else {}

@@ -19,22 +19,23 @@ def _put(b: Any, one: Layer, consts: list[int], *shapes: tuple[int, ...], option
     b.op(one.op, [b.index[one.inputs[0]], *consts], outs, options, **fields)
 
 
-def _x(b: Any, one: Layer, least: int = 1) -> Spec:
-    spec = b.specs[one.inputs[0]]
-    if len(spec.shape) < least:
+def _x(b: Any, one: Layer) -> Spec:
+    """The input; tflite-micro moves u8 by RESHAPE only."""
+    spec: Spec = b.specs[one.inputs[0]]
+    if len(spec.shape) < 1 or (spec.dtype == "uint8" and one.op != "RESHAPE"):
         raise Unfit(f"{one.op} of {spec}")
     return spec
 
 
 def _chosen(d: Draw, b: Any, least: int = 1, most: int = 4) -> str | None:
-    return b.pick(d, lambda s: least <= len(s.shape) <= most)
+    return b.pick(d, lambda s: least <= len(s.shape) <= most and s.dtype != "uint8")
 
 
 # --- shapes ------------------------------------------------------------------------------------------------------
 
 
 def _draw_reshape(d: Draw, b: Any) -> Layer | None:
-    x = _chosen(d, b)
+    x = b.pick(d, lambda s: len(s.shape) >= 1)
     if x is None:
         return None
     shape = d.factors(b.specs[x].elements, d.between(1, 4))
@@ -53,7 +54,7 @@ def _reshape(b: Any, one: Layer) -> None:
 
 
 def _draw_squeeze(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, lambda s: len(s.shape) > 1 and 1 in s.shape)
+    x = b.pick(d, lambda s: len(s.shape) > 1 and 1 in s.shape and s.dtype != "uint8")
     if x is None:
         return None
     ones = [k for k, n in enumerate(b.specs[x].shape) if n == 1]
@@ -220,7 +221,7 @@ def _split_v(b: Any, one: Layer) -> None:
 
 
 def _draw_concat(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, lambda s: s.dtype != "float32" and len(s.shape) >= 1)
+    x = b.pick(d, lambda s: s.dtype in ("int8", "int16") and len(s.shape) >= 1)
     if x is None:
         return None
     spec = b.specs[x]
@@ -239,7 +240,7 @@ def _draw_concat(d: Draw, b: Any) -> Layer | None:
 def _concat(b: Any, one: Layer) -> None:
     specs = [b.specs[n] for n in one.inputs]
     rank, axis = len(specs[0].shape), one["axis"]
-    if not -rank <= axis < rank or specs[0].dtype == "float32":
+    if not -rank <= axis < rank or specs[0].dtype not in ("int8", "int16"):
         raise Unfit(f"CONCATENATION of {specs[0]}")
     axis %= rank
     alike = {(s.dtype, s.scale, s.zero, s.shape[:axis], s.shape[axis + 1 :]) for s in specs}
