@@ -40,7 +40,8 @@ class Target:
 
     ``link_cpu`` is the CPU that the compiler's own support library is built for when linking; with ``small`` code is
     made for size, whatever the level says. With ``rolled`` loops stay as they are written: those that are hot are
-    assembly there, or code is for size.
+    assembly there, or code is for size. With ``gathers`` it has vectors whose lanes can be loaded from addresses of
+    their own (Arm's M-profile vectors).
     """
 
     zig_target: str
@@ -53,6 +54,7 @@ class Target:
     pointer_bits: int
     small: bool = False
     rolled: bool = False
+    gathers: bool = False
 
 
 def target_for(board: Board, aim: str = "time") -> Target:
@@ -73,6 +75,7 @@ def target_for(board: Board, aim: str = "time") -> Target:
         opt=compilers.opt,
         small=aim == "size",
         rolled=aim == "size" or ({"thumb2", "dsp"} <= board.capabilities and "mve" not in board.capabilities),
+        gathers="mve" in board.capabilities,
         hosted=board.hosted,
         pointer_bits=board.pointer_bits,
     )

@@ -26,6 +26,7 @@ from sdk.toolchains import BuildCache
 
 __all__ = ["Choice", "Finding", "Tally", "check", "choices", "compare", "fails"]
 
+_OURS = " is wrong"  # how the verifiers tell of a fault of the compiler, which is no refusal
 Opt = Literal["time", "size"]
 
 
@@ -120,6 +121,9 @@ def check(ready: Sequence[Subject], core: str, picked: Sequence[Choice]) -> Tall
             built.append((subject, choice, one))
             tally.caught += [Finding(core, subject.network, choice, str(w.message)) for w in said]
         except SdkError as err:
+            if _OURS in err.message:
+                wrong(subject, choice, err.message)
+                continue
             tally.refused[core, subject.network.kind, _reason(err.message)] += 1
         except Exception as err:
             wrong(subject, choice, f"{type(err).__name__}: {err}")

@@ -376,7 +376,7 @@ class ValuePrinter:
         if expr.name in _COMPARISONS:
             mask = f"({self.type_of(expr)})({value.text})"
             if self._unit.compares_apart(str(expr.args[0].dtype)):
-                return CValue(f"{self._unit.helper('lanes_mve')}({mask})", ATOM)
+                return CValue(f"{self._unit.helper('lanes_mve_i32x4')}({mask})", ATOM)
             return CValue(mask, UNARY)
         return value
 

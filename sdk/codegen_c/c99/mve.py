@@ -87,23 +87,22 @@ MVE: Final = {
     "fma_mve": """@f32x4 @@(@f32x4 a, @f32x4 b, @f32x4 c) {
     return (@f32x4)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 }""",
-    # gcc joins masks of floats (a < b & c < d, or one select in another) to one whose other lanes are those of the
-    # first: what it cannot look through stays four lanes.
-    "lanes_mve": """@i32x4 @@(@i32x4 mask) {
-#if !defined(__clang__)
-    __asm__("" : "+w"(mask));
-#endif
-    return mask;
-}""",
+    # gcc 12 takes the first lane of a mask for all of them where it joins masks of floats (a < b & c < d, or one select
+    # in another), and in masks it knows (the first lanes of a vector): what it cannot look through keeps its lanes.
+    **{
+        f"lanes_mve_{t}": f"@{t} @@(@{t} mask) {{\n"
+        '#if !defined(__clang__)\n    __asm__("" : "+w"(mask));\n#endif\n    return mask;\n}'
+        for t in ("i8x16", "i16x8", "i32x4")
+    },
     **_EXTREMES,
     **_FOLDS,
     **_LANES_BELOW,
     **_CONVERTED,
 }
 
-_COMPARED: Final = re.compile(r"\(@i32x4\)\(((?:[^()]|\([^()]*\))*? (?:<|>|<=|>=|==|!=) (?:[^()]|\([^()]*\))*)\)")
+_COMPARED: Final = re.compile(r"\(@(i8x16|i16x8|i32x4)\)\(((?:[^()]|\([^()]*\))*? (?:<|>|<=|>=|==|!=) (?:[^()]|\([^()]*\))*)\)")
 
 
 def compared(text: str) -> str:
-    """The text of a helper on four floats, with a mask of its own for each comparison."""
-    return _COMPARED.sub(r"@lanes_mve((@i32x4)(\1))", text)
+    """The text of a helper with a mask of its own for each comparison."""
+    return _COMPARED.sub(r"@lanes_mve_\1((@\1)(\2))", text)

@@ -43,8 +43,8 @@ class Unit:
         )
 
     def compares_apart(self, name: str) -> bool:
-        """Whether masks of comparisons in ``name``, a type or a helper of it, must be kept from each other."""
-        return "mve-fp" in self.features and "f32x4" in name
+        """Whether compilers must not look through the masks of comparisons in ``name``, a type or a helper of it."""
+        return "mve" in self.features and ("f32x4" in name or name.startswith("first_"))
 
     def value_type(self, type: DType) -> str:
         """The C type of a value, not of lanes of bool: those have the mask type of a comparison."""
