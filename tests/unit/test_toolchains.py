@@ -280,3 +280,9 @@ def test_host_features_reach_the_compiler() -> None:
         text = text.replace("#ifndef", "#ifdef")
     for name in ("zig", "gcc", "clang"):
         get_toolchain(name).compile(CompileJob(SourceText("u.c", text), target_for(board)))
+
+
+@pytest.mark.parametrize(("board", "gathers"), [("qemu-cortex-m55", True), ("qemu-cortex-m33", False), ("host", False)])
+def test_zig_makes_no_gathers_of_m_profile_vectors(board: str, gathers: bool) -> None:
+    flags = get_toolchain("zig").compile_flags(CompileJob(UNIT, target_for(load_board(board))))
+    assert ("-enable-arm-maskedgatscat=false" in flags) == gathers
