@@ -128,4 +128,4 @@ def _libraries(built: Built, board: Board, options: BuildOptions) -> list[tuple[
             toolchain.link(LinkJob("shared", objects, target), folder / f"lib{name}.so")
 
     folder = toolchain.cache.entry(key, make)
-    return [(p.name, p) for p in sorted(folder.iterdir())]
+    return [(p.name, p) for p in sorted(folder.glob("lib*"))]
