@@ -134,6 +134,11 @@ class RunPrinter:
         """When ``self`` is no instance that was initialised, in C."""
         return f"self == NULL || self->model != &{self.m}_mark"
 
+    @property
+    def _arena_first(self) -> bool:
+        """Whether the place of the arena tells of itself whether there is an instance, which takes least code."""
+        return "arena" in self.api.placed
+
     def _check_dims(self) -> list[str]:
         """The function that says whether the caller's dims are within their bounds."""
         e = self.entry
@@ -194,7 +199,11 @@ class RunPrinter:
 
     def _checks(self) -> None:
         e = self.entry
-        self._reject(self._unready, f"{self.macro}_E_STATE")
+        if self._arena_first:
+            self._line(f"uint8_t *const arena = {self.m}_place_arena(self, 0u);")
+            self._reject("arena == NULL", f"{self.macro}_E_STATE")
+        else:
+            self._reject(self._unready, f"{self.macro}_E_STATE")
         nulls = []
         for struct, ports in (("in", e.caller_inputs), ("out", e.caller_outputs)):
             if ports:
@@ -236,7 +245,7 @@ class RunPrinter:
             self._line(f"const int32_t {self.scope.lookup(var)} = {self.dims.text(value)};")
         bases = {self._base(b) for b in used} | ({"arena"} if self.runs else set())
         for base in ("arena", *(name for name, _, _ in self.api.more_arenas), "state"):
-            if base in bases:
+            if base in bases and not (base == "arena" and self._arena_first):
                 self._line(f"uint8_t *const {base} = self->{base};")
         for b in used:
             kind, type = self.plan.region(b.region).kind, scalar_name(b.type.dtype)
