@@ -19,6 +19,7 @@ HEAD = "# Written by `make lock`: what `make {name}` installs. Change pyproject.
 
 
 def main() -> None:
+    """Writes all of them."""
     text = (HERE.parent / "pyproject.toml").read_text(encoding="utf-8")
     kept = [line for line in text.splitlines(keepends=True) if not line.strip().startswith(f'"{TORCH}')]
     with tempfile.TemporaryDirectory() as name:
