@@ -23,7 +23,11 @@ PACKAGES: Final = {
     "tflite": ">=2.18,<3",
     "ziglang": ">=0.16,<0.18",
 }
-OPTIONAL_PACKAGES: Final = {"ai-edge-litert": ">=2.1,<3", "onnxruntime": ">=1.20,<2", "tflite-micro": ">=0.dev20240101,<1"}
+OPTIONAL_PACKAGES: Final = {
+    "ai-edge-litert": ">=2.1,<3",
+    "onnxruntime": ">=1.20,<2",
+    "tflite-micro": ">=0.dev20240101,<1",
+}
 
 _COMMANDS: Final = {
     "apt": "apt-get install -y",
