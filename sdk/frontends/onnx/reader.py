@@ -256,7 +256,8 @@ def embedded(data: bytes, externals: Externals) -> bytes:
     try:
         return bytes(model.SerializeToString())
     except (ValueError, EncodeError) as error:
-        raise BuildError(f"with the data beside it the model is no file of less than {MAX_BYTES} bytes") from error
+        message = f"with the data beside it the model is no file of less than {MAX_BYTES} bytes"
+        raise BuildError(message, hint="compare with our own interpreter: --against interp") from error
 
 
 def _place(tensor: Any, size: int) -> Place:
