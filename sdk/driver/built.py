@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sdk.driver.out_folder import MANIFEST, file_digest, settle
+from sdk.driver.out_folder import MANIFEST, file_digest, is_own_name, settle
 from sdk.driver.sources import Sources, read_files, write_files
 from sdk.errors import UsageError
 from sdk.profile import OpFacts
@@ -70,6 +70,9 @@ def load_built(folder: Path) -> Built:
     settle(folder)
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        strange = [n for n in (*manifest["model_files"], *manifest["agent_files"]) if not is_own_name(n)]
+        if strange:
+            raise ValueError(f"its manifest names {strange[0]!r}")
         model = read_files(folder, manifest["model_files"])
         agent = read_files(folder / "agent", manifest["agent_files"])
         report = BuildReport.from_json(manifest["report"])

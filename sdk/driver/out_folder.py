@@ -18,14 +18,14 @@ from typing import Final
 
 from sdk.errors import UsageError
 
-__all__ = ["MANIFEST", "contents_of", "file_digest", "replace_build", "settle"]
+__all__ = ["MANIFEST", "contents_of", "file_digest", "is_own_name", "replace_build", "settle"]
 
 MANIFEST: Final = "manifest.json"
 # A build is written whole into a folder of the first name, which then gets the second: from then on it is the one that
 # counts, and whoever comes next ends what was interrupted. Both are in the folder itself, on the same disk.
 _STAGE: Final = ".sdk-new-"
 _READY: Final = ".sdk-ready"
-_OURS: Final = re.compile(r"(agent/)?\w[\w.]*")
+_OURS: Final = re.compile(r"(agent/)?[^./\\\0][^/\\\0]*")
 _WAIT_S: Final = 30.0
 
 
@@ -78,9 +78,14 @@ def contents_of(folder: Path) -> dict[str, str]:
     """Digests of the files of a build in ``folder`` by name, as its manifest has them; empty where it has none."""
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["contents"]
-        return {str(name): str(value) for name, value in found.items() if _OURS.fullmatch(name)}
+        return {str(name): str(value) for name, value in found.items() if is_own_name(name)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a build may have a file of that name: a manifest may have been written by anybody."""
+    return _OURS.fullmatch(name) is not None
 
 
 @contextlib.contextmanager

@@ -49,6 +49,10 @@ def state(which: str) -> dict[str, str]:
     return {**found, "mine.c": "mine", "agent/mine.txt": "mine"}
 
 
+def build(out: Path, emit: str = "c", **options: object) -> BuildReport:
+    return driver.build(DIGITS, HOST, BuildOptions(**options), emit=emit, out=out)  # type: ignore[arg-type]
+
+
 def user_files(folder: Path) -> None:
     (folder / "agent").mkdir(parents=True, exist_ok=True)
     (folder / "mine.c").write_text("mine")
@@ -203,11 +207,26 @@ def test_a_folder_that_cannot_be_settled(tmp_path: Path, monkeypatch: pytest.Mon
     assert "make it again" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize("name", ["../secret.c", "/etc/passwd", ".sdk-ready/m.c", "agent/../m.c", "a\\b", ""])
+def test_a_manifest_that_names_files_of_others(tmp_path: Path, name: str) -> None:
+    build(tmp_path)
+    manifest = json.loads((tmp_path / MANIFEST).read_text())
+    manifest["model_files"].append(name)
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(UsageError, match="is not a folder that sdk build made") as caught:
+        load_built(tmp_path)
+    assert repr(name) in (caught.value.why or "")
+
+
+def test_a_pipe_among_the_files_of_a_build(tmp_path: Path) -> None:
+    build(tmp_path)
+    (tmp_path / "digits_int8.c").unlink()
+    os.mkfifo(tmp_path / "digits_int8.c")
+    with pytest.raises(UsageError, match="is not a folder that sdk build made"):
+        load_built(tmp_path)
+
+
 # --- the same from end to end -----------------------------------------------------------------------------
-
-
-def build(out: Path, emit: str = "c", **options: object) -> BuildReport:
-    return driver.build(DIGITS, HOST, BuildOptions(**options), emit=emit, out=out)  # type: ignore[arg-type]
 
 
 def test_builds_into_one_folder(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from sdk import driver
 from sdk.boards import load_board
+from sdk.boards.files import search_path
 from sdk.driver.artifact import build_sources
 from sdk.driver.options import BuildOptions
 from sdk.errors import UsageError
@@ -205,3 +206,9 @@ def test_a_folder_is_made_by_whoever_is_first(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Path, "mkdir", late)
     assert private_folder(tmp_path / "cache", "X") == tmp_path / "cache"
+
+
+def test_a_home_that_may_not_be_looked_into_has_no_boards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CROSSLEVEL_BOARDS", raising=False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert len(search_path()) == 1
