@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from sdk.toolchains import zig
+
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = Path(os.environ.get("CROSSLEVEL_MODELS", ROOT.parent / "shared" / "models"))
+# The support libraries of the C compiler take long to make: all clones and all tests share the user's.
+os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(zig.cache_folder()))
 os.environ.setdefault("CROSSLEVEL_CACHE", str(ROOT / ".cache"))
 
 

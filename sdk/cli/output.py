@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from sdk.errors import SdkError, UsageError
+from sdk.files import replacing
 from sdk.notebook import show
 
 SCHEMA = 1
@@ -71,9 +72,10 @@ def cut(line: str, columns: int) -> str:
 
 
 def write_file(path: Path, text: str, option: str) -> None:
-    """Write what ``option`` asked for into a file; raise UsageError where that is impossible."""
+    """Write what ``option`` asked for into a file, whole or not at all; raise UsageError where that is impossible."""
     try:
-        path.write_text(text, encoding="utf-8")
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
         hint = "name a file in a folder that exists and is yours"
         raise UsageError(f"cannot write {path}", where=option, why=error.strerror, hint=hint) from error

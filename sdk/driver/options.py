@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from sdk.driver.files import Library, read_libraries
 from sdk.errors import UsageError
 
 __all__ = ["AIMS", "BuildOptions"]
@@ -41,7 +42,7 @@ class BuildOptions:
     arena_limit: int | None = None
     isa: str | None = None
     toolchain: str = "zig"
-    externs: tuple[Path, ...] = ()
+    externs: tuple[Path | Library, ...] = ()
     regions: tuple[tuple[str, int], ...] = ()
     weights: str = "flash"
     opt: Literal["time", "size"] = "time"
@@ -60,3 +61,20 @@ class BuildOptions:
             raise UsageError("each region has a limit of its own", hint="use --region or --arena-limit, not both")
         if self.memory == "min" and self.arena_limit is not None:
             raise UsageError("a limit of the arena has its own aim", hint="use --memory min or --arena-limit, not both")
+
+    @property
+    def libraries(self) -> tuple[Library, ...]:
+        """The files of libraries.
+
+        Raises:
+            UsageError: one cannot be read.
+        """
+        return read_libraries(self.externs)
+
+    def read(self) -> BuildOptions:
+        """The same choices with the files of libraries read: what all steps of one command are given.
+
+        Raises:
+            UsageError: one cannot be read.
+        """
+        return replace(self, externs=self.libraries)

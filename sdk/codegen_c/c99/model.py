@@ -113,6 +113,7 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
         state_bytes=api.region_bytes("state"),
         init_dims=api.init,
         state_size=states.size() if api.init else [],
+        placed=api.placed,
         reset=reset,
         entries=entries,
     )
