@@ -9,7 +9,9 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,6 +23,21 @@ SCHEMA = 1
 INTERRUPTED = 130
 _NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _DEBUG_VARIABLE = "CROSSLEVEL_DEBUG"
+
+
+@contextmanager
+def warnings_shown() -> Iterator[None]:
+    """Shows warnings on stderr as a line for people, until the block ends."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        yield
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+    line: str | None = None,
+) -> None:  # fmt: skip
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def print_json(data: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import shutil
+import warnings
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
@@ -18,7 +19,7 @@ from sdk.driver.files import ModelFile, read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.out_folder import MANIFEST, contents_of, replace_build
 from sdk.driver.sources import compile_sources
-from sdk.errors import UsageError
+from sdk.errors import MiscompileWarning, UsageError
 from sdk.report import BuildReport
 from sdk.resources import data_dir
 from sdk.steps import step
@@ -59,7 +60,7 @@ def _own_digest() -> str:
 
 def _key(model: ModelFile, board: Board, options: BuildOptions) -> str:
     choices = [options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
-    choices += [options.weights, options.opt, *(f"{name}:{size}" for name, size in options.regions)]
+    choices += [options.weights, options.opt, options.check, *(f"{name}:{size}" for name, size in options.regions)]
     choices += [text for library in options.libraries for text in (library.name, library.text)]
     dims = sorted((k, *v) for k, v in options.dims.items())
     # the platform's facts, not the file they came from
@@ -72,7 +73,8 @@ def _key(model: ModelFile, board: Board, options: BuildOptions) -> str:
 
 
 def build_sources(model: ModelFile | Path, board: Board, options: BuildOptions) -> Built:
-    """Compiles a model to C and measures it, or takes both from the cache."""
+    """Compiles a model to C and measures it, or takes both from the cache; what the build warned of is warned of again
+    by each that takes it."""
     file, options = read_model_file(model), options.read()
 
     def make(folder: Path) -> None:
@@ -81,7 +83,10 @@ def build_sources(model: ModelFile | Path, board: Board, options: BuildOptions) 
             generate = import_module("sdk.driver.generate").generate
             write_built(folder, generate(file, prefix_of(file, options), board, options))
 
-    return load_built(BuildCache().entry(_key(file, board, options), make))
+    built = load_built(BuildCache().entry(_key(file, board, options), make))
+    for text in built.report.warnings:
+        warnings.warn(MiscompileWarning(text), stacklevel=2)
+    return built
 
 
 def build(model: Path, board: Board, options: BuildOptions, *, emit: str, out: Path) -> BuildReport:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from sdk.boards import Board
@@ -24,6 +26,7 @@ from sdk.driver.op_facts import op_facts
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
 from sdk.driver.sources import Sources, as_files, compile_sources
+from sdk.errors import MiscompileWarning
 from sdk.report import BuildReport
 from sdk.toolchains import get_toolchain, target_for
 from sdk.toolchains.size import Sections, section_sizes
@@ -38,8 +41,13 @@ def generate(model: ModelFile, prefix: str, board: Board, options: BuildOptions)
     Raises:
         BuildError: the model cannot be compiled, or does not fit the board.
     """
-    module, fused = _lower(model, prefix, board, options)
-    sources, report = _emit(model, prefix, module, board, options)
+    with _faults() as faults:
+        module, fused = _lower(model, prefix, board, options)
+        sources, report = _emit(model, prefix, module, board, options)
+    if faults:
+        texts = "\n\n".join(f"{fault.message}\n\n{fault.details}" for fault in faults)
+        sources = replace(sources, model={**sources.model, f"{prefix}_faults.txt": texts + "\n"})
+        report = replace(report, warnings=tuple(fault.message for fault in faults))
     check_fits(model, module, board, options, report, lambda: measure(model, prefix, board, options, "min")[1])
     held: dict[Var, Dim] = dict(init_values(module))  # the agent binds them so
     shapes = {
@@ -48,6 +56,20 @@ def generate(model: ModelFile, prefix: str, board: Board, options: BuildOptions)
     }
     multiples = {v.name: v.multiple for plan in module.plans.values() for v in plan.dims if v.multiple > 1}
     return Built(sources, report, shapes, multiples, op_facts(module, fused, capabilities(board, options)))
+
+
+@contextmanager
+def _faults() -> Iterator[list[MiscompileWarning]]:
+    """Collects what the compiler finds wrong with its own code; other warnings go on."""
+    found: list[MiscompileWarning] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", MiscompileWarning)
+        yield found
+    for warning in caught:
+        if isinstance(warning.message, MiscompileWarning):
+            found.append(warning.message)
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def measure(
@@ -85,6 +107,7 @@ def _emit(
         weights_in_ram=options.weights == "ram",
         memories=linked_memories(board, options),
         small=not board.hosted,
+        check=options.check,
     )
     isa = capabilities(board, options)
     files = as_files(emit(module, prefix, isa=isa, options=choice) | extern_sources(options.libraries))

@@ -15,6 +15,7 @@ __all__ = ["AIMS", "BuildOptions"]
 MOST_THREADS = 64  # of the runtime's pool
 OPTS: Final = ("time", "size")
 AIMS: Final = ("time", "min")
+CHECKS: Final = ("sample", "full")
 PLACES: Final = ("flash", "ram")
 
 
@@ -29,7 +30,8 @@ class BuildOptions:
     ``+``); ``toolchain`` is the C compiler; ``externs`` are files of the user's libraries: ``.ir`` files say which ops
     a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the board's memories that
     the arena may lie in, the preferred first, with the most bytes of each (none: the arena is one); ``weights`` stay
-    in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for, "time" or "size".
+    in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for, "time" or "size";
+    ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full".
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -46,6 +48,7 @@ class BuildOptions:
     regions: tuple[tuple[str, int], ...] = ()
     weights: str = "flash"
     opt: Literal["time", "size"] = "time"
+    check: Literal["sample", "full"] = "sample"
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text
@@ -53,6 +56,8 @@ class BuildOptions:
             raise UsageError(f"{self.threads!r} threads asked for", hint=f"--threads 1 to {MOST_THREADS}")
         if self.memory not in AIMS:
             raise UsageError(f"no memory aim is called {self.memory!r}", hint=f"use {' or '.join(AIMS)}")
+        if self.check not in CHECKS:
+            raise UsageError(f"no check is called {self.check!r}", hint=f"use {' or '.join(CHECKS)}")
         if self.opt not in OPTS:
             raise UsageError(f"code is not made for {self.opt!r}", hint=f"use {' or '.join(OPTS)}")
         if self.weights not in PLACES:

@@ -148,7 +148,10 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Fuse(),
         SimplifyLoops(),
         ScheduleLoops(
-            isa=".".join(sorted(have)), threads=1 if streams else options.threads, opt=options.opt
+            isa=".".join(sorted(have)),
+            threads=1 if streams else options.threads,
+            opt=options.opt,
+            check=options.check,
         ),
         *([Columns()] if words else []),
         Cleanup(),

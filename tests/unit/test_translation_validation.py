@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from sdk.boards import load_board
+from sdk.cli import run_command
 from sdk.codegen_c.c99 import EmitOptions, emit, regions, stmt
 from sdk.codegen_c.thumb import issue
 from sdk.compiler.schedules import pack
@@ -160,3 +162,23 @@ def test_the_plain_nest_takes_the_place_of_a_wrong_schedule(monkeypatch: Patch) 
     with pytest.warns(MiscompileWarning, match="everything"):
         module = lower_module(import_model(DIGITS, options, "m"), default_passes(board, options))
     assert all(not loops.trace for loops in module.loops.values())
+
+
+def test_a_build_that_went_around_a_fault_says_so_each_time(
+    monkeypatch: Patch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CROSSLEVEL_CACHE", str(tmp_path / "cache"))
+    swapped_pair(monkeypatch)
+    arguments = ["build", str(DIGITS), "--board", BOARD, "-o", str(tmp_path / "out"), "--json"]
+    for _ in range(2):  # made, then from the cache
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            assert run_command(arguments) == 0
+        printed = capsys.readouterr()
+        assert "warning: the faster code of @" in printed.err
+        assert "plainer code is used" in json.loads(printed.out)["warnings"][0]
+    assert "in the place of" in (tmp_path / "out" / "digits_int8_faults.txt").read_text()
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert run_command(["verify", str(DIGITS), "--board", BOARD, "--cases", "3"]) == 0
+    assert "warning: the faster code of @" in capsys.readouterr().err
