@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 from pathlib import Path
@@ -15,13 +16,17 @@ MODELS = Path(os.environ.get("CROSSLEVEL_MODELS", ROOT.parent / "shared" / "mode
 # The support libraries of the C compiler take long to make: all clones and all tests share the user's.
 os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(zig.cache_folder()))
 os.environ.setdefault("CROSSLEVEL_CACHE", str(ROOT / ".cache"))
+# Generated networks are others every day; a failure of another day comes back with its seed.
+os.environ.setdefault("CROSSLEVEL_SEED", str((datetime.date.today() - datetime.date(2026, 1, 1)).days * 1000))
 
 
-def pytest_report_header() -> str:
-    """Say at the top of the report whether the real models are there."""
+def pytest_report_header() -> list[str]:
+    """Say at the top of the report whether the real models are there, and which networks are generated."""
+    seeds = f"generated networks: from seed {os.environ['CROSSLEVEL_SEED']} (CROSSLEVEL_SEED)"
     if MODELS.is_dir():
-        return f"real models: {MODELS}"
-    return f"real models: none at {MODELS}; tests marked 'models' are skipped (set CROSSLEVEL_MODELS)"
+        return [f"real models: {MODELS}", seeds]
+    none = f"real models: none at {MODELS}; tests marked 'models' are skipped (set CROSSLEVEL_MODELS)"
+    return [none, seeds]
 
 
 @pytest.fixture(scope="session")

@@ -242,6 +242,14 @@ CASES = {
     "softmax": unary("SOFTMAX", (1, 12), 0.1, 9, 1 / 256, -128, options="SoftmaxOptions", Beta=1.0),
     "softmax rows": unary("SOFTMAX", (3, 40), 0.02, 9, 1 / 256, -128, options="SoftmaxOptions", Beta=1.0),
     "softmax beta": unary("SOFTMAX", (2, 5), 0.7, 0, 1 / 256, -128, options="SoftmaxOptions", Beta=0.3),
+    **{
+        f"{name} of steps of {scale:g}": unary(name.upper(), (1, 256), scale, zero, out, out_zero, options=options, **given)
+        for name, out, out_zero, options, given in (
+            ("logistic", 1 / 256, -128, "", {}), ("tanh", 1 / 128, 0, "", {}),
+            ("softmax", 1 / 256, -128, "SoftmaxOptions", {"Beta": 1.0}),
+        )
+        for scale, zero in ((7.9, 3), (8.0, -128), (15.9, 120), (31.0, 0), (32.0, 5), (1e7, -3))
+    },
     "quantize to u8": unary("QUANTIZE", (1, 9), 1 / 256, -128, 1 / 256, 0, out_dtype="uint8"),
     "quantize rescaled": unary("QUANTIZE", (1, 90), 0.11, 7, 0.03, -9),
     "quantize from int16": unary("QUANTIZE", (1, 90), 0.0011, 0, 0.13, -9, dtype="int16", out_dtype="int8"),

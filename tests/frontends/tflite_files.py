@@ -184,6 +184,12 @@ class _Writer:
             fields["ShapeSignature"] = self.vector(t.signature, "int32")
         return self.table("Tensor", **fields)
 
+    def value(self, value: Any) -> Any:
+        """What a field of options holds: a number, or the place of a text or of a vector of integers."""
+        if isinstance(value, str):
+            return self.b.CreateString(value)
+        return self.vector(value, "int32") if isinstance(value, tuple) else value
+
     def operator(self, o: OperatorSpec) -> int:
         number = self.codes.setdefault((o.code, o.custom), len(self.codes))
         fields: dict[str, Any] = {
@@ -192,7 +198,7 @@ class _Writer:
             "Outputs": self.vector(o.outputs, "int32"),
         }
         if o.options:
-            given = {k: self.b.CreateString(v) if isinstance(v, str) else v for k, v in o.fields.items()}
+            given = {k: self.value(v) for k, v in o.fields.items()}
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, o.options)
             fields["BuiltinOptions"] = self.table(o.options, **given)
         return self.table("Operator", **fields)

@@ -374,7 +374,10 @@ class ValuePrinter:
         ]
         value = CValue(f"{texts[0]} {symbol} {texts[1]}", binds)
         if expr.name in _COMPARISONS:
-            return CValue(f"({self.type_of(expr)})({value.text})", UNARY)
+            mask = f"({self.type_of(expr)})({value.text})"
+            if self._unit.compares_apart(str(expr.args[0].dtype)):
+                return CValue(f"{self._unit.helper('lanes_mve')}({mask})", ATOM)
+            return CValue(mask, UNARY)
         return value
 
     def mask_bits(self, expr: ValueExpr) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from sdk.codegen_c.c99.names import scalar_name
 from sdk.compiler.ir.types import DType, dtype
 
-__all__ = ["MVE", "MVE_FIRST", "MVE_HEADER", "MVE_INTEGERS"]
+__all__ = ["MVE", "MVE_FIRST", "MVE_HEADER", "MVE_INTEGERS", "compared"]
 
 MVE_HEADER: Final = "arm_mve.h"
 MVE_INTEGERS: Final = tuple(dtype(name) for name in ("i8x16", "u8x16", "i16x8", "u16x8", "i32x4", "u32x4"))
@@ -86,8 +87,23 @@ MVE: Final = {
     "fma_mve": """@f32x4 @@(@f32x4 a, @f32x4 b, @f32x4 c) {
     return (@f32x4)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 }""",
+    # gcc joins masks of floats (a < b & c < d, or one select in another) to one whose other lanes are those of the
+    # first: what it cannot look through stays four lanes.
+    "lanes_mve": """@i32x4 @@(@i32x4 mask) {
+#if !defined(__clang__)
+    __asm__("" : "+w"(mask));
+#endif
+    return mask;
+}""",
     **_EXTREMES,
     **_FOLDS,
     **_LANES_BELOW,
     **_CONVERTED,
 }
+
+_COMPARED: Final = re.compile(r"\(@i32x4\)\(((?:[^()]|\([^()]*\))*? (?:<|>|<=|>=|==|!=) (?:[^()]|\([^()]*\))*)\)")
+
+
+def compared(text: str) -> str:
+    """The text of a helper on four floats, with a mask of its own for each comparison."""
+    return _COMPARED.sub(r"@lanes_mve((@i32x4)(\1))", text)

@@ -321,7 +321,7 @@ _LANES: Final[dict[str, str]] = {
     "bits": "$M @@($C x) {\n    return ($M)x;\n}",
     "value": "$C @@($M x) {\n    return ($C)x;\n}",
     "tofloat": "$C @@($M x) {\n    return __builtin_convertvector(x, $C);\n}",
-    "isinf": "$M @@($C x) {\n    return ($M)((x == %inf%) | (x == -%inf%));\n}",
+    "isinf": "$M @@($C x) {\n    return ($M)(x == %inf%) | ($M)(x == -%inf%);\n}",
     "isnan": "$M @@($C x) {\n    return ($M)(x != x);\n}",
     **{
         f"{name}huge": _HUGE_HEAD

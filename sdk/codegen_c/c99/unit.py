@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from sdk.codegen_c.c99.helpers import helper_header, helper_text
+from sdk.codegen_c.c99.mve import compared
 from sdk.codegen_c.c99.names import scalar_name
 from sdk.codegen_c.c99.options import Check
 from sdk.compiler.ir.types import DType, dtype
@@ -40,6 +41,10 @@ class Unit:
         return (
             "words" in self.features and type.lanes > 1 and not type.is_float and type.lanes * type.bits == 32
         )
+
+    def compares_apart(self, name: str) -> bool:
+        """Whether masks of comparisons in ``name``, a type or a helper of it, must be kept from each other."""
+        return "mve-fp" in self.features and "f32x4" in name
 
     def value_type(self, type: DType) -> str:
         """The C type of a value, not of lanes of bool: those have the mask type of a comparison."""
@@ -80,7 +85,8 @@ class Unit:
         full = f"{self.prefix}_{name}"
         if full not in self._helpers:
             self._helpers[full] = ""  # holds the place: a helper never needs itself
-            text = self.expand(helper_text(name))
+            text = helper_text(name)
+            text = self.expand(compared(text) if self.compares_apart(name) else text)
             header = helper_header(name)
             if header:
                 self._headers[header] = None

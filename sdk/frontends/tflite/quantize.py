@@ -65,22 +65,28 @@ def exp_table(scale: float, beta: float) -> Array:
     real = min(beta * scale * (1 << (31 - _SOFTMAX_BITS)), (1 << 31) - 1.0)
     if not real > 1:
         raise BuildError(f"softmax cannot represent an input scale of {scale} with beta {beta}")
-    mult, shift = quantize_multiplier(real)
-    radius = input_radius(_SOFTMAX_BITS, shift)
+    radius = input_radius(_SOFTMAX_BITS, math.frexp(real)[1])
     steps = np.arange(256)
     inside = steps <= radius
-    # the product of a power of two and a difference inside the radius stays in 32 bits
-    scaled = multiply_quantized(-np.where(inside, steps, 0), mult, shift)
+    scaled = _scaled(-np.where(inside, steps, 0), real, radius)
     return np.where(inside, exp_on_negative(scaled, _SOFTMAX_BITS), 0).astype(np.int32)
+
+
+def _scaled(inside: Array, real: float, radius: int) -> Array:
+    """Differences of at most ``radius`` times ``real``, which stays in 32 bits; a radius of 0 leaves only 0, and no
+    multiplier is asked for, which has no room for a ``real`` as large as that."""
+    if radius == 0:
+        return np.zeros(inside.shape, np.int32)
+    return multiply_quantized(inside, *quantize_multiplier(real))
 
 
 def _sigmoid_inputs(scale: float, zero_point: int) -> tuple[Array, Array, int]:
     """Centred inputs for each stored i8 value, the same with 4 integer bits, and the radius of saturation."""
-    mult, shift = quantize_multiplier(scale * (1 << (31 - _SIGMOID_BITS)))
-    radius = input_radius(_SIGMOID_BITS, shift)
+    real = scale * (1 << (31 - _SIGMOID_BITS))
+    radius = input_radius(_SIGMOID_BITS, math.frexp(real)[1])
     centred = np.arange(-128, 128) - zero_point
     inside = np.where(np.abs(centred) < radius, centred, 0)
-    return centred, multiply_quantized(inside, mult, shift), radius
+    return centred, _scaled(inside, real, radius), radius
 
 
 def _saturated(centred: Array, radius: int, values: Array) -> Array:

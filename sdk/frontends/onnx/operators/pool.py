@@ -26,7 +26,8 @@ def _window(node: OnnxNode) -> tuple[dict[str, Any], int]:
     given: dict[str, Any] = {"kernel": window.kernel, "stride": window.stride, "pad": pad}
     if max(window.dilation) > 1:
         given["dilation"] = window.dilation
-    if node.int("ceil_mode", 0) and node.text("auto_pad", "NOTSET") == "NOTSET":
+    # VALID: the formula of ONNX's text leaves the last window out, its shape inference and onnxruntime do not
+    if node.int("ceil_mode", 0) and not node.text("auto_pad", "NOTSET").startswith("SAME"):
         given["ceil"] = True
     return given, len(sizes)
 

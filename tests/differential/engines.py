@@ -1,0 +1,104 @@
+"""Engines that results are compared with, run on a whole sequence of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from differential.case import Array
+
+__all__ = ["differences", "load_engines", "outputs"]
+
+ARENA = 1 << 20  # bytes, for the small; real models take as much as they are large
+BOUND = 1e-4  # of the largest number of an output, or of 1: how far reals may be apart
+STEPS = 1  # of QDQ models: their engine rounds a rescaled sum as a float, we as integers, which at a tie is a step
+QDQ_BOUND = 0.02  # reals of QDQ models, which such steps end in
+
+
+def load_engines() -> None:
+    """Imports them, so that a child process need not."""
+    for engine in ("onnxruntime", "tflite_micro.python.tflite_micro.runtime"):
+        import_module(engine)
+
+
+def outputs(file: bytes | Path, suffix: str, inputs: Sequence[Sequence[Array]], results: int) -> list[list[Array]]:
+    """The outputs of each run, by tflite-micro or onnxruntime (with its optimisations off: those change last bits).
+
+    Args:
+        file: the model, as bytes or, where other files lie beside it, by its path.
+        suffix: what kind of file it is.
+        inputs: of each run, in the model's order; a model with state keeps it from run to run.
+        results: outputs of the model.
+
+    Raises:
+        Exception: the engine's own, where it does not take the model.
+    """
+    run = _tflite_micro if suffix == ".tflite" else _onnxruntime
+    return list(run(file, inputs, results))
+
+
+def _tflite_micro(file: bytes | Path, inputs: Sequence[Sequence[Array]], results: int) -> Iterator[list[Array]]:
+    runtime = import_module("tflite_micro.python.tflite_micro.runtime")
+    data = file if isinstance(file, bytes) else file.read_bytes()
+    engine = runtime.Interpreter.from_bytes(data, arena_size=ARENA + 10 * len(data))
+    for given in inputs:
+        for k, array in enumerate(given):
+            engine.set_input(np.ascontiguousarray(array), k)
+        engine.invoke()
+        yield [np.array(engine.get_output(k)) for k in range(results)]
+
+
+def _onnxruntime(file: bytes | Path, inputs: Sequence[Sequence[Array]], results: int) -> Iterator[list[Array]]:
+    runtime = import_module("onnxruntime")
+    runtime.set_default_logger_severity(4)
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    model = file if isinstance(file, bytes) else str(file)
+    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [p.name for p in session.get_inputs()]
+    for given in inputs:
+        yield [np.asarray(v) for v in session.run(None, dict(zip(names, given, strict=True)))][:results]
+
+
+def differences(want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]], quantised: bool = False) -> list[str]:
+    """What differs, a line for each output of each run: integers in any bit, reals by more than the bound; of
+    ``quantised`` (QDQ) models integers by more than a step; nothing where all agree."""
+    return [
+        f"run {run}, output {k}: {text}"
+        for run, (one, two) in enumerate(zip(want, got, strict=True))
+        for k, (a, b) in enumerate(zip(one, two, strict=True))
+        if (text := _difference(a, b, quantised))
+    ]
+
+
+def _difference(a: Array, b: Array, quantised: bool) -> str:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{b.dtype}{list(b.shape)} instead of {a.dtype}{list(a.shape)}"
+    wrong: NDArray[Any]
+    if a.dtype.kind == "f":
+        wrong = _apart(a.astype(np.float64), b.astype(np.float64), QDQ_BOUND if quantised else BOUND)
+    elif quantised and a.dtype.kind in "iu":
+        wrong = np.abs(a.astype(np.int64) - b.astype(np.int64)) > STEPS
+    else:
+        wrong = a != b
+    places = np.flatnonzero(wrong)
+    if not len(places):
+        return ""
+    at = int(places[0])
+    found, expected = b.reshape(-1)[at], a.reshape(-1)[at]
+    return f"{len(places)} of {a.size} elements, the first at {at}: {found} instead of {expected}"
+
+
+def _apart(a: NDArray[Any], b: NDArray[Any], bound: float) -> NDArray[Any]:
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    finite = np.isfinite(a) & np.isfinite(b)
+    scale = max(1.0, float(np.abs(a[finite]).max(initial=0.0)))
+    gap = np.abs(np.where(finite, a, 0) - np.where(finite, b, 0))
+    return ~same & (~finite | (gap > bound * scale))
+

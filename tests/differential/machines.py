@@ -1,0 +1,216 @@
+"""The machines that execute an image: Unicorn in this process, QEMU, or this machine in a child process."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import unicorn
+from unicorn import arm64_const, arm_const, riscv_const
+
+from differential.apart import Died, apart
+from differential.case import Array, Runs
+from differential.cores import CORES
+from differential.image import CODE, RAM, Compiled
+from differential.semihosted import run_semihosted
+from sdk.compiler.ir.plan import Plan, PlanBuffer
+from sdk.compiler.sym import Var, evaluate
+from sdk.toolchains.elf import SHF_ALLOC, SHT_NOBITS, ElfFile
+
+__all__ = ["execute"]
+
+CODE_BYTES, RAM_BYTES, STACK_BYTES, IO_BYTES, PAGE = 16 << 20, 64 << 20, 1 << 20, 64 << 20, 4096
+STACK, IO, BACK = 0x3000_0000, 0x6000_0000, 0x1F00_0000
+JUNK = b"\xa5"
+Outcome = list[dict[str, Array]] | str  # outputs of each run by name, or what went wrong
+
+
+@dataclass(frozen=True)
+class Request:
+    """The words, input bytes and number of output bytes of all runs of one model."""
+
+    words: bytes
+    given: bytes
+    wanted: int
+
+
+def execute(
+    image: Path, core: str, models: Sequence[Compiled], runs: Sequence[Runs], timeout_s: float = 30.0
+) -> list[Outcome]:
+    """Runs every model of an image; what a model that faults or does not end gives is a text.
+
+    ``timeout_s`` is for the runs of one model.
+    """
+    requests = [_request(k, model.plan, r) for k, (model, r) in enumerate(zip(models, runs, strict=True))]
+    machine = CORES[core].machine
+    if machine == "unicorn":
+        raw = _emulated(image, core, requests, timeout_s)
+    elif machine == "qemu":
+        raw = run_semihosted(image, [(r.words, r.given, r.wanted) for r in requests], timeout_s)
+    else:
+        raw = _native(image, requests, timeout_s)
+    pairs = zip(models, runs, raw, strict=True)
+    return [found if isinstance(found, str) else _outputs(m.plan, r, found) for m, r, found in pairs]
+
+
+def _request(index: int, plan: Plan, runs: Runs) -> Request:
+    words, given, wanted = [index, len(runs.inputs)], bytearray(), 0
+    for inputs, dims in zip(runs.inputs, runs.dims, strict=True):
+        words += [dims[v.name] for v in plan.dims]
+        for name in plan.inputs:
+            raw = np.ascontiguousarray(inputs[name]).tobytes()
+            words.append(len(raw))
+            given += raw
+        sizes = [math.prod(shape) * kind.itemsize for _, shape, kind in _results(plan, dims)]
+        words += sizes
+        wanted += sum(sizes)
+    return Request(struct.pack(f"<{len(words)}i", *words), bytes(given), wanted)
+
+
+def _results(plan: Plan, dims: dict[str, int]) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+    """Name, shape and type of each output; dims that a run computes are at their most, and come last as numbers."""
+    env: dict[Var, int] = {v: dims[v.name] for v in plan.dims} | {v: v.most for v in plan.fresh}
+
+    def one(buffer: PlanBuffer) -> tuple[int, ...]:
+        return tuple(evaluate(d, env) for d in buffer.type.shape)
+
+    found = [(n, one(plan.buffer(n)), np.dtype(plan.buffer(n).type.dtype.numpy)) for n in plan.outputs]
+    return found + [(f"dim {v.name}", (), np.dtype(np.int32)) for v in plan.fresh]
+
+
+def _outputs(plan: Plan, runs: Runs, raw: bytes) -> list[dict[str, Array]]:
+    at, out = 0, []
+    for dims in runs.dims:
+        found = {}
+        for name, shape, kind in _results(plan, dims):
+            size = math.prod(shape) * kind.itemsize
+            found[name] = np.frombuffer(raw[at : at + size], kind).reshape(shape)
+            at += size
+        out.append(found)
+    return out
+
+
+# ---- Unicorn ----
+
+_ARM = (unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB)
+_MODELS: dict[str, tuple[tuple[int, int], int]] = {
+    "m0plus": (_ARM, arm_const.UC_CPU_ARM_CORTEX_M0),
+    "m3": (_ARM, arm_const.UC_CPU_ARM_CORTEX_M3),
+    "m4": (_ARM, arm_const.UC_CPU_ARM_CORTEX_M4),
+    "m7": (_ARM, arm_const.UC_CPU_ARM_CORTEX_M7),
+    "m33": (_ARM, arm_const.UC_CPU_ARM_CORTEX_M33),
+    "rv32": ((unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32), riscv_const.UC_CPU_RISCV32_ANY),
+    "aarch64": ((unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM), arm64_const.UC_CPU_ARM64_MAX),
+}
+
+
+def _emulated(image: Path, core: str, requests: Sequence[Request], timeout_s: float) -> list[bytes | str]:
+    elf, out, machine = ElfFile(image), [], None
+    for request in requests:
+        machine = machine or _booted(elf, core)
+        found = _called(machine, core, request, timeout_s)
+        if isinstance(found, str):
+            machine = None  # its memory may hold anything
+        out.append(found)
+    return out
+
+
+def _booted(elf: ElfFile, core: str) -> unicorn.Uc:
+    (arch, mode), model = _MODELS[core]
+    uc = unicorn.Uc(arch, mode)
+    uc.ctl_set_cpu_model(model)
+    for base, size in ((CODE, CODE_BYTES), (RAM, RAM_BYTES), (STACK, STACK_BYTES), (IO, IO_BYTES), (BACK, PAGE)):
+        uc.mem_map(base, size)
+    for section in elf.sections:
+        if section.flags & SHF_ALLOC and section.size:
+            data = JUNK * section.size if section.type == SHT_NOBITS else section.data
+            try:
+                uc.mem_write(section.address, data)
+            except unicorn.UcError as err:
+                place = f"{section.name} of {section.size} bytes at {section.address:#x}"
+                raise AssertionError(f"the image for {core} does not fit the machine: {place}") from err
+    if arch == unicorn.UC_ARCH_ARM64:
+        uc.reg_write(arm64_const.UC_ARM64_REG_CPACR_EL1, 3 << 20)
+    elif arch == unicorn.UC_ARCH_ARM and core not in ("m0plus", "m3"):
+        uc.reg_write(arm_const.UC_ARM_REG_C1_C0_2, 0xF << 20)
+        uc.reg_write(arm_const.UC_ARM_REG_FPEXC, 1 << 30)
+    return uc
+
+
+_CALLS = {
+    unicorn.UC_ARCH_ARM: (
+        (arm_const.UC_ARM_REG_R0, arm_const.UC_ARM_REG_R1, arm_const.UC_ARM_REG_R2),
+        arm_const.UC_ARM_REG_SP,
+        arm_const.UC_ARM_REG_LR,
+        arm_const.UC_ARM_REG_PC,
+    ),
+    unicorn.UC_ARCH_ARM64: (
+        (arm64_const.UC_ARM64_REG_X0, arm64_const.UC_ARM64_REG_X1, arm64_const.UC_ARM64_REG_X2),
+        arm64_const.UC_ARM64_REG_SP,
+        arm64_const.UC_ARM64_REG_X30,
+        arm64_const.UC_ARM64_REG_PC,
+    ),
+    unicorn.UC_ARCH_RISCV: (
+        (riscv_const.UC_RISCV_REG_A0, riscv_const.UC_RISCV_REG_A1, riscv_const.UC_RISCV_REG_A2),
+        riscv_const.UC_RISCV_REG_SP,
+        riscv_const.UC_RISCV_REG_RA,
+        riscv_const.UC_RISCV_REG_PC,
+    ),
+}
+
+
+def _called(uc: unicorn.Uc, core: str, request: Request, timeout_s: float) -> bytes | str:
+    (arch, _), _ = _MODELS[core]
+    arguments, sp, lr, pc = _CALLS[arch]
+    thumb = 1 if arch == unicorn.UC_ARCH_ARM else 0
+    given = IO + _up(len(request.words))
+    result = given + _up(len(request.given))
+    if result + request.wanted > IO + IO_BYTES:
+        return "its inputs and outputs are too large for one request"
+    uc.mem_write(IO, request.words)
+    uc.mem_write(given, request.given)
+    for register, value in zip(arguments, (IO, given, result), strict=True):
+        uc.reg_write(register, value)
+    uc.reg_write(sp, STACK + STACK_BYTES - 64)
+    uc.reg_write(lr, BACK | thumb)
+    try:
+        uc.emu_start(CODE | thumb, BACK, timeout=int(timeout_s * 1e6))
+    except unicorn.UcError as err:
+        return f"fault: {err} at {uc.reg_read(pc):#x}"
+    if uc.reg_read(pc) != BACK:
+        return f"no end within {timeout_s:g} s"
+    status = ctypes.c_int32(uc.reg_read(arguments[0]) & 0xFFFF_FFFF).value
+    return f"status {status}" if status else bytes(uc.mem_read(result, request.wanted))
+
+
+def _up(size: int) -> int:
+    return (size + 63) // 64 * 64
+
+
+# ---- this machine ----
+
+
+def _native(image: Path, requests: Sequence[Request], timeout_s: float) -> list[bytes | str]:
+    out: list[bytes | str] = []
+    while len(out) < len(requests):
+        left = requests[len(out) :]
+        found, ended = apart(lambda left=left: _loaded(image, left), timeout_s + len(left))
+        out += found
+        if isinstance(ended, Died):
+            out.append(str(ended))
+    return out
+
+
+def _loaded(image: Path, requests: Sequence[Request]) -> Any:
+    """Yields the outputs of each request."""
+    library = ctypes.CDLL(str(image))
+    for request in requests:
+        result = ctypes.create_string_buffer(max(request.wanted, 1))
+        status = library.drive(request.words, request.given, result)
+        yield f"status {status}" if status else result.raw[: request.wanted]

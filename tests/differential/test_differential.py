@@ -1,0 +1,51 @@
+"""Generated networks on every core give what other engines give: other ones every day, and many in the long tests."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from generate import KINDS
+
+from differential.command import SIZE, Chunk, chunks, described, table, work
+from differential.compare import Tally
+from differential.cores import CORES
+
+SEED = int(os.environ["CROSSLEVEL_SEED"])
+COUNT = 144  # networks on every core
+MORE = 300  # on the core that has most kernels of its own
+SOAK = {core: 20_000 if core == "m4" else 5_000 for core in CORES}
+PART = 1_000  # networks of a long test
+EVERY = list(chunks(list(CORES), KINDS, COUNT, SEED, "any", {}))
+REST = [c for c in chunks(["m4"], KINDS, MORE, SEED, "any", {}) if c.networks[0] not in {e.networks[0] for e in EVERY}]
+
+
+def judge(tally: Tally) -> None:
+    assert not tally.wrong, "\n".join([*map(described, tally.wrong), table(tally)])
+    assert sum(tally.right.values()) > sum(tally.refused.values())
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("chunk", [*EVERY, *REST], ids=lambda c: f"{c.networks[0][0]}-{len(c.cores)}-cores")
+def test_networks_of_today(chunk: Chunk) -> None:
+    judge(work(chunk))
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+@pytest.mark.parametrize(
+    ("core", "first"), [(core, first) for core, count in SOAK.items() for first in range(0, count, PART)]
+)
+def test_many_networks(core: str, first: int) -> None:
+    tally = Tally()
+    for chunk in chunks([core], KINDS, PART, SEED + 1_000_000 + first, "any", {}):
+        tally.add(work(chunk))
+    judge(tally)
+
+
+def test_chunks_hold_every_network_once_and_all_compilers() -> None:
+    found = list(chunks(list(CORES), KINDS, 3 * SIZE, 5, "any", {}))
+    networks = [n for c in found for n in c.networks]
+    assert len(networks) == len(set(networks)) == 3 * SIZE
+    assert {kind for _, kind in networks} == set(KINDS)
+    assert {pair for c in found for pair in c.cores} == {(n, c) for n, core in CORES.items() for c in core.compilers}

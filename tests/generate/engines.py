@@ -1,0 +1,123 @@
+"""Networks on the engines that their results are compared with, and on our own interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.interp.graph import initial_states, run_graph
+from sdk.compiler.ir.module import Module
+from sdk.frontends.onnx import import_onnx
+from sdk.frontends.tflite import import_tflite
+
+from .network import Network
+
+__all__ = ["differences", "imported", "on_interpreter", "on_litert", "on_reference"]
+
+Array = NDArray[Any]
+Step = Mapping[str, Array]
+ARENA = 1 << 20
+
+
+def imported(network: Network) -> Module:
+    """The module of a network's file."""
+    read = import_tflite if network.suffix == ".tflite" else import_onnx
+    return read(network.data(), network.name)
+
+
+def on_interpreter(network: Network, steps: Sequence[Step], module: Module | None = None) -> list[list[Array]]:
+    """The outputs of each of the steps, which are one run of the network from its first state."""
+    module = module or imported(network)
+    graph = module.graphs["main"]
+    states = initial_states(module)
+    found = []
+    for step in steps:
+        given = {p.name: step[name] for p, (name, _) in zip(graph.params, network.inputs, strict=True)}
+        got = run_graph(module, "main", given, states)
+        found.append([np.asarray(got[r.name]) for r in graph.results])
+    return found
+
+
+def on_reference(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
+    """The same by tflite-micro or onnxruntime (with its optimisations off: those change the last bits).
+
+    Raises:
+        Exception: the engine's own, where it does not take the file.
+    """
+    run = _tflite_micro if network.suffix == ".tflite" else _onnxruntime
+    return run(network, steps)
+
+
+def _tflite_micro(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
+    from tflite_micro.python.tflite_micro import runtime
+
+    engine = runtime.Interpreter.from_bytes(network.data(), arena_size=ARENA)
+    found = []
+    for step in steps:
+        for k, (name, _) in enumerate(network.inputs):
+            engine.set_input(np.ascontiguousarray(step[name]), k)
+        engine.invoke()
+        found.append([np.array(engine.get_output(k)) for k in range(len(network.outputs))])
+    return found
+
+
+def _onnxruntime(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(network.data(), options, providers=["CPUExecutionProvider"])
+    return [[np.asarray(v) for v in session.run(None, dict(step))] for step in steps]
+
+
+def on_litert(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
+    """The same by LiteRT's reference kernels; of .tflite files only."""
+    from ai_edge_litert import interpreter as litert
+
+    kind = litert.OpResolverType.BUILTIN_REF
+    engine = litert.Interpreter(model_content=network.data(), experimental_op_resolver_type=kind)
+    engine.allocate_tensors()
+    ins, outs = engine.get_input_details(), engine.get_output_details()
+    found = []
+    for step in steps:
+        for detail, (name, _) in zip(ins, network.inputs, strict=True):
+            engine.set_tensor(detail["index"], step[name])
+        engine.invoke()
+        found.append([engine.get_tensor(detail["index"]) for detail in outs])
+    return found
+
+
+def differences(want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]], bound: float = 1e-4) -> list[str]:
+    """What differs, a line each: integers in any bit, reals by more than ``bound`` of the largest one (or of 1)."""
+    found = []
+    for step, (one, two) in enumerate(zip(want, got, strict=True)):
+        for k, (a, b) in enumerate(zip(one, two, strict=True)):
+            where = f"step {step}, output {k}"
+            if a.shape != b.shape or a.dtype != b.dtype:
+                found.append(f"{where}: {b.dtype}{list(b.shape)} instead of {a.dtype}{list(a.shape)}")
+            elif a.dtype.kind == "f":
+                found += _reals_differ(where, a.astype(np.float64), b.astype(np.float64), bound)
+            elif not np.array_equal(a, b):
+                wrong = np.flatnonzero(a.reshape(-1) != b.reshape(-1))
+                at = int(wrong[0])
+                text = f"{b.reshape(-1)[at]} instead of {a.reshape(-1)[at]}"
+                found.append(f"{where}: {len(wrong)} of {a.size} elements, the first at {at}: {text}")
+    return found
+
+
+def _reals_differ(where: str, a: Array, b: Array, bound: float) -> list[str]:
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    finite = np.isfinite(a) & np.isfinite(b)
+    scale = max(1.0, float(np.abs(a[finite]).max(initial=0.0)))
+    gap = np.abs(np.where(finite, a, 0) - np.where(finite, b, 0))
+    wrong = np.flatnonzero(~same & (~finite | (gap > bound * scale)))
+    if not len(wrong):
+        return []
+    at = int(wrong[0])
+    text = f"{b.reshape(-1)[at]} instead of {a.reshape(-1)[at]}"
+    return [f"{where}: {len(wrong)} of {a.size} elements, the first at {at}: {text}"]
