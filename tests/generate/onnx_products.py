@@ -44,6 +44,8 @@ def window_attributes(one: Layer, spec: Spec) -> dict[str, Any]:
     """
     axes = len(one["kernel"])
     pads = one.get("pads") or (0,) * 2 * axes
+    if min(*one["kernel"], *one["strides"], *one.get("dilations", (1,))) < 1:
+        raise Unfit("a window of nothing")
     for k, (size, kernel) in enumerate(zip(spec.shape[2:], one["kernel"], strict=True)):
         reach = (kernel - 1) * one.get("dilations", (1,) * axes)[k] + 1
         if not one["auto_pad"].startswith("SAME") and one.op != "ConvTranspose" and (
