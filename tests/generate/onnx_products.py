@@ -44,6 +44,8 @@ def window_attributes(one: Layer, spec: Spec) -> dict[str, Any]:
     """
     axes = len(one["kernel"])
     pads = one.get("pads") or (0,) * 2 * axes
+    if one["auto_pad"] != "NOTSET" and any(pads):
+        raise Unfit("pads that nothing reads")
     if min(*one["kernel"], *one["strides"], *one.get("dilations", (1,))) < 1:
         raise Unfit("a window of nothing")
     for k, (size, kernel) in enumerate(zip(spec.shape[2:], one["kernel"], strict=True)):
@@ -132,21 +134,31 @@ def _pool(b: Any, one: Layer) -> None:
     spec = b.types[one.inputs[0]]
     if not images(spec) or len(one["kernel"]) != len(spec.shape) - 2:
         raise Unfit(f"{one.op} of {spec}")
-    _check_pads(one)
     given = {k: one[k] for k in ("count_include_pad", "ceil_mode", "p") if one.get(k) is not None}
     b.node(one.op, one.inputs, one.outputs, **given, **window_attributes(one, spec))
-    pads = one.get("pads") or (0,) * len(spec.shape)
-    for k, (n, size) in enumerate(zip(b.types[one.outputs[0]].shape[2:], spec.shape[2:], strict=True)):
-        if (n - 1) * one["strides"][k] >= size + pads[k]:  # ONNX's inference counts windows that start behind the image
-            raise Unfit("a window behind the image")
+    for k, count in enumerate(b.types[one.outputs[0]].shape[2:]):
+        _check_windows(one, k, spec.shape[2 + k], count)
 
 
-def _check_pads(one: Layer) -> None:
-    """onnxruntime refuses borders as wide as the window, and a window outside of the image has no elements."""
+def _check_windows(one: Layer, axis: int, size: int, count: int) -> None:
+    """Every window has an element of the image: what the others give differs by engine, some are counted by ONNX's
+    inference only, and onnxruntime refuses borders as wide as the window and SAME where it would cut."""
     axes = len(one["kernel"])
+    kernel, stride = one["kernel"][axis], one["strides"][axis]
+    dilation = one.get("dilations", (1,) * axes)[axis]
     pads = one.get("pads") or (0,) * 2 * axes
-    if any(p >= k for p, k in zip(pads, one["kernel"] * 2, strict=True)):
+    before = pads[axis]
+    if one["auto_pad"].startswith("SAME"):
+        before = (count - 1) * stride + (kernel - 1) * dilation + 1 - size
+        if before < 0:
+            raise Unfit("windows that leave rows out")
+        before //= 2
+    elif max(pads[axis], pads[axis + axes]) >= kernel:
         raise Unfit("a border as wide as the window")
+    for at in range(count):
+        taps = (at * stride - before + k * dilation for k in range(kernel))
+        if not any(0 <= t < size for t in taps):
+            raise Unfit("a window outside of the image")
 
 
 def _draw_unpool(d: Draw, b: Any) -> Layer | None:
