@@ -18,6 +18,7 @@ from . import (
     onnx_places,
     onnx_products,
     onnx_quantised,
+    onnx_recurrent,
     onnx_reduce,
 )
 from .builders import FileBuilder, Op
@@ -30,7 +31,7 @@ Array = NDArray[Any]
 OPSET, IR = 21, 10
 _FLOAT = {
     **onnx_products.TABLE, **onnx_elementwise.TABLE, **onnx_moves.TABLE, **onnx_places.TABLE, **onnx_reduce.TABLE,
-    **onnx_control.TABLE,
+    **onnx_control.TABLE, **onnx_recurrent.TABLE,
 }  # fmt: skip
 TABLES: Mapping[str, Mapping[str, Op]] = {
     "onnx-float": _FLOAT,

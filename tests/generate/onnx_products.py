@@ -1,4 +1,4 @@
-"""ONNX layers that multiply by weights, pools, and recurrent layers."""
+"""ONNX layers that multiply by weights, and pools."""
 
 from __future__ import annotations
 
@@ -254,44 +254,6 @@ def _einsum(b: Any, one: Layer) -> None:
     b.counted(products=spec.elements * one["most"])
 
 
-# --- recurrent ---------------------------------------------------------------------------------------------------
-
-GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-
-
-def _draw_recurrent(op: str) -> Any:
-    def draw(d: Draw, b: Any) -> Layer | None:
-        x = b.pick(d, lambda s: reals(s) and s.elements <= 600)
-        if x is None:
-            return None
-        given = {"linear_before_reset": d.below(2)} if op == "GRU" else {}
-        return layer(op, [x], b.fresh(2), units=d.one((1, 2, 3, 5, 8)), fill=d.fill(),
-                     bias=d.fill() if d.chance(0.6) else None,
-                     direction=d.one(("forward", "reverse", "bidirectional")), **given)  # fmt: skip
-
-    return draw
-
-
-def _recurrent(b: Any, one: Layer) -> None:
-    spec, units = b.types[one.inputs[0]], one["units"]
-    if not reals(spec):
-        raise Unfit(f"{one.op} of {spec}")
-    x = one.inputs[0]
-    if len(spec.shape) != 3:  # a sequence of single elements
-        x = b.node("Reshape", [x, b.const([-1, 1, spec.shape[-1] if spec.shape else 1], "int64")])
-        spec = b.types[x]
-    ways, gates = 1 + (one["direction"] == "bidirectional"), GATES[one.op]
-    inputs = [x]
-    inputs += [b.filled((ways, gates * units, n), one["fill"], 0.5) for n in (spec.shape[2], units)]
-    if one["bias"] is not None:
-        inputs.append(b.filled((ways, 2 * gates * units), one["bias"], 0.5))
-    given = {"direction": one["direction"], "hidden_size": units}
-    if one.get("linear_before_reset"):
-        given["linear_before_reset"] = 1
-    b.counted(products=spec.shape[0] * spec.shape[1] * ways * gates * units * (spec.shape[2] + units))
-    b.node(one.op, inputs, one.outputs, **given)
-
-
 TABLE = {
     "Conv": Op(_draw_conv("Conv"), _conv, 14),
     "ConvTranspose": Op(_draw_conv("ConvTranspose"), _conv, 5),
@@ -300,5 +262,4 @@ TABLE = {
     "Gemm": Op(_draw_gemm, _gemm, 5),
     "MatMul": Op(_draw_matmul, _matmul, 5),
     "Einsum": Op(_draw_einsum, _einsum, 2),
-    **{op: Op(_draw_recurrent(op), _recurrent, 1) for op in GATES},
 }
