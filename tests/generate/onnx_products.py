@@ -161,13 +161,16 @@ def _check_windows(one: Layer, axis: int, size: int, count: int) -> None:
             raise Unfit("a window outside of the image")
 
 
-def _draw_unpool(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, lambda s: reals(s) and len(s.shape) == 4 and s.exact)
-    return None if x is None else layer("MaxUnpool", [x], b.fresh(), kernel=d.pair((1, 2, 3)), places=d.chance(0.3))
+def _draw_unpool(op: str) -> Any:
+    def draw(d: Draw, b: Any) -> Layer | None:
+        x = b.pick(d, lambda s: reals(s) and len(s.shape) == 4 and s.exact)
+        return None if x is None else layer(op, [x], b.fresh(), kernel=d.pair((1, 2, 3)))
+
+    return draw
 
 
 def _unpool(b: Any, one: Layer) -> None:
-    """A pool without overlap that tells where its maxima are, and its inverse."""
+    """A pool without overlap that tells where its maxima are: these places, or the inverse of the pool."""
     spec = b.types[one.inputs[0]]
     if not images(spec) or len(spec.shape) != 4 or not spec.exact:
         raise Unfit(f"MaxUnpool of {spec}")
@@ -176,7 +179,7 @@ def _unpool(b: Any, one: Layer) -> None:
     if any(n % k for n, k in zip(spec.shape[2:], one["kernel"], strict=True)):
         raise Unfit("rows that no window covers")
     values, places = b.several("MaxPool", one.inputs, 2, **given)
-    if one["places"]:
+    if one.op == "Places":
         b.node("Cast", [places], one.outputs, to=6)  # i32
     else:
         b.node("MaxUnpool", [values, places], one.outputs, specs=[spec], **given)
@@ -258,7 +261,7 @@ TABLE = {
     "Conv": Op(_draw_conv("Conv"), _conv, 14),
     "ConvTranspose": Op(_draw_conv("ConvTranspose"), _conv, 5),
     **{op: Op(_draw_pool(op), _pool, 2) for op in ("MaxPool", "AveragePool", "LpPool")},
-    "MaxUnpool": Op(_draw_unpool, _unpool, 1),
+    **{op: Op(_draw_unpool(op), _unpool, 1) for op in ("MaxUnpool", "Places")},
     "Gemm": Op(_draw_gemm, _gemm, 5),
     "MatMul": Op(_draw_matmul, _matmul, 5),
     "Einsum": Op(_draw_einsum, _einsum, 2),
