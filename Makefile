@@ -1,17 +1,23 @@
 # make demo: try it.  make test: what CI runs.  make soak: the long tests.  make docs: the site, in out/site.
-# Each target sets up what it needs; a set-up that is already there and current costs nothing.
+# Each target sets up what it needs; a set-up that is already there and current costs nothing. What is installed is pinned
+# with hashes in requirements/, which `make lock` writes anew from pyproject.toml.
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
-STAMP := $(shell sha256sum pyproject.toml 2>/dev/null | cut -c1-16)
+STAMP := $(shell cat pyproject.toml requirements/*.txt | sha256sum 2>/dev/null | cut -c1-16)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The project itself, after what it needs.
+OURSELVES := $(PIP) --no-deps --no-build-isolation -e .
+# Alone, and without hashes: the same version has other wheels on other indexes (with CUDA or without).
+TORCH := $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 
 # Programs of the system that the tests run, and the Debian packages that bring them.
 TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 arm-none-eabi-gcc riscv64-unknown-elf-gcc gcc clang cmake chromium chromedriver
 PACKAGES := qemu-system-arm qemu-system-misc qemu-user gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-elf gcc libc6-dev clang libclang-rt-dev cmake \
     chromium chromium-driver
 
-.PHONY: demo test soak lint docs tools clean
+.PHONY: demo test soak lint docs lock tools clean
 
 demo: $(VENV)/.demo-$(STAMP)
 	$(BIN)/python examples/demo.py
@@ -20,7 +26,7 @@ test: tools lint
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 soak: tools $(VENV)/.test-$(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[verify,test,docs,examples]'
+	$(PIP) --require-hashes -r requirements/soak.txt
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: $(VENV)/.test-$(STAMP)
@@ -35,12 +41,19 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo-$(STAMP): $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[verify]'
+	$(PIP) --require-hashes -r requirements/demo.txt
+	$(OURSELVES)
 	touch $@
 
 $(VENV)/.test-$(STAMP): $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[verify,test,docs]'
+	$(PIP) --require-hashes -r requirements/test.txt
+	$(PIP) $(TORCH)
+	$(OURSELVES)
 	touch $@ $(VENV)/.demo-$(STAMP)
+
+lock: $(VENV)/bin/python
+	$(PIP) 'uv>=0.9,<1'
+	PATH="$(BIN):$$PATH" $(BIN)/python requirements/lock.py
 
 # Installs the programs when run as root on a Debian-like system, otherwise says what is missing and stops.
 tools:

@@ -35,18 +35,22 @@ class SdkError(Exception):
 
 
 class MiscompileWarning(UserWarning):
-    """The compiler found code that it had made wrong, and used plainer code in its place: results are right, perhaps
-    later. ``where`` names the function, ``what`` differed after a run, ``text`` has all that is needed to look into it.
-    """
+    """The compiler found code that it had made wrong, and used plainer code in its place: results are right, and
+    slower. ``details`` has all that is needed to look into it."""
 
-    def __init__(self, where: str, what: str, text: str) -> None:
-        super().__init__(where, what, text)
-        self.where = where
-        self.what = what
-        self.text = text
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message, details)
+        self.message = message
+        self.details = details
+
+    @classmethod
+    def of(cls, function: str, what: str, details: str) -> MiscompileWarning:
+        """The warning that after a run of the faster code of a function something is other than it must be."""
+        why = f"the faster code of @{function} is wrong ({what})"
+        return cls(f"{why}: plainer code is used; report it with the _faults.txt of sdk build", details)
 
     def __str__(self) -> str:
-        return f"the faster code of {self.where} is wrong ({self.what}); plainer code is used in its place"
+        return self.message
 
 
 class BuildError(SdkError):

@@ -23,7 +23,8 @@ FREE_STACK = 512  # stack below this is any firmware's; what a model needs above
 
 @dataclass(frozen=True)
 class BuildReport:
-    """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone."""
+    """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone; ``warnings`` tell of code that
+    the compiler found wrong and went around."""
 
     model: str
     board: str
@@ -37,6 +38,7 @@ class BuildReport:
     sections: Mapping[str, int]
     dims: Mapping[str, tuple[int, int]]
     files: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def ram_parts(self) -> dict[str, int]:
@@ -91,6 +93,7 @@ class BuildReport:
             "sections": dict(self.sections),
             "dims": {name: list(bounds) for name, bounds in self.dims.items()},
             "files": list(self.files),
+            "warnings": list(self.warnings),
         }
 
     @classmethod
@@ -99,7 +102,8 @@ class BuildReport:
         dims = {name: (int(lo), int(hi)) for name, (lo, hi) in data["dims"].items()}
         out = None if data["out"] is None else Path(data["out"])
         fields = {name: data[name] for name in cls.__dataclass_fields__}
-        return cls(**{**fields, "out": out, "dims": dims, "files": tuple(data["files"])})
+        lists = {name: tuple(data[name]) for name in ("files", "warnings")}
+        return cls(**{**fields, **lists, "out": out, "dims": dims})
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from sdk.toolchains import zig
+
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = Path(os.environ.get("CROSSLEVEL_MODELS", ROOT.parent / "shared" / "models"))
+# The support libraries of the C compiler take long to make: all clones and all tests share the user's.
+os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(zig.cache_folder()))
 os.environ.setdefault("CROSSLEVEL_CACHE", str(ROOT / ".cache"))
 # Generated networks are others every day; a failure of another day comes back with its seed.
 os.environ.setdefault("CROSSLEVEL_SEED", str((datetime.date.today() - datetime.date(2026, 1, 1)).days * 1000))

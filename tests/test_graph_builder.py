@@ -17,6 +17,7 @@ from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ops import get_op
+from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.program import read_program, save_program
 from sdk.errors import BuildError, SdkError, UsageError
@@ -230,7 +231,7 @@ def test_text_reads_back() -> None:
 def test_a_program_as_a_file(tmp_path: Path) -> None:
     module, path = two_entries(), tmp_path / "model.ir"
     save_program(module, path)
-    assert read_program(path, path.read_bytes()) == module
+    assert read_program(read_model_file(path)) == module
     result = driver.run(
         path, load_board("host"), None, BuildOptions(), {}, {"x": np.array([2, 4])}, entry="recall"
     )
@@ -240,13 +241,13 @@ def test_a_program_as_a_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="2 entries"):
         driver.verify(path, load_board("host"), None, BuildOptions(), "auto", 4)
     with pytest.raises(UsageError, match="states the bounds"):
-        read_program(path, path.read_bytes(), {"n": (1, 2)})
+        read_program(read_model_file(path), {"n": (1, 2)})
     path.with_suffix(".npz").write_bytes(b"PK")
     with pytest.raises(UsageError, match="cannot read"):
-        read_program(path, path.read_bytes())
+        read_program(read_model_file(path))
     path.with_suffix(".npz").unlink()
     with pytest.raises(ParseError, match="none of the given blobs"):
-        read_program(path, path.read_bytes())
+        read_program(read_model_file(path))
 
 
 def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

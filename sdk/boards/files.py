@@ -21,7 +21,10 @@ _APPEND = "_append"
 def search_path() -> list[Path]:
     """Folders that hold boards: the user's (CROSSLEVEL_BOARDS, or the configuration folder), then ours."""
     given = os.environ.get(USER_BOARDS_VARIABLE)
-    user = [Path(part) for part in given.split(os.pathsep) if part] if given else [_config_boards()]
+    own = _config_boards()
+    # a home that may not be looked into has no boards
+    user = [own] if os.access(own, os.R_OK | os.X_OK) else []
+    user = [Path(part) for part in given.split(os.pathsep) if part] if given else user
     return [*user, data_dir("boards")]
 
 

@@ -49,7 +49,7 @@ def run_command(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     stdout = sys.stdout
     try:
-        with progress.shown(as_json):
+        with progress.shown(as_json), output.warnings_shown():
             result = cli.main(args=list(arguments), prog_name="sdk", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0

@@ -65,6 +65,10 @@ def build_options(function: F) -> F:
             ),
             opt_option,
             click.option(
+                "--check", type=click.Choice(["sample", "full"]), default="sample", show_default=True,
+                help="How much of the generated code the build tries beside the loops it stands for.",
+            ),
+            click.option(
                 "--isa", metavar="NAME", help="Instruction set to generate for.", shell_complete=complete.isa_names
             ),
             click.option(
@@ -91,6 +95,7 @@ def make_options(
     regions: Iterable[str] = (),
     weights: str = "flash",
     opt: Literal["time", "size"] = "time",
+    check: Literal["sample", "full"] = "sample",
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -118,6 +123,7 @@ def make_options(
         regions=tuple(parse_regions(regions)),
         weights=weights,
         opt=opt,
+        check=check,
     )
 
 

@@ -9,17 +9,35 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from sdk.errors import SdkError, UsageError
+from sdk.files import replacing
 from sdk.notebook import show
 
 SCHEMA = 1
 INTERRUPTED = 130
 _NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _DEBUG_VARIABLE = "CROSSLEVEL_DEBUG"
+
+
+@contextmanager
+def warnings_shown() -> Iterator[None]:
+    """Shows warnings on stderr as a line for people, until the block ends."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        yield
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+    line: str | None = None,
+) -> None:  # fmt: skip
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def print_json(data: Mapping[str, Any]) -> None:
@@ -71,9 +89,10 @@ def cut(line: str, columns: int) -> str:
 
 
 def write_file(path: Path, text: str, option: str) -> None:
-    """Write what ``option`` asked for into a file; raise UsageError where that is impossible."""
+    """Write what ``option`` asked for into a file, whole or not at all; raise UsageError where that is impossible."""
     try:
-        path.write_text(text, encoding="utf-8")
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
         hint = "name a file in a folder that exists and is yours"
         raise UsageError(f"cannot write {path}", where=option, why=error.strerror, hint=hint) from error

@@ -11,6 +11,7 @@ import click
 
 from sdk.cli import options, output
 from sdk.errors import UsageError
+from sdk.files import replacing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +71,7 @@ def _save(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
+        with replacing(path) as file:
             np.savez(file, allow_pickle=False, **dict(outputs))
     except OSError as error:
         raise UsageError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from sdk.boards import Board
 from sdk.compiler.ir.module import Module
 from sdk.compiler.memory.report import PlanSummary, plan_summary
+from sdk.driver.files import ModelFile
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError
 from sdk.report import BuildReport
@@ -32,7 +33,7 @@ def lacks(report: BuildReport, board: Board, regions: Collection[object] = ()) -
 
 
 def check_fits(
-    path: Path,
+    model: ModelFile,
     module: Module,
     board: Board,
     options: BuildOptions,
@@ -58,7 +59,7 @@ def check_fits(
             message,
             where=_parts(report.ram_parts),
             why=f"{at_peak(_fullest_of(module))}\n{_least(least)}",
-            hint=_way_out(path, board, options, report, least),
+            hint=_way_out(model.path, board, options, report, least),
         )
     if "flash" in short:
         sizes = sorted(((c.data.nbytes, f"@{c.name}") for c in module.consts.values()), reverse=True)
@@ -129,6 +130,6 @@ def command_line(verb: str, path: Path, board: Board, options: BuildOptions) -> 
         words += ["--region", f"{name}={size}"]
     words += ["--opt", options.opt] if options.opt != "time" else []
     words += ["--weights", options.weights] if options.weights != "flash" else []
-    for file in options.externs:
-        words += ["--extern", str(file)]
+    for library in options.libraries:
+        words += ["--extern", str(library.path)]
     return shlex.join(words)

@@ -149,19 +149,18 @@ def _compiler() -> Finding:
 def _compiler_cache() -> Finding:
     """Zig's own cache, where the support library of each target is kept once it was built."""
     zig = import_module("sdk.toolchains.zig")
-    folder = Path(zig.cache_folder())
-    found = _writable(folder, zig.CACHE_VARIABLE)
+    found = _writable(Path(zig.cache_folder()), zig.make_cache_folder, zig.CACHE_VARIABLE)
     if not found.ok:
         return found
     state = "cold: the first link for each kind of board takes some seconds more" if zig.is_cold() else "warm"
-    return Finding(True, f"{folder}, {state}")
+    return Finding(True, f"{found.detail}, {state}")
 
 
 def _cache() -> Finding:
     """Our cache of builds, and how much it holds."""
     cache = import_module("sdk.toolchains.cache")
     folder = Path(cache.cache_root())
-    found = _writable(folder, cache.CACHE_VARIABLE)
+    found = _writable(folder, partial(cache.private_folder, folder, cache.CACHE_VARIABLE), cache.CACHE_VARIABLE)
     if not found.ok:
         return found
     held = sum(_size(Path(at, name)) for at, _, names in os.walk(folder) for name in names)
@@ -176,15 +175,14 @@ def _size(entry: Path) -> int:
         return 0
 
 
-def _writable(folder: Path, variable: str) -> Finding:
-    """Whether files can be made in a folder, which need not be there yet."""
+def _writable(folder: Path, make: Callable[[], Path], variable: str) -> Finding:
+    """Whether we and nobody else can make files in a folder, which ``make`` makes where it is not there yet."""
+    cache = import_module("sdk.toolchains.cache")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=make()):
             return Finding(True, str(folder))
     except OSError as error:
-        fix = f"export {variable}={Path(tempfile.gettempdir()) / f'crosslevel-{getpass.getuser()}'}"
-        return Finding(False, f"cannot write {folder}: {error.strerror}", fix)
+        return Finding(False, f"cannot write {folder}: {error.strerror}", cache.elsewhere(variable))
 
 
 def _run(*command: str) -> str:

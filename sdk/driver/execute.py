@@ -20,9 +20,11 @@ from sdk.compiler.sym.text import parse_dim
 from sdk.devices.client import Session
 from sdk.devices.messages import ModelInfo, TensorInfo
 from sdk.driver.agents import link_agent
-from sdk.driver.artifact import Built, build_sources, load_built, prefix_of
+from sdk.driver.artifact import build_sources, prefix_of
+from sdk.driver.built import Built, load_built
 from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
 from sdk.driver.dims import dims_of_run
+from sdk.driver.files import ModelFile, read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import import_model
 from sdk.driver.reference import entry_graph, open_reference, random_dims, random_inputs
@@ -39,9 +41,9 @@ FRESH_DIM = "dim "  # how an agent names the dims that a run computes
 MOST = (1 << 31) - 1
 
 
-def resolve(target: Path, board: Board | None, options: BuildOptions) -> tuple[Built, Board]:
+def resolve(target: Path | ModelFile, board: Board | None, options: BuildOptions) -> tuple[Built, Board]:
     """The build of a model file for ``board``, or the one in a folder, for the board it was made for."""
-    if target.is_dir():
+    if isinstance(target, Path) and target.is_dir():
         built = load_built(target)
         if board is not None and board.name != built.report.board:
             raise UsageError(
@@ -55,7 +57,7 @@ def resolve(target: Path, board: Board | None, options: BuildOptions) -> tuple[B
 
 
 def connect(
-    target: Path, board: Board | None, device: str | None, options: BuildOptions
+    target: Path | ModelFile, board: Board | None, device: str | None, options: BuildOptions
 ) -> tuple[Session, Built, Board]:
     """A session with the agent of a model file or a built folder."""
     built, place = resolve(target, board, options)
@@ -198,7 +200,7 @@ def run(
 
 
 def bench(
-    target: Path,
+    target: Path | ModelFile,
     board: Board | None,
     device: str | None,
     options: BuildOptions,
@@ -239,7 +241,7 @@ def bench(
         return work(session)
 
 
-def count(target: Path, board: Board, options: BuildOptions, at: Mapping[str, int] | None = None) -> Counts:
+def count(target: Path | ModelFile, board: Board, options: BuildOptions, at: Mapping[str, int] | None = None) -> Counts:
     """What one inference executes on an emulated board.
 
     Raises:
@@ -292,12 +294,13 @@ def verify(
         raise UsageError(
             "verify wants the model file, not a folder of its build", hint="sdk verify MODEL --board B"
         )
-    module = import_model(model, options, prefix_of(model, options))
-    graph, reference = entry_graph(module, entry), open_reference(against, model, module, entry)
+    file, options = read_model_file(model), options.read()
+    module = import_model(file, options, prefix_of(file, options))
+    graph, reference = entry_graph(module, entry), open_reference(against, file, module, entry)
     held = {var.name: value for var, value in init_values(module).items()}  # the agent binds them so
     rng = np.random.default_rng(SEED)
     exact, worst_abs, worst_rel, worst, passed = 0, 0.0, 0.0, "", True
-    session, built, place = connect(model, board, device, options)
+    session, built, place = connect(file, board, device, options)
     with session, steps.step("comparing"):
         session.reset(0)
         for case in range(cases):

@@ -11,9 +11,11 @@ from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.ir.text import print_module
 from sdk.compiler.memory.report import PlanSummary, plan_summary
 from sdk.compiler.passes.pipeline import all_passes
-from sdk.driver.artifact import build_sources, load_built, prefix_of
+from sdk.driver.artifact import build_sources, prefix_of
+from sdk.driver.built import load_built
 from sdk.driver.dims import check_at
 from sdk.driver.externs import add_patterns
+from sdk.driver.files import ModelFile, read_model_file
 from sdk.driver.generate import measure
 from sdk.driver.options import AIMS, BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
@@ -27,12 +29,13 @@ QUICK_CALLS = 300
 QUICK_WEIGHTS = 1 << 20  # bytes
 
 
-def stages(model: Path, board: Board, options: BuildOptions) -> dict[str, Module]:
+def stages(model: Path | ModelFile, board: Board, options: BuildOptions) -> dict[str, Module]:
     """The module as imported, and after every pass, by name (a pass that runs twice keeps its last)."""
     seen: dict[str, Module] = {}
-    module = add_patterns(import_model(model, options, prefix_of(model, options)), options.externs)
+    file, options = read_model_file(model), options.read()
+    module = add_patterns(import_model(file, options, prefix_of(file, options)), options.libraries)
     seen["imported"] = module
-    with step(f"compiling {model.name}"):
+    with step(f"compiling {file.name}"):
         passes = default_passes(board, options)
         done = lower_module(module, passes, lambda one, m: seen.__setitem__(one.name, m))
     seen["scheduled"], seen["planned"] = seen["schedule"], done
@@ -66,7 +69,9 @@ def inspect(model: Path, board: Board, options: BuildOptions, stage: str | None)
     return print_module(seen[wanted])
 
 
-def memory(model: Path, board: Board, options: BuildOptions, at: Mapping[str, int] | None = None) -> MemoryReport:
+def memory(
+    model: Path | ModelFile, board: Board, options: BuildOptions, at: Mapping[str, int] | None = None
+) -> MemoryReport:
     """``sdk memory``: what each entry's plan holds when, at the upper bounds of the dims or with ``at`` at these, and
     what another aim would need.
 
@@ -74,15 +79,16 @@ def memory(model: Path, board: Board, options: BuildOptions, at: Mapping[str, in
         UsageError: ``at`` names a dim that no entry has, or gives it a value out of its bounds.
     """
     at = at or {}
-    report = build_sources(model, board, options).report
-    planned = stages(model, board, options)["planned"]
+    file, options = read_model_file(model), options.read()
+    report = build_sources(file, board, options).report
+    planned = stages(file, board, options)["planned"]
     check_at(at, {v.name: v for plan in planned.plans.values() for v in plan.dims})
     aim = options.memory if options.arena_limit is None else "limit"
     others = {}
     if not report.dims and _is_quick(planned, report):
         for other in (a for a in AIMS if a != aim):
             try:
-                module, found = measure(model, prefix_of(model, options), board, options, other)
+                module, found = measure(file, prefix_of(file, options), board, options, other)
             except BuildError:  # it does not fit the regions asked for: there is nothing to compare with
                 continue
             others[other] = MemoryMode(found, _summaries(module, {}))

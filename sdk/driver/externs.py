@@ -4,61 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from sdk.compiler import ops
 from sdk.compiler.ir.graph import Call, Graph, Value, fresh_name
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.text import parse_module
+from sdk.driver.files import Library
 from sdk.errors import UsageError
 from sdk.source import Source
 
 __all__ = ["add_patterns", "extern_sources"]
 
-_CODE = (".c", ".h")
 
-
-def _text(path: Path) -> str:
-    if path.suffix not in (".ir", *_CODE):
-        raise UsageError(f"{path.name} is no library file", hint="give .ir files of patterns, and .c and .h files")
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as err:
-        raise UsageError(f"cannot read {path}", why=str(err), hint="check the path after --extern") from None
-
-
-def extern_sources(paths: Sequence[Path]) -> dict[str, str]:
-    """The C files among ``paths``, by name.
+def extern_sources(libraries: Sequence[Library]) -> dict[str, str]:
+    """The C files of libraries, by name.
 
     Raises:
-        UsageError: a file cannot be read, or two have one name.
+        UsageError: two have one name.
     """
     found: dict[str, str] = {}
-    for path in paths:
-        text = _text(path)
-        if path.suffix in _CODE:
-            if path.name in found:
-                raise UsageError(f"two library files are called {path.name}", hint="rename one")
-            found[path.name] = text
+    for library in libraries:
+        if library.is_code:
+            if library.name in found:
+                raise UsageError(f"two library files are called {library.name}", hint="rename one")
+            found[library.name] = library.text
     return found
 
 
-def add_patterns(module: Module, paths: Sequence[Path]) -> Module:
-    """The module with the graphs of the ``.ir`` files among ``paths`` as patterns: the pass ``dispatch`` puts calls
-    of the symbols they are named after where they fit.
+def add_patterns(module: Module, libraries: Sequence[Library]) -> Module:
+    """The module with the graphs of the ``.ir`` files of libraries as patterns: the pass ``dispatch`` puts calls of the
+    symbols they are named after where they fit.
 
     Raises:
-        UsageError: a file cannot be read, or a symbol is given twice or called like an entry.
+        UsageError: a symbol is given twice or called like an entry.
         ParseError: a file is no text of a module.
     """
-    for path in paths:
-        text = _text(path)
-        if path.suffix == ".ir":
-            given = parse_module(Source(text, str(path)), ops=ops)
+    for library in libraries:
+        if not library.is_code:
+            given = parse_module(Source(library.text, str(library.path)), ops=ops)
             for graph in given.graphs.values():
                 if graph.name in module.graphs:
-                    hint = f"rename it in {path.name}"
-                    raise UsageError(f"{path}: there is a graph or pattern @{graph.name} already", hint=hint)
+                    hint = f"rename it in {library.name}"
+                    message = f"{library.path}: there is a graph or pattern @{graph.name} already"
+                    raise UsageError(message, hint=hint)
                 module = _with_pattern(module, graph, given)
     return module
 

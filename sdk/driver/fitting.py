@@ -15,6 +15,7 @@ from sdk.driver.artifact import build_sources, prefix_of
 from sdk.driver.capacity import lacks
 from sdk.driver.counting import Counts
 from sdk.driver.execute import count
+from sdk.driver.files import ModelFile, read_model_file
 from sdk.driver.generate import measure
 from sdk.driver.options import AIMS, BuildOptions
 from sdk.errors import BuildError, MissingToolError, NoDeviceError, UsageError
@@ -112,6 +113,7 @@ def fit(
     """
     if options.regions or options.arena_limit is not None:
         raise UsageError("memories are the boards' own here", hint="leave out --region and --arena-limit")
+    file, options = read_model_file(path), options.read()
     known = [load_board(name) for name in board_names()]
     alike: dict[object, list[Board]] = {}
     for board in known if boards is None else boards:
@@ -123,7 +125,7 @@ def fit(
         for number, group in enumerate(alike.values(), 1):
             with step(f"{group[0].core.cpu}, core {number} of {len(alike)}"):
                 try:
-                    needs.append(_need(path, options, at or {}, group, _stand_in(group, known), counting))
+                    needs.append(_need(file, options, at or {}, group, _stand_in(group, known), counting))
                 except BuildError as error:
                     if not needs and number == len(alike):
                         raise  # for no board at all
@@ -132,7 +134,7 @@ def fit(
             rows = [row for need in needs for row in _rows(need, notes)]
     dims = needs[0].reports[AIMS[0]].dims if needs else {}
     said = tuple(f"{', '.join(names)}: {note}" for note, names in notes.items())
-    return FitReport(path.name, dims, tuple(sorted(rows, key=_rank)), said)
+    return FitReport(file.name, dims, tuple(sorted(rows, key=_rank)), said)
 
 
 @contextmanager
@@ -173,28 +175,28 @@ def _stand_in(group: Sequence[Board], known: Iterable[Board]) -> Board:
 
 
 def _need(
-    path: Path,
+    model: ModelFile,
     options: BuildOptions,
     at: Mapping[str, int],
     group: Sequence[Board],
     place: Board,
     counting: Executor,
 ) -> _Need:
-    reports = {aim: _sizes(path, place, replace(options, memory=aim)) for aim in AIMS}
+    reports = {aim: _sizes(model, place, replace(options, memory=aim)) for aim in AIMS}
     used = {_aim(reports, board) for board in group}
     counts: dict[str, Future[Counts]] = {}
     for aim in (aim for aim in AIMS if aim in used):
-        counts[aim] = counting.submit(count, path, place, replace(options, memory=aim), at)
+        counts[aim] = counting.submit(count, model, place, replace(options, memory=aim), at)
     return _Need(tuple(group), reports, counts, place.name)
 
 
-def _sizes(path: Path, place: Board, options: BuildOptions) -> BuildReport:
+def _sizes(model: ModelFile, place: Board, options: BuildOptions) -> BuildReport:
     """The sizes of a build, from the cache where it fits the machine."""
     try:
-        return build_sources(path, place, options).report
+        return build_sources(model, place, options).report
     except BuildError:
         pass  # too large even for the stand-in, by how much is what is asked; any other mistake is made again
-    return measure(path, prefix_of(path, options), place, options, options.memory)[1]
+    return measure(model, prefix_of(model, options), place, options, options.memory)[1]
 
 
 def _aim(reports: Mapping[str, BuildReport], board: Board) -> str | None:

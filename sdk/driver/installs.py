@@ -13,17 +13,21 @@ __all__ = ["OPTIONAL_PACKAGES", "PACKAGES", "install_command", "manager", "pip_c
 
 # What pyproject.toml requires, and what its extra "verify" adds: distribution -> versions. A test compares them.
 PACKAGES: Final = {
-    "click": ">=8.1",
-    "jinja2": ">=3.1",
-    "numpy": ">=1.26",
-    "onnx": ">=1.18",
-    "platformdirs": ">=4",
-    "pyserial": ">=3.5",
-    "rich": ">=13.7",
-    "tflite": ">=2.18",
+    "click": ">=8.1,<9",
+    "jinja2": ">=3.1,<4",
+    "numpy": ">=1.26,<3",
+    "onnx": ">=1.18,<2",
+    "platformdirs": ">=4,<5",
+    "pyserial": ">=3.5,<4",
+    "rich": ">=13.7,<16",
+    "tflite": ">=2.18,<3",
     "ziglang": ">=0.16,<0.18",
 }
-OPTIONAL_PACKAGES: Final = {"ai-edge-litert": ">=2.1", "onnxruntime": ">=1.20", "tflite-micro": ""}
+OPTIONAL_PACKAGES: Final = {
+    "ai-edge-litert": ">=2.1,<3",
+    "onnxruntime": ">=1.20,<2",
+    "tflite-micro": ">=0.dev20240101,<1",
+}
 
 _COMMANDS: Final = {
     "apt": "apt-get install -y",

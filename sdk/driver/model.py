@@ -15,9 +15,11 @@ from sdk.boards import Board, load_board
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import collect_blobs, print_module
 from sdk.devices.client import Session
-from sdk.driver.artifact import Built, build_sources
+from sdk.driver.artifact import build_sources
+from sdk.driver.built import Built
 from sdk.driver.execute import bench, connect, step
 from sdk.driver.explain import memory
+from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.pictures.notebook import model_html
 from sdk.driver.profiling import profile
@@ -38,8 +40,9 @@ class Model:
     """
 
     def __init__(self, path: Path, board: Board, options: BuildOptions) -> None:
-        self.path, self.board, self.options = path, board, options
-        self.report = build_sources(path, board, options).report
+        self.path, self.board, self.options = path, board, options.read()
+        self.file = read_model_file(path)  # what later calls build from, whatever becomes of the path
+        self.report = build_sources(self.file, board, self.options).report
         self._open_session: tuple[Session, Built] | None = None
 
     def __call__(self, *unnamed: Never, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -75,30 +78,30 @@ class Model:
 
     def _open(self) -> tuple[Session, Built]:
         if self._open_session is None:
-            self._open_session = connect(self.path, self.board, None, self.options)[:2]
+            self._open_session = connect(self.file, self.board, None, self.options)[:2]
         return self._open_session
 
     def bench(
         self, repeat: int = 10, entry: str | None = None, dims: Mapping[str, int] | None = None
     ) -> BenchReport:
         """Samples of single runs, at the given dims, else at the largest."""
-        return bench(self.path, self.board, None, self.options, dims or {}, repeat, self.options.threads, entry)
+        return bench(self.file, self.board, None, self.options, dims or {}, repeat, self.options.threads, entry)
 
     def profile(
         self, repeat: int = 10, entry: str | None = None, dims: Mapping[str, int] | None = None
     ) -> ProfileReport:
         """What each operator takes, at the given dims, else at the largest; timed over ``repeat`` runs, or counted
         where the board is emulated."""
-        return profile(self.path, self.board, None, self.options, dims or {}, repeat, entry)
+        return profile(self.file, self.board, None, self.options, dims or {}, repeat, entry)
 
     @property
     def memory(self) -> MemoryReport:
         """Where every byte of memory goes."""
-        return memory(self.path, self.board, self.options)
+        return memory(self.file, self.board, self.options)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: inputs, outputs, sizes, and the arena as a picture."""
-        return model_html(self.path, self.board, self.options, self.report)
+        return model_html(self.file, self.board, self.options, self.report)
 
     def reset(self) -> None:
         """Puts the model's state back to its start."""

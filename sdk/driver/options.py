@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from sdk.driver.files import Library, read_libraries
 from sdk.errors import UsageError
 
 __all__ = ["AIMS", "BuildOptions"]
@@ -14,6 +15,7 @@ __all__ = ["AIMS", "BuildOptions"]
 MOST_THREADS = 64  # of the runtime's pool
 OPTS: Final = ("time", "size")
 AIMS: Final = ("time", "min")
+CHECKS: Final = ("sample", "full")
 PLACES: Final = ("flash", "ram")
 
 
@@ -28,7 +30,8 @@ class BuildOptions:
     ``+``); ``toolchain`` is the C compiler; ``externs`` are files of the user's libraries: ``.ir`` files say which ops
     a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the board's memories that
     the arena may lie in, the preferred first, with the most bytes of each (none: the arena is one); ``weights`` stay
-    in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for, "time" or "size".
+    in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for, "time" or "size";
+    ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full".
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -41,10 +44,11 @@ class BuildOptions:
     arena_limit: int | None = None
     isa: str | None = None
     toolchain: str = "zig"
-    externs: tuple[Path, ...] = ()
+    externs: tuple[Path | Library, ...] = ()
     regions: tuple[tuple[str, int], ...] = ()
     weights: str = "flash"
     opt: Literal["time", "size"] = "time"
+    check: Literal["sample", "full"] = "sample"
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text
@@ -52,6 +56,8 @@ class BuildOptions:
             raise UsageError(f"{self.threads!r} threads asked for", hint=f"--threads 1 to {MOST_THREADS}")
         if self.memory not in AIMS:
             raise UsageError(f"no memory aim is called {self.memory!r}", hint=f"use {' or '.join(AIMS)}")
+        if self.check not in CHECKS:
+            raise UsageError(f"no check is called {self.check!r}", hint=f"use {' or '.join(CHECKS)}")
         if self.opt not in OPTS:
             raise UsageError(f"code is not made for {self.opt!r}", hint=f"use {' or '.join(OPTS)}")
         if self.weights not in PLACES:
@@ -60,3 +66,20 @@ class BuildOptions:
             raise UsageError("each region has a limit of its own", hint="use --region or --arena-limit, not both")
         if self.memory == "min" and self.arena_limit is not None:
             raise UsageError("a limit of the arena has its own aim", hint="use --memory min or --arena-limit, not both")
+
+    @property
+    def libraries(self) -> tuple[Library, ...]:
+        """The files of libraries.
+
+        Raises:
+            UsageError: one cannot be read.
+        """
+        return read_libraries(self.externs)
+
+    def read(self) -> BuildOptions:
+        """The same choices with the files of libraries read: what all steps of one command are given.
+
+        Raises:
+            UsageError: one cannot be read.
+        """
+        return replace(self, externs=self.libraries)

@@ -44,7 +44,7 @@ from sdk.compiler.passes.still import Still
 from sdk.compiler.schedules.rules import core_for
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.sym import max_value
-from sdk.driver.files import read_model_file
+from sdk.driver.files import ModelFile, read_model_file
 from sdk.driver.memories import rooms_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.program import read_program
@@ -61,7 +61,7 @@ Observer = Callable[[Pass, Module], None]
 
 
 def import_model(
-    path: Path, options: BuildOptions, prefix: str, refusals: list[Refusal] | None = None
+    model: ModelFile | Path, options: BuildOptions, prefix: str, refusals: list[Refusal] | None = None
 ) -> Module:
     """Reads a model file into a module of stage "imported"; what cannot be imported is put into ``refusals`` too.
 
@@ -69,30 +69,30 @@ def import_model(
         UsageError: the file cannot be read or is of no known kind.
         BuildError: the file is damaged or uses what the importer does not know.
     """
-    data = read_model_file(path)
+    file = read_model_file(model)
     try:
-        return _FRONTENDS[path.suffix.lower()](path, data, prefix, options, [] if refusals is None else refusals)
+        return _FRONTENDS[file.kind](file, prefix, options, [] if refusals is None else refusals)
     except BuildError as err:
-        err.where = err.where or str(path)
+        err.where = err.where or str(file.path)
         err.hint = err.hint or "export the model anew without it; docs/onnx.md and docs/errors.md say what is imported"
         raise
 
 
-def _tflite(_: Path, data: bytes, prefix: str, options: BuildOptions, refusals: list[Refusal]) -> Module:
-    return import_tflite(data, prefix, dims=options.dims, refusals=refusals)
+def _tflite(file: ModelFile, prefix: str, options: BuildOptions, refusals: list[Refusal]) -> Module:
+    return import_tflite(file.data, prefix, dims=options.dims, refusals=refusals)
 
 
-def _onnx(path: Path, data: bytes, prefix: str, options: BuildOptions, refusals: list[Refusal]) -> Module:
+def _onnx(file: ModelFile, prefix: str, options: BuildOptions, refusals: list[Refusal]) -> Module:
     # the onnx package takes long to import, so only a model of its kind loads it
     frontend = import_module("sdk.frontends.onnx")
     module: Module = frontend.import_onnx(
-        data, prefix, dims=options.dims, folder=path.parent, refusals=refusals
+        file.data, prefix, dims=options.dims, refusals=refusals, externals=file.externals
     )
     return module
 
 
-def _program(path: Path, data: bytes, prefix: str, options: BuildOptions, _: list[Refusal]) -> Module:
-    return read_program(path, data, options.dims)
+def _program(file: ModelFile, _: str, options: BuildOptions, __: list[Refusal]) -> Module:
+    return read_program(file, options.dims)
 
 
 _FRONTENDS = {".tflite": _tflite, ".onnx": _onnx, ".ir": _program}
@@ -148,7 +148,10 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Fuse(),
         SimplifyLoops(),
         ScheduleLoops(
-            isa=".".join(sorted(have)), threads=1 if streams else options.threads, opt=options.opt
+            isa=".".join(sorted(have)),
+            threads=1 if streams else options.threads,
+            opt=options.opt,
+            check=options.check,
         ),
         *([Columns()] if words else []),
         Cleanup(),

@@ -13,9 +13,10 @@ from sdk.compiler.sym.text import parse_dim
 from sdk.devices.client import Session
 from sdk.devices.messages import DeviceInfo, OpTicks
 from sdk.driver.agents import link_agent
-from sdk.driver.artifact import Built
+from sdk.driver.built import Built
 from sdk.driver.counting import PHASE_OP, PHASE_RUN, Counts, can_count, counted, total
 from sdk.driver.execute import WARMUP, entry_name, prepare, resolve
+from sdk.driver.files import ModelFile
 from sdk.driver.options import BuildOptions
 from sdk.driver.peak import peak_of
 from sdk.driver.session import open_session
@@ -56,7 +57,7 @@ class _Measured:
 
 
 def profile(
-    target: Path,
+    target: Path | ModelFile,
     board: Board | None,
     device: str | None,
     options: BuildOptions,

@@ -14,6 +14,7 @@ from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.graph import Call, Graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.sym import evaluate
+from sdk.driver.files import ModelFile, read_model_file
 from sdk.errors import BuildError, MissingToolError, UsageError
 
 __all__ = ["Reference", "entry_graph", "open_reference", "random_dims", "random_inputs"]
@@ -60,7 +61,7 @@ class _Interp:
 class _TfliteMicro:
     name = "tflite-micro"
 
-    def __init__(self, path: Path, graph: Graph) -> None:
+    def __init__(self, model: ModelFile, graph: Graph) -> None:
         self.graph = graph
         if graph.dims:
             raise UsageError(
@@ -77,7 +78,7 @@ class _TfliteMicro:
                 hint="pip install 'crosslevel[verify]'",
             ) from None
         try:
-            self.engine = runtime.Interpreter.from_bytes(path.read_bytes(), arena_size=TFLM_ARENA)
+            self.engine = runtime.Interpreter.from_bytes(model.data, arena_size=TFLM_ARENA)
         except (RuntimeError, ValueError) as err:
             raise BuildError(
                 "tflite-micro does not take this model", why=str(err), hint="use --against interp"
@@ -93,7 +94,7 @@ class _TfliteMicro:
 class _OnnxRuntime:
     name = "onnxruntime"
 
-    def __init__(self, path: Path, graph: Graph) -> None:
+    def __init__(self, model: ModelFile, graph: Graph) -> None:
         self.graph = graph
         try:
             runtime = import_module("onnxruntime")
@@ -104,8 +105,11 @@ class _OnnxRuntime:
                 hint="pip install 'crosslevel[verify]', or use --against interp",
             ) from None
         runtime.set_default_logger_severity(3)
+        data = model.data
+        if model.externals is not None:
+            data = import_module("sdk.frontends.onnx.reader").embedded(data, model.externals)
         try:
-            self.session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+            self.session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
         except Exception as err:  # its errors share no base
             hint = "use --against interp"
             raise BuildError("onnxruntime does not take this model", why=str(err), hint=hint) from None
@@ -120,7 +124,9 @@ class _OnnxRuntime:
         return {v.name: np.asarray(a) for v, a in zip(self.graph.results, found, strict=True)}
 
 
-def open_reference(against: str, path: Path, module: Module, entry: str | None = None) -> Reference:
+def open_reference(
+    against: str, model: ModelFile | Path, module: Module, entry: str | None = None
+) -> Reference:
     """The reference called ``against`` for an entry (None is the only one); "auto" is onnxruntime for .onnx models,
     tflite-micro for integer .tflite models, else the interpreter.
 
@@ -128,7 +134,8 @@ def open_reference(against: str, path: Path, module: Module, entry: str | None =
         UsageError: no such reference for this kind of model.
         MissingToolError: its package is not installed.
     """
-    graph, kind = entry_graph(module, entry), path.suffix.lower()
+    file = read_model_file(model)
+    graph, kind = entry_graph(module, entry), file.kind
     if against == "auto":
         integer = all(not v.type.dtype.is_float for v in (*graph.params, *graph.results))
         against = "onnxruntime" if kind == ".onnx" else "tflite-micro" if kind == ".tflite" and integer else "interp"
@@ -136,11 +143,11 @@ def open_reference(against: str, path: Path, module: Module, entry: str | None =
         if against == name:
             if kind != suffix:
                 raise UsageError(f"{name} runs {suffix} files only", hint="use --against interp")
-            return made(path, graph)
+            return made(file, graph)
     if against == "interp":
         return _Interp(module, graph.name)
     raise UsageError(
-        f"no reference {against!r} for {path.name}", hint="one of auto, onnxruntime, tflite-micro, interp"
+        f"no reference {against!r} for {file.name}", hint="one of auto, onnxruntime, tflite-micro, interp"
     )
 
 

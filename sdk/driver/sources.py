@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sdk.files import read_regular
 from sdk.resources import data_dir
 from sdk.toolchains import Blob, CompileJob, ObjectFile, SourceText, Target
 from sdk.toolchains.base import Toolchain
@@ -40,8 +41,8 @@ def read_files(folder: Path, names: list[str]) -> dict[str, str | Blob]:
     """The files called ``names`` in ``folder``."""
     found: dict[str, str | Blob] = {}
     for name in names:
-        path = folder / name
-        found[name] = Blob(path.read_bytes()) if name.endswith(".bin") else path.read_text(encoding="utf-8")
+        data = read_regular(folder / name)
+        found[name] = Blob(data) if name.endswith(".bin") else data.decode()
     return found
 
 

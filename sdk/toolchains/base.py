@@ -158,6 +158,13 @@ class Toolchain(ABC):
     def archiver(self) -> list[str]:
         """Return the argv prefix of ``ar``."""
 
+    def environment(self) -> dict[str, str] | None:
+        """Return the environment that the tools run in; None is this process's own."""
+        return None
+
+    def _run(self, argv: list[str], cwd: Path, failure: str) -> str:
+        return _run(argv, cwd, failure, self.environment())
+
     def compile_flags(self, job: CompileJob) -> list[str]:
         """Return the flags this compiler needs beyond the common ones; default none."""
         return []
@@ -186,7 +193,7 @@ class Toolchain(ABC):
             for source in (*headers, job.source):
                 source.write(folder / "src")
             command = [*argv, "-c", name, "-o", "../unit.o"]
-            messages = _run(command, folder / "src", f"the C compiler ({self.name}) rejected {name}")
+            messages = self._run(command, folder / "src", f"the C compiler ({self.name}) rejected {name}")
             (folder / "warnings.txt").write_text(messages, encoding="utf-8")
             shutil.rmtree(folder / "src")
 
@@ -239,7 +246,7 @@ class Toolchain(ABC):
                 command += ["-Wl,-T,link.ld"]
             if job.kind != "static":
                 command += [*names, *libraries, "-o", "out.bin"]
-            _run(command, folder, f"the linker ({self.name}) failed")
+            self._run(command, folder, f"the linker ({self.name}) failed")
             for entry in names:
                 (folder / entry).unlink()
 
@@ -287,11 +294,12 @@ def _gather(objects: Iterable[ObjectFile], folder: Path) -> list[str]:
     return names
 
 
-def _run(argv: list[str], cwd: Path, failure: str) -> str:
+def _run(argv: list[str], cwd: Path, failure: str, environment: dict[str, str] | None) -> str:
     """Run a tool and return what it said; raise BuildError with its first lines when it fails."""
     try:
         done = subprocess.run(
-            argv, cwd=cwd, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
+            argv, cwd=cwd, env=environment, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise BuildError(failure, why=f"it did not end within {_TIMEOUT_S} s") from error

@@ -1,4 +1,4 @@
-"""The build cache: folders keyed by the content that made them, written once and whole."""
+"""The build cache: folders keyed by the content that made them, written once and whole, checked at every use."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ import errno
 import hashlib
 import json
 import os
+import shlex
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import platformdirs
 
 from sdk.errors import UsageError
+from sdk.files import open_regular
 
 CACHE_VARIABLE = "CROSSLEVEL_CACHE"
+SUM = ".sum"  # the digest of the rest of an entry
 _LIMIT_BYTES = 1 << 30
 _PRUNE_EVERY_S = 24 * 3600
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+_ROOT: Final = 0
 
 
 def digest(*parts: object) -> str:
@@ -30,33 +37,73 @@ def digest(*parts: object) -> str:
 
 
 def cache_root() -> Path:
-    """Where cached builds live: CROSSLEVEL_CACHE, or the user's cache folder."""
+    """Where cached builds live: CROSSLEVEL_CACHE, or the user's cache folder.
+
+    Raises:
+        UsageError: the user has no home folder.
+    """
     given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else Path(platformdirs.user_cache_dir("crosslevel"))
+    root = Path(given) if given else Path(platformdirs.user_cache_dir("crosslevel"))
+    if not given and not root.is_absolute():
+        raise UsageError("there is no home folder to keep builds in", hint=elsewhere(CACHE_VARIABLE))
+    return root
+
+
+def elsewhere(variable: str) -> str:
+    """The command that makes a cache folder which is nobody else's; no name that others can foresee."""
+    return f'export {variable}="$(mktemp -d)"'
+
+
+def private_folder(folder: Path, variable: str) -> Path:
+    """Make ``folder``, which ``variable`` names, for this user alone where it is not there, and return it.
+
+    Programs in it are run: one that somebody else owns or may write to is no place for them.
+
+    Raises:
+        UsageError: it is such a folder.
+        OSError: it cannot be made.
+    """
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.stat()
+    if found.st_uid not in (os.geteuid(), _ROOT):
+        why, hint = f"it belongs to user {found.st_uid}, who may put programs into it", elsewhere(variable)
+    elif found.st_mode & _OTHERS and stat.S_ISDIR(found.st_mode):
+        why = f"others may write to it (its mode is {stat.S_IMODE(found.st_mode):o}), and what is in it is run"
+        hint = elsewhere(variable)
+        if not found.st_mode & stat.S_ISVTX:  # those are shared on purpose
+            hint = f"chmod go-w {shlex.quote(str(folder))}, if nobody else has used it, or {hint}"
+    else:
+        return folder
+    raise UsageError(f"the cache folder {folder} is not safe", why=why, hint=hint)
 
 
 class BuildCache:
-    """A folder of finished builds that several processes may share."""
+    """A folder of finished builds that several processes of one user may share."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = (root or cache_root()) / "builds"
 
     def entry(self, key: str, make: Callable[[Path], None]) -> Path:
-        """Return the folder of ``key``, made by ``make(folder)`` when absent.
+        """Return the folder of ``key``, made by ``make(folder)`` when absent or no longer as it was made.
 
         ``make`` works in a folder of its own that is renamed into place when it returns, so that a reader
         never sees half an entry; whoever comes second with the same key keeps the first one's result.
 
         Raises:
-            UsageError: the cache folder cannot be written, or is full.
+            UsageError: the cache folder cannot be written, is full, or may be written by others.
         """
         folder = self.root / key[:2] / key
-        if folder.is_dir():
-            with contextlib.suppress(OSError):  # a cache that only others may write serves all the same
-                os.utime(folder)
-            return folder
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
+            for place in (self.root.parent, self.root, folder.parent):
+                private_folder(place, CACHE_VARIABLE)
+            if _is_whole(folder):
+                with contextlib.suppress(OSError):  # a cache that only others may write serves all the same
+                    os.utime(folder)
+                return folder
             scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
         except OSError as error:
             raise self._unusable(error) from error
@@ -74,12 +121,21 @@ class BuildCache:
 
     @staticmethod
     def _keep(scratch: Path, folder: Path) -> None:
-        scratch.chmod(0o755)
+        (scratch / SUM).write_text(_sum(scratch), encoding="ascii")
         try:
             scratch.rename(folder)
         except OSError:
-            if not folder.is_dir():
+            if not folder.exists():
                 raise
+            if not _is_whole(folder):
+                damaged = Path(tempfile.mkdtemp(prefix=".new-", dir=scratch.parent))
+                with contextlib.suppress(FileNotFoundError):  # whoever else found it damaged was faster
+                    folder.rename(damaged / "damaged")
+                shutil.rmtree(damaged, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    scratch.rename(folder)
+                if not _is_whole(folder):
+                    raise
 
     def _unusable(self, error: OSError) -> UsageError:
         return UsageError(
@@ -107,3 +163,24 @@ class BuildCache:
             held += sum(path.stat().st_size for path in entry.rglob("*"))
             if held > limit_bytes:
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+def _sum(folder: Path) -> str:
+    """The digest of all files below a folder: names, permissions and contents."""
+    whole = hashlib.sha256()
+    found = sorted((Path(at, name) for at, _, names in os.walk(folder) for name in names), key=str)
+    for path in found:
+        if path != folder / SUM:
+            with os.fdopen(open_regular(path), "rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            runs = bool(path.stat().st_mode & stat.S_IXUSR)
+            whole.update(f"{path.relative_to(folder).as_posix()!r} {runs} {content}\n".encode())
+    return whole.hexdigest()
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether an entry is there and as it was made: disks fill, programs are killed, people look into folders."""
+    try:
+        return (folder / SUM).read_text(encoding="ascii") == _sum(folder)
+    except (OSError, ValueError):
+        return False

@@ -6,11 +6,14 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 
 from sdk.errors import MissingToolError, UsageError
 from sdk.toolchains.base import CompileJob, LinkJob, Toolchain
+from sdk.toolchains.cache import CACHE_VARIABLE as OUR_VARIABLE
+from sdk.toolchains.cache import cache_root, elsewhere, private_folder
 from sdk.toolchains.target import Target
 
 CACHE_VARIABLE = "ZIG_GLOBAL_CACHE_DIR"
@@ -33,9 +36,26 @@ def _zig() -> tuple[str, str]:
 
 
 def cache_folder() -> Path:
-    """Return the folder of zig's own cache, which holds the support library of each target once it was built."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get(CACHE_VARIABLE) or Path(home) / "zig")
+    """Return the folder of zig's own cache, which holds the support library of each target once it was built.
+
+    Raises:
+        UsageError: the user has no home folder.
+    """
+    given = os.environ.get(CACHE_VARIABLE)
+    return Path(given) if given else cache_root() / "zig"
+
+
+def make_cache_folder() -> Path:
+    """Return that folder, made where it is not there.
+
+    Raises:
+        UsageError: others may write to it, or to the one around it that is ours.
+        OSError: it cannot be made.
+    """
+    folder = cache_folder()
+    if not os.environ.get(CACHE_VARIABLE):
+        private_folder(folder.parent, OUR_VARIABLE)
+    return private_folder(folder, CACHE_VARIABLE)
 
 
 def is_cold() -> bool:
@@ -56,6 +76,25 @@ class ZigToolchain(Toolchain):
     def is_cold(self) -> bool:
         """Return whether zig has never compiled here: it then builds its support libraries first."""
         return is_cold()
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment in which zig keeps to a cache that is this user's.
+
+        Where zig cannot write its cache it waits for minutes, so that is found out here.
+        """
+        folder = cache_folder()
+        try:
+            make_cache_folder()
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise UsageError(
+                f"cannot write the C compiler's cache folder {folder}",
+                why=error.strerror,
+                hint=f"make room there, or name another folder: {elsewhere(CACHE_VARIABLE)}",
+            ) from error
+        place = str(folder.absolute())  # the compiler runs in other folders
+        return {**os.environ, CACHE_VARIABLE: place, "ZIG_LOCAL_CACHE_DIR": place}
 
     def compiler(self, target: Target) -> list[str]:
         """Return ``zig cc`` for the target's exact CPU."""

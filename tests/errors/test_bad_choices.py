@@ -16,6 +16,7 @@ from sdk import driver
 from sdk.boards import load_board
 from sdk.driver import counting, execute, reference
 from sdk.driver.artifact import prefix_of
+from sdk.driver.files import read_model_file
 from sdk.errors import BuildError, LinkError, NoDeviceError, SdkError, UsageError
 from sdk.resources import data_dir
 from sdk.toolchains.elf import ElfFile
@@ -126,10 +127,10 @@ def test_references_that_break(digits: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(reference, "import_module", lambda _: runtime)
     graph = SimpleNamespace(dims=(), params=(), results=())
     with pytest.raises(BuildError, match="tflite-micro does not take this model") as caught:
-        reference._TfliteMicro(digits, graph)
+        reference._TfliteMicro(read_model_file(digits), graph)
     assert caught.value.why == "no such kernel"
     with pytest.raises(BuildError, match="onnxruntime fails on this model"):
-        reference._OnnxRuntime(digits, graph).step({}, {})
+        reference._OnnxRuntime(read_model_file(digits), graph).step({}, {})
     monkeypatch.setattr(reference, "entry_graph", lambda *_: graph)
     with pytest.raises(UsageError, match="no reference 'me' for"):
         reference.open_reference("me", digits, SimpleNamespace(), None)
@@ -150,7 +151,7 @@ def test_references_that_are_not_installed(
     fails(10, *line, says=("the reference tflite-micro is not installed",), hints=("crosslevel[verify]",))
     graph = SimpleNamespace(dims=(), params=(), results=())
     with pytest.raises(SdkError, match="the reference onnxruntime is not installed") as caught:
-        reference._OnnxRuntime(digits, graph)
+        reference._OnnxRuntime(read_model_file(digits), graph)
     assert caught.value.exit_code == 10
 
 

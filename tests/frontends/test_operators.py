@@ -243,7 +243,9 @@ CASES = {
     "softmax rows": unary("SOFTMAX", (3, 40), 0.02, 9, 1 / 256, -128, options="SoftmaxOptions", Beta=1.0),
     "softmax beta": unary("SOFTMAX", (2, 5), 0.7, 0, 1 / 256, -128, options="SoftmaxOptions", Beta=0.3),
     **{
-        f"{name} of steps of {scale:g}": unary(name.upper(), (1, 256), scale, zero, out, out_zero, options=options, **given)
+        f"{name} of steps of {scale:g}": unary(
+            name.upper(), (1, 256), scale, zero, out, out_zero, options=options, **given
+        )
         for name, out, out_zero, options, given in (
             ("logistic", 1 / 256, -128, "", {}), ("tanh", 1 / 128, 0, "", {}),
             ("softmax", 1 / 256, -128, "SoftmaxOptions", {"Beta": 1.0}),

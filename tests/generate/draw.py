@@ -90,7 +90,11 @@ class Draw:
         if dtype not in ("int8", "uint8"):
             return 0
         offset = 128 if dtype == "uint8" else 0
-        return offset + (self.one((-128, 127, 0, 0)) if self.chance(0.5) else self.between(-128, 127))
+        return offset + (self.one((-128, -128, -128, 127, 0, 0, 0)) if self.chance(0.5) else self.between(-100, 100))
+
+    def activation(self, choices: Sequence[T], zero: int) -> T:
+        """A fused activation, seldom one that leaves a single value of those above ``zero``."""
+        return self.one(choices) if zero < 100 or self.chance(0.1) else choices[0]
 
     def quantised(self, shape: tuple[int, ...], dtype: str) -> Spec:
         if dtype == "float32":

@@ -92,9 +92,16 @@ def on_litert(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
     return found
 
 
-def differences(want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]], bound: float = 1e-4) -> list[str]:
-    """What differs, a line each: integers in any bit, reals by more than ``bound`` of the largest one (or of 1)."""
-    found = []
+def differences(
+    network: Network, want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]], bound: float = 1e-4
+) -> list[str]:
+    """What differs, a line each: integers in any bit, reals by more than ``bound`` of the largest one (or of 1).
+
+    Of quantised ONNX networks one element in a hundred (and any one) may be a step off: their results are rounded sums
+    of reals, and engines add in different orders.
+    """
+    found: list[str] = []
+    quantised = network.kind == "onnx-qdq"
     for step, (one, two) in enumerate(zip(want, got, strict=True)):
         for k, (a, b) in enumerate(zip(one, two, strict=True)):
             where = f"step {step}, output {k}"
@@ -103,7 +110,10 @@ def differences(want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]],
             elif a.dtype.kind == "f":
                 found += _reals_differ(where, a.astype(np.float64), b.astype(np.float64), bound)
             elif not np.array_equal(a, b):
-                wrong = np.flatnonzero(a.reshape(-1) != b.reshape(-1))
+                gap = np.abs(a.astype(np.int64) - b.astype(np.int64)).reshape(-1)
+                wrong = np.flatnonzero(gap)
+                if quantised and gap.max() == 1 and len(wrong) <= 1 + a.size // 100:
+                    continue
                 at = int(wrong[0])
                 text = f"{b.reshape(-1)[at]} instead of {a.reshape(-1)[at]}"
                 found.append(f"{where}: {len(wrong)} of {a.size} elements, the first at {at}: {text}")

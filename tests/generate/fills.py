@@ -12,7 +12,10 @@ __all__ = ["FILLS", "Fill", "floats", "integers", "scales"]
 
 Array = NDArray[Any]
 Fill = tuple[str, int]
-FILLS = ("random", "random", "random", "small", "most", "least", "alternating", "zero", "sparse")
+# as often as they are drawn
+FILLS = (
+    *("random",) * 12, *("small", "alternating", "sparse") * 2, "most", "least", "zero"
+)  # fmt: skip
 
 
 def _raw(count: int, seed: int) -> Array:

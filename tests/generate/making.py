@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .builders import FileBuilder, builder_of, tables
 from .draw import Draw
 from .network import KINDS, Layer, Network, Unfit
@@ -41,9 +43,12 @@ def _attempt(d: Draw, seed: int, kind: str, first: str) -> Network | None:
         made.input(*inputs[-1])
     layers: list[Layer] = []
     wanted = d.one((1, 1, 2, 3, 4, 5, 6, 8))
+    bag = [n for n, op in made.table.items() for _ in range(op.weight)]
     turn = d.below(wanted)  # when its turn comes
     for _ in range(TRIES):
-        one = _drawn(d, made, first if len(layers) == turn and d.chance(0.7) else None)
+        again = _again(d, made, layers) if layers and d.chance(0.12) else None
+        name = first if len(layers) == turn and d.chance(0.7) else d.one(bag)
+        one = _taken(made, again or made.table[name].draw(d, made))
         if one is not None:
             layers.append(one)
         if len(layers) == wanted:
@@ -64,10 +69,18 @@ def _attempt(d: Draw, seed: int, kind: str, first: str) -> Network | None:
     return network
 
 
-def _drawn(d: Draw, made: FileBuilder, name: str | None) -> Layer | None:
-    """A layer that fits, already in ``made``; of a given name, or of any."""
-    bag = [n for n, op in made.table.items() for _ in range(op.weight)]
-    one = made.table[name or d.one(bag)].draw(d, made)
+def _again(d: Draw, made: FileBuilder, layers: list[Layer]) -> Layer | None:
+    """An earlier layer once more, its weights too, on other values of the same shapes where there are any."""
+    one = d.one(layers)
+    inputs = []
+    for name in one.inputs:
+        spec = made.specs[name]
+        inputs.append(made.pick(d, lambda s, spec=spec: (s.shape, s.dtype) == (spec.shape, spec.dtype)) or name)
+    return replace(one, inputs=tuple(inputs), outputs=made.fresh(len(one.outputs)))
+
+
+def _taken(made: FileBuilder, one: Layer | None) -> Layer | None:
+    """The layer where it fits, then it is in ``made``."""
     if one is None:
         return None
     # a copy of the state is enough to undo: what a refused layer left in the file is not in the network

@@ -10,7 +10,17 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from . import onnx_control, onnx_elementwise, onnx_integers, onnx_moves, onnx_products, onnx_quantised, onnx_reduce
+from . import (
+    onnx_control,
+    onnx_elementwise,
+    onnx_integers,
+    onnx_moves,
+    onnx_places,
+    onnx_products,
+    onnx_quantised,
+    onnx_recurrent,
+    onnx_reduce,
+)
 from .builders import FileBuilder, Op
 from .fills import floats, integers
 from .network import Layer, Spec, Unfit
@@ -20,12 +30,13 @@ __all__ = ["OnnxBuilder"]
 Array = NDArray[Any]
 OPSET, IR = 21, 10
 _FLOAT = {
-    **onnx_products.TABLE, **onnx_elementwise.TABLE, **onnx_moves.TABLE, **onnx_reduce.TABLE, **onnx_control.TABLE,
+    **onnx_products.TABLE, **onnx_elementwise.TABLE, **onnx_moves.TABLE, **onnx_places.TABLE, **onnx_reduce.TABLE,
+    **onnx_control.TABLE, **onnx_recurrent.TABLE,
 }  # fmt: skip
 TABLES: Mapping[str, Mapping[str, Op]] = {
     "onnx-float": _FLOAT,
     "onnx-qdq": onnx_quantised.TABLE,
-    "onnx-integer": {**onnx_integers.TABLE, **onnx_moves.TABLE},
+    "onnx-integer": {**onnx_integers.TABLE, **onnx_moves.TABLE, **onnx_places.TABLE},
 }
 
 
@@ -160,13 +171,15 @@ class OnnxBuilder(FileBuilder):
 
 
 # What gives the same bits in every engine where its inputs do: moves, choices and sums of two.
-EXACT = frozenset(
-    "Abs Add And ArgMax ArgMin BitShift Ceil CenterCropPad Clip Compress Concat DepthToSpace Dropout "
-    "Equal Expand EyeLike Flatten Floor Gather GatherElements GatherND GlobalMaxPool Greater GreaterOrEqual Hardmax "
-    "Identity IsInf IsNaN Less LessOrEqual Max MaxPool MaxUnpool Min Neg Not Optional OptionalGetElement Or Pad "
-    "ReduceMax ReduceMin Relu Reshape ReverseSequence Round ScatterElements ScatterND Shape Sign Size Slice "
-    "SpaceToDepth Split Squeeze Sub TensorScatter Tile TopK Transpose Trilu Unsqueeze Where Xor".split()
-)
+EXACT = frozenset((
+    "Abs", "Add", "And", "ArgMax", "ArgMin", "BitShift", "Ceil", "CenterCropPad", "Clip", "Compress", "Concat",
+    "DepthToSpace", "Dropout", "Equal", "Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements",
+    "GatherND", "GlobalMaxPool", "Greater", "GreaterOrEqual", "Hardmax", "Identity", "IsInf", "IsNaN", "Less",
+    "LessOrEqual", "Max", "MaxPool", "MaxUnpool", "Min", "Neg", "Not", "Optional", "OptionalGetElement", "Or",
+    "Pad", "ReduceMax", "ReduceMin", "Relu", "Reshape", "ReverseSequence", "Round", "ScatterElements", "ScatterND",
+    "Shape", "Sign", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze", "Sub", "TensorScatter", "Tile", "TopK",
+    "Transpose", "Trilu", "Unsqueeze", "Where", "Xor",
+))  # fmt: skip
 
 
 def _code(dtype: str) -> int:

@@ -23,8 +23,9 @@ PLAIN = (
 JUMPS = ("Ceil", "Floor", "Round", "Sign")
 # attributes: least and most of each
 SHAPED = {
-    "Celu": {"alpha": (0.5, 2.0)}, "Elu": {"alpha": (0.5, 2.0)}, "HardSigmoid": {"alpha": (0.1, 0.5), "beta": (0.1, 0.9)},
-    "LeakyRelu": {"alpha": (-0.5, 0.9)}, "Selu": {}, "Swish": {"alpha": (0.5, 2.0)}, "ThresholdedRelu": {"alpha": (0.0, 2.0)},
+    "Celu": {"alpha": (0.5, 2.0)}, "Elu": {"alpha": (0.5, 2.0)},
+    "HardSigmoid": {"alpha": (0.1, 0.5), "beta": (0.1, 0.9)}, "LeakyRelu": {"alpha": (-0.5, 0.9)}, "Selu": {},
+    "Swish": {"alpha": (0.5, 2.0)}, "ThresholdedRelu": {"alpha": (0.0, 2.0)},
     "Shrink": {"lambd": (0.1, 2.0), "bias": (0.0, 1.0)},
 }  # fmt: skip
 STEPS = ("ThresholdedRelu", "Shrink")  # they jump
@@ -97,7 +98,9 @@ def _draw_binary(op: str) -> Any:
     def draw(d: Draw, b: Any) -> Layer | None:
         if op != "PRelu" and d.chance(0.5):
             found = joint_pick(d, b, reals)
-            return None if found is None else layer(op, found, b.fresh(), constant=None)
+            if found is None or (found[0] == found[1] and op in ("Sub", "Div")):
+                return None
+            return layer(op, found, b.fresh(), constant=None)
         x = b.pick(d, reals)
         if x is None:
             return None

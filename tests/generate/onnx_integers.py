@@ -31,7 +31,7 @@ REDUCTIONS = {"ReduceSum": WIDE, "ReduceMax": ("int32", "int64", "int8", "uint8"
 def _pairs(op: str) -> Any:
     def draw(d: Draw, b: Any) -> Layer | None:
         found = joint_pick(d, b, lambda s: s.dtype in PAIRS[op])
-        if found is None or d.chance(0.4):
+        if found is None or found[0] == found[1] or d.chance(0.4):
             x = b.pick(d, lambda s: s.dtype in PAIRS[op])
             return None if x is None else layer(op, [x], b.fresh(), fill=d.fill())
         return layer(op, found, b.fresh())
@@ -155,7 +155,9 @@ def _draw_conv(d: Draw, b: Any) -> Layer | None:
 
 def _conv(b: Any, one: Layer) -> None:
     spec = b.types[one.inputs[0]]
-    if spec.dtype != "uint8" or len(spec.shape) != 4:
+    spans = [n + 2 * p for n, p in zip(spec.shape[2:], one["pads"], strict=False)]
+    fits = all(1 <= k <= n for k, n in zip(one["kernel"], spans, strict=False)) and min(one["strides"]) > 0
+    if spec.dtype != "uint8" or len(spec.shape) != 4 or not fits:
         raise Unfit(f"ConvInteger of {spec}")
     shape = (one["channels"], spec.shape[1], *one["kernel"])
     weights = b.filled(shape, one["fill"], 127, "uint8")

@@ -1,4 +1,4 @@
-"""ONNX layers that multiply by weights, pools, and recurrent layers."""
+"""ONNX layers that multiply by weights, and pools."""
 
 from __future__ import annotations
 
@@ -44,6 +44,10 @@ def window_attributes(one: Layer, spec: Spec) -> dict[str, Any]:
     """
     axes = len(one["kernel"])
     pads = one.get("pads") or (0,) * 2 * axes
+    if one["auto_pad"] != "NOTSET" and any(pads):
+        raise Unfit("pads that nothing reads")
+    if min(*one["kernel"], *one["strides"], *one.get("dilations", (1,))) < 1:
+        raise Unfit("a window of nothing")
     for k, (size, kernel) in enumerate(zip(spec.shape[2:], one["kernel"], strict=True)):
         reach = (kernel - 1) * one.get("dilations", (1,) * axes)[k] + 1
         if not one["auto_pad"].startswith("SAME") and one.op != "ConvTranspose" and (
@@ -130,30 +134,43 @@ def _pool(b: Any, one: Layer) -> None:
     spec = b.types[one.inputs[0]]
     if not images(spec) or len(one["kernel"]) != len(spec.shape) - 2:
         raise Unfit(f"{one.op} of {spec}")
-    _check_pads(one)
     given = {k: one[k] for k in ("count_include_pad", "ceil_mode", "p") if one.get(k) is not None}
     b.node(one.op, one.inputs, one.outputs, **given, **window_attributes(one, spec))
-    pads = one.get("pads") or (0,) * len(spec.shape)
-    for k, (n, size) in enumerate(zip(b.types[one.outputs[0]].shape[2:], spec.shape[2:], strict=True)):
-        if (n - 1) * one["strides"][k] >= size + pads[k]:  # ONNX's inference counts windows that start behind the image
-            raise Unfit("a window behind the image")
+    for k, count in enumerate(b.types[one.outputs[0]].shape[2:]):
+        _check_windows(one, k, spec.shape[2 + k], count)
 
 
-def _check_pads(one: Layer) -> None:
-    """onnxruntime refuses borders as wide as the window, and a window outside of the image has no elements."""
+def _check_windows(one: Layer, axis: int, size: int, count: int) -> None:
+    """Every window has an element of the image: what the others give differs by engine, some are counted by ONNX's
+    inference only, and onnxruntime refuses borders as wide as the window and SAME where it would cut."""
     axes = len(one["kernel"])
+    kernel, stride = one["kernel"][axis], one["strides"][axis]
+    dilation = one.get("dilations", (1,) * axes)[axis]
     pads = one.get("pads") or (0,) * 2 * axes
-    if any(p >= k for p, k in zip(pads, one["kernel"] * 2, strict=True)):
+    before = pads[axis]
+    if one["auto_pad"].startswith("SAME"):
+        before = (count - 1) * stride + (kernel - 1) * dilation + 1 - size
+        if before < 0:
+            raise Unfit("windows that leave rows out")
+        before //= 2
+    elif max(pads[axis], pads[axis + axes]) >= kernel:
         raise Unfit("a border as wide as the window")
+    for at in range(count):
+        taps = (at * stride - before + k * dilation for k in range(kernel))
+        if not any(0 <= t < size for t in taps):
+            raise Unfit("a window outside of the image")
 
 
-def _draw_unpool(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, lambda s: reals(s) and len(s.shape) == 4 and s.exact)
-    return None if x is None else layer("MaxUnpool", [x], b.fresh(), kernel=d.pair((1, 2, 3)), places=d.chance(0.3))
+def _draw_unpool(op: str) -> Any:
+    def draw(d: Draw, b: Any) -> Layer | None:
+        x = b.pick(d, lambda s: reals(s) and len(s.shape) == 4 and s.exact)
+        return None if x is None else layer(op, [x], b.fresh(), kernel=d.pair((1, 2, 3)))
+
+    return draw
 
 
 def _unpool(b: Any, one: Layer) -> None:
-    """A pool without overlap that tells where its maxima are, and its inverse."""
+    """A pool without overlap that tells where its maxima are: these places, or the inverse of the pool."""
     spec = b.types[one.inputs[0]]
     if not images(spec) or len(spec.shape) != 4 or not spec.exact:
         raise Unfit(f"MaxUnpool of {spec}")
@@ -162,7 +179,7 @@ def _unpool(b: Any, one: Layer) -> None:
     if any(n % k for n, k in zip(spec.shape[2:], one["kernel"], strict=True)):
         raise Unfit("rows that no window covers")
     values, places = b.several("MaxPool", one.inputs, 2, **given)
-    if one["places"]:
+    if one.op == "Places":
         b.node("Cast", [places], one.outputs, to=6)  # i32
     else:
         b.node("MaxUnpool", [values, places], one.outputs, specs=[spec], **given)
@@ -240,51 +257,12 @@ def _einsum(b: Any, one: Layer) -> None:
     b.counted(products=spec.elements * one["most"])
 
 
-# --- recurrent ---------------------------------------------------------------------------------------------------
-
-GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-
-
-def _draw_recurrent(op: str) -> Any:
-    def draw(d: Draw, b: Any) -> Layer | None:
-        x = b.pick(d, lambda s: reals(s) and s.elements <= 600)
-        if x is None:
-            return None
-        given = {"linear_before_reset": d.below(2)} if op == "GRU" else {}
-        return layer(op, [x], b.fresh(2), units=d.one((1, 2, 3, 5, 8)), fill=d.fill(),
-                     bias=d.fill() if d.chance(0.6) else None,
-                     direction=d.one(("forward", "reverse", "bidirectional")), **given)  # fmt: skip
-
-    return draw
-
-
-def _recurrent(b: Any, one: Layer) -> None:
-    spec, units = b.types[one.inputs[0]], one["units"]
-    if not reals(spec):
-        raise Unfit(f"{one.op} of {spec}")
-    x = one.inputs[0]
-    if len(spec.shape) != 3:  # a sequence of single elements
-        x = b.node("Reshape", [x, b.const([-1, 1, spec.shape[-1] if spec.shape else 1], "int64")])
-        spec = b.types[x]
-    ways, gates = 1 + (one["direction"] == "bidirectional"), GATES[one.op]
-    inputs = [x]
-    inputs += [b.filled((ways, gates * units, n), one["fill"], 0.5) for n in (spec.shape[2], units)]
-    if one["bias"] is not None:
-        inputs.append(b.filled((ways, 2 * gates * units), one["bias"], 0.5))
-    given = {"direction": one["direction"], "hidden_size": units}
-    if one.get("linear_before_reset"):
-        given["linear_before_reset"] = 1
-    b.counted(products=spec.shape[0] * spec.shape[1] * ways * gates * units * (spec.shape[2] + units))
-    b.node(one.op, inputs, one.outputs, **given)
-
-
 TABLE = {
     "Conv": Op(_draw_conv("Conv"), _conv, 14),
     "ConvTranspose": Op(_draw_conv("ConvTranspose"), _conv, 5),
     **{op: Op(_draw_pool(op), _pool, 2) for op in ("MaxPool", "AveragePool", "LpPool")},
-    "MaxUnpool": Op(_draw_unpool, _unpool, 1),
+    **{op: Op(_draw_unpool(op), _unpool, 1) for op in ("MaxUnpool", "Places")},
     "Gemm": Op(_draw_gemm, _gemm, 5),
     "MatMul": Op(_draw_matmul, _matmul, 5),
     "Einsum": Op(_draw_einsum, _einsum, 2),
-    **{op: Op(_draw_recurrent(op), _recurrent, 1) for op in GATES},
 }

@@ -25,10 +25,12 @@ def narrow(spec: Spec) -> bool:
 
 
 def _weights(d: Draw) -> dict[str, Any]:
+    zero = d.zero("int8")
     return {
         "fill": d.fill(), "channels": d.channels(), "spread": d.one((-1, 0, 3, 8)),
         "scales": (d.one((-9, -7, -7, -5)), d.below(1 << 30)), "gain": d.one((1.0, 1.0, 4.0, 0.25)),
-        "bias": None if d.chance(0.3) else d.fill(), "zero": d.zero("int8"), "act": d.one(("", "", "Relu", "Clip")),
+        "bias": None if d.chance(0.3) else d.fill(), "zero": zero,
+        "act": d.activation(("", "", "Relu", "Clip"), zero),
     }  # fmt: skip
 
 
@@ -190,6 +192,8 @@ def _draw_binary(op: str) -> Any:
         if x is None:
             return None
         y = b.pick(d, lambda s: narrow(s) and s.shape == b.specs[x].shape and s.dtype == b.specs[x].dtype)
+        if op == "Sub" and x == y:
+            return None
         return layer(op, [x, y], b.fresh(), factor=d.one((1.0, 1.0, 2.0, 0.7)), zero=d.zero("int8"))
 
     return draw
@@ -232,7 +236,8 @@ def _draw_pool(op: str) -> Any:
 
 def _pool(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
-    if len(spec.shape) != 4 or any(k > n for k, n in zip(one["kernel"], spec.shape[2:], strict=True)):
+    pairs = zip(one["kernel"], spec.shape[2:], strict=False)
+    if len(spec.shape) != 4 or min(*one["kernel"], *one["strides"]) < 1 or any(k > n for k, n in pairs):
         raise Unfit(f"{one.op} of {spec}")
     y = b.node(one.op, [_real(b, one.inputs[0])], kernel_shape=one["kernel"], strides=one["strides"])
     _stored(b, y, one.outputs[0], spec.dtype, float(np.float32(spec.scale * ODD)), one["zero"])

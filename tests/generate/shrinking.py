@@ -21,8 +21,8 @@ PLAIN_TEXT = {"auto_pad": "VALID", "direction": "forward", "mode": "nearest", "a
 def shrink(network: Network, fails: Callable[[Network], bool], tries: int = 3000) -> Network:
     """The smallest network found for which ``fails`` still says True, after at most ``tries`` questions.
 
-    ``network`` itself must fail. Every candidate can be written (``data`` works), and each one taken is smaller than the
-    one before it by ``size_of``, so that the search ends.
+    ``network`` itself must fail. Every candidate can be written (``data`` works), and each one taken is smaller by
+    ``size_of`` than the one before it, so that the search ends.
 
     Raises:
         ValueError: ``network`` does not fail.
@@ -176,7 +176,8 @@ def _simpler(value: Any, name: str = "") -> Iterator[Any]:
         for k, part in enumerate(value):
             yield from ((*value[:k], plain, *value[k + 1 :]) for plain in _simpler(part))
     elif isinstance(value, float):
-        yield from (v for v in (1.0, 0.5, math.ldexp(1.0, math.frexp(value)[1] - 1) if value > 0 else 1.0) if v != value)
+        power = math.ldexp(1.0, math.frexp(value)[1] - 1) if value > 0 else 1.0
+        yield from (v for v in (1.0, 0.5, power) if v != value)
     elif isinstance(value, int) and value:
         sign = 1 if value > 0 else -1
         yield from dict.fromkeys(v for v in (0, sign, int(value / 2), value - sign) if

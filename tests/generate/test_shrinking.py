@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
+
 from generate import Network, generate, shrink, size_of
 from generate.network import Layer
 
@@ -41,9 +42,8 @@ def test_what_makes_it_fail_stays() -> None:
     """5 output channels or more of a 1x1 convolution with a stride: nothing else of it is left."""
 
     def fails(network: Network) -> bool:
-        return any(
-            one["channels"] >= 5 and one["stride"][1] > 1 and one["kernel"] == (1, 1) for one in named(network, "CONV_2D")
-        )
+        layers = named(network, "CONV_2D")
+        return any(one["channels"] >= 5 and one["stride"][1] > 1 and one["kernel"] == (1, 1) for one in layers)
 
     start = next(n for n in (generate(seed, "int8") for seed in count()) if fails(n) and len(n.layers) > 2)
     small = shrink(start, fails)

@@ -26,15 +26,16 @@ def _draw_binary(op: str) -> Any:
         if x is None:
             return None
         spec = b.specs[x]
-        given: dict[str, Any] = {"act": d.one(ACTIVATIONS), "zero": d.zero(spec.dtype)}
+        zero = d.zero(spec.dtype)
+        given: dict[str, Any] = {"act": d.activation(ACTIVATIONS, zero), "zero": zero}
         inputs = [x]
-        if d.chance(0.4):
+        y = b.pick(d, lambda s: s.dtype == spec.dtype and _joint(spec.shape, s.shape) is not None)
+        if d.chance(0.4) or (op == "SUB" and y == x):
             shapes = [spec.shape, spec.shape[-1:], (1,) * len(spec.shape), (*(1,) * (len(spec.shape) - 1),
                       spec.shape[-1]), (*spec.shape[:-1], 1)]  # fmt: skip
             given["constant"] = (d.quantised(d.one(shapes), spec.dtype), d.fill())
             other = given["constant"][0]
         else:
-            y = b.pick(d, lambda s: s.dtype == spec.dtype and _joint(spec.shape, s.shape) is not None)
             inputs.append(y)
             other = b.specs[y]
         if d.chance(0.3):
@@ -108,7 +109,8 @@ def _draw_relu(d: Draw, b: Any) -> Layer | None:
         return None
     spec = b.specs[x]
     scale = float(np.float32(spec.scale * d.one((1.0, 1.0, 0.7, 2.0))))
-    return layer("RELU", [x], b.fresh(), scale=scale, zero=d.zero(spec.dtype))
+    zero = d.zero(spec.dtype)
+    return layer("RELU", [x], b.fresh(), scale=scale, zero=zero if zero < 100 else 0)
 
 
 def _relu(b: Any, one: Layer) -> None:

@@ -18,6 +18,7 @@ __all__ = ["TABLE", "is_image", "quantised"]
 SAME, VALID = 0, 1
 ACTIVATIONS = (0, 0, 0, 1, 2, 3)
 QUANTISED = ("int8", "int16")
+RATIOS = (1.0, 0.9999999, 1.0000001, 0.5, 0.01, 0.0078125, 0.4999999, 2.0, 3.9)
 WEIGHT_SCALES = (-9, -7, -7, -5, -3)  # as powers of two
 
 
@@ -34,16 +35,21 @@ def is_image(spec: Spec) -> bool:
 
 def _ratio(d: Draw) -> tuple[str, float]:
     """How sums become outputs: so that they fill the range, saturate or vanish; or a multiplier near 1 or its ends."""
-    if d.chance(0.6):
-        return "natural", d.one((1.0, 1.0, 1.0, 4.0, 0.25)) * (1 + d.below(256) / 256)
-    return "ratio", d.one((1.0, 0.9999999, 1.0000001, 0.5, 0.4999999, 2.0, 3.9, 0.0001, 2.0**-24, 2.0**-31))
+    if d.chance(0.75):
+        return "natural", d.one((1.0, 1.0, 1.0, 2.0, 0.25)) * (1 + d.below(256) / 256)
+    return "ratio", d.one((*RATIOS, *RATIOS, 2.0**-24, 2.0**-31))
 
 
 def _weighted(d: Draw, spec: Spec) -> dict[str, Any]:
     """The attributes of any layer with weights."""
-    bias = None if d.chance(0.2) else (d.fill(), d.one((100, 5000, 5000, 1 << 20, 1 << 28)))
+    zero = d.zero(spec.dtype)
+    bias = None if d.chance(0.2) else (d.fill(), 1 << d.one((20, 28)) if d.chance(0.07) else d.one((100, 1000, 5000)))
+    ratio, fill = _ratio(d), d.fill()
+    if ratio[0] == "ratio" and ratio[1] > 0.1 and d.chance(0.7):  # what saturates says little
+        fill = d.one(("small", "sparse")), fill[1]
     return {
-        "fill": d.fill(), "bias": bias, "ratio": _ratio(d), "act": d.one(ACTIVATIONS), "zero": d.zero(spec.dtype),
+        "fill": fill, "bias": bias, "ratio": ratio, "act": d.activation(ACTIVATIONS, zero),
+        "zero": zero,
         "spread": d.one((0, 1, 3, 3, 8, 14)), "scales": (d.one(WEIGHT_SCALES), d.below(1 << 30)),
         "wide_bias": spec.dtype == "int16" and d.chance(0.8),
     }  # fmt: skip
@@ -96,7 +102,7 @@ def _draw_pool(op: str) -> Any:
             return None
         given = _windowed(d, b.specs[x])
         del given["dilation"]
-        return layer(op, [x], b.fresh(), act=d.one(ACTIVATIONS), **given)
+        return layer(op, [x], b.fresh(), act=d.activation(ACTIVATIONS, b.specs[x].zero), **given)
 
     return draw
 
@@ -129,7 +135,7 @@ def reach(size: int, kernel: int, stride: int, dilation: int, padding: int) -> i
 
 
 def _sizes(spec: Spec, one: Layer) -> list[int]:
-    if len(spec.shape) != 4:
+    if len(spec.shape) != 4 or min(*one["kernel"], *one["stride"], *one.get("dilation", (1,))) < 1:
         raise Unfit(f"{one.op} of {spec}")
     return [
         reach(*v, one["padding"])

@@ -45,7 +45,7 @@ def _draw_window(d: Draw, b: Any) -> Layer | None:
 def _window(b: Any, one: Layer) -> None:
     """The last rows kept along axis 1, and the new ones after them."""
     spec, rows = b.specs[one.inputs[0]], one["rows"]
-    if not quantised(spec) or not 2 <= len(spec.shape) <= 4:
+    if not quantised(spec) or not 2 <= len(spec.shape) <= 4 or rows < 1:
         raise Unfit(f"WINDOW of {spec}")
     held = replace(spec, shape=(spec.shape[0], rows, *spec.shape[2:]))
     longer = replace(spec, shape=(spec.shape[0], rows + spec.shape[1], *spec.shape[2:]))

@@ -11,16 +11,17 @@ import pytest
 
 from sdk.codegen_c.thumb import Access, Code, Emitted, Leaf, Path, Read, Step, Write, emit
 from sdk.codegen_c.thumb.code import Item, Node, Width
+from sdk.codegen_c.thumb.execute import Memory, execute, signed
 from sdk.codegen_c.thumb.issue import REGISTERS
+from sdk.compiler.ir.intrinsics import imm
 
 LOADS = {"ldr": "<I", "ldrb": "<B", "ldrsb": "<b", "ldrh": "<H", "ldrsh": "<h"}
 STORES = {"str": 4, "strb": 1, "strh": 2}
 WIDTHS: list[Width] = ["sb", "b", "sh"]
-BACK, FAR, PAIR, POST = -255, 4095, 1020, 255
 
 
-def signed(value: int) -> int:
-    return (value & 0xFFFFFFFF) - ((value & 0x80000000) << 1)
+def leaf(text: str, variable: bool) -> Leaf:
+    return Leaf(text, variable, imm(0))
 
 
 def halves(word: int) -> tuple[int, int]:
@@ -46,70 +47,6 @@ def computed(name: str, args: list[int]) -> int:
         "lsl": lambda a, by: a << by,
     }
     return signed(simple[name](*args))
-
-
-class Core:
-    """Registers named as operands, and memory; refuses what no instruction can do."""
-
-    def __init__(self, registers: dict[str, int], memory: bytearray, changing: set[str]) -> None:
-        self.registers, self.memory, self.changing = registers, memory, changing
-
-    def write(self, register: str, value: int) -> None:
-        assert register in self.changing or register.startswith("%[t"), f"{register} is only read"
-        self.registers[register] = value
-
-    def value(self, text: str) -> int:
-        return int(text[1:]) if text.startswith("#") else self.registers[text]
-
-    def run(self, line: str) -> None:
-        name, rest = line.split(" ", 1)
-        if name == "ldmia":
-            self.several(rest)
-        elif name.startswith(("ldr", "str")):
-            self.access(name, rest)
-        else:
-            made, *args = rest.split(", ")
-            if args[-1].startswith("#"):
-                assert 0 <= int(args[-1][1:]) <= FAR
-            self.write(made, computed(name, [self.value(a) for a in args]))
-
-    def several(self, rest: str) -> None:
-        pointer, listed = rest.removesuffix("}").split("!, {")
-        registers = listed.split(", ")
-        numbers = [int(r.removeprefix("%[t")[:-1]) for r in registers]
-        assert numbers == sorted(set(numbers))
-        at = self.registers[pointer]
-        assert at % 4 == 0
-        for k, register in enumerate(registers):
-            self.write(register, struct.unpack_from("<i", self.memory, at + 4 * k)[0])
-        self.write(pointer, at + 4 * len(registers))
-
-    def access(self, name: str, rest: str) -> None:
-        pattern = r"(%\[\w+\])(?:, (%\[\w+\]))?, \[(%\[\w+\])(?:, #(-?\d+))?\](?:, #(-?\d+))?"
-        match = re.fullmatch(pattern, rest)
-        assert match, rest
-        first, second, pointer, offset, move = match.groups()
-        at, by = self.registers[pointer] + int(offset or 0), int(move or 0)
-        assert not (offset and move)
-        if name in ("ldrd", "strd"):
-            assert abs(int(offset or 0)) <= PAIR
-            assert abs(by) <= PAIR
-            assert (at % 4, int(offset or 0) % 4, by % 4) == (0, 0, 0)
-            assert name == "strd" or first != second
-        else:
-            assert BACK <= int(offset or 0) <= FAR
-            assert abs(by) <= POST
-            assert second is None
-        for k, register in enumerate(r for r in (first, second) if r):
-            if name.startswith("ldr"):
-                kind = LOADS[name.removesuffix("d")]
-                self.write(register, signed(struct.unpack_from(kind, self.memory, at + 4 * k)[0]))
-            else:
-                size = STORES[name.removesuffix("d")]
-                value = self.registers[register] & ((1 << 8 * size) - 1)
-                self.memory[at + 4 * k : at + 4 * k + size] = value.to_bytes(size, "little")
-        if by:
-            self.write(pointer, self.registers[pointer] + by)
 
 
 # --- what code means --------------------------------------------------------------------------------------
@@ -146,14 +83,14 @@ def meant(
                 place = at[a.stream] + a.offset + a.place * STRIDE
                 memory[place : place + size] = (value(item.value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
         for name, step in code.results.items():
-            before[Leaf(name, True)] = made[step]
-    return {name: before[Leaf(name, True)] for name in code.results}
+            before[leaf(name, True)] = made[step]
+    return {name: before[leaf(name, True)] for name in code.results}
 
 
 def operands(code: Code) -> tuple[dict[str, str], dict[Leaf, str]]:
     names = dict.fromkeys([*code.results, *(leaf.text for leaf in code.leaves)])
     registers = {name: f"%[{name}]" for name in names}
-    return {name: registers[name] for name in code.results}, {leaf: registers[leaf.text] for leaf in code.leaves}
+    return {name: registers[name] for name in code.results}, {at: registers[at.text] for at in code.leaves}
 
 
 def checked(
@@ -172,14 +109,13 @@ def checked(
     registers = {leaves[leaf]: value for leaf, value in values.items()}
     registers |= {f"%[p{k}]": start + emitted.bases[k] for k, start in enumerate(starts)} | {"%[w]": STRIDE}
     walking = {f"%[p{k}]" for k, path in enumerate(paths) if path.step or path.stride or k in emitted.several}
-    core = Core(registers, memory, {*homes.values(), *walking, *(leaves[leaf] for leaf in spent)})
+    temporaries = {f"%[t{k}]" for k in range(emitted.temps)}
+    changing = {*homes.values(), *walking, *temporaries, *(leaves[leaf] for leaf in spent)}
     used = len({r for line in emitted.lines for r in re.findall(r"%\[\w+\]", line)}) + (turns > 1)
     assert used <= REGISTERS
-    for _ in range(turns):
-        for line in emitted.lines:
-            core.run(line)
-    assert {name: core.registers[home] for name, home in homes.items()} == results
-    assert core.memory == wanted
+    after = execute(emitted.lines * turns, registers, Memory(memory, [(0, len(memory))]), changing)
+    assert {name: after[home] for name, home in homes.items()} == results
+    assert memory == wanted
     return emitted
 
 
@@ -188,7 +124,7 @@ def sums(words: int, count: int, step: int, whole: bool = True) -> tuple[Code, l
     items: list[Item] = []
     results = {}
     for n in range(count):
-        total: Node = Leaf(f"acc{n}", True)
+        total: Node = leaf(f"acc{n}", True)
         for k in range(words):
             a, b = (Read(Access(s, 4 * (k + s * n), "", whole)) for s in (0, 1))
             total = Step("smlad {d}, {0}, {1}, {2}", (a, b, total), 2)
@@ -221,29 +157,29 @@ def test_pointers_move_with_an_access_where_one_can() -> None:
 
 
 def test_two_variables_of_one_value_and_a_sum_that_goes_on_from_another() -> None:
-    first = Step("smlad {d}, {0}, {1}, {2}", (Leaf("x", False), Leaf("y", False), Leaf("a", True)), 2)
-    second = Step("smlad {d}, {0}, {1}, {2}", (Leaf("y", False), Leaf("y", False), first), 2)
+    first = Step("smlad {d}, {0}, {1}, {2}", (leaf("x", False), leaf("y", False), leaf("a", True)), 2)
+    second = Step("smlad {d}, {0}, {1}, {2}", (leaf("y", False), leaf("y", False), first), 2)
     assert checked(Code((first, second), {"a": first, "b": second}), [], [], 1)
     same = Code((first,), {"a": first, "b": first})
     assert emit(same, *operands(same), [], False) is None
 
 
 def test_variables_that_change_places_are_refused() -> None:
-    a, b = Leaf("a", True), Leaf("b", True)
-    steps = [Step("add {d}, {0}, {1}", (v, Leaf("x", False))) for v in (b, a)]
+    a, b = leaf("a", True), leaf("b", True)
+    steps = [Step("add {d}, {0}, {1}", (v, leaf("x", False))) for v in (b, a)]
     code = Code(tuple(steps), dict(zip("ab", steps, strict=True)))
     assert emit(code, *operands(code), [], False) is None
 
 
 def test_variables_are_overwritten_after_their_last_use() -> None:
-    old = Leaf("a", True)
-    grown = Step("add {d}, {0}, {1}", (old, Leaf("x", False)))
-    other = Step("sub {d}, {0}, {1}", (old, Leaf("x", False)))
+    old = leaf("a", True)
+    grown = Step("add {d}, {0}, {1}", (old, leaf("x", False)))
+    other = Step("sub {d}, {0}, {1}", (old, leaf("x", False)))
     assert checked(Code((grown, other), {"a": grown, "b": other}), [], [], 1)
 
 
 def test_more_values_than_registers_are_refused() -> None:
-    leaves = [Leaf(f"x{k}", False) for k in range(REGISTERS)]
+    leaves = [leaf(f"x{k}", False) for k in range(REGISTERS)]
     step = Step("mla {d}, {0}, {1}, {2}", (leaves[0], leaves[1], leaves[2]))
     items = (step, *(Write(Access(0, 4 * k, "", True), leaf) for k, leaf in enumerate(leaves)))
     assert emit(Code(items, {"a": step}), *operands(Code(items, {"a": step})), [Path()], False) is None
@@ -256,9 +192,9 @@ def random_code(rng: random.Random, variables: int) -> tuple[Code, list[Path], l
     paths = [Path(unit if looped else 0), Path(rng.choice([-4, 12, 32]) if looped else 0)]
     paths.append(Path(0, "%[w]", rng.randint(1, 3) if looped else 0))
     names = [f"acc{k}" for k in range(variables)]
-    state: dict[str, Node] = {name: Leaf(name, True) for name in names}
+    state: dict[str, Node] = {name: leaf(name, True) for name in names}
     items: list[Item] = []
-    constant = Leaf("c", False)
+    constant = leaf("c", False)
 
     def read() -> Node:
         stream = rng.choice([0, 0, 0, 1, 2])

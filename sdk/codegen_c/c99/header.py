@@ -33,6 +33,7 @@ def header_file(api: Interface, weights: Weights) -> str:
         stack_bytes=api.stack_bytes,
         threads=api.threads,
         init_dims=api.init,
+        placed=api.placed,
         entries=api.entries,
         op_count=sum(e.op_count for e in api.entries),
     )

@@ -361,6 +361,13 @@ class Interface:
         start = f"{self.prefix}_init"
         return tuple(DimInfo(start, v, n, DIM_CODES - k) for k, (v, n) in enumerate(zip(every, names, strict=True)))
 
+    @cached_property
+    def placed(self) -> tuple[str, ...]:
+        """The members of the context that accessors count from."""
+        regions = {r.name: r for p in self.module.plans.values() for r in p.regions}
+        found = [regions[p.buffer.region] for e in self.entries for p in e.ports if not p.caller]
+        return tuple(dict.fromkeys(r.name if r.kind == "arena" else r.kind for r in found))
+
     def region_bytes(self, name: str) -> int:
         """Most bytes of a region over the entries, which share it."""
         return max((_region_bytes(p, name) for p in self.module.plans.values()), default=0)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from sdk.codegen_c.c99.samples import KernelCall
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall
-from sdk.compiler.sym import evaluate
+from sdk.compiler.sym import evaluate, free_vars
 
 __all__ = ["kernel_calls"]
 
+SMALL: Final = 7  # multiples above the least value of a dim
+
 
 def kernel_calls(module: Module, loops: Loops, calls: Iterable[tuple[Plan, PlanCall]]) -> list[KernelCall]:
-    """The calls of ``loops``, those first that give a dim its least or its greatest value; of open dims of a plan both
-    ends count."""
+    """The calls of ``loops``, those first that give a dim its least or its greatest value. Of open dims both ends
+    count, and a small value, with which a call can be tried."""
     found: dict[tuple[int, ...], KernelCall] = {}
     for plan, call in calls:
         constants = {
@@ -23,8 +26,10 @@ def kernel_calls(module: Module, loops: Loops, calls: Iterable[tuple[Plan, PlanC
             for p, arg in zip(loops.params, call.args, strict=True)
             if (name := _constant(plan, arg)) is not None
         }
-        for ends in ({v: v.most for v in plan.dims}, {v: v.least for v in plan.dims}):
-            dims = tuple(evaluate(d, ends) for d in call.dims)
+        open_dims = {v for d in call.dims for v in free_vars(d)}
+        for steps in (SMALL, None, 0):
+            env = {v: v.most if steps is None else min(v.most, v.least + steps * v.multiple) for v in open_dims}
+            dims = tuple(evaluate(d, env) for d in call.dims)
             found.setdefault(dims, KernelCall(dims, constants))
     return _ends_first(list(found.values()))
 

@@ -63,7 +63,7 @@ class RunPrinter:
         self.m, self.macro = unit.prefix, unit.prefix.upper()
         self.scope = Scope(unit.prefix)
         more = [*(name for name, _, _ in api.more_arenas), *(["init"] if entry.init else [])]
-        for name in ("self", "in", "out", "dims", "arena", "state", *more):
+        for name in ("self", "in", "out", "dims", "arena", "state", "status", *more):
             self.scope.declare(("own", name), name)
         for dim in (*entry.all_dims, *entry.init):
             self.scope.declare(dim.var, dim.c_name)
@@ -76,7 +76,8 @@ class RunPrinter:
 
     def functions(self) -> list[str]:
         """The accessors of tensors in the arena, the arena's size, and the run."""
-        return [*self._accessors(), self._arena_bytes(), *self._tables(), self._run()]
+        small = [*self._check_dims(), *self._accessors(), self._arena_bytes()]
+        return [*small, *self._tables(), self._run()]
 
     def _dim_name(self, var: Var) -> str:
         self.used.add(var)
@@ -108,27 +109,62 @@ class RunPrinter:
         return out[::-1]
 
     def _accessors(self) -> list[str]:
-        out = []
-        for p in self.entry.ports:
-            if not p.caller:
-                given = self.entry.dims_parameter if p.varies else ""
-                place = self._cast(p.c_type, f"self->{self._base(p.buffer)}", p.buffer.offset)
-                found = self._dim_locals(p.buffer.offset)
-                unused = "    (void)dims;\n" if given and "= dims->" not in found else ""
-                out.append(
-                    f"{p.c_type} *{p.accessor}(const {self.m}_t *self{given})\n{{\n"
-                    f"{unused}{found}    return {place};\n}}"
-                )
-        return out
+        return [self._accessor(p) for p in self.entry.ports if not p.caller]
+
+    def _accessor(self, port: Port) -> str:
+        """Where a tensor lies: NULL where nobody has said that, or for dims that no run has."""
+        given = self.entry.dims_parameter if port.varies else ""
+        offset = port.buffer.offset
+        found = self._dim_locals(offset)
+        checks = ""
+        if "= self->" in found:
+            checks = f"    if ({self._unready}) {{\n        return NULL;\n    }}\n"
+        if given:
+            checks += self._check_dims_or("NULL")
+        place = f"{self.m}_place_{self._base(port.buffer)}(self, {self._unsigned(offset)})"
+        cast = {"uint8_t": "", "int8_t": "(int8_t *)"}.get(port.c_type, f"({port.c_type} *)(void *)")
+        head = f"{port.c_type} *{port.accessor}(const {self.m}_t *self{given})"
+        return f"{head}\n{{\n{checks}{found}    return {cast}{place};\n}}"
+
+    def _unsigned(self, size: Dim) -> str:
+        return f"{size}u" if isinstance(size, int) else f"(uint32_t)({self.dims.text(size)})"
+
+    @property
+    def _unready(self) -> str:
+        """When ``self`` is no instance that was initialised, in C."""
+        return f"self == NULL || self->model != &{self.m}_mark"
+
+    @property
+    def _arena_first(self) -> bool:
+        """Whether the place of the arena tells of itself whether there is an instance, which takes least code."""
+        return "arena" in self.api.placed
+
+    def _check_dims(self) -> list[str]:
+        """The function that says whether the caller's dims are within their bounds."""
+        e = self.entry
+        if not e.dims:
+            return []
+        tests = [("dims == NULL", f"{self.macro}_E_ARG"), *((d.condition, d.error) for d in e.dims)]
+        body = "".join(f"    if ({when}) {{\n        return {code};\n    }}\n" for when, code in tests)
+        head = f"static int {e.name}_check_dims(const {e.name}_dims *dims)"
+        return [f"{head}\n{{\n{body}    return {self.macro}_OK;\n}}"]
+
+    def _check_dims_or(self, result: str) -> str:
+        if not self.entry.dims:
+            return "    (void)dims;\n"
+        test = f"{self.entry.name}_check_dims(dims) != {self.macro}_OK"
+        return f"    if ({test}) {{\n        return {result};\n    }}\n"
 
     def _arena_bytes(self) -> str:
         e = self.entry
         size = next((r.bytes for r in self.plan.regions if r.name == "arena"), 0)
-        found = self._dim_locals(size, "init->")
-        unused = "    (void)init;\n" if e.init and "= init->" not in found else ""
-        unused += "    (void)dims;\n" if e.all_dims and "= dims->" not in found else ""
+        checks = ""
+        if e.init:
+            checks = f"    if ({self.m}_check_init(init) != {self.macro}_OK) {{\n        return 0u;\n    }}\n"
+        if e.all_dims:
+            checks += self._check_dims_or("0u")
         text = f"(size_t)({self.dims.text(size)})" if free_vars(size) else f"{size}u"
-        body = f"{unused}{found}    return {text};"
+        body = f"{checks}{self._dim_locals(size, 'init->')}    return {text};"
         return f"size_t {e.name}_arena_bytes({e.arena_parameters})\n{{\n{body}\n}}"
 
     # --- the run ------------------------------------------------------------------------------------------
@@ -163,7 +199,11 @@ class RunPrinter:
 
     def _checks(self) -> None:
         e = self.entry
-        self._reject(f"self == NULL || self->model != &{self.m}_mark", f"{self.macro}_E_STATE")
+        if self._arena_first:
+            self._line(f"uint8_t *const arena = {self.m}_place_arena(self, 0u);")
+            self._reject("arena == NULL", f"{self.macro}_E_STATE")
+        else:
+            self._reject(self._unready, f"{self.macro}_E_STATE")
         nulls = []
         for struct, ports in (("in", e.caller_inputs), ("out", e.caller_outputs)):
             if ports:
@@ -172,10 +212,12 @@ class RunPrinter:
             nulls.append("dims == NULL")
         if nulls:
             self._reject(" || ".join(nulls), f"{self.macro}_E_ARG")
+        if e.dims:
+            status = self.scope.lookup(("own", "status"))
+            self._line(f"const int {status} = {e.name}_check_dims(dims);")
+            self._reject(f"{status} != {self.macro}_OK", status)
         for d in e.dims:
-            local = self.scope.lookup(d.var)
-            self._line(f"const int32_t {local} = dims->{d.c_name};")
-            self._check_bounds(d, local)
+            self._line(f"const int32_t {self.scope.lookup(d.var)} = dims->{d.c_name};")
         if self.api.arena_varies:
             given = ", ".join([*(["&self->init_dims"] if e.init else []), *(["dims"] if e.all_dims else [])])
             self._reject(f"self->arena_bytes < {e.name}_arena_bytes({given})", f"{self.macro}_E_ARENA")
@@ -203,7 +245,7 @@ class RunPrinter:
             self._line(f"const int32_t {self.scope.lookup(var)} = {self.dims.text(value)};")
         bases = {self._base(b) for b in used} | ({"arena"} if self.runs else set())
         for base in ("arena", *(name for name, _, _ in self.api.more_arenas), "state"):
-            if base in bases:
+            if base in bases and not (base == "arena" and self._arena_first):
                 self._line(f"uint8_t *const {base} = self->{base};")
         for b in used:
             kind, type = self.plan.region(b.region).kind, scalar_name(b.type.dtype)

@@ -104,16 +104,14 @@ def start(
 
 
 def _dims(loops: Loops, call: KernelCall | None, rng: np.random.Generator) -> dict[Var, int] | None:
-    """The values of a call, or any, the ends before others."""
+    """The values of a call, or any; None where its arguments are too large to be made up."""
     if call is not None:
-        return dict(zip(loops.dims, call.dims, strict=True))
-    if loops.instances:
-        return dict(zip(loops.dims, loops.instances[int(rng.integers(len(loops.instances)))], strict=True))
-    for _ in range(4):
+        env = dict(zip(loops.dims, call.dims, strict=True))
+    elif loops.instances:
+        env = dict(zip(loops.dims, loops.instances[int(rng.integers(len(loops.instances)))], strict=True))
+    else:
         env = {v: _any(v, rng) for v in loops.dims}
-        if sum(_bytes(p.buffer, env) for p in loops.params) <= MOST_BYTES:
-            return env
-    return None
+    return env if sum(_bytes(p.buffer, env) for p in loops.params) <= MOST_BYTES else None
 
 
 def _any(var: Var, rng: np.random.Generator) -> int:

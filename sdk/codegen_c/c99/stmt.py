@@ -110,6 +110,8 @@ class _Printer:
         self.regions = regions if unit.features >= CORE else None
         self.validator = Validator(loops, scratch, calls, unit.check)
         self.around: list[Around] = []
+        rows = (loops.rows.lo, loops.rows.hi) if loops.rows else ()
+        self.given = (*loops.dims, *rows)
 
     # --- the function -------------------------------------------------------------------------------------
 
@@ -125,8 +127,7 @@ class _Printer:
             self.places[p.buffer.name] = Place(p.buffer, c_name)
         if scratch:
             parameters.append((f"uint8_t *{self._alone()}", "scratch"))
-        rows = (self.loops.rows.lo, self.loops.rows.hi) if self.loops.rows else ()
-        parameters += [("int32_t ", self.scope.declare(v, v.name)) for v in (*self.loops.dims, *rows)]
+        parameters += [("int32_t ", self.scope.declare(v, v.name)) for v in self.given]
         whole = unrolled(without_zeros(self.loops.body))
         self.wide = wide_registers(whole)
         self.block(whole)
@@ -217,7 +218,7 @@ class _Printer:
             self._region(lines, (stmt,))
             return
         outside = dict(self.hoisted)
-        for read in invariant_reads(stmt, self.constant) if self.regions else ():
+        for read in invariant_reads(stmt, self.constant, set(self.given)) if self.regions else ():
             if (read.buffer, read.index) not in self.hoisted:
                 text = self.values.assigned(read)
                 name = self.scope.declare(("hoisted", read), f"{read.buffer}_now")

@@ -72,7 +72,7 @@ class Validator:
         what = self._miscounted(region, np.random.default_rng(seed)) or self._differs(region, seed)
         if what:
             text = "\n".join([*region.statement.printed(), "in the place of", *map(repr, region.stmts)])
-            warnings.warn(MiscompileWarning(f"@{self.loops.name}", what, text), stacklevel=2)
+            warnings.warn(MiscompileWarning.of(self.loops.name, what, text), stacklevel=2)
         return not what
 
     def _calls(self) -> list[KernelCall | None]:

@@ -14,7 +14,7 @@ from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType
 from sdk.compiler.ir.walk import dims_used, walk
-from sdk.compiler.sym import Dim, free_vars, substitute
+from sdk.compiler.sym import Dim, free_vars, prove_ge, substitute
 
 __all__ = ["Lifted", "Memory", "Names", "Stream", "lift", "straight", "units"]
 
@@ -138,6 +138,7 @@ class _Lifter:
     reads: dict[Access, Read] = field(default_factory=dict)
     known: dict[Leaf, Leaf] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
+    stored: list[tuple[str, Dim, int]] = field(default_factory=list)
     products: int = 0
     writes: int = 0
     reads_scratch: bool = False
@@ -148,8 +149,9 @@ class _Lifter:
         """What was found; variables of the buffers ``dead`` are left alone.
 
         Raises:
-            NotStraight: a variable ends as something that no instruction made; what is written may be read; what is
-                computed before reads a variable that changes.
+            NotStraight: a variable ends as something that no instruction made; what is written may be read, in scratch
+                or in parameters that a call may give one address; what is computed before reads a variable that
+                changes.
         """
         if self.writes and (self.reads_scratch or (self.reads_shared and self.writes_shared)):
             raise NotStraight
@@ -200,10 +202,21 @@ class _Lifter:
             width = "h" if kind == I16 else "b"
         else:
             raise NotStraight
-        access = self._access(memory, self._path(memory), width, True)
-        if any(isinstance(item, Write) and item.access == access for item in self.items):
-            raise NotStraight  # what is ready is issued first
-        self.items.append(Write(access, value))
+        path = self._path(memory)
+        self._apart(memory.buffer, path[1] + path[0] * self.turn, kind.nbytes)
+        self.items.append(Write(self._access(memory, path, width, True), value))
+
+    def _apart(self, buffer: str, at: Dim, size: int) -> None:
+        """Notes that ``size`` bytes are written at ``at``. What is ready is written first, so no two stores may meet.
+
+        Raises:
+            NotStraight: they are not proved to lie apart.
+        """
+        for other, start, length in self.stored:
+            below, above = at - start - length, start - at - size
+            if other == buffer and prove_ge(below, 0) is not True and prove_ge(above, 0) is not True:
+                raise NotStraight
+        self.stored.append((buffer, at, size))
 
     # --- values -------------------------------------------------------------------------------------------
 

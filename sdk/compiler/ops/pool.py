@@ -43,6 +43,8 @@ def pool_extent(size: Dim, kernel: int, stride: int, dilation: int, before: int,
     if stride < 1 or dilation < 1 or before < 0 or after < 0:
         raise BuildError(f"stride {stride}, dilation {dilation}, pads {before}, {after} are out of range")
     whole = ceildiv(size + (before + after) - (kernel - 1) * dilation - 1, stride) + 1
+    if isinstance(whole, int) and whole < 1:
+        raise BuildError(f"a window of {kernel} does not fit into {size} padded by {before} and {after}")
     return dmax(dmin(whole, ceildiv(size + before, stride)), 1)
 
 

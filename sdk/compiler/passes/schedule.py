@@ -106,7 +106,7 @@ def _checked(nests: Mapping[str, _Nest], done: Mapping[str, Loops], check: Check
     }
     wrong = differing(pairs, check)
     for name, what in wrong.items():
-        warnings.warn(MiscompileWarning(f"@{name}", what, described(pairs[name])), stacklevel=2)
+        warnings.warn(MiscompileWarning.of(name, what, described(pairs[name])), stacklevel=2)
     return {name: nests[name].plain if name in wrong else loops for name, loops in done.items()}
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from sdk.driver.artifact import prefix_of
+from sdk.driver.files import ModelFile, read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.pictures.drawing import Drawing, DrawnGraph, DrawnNode, Tensor, draw_module
 from sdk.driver.pictures.families import family_of_words
@@ -27,31 +28,31 @@ def draw(model: Path, options: BuildOptions) -> tuple[Drawing, SdkError | None]:
         SdkError: not even that can be read.
     """
     refusals: list[Refusal] = []
+    file = read_model_file(model)
     try:
-        return draw_module(import_model(model, options, prefix_of(model, options), refusals), model.name), None
+        return draw_module(import_model(file, options, prefix_of(file, options), refusals), file.name), None
     except SdkError as error:
-        outline = _outline(model)
+        outline = _outline(file)
         if outline is None:
             raise
         graph = _graph(outline, {r.index: r for r in reversed(refusals)})
         constants = sum(t.constant or 0 for t in outline.tensors)
         why = "" if refusals else "\n".join(filter(None, (error.where, error.why)))
         drawing = Drawing(
-            model.name, (graph,), weights=constants, problem=error.message, why=why, hint=error.hint or ""
+            file.name, (graph,), weights=constants, problem=error.message, why=why, hint=error.hint or ""
         )
         return drawing, error
 
 
-def _outline(model: Path) -> Outline | None:
+def _outline(file: ModelFile) -> Outline | None:
     """The outline of a file; None where it is not one that has an outline."""
     try:
-        data = model.read_bytes()
-        if model.suffix.lower() == ".tflite":
-            return outline_tflite(data)
-        if model.suffix.lower() == ".onnx":
-            outline: Outline = import_module("sdk.frontends.onnx.outline").outline_onnx(data)
+        if file.kind == ".tflite":
+            return outline_tflite(file.data)
+        if file.kind == ".onnx":
+            outline: Outline = import_module("sdk.frontends.onnx.outline").outline_onnx(file.data)
             return outline
-    except (SdkError, OSError):
+    except SdkError:
         return None  # the first error says it better
     return None
 

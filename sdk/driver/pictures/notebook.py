@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 
 from sdk import notebook
 from sdk.boards import Board
 from sdk.compiler.memory.report import plan_summary
 from sdk.driver.explain import QUICK_WEIGHTS, stages
+from sdk.driver.files import ModelFile
 from sdk.driver.options import BuildOptions
 from sdk.driver.pictures.drawing import DrawnGraph, draw_module
 from sdk.driver.pictures.memory_page import memory_svg
@@ -17,9 +17,9 @@ from sdk.report import BuildReport, MemoryReport
 __all__ = ["model_html"]
 
 
-def model_html(path: Path, board: Board, options: BuildOptions, report: BuildReport) -> str:
+def model_html(model: ModelFile, board: Board, options: BuildOptions, report: BuildReport) -> str:
     """The HTML of a model. The picture needs the model compiled again: it is left out of large ones."""
-    seen = stages(path, board, options) if report.weights_bytes <= QUICK_WEIGHTS else None
+    seen = stages(model, board, options) if report.weights_bytes <= QUICK_WEIGHTS else None
     parts = [report.sizes_html]
     if seen is not None:
         drawing = draw_module(seen["imported"], report.model)

@@ -13,9 +13,11 @@ from sdk.compiler.ir.graph import BindDim, Call, Graph, Node, Value, node_args
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import dtype_of
 from sdk.errors import BuildError, SdkError, UsageError
+from sdk.files import read_regular
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.builder import Builder, Contents
 from sdk.frontends.onnx.context import OPERATORS, Converter, OnnxNode
+from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.failures import UNSUPPORTED, Failure, check_sizes, report
 from sdk.frontends.onnx.functions import local_functions, schema_function
 from sdk.frontends.onnx.inputs import Bounds, parameters
@@ -52,6 +54,7 @@ def import_onnx(
     fixed: Mapping[str, NDArray[Any]] | None = None,
     folder: Path | None = None,
     refusals: list[Refusal] | None = None,
+    externals: Externals | None = None,
 ) -> Module:
     """The module of an ONNX model: one graph ``main``.
 
@@ -64,6 +67,7 @@ def import_onnx(
         fixed: contents of inputs that become constants of the module, such as axes or a target shape.
         folder: where data outside of the file may lie; for a path, its folder.
         refusals: where given, what cannot be imported is put here, beside the error.
+        externals: data outside of the file that was read already; ``folder`` is not looked into then.
 
     Raises:
         BuildError: the model is damaged, or nodes cannot be imported (all of them are reported at once); an
@@ -73,10 +77,11 @@ def import_onnx(
     if isinstance(model, (str, Path)):
         path = Path(model)
         try:
-            model, folder = path.read_bytes(), path.parent
+            model, folder = read_regular(path), path.parent
         except OSError as error:
             raise BuildError(f"cannot read {path}", why=error.strerror or str(error)) from None
-    importer = _Importer(read_model(model, folder), custom_ops or {}, [] if refusals is None else refusals)
+    source = read_model(model, folder, externals)
+    importer = _Importer(source, custom_ops or {}, [] if refusals is None else refusals)
     return importer.run(name, dims or {}, fixed or {})
 
 
@@ -103,7 +108,7 @@ class _Importer:
 
     def run(self, name: str, dims: Mapping[str, Bounds], fixed: Mapping[str, NDArray[Any]]) -> Module:
         graph = self.source.model.graph
-        scope = Scope(self.builder, self.source.opsets, self.source.folder)
+        scope = Scope(self.builder, self.source.opsets, self.source.externals)
         scope.initializers = _initializers(graph)
         wanted = [p for p in graph.input if p.name not in scope.initializers and p.name not in fixed]
         for given, array in fixed.items():
@@ -250,7 +255,7 @@ class _Importer:
     def _subgraph(self, scope: Scope, graph: Any, args: Results) -> Results:
         """Imports the nodes of a sub-graph in place; its results."""
         inner = Scope(
-            self.builder, scope.opsets, scope.folder, scope, scope.attributes, scope.outer, scope.depth + 1,
+            self.builder, scope.opsets, scope.externals, scope, scope.attributes, scope.outer, scope.depth + 1,
             initializers=_initializers(graph),
         )  # fmt: skip
         if len(args) != len(graph.input):
@@ -264,7 +269,7 @@ class _Importer:
         title = scope.outer or " ".join([node.op_type, node.name or next(iter(node.output), "")]).strip()
         opsets = {**scope.opsets, **opset_versions(body)}
         attributes = {**{a.name: a for a in body.attribute_proto}, **protos}
-        inner = Scope(self.builder, opsets, scope.folder, None, attributes, title, scope.depth + 1)
+        inner = Scope(self.builder, opsets, scope.externals, None, attributes, title, scope.depth + 1)
         if len(inputs) > len(body.input):
             raise malformed(f"the function {node.op_type} of {len(body.input)} inputs is given {len(inputs)}")
         for k, name in enumerate(body.input):

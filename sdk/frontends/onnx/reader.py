@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from sdk.compiler.ir.types import F32, I8, SCALARS, U8, DType
 from sdk.errors import BuildError
+from sdk.frontends.onnx.externals import Externals, Place, read_places
 
 __all__ = [
-    "STAND_INS", "Source", "element_code", "element_name", "element_type", "external_files", "malformed",
-    "opset_versions", "read_model", "tensor_array",
+    "STAND_INS", "Source", "element_code", "element_name", "element_type", "embedded", "externals_of", "malformed",
+    "opset_versions", "read_externals", "read_model", "tensor_array",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -46,10 +47,10 @@ STAND_INS: Final[dict[int, DType]] = {
 
 @dataclass(frozen=True)
 class Source:
-    """A model read: the protobuf, the folder that data outside of it lies in, versions of its operator sets."""
+    """A model read: the protobuf, the data outside of it, versions of its operator sets."""
 
     model: Any
-    folder: Path | None
+    externals: Externals
     opsets: Mapping[str, int]
 
 
@@ -72,8 +73,9 @@ def element_name(code: int) -> str:
         return f"number {code}"
 
 
-def read_model(model: bytes | Any, folder: Path | None) -> Source:
-    """The model of a file's bytes, or a ModelProto as it is; ``folder`` is where its external data may lie.
+def read_model(model: bytes | Any, folder: Path | None, externals: Externals | None = None) -> Source:
+    """The model of a file's bytes, or a ModelProto as it is, with the data outside of it: ``externals`` where that was
+    read already, else what lies in ``folder``.
 
     Raises:
         BuildError: it is damaged, or of a version outside those supported.
@@ -90,7 +92,7 @@ def read_model(model: bytes | Any, folder: Path | None) -> Source:
         raise malformed("it has no graph")
     opsets = opset_versions(model)
     _check_opset(opsets)
-    return Source(model, folder, opsets)
+    return Source(model, read_externals(model, folder) if externals is None else externals, opsets)
 
 
 def _check_text(message: Any) -> None:
@@ -126,25 +128,22 @@ def _check_opset(opsets: Mapping[str, int]) -> None:
         )
 
 
-def tensor_array(tensor: Any, folder: Path | None) -> Array:
+def tensor_array(tensor: Any, externals: Externals) -> Array:
     """The contents of a TensorProto.
 
     Raises:
-        BuildError: its type is not supported, its data does not fit its shape, or lies outside the model's folder.
+        BuildError: its type is not supported, its data does not fit its shape, or could not be read beside the model.
     """
     kind = element_type(tensor.data_type)
     if kind is None:
-        raise BuildError(f"constant {tensor.name!r} has elements of type {element_name(tensor.data_type)}")
-    dims = tuple(int(d) for d in tensor.dims)
-    if any(d < 0 for d in dims) or len(dims) > MAX_RANK:
-        raise malformed(f"constant {tensor.name!r} has the shape {list(dims)}")
-    if math.prod(dims) * kind.nbytes > MAX_BYTES:
-        raise BuildError(f"constant {tensor.name!r} has more than {MAX_BYTES} bytes")
+        raise _untyped(tensor)
+    dims = _shape(tensor, kind)
     if tensor.data_type in STAND_INS:
-        return _narrow(tensor, kind, dims, folder)
-    size = math.prod(dims) * kind.nbytes
+        return _narrow(tensor, kind, dims, externals)
+    size = _stored_bytes(tensor, kind, dims)
+    raw: bytes | memoryview
     if tensor.data_location == TensorProto.EXTERNAL:
-        raw = _external(tensor, folder, size)
+        raw = _external(tensor, externals, size)
     elif tensor.HasField("raw_data"):
         raw = tensor.raw_data
     else:
@@ -154,11 +153,30 @@ def tensor_array(tensor: Any, folder: Path | None) -> Array:
     return np.frombuffer(raw, dtype=kind.numpy.newbyteorder("<")).astype(kind.numpy).reshape(dims)
 
 
-def _narrow(tensor: Any, kind: DType, dims: tuple[int, ...], folder: Path | None) -> Array:
+def _untyped(tensor: Any) -> BuildError:
+    return BuildError(f"constant {tensor.name!r} has elements of type {element_name(tensor.data_type)}")
+
+
+def _shape(tensor: Any, kind: DType) -> tuple[int, ...]:
+    """The shape of a tensor of a sound size."""
+    dims = tuple(int(d) for d in tensor.dims)
+    if any(d < 0 for d in dims) or len(dims) > MAX_RANK:
+        raise malformed(f"constant {tensor.name!r} has the shape {list(dims)}")
+    if math.prod(dims) * kind.nbytes > MAX_BYTES:
+        raise BuildError(f"constant {tensor.name!r} has more than {MAX_BYTES} bytes")
+    return dims
+
+
+def _stored_bytes(tensor: Any, kind: DType, dims: tuple[int, ...]) -> int:
+    """Bytes that a tensor takes in a file."""
+    bits = _packed_bits(tensor.data_type) if tensor.data_type in STAND_INS else 8 * kind.nbytes
+    return -(-math.prod(dims) * bits // 8)
+
+
+def _narrow(tensor: Any, kind: DType, dims: tuple[int, ...], externals: Externals) -> Array:
     """Contents of a type narrower than ours, in the type that stands for it."""
     if tensor.data_location == TensorProto.EXTERNAL:
-        bits = int(_packed_bits(tensor.data_type))
-        raw = _external(tensor, folder, -(-math.prod(dims) * bits // 8))
+        raw = bytes(_external(tensor, externals, _stored_bytes(tensor, kind, dims)))
         inner = TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
     else:
         inner = tensor
@@ -185,44 +203,83 @@ def _typed(tensor: Any, kind: DType, dims: tuple[int, ...]) -> Array:
         raise malformed(f"constant {tensor.name!r} cannot be read ({error})") from error
 
 
-def external_files(data: bytes) -> list[str]:
-    """Names of the files that hold data of a model, relative to its folder."""
+def read_externals(model: Any, folder: Path | None) -> Externals:
+    """What tensors anywhere in a ModelProto have in files of ``folder``: in graphs, attributes and functions."""
+    places = []
+    for tensor in _tensors(model) if folder is not None else ():
+        with suppress(BuildError):  # what is wrong with a tensor is said where it is used
+            kind = element_type(tensor.data_type)
+            if tensor.data_location == TensorProto.EXTERNAL and kind is not None:
+                places.append(_place(tensor, _stored_bytes(tensor, kind, _shape(tensor, kind))))
+    return read_places(places, folder)
+
+
+def externals_of(data: bytes, folder: Path) -> Externals | None:
+    """What the model of a file's bytes has in files of ``folder``; None where they are no model, or need no file."""
     try:
-        model = onnx.load_model_from_string(data)
+        found = read_externals(onnx.load_model_from_string(data), folder)
     except (DecodeError, ValueError, RuntimeError):
-        return []  # reading the model says what is wrong with it
-    found = {e.value for t in model.graph.initializer for e in t.external_data if e.key == "location"}
-    return sorted(found)
+        return None  # reading the model says what is wrong with it
+    return found if found.digest else None
 
 
-def _external(tensor: Any, folder: Path | None, size: int) -> bytes:
-    """Bytes of a tensor that lie in a file beside the model."""
+def _tensors(message: Any) -> Iterator[Any]:
+    """Every tensor in a message, however deep."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            several = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+            for one in value if several else (value,):
+                if field.message_type.name == "TensorProto":
+                    yield one
+                else:
+                    yield from _tensors(one)
+
+
+def embedded(data: bytes, externals: Externals) -> bytes:
+    """A model file that needs no other beside it: its bytes with the data of ``externals`` inside.
+
+    Raises:
+        BuildError: data is missing, or the whole does not fit one file.
+    """
+    if not externals.digest:
+        return data
+    model = onnx.load_model_from_string(data)
+    for tensor in _tensors(model):
+        if tensor.data_location == TensorProto.EXTERNAL:
+            kind = element_type(tensor.data_type)
+            if kind is None:
+                raise _untyped(tensor)
+            raw = _external(tensor, externals, _stored_bytes(tensor, kind, _shape(tensor, kind)))
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            tensor.raw_data = bytes(raw)
+    try:
+        return bytes(model.SerializeToString())
+    except (ValueError, EncodeError) as error:
+        message = f"with the data beside it the model is no file of less than {MAX_BYTES} bytes"
+        raise BuildError(message, hint="compare with our own interpreter: --against interp") from error
+
+
+def _place(tensor: Any, size: int) -> Place:
+    """Where the data of a tensor of ``size`` bytes lies."""
     entries = {e.key: e.value for e in tensor.external_data}
-    what = f"the data of constant {tensor.name!r}"
-    location = entries.get("location", "")
-    if folder is None:
-        raise BuildError(f"{what} is in the file {location!r}, and the model was given without a folder")
-    root = folder.resolve()
-    path = Path(os.path.normpath(root / location))
-    if not location or not path.resolve().is_relative_to(root):
-        raise BuildError(f"{what} is in {location!r}, outside the model's folder")
+    what, location = _what(tensor), entries.get("location", "")
     try:
         offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(size)))
     except ValueError as error:
         raise malformed(f"{what} has no proper place ({error})") from None
-    if offset < 0 or length != size:
+    if not 0 <= offset < 1 << 63 or length != size:
         raise malformed(f"{what} is {length} bytes from {offset} of {location!r}, its shape needs {size}")
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            raw = file.read(length)
-    except OSError as error:
-        raise BuildError(
-            f"{what} cannot be read", where=location, why=error.strerror, hint="keep it beside the model"
-        ) from None
-    if len(raw) != length:
-        raise malformed(f"{what} ends {length - len(raw)} bytes early in {location!r}")
-    return raw
+    return Place(location, offset, size)
+
+
+def _what(tensor: Any) -> str:
+    return f"the data of constant {tensor.name!r}"
+
+
+def _external(tensor: Any, externals: Externals, size: int) -> memoryview:
+    """Bytes of a tensor that lie in a file beside the model."""
+    return externals.at(_place(tensor, size), _what(tensor))
 
 
 def element_code(kind: DType) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from onnx import AttributeProto
@@ -13,6 +12,7 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import dtype_of
 from sdk.errors import BuildError
 from sdk.frontends.onnx.builder import Builder, Contents
+from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.reader import malformed, tensor_array
 
 __all__ = ["Scope", "attribute_values"]
@@ -26,7 +26,7 @@ class Scope:
 
     builder: Builder
     opsets: Mapping[str, int]
-    folder: Path | None
+    externals: Externals
     parent: Scope | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outer: str = ""
@@ -50,7 +50,7 @@ class Scope:
         if name in self.values:
             return self.values[name]
         if name in self.initializers:
-            array = tensor_array(self.initializers[name], self.folder)
+            array = tensor_array(self.initializers[name], self.externals)
             self.values[name] = self.builder.known(Contents(dtype_of(array), array), name)
             return self.values[name]
         if self.parent is not None:
@@ -86,7 +86,7 @@ def _attribute(scope: Scope, proto: Any) -> Any:
         case AttributeProto.STRING:
             return proto.s.decode("utf-8", "replace")
         case AttributeProto.TENSOR:
-            return tensor_array(proto.t, scope.folder)
+            return tensor_array(proto.t, scope.externals)
         case AttributeProto.GRAPH:
             return proto.g
         case AttributeProto.INTS:
