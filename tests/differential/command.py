@@ -51,7 +51,6 @@ def _family(compiler: str) -> str:
 
 def work(chunk: Chunk) -> Tally:
     """What comes of a chunk."""
-    gc.freeze()
     start = time.monotonic()
     networks = [drawn(seed, kind) for seed, kind in chunk.networks]
     tally = Tally(seconds=Counter({"draw": time.monotonic() - start}))
@@ -62,7 +61,7 @@ def work(chunk: Chunk) -> Tally:
 def run(parts: Sequence[Chunk], jobs: int) -> Tally:
     """What comes of all chunks, ``jobs`` at a time."""
     tally = Tally()
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=gc.freeze) as pool:
         for found in pool.map(work, parts):
             tally.add(found)
     return tally
