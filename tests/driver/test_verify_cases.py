@@ -78,12 +78,13 @@ def _qdq(path: Path) -> Path:
     """A quantised linear layer of i8."""
     weights = np.random.default_rng(1).integers(-128, 128, (16, 8)).astype(np.int8)
     constants = [helper.make_tensor("s", TensorProto.FLOAT, [], [0.05]), helper.make_tensor("z", TensorProto.INT8, [], [3]),
+                 helper.make_tensor("t", TensorProto.FLOAT, [], [3.7193]),
                  onnx.numpy_helper.from_array(weights, "w"), helper.make_tensor("zw", TensorProto.INT8, [], [0])]  # fmt: skip
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "s", "z"], ["xf"]),
         helper.make_node("DequantizeLinear", ["w", "s", "zw"], ["wf"]),
         helper.make_node("MatMul", ["xf", "wf"], ["yf"]),
-        helper.make_node("QuantizeLinear", ["yf", "s", "z"], ["y"]),
+        helper.make_node("QuantizeLinear", ["yf", "t", "z"], ["y"]),
     ]
     x = helper.make_tensor_value_info("x", TensorProto.INT8, [2, 16])
     y = helper.make_tensor_value_info("y", TensorProto.INT8, [2, 8])
