@@ -77,9 +77,11 @@ def test_differences(got: np.ndarray, want: np.ndarray, agrees: bool) -> None:
 def _qdq(path: Path) -> Path:
     """A quantised linear layer of i8."""
     weights = np.random.default_rng(1).integers(-128, 128, (16, 8)).astype(np.int8)
-    constants = [helper.make_tensor("s", TensorProto.FLOAT, [], [0.05]), helper.make_tensor("z", TensorProto.INT8, [], [3]),
-                 helper.make_tensor("t", TensorProto.FLOAT, [], [3.7193]),
-                 onnx.numpy_helper.from_array(weights, "w"), helper.make_tensor("zw", TensorProto.INT8, [], [0])]  # fmt: skip
+    constants = [
+        *(helper.make_tensor(n, TensorProto.FLOAT, [], [v]) for n, v in (("s", 0.05), ("t", 3.7193))),
+        *(helper.make_tensor(n, TensorProto.INT8, [], [v]) for n, v in (("z", 3), ("zw", 0))),
+        onnx.numpy_helper.from_array(weights, "w"),
+    ]
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "s", "z"], ["xf"]),
         helper.make_node("DequantizeLinear", ["w", "s", "zw"], ["wf"]),

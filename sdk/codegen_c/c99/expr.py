@@ -48,7 +48,7 @@ _OPERATORS: Final = {
 _ON_BOOLS: Final = {"and": ("&&", _AND, _AND, CMP), "or": ("||", _OR, CMP, CMP), "xor": ("!=", CMP, SUM, SUM)}
 _COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
 _TESTS: Final = ("isnan", "isinf")
-_ON_BITS: Final = ("cast", "select", "broadcast")  # all that a 16-bit float takes part in
+_ON_BITS: Final = ("cast", "select", "broadcast", "bits", "zip_lo", "zip_hi")  # all that a 16-bit float takes part in
 _WRAPPING: Final = ("add", "sub", "mul", "tdiv", "neg", "shl")
 _SATURATE: Final = {
     I8.limits: "i8_thumb2",

@@ -125,7 +125,7 @@ def _cast_loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorTyp
 
 def _bitcast_infer(x: TensorType, *, to: str) -> TensorType:
     kind = dtype(to)
-    if kind.nbytes != x.dtype.nbytes or kind.lanes != 1 or kind == BOOL or F16 in (kind, x.dtype):
+    if kind.nbytes != x.dtype.nbytes or kind.lanes != 1 or kind == BOOL:
         raise BuildError(f"bitcast of {x.dtype} to {to}")
     return TensorType(kind, x.shape)
 
@@ -245,6 +245,8 @@ define(
             sample(_T(I64, (5,)), to="f64"),
             sample(_T(BOOL, (5,)), to="u8"),
             sample(_T(I8, (5,)), to="u8"),
+            sample(_T(F16, (_N, 9)), to="i16"),
+            sample(_T(U16, (5,)), to="f16"),
         ),
     )
 )

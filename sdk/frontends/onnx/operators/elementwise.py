@@ -195,8 +195,11 @@ def shrink(node: OnnxNode) -> Value:
     x, lambd, bias = node.x(0), node.float("lambd", 0.5), node.float("bias", 0.0)
     if not x.type.dtype.is_float and not (float(lambd).is_integer() and float(bias).is_integer()):
         node.fail(f"lambd {lambd} and bias {bias} are no integers of {x.type.dtype}")
-    low, high, step = (node.scalar(v, x.type) for v in (-lambd, lambd, bias))
+    high, step = (node.scalar(v, x.type) for v in (lambd, bias))
     inner = node.call("where", node.call("greater", x, high), node.call("sub", x, step), node.scalar(0, x.type))
+    if x.type.dtype.kind == "u":
+        return inner  # nothing is below -lambd
+    low = node.scalar(-lambd, x.type)
     return node.call("where", node.call("less", x, low), node.call("add", x, step), inner)
 
 
