@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
+from sdk.compiler.ir.graph import fresh_name
 from sdk.driver.model import Model, compile
 from sdk.errors import SdkError, UsageError
-from sdk.compiler.ir.graph import fresh_name
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx import InputsDecideError, import_onnx
 from sdk.frontends.onnx.reader import STAND_INS
