@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,16 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.walk import walk
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes, lower_module
+from sdk.errors import UsageError
 from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.sizes import names_of
 
 RNG = np.random.default_rng(3)
 BOUNDS, AT = (1, 6), {"A": 5, "B": 3}
+# what collided before: scalars, rows of a call, loops, what schedules derive from them
+COLLIDED = (
+    "length", "at", "at_given", "row_lo", "row_hi", "place", "count", "share", "better", "i0", "i1_o", "i0_t", "k", "t", "j",
+)  # fmt: skip
 Shape = Sequence[int | str]
 Net = tuple[list[tuple[str, list[str], int, dict[str, Any]]], dict[str, tuple[Shape, str]], dict[str, np.ndarray]]
 
@@ -130,3 +137,101 @@ def _own_names(net: Net, board: str = "host") -> Iterator[str]:
                 yield item.name
         if loops.rows is not None:
             yield from (loops.rows.lo.name, loops.rows.hi.name)
+
+
+WORDS = (
+    "length", "self", "in", "out", "arena", "int", "for", "if", "double", "main", "scratch", "state", "states", "批次", "尺寸",
+    "é", "a" * 300, "b" + "a" * 299, "N", "n", "Length", "LENGTH", "x.y", "x_y", "x y", "x-y", "1st", "__x", "_X", "NULL",
+    "inline", "class", "ctx", "context", "m", "model", "names", "names_run", "NAMES_E_DIM", "run", "init", "EOF", "errno",
+    "assert", "min", "max", "uint8_t", "linux", "I", "idx", "i32", "floordiv", "mod", "inf", "nan", "select", "dims", "dim",
+    "args", "params", "row_lo", "row_hi", "row", "h", "at_0", "once", "never", "hooks", "memory", "weights", "config",
+    "bytes", "size", "rc", "status", "step", "k", "i", "j", "unix", "signed", "asm", "typeof", "_Bool", "bool", "true",
+    "offsetof", "reserved", "input", "output", "inputs", "outputs", "info", "name", "lo", "hi", "count", "part", "px", "x'y",
+    "abs", "exp", "memcpy", "printf", "index", "y0", "signal", "INT32_MAX", "bits", "error", "ok", "code", "const", "data",
+    "dim a", "dim_a", "lambda", "None", "import", "2*n", "(n)", "n+0", "print", "void", "this", "alignas", "thread_local",
+    "nullptr", "constexpr", "requires", "co_await", "static_assert", "UINT64_C", "SIZE_MAX", "INTPTR_WIDTH",
+)  # fmt: skip
+
+
+def _of_words(words: Sequence[str], role: str) -> onnx.ModelProto:
+    """Sums of two inputs each, whose sizes, inputs, results between or outputs have these names."""
+    nodes, params, outs = [], [], []
+    for k, word in enumerate(words):
+        size, given, between, result = (
+            word if role == what else f"{what}{k}" for what in ("size", "given", "between", "result")
+        )
+        rows = size if role == "size" else 1 + k % 6
+        params.append(helper.make_tensor_value_info(given, onnx.TensorProto.FLOAT, [rows, 2]))
+        nodes += [helper.make_node("Neg", [given], [between]), helper.make_node("Softmax", [between], [result])]
+        outs.append(onnx.ValueInfoProto(name=result))
+    graph = helper.make_graph(nodes, "words", params, outs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _runs(words: Sequence[str], role: str, path: Path) -> None:
+    """The model of these names, compiled to C for this machine, equals numpy; no two of them have become one."""
+    onnx.save(_of_words(words, role), path)
+    sizes: list[str] = []
+    if role == "size":
+        with pytest.raises(UsageError) as refused:
+            import_onnx(path, "names")
+        sizes = refused.value.message.split(": ", 1)[1].split(", ")
+        assert len(set(sizes)) == len(words)
+    rng = np.random.default_rng(1)
+    bounds = dict.fromkeys(sizes, BOUNDS)
+    with sdk.compile(path, board="host", dims=bounds) as model:
+        graph = import_onnx(path, "names", dims=bounds).graphs["main"]
+        given = {p.name: rng.standard_normal((1 + k % 6, 2)).astype(np.float32) for k, p in enumerate(graph.params)}
+        assert len(given) == len({v.name for v in graph.results}) == len(words)
+        found = model(**given)
+    for param, result in zip(graph.params, graph.results, strict=True):
+        x = np.exp(-given[param.name].astype(np.float64))
+        np.testing.assert_allclose(found[result.name], x / x.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+ROLES = ("size", "given", "between", "result")
+NAMES = tuple(w for w in WORDS if names_of(w) in (None, (w,)))  # others are arithmetic on a name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_some_words(role: str, tmp_path: Path) -> None:
+    alike = ("x.y", "x_y", "x y", "length", "Length", "LENGTH", "self", "int", "INT32_MAX", "批次", "尺寸")
+    _runs(alike if role == "size" else tuple(dict.fromkeys([*alike, *NAMES[::4]])), role, tmp_path / "words.onnx")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ROLES)
+def test_every_word(role: str, tmp_path: Path) -> None:
+    most = 14 if role == "size" else len(NAMES)  # an agent takes 16 dims
+    for first in range(0, len(NAMES), most):
+        _runs(NAMES[first : first + most], role, tmp_path / f"words{first}.onnx")
+
+
+def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield from zip(names[::2], [*names[1::2], "other"], strict=False)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_own_names_as_sizes(name: str) -> None:
+    """A few of the names of a net's own kernels as its sizes."""
+    net = NETS[name]
+    names = [n for n in dict.fromkeys(_own_names(net)) if n in COLLIDED]
+    for pair in list(_pairs(names))[:2]:
+        _agree(net, dict(zip("AB", pair, strict=True)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["host", "nucleo_l4r5zi"])
+@pytest.mark.parametrize("name", NETS)
+def test_every_own_name_as_size(name: str, board: str) -> None:
+    for pair in _pairs(sorted(set(_own_names(NETS[name], board)))):
+        _agree(NETS[name], dict(zip("AB", pair, strict=True)), board)
+
+
+def test_sizes_of_alike_names_are_two() -> None:
+    """"a:b" and "a.b" make one identifier, two sizes in Chinese none at all."""
+    for first, second in (("a:b", "a.b"), ("批次", "尺寸"), ("a" * 300, "b" + "a" * 300)):
+        net = NETS["MatMul"]
+        with pytest.raises(UsageError, match="without bounds") as refused:
+            import_onnx(_model(net, {"A": first, "B": second}), "names")
+        assert len(refused.value.message.split(": ", 1)[1].split(", ")) == 2
