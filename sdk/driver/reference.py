@@ -16,12 +16,21 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.sym import evaluate
 from sdk.errors import BuildError, MissingToolError, UsageError
 
-__all__ = ["Option", "Reference", "case_inputs", "entry_graph", "open_reference", "random_dims", "random_inputs"]
+__all__ = [
+    "Option", "Reference", "case_inputs", "entry_graph", "onnxruntime_options", "open_reference", "random_dims",
+    "random_inputs",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Option = str | int | bool
 TFLM_ARENA = 16 << 20
 EXTREMES = ("lowest", "highest", "zero point")  # of cases 1, 2 and 3
+ONNXRUNTIME: Mapping[str, Option] = {
+    "graph_optimizations": "off",
+    "threads": 1,
+    "deterministic": True,
+    "provider": "CPUExecutionProvider",
+}
 FLOAT_EXTREME = 4.0  # about where 100,000 draws of a normal distribution end
 
 
@@ -96,17 +105,24 @@ class _TfliteMicro:
         return {v.name: np.array(self.engine.get_output(k)) for k, v in enumerate(self.graph.results)}
 
 
+def onnxruntime_options(runtime: Any) -> Any:
+    """The settings of onnxruntime (the package ``runtime``) that ``ONNXRUNTIME`` tells of."""
+    made = runtime.SessionOptions()
+    made.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    made.intra_op_num_threads = made.inter_op_num_threads = ONNXRUNTIME["threads"]
+    made.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
+    made.use_deterministic_compute = ONNXRUNTIME["deterministic"]
+    # sums of products of u8 and i8 saturate on processors without VNNI unless this is set
+    made.add_session_config_entry("session.x64quantprecision", "1")
+    return made
+
+
 class _OnnxRuntime:
     """Without its graph optimisations: they replace quantised parts by kernels that round elsewhere, which depend on
     the processor, and two optimised runs of it may differ."""
 
     name = "onnxruntime"
-    options: Mapping[str, Option] = {
-        "graph_optimizations": "off",
-        "threads": 1,
-        "deterministic": True,
-        "provider": "CPUExecutionProvider",
-    }
+    options = ONNXRUNTIME
 
     def __init__(self, path: Path, graph: Graph) -> None:
         self.graph = graph
@@ -121,23 +137,12 @@ class _OnnxRuntime:
         runtime.set_default_logger_severity(3)
         try:
             self.session = runtime.InferenceSession(
-                str(path), self._session_options(runtime), providers=[self.options["provider"]]
+                str(path), onnxruntime_options(runtime), providers=[ONNXRUNTIME["provider"]]
             )
         except Exception as err:  # its errors share no base
             hint = "use --against interp"
             raise BuildError("onnxruntime does not take this model", why=str(err), hint=hint) from None
         self.names = [p.name for p in self.session.get_inputs()]
-
-    def _session_options(self, runtime: Any) -> Any:
-        """The settings that ``options`` tells of."""
-        made = runtime.SessionOptions()
-        made.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        made.intra_op_num_threads = made.inter_op_num_threads = self.options["threads"]
-        made.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
-        made.use_deterministic_compute = self.options["deterministic"]
-        # sums of products of u8 and i8 saturate on processors without VNNI unless this is set
-        made.add_session_config_entry("session.x64quantprecision", "1")
-        return made
 
     def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         given = {name: inputs[p.name] for name, p in zip(self.names, self.graph.params, strict=True)}

@@ -13,6 +13,7 @@ from suite_batch import outcomes
 from suite_cases import Case
 from type_cases import Single, everything, model_of
 
+from sdk.driver.reference import onnxruntime_options
 from sdk.errors import SdkError
 from sdk.frontends.onnx import import_onnx
 
@@ -39,9 +40,7 @@ def _session(singles: Sequence[Single]) -> list[Array]:
     """What onnxruntime computes without optimisations, all outputs in order."""
     onnxruntime.set_default_logger_severity(4)
     model, arrays = model_of(singles)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options = onnxruntime_options(onnxruntime)
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     given = {p.name: a for p, a in zip(session.get_inputs(), arrays, strict=True)}
     return [np.asarray(a) for a in session.run(None, given)]
