@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
+from sdk.compiler.ir.graph import fresh_name
 from sdk.driver.model import Model, compile
 from sdk.errors import SdkError, UsageError
 from sdk.frontends.names import identifier
@@ -108,8 +109,9 @@ class CompiledModel(BackendRep):
             raise UsageError(f"the model has {len(names)} inputs, {len(inputs)} are given")
         arrays = [_stand_in(np.asarray(a)) for a in inputs]
         model, fixed = self._compiled(arrays)
-        given = {identifier(n): a for n, a in zip(names, arrays, strict=True) if n not in fixed}
-        found = model(**given).values()
+        given = {n: a for n, a in zip(names, arrays, strict=True) if n not in fixed}
+        taken = {"main"}  # names that are alike as identifiers are numbered, as the importer does
+        found = model(**{fresh_name(identifier(n), taken): a for n, a in given.items()}).values()
         stated = (o.type.tensor_type.elem_type for o in self.model.graph.output)
         results = [_narrowed(a, code) for a, code in zip(found, stated, strict=True)]
         return namedtupledict("Outputs", self.outputs)(*results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -277,6 +278,11 @@ class BenchReport(Placed):
         }
 
 
+def _finite(value: float) -> float | None:
+    """JSON knows no infinity: null where an output has another shape, or a NaN or an infinity of its own."""
+    return value if math.isfinite(value) else None
+
+
 def _cost(samples: tuple[float, ...], counter: str, emulated: bool) -> Json:
     """The samples in their unit; an emulator's time is nobody's."""
     ordered = sorted(samples)
@@ -294,9 +300,11 @@ def _cost(samples: tuple[float, ...], counter: str, emulated: bool) -> Json:
 
 @dataclass(frozen=True)
 class VerifyReport(Placed):
-    """A comparison with a reference on ``cases`` inputs; ``worst`` says where the largest difference was."""
+    """A comparison with a reference on ``cases`` inputs; ``reference_options`` are the settings that its results depend
+    on, ``worst`` says where the largest difference was."""
 
     reference: str
+    reference_options: Mapping[str, str | int | bool]
     cases: int
     exact_cases: int
     max_abs_err: float
@@ -304,9 +312,15 @@ class VerifyReport(Placed):
     passed: bool
     worst: str = ""
 
+    @property
+    def compared_with(self) -> str:
+        """The reference and its options, for people."""
+        options = ", ".join(f"{name} {notebook.show(value)}" for name, value in self.reference_options.items())
+        return f"{self.reference} ({options})" if options else self.reference
+
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        found = self.to_json()
+        found = {**self.to_json(), "reference": self.compared_with}
         names = ("reference", "cases", "exact_cases", "max_abs_err", "max_rel_err", "passed", "worst")
         return _told(self, {name: found[name] for name in names})
 
@@ -315,10 +329,11 @@ class VerifyReport(Placed):
         return {
             **self.place(),
             "reference": self.reference,
+            "reference_options": dict(self.reference_options),
             "cases": self.cases,
             "exact_cases": self.exact_cases,
-            "max_abs_err": self.max_abs_err,
-            "max_rel_err": self.max_rel_err,
+            "max_abs_err": _finite(self.max_abs_err),
+            "max_rel_err": _finite(self.max_rel_err),
             "passed": self.passed,
             "worst": self.worst or None,
         }

@@ -132,7 +132,7 @@ OBJECTS: dict[str, set[str]] = {
     "memory": set(report.MemoryReport(BUILD).to_json()) - set(BUILD.to_json()),
     "run": {*report.RunResult("m", "b", "d", False, {}, {}, 1.0, "time").to_json(), "outputs", "saved"},
     "bench": set(report.BenchReport("m", "b", "d", False, {}, 1, (1.0,), "time").to_json()),
-    "verify": set(report.VerifyReport("m", "b", "d", False, "interp", 1, 1, 0.0, 0.0, True).to_json()),
+    "verify": set(report.VerifyReport("m", "b", "d", False, "interp", {}, 1, 1, 0.0, 0.0, True).to_json()),
 }
 
 

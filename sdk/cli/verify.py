@@ -1,4 +1,4 @@
-"""``sdk verify``: a model's results against a reference engine, on random inputs."""
+"""``sdk verify``: a model's results against a reference engine, on random inputs and on extreme ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN = ("reference", "cases", "exact_cases", "max_abs_err", "max_rel_err", "pa
 )
 @options.at_option
 @options.entry_option
-@click.option("--cases", type=click.IntRange(1), default=10, show_default=True, help="Random inputs to try.")
+@click.option("--cases", type=click.IntRange(1), default=20, show_default=True, help="Inputs to try.")
 @options.build_options
 @options.json_option
 def verify(
@@ -57,6 +57,7 @@ def verify(
     if as_json:
         output.print_json(data)
     else:
-        output.print_pairs(f"{data['model']} on {data['board']}", [(name, data[name]) for name in _SHOWN])
+        shown = {**data, "reference": report.compared_with}
+        output.print_pairs(f"{data['model']} on {data['board']}", [(name, shown[name]) for name in _SHOWN])
     if not data["passed"]:
         raise click.exceptions.Exit(MismatchError.exit_code)

@@ -27,7 +27,7 @@ from sdk.driver.dims import dims_of_run
 from sdk.driver.files import ModelFile, read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import import_model
-from sdk.driver.reference import entry_graph, open_reference, random_dims, random_inputs
+from sdk.driver.reference import case_inputs, entry_graph, open_reference, random_dims
 from sdk.driver.session import open_session
 from sdk.errors import NoDeviceError, UsageError
 from sdk.report import BenchReport, RunResult, VerifyReport
@@ -287,9 +287,10 @@ def verify(
     at: Mapping[str, int] | None = None,
     entry: str | None = None,
 ) -> VerifyReport:
-    """``sdk verify``: ``cases`` random inputs (for a model with state: as many steps) of an entry through the board and
-    the reference, at the largest dims, the smallest, then random ones; ``at`` fixes some. Integers must be equal;
-    floats agree when |a - b| <= 1e-4 * max(1, max|reference|)."""
+    """``sdk verify``: ``cases`` inputs (for a model with state: as many steps) of an entry through the board and the
+    reference, random ones and the extremes of their types, at the largest dims, the smallest, then random ones; ``at``
+    fixes some. Integers must be equal; floats agree when |a - b| <= 1e-4 * max(1, max|reference|), where both are
+    finite, and else are the same."""
     if model.is_dir():
         raise UsageError(
             "verify wants the model file, not a folder of its build", hint="sdk verify MODEL --board B"
@@ -306,7 +307,7 @@ def verify(
         for case in range(cases):
             steps.update(f"comparing with {reference.name}: case {case + 1} of {cases}")
             dims = random_dims(graph, rng, case, {**(at or {}), **held})
-            inputs = random_inputs(graph, rng, dims)
+            inputs, drawn = case_inputs(graph, rng, dims, case)
             want = reference.step(inputs, dims)
             got, _, _ = step(session, built, inputs, {k: v for k, v in dims.items() if k not in held}, entry)
             diffs = {name: _difference(got[name], want[name]) for name in want}
@@ -314,7 +315,7 @@ def verify(
             for name, (absolute, relative, ok) in diffs.items():
                 passed = passed and ok
                 if absolute > worst_abs:
-                    worst_abs, worst = absolute, f"case {case}, output {name}"
+                    worst_abs, worst = absolute, f"case {case} ({drawn}), output {name}"
                 worst_rel = max(worst_rel, relative)
         return VerifyReport(
             built.report.model,
@@ -322,6 +323,7 @@ def verify(
             session.info.name,
             session.info.emulated,
             reference.name,
+            reference.options,
             cases,
             exact,
             worst_abs,
@@ -335,10 +337,15 @@ def _difference(got: Array, want: Array) -> tuple[float, float, bool]:
     """(largest |a - b|, largest |a - b| / max(1, max|b|), agrees)."""
     if got.dtype != want.dtype or got.size != want.size:
         return float("inf"), float("inf"), False
-    a, b = got.reshape(-1).astype(np.float64), want.reshape(-1).astype(np.float64)
-    if not a.size:
+    a, b = got.reshape(-1), want.reshape(-1)
+    same = a == b
+    if want.dtype.kind == "f":
+        same = same | (np.isnan(a) & np.isnan(b))
+    if np.all(same):
         return 0.0, 0.0, True
-    delta = np.abs(a - b)
-    absolute = float(np.nan_to_num(delta, nan=np.inf).max())
-    relative = absolute / max(1.0, float(np.abs(b).max()))
-    return absolute, relative, absolute == 0 if want.dtype.kind != "f" else relative <= 1e-4
+    with np.errstate(invalid="ignore"):
+        delta = np.where(same, 0.0, np.abs(a.astype(np.float64) - b.astype(np.float64)))  # 0 for some of 64 bits
+    absolute = max(float(np.nan_to_num(delta, nan=np.inf).max()), float(np.finfo(np.float64).tiny))
+    largest = np.abs(b[np.isfinite(b)].astype(np.float64)).max(initial=1.0)
+    relative = absolute / float(largest)
+    return absolute, relative, want.dtype.kind == "f" and relative <= 1e-4

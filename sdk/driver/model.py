@@ -45,7 +45,7 @@ class Model:
         self.report = build_sources(self.file, board, self.options).report
         self._open_session: tuple[Session, Built] | None = None
 
-    def __call__(self, *unnamed: Never, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def __call__(self, /, *unnamed: Never, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Outputs by name for inputs by name; symbolic dims follow from the shapes of the inputs.
 
         Raises:

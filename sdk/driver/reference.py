@@ -11,22 +11,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.interp.graph import initial_states, run_graph
-from sdk.compiler.ir.graph import Call, Graph
+from sdk.compiler.ir.graph import Call, Graph, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.sym import evaluate
 from sdk.driver.files import ModelFile, read_model_file
 from sdk.errors import BuildError, MissingToolError, UsageError
 
-__all__ = ["Reference", "entry_graph", "open_reference", "random_dims", "random_inputs"]
+__all__ = [
+    "Option", "Reference", "case_inputs", "entry_graph", "onnxruntime_options", "open_reference", "random_dims",
+    "random_inputs",
+]  # fmt: skip
 
 Array = NDArray[Any]
+Option = str | int | bool
 TFLM_ARENA = 16 << 20
+EXTREMES = ("lowest", "highest", "zero point")  # of cases 1, 2 and 3
+ONNXRUNTIME: Mapping[str, Option] = {
+    "graph_optimizations": "off",
+    "threads": 1,
+    "deterministic": True,
+    "provider": "CPUExecutionProvider",
+}
+FLOAT_EXTREME = 4.0  # about where 100,000 draws of a normal distribution end
 
 
 class Reference(Protocol):
     """Runs a model step by step; keeps its state between steps."""
 
     name: str
+    options: Mapping[str, Option]  # what its results depend on, and how it is set here
 
     def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         """Outputs by name for inputs by name; ``dims`` are those of the run."""
@@ -49,6 +62,7 @@ def entry_graph(module: Module, entry: str | None = None) -> Graph:
 
 class _Interp:
     name = "interp"
+    options: Mapping[str, Option] = {"graph": "as imported, before any pass", "engine": "numpy"}
 
     def __init__(self, module: Module, entry: str) -> None:
         self.module, self.entry = module, entry
@@ -60,6 +74,7 @@ class _Interp:
 
 class _TfliteMicro:
     name = "tflite-micro"
+    options: Mapping[str, Option] = {"kernels": "reference", "arena_bytes": TFLM_ARENA}
 
     def __init__(self, model: ModelFile, graph: Graph) -> None:
         self.graph = graph
@@ -91,8 +106,24 @@ class _TfliteMicro:
         return {v.name: np.array(self.engine.get_output(k)) for k, v in enumerate(self.graph.results)}
 
 
+def onnxruntime_options(runtime: Any) -> Any:
+    """The settings of onnxruntime (the package ``runtime``) that ``ONNXRUNTIME`` tells of."""
+    made = runtime.SessionOptions()
+    made.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    made.intra_op_num_threads = made.inter_op_num_threads = ONNXRUNTIME["threads"]
+    made.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
+    made.use_deterministic_compute = ONNXRUNTIME["deterministic"]
+    # sums of products of u8 and i8 saturate on processors without VNNI unless this is set
+    made.add_session_config_entry("session.x64quantprecision", "1")
+    return made
+
+
 class _OnnxRuntime:
+    """Without its graph optimisations: they replace quantised parts by kernels that round elsewhere, which depend on
+    the processor, and two optimised runs of it may differ."""
+
     name = "onnxruntime"
+    options = ONNXRUNTIME
 
     def __init__(self, model: ModelFile, graph: Graph) -> None:
         self.graph = graph
@@ -109,7 +140,9 @@ class _OnnxRuntime:
         if model.externals is not None:
             data = import_module("sdk.frontends.onnx.reader").embedded(data, model.externals)
         try:
-            self.session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
+            self.session = runtime.InferenceSession(
+                data, onnxruntime_options(runtime), providers=[ONNXRUNTIME["provider"]]
+            )
         except Exception as err:  # its errors share no base
             hint = "use --against interp"
             raise BuildError("onnxruntime does not take this model", why=str(err), hint=hint) from None
@@ -165,6 +198,29 @@ def random_dims(graph: Graph, rng: np.random.Generator, case: int, at: Mapping[s
     return found
 
 
+def case_inputs(
+    graph: Graph, rng: np.random.Generator, dims: Mapping[str, int], case: int
+) -> tuple[dict[str, Array], str]:
+    """Inputs of a case and what they are: in cases 1, 2 and 3 every element the lowest, the highest, the zero point of
+    its type (of floats -4, 4 and 0; wide integers as ``random_inputs`` draws them), else random ones."""
+    found = random_inputs(graph, rng, dims)
+    if not 1 <= case <= len(EXTREMES):
+        return found, "random"
+    tables = _tables(graph)
+    for value in graph.params:
+        kind, quant = value.type.dtype, value.type.quant
+        lo, hi = (-FLOAT_EXTREME, FLOAT_EXTREME) if kind.is_float else _range(value, tables)
+        zero = quant.zero_point if quant is not None else 0
+        found[value.name] = np.full(found[value.name].shape, (lo, hi, zero)[case - 1], kind.numpy)
+    return found, f"all {EXTREMES[case - 1]}"
+
+
+def _range(value: Value, tables: Mapping[str, int]) -> tuple[int, int]:
+    """The integers that an input may hold: all of a small type; of a wide one, positions in a table, or 0 and 1."""
+    kind = value.type.dtype
+    return kind.limits if kind.bits < 32 else (0, tables.get(value.name, 2) - 1)
+
+
 def random_inputs(graph: Graph, rng: np.random.Generator, dims: Mapping[str, int]) -> dict[str, Array]:
     """Inputs over the whole range of small integers, or standard normal for floats; wide integers are positions where
     they index a table, else 0 or 1. ``dims`` gives every symbol its value."""
@@ -176,9 +232,7 @@ def random_inputs(graph: Graph, rng: np.random.Generator, dims: Mapping[str, int
         if kind.is_float:
             out[value.name] = rng.standard_normal(shape).astype(kind.numpy)
             continue
-        lo, hi = kind.limits
-        if kind.bits >= 32:
-            lo, hi = 0, tables.get(value.name, 2) - 1
+        lo, hi = _range(value, tables)
         out[value.name] = rng.integers(lo, hi, shape, endpoint=True).astype(kind.numpy)
     return out
 

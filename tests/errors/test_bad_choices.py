@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from failures import Fails
@@ -122,8 +123,9 @@ def test_references_that_break(digits: Path, monkeypatch: pytest.MonkeyPatch) ->
             raise RuntimeError("no such kernel")
 
     runtime = SimpleNamespace(
-        InferenceSession=Refuses, Interpreter=Refuses, set_default_logger_severity=lambda _: None
-    )
+        InferenceSession=Refuses, Interpreter=Refuses, set_default_logger_severity=lambda _: None,
+        SessionOptions=Mock, GraphOptimizationLevel=Mock(), ExecutionMode=Mock(),
+    )  # fmt: skip
     monkeypatch.setattr(reference, "import_module", lambda _: runtime)
     graph = SimpleNamespace(dims=(), params=(), results=())
     with pytest.raises(BuildError, match="tflite-micro does not take this model") as caught:

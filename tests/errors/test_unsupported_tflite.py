@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,14 @@ def strided(begin: Sequence[int], end: Sequence[int], strides: Sequence[int], **
     return net("STRIDED_SLICE", consts=(begin, end, strides), options="StridedSliceOptions", **fields)
 
 
+def scaled(scale: float) -> bytes:
+    return net("RELU", scale=scale)
+
+
+def no_mean() -> bytes:
+    return net("MEAN", (1, 0), (1, 1), consts=([1],), options="ReducerOptions", KeepDims=True)
+
+
 OPEN = {"signature": (-1, 4)}
 CASES: dict[str, Callable[[], bytes]] = {
     "the target shape [-2, 2] is impossible": lambda: net("RESHAPE", consts=([-2, 2],)),
@@ -161,7 +170,15 @@ CASES: dict[str, Callable[[], bytes]] = {
         "MEAN", consts=([0],), options="ReducerOptions", **OPEN
     ),
     "softmax cannot represent an input scale of": lambda: softmax(1e-12),
-    "must have one positive scale": lambda: net("RELU", out_scale=None),
+    "must have one positive finite scale, it has 0 scales": lambda: net("RELU", out_scale=None),
+    "tensor x must have one positive finite scale, it has the scale inf": lambda: scaled(math.inf),
+    "it has the scale nan": lambda: scaled(math.nan),
+    "it has the scale 0.0": lambda: scaled(0.0),
+    "it has the scale -0.5": lambda: scaled(-0.5),
+    "weights w have the scale 0.0, scales must be positive and finite": lambda: product(scale=[0.5, 0.0, 0.5]),
+    "weights w have the scale nan": lambda: product(scale=[0.5, math.nan, 0.5]),
+    "weights w have the scale -1.0": lambda: product(scale=[0.5, 0.5, -1.0]),
+    "a mean of no elements is no number": no_mean,
     "has type INT32": lambda: net("RELU", dtype="int32"),
     "a variable without a name is not supported": lambda: net("VAR_HANDLE", options="VarHandleOptions"),
     "input 0 (x) is not a variable": lambda: net("READ_VARIABLE"),

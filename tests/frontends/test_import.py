@@ -150,3 +150,50 @@ def test_equal_constants_are_shared() -> None:
     m.op("SOFTMAX", [x], [first], "SoftmaxOptions", Beta=1.0)
     m.op("SOFTMAX", [first], [y], "SoftmaxOptions", Beta=1.0)
     assert len(import_tflite(m.build(), "model").consts) == 1
+
+
+# --- tensors of no elements, scales that nothing computes with -------------------------
+
+
+def _joined(first: int, second: int, scale: float = 0.1, constant: bool = False) -> bytes:
+    m = ModelFile()
+    x = m.input("x", (2, first), "int8", scale)
+    empty = np.zeros((2, second), np.int8)
+    y = m.const("y", empty, "int8", scale=scale) if constant else m.input("y", (2, second), "int8", scale)
+    o = m.output("o", (2, first + second), "int8", scale)
+    m.op("CONCATENATION", [x, y], [o], "ConcatenationOptions", Axis=1, FusedActivationFunction=0)
+    return m.build()
+
+
+def _viewed(shape: tuple[int, ...], to: tuple[int, ...], scale: float = 0.1) -> bytes:
+    m = ModelFile()
+    x, target = m.input("x", shape, "int8", scale), m.const("s", np.array(to, np.int32))
+    m.op("RESHAPE", [x, target], [m.output("o", to, "int8", scale)], "ReshapeOptions")
+    return m.build()
+
+
+EMPTY = {
+    "an empty operand": _joined(0, 3),
+    "an empty constant": _joined(3, 0, constant=True),
+    "a scalar, whose target shape is empty": _viewed((1, 1), ()),
+}
+
+
+@pytest.mark.parametrize("what", EMPTY)
+def test_tensors_of_no_elements(what: str) -> None:
+    assert_bit_exact(EMPTY[what])
+
+
+def test_nothing_but_empty_tensors() -> None:  # tflite-micro has no memory for them
+    graph = import_tflite(_viewed((2, 0), (0, 3)), "model")
+    found = run_graph(graph, "main", {"x": np.zeros((2, 0), np.int8)})
+    assert found["o"].shape == (0, 3)
+
+
+@pytest.mark.parametrize("scale", [float("inf"), float("nan"), 0.0, -1.0])
+def test_a_scale_that_nothing_computes_with_does_no_harm(scale: float) -> None:
+    module = assert_bit_exact(_viewed((2, 3), (3, 2), scale))
+    graph = module.graphs["main"]
+    assert [v.type.quant for v in (*graph.params, *graph.results)] == [None, None]
+    if scale == scale:
+        assert_bit_exact(_joined(1, 2, scale))

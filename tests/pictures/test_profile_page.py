@@ -85,7 +85,7 @@ def test_notebooks() -> None:
     html = model._repr_html_()
     for told in ("image", "i8[1, 8, 8, 1]", "digit", "RAM", "data:image/svg+xml;base64,"):
         assert told in html
-    verified = VerifyReport("m", "b", "d", True, "interp", 3, 3, 0.0, 0.0, True)
+    verified = VerifyReport("m", "b", "d", True, "interp", {"engine": "numpy"}, 3, 3, 0.0, 0.0, True)
     measured = BenchReport("m", "b", "d", True, {}, 1, (5.0, 7.0, 6.0), "instructions")
     for report, told in (
         (model.report, f"{model.report.ram_bytes:,}"), (model.memory, "conv2"), (profile_report(), OPS[2]),

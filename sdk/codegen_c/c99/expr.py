@@ -48,7 +48,7 @@ _OPERATORS: Final = {
 _ON_BOOLS: Final = {"and": ("&&", _AND, _AND, CMP), "or": ("||", _OR, CMP, CMP), "xor": ("!=", CMP, SUM, SUM)}
 _COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
 _TESTS: Final = ("isnan", "isinf")
-_ON_BITS: Final = ("cast", "select", "broadcast")  # all that a 16-bit float takes part in
+_ON_BITS: Final = ("cast", "select", "broadcast", "bits", "zip_lo", "zip_hi")  # all that a 16-bit float takes part in
 _WRAPPING: Final = ("add", "sub", "mul", "tdiv", "neg", "shl")
 _SATURATE: Final = {
     I8.limits: "i8_thumb2",
@@ -421,7 +421,7 @@ class ValuePrinter:
             return CValue(f"({mask})({self.text(arg, SUM)} != {zero})", UNARY)
         if arg.dtype.kind == "b":
             signed = DType("i", to.bits, to.lanes)
-            ones = CValue(f"-{wrap((self.mask(arg, to.bits), UNARY), UNARY)}", UNARY)
+            ones = CValue(f"-{wrap((self.mask(arg, to.bits), UNARY), UNARY + 1)}", UNARY)  # a mask may begin with "-"
             return ones if not to.is_float else CValue(self._convert(ones.text, to), ATOM, signed == to)
         source = self._as_vector(arg)
         same = arg.dtype.bits == to.bits and not arg.dtype.is_float and not to.is_float

@@ -21,11 +21,18 @@ _TAKEN: Final = frozenset((
     "export", "friend", "mutable", "namespace", "new", "operator", "private", "protected", "public",
     "template", "this", "throw", "try", "typename", "using", "virtual", "and", "and_eq", "bitand",
     "bitor", "compl", "not", "not_eq", "or", "or_eq", "xor", "xor_eq", "typeof", "linux", "unix",
+    "alignas", "alignof", "char8_t", "char16_t", "char32_t", "co_await", "co_return", "co_yield", "concept",
+    "const_cast", "consteval", "constexpr", "constinit", "decltype", "dynamic_cast", "noexcept", "nullptr",
+    "reinterpret_cast", "requires", "static_assert", "static_cast", "thread_local", "typeid", "typeof_unqual",
     "main", "scratch", "NULL", "offsetof", "size_t", "ptrdiff_t", "wchar_t", "max_align_t",
     *(f"{u}int{k}{n}_t" for u in ("", "u") for k in ("", "_least", "_fast") for n in (8, 16, 32, 64)),
     "intptr_t", "uintptr_t", "intmax_t", "uintmax_t",
 ))
 # fmt: on
+# Macros of stdint.h, of which a new edition of C adds more.
+_MACROS: Final = re.compile(
+    r"(U?INT(_?(LEAST|FAST)?[0-9]+|MAX|PTR)|PTRDIFF|SIZE|SIG_ATOMIC|WCHAR|WINT)_(MIN|MAX|WIDTH|C)|U?INT(MAX|[0-9]+)_C"
+)
 
 
 def identifier(text: str) -> str:
@@ -35,7 +42,7 @@ def identifier(text: str) -> str:
         name = f"v{name}"
     # C reserves a leading underscore before a capital or another underscore.
     name = name.lstrip("_") or "v" if re.match(r"_[_A-Z]", name) else name
-    return f"{name}_" if name in _TAKEN else name
+    return f"{name}_" if name in _TAKEN or _MACROS.fullmatch(name) else name
 
 
 _SCALARS: Final = {

@@ -16,6 +16,7 @@ from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, If, Let, Load, Loops, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import BOOL, F32, I8, I32, I64, TensorType
 from sdk.compiler.ops.build import function, loop, param, variable
+from sdk.compiler.ops.numerics import number, widened
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
@@ -36,10 +37,10 @@ def _index(x: TensorType) -> tuple[Dim, ...]:
 
 
 def _is_set(x: TensorType) -> ValueExpr:
-    value = Load("x", _index(x), x.dtype)
+    value = widened(Load("x", _index(x), x.dtype))
     if x.dtype == BOOL:
         return value
-    zero = op("eq", value, imm(0.0 if x.dtype.is_float else 0, x.dtype))
+    zero = op("eq", value, number(0, value.dtype))
     return op("eq", cast(zero, I32), imm(0))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.intrinsics import idx, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Load, Loops, Rows, Stmt, Store, ValueExpr
-from sdk.compiler.ir.types import F16, F32, I8, I32, I64, DType, TensorType
+from sdk.compiler.ir.types import BOOL, F16, F32, I8, I32, I64, DType, TensorType
 from sdk.compiler.ops.build import Nest, function, loop, nest, param, row_axis_of, variable
 from sdk.compiler.ops.gather import depth_of, positions_at
 from sdk.compiler.ops.numerics import compute_type, stored, widened
@@ -28,6 +28,7 @@ from sdk.errors import BuildError
 Array = NDArray[Any]
 Types = Sequence[TensorType]
 _REDUCTIONS: Mapping[str, str] = {"none": "", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+_ON_BOOLS: Mapping[str, str] = {"": "", "add": "or", "mul": "and", "min": "and", "max": "or"}
 _NUMPY: Mapping[str, Callable[[Any, Any], Any]] = {
     "none": lambda old, new: new,
     "add": lambda old, new: old + new,
@@ -42,6 +43,12 @@ def _check(what: str, x: TensorType, updates: TensorType, reduction: str) -> Non
         raise BuildError(f"{what} wants updates of {x.dtype}, got {updates.dtype}")
     if reduction not in _REDUCTIONS:
         raise BuildError(f"{what} has no reduction {reduction}", hint=f"one of {', '.join(_REDUCTIONS)}")
+
+
+def _meeting(reduction: str, kind: DType) -> str:
+    """The operation that an update meets an element by; "" where it takes its place."""
+    found = _REDUCTIONS[reduction]
+    return _ON_BOOLS[found] if kind == BOOL else found
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,7 @@ def _elements_loops(name: str, types: Types, outs: Types, given: Mapping[str, An
     x, indices, updates = types
     axis: int = given["axis"]
     over = nest(x.shape)
-    target = _Target(x, over, _REDUCTIONS[given["reduction"]])
+    target = _Target(x, over, _meeting(given["reduction"], x.dtype))
     inner = _updates_nest(over.rows, indices, axis, x)
     names, at = position("at", Load("indices", inner.index, indices.dtype), x.shape[axis])
     place = (*inner.index[:axis], at, *inner.index[axis + 1 :])
@@ -186,7 +193,7 @@ def _nd_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) ->
     x, indices, updates = types
     depth = depth_of("scatter_nd", x, indices, 0)
     over = nest(x.shape)
-    target = _Target(x, over, _REDUCTIONS[given["reduction"]])
+    target = _Target(x, over, _meeting(given["reduction"], x.dtype))
     lead = [variable(f"j{k}", extent) for k, extent in enumerate(indices.shape[:-1])]
     first = tuple(v.expr for v in lead)
     names, checks = positions_at(indices, first, x.shape[:depth])

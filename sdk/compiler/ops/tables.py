@@ -56,7 +56,7 @@ def _softmax_infer(x: TensorType, table: TensorType) -> TensorType:
 
 def _softmax_ref(x: Array, table: Array) -> Array:
     wide = x.astype(np.int64)
-    exp = table[wide.max(axis=-1, keepdims=True) - wide].astype(np.int32)
+    exp = table[wide.max(axis=-1, keepdims=True, initial=-128) - wide].astype(np.int32)
     total = rdbpot(exp, np.full_like(exp, 12)).astype(np.int64).sum(axis=-1, keepdims=True)
     zeros = np.asarray([32 - int(t).bit_length() for t in total.reshape(-1)]).reshape(total.shape)
     fraction = ((total << zeros) & INT32_MAX).astype(np.int32)

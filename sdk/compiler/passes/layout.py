@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeGuard
 
 import numpy as np
@@ -14,6 +15,7 @@ from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.pattern import identity_of
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.ops.apart import loops_apart
 from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.passes.axes import (
     Perm,
@@ -275,6 +277,6 @@ def is_elementwise(node: Call) -> bool:
     if op.loops is None or any(isinstance(v, tuple) for _, v in node.attrs):
         return False
     types, outs = [v.type for v in node.args], [v.type for v in node.outs]
-    loops = op.loops("f", types, outs, dict(node.attrs))
+    loops = loops_apart(partial(op.loops, "f"), types, outs, node.attrs)
     order = identity_of(loops)
     return order is not None and not any(isinstance(n, Idx) and free_vars(n.dim) & set(order) for n in walk(loops.body))

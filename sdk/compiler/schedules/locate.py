@@ -8,6 +8,7 @@ from typing import Any
 
 from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
 from sdk.compiler.ir.walk import rename_buffers, rewrite, statements, substitute_dims, walk
+from sdk.compiler.ops.apart import derives
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -68,11 +69,12 @@ def _replace(block: Block, name: str, fn: Callable[[For], tuple[Stmt, ...]]) -> 
 
 
 def fresh(loops: Loops, stem: str) -> str:
-    """A name that no loop, buffer or parameter of ``loops`` has."""
+    """A name that no loop, buffer or parameter of ``loops`` has, and that no dim is or may be derived from."""
     taken = set(loop_names(loops.body)) | {p.buffer.name for p in loops.params}
     taken |= {n.buffer.name for n in statements(loops.body) if isinstance(n, Alloc)}
+    dims = [v.name for v in loops.dims]
     name, k = stem, 2
-    while name in taken:
+    while name in taken or any(derives(dim, name) for dim in dims):
         name, k = f"{stem}{k}", k + 1
     return name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +22,7 @@ from sdk.compiler.ir.graph import (
 )  # fmt: skip
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ops.apart import loops_apart
 from sdk.compiler.ops.registry import get_op
 from sdk.compiler.sym import Dim, max_value
 from sdk.driver.pictures.families import GLUE, family_of
@@ -161,7 +163,7 @@ def _macs(call: Call) -> Dim:
     if op is None or op.loops is None:
         return 0
     types, made = tuple(a.type for a in call.args), tuple(o.type for o in call.outs)
-    return macs(op.loops(call.callee, types, made, dict(call.attrs)))
+    return macs(loops_apart(partial(op.loops, call.callee), types, made, call.attrs))
 
 
 class _Reader:

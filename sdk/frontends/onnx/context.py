@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Attr, Value
-from sdk.compiler.ir.types import I64, DType, TensorType
+from sdk.compiler.ir.types import F16, F32, I64, DType, TensorType
 from sdk.compiler.sym import Dim, Expr
 from sdk.errors import BuildError
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.builder import Builder, Contents, contents_of
 
-__all__ = ["OPERATORS", "Converter", "OnnxNode", "onnx_op"]
+__all__ = ["OPERATORS", "Converter", "OnnxNode", "in_single", "onnx_op"]
 
 Array = NDArray[Any]
 
@@ -233,3 +234,18 @@ def onnx_op(*names: str, domain: str = "") -> Callable[[Converter], Converter]:
         return function
 
     return register
+
+
+def in_single(converter: Converter) -> Converter:
+    """A converter whose ops know no half floats: they are computed as single ones."""
+
+    @wraps(converter)
+    def run(node: OnnxNode) -> Value | tuple[Value, ...]:
+        if not any(v is not None and v.type.dtype == F16 for v in node.inputs):
+            return converter(node)
+        inputs = (node.call("cast", v, to=str(F32)) if v and v.type.dtype == F16 else v for v in node.inputs)
+        found = converter(replace(node, inputs=tuple(inputs)))
+        results = found if isinstance(found, tuple) else (found,)
+        return tuple(node.call("cast", v, to=str(F16)) if v.type.dtype == F32 else v for v in results)
+
+    return run

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.graph import Value, fresh_name
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var, free_vars, max_value, prove_ge
 from sdk.errors import BuildError, UsageError
@@ -31,12 +31,13 @@ def parameters(
     """
     stems = {p.name: builder.value_name(p.name) for p in protos}
     shapes = {p.name: _shape(p, stems[p.name]) for p in protos}
-    needed = dict.fromkeys(name for shape in shapes.values() for d in shape if isinstance(d, str) for name in _names(d))
+    names = _identifiers([d for shape in shapes.values() for d in shape if isinstance(d, str)])
+    needed = dict.fromkeys(names.values())
     _check_names(dims, needed)
     scope = {name: _symbol(name, dims[name]) for name in needed}
     params: dict[str, Value] = {}
     for proto in protos:
-        shape = tuple(d if isinstance(d, int) else _dim(d, scope, proto.name) for d in shapes[proto.name])
+        shape = tuple(d if isinstance(d, int) else _dim(d, names, scope, proto.name) for d in shapes[proto.name])
         kind = element_type(proto.type.tensor_type.elem_type)
         if kind is None:
             found = element_name(proto.type.tensor_type.elem_type)
@@ -73,9 +74,15 @@ def _shape(proto: Any, stem: str) -> list[int | str]:
     return found
 
 
-def _names(text: str) -> tuple[str, ...]:
-    """The names in a size: of an expression those it is made of, else the whole made an identifier."""
-    return names_of(text) or (identifier(text),)
+def _identifiers(sizes: Sequence[str]) -> dict[str, str]:
+    """The names in sizes and the identifier of each: of an expression the names it is made of, else the whole. Two
+    names are two dims, however alike their identifiers would be."""
+    found = {name: name for size in sizes for name in names_of(size) or ()}
+    taken = set(found)
+    for size in sizes:
+        if names_of(size) is None and size not in found:
+            found[size] = fresh_name(identifier(size), taken)
+    return found
 
 
 def _check_names(dims: Mapping[str, Bounds], needed: Mapping[str, None]) -> None:
@@ -101,10 +108,10 @@ def _symbol(name: str, given: Bounds) -> Dim | Var:
     return lo if lo == hi else Var(name, lo, hi, multiple)
 
 
-def _dim(text: str, scope: Mapping[str, Dim | Var], where: str) -> Dim:
+def _dim(text: str, names: Mapping[str, str], scope: Mapping[str, Dim | Var], where: str) -> Dim:
     values = {n: s.expr if isinstance(s, Var) else s for n, s in scope.items()}
     if names_of(text) is None:
-        return values[identifier(text)]
+        return values[names[text]]
     size = read_size(text, values)
     if prove_ge(size, 0) is not True:
         raise UsageError(f"the size {text} of input {where} is below 0 for some of the values allowed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,14 +19,20 @@ from sdk.errors import BuildError
 from sdk.frontends.names import identifier
 from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
 
-__all__ = ["Builder", "Importer", "OpNode", "tensor_quant"]
+__all__ = ["Builder", "Importer", "OpNode", "tensor_quant", "usable"]
 
 Array = NDArray[Any]
 
 
 def tensor_quant(tensor: Tensor) -> Quant | None:
-    """The quantisation of a whole tensor; None without, or with one scale per channel."""
-    return Quant(tensor.scales[0], tensor.zero_points[0]) if len(tensor.scales) == 1 else None
+    """The quantisation of a whole tensor; None without, with one scale per channel, or one that means nothing."""
+    one = len(tensor.scales) == 1 and usable(tensor.scales[0])
+    return Quant(tensor.scales[0], tensor.zero_points[0]) if one else None
+
+
+def usable(scale: float) -> bool:
+    """Whether a scale can be computed with."""
+    return math.isfinite(scale) and scale > 0
 
 
 @dataclass
@@ -152,8 +159,10 @@ class OpNode:
             BuildError: it has none, one per channel, or a zero point outside its type.
         """
         found = tensor_quant(tensor)
-        if found is None or found.scale <= 0 or tensor.dtype is None:
-            raise BuildError(f"tensor {tensor.title} must have one positive scale")
+        if found is None or tensor.dtype is None:
+            scales = tensor.scales
+            has = f"has the scale {scales[0]}" if len(scales) == 1 else f"has {len(scales)} scales"
+            raise BuildError(f"tensor {tensor.title} must have one positive finite scale, it {has}")
         lo, hi = tensor.dtype.limits
         if not lo <= found.zero_point <= hi:
             raise BuildError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -97,7 +97,10 @@ def _subgraph(model: Any, index: int, fields: OptionFields) -> Subgraph:
     graph = model.Subgraphs(index)
     tensors = tuple(_tensor(model, graph.Tensors(k), k) for k in range(graph.TensorsLength()))
     operators = tuple(_operator(model, graph.Operators(k), k, fields) for k in range(graph.OperatorsLength()))
-    found = Subgraph(index, tensors, operators, _ints(graph, "Inputs"), _ints(graph, "Outputs"))
+    inputs = _ints(graph, "Inputs")
+    given = {*inputs, *(n for o in operators for n in o.outputs)}
+    tensors = tuple(t if t.index in given else _empty_constant(t) for t in tensors)
+    found = Subgraph(index, tensors, operators, inputs, _ints(graph, "Outputs"))
     for number in (*found.inputs, *found.outputs):
         _in_range(number, 0, len(tensors), f"an input or output of subgraph {index}")
     for operator in operators:
@@ -129,7 +132,7 @@ def _tensor(model: Any, table: Any, index: int) -> Tensor:
     dtype = _DTYPES.get(type_name)
     shape = _ints(table, "Shape")
     signature = _ints(table, "ShapeSignature") or shape
-    if any(d < 1 for d in shape) or len(signature) != len(shape) or len(shape) > 8:
+    if any(d < 0 for d in shape) or len(signature) != len(shape) or len(shape) > 8:
         raise malformed(f"tensor {name} has the shape {list(shape)} and the signature {list(signature)}")
     if math.prod(shape) * (dtype.nbytes if dtype else 1) > MAX_BYTES:
         raise malformed(f"tensor {name} of shape {list(shape)} has more than {MAX_BYTES} bytes")
@@ -148,8 +151,8 @@ def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, 
         )
     scales = tuple(float(v) for v in found.ScaleAsNumpy())
     zero_points = _ints(found, "ZeroPoint") or (0,) * len(scales)
-    if len(zero_points) != len(scales) or not all(math.isfinite(s) and s >= 0 for s in scales):
-        raise malformed(f"tensor {name} has impossible quantisation parameters")
+    if len(zero_points) != len(scales):  # what the scales are matters where an operator computes with them
+        raise malformed(f"tensor {name} has {len(scales)} scales and {len(zero_points)} zero points")
     return scales, zero_points, int(found.QuantizedDimension())
 
 
@@ -172,6 +175,13 @@ def _constant(
             f"the constant {name} has {length} bytes, its shape {list(shape)} of {dtype} needs {expected}"
         )
     return np.frombuffer(buffer.DataAsNumpy().tobytes(), dtype=dtype.numpy.newbyteorder("<")).reshape(shape)
+
+
+def _empty_constant(tensor: Tensor) -> Tensor:
+    """A tensor that nothing computes: where it has no elements, a constant whose buffer is empty."""
+    if tensor.data is not None or tensor.dtype is None or 0 not in tensor.shape or -1 in tensor.signature:
+        return tensor
+    return replace(tensor, data=np.zeros(tensor.shape, tensor.dtype.numpy))
 
 
 def _operator(model: Any, table: Any, index: int, fields: OptionFields) -> Operator:

@@ -98,10 +98,25 @@ def test_prelu_of_one_slope_is_a_leaky_relu() -> None:
     np.testing.assert_allclose(got, np.where(X < 0, X * np.float32(0.25), X))
 
 
-def test_casts_hold_floats_to_the_limits_of_integers() -> None:
+LOW32, LOW64 = -(1 << 31), -(1 << 63)
+
+
+@pytest.mark.parametrize(
+    ("to", "wanted"),
+    [
+        (TensorProto.INT8, [0, 0, 0, 0, 0, 44, -44, -1]),
+        (TensorProto.UINT8, [0, 0, 0, 0, 0, 44, 212, 255]),
+        (TensorProto.UINT16, [0, 0, 0, 0, 0, 300, 65236, 65535]),
+        (TensorProto.INT32, [LOW32, LOW32, LOW32, LOW32, LOW32, 300, -300, -1]),
+        (TensorProto.UINT32, [0, 0, 0, 0, 0, 300, (1 << 32) - 300, (1 << 32) - 1]),
+        (TensorProto.INT64, [LOW64, LOW64, LOW64, LOW64, LOW64, 300, -300, -1]),
+        (TensorProto.UINT64, [1 << 63, 0, 1 << 63, 0, 1 << 63, 300, (1 << 64) - 300, (1 << 64) - 1]),
+    ],
+)
+def test_casts_of_floats_beyond_an_integer_type_are_those_of_onnxruntime(to: int, wanted: list[int]) -> None:
     x = np.array([np.nan, np.inf, -np.inf, 1e20, -1e20, 300.7, -300.7, -1.9], dtype=np.float32)
-    got = run("Cast", x, to=TensorProto.INT8)
-    np.testing.assert_array_equal(got, np.array([0, 127, -128, 127, -128, 127, -128, -1], dtype=np.int8))
+    kind = helper.tensor_dtype_to_np_dtype(to)
+    np.testing.assert_array_equal(run("Cast", x, to=to), np.array(wanted, dtype=kind))
 
 
 def test_a_conversion_to_a_foreign_type_is_refused() -> None:

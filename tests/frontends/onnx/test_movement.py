@@ -101,3 +101,34 @@ def test_what_is_not_known_when_the_model_is_built_is_refused() -> None:
     with pytest.raises(BuildError) as caught:
         run(model, {})
     assert "input 1 must be known" in str(caught.value.where)
+
+
+# --- Squeeze --------------------------------------------------------------------
+
+ROW = {"x": np.arange(3, dtype=np.float32).reshape(1, 3, 1)}
+
+
+@pytest.mark.parametrize("axes", [None, ints()])
+def test_squeeze_without_axes_drops_all_of_one(axes: np.ndarray | None) -> None:
+    given = ROW if axes is None else {**ROW, "a": axes}
+    module = compare("Squeeze", given, constants=[n for n in given if n != "x"])
+    assert module.graphs["main"].results[0].type.rank == 1
+
+
+def test_squeeze_without_axes_keeps_an_open_size_that_is_never_one() -> None:
+    how = {"shapes": {"x": (1, "n", 1)}, "dims": {"n": (2, 8)}}
+    module = compare("Squeeze", ROW, **how)
+    assert [str(d) for d in module.graphs["main"].results[0].type.shape] == ["n"]
+
+
+@pytest.mark.parametrize("bounds", [(1, 8), (0, 1)])
+def test_squeeze_without_axes_of_an_open_size_that_may_be_one_is_refused(bounds: tuple[int, int]) -> None:
+    with pytest.raises(BuildError) as refused:
+        run(one_node("Squeeze", ROW, shapes={"x": (1, "n", 1)}), ROW, {"n": bounds})
+    assert "whether the size n is 1 depends on its value; name the axes" in f"{refused.value.where}"
+
+
+def test_squeeze_of_named_axes_keeps_an_open_size() -> None:
+    named = {**ROW, "a": ints(0, 2)}
+    module = compare("Squeeze", named, constants=["a"], shapes={"x": (1, "n", 1)}, dims={"n": (1, 8)})
+    assert [str(d) for d in module.graphs["main"].results[0].type.shape] == ["n"]

@@ -124,7 +124,7 @@ def test_two_operands(op: str, kind: type) -> None:
     q = Qdq(1, 4, 5, 6, kind=kind)
     other = q.through(q.node("Conv", q.last, q.weights(4, 4, 1, 1)), 0.03, -5)
     model, module = q.module(q.through(q.node(op, q.last, other), 0.05, 4))
-    agrees(model, module, 0.05, (1, 4, 5, 6), 0.03)
+    agrees(model, module, 0.05, (1, 4, 5, 6), 0.05)
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8])
@@ -174,7 +174,8 @@ def test_operators_on_quantised_tensors_become_the_same_kernels() -> None:
     model = model_of([node], arrays, ["y"], constants=list(arrays)[1:])
     found = integers(replace(import_onnx(model, "m"), stage="typed"))
     assert not any(v.type.dtype.is_float for n in found.graphs["main"].body for v in n.outs)
-    (want,) = reference(model, arrays).values()
+    # onnxruntime's own kernel for u8 and i8 saturates on processors without VNNI
+    (want,) = reference(model, arrays, "onnx").values()
     (got,) = run_graph(found, "main", {"x": x}).values()
     assert np.abs(got.astype(int) - want).max() <= 1
     assert (got != want).mean() <= 0.01

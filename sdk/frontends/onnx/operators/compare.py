@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import dtype
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 from sdk.frontends.onnx.reader import element_name, element_type
 
@@ -31,7 +32,7 @@ def is_inf(node: OnnxNode) -> Value:
 
 @onnx_op("Cast")
 def cast(node: OnnxNode) -> Value:
-    """Another element type; floats outside of an integer type become its nearest value, NaN 0."""
+    """Another element type; floats outside of an integer type keep their low bits, as in onnxruntime."""
     return _converted(node, _wanted(node))
 
 
@@ -59,4 +60,7 @@ def cast_like(node: OnnxNode) -> Value:
 
 def _converted(node: OnnxNode, to: str) -> Value:
     x = node.x(0)
-    return x if str(x.type.dtype) == to else node.call("cast", x, to=to)
+    if str(x.type.dtype) == to:
+        return x
+    open_ended = x.type.dtype.is_float and dtype(to).kind in "iu"  # where the standard leaves it open what is beyond
+    return node.call("cast", x, to=to, **({"wraps": True} if open_ended else {}))

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import F32, F64
+from sdk.compiler.ir.types import F64, I64, DType
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__: list[str] = []
@@ -71,11 +71,37 @@ def power(node: OnnxNode) -> Value:
     other = node.x(1)
     if base.type.dtype == other.type.dtype:
         return node.call("pow", base, other)
-    if base.type.dtype.is_float or not other.type.dtype.is_float:
-        return node.call("pow", base, node.call("cast", other, to=str(base.type.dtype)))
-    wide = str(F32 if base.type.dtype.bits <= 16 else F64)
-    result = node.call("pow", *(node.call("cast", v, to=wide) for v in (base, other)))
-    return node.call("cast", result, to=str(base.type.dtype))
+    if not base.type.dtype.is_float:
+        return _integer_power(node, base, other)
+    # whether a large exponent is odd decides the sign: an f32 no longer tells above 2**24
+    known = exponent is not None and float(np.abs(exponent, dtype=np.float64).max(initial=0)) <= 1 << 24
+    exact = known or other.type.dtype.is_float or other.type.dtype.bits < 32
+    wide = base.type.dtype if exact else F64
+    return _as(node, node.call("pow", _as(node, base, wide), _as(node, other, wide)), base.type.dtype)
+
+
+def _as(node: OnnxNode, value: Value, kind: DType) -> Value:
+    """``value`` in another element type."""
+    return value if value.type.dtype == kind else node.call("cast", value, to=str(kind))
+
+
+def _integer_power(node: OnnxNode, base: Value, exponent: Value) -> Value:
+    """An integer to the power of another type: what the power in f64, rounded correctly, is cut off to."""
+    kind, wide = base.type.dtype, _as(node, base, I64)
+    if not exponent.type.dtype.is_float:
+        return _as(node, node.call("pow", wide, _as(node, exponent, I64)), kind)
+    exponent = _as(node, exponent, F64)
+    power = node.call("pow", _as(node, base, F64), exponent)
+    # of a whole exponent the integers know it exactly; of others, what is a whole number but for the error of pow
+    whole = node.call("equal", node.call("trunc", exponent), exponent)
+    small = node.call("less", node.call("abs", power), node.scalar(2.0**62, F64))
+    exact = _as(node, node.call("pow", wide, _as(node, exponent, I64)), F64)
+    near = node.call("round", power)
+    slack = node.call("mul", node.call("abs", power), node.scalar(2.0**-44, F64))
+    close = node.call("less_equal", node.call("abs", node.call("sub", power, near)), slack)
+    rounded = node.call("where", close, near, power)
+    found = node.call("where", node.call("and", whole, small), exact, rounded)
+    return node.call("cast", found, to=str(kind), wraps=True)
 
 
 def _known_power(node: OnnxNode, base: Value, exponent: float) -> Value | None:
@@ -169,8 +195,11 @@ def shrink(node: OnnxNode) -> Value:
     x, lambd, bias = node.x(0), node.float("lambd", 0.5), node.float("bias", 0.0)
     if not x.type.dtype.is_float and not (float(lambd).is_integer() and float(bias).is_integer()):
         node.fail(f"lambd {lambd} and bias {bias} are no integers of {x.type.dtype}")
-    low, high, step = (node.scalar(v, x.type) for v in (-lambd, lambd, bias))
+    high, step = (node.scalar(v, x.type) for v in (lambd, bias))
     inner = node.call("where", node.call("greater", x, high), node.call("sub", x, step), node.scalar(0, x.type))
+    if x.type.dtype.kind == "u":
+        return inner  # nothing is below -lambd
+    low = node.scalar(-lambd, x.type)
     return node.call("where", node.call("less", x, low), node.call("add", x, step), inner)
 
 

@@ -77,10 +77,13 @@ def scatter_nd(node: OnnxNode) -> Value:
 
 @onnx_op("OneHot")
 def one_hot(node: OnnxNode) -> Value:
-    """A new axis that is "on" at the index and "off" elsewhere."""
+    """A new axis that is "on" at the index and "off" elsewhere; everywhere, as in onnxruntime, for an index that is no
+    whole number."""
     indices, values = node.x(0), node.x(2)
-    if indices.type.dtype.kind not in "iu":
-        indices = node.call("cast", indices, to=str(I64))
+    if indices.type.dtype.is_float:
+        whole = node.call("cast", indices, to=str(I64))
+        same = node.call("equal", node.call("cast", whole, to=str(indices.type.dtype)), indices)
+        indices = node.call("where", same, whole, node.scalar(I64.limits[0], I64))  # outside of any axis
     data = node.data(1)
     depth = int(data.reshape(-1)[0]) if data is not None and data.size == 1 else node.dims(1)[0]
     axis = node.axis(node.int("axis", -1), indices.type.rank + 1)

@@ -11,7 +11,7 @@ import numpy as np
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, product
-from sdk.frontends.onnx.context import OnnxNode, onnx_op
+from sdk.frontends.onnx.context import OnnxNode, in_single, onnx_op
 from sdk.frontends.onnx.operators.movement import swap_axes
 
 __all__: list[str] = []
@@ -186,6 +186,7 @@ def _arranged(node: OnnxNode, term: _Term, groups: Sequence[Sequence[str]]) -> V
 
 
 @onnx_op("Det")
+@in_single
 def det(node: OnnxNode) -> Value:
     """The determinant of each matrix."""
     return node.call("det", node.x(0))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import I16, U8
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 from sdk.frontends.onnx.images import channels_first, channels_last, window_of
 
@@ -43,7 +44,9 @@ def max_pool(node: OnnxNode) -> Value | tuple[Value, ...]:
     given, axes = _window(node)
     x = node.x(0)
     if node.outputs > 1:
-        return _max_and_place(node, x, given, axes)
+        byte = x.type.dtype == U8
+        values, places = _max_and_place(node, node.call("cast", x, to=str(I16)) if byte else x, given, axes)
+        return (node.call("cast", values, to=str(U8)) if byte else values), places
     if x.type.dtype.kind == "u" and x.type.dtype.bits == 8:  # the order of bytes is kept by a shift of 128
         whole = {"mult": 1 << 30, "shift": 1}
         low = node.call("rescale", x, out="i8", in_zp=128, zp=0, lo=-128, hi=127, **whole)

@@ -48,8 +48,17 @@ def _constant(node: OnnxNode, k: int, x: TensorType, axis: int, block: int) -> V
     return node.const(data.reshape(-1, *(1 for _ in range(x.rank - axis - 1))), f"q{k}") if data.ndim == 1 else None
 
 
+def _check_scale(node: OnnxNode, k: int) -> None:
+    """Refuses scales known at import that nothing can be divided by."""
+    data = node.data(k)
+    bad = None if data is None else data[~(np.isfinite(data) & (data > 0))]
+    if bad is not None and bad.size:
+        node.fail(f"the scale of input {k - 1} is {bad.reshape(-1)[0]}, scales must be positive and finite")
+
+
 def _parameters(node: OnnxNode, x: TensorType, scale: int, zero: int, kind: DType) -> tuple[Value, Value]:
     """Scale and zero point of a tensor of type ``x``: values that broadcast to it; zeros where none are given."""
+    _check_scale(node, scale)
     axis = node.axis(node.int("axis", 1), x.rank) if node.type(scale).size != 1 else 0
     block = node.int("block_size", 0)
     s = _constant(node, scale, x, axis, block) or _spread(node, node.x(scale), x, axis, block)
@@ -90,6 +99,7 @@ def dequantize_linear(node: OnnxNode) -> Value:
 def _real(node: OnnxNode, k: int, per: int | None = None) -> Value:
     """The reals of the quantised input ``k``, whose scale and zero point follow it; ``per`` is their axis."""
     x = node.x(k)
+    _check_scale(node, k + 1)
     parts: list[Value] = []
     for n in (k + 1, k + 2):
         data, rank = node.data(n), x.type.rank
@@ -107,6 +117,7 @@ def _real(node: OnnxNode, k: int, per: int | None = None) -> Value:
 def _stored(node: OnnxNode, y: Value, scale: int) -> Value:
     """``y`` quantised by the scale and zero point of inputs ``scale`` and ``scale + 1``."""
     parts = []
+    _check_scale(node, scale)
     for n in (scale, scale + 1):
         data = node.data(n)
         value = node.const(data.reshape(()), f"q{n}") if data is not None and data.size == 1 else node.x(n)

@@ -11,7 +11,7 @@ import numpy as np
 from sdk.compiler.ir.graph import Attr, Value
 from sdk.compiler.ir.types import I32
 from sdk.compiler.sym import Dim
-from sdk.frontends.onnx.context import OnnxNode, onnx_op
+from sdk.frontends.onnx.context import OnnxNode, in_single, onnx_op
 from sdk.frontends.onnx.operators.movement import part, swap_axes
 
 __all__: list[str] = []
@@ -180,12 +180,14 @@ class _Layer:
 
 
 @onnx_op("RNN")
+@in_single
 def rnn(node: OnnxNode) -> tuple[Value, ...]:
     """h = f(x w + h r + b)."""
     return _Layer(node, 1, ("Tanh",)).scan("rnn_scan", (5,))
 
 
 @onnx_op("GRU")
+@in_single
 def gru(node: OnnxNode) -> tuple[Value, ...]:
     """Update and reset gates; the reset before or after the state's product."""
     late = bool(node.int("linear_before_reset", 0))
@@ -193,6 +195,7 @@ def gru(node: OnnxNode) -> tuple[Value, ...]:
 
 
 @onnx_op("LSTM")
+@in_single
 def lstm(node: OnnxNode) -> tuple[Value, ...]:
     """Input, output and forget gates around a cell."""
     coupled = bool(node.int("input_forget", 0))

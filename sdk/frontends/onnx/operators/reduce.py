@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import F32
+from sdk.compiler.ir.types import F64, I32, I64, U64
 from sdk.compiler.sym import product
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
@@ -30,32 +30,76 @@ def _reduced(node: OnnxNode, op: str, x: Value, axes: tuple[int, ...]) -> Value:
     return node.call(op, x, axes=axes)
 
 
+def _exact_sum(node: OnnxNode, x: Value, axes: tuple[int, ...]) -> Value:
+    """A sum; of i32 held to the limits of the type, as in onnxruntime."""
+    if x.type.dtype != I32:
+        return _reduced(node, "reduce_sum", x, axes)
+    return _held(node, _reduced(node, "reduce_sum", node.call("cast", x, to=str(I64)), axes))
+
+
+def _held(node: OnnxNode, wide: Value) -> Value:
+    """An i64 as the nearest i32."""
+    lo, hi = I32.limits
+    return node.call("cast", node.call("clip", wide, lo=lo, hi=hi), to=str(I32))
+
+
+def _mean(node: OnnxNode, x: Value, axes: tuple[int, ...]) -> Value:
+    if x.type.dtype != I32:
+        return _reduced(node, "reduce_mean", x, axes)
+    return _held(node, _reduced(node, "reduce_mean", node.call("cast", x, to=str(I64)), axes))
+
+
+def _product(node: OnnxNode, x: Value, axes: tuple[int, ...]) -> Value:
+    """A product; of i32 and i64 held to the limits of the type, as in onnxruntime, which multiplies as f64."""
+    kind = x.type.dtype
+    if kind not in (I32, I64):
+        return _reduced(node, "reduce_prod", x, axes)
+    size = _reduced(node, "reduce_prod", node.call("cast", x, to=str(F64)), axes)
+    near = node.call("cast", size, to=str(kind))
+    if kind == I32:
+        return near
+    plain = _reduced(node, "reduce_prod", node.call("cast", x, to=str(U64)), axes)  # which wraps
+    inside = node.call("less", node.call("abs", size), node.scalar(2.0**63, F64))
+    return node.call("where", inside, node.call("cast", plain, to=str(kind)), near)
+
+
 def _over(op: str) -> Callable[[OnnxNode, Value, tuple[int, ...]], Value]:
     return lambda node, x, axes: _reduced(node, op, x, axes)
 
 
 def _l1(node: OnnxNode, x: Value, axes: tuple[int, ...]) -> Value:
-    return _reduced(node, "reduce_sum", node.call("abs", x), axes)
+    if x.type.dtype != I32:
+        return _reduced(node, "reduce_sum", node.call("abs", x), axes)
+    return _held(node, _reduced(node, "reduce_sum", node.call("abs", node.call("cast", x, to=str(I64))), axes))
 
 
 def _sum_square(node: OnnxNode, x: Value, axes: tuple[int, ...]) -> Value:
-    return _reduced(node, "reduce_sum", node.call("mul", x, x), axes)
+    if x.type.dtype != I32:
+        return _reduced(node, "reduce_sum", node.call("mul", x, x), axes)
+    wide = node.call("cast", x, to=str(I64))
+    square = node.call("minimum", node.call("mul", wide, wide), node.scalar(I32.limits[1], I64))
+    return _held(node, _reduced(node, "reduce_sum", square, axes))
 
 
 def _in_floats(node: OnnxNode, op: str, x: Value) -> Value:
     """A function of real numbers on any numbers."""
     if x.type.dtype.is_float:
         return node.call(op, x)
-    found = node.call(op, node.call("cast", x, to=str(F32)))
-    return node.call("cast", found, to=str(x.type.dtype))
+    found = node.call(op, node.call("cast", x, to=str(F64)))
+    return node.call("cast", found, to=str(x.type.dtype), wraps=True)
 
 
 def _l2(node: OnnxNode, x: Value, axes: tuple[int, ...]) -> Value:
-    return _in_floats(node, "sqrt", _sum_square(node, x, axes))
+    kind = x.type.dtype
+    if kind.is_float:
+        return node.call("sqrt", _sum_square(node, x, axes))
+    wide = node.call("cast", x, to=str(F64))  # the sum of squares may be far beyond the type of its root
+    root = node.call("sqrt", _reduced(node, "reduce_sum", node.call("mul", wide, wide), axes))
+    return node.call("cast", root, to=str(kind))
 
 
 def _log_sum(node: OnnxNode, x: Value, axes: tuple[int, ...]) -> Value:
-    return _in_floats(node, "log", _reduced(node, "reduce_sum", x, axes))
+    return _in_floats(node, "log", _exact_sum(node, x, axes))
 
 
 def _log_sum_exp(node: OnnxNode, x: Value, axes: tuple[int, ...]) -> Value:
@@ -70,9 +114,9 @@ def _log_sum_exp(node: OnnxNode, x: Value, axes: tuple[int, ...]) -> Value:
 
 
 _REDUCTIONS: Final[dict[str, Callable[[OnnxNode, Value, tuple[int, ...]], Value]]] = {
-    "ReduceSum": _over("reduce_sum"),
-    "ReduceMean": _over("reduce_mean"),
-    "ReduceProd": _over("reduce_prod"),
+    "ReduceSum": _exact_sum,
+    "ReduceMean": _mean,
+    "ReduceProd": _product,
     "ReduceMax": _over("reduce_max"),
     "ReduceMin": _over("reduce_min"),
     "ReduceL1": _l1,

@@ -155,9 +155,9 @@ def _mixed(node: OnnxNode, x: Value, axes: dict[int, Axis], how: Filter) -> Valu
     x = _extrapolated(node, x, outside, how.coordinates)
     if kind.is_float:
         return x
-    if kind.bits < 32:  # mixing by cubic weights may leave the range of the elements
+    if how.antialias:
         x = node.call("round", x)
-    return node.call("cast", x, to=str(kind))
+    return node.call("cast", x, to=str(kind))  # cut off, as onnxruntime does; cubic weights may leave the range
 
 
 def _extrapolated(node: OnnxNode, y: Value, outside: dict[int, np.ndarray], coordinates: str) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sdk.compiler.ir.graph import BindDim, Value
+from sdk.compiler.ir.graph import BindDim, Value, fresh_name
 from sdk.compiler.sym import Dim, Var, dmin, max_value, product
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
@@ -18,7 +18,9 @@ def new_dim(node: OnnxNode, count: Value, most: Dim) -> Dim:
     hi = max_value(most)
     if hi is None:
         node.fail(f"nothing bounds how large its result is: {most}", hint="give bounds to the dims of the inputs")
-    var = Var(node.builder.value_name(f"{node.stem}_count"), 0, hi)
+    taken = node.builder.names | set(node.builder.dims)
+    var = Var(fresh_name(f"{node.stem}_count", taken), 0, hi)
+    node.builder.names.add(var.name)
     node.builder.body.append(BindDim(var, count, node.source))
     return var.expr
 

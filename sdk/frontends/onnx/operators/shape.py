@@ -9,7 +9,7 @@ import numpy as np
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I64
 from sdk.compiler.ops.shapes import same_extent
-from sdk.compiler.sym import Dim, dmax, floordiv, product, prove_eq, prove_ge
+from sdk.compiler.sym import Dim, dmax, floordiv, product, prove_eq, prove_ge, prove_lt
 from sdk.frontends.onnx.builder import contents_of
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
@@ -111,10 +111,11 @@ def _axes(node: OnnxNode) -> tuple[int, ...] | None:
 
 @onnx_op("Squeeze")
 def squeeze(node: OnnxNode) -> Value:
-    """Drops axes of size 1: those named, or all."""
+    """Drops axes of size 1: those named, or all. Which these are is proved when the model is built: an open size that
+    may be 1 is refused, for the rank of the result would depend on the run."""
     x, axes = node.x(0), _axes(node)
-    if axes is None:
-        unsure = [str(d) for d in x.type.shape if not isinstance(d, int) and prove_eq(d, 1) is not False]
+    if not axes:
+        unsure = [str(d) for d in x.type.shape if not (isinstance(d, int) or prove_ge(d, 2) or prove_lt(d, 1))]
         if unsure:
             node.fail(f"whether the size {unsure[0]} is 1 depends on its value; name the axes")
         dropped = {k for k, d in enumerate(x.type.shape) if d == 1}

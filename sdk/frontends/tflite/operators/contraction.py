@@ -12,7 +12,7 @@ from sdk.compiler.ir.types import I8, I16, I32, I64, DType
 from sdk.compiler.ops.multipliers import channel_multipliers
 from sdk.compiler.sym import Dim, ceildiv
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
+from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table, usable
 from sdk.frontends.tflite.quantize import activation_range
 
 __all__ = ["TABLE", "padding"]
@@ -45,6 +45,9 @@ def _channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
         raise BuildError(
             f"weights {weights.name} have {len(scales)} scales on axis {weights.axis} for {channels} channels"
         )
+    bad = [s for s in weights.scales if not usable(s)]
+    if bad:
+        raise BuildError(f"weights {weights.name} have the scale {bad[0]}, scales must be positive and finite")
     if any(weights.zero_points):
         raise BuildError(f"weights {weights.name} have a zero point")
     return scales

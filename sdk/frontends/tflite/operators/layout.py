@@ -21,9 +21,13 @@ def reshape(node: OpNode) -> None:
 
 
 def _reshape_to(node: OpNode, shape: tuple[int, ...]) -> None:
+    x = node.input(0)
+    if 0 in x.type.shape and 0 in node.output().shape:  # another shape of no elements
+        node.call("full", shape=node.output().shape, value=0, dtype=str(x.type.dtype))
+        return
     if any(d < -1 or d == 0 for d in shape) or shape.count(-1) > 1:
         raise BuildError(f"the target shape {list(shape)} is impossible")
-    node.call("reshape", node.input(0), shape=shape)
+    node.call("reshape", x, shape=shape)
 
 
 def same_elements(node: OpNode) -> None:

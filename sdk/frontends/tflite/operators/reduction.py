@@ -29,6 +29,8 @@ def mean(node: OpNode) -> None:
     if not all(isinstance(d, int) for d in extents) or kind != x.type.dtype:
         raise BuildError("a mean over an open extent, or to another type, is not supported")
     count = math.prod(node.tensor(0).shape[k] for k in axes)
+    if count == 0:
+        raise BuildError("a mean of no elements is no number")
     source, target = node.quant(node.tensor(0)), node.quant(node.output())
     mult, shift = _over_count(*quantize_multiplier(source.scale / target.scale), count)
     total = node.call("reduce_sum", x, to="sum", axes=axes, x_offset=-source.zero_point)
