@@ -17,6 +17,7 @@ MAX_LINES = 500
 # A package or module imports only from lower layers, or from its own.
 LAYERS = {
     "sdk.errors": 0,
+    "sdk.budget": 0,
     "sdk.resources": 0,
     "sdk.source": 0,
     "sdk.steps": 0,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from sdk.budget import NESTING, NODES, check_limit
 from sdk.compiler.ir.graph import BindDim, Call, Graph, Node, Value, node_args
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import dtype_of
@@ -35,7 +36,6 @@ from sdk.frontends.outline import Refusal
 
 __all__ = ["InputsDecideError", "import_onnx"]
 
-MAX_DEPTH: Final = 32
 DECIDING_ELEMENTS: Final = 64
 # What a converter can stumble over in attributes that no exporter writes.
 _DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError)
@@ -159,8 +159,8 @@ class _Importer:
     # -- nodes --------------------------------------------------------------------------------------------------
 
     def _nodes(self, scope: Scope, nodes: Sequence[Any]) -> None:
-        if scope.depth > MAX_DEPTH:
-            raise BuildError(f"functions or sub-graphs are nested more than {MAX_DEPTH} deep, or call themselves")
+        check_limit(NESTING, scope.depth, scope.outer or "the model")
+        self.builder.budget.spend(NODES, len(nodes), scope.outer or "the model")
         for index, node in enumerate(nodes):
             self._node(scope, node, index)
 
