@@ -29,7 +29,7 @@ class Limit:
 
 
 NODES: Final = Limit(
-    "nodes once functions, branches and loops are written out", 200_000,
+    "nodes once functions, branches and loops are written out", 100_000,
     "exported language models have under 40,000", "export the model without nested functions, or in parts",
 )  # fmt: skip
 TRIPS: Final = Limit(

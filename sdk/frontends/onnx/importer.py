@@ -18,7 +18,7 @@ from sdk.frontends.names import identifier
 from sdk.frontends.onnx.builder import Builder, Contents
 from sdk.frontends.onnx.context import OPERATORS, Converter, OnnxNode
 from sdk.frontends.onnx.failures import UNSUPPORTED, Failure, check_sizes, report
-from sdk.frontends.onnx.functions import local_functions, schema_function
+from sdk.frontends.onnx.functions import check_expanded, local_functions, schema_function
 from sdk.frontends.onnx.inputs import Bounds, parameters
 from sdk.frontends.onnx.narrow import check_narrow, narrow_result
 from sdk.frontends.onnx.reader import (
@@ -102,6 +102,7 @@ class _Importer:
         self.unmet: set[str] = set()
 
     def run(self, name: str, dims: Mapping[str, Bounds], fixed: Mapping[str, NDArray[Any]]) -> Module:
+        check_expanded(self.source.model)
         graph = self.source.model.graph
         scope = Scope(self.builder, self.source.opsets, self.source.folder)
         scope.initializers = _initializers(graph)
