@@ -30,6 +30,7 @@ _TOKENS: Final = re.compile(
 )
 _BARE: Final = re.compile(_WORD)
 _SIGIL: Final = re.compile(_DOTTED)
+_DIGITS: Final = 40  # of a whole number: 64 bits have 20
 # Bare words that mean a number where a name could stand.
 _RESERVED: Final = frozenset({"inf", "nan", "true", "false"})
 
@@ -176,6 +177,8 @@ def _tokenize(source: Source) -> list[tuple[str, str, int]]:
         if match.lastgroup == "space":
             continue
         out.append((str(match.lastgroup), match[0], match.start()))
+        if match.lastgroup == "int" and len(match[0]) > _DIGITS:
+            raise ParseError(f"a number of {len(match[0])} digits", Span(source, match.start(), at))
         # what reads the text recurses as deep as brackets stand inside one another
         depth += (match[0] in ("(", "[", "{")) - (match[0] in (")", "]", "}"))
         if depth > TEXT_NESTING.most:
