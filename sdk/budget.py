@@ -7,6 +7,7 @@ under 4 GB.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -108,6 +109,17 @@ class Budget:
         total = self.spent.get(limit, 0) + max(amount, 0)
         check_limit(limit, total, what)
         self.spent[limit] = total
+
+    def foresee(self, before: Mapping[Limit, int], times: int, what: str) -> None:
+        """Refuses ``what`` when the first of ``times`` passes shows that all of them are too much; ``before`` is what
+        was spent ahead of it.
+
+        Raises:
+            BuildError: the passes to come will exceed a limit.
+        """
+        for limit, total in self.spent.items():
+            held = before.get(limit, 0)
+            check_limit(limit, held + (total - held) * times, what)
 
     def affords(self, limit: Limit, amount: int) -> bool:
         """Takes ``amount`` of what is left where there is so much; whether there was."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import subprocess
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+SCRIPT = HERE / "fuzz_worker.py"
 SECONDS = 60.0
 START = 120.0  # for the first answer: a worker imports the compiler
 FINE = ("refused", "imported", "compiled")
@@ -49,10 +51,11 @@ class Worker:
         self.limit = START
         path = os.pathsep.join([str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "fuzz_worker.py"), self.folder.name], stdin=subprocess.PIPE,
+            [sys.executable, str(SCRIPT), self.folder.name], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PYTHONPATH": path},
         )  # fmt: skip
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -76,6 +79,10 @@ class Worker:
         """Ends the process; its status."""
         self.process.kill()
         status = self.process.wait()
+        self.reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):  # what was not read before it ended
+                pipe.close()  # type: ignore[union-attr]  # both are pipes
         self.folder.cleanup()
         return status
 

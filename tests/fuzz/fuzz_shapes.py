@@ -211,7 +211,7 @@ def looping(draw: Draw) -> onnx.ModelProto:
 
 def nesting(draw: Draw) -> onnx.ModelProto:
     """Functions that call functions, some of them themselves; or branches inside branches."""
-    depth, twice = draw.of((1, 3, 10, 25, 60, 300)), draw.of((1, 2, 2, 3))
+    depth, twice = draw.of((1, 3, 8, 25, 60, 300)), draw.of((1, 2, 2, 3))
     if draw.rng.random() < 0.4:
         node = helper.make_node("Relu", ["x"], ["y0"])
         for k in range(min(depth, 60)):

@@ -14,7 +14,7 @@ from sdk.compiler.ir.types import TensorType
 from sdk.errors import BuildError
 from sdk.frontends.onnx.reader import element_code
 
-__all__ = ["check_expanded", "local_functions", "schema_function"]
+__all__ = ["check_arity", "check_expanded", "local_functions", "schema_function"]
 
 
 def local_functions(model: Any) -> Mapping[tuple[str, str, str], Any]:
@@ -58,6 +58,21 @@ def _nodes(nodes: Iterable[Any]) -> Iterator[Any]:
         for attribute in node.attribute:
             for graph in (attribute.g, *attribute.graphs):
                 waiting.extend(graph.node)
+
+
+def check_arity(node: Any, given: int, version: int) -> None:
+    """Refuses a node with more inputs or outputs than its operator has: what they were meant for would be lost.
+
+    Raises:
+        BuildError: says how many there are, and how many there can be. What lacks is told by who reads it.
+    """
+    try:
+        schema: Any = onnx.defs.get_schema(node.op_type, version, node.domain)
+    except onnx.defs.SchemaError:
+        return  # of an operator that ONNX does not define, its converter knows
+    for what, count, most in (("inputs", given, schema.max_input), ("outputs", len(node.output), schema.max_output)):
+        if count > most:
+            raise BuildError(f"it has {count} {what}, {node.op_type} of opset {version} at most {most}")
 
 
 def schema_function(

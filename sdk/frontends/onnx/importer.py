@@ -18,7 +18,7 @@ from sdk.frontends.names import identifier
 from sdk.frontends.onnx.builder import Builder, Contents
 from sdk.frontends.onnx.context import OPERATORS, Converter, OnnxNode
 from sdk.frontends.onnx.failures import UNSUPPORTED, Failure, check_sizes, report
-from sdk.frontends.onnx.functions import check_expanded, local_functions, schema_function
+from sdk.frontends.onnx.functions import check_arity, check_expanded, local_functions, schema_function
 from sdk.frontends.onnx.inputs import Bounds, parameters
 from sdk.frontends.onnx.narrow import check_narrow, narrow_result
 from sdk.frontends.onnx.reader import (
@@ -212,6 +212,8 @@ class _Importer:
         converter, body = self._converter(node), self._local(node)
         if converter is None and body is not None:
             return self._expand(scope, node, inputs, protos, body)
+        if _key(node) not in self.custom_ops:
+            check_arity(node, len(inputs), version)
         context = self._context(scope, node, inputs, protos, version)
         check_narrow(context, self.builder.narrow)
         folded = fold_sizes(context) if not node.domain and _key(node) not in self.custom_ops else None
@@ -268,6 +270,10 @@ class _Importer:
         inner = Scope(self.builder, opsets, scope.folder, None, attributes, title, scope.depth + 1)
         if len(inputs) > len(body.input):
             raise malformed(f"the function {node.op_type} of {len(body.input)} inputs is given {len(inputs)}")
+        if len(node.output) > len(body.output):
+            raise malformed(
+                f"the function {node.op_type} of {len(body.output)} outputs is asked for {len(node.output)}"
+            )
         for k, name in enumerate(body.input):
             value = inputs[k] if k < len(inputs) else None
             if value is None:

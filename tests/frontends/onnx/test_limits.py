@@ -98,7 +98,7 @@ def test_functions_inside_one_another() -> None:
 
 
 def test_trips_of_loops_inside_one_another_are_counted_in_total() -> None:
-    refused(loop([1000, 1000, 1000]), "Loop", f"at most {TRIPS.most}")
+    refused(loop([1000, 1000, 1000]), "Loop loop1 asks for")
     refused(loop([1 << 62]), str(1 << 62))
     module = import_onnx(loop([3, 4]), "m")
     assert len(module.graphs["main"].body) == 12

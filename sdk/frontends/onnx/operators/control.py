@@ -69,10 +69,14 @@ def loop(node: OnnxNode) -> tuple[Value, ...]:
     node.builder.budget.spend(TRIPS, count, node.source)
     carried = tuple(node.raw(k) for k in range(2, node.count))
     rows: list[tuple[Value, ...]] = []
+    budget = node.builder.budget
+    before = dict(budget.spent)
     for step in range(count):
         index = node.known(contents_of([step], I64, ()))
         true = node.known(contents_of([1], BOOL, ()))
         again, *results = node.branch("body", index, true, *carried)
+        if step == 0:
+            budget.foresee(before, count, node.source)
         if step + 1 < count and not _always(node, again):
             node.fail("when it ends is known only at run time")
         carried = tuple(results[: len(carried)])
@@ -119,10 +123,14 @@ def scan(node: OnnxNode) -> tuple[Value, ...]:
     carried = tuple(node.raw(k) for k in range(count))
     backward = node.ints("scan_input_directions", (0,) * inputs)
     rows: list[tuple[Value, ...]] = []
+    budget = node.builder.budget
+    before = dict(budget.spent)
     for step in range(length):
         places = [length - 1 - step if back else step for back in backward]
         slices = [_row(node, s, a, at) for s, a, at in zip(sources, axes, places, strict=True)]
         results = node.branch("body", *carried, *slices)
+        if step == 0:
+            budget.foresee(before, length, node.source)
         carried = results[:count]
         rows.append(results[count:])
     return (*carried, *_columns(node, rows))
