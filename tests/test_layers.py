@@ -18,6 +18,7 @@ MAX_LINES = 500
 LAYERS = {
     "sdk.errors": 0,
     "sdk.files": 0,
+    "sdk.budget": 0,
     "sdk.resources": 0,
     "sdk.source": 0,
     "sdk.steps": 0,

@@ -184,11 +184,14 @@ def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | Non
     """
     module = run_pipeline(replace(module, stage="typed"), passes, observe)
     check(module, ops)
-    for region in (r for plan in module.plans.values() for r in plan.regions):
+    for plan, region in ((plan, r) for plan in module.plans.values() for r in plan.regions):
         size = max_value(region.bytes)
         if size is None or size > INDEX_LIMIT:
+            inside = [b for b in plan.buffers if b.region == region.name]
+            largest = max(inside, key=lambda b: max_value(b.type.nbytes) or 0, default=None)
             raise BuildError(
                 f"the {region.name} needs {size or 'unbounded'} bytes, generated code indexes at most {INDEX_LIMIT}",
+                where=f"entry {plan.name}" + (f", its largest tensor {largest.name}" if largest else ""),
                 hint="give smaller bounds with --dim",
             )
     for plan in module.plans.values():

@@ -243,8 +243,15 @@ def fresh_dims(graph: Graph) -> tuple[Var, ...]:
 
 def fresh_name(stem: str, taken: set[str]) -> str:
     """``stem``, or ``stem_2`` … when taken; the result is added to ``taken``."""
-    name, k = stem, 2
-    while name in taken:
-        name, k = f"{stem}_{k}", k + 1
+    if stem not in taken:
+        taken.add(stem)
+        return stem
+    used, free = 1, 2
+    while f"{stem}_{free}" in taken:
+        used, free = free, 2 * free
+    while free - used > 1:  # numbers are given out in order: their end is found by halving, not by counting up to it
+        middle = (used + free) // 2
+        used, free = (middle, free) if f"{stem}_{middle}" in taken else (used, middle)
+    name = f"{stem}_{free}"
     taken.add(name)
     return name

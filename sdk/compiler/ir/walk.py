@@ -11,7 +11,7 @@ from sdk.compiler.ir.loops import Atomic, Block, Buffer, For, Idx, If, Load, Stm
 from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Expr, Var, substitute
 
-__all__ = ["buffers_used", "rename_buffers", "rewrite", "statements", "substitute_dims", "walk"]
+__all__ = ["below", "buffers_used", "rename_buffers", "rewrite", "statements", "substitute_dims", "walk"]
 
 T = TypeVar("T")
 _FIELDS: dict[type, tuple[str, ...] | None] = {DType: None}  # nothing is below it, and it stands everywhere
@@ -53,6 +53,11 @@ def walk(node: object) -> Iterator[Any]:
             yield item
             if names:
                 waiting.extend([getattr(item, name) for name in names])
+
+
+def below(node: object) -> tuple[Any, ...]:
+    """What the fields of a node hold that nodes may be in: nodes and tuples of them; () for what is no node."""
+    return tuple(getattr(node, name) for name in _below(type(node)) or ())
 
 
 def statements(block: Block) -> Iterator[Stmt]:

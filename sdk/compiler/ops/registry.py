@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.budget import GEOMETRY, RANK, TENSOR, WINDOW, Limit, check_limit
 from sdk.compiler.ir.graph import Attr, Attrs, attrs
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import TensorType
@@ -94,12 +96,48 @@ def get_op(name: str) -> OpDef:
 
 
 def infer(name: str, types: Sequence[TensorType], given: Attrs | Mapping[str, Attr] = ()) -> tuple[TensorType, ...]:
-    """Result types of op ``name`` on argument types."""
+    """Result types of op ``name`` on argument types.
+
+    Raises:
+        BuildError: no such op, it rejects its arguments, or a number among its attributes or a result is beyond what
+            any model may ask for.
+    """
     op = get_op(name)
     if len(types) != len(op.inputs) and not (op.variadic and len(types) >= len(op.inputs)):
         raise BuildError(f"op {name} takes {len(op.inputs)} arguments ({', '.join(op.inputs)}), got {len(types)}")
-    out = op.infer(*types, **dict(given))
-    return out if isinstance(out, tuple) else (out,)
+    stated = dict(given)
+    for key, limit in _BOUNDED.items():
+        if key in stated:
+            _check_numbers(stated[key], limit, f"{key} of op {name}")
+    found = op.infer(*types, **stated)
+    out = found if isinstance(found, tuple) else (found,)
+    for type in out:
+        _check_result(type, name)
+    return out
+
+
+# Attributes that say where and how many elements are: positions are computed from them in 32 bits.
+_BOUNDED: Final[dict[str, Limit]] = {
+    **dict.fromkeys(("dilation", "kernel", "more", "pad", "stride"), WINDOW),
+    **dict.fromkeys(
+        ("axes", "axis", "begin", "block", "depth", "extent", "groups", "inner", "k", "maps", "multiplier", "pads",
+         "perm", "place", "shape", "size", "sizes", "strides", "taps"), GEOMETRY,
+    ),
+}  # fmt: skip
+
+
+def _check_numbers(given: Attr, limit: Limit, what: str) -> None:
+    if isinstance(given, tuple):
+        for one in given:
+            _check_numbers(one, limit, what)
+    elif isinstance(given, int):
+        check_limit(limit, abs(given), what)
+
+
+def _check_result(type: TensorType, name: str) -> None:
+    check_limit(RANK, type.rank, f"the result of op {name}")
+    size = math.prod(d for d in type.shape if isinstance(d, int))  # of extents that are numbers: exact, never wraps
+    check_limit(TENSOR, size, f"the result of op {name}")
 
 
 def sample(

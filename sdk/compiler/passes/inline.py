@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from sdk.budget import NESTING, NODES, Budget, check_limit
 from sdk.compiler.ir.graph import (
     Attrs,
     BindDim,
@@ -50,7 +51,7 @@ class Inline:
         """
         done: dict[str, Graph] = {}
         for name in module.graphs:
-            _inline(module, name, done)
+            _inline(module, name, done, Budget(), 0)
         if all(done[name] is g for name, g in module.graphs.items()):
             return module
         called = {n.callee for g in done.values() for n in g.body if isinstance(n, Call) and n.kind == "graph"}
@@ -59,13 +60,14 @@ class Inline:
         return replace(module, graphs=kept)
 
 
-def _inline(module: Module, name: str, done: dict[str, Graph]) -> Graph:
+def _inline(module: Module, name: str, done: dict[str, Graph], budget: Budget, depth: int) -> Graph:
     """``name`` with its calls inlined, those that it calls first."""
     if name not in done:
+        check_limit(NESTING, depth, f"graph @{name}")
         graph = module.graphs[name]
         calls = [n for n in graph.body if _inlinable(n)]
-        bodies = {n.callee: _inline(module, n.callee, done) for n in calls if isinstance(n, Call)}
-        done[name] = _Inliner(graph, bodies).run() if calls else graph
+        bodies = {n.callee: _inline(module, n.callee, done, budget, depth + 1) for n in calls if isinstance(n, Call)}
+        done[name] = _Inliner(graph, bodies, budget).run() if calls else graph
     return done[name]
 
 
@@ -74,8 +76,8 @@ def _inlinable(node: Node) -> bool:
 
 
 class _Inliner:
-    def __init__(self, graph: Graph, callees: Mapping[str, Graph]) -> None:
-        self.graph, self.callees = graph, callees
+    def __init__(self, graph: Graph, callees: Mapping[str, Graph], budget: Budget) -> None:
+        self.graph, self.callees, self.budget = graph, callees, budget
         self.values = {v.name for v in graph.values()}
         self.dims = {v.name: v for v in (*graph.dims, *fresh_dims(graph))}
         self.env: dict[str, Value] = {}
@@ -93,6 +95,7 @@ class _Inliner:
 
     def call(self, call: Call) -> None:
         callee = self.callees[call.callee]
+        self.budget.spend(NODES, len(callee.body), f"graph @{self.graph.name}, call of graph @{callee.name}")
         given = tuple(a if a.const else self.env.get(a.name, a) for a in call.args)
         dims = self._bind(callee, given)
         for result, out in zip(callee.results, call.outs, strict=True):

@@ -24,7 +24,8 @@ POINTWISE: Final = frozenset({
 })  # fmt: skip
 # One of these is in each function we look for: other chains are not worth trying.
 _TELLING: Final = frozenset({"erf", "tanh", "sigmoid", "exp", "softplus", "hard_sigmoid", "clip", "relu", "minimum"})
-_MOST_CALLS: Final = 14
+_MOST_CALLS: Final = 14  # from the last call of a chain back to its source
+_MOST_ENTERED: Final = 2 * _MOST_CALLS  # in all branches of it
 _GRID: Final = np.concatenate([np.linspace(-12, 12, 96), [-40.0, -20.0, 20.0, 40.0, 1e-3, -1e-3]])
 
 
@@ -86,12 +87,16 @@ def _sources(edit: GraphEdit, root: Call) -> list[Value]:
 def _chain(edit: GraphEdit, root: Call, x: Value) -> list[Call] | None:
     """The calls between ``x`` and ``root``, in order, when nothing else goes in but scalar constants."""
     order: dict[str, Call] = {}
+    entered: set[str] = set()  # counted on the way in: a chain as long as the model must not be followed to its end
 
     def visit(value: Value) -> bool:
-        if value == x or value.name in order or edit.number(value) is not None:
+        if value.name == x.name or value.name in order or edit.number(value) is not None:
             return True
         call = edit.made_by(value, *POINTWISE)
-        if call is None or len(order) >= _MOST_CALLS or not all(map(visit, call.args)):
+        if call is None or len(entered) >= _MOST_ENTERED:
+            return False
+        entered.add(value.name)
+        if not all(map(visit, call.args)):
             return False
         order[value.name] = call
         return True

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 Dim = Union[int, "Expr"]
+MOST_TERMS = 1 << 14  # of one product: those of models have under 100
 
 
 class _Node:
@@ -245,6 +246,11 @@ def _mul(a: Dim, b: Dim) -> Dim:
     out: dict[Term, int] = {}
     left: list[tuple[Term, int]] = [*a.terms, ((), a.const)]
     right: list[tuple[Term, int]] = [*b.terms, ((), b.const)]
+    if len(left) * len(right) > MOST_TERMS:
+        raise SdkError(
+            f"a product of sizes has {len(left)} times {len(right)} terms", why=f"at most {MOST_TERMS} are kept",
+            hint="give sums of sizes a name of their own, or give sizes as numbers with --dim",
+        )  # fmt: skip
     for ta, ca in left:
         for tb, cb in right:
             powers = dict(ta)

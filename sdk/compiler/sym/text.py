@@ -124,7 +124,10 @@ def _atom(cursor: Cursor, scope: Scope) -> Dim:
     if cursor.kind == "int":
         return int(cursor.advance())
     if cursor.accept("-"):
-        return -_atom(cursor, scope)
+        negative = True
+        while cursor.accept("-"):
+            negative = not negative
+        return -_atom(cursor, scope) if negative else _atom(cursor, scope)
     if cursor.accept("("):
         value = read_dim(cursor, scope)
         cursor.expect(")")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
+from sdk.budget import TEXT_NESTING
 from sdk.source import ParseError, Source, Span
 
 __all__ = ["Cursor", "bare_name", "sigil_name", "string"]
@@ -29,6 +30,7 @@ _TOKENS: Final = re.compile(
 )
 _BARE: Final = re.compile(_WORD)
 _SIGIL: Final = re.compile(_DOTTED)
+_DIGITS: Final = 40  # of a whole number: 64 bits have 20
 # Bare words that mean a number where a name could stand.
 _RESERVED: Final = frozenset({"inf", "nan", "true", "false"})
 
@@ -149,6 +151,10 @@ class Cursor:
         """Raises a ParseError at the token here, or at the given marks."""
         raise ParseError(message, self.span(self._at if first is None else first, last), hint=hint)
 
+    def too_deep(self) -> NoReturn:
+        """Raises the ParseError for what nests deeper at the token here than any program does."""
+        raise _too_deep(self.source, self._tokens[self._at][2])
+
     def _unquote(self, text: str) -> str:
         try:
             return str(json.loads(text))
@@ -156,15 +162,27 @@ class Cursor:
             self.fail("bad escape in string", hint=r"escapes are those of JSON: \" \\ \n \t \u0041")
 
 
+def _too_deep(source: Source, at: int) -> ParseError:
+    message = f"more than {TEXT_NESTING.most} {TEXT_NESTING.unit}"
+    return ParseError(message, Span(source, at, at + 1), hint=TEXT_NESTING.hint)
+
+
 def _tokenize(source: Source) -> list[tuple[str, str, int]]:
-    text, at = source.text, 0
+    text, at, depth = source.text, 0, 0
     out: list[tuple[str, str, int]] = []
     for match in _TOKENS.finditer(text):
         if match.start() != at:
             break
         at = match.end()
-        if match.lastgroup != "space":
-            out.append((str(match.lastgroup), match[0], match.start()))
+        if match.lastgroup == "space":
+            continue
+        out.append((str(match.lastgroup), match[0], match.start()))
+        if match.lastgroup == "int" and len(match[0]) > _DIGITS:
+            raise ParseError(f"a number of {len(match[0])} digits", Span(source, match.start(), at))
+        # what reads the text recurses as deep as brackets stand inside one another
+        depth += (match[0] in ("(", "[", "{")) - (match[0] in (")", "]", "}"))
+        if depth > TEXT_NESTING.most:
+            raise _too_deep(source, match.start())
     if at != len(text):
         what = "unterminated string" if text[at] == '"' else f"unexpected character {text[at]!r}"
         raise ParseError(what, Span(source, at, at + 1))

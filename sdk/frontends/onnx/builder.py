@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.budget import FOLDED, NODES, Budget
 from sdk.compiler.ir.graph import Attr, Call, Node, Value, attr_symbols, attrs, fresh_name
 from sdk.compiler.ir.module import Const
 from sdk.compiler.ir.types import DType, TensorType, dtype_of
@@ -73,6 +74,7 @@ class Builder:
     consts: dict[str, Const] = field(default_factory=dict)
     dims: dict[str, Var] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
+    budget: Budget = field(default_factory=Budget)
     asked: set[str] = field(default_factory=set)
     narrow: dict[str, int] = field(default_factory=dict)
     _known: dict[str, Contents] = field(default_factory=dict)
@@ -161,6 +163,7 @@ class Builder:
         source: str,
     ) -> tuple[Value, ...]:
         """Appends a call with results of these types."""
+        self.budget.spend(NODES, 1, source)
         outs = tuple(Value(self.value_name(stem), t) for t in types)
         self.body.append(Call(outs, "op", op, args, attrs(**given), source=source))
         return outs
@@ -175,6 +178,7 @@ class Builder:
             return None
         if not all(isinstance(a.type.size, int) and a.type.size <= READ_ELEMENTS for a in args):
             return None
+        self.budget.spend(FOLDED, sum(t.max_bytes for t in types), stem)
         found = get_op(op).reference(*(np.asarray(self.consts[a.name].data) for a in args), **given)
         results = found if isinstance(found, tuple) else (found,)
         return tuple(

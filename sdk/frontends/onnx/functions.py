@@ -2,21 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import graphlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
 from onnx import helper
 
+from sdk.budget import NESTING, NODES, check_limit
 from sdk.compiler.ir.types import TensorType
+from sdk.errors import BuildError
 from sdk.frontends.onnx.reader import element_code
 
-__all__ = ["local_functions", "schema_function"]
+__all__ = ["check_arity", "check_expanded", "local_functions", "schema_function"]
 
 
 def local_functions(model: Any) -> Mapping[tuple[str, str, str], Any]:
     """The functions a model brings, by (domain, name, overload)."""
     return {(f.domain, f.name, f.overload): f for f in model.functions}
+
+
+def check_expanded(model: Any) -> None:
+    """Refuses a model whose functions, each written out where it is called, would be too many nodes: counted before
+    any of them is, as a file of 2 kB may ask for 2**25.
+
+    Raises:
+        BuildError: they are too many, or a function calls itself; the node of the main graph is named.
+    """
+    functions = local_functions(model)
+    below = {key: [_key(node) for node in _nodes(f.node)] for key, f in functions.items()}
+    counts: dict[tuple[str, str, str], int] = {}
+    try:
+        order = tuple(graphlib.TopologicalSorter(below).static_order())
+    except graphlib.CycleError as error:
+        names = " -> ".join(f"{domain}::{name}" for domain, name, _ in error.args[1])
+        raise BuildError(f"a function of the model calls itself: {names}", hint=NESTING.hint) from None
+    for key in order:
+        counts[key] = 1 + sum(counts[inner] for inner in below.get(key, ()))
+    total = 0
+    for index, node in enumerate(model.graph.node):
+        total += sum(counts.get(_key(inner), 1) for inner in _nodes([node]))
+        check_limit(NODES, total, f"node {index} {node.op_type} {node.name}".rstrip())
+
+
+def _key(node: Any) -> tuple[str, str, str]:
+    return node.domain, node.op_type, node.overload
+
+
+def _nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Nodes and those of their sub-graphs."""
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                waiting.extend(graph.node)
+
+
+def check_arity(node: Any, given: int, version: int) -> None:
+    """Refuses a node with more inputs or outputs than its operator has: what they were meant for would be lost.
+
+    Raises:
+        BuildError: says how many there are, and how many there can be. What lacks is told by who reads it.
+    """
+    try:
+        schema: Any = onnx.defs.get_schema(node.op_type, version, node.domain)
+    except onnx.defs.SchemaError:
+        return  # of an operator that ONNX does not define, its converter knows
+    for what, count, most in (("inputs", given, schema.max_input), ("outputs", len(node.output), schema.max_output)):
+        if count > most:
+            raise BuildError(f"it has {count} {what}, {node.op_type} of opset {version} at most {most}")
 
 
 def schema_function(

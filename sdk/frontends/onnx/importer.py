@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from sdk.budget import NESTING, NODES, check_limit
 from sdk.compiler.ir.graph import BindDim, Call, Graph, Node, Value, node_args
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import dtype_of
@@ -19,7 +20,7 @@ from sdk.frontends.onnx.builder import Builder, Contents
 from sdk.frontends.onnx.context import OPERATORS, Converter, OnnxNode
 from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.failures import UNSUPPORTED, Failure, check_sizes, report
-from sdk.frontends.onnx.functions import local_functions, schema_function
+from sdk.frontends.onnx.functions import check_arity, check_expanded, local_functions, schema_function
 from sdk.frontends.onnx.inputs import Bounds, parameters
 from sdk.frontends.onnx.narrow import check_narrow, narrow_result
 from sdk.frontends.onnx.reader import (
@@ -37,7 +38,6 @@ from sdk.frontends.outline import Refusal
 
 __all__ = ["InputsDecideError", "import_onnx"]
 
-MAX_DEPTH: Final = 32
 DECIDING_ELEMENTS: Final = 64
 # What a converter can stumble over in attributes that no exporter writes.
 _DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError)
@@ -107,6 +107,7 @@ class _Importer:
         self.unmet: set[str] = set()
 
     def run(self, name: str, dims: Mapping[str, Bounds], fixed: Mapping[str, NDArray[Any]]) -> Module:
+        check_expanded(self.source.model)
         graph = self.source.model.graph
         scope = Scope(self.builder, self.source.opsets, self.source.externals)
         scope.initializers = _initializers(graph)
@@ -164,8 +165,8 @@ class _Importer:
     # -- nodes --------------------------------------------------------------------------------------------------
 
     def _nodes(self, scope: Scope, nodes: Sequence[Any]) -> None:
-        if scope.depth > MAX_DEPTH:
-            raise BuildError(f"functions or sub-graphs are nested more than {MAX_DEPTH} deep, or call themselves")
+        check_limit(NESTING, scope.depth, scope.outer or "the model")
+        self.builder.budget.spend(NODES, len(nodes), scope.outer or "the model")
         for index, node in enumerate(nodes):
             self._node(scope, node, index)
 
@@ -216,6 +217,8 @@ class _Importer:
         converter, body = self._converter(node), self._local(node)
         if converter is None and body is not None:
             return self._expand(scope, node, inputs, protos, body)
+        if _key(node) not in self.custom_ops:
+            check_arity(node, len(inputs), version)
         context = self._context(scope, node, inputs, protos, version)
         check_narrow(context, self.builder.narrow)
         folded = fold_sizes(context) if not node.domain and _key(node) not in self.custom_ops else None
@@ -272,6 +275,10 @@ class _Importer:
         inner = Scope(self.builder, opsets, scope.externals, None, attributes, title, scope.depth + 1)
         if len(inputs) > len(body.input):
             raise malformed(f"the function {node.op_type} of {len(body.input)} inputs is given {len(inputs)}")
+        if len(node.output) > len(body.output):
+            raise malformed(
+                f"the function {node.op_type} of {len(body.output)} outputs is asked for {len(node.output)}"
+            )
         for k, name in enumerate(body.input):
             value = inputs[k] if k < len(inputs) else None
             if value is None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.budget import AXIS_TABLE, check_limit
 from sdk.compiler.sym import Dim, Expr, dmax, floordiv
 
 __all__ = ["Axis", "Filter", "nearest_map", "nearest_positions", "place", "positions", "scaled_size"]
@@ -43,6 +44,10 @@ class Axis:
     extent: Dim
     scale: float | None
     roi: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.size, int) and isinstance(self.extent, int):
+            check_limit(AXIS_TABLE, self.extent, f"resizing an axis of {self.size}")
 
     @property
     def ratio(self) -> tuple[Dim, Dim] | None:
@@ -106,6 +111,7 @@ class Filter:
         step = min(scale, 1.0) if self.antialias else 1.0
         reach = 1 if self.mode == "linear" else 2
         first = math.floor(-reach / step) + 1
+        check_limit(AXIS_TABLE, (2 - 2 * first) * max(len(part), 1), f"resizing by {scale} with antialias")
         taps = np.arange(first, 2 - first)
         distance = np.abs(taps[None, :] - part[:, None]) * step
         shape: Callable[[Array], Array] = _triangle if self.mode == "linear" else self._keys

@@ -197,8 +197,7 @@ class OpNode:
 
     def _result(self, k: int, found: TensorType) -> Value:
         tensor = self.output(k)
-        if tensor.data is not None:
-            raise BuildError(f"output {tensor.name} is a constant")
+        self._check_free(tensor)
         if tensor.dtype != found.dtype or not _fits(found.shape, tensor.shape):
             raise BuildError(
                 f"output {tensor.name} is {found.dtype}{list(found.shape)}, "
@@ -208,8 +207,20 @@ class OpNode:
         self.builder.values[tensor.index] = value
         return value
 
+    def _check_free(self, tensor: Tensor) -> None:
+        """Refuses an output that something else gives its contents."""
+        if tensor.data is not None:
+            raise BuildError(f"output {tensor.name} is a constant")
+        if tensor.index in self.builder.values:
+            raise BuildError(f"output {tensor.name} is an input of the model or computed before")
+
     def bind(self, k: int, value: Value) -> None:
-        """Makes output ``k`` another name of ``value``."""
+        """Makes output ``k`` another name of ``value``.
+
+        Raises:
+            BuildError: the tensor has contents already.
+        """
+        self._check_free(self.output(k))
         self.builder.values[self.output(k).index] = value
 
 

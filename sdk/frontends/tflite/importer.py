@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from sdk.compiler.ir.graph import Graph, Value
 from sdk.compiler.ir.module import Module
@@ -14,10 +15,23 @@ from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, tensor_quant
 from sdk.frontends.tflite.operators import OPERATORS
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model
+from sdk.frontends.tflite.verify import malformed
 
 __all__ = ["import_tflite"]
 
 SHOWN = 20
+# Inputs of the builtin operators that take a fixed number of them.
+_MOST_INPUTS: Final = {
+    **dict.fromkeys(
+        ("AVERAGE_POOL_2D", "LOGISTIC", "MAX_POOL_2D", "QUANTIZE", "READ_VARIABLE", "RELU", "RELU6", "SOFTMAX",
+         "SQUEEZE", "TANH"), 1,
+    ),
+    **dict.fromkeys(
+        ("ADD", "ASSIGN_VARIABLE", "EXPAND_DIMS", "MEAN", "MUL", "PAD", "RESHAPE", "SPLIT", "SUB", "TRANSPOSE"), 2
+    ),
+    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "PADV2", "SLICE", "SPLIT_V"), 3),
+    "CALL_ONCE": 0, "VAR_HANDLE": 0, "STRIDED_SLICE": 4,
+}  # fmt: skip
 
 
 def import_tflite(
@@ -49,6 +63,8 @@ def import_tflite(
     builder.names.add("main")
     params, symbols = _params(builder, dict(dims or {}))
     _import_operators(builder, custom_ops or {}, [] if refusals is None else refusals)
+    if not builder.graph.outputs:
+        raise malformed("its main subgraph has no output")
     results = tuple(_result(builder, number) for number in builder.graph.outputs)
     graph = Graph("main", symbols, params, tuple(builder.body), results)
     return Module(
@@ -103,6 +119,7 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
     for operator in builder.graph.operators:
         node = OpNode(builder, operator)
         try:
+            _check_inputs(operator)
             _importer(operator, custom_ops)(node)
         except BuildError as error:
             failures.append((operator, error.message + (f" ({error.why})" if error.why else "")))
@@ -119,6 +136,13 @@ def _importer(operator: Operator, custom_ops: Mapping[str, Importer]) -> Importe
     if operator.custom and operator.name in custom_ops:
         return custom_ops[operator.name]
     raise BuildError("unsupported custom operator" if operator.custom else "unsupported operator")
+
+
+def _check_inputs(operator: Operator) -> None:
+    """Refuses inputs beyond those an operator has: what they were meant for would be lost."""
+    most = None if operator.custom else _MOST_INPUTS.get(operator.name)
+    if most is not None and len(operator.inputs) > most:
+        raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {most}")
 
 
 def _stand_in(builder: Builder, operator: Operator) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sdk.budget import TEXT_NESTING
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.loops import Idx, Imm, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.text.parse_types import Reader, read_dtype, read_number
@@ -20,13 +21,14 @@ def read_expr(r: Reader, strength: int = 0) -> ValueExpr:
     """Reads an expression whose operations bind at least as strongly as ``strength``."""
     cursor = r.cursor
     left = _primary(r)
-    while True:
+    for _ in range(TEXT_NESTING.most):  # each operation stands around those before it
         found = _SIGNS.get(cursor.text)
         if found is None or found[1] < strength:
             return left
         name, own = found
         cursor.advance()
         left = _op(r, name, (left, read_expr(r, own + 1)), None, cursor.mark)
+    cursor.too_deep()
 
 
 def _suffix(r: Reader) -> DType | None:

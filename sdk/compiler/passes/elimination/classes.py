@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +39,7 @@ class _Classes:
     readers: list[_Reader] = field(default_factory=list)
     joins: list[tuple[Ints, Ints]] = field(default_factory=list)
     size: int = 0
+    makers: dict[int, list[int]] = field(default_factory=dict)  # of each class the sums it is an output of
     parent: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def fresh(self, value: Value) -> None:
@@ -57,11 +59,22 @@ class _Classes:
         for a, b in self.joins:
             while (apart := (x := self.find(a)) != (y := self.find(b))).any():
                 np.minimum.at(self.parent, np.maximum(x, y)[apart], np.minimum(x, y)[apart])
+        self.parent = self.find(np.arange(self.size))
+
+    def read_by(self, roots: Ints) -> set[int]:
+        """The numbers of the sums that have one of these classes among their outputs."""
+        if not self.makers:
+            for k, reader in enumerate(self.readers):
+                for root in np.unique(self.find(reader.outputs)).tolist():
+                    self.makers.setdefault(root, []).append(k)
+        return {k for root in roots.tolist() for k in self.makers.get(root, ())}
 
     def find(self, at: Ints) -> Ints:
         """The class of each number."""
+        start = at
         while not np.array_equal(up := self.parent[at], at):
             at = up
+        self.parent[start] = at  # the next way up is one step
         return at
 
 
@@ -75,12 +88,12 @@ def kept_channels(
     needed = np.zeros(classes.size, np.bool_)
     for ids in classes.pinned:
         needed[classes.find(ids)] = True
-    _spread(classes, needed)
+    _spread(classes, needed, range(len(classes.readers)))
     for ids in reversed(classes.ids.values()):
         roots = classes.find(ids)
         if len(roots) and not needed[roots].any():
             needed[roots[0]] = True
-            _spread(classes, needed)
+            _spread(classes, needed, classes.read_by(roots[:1]))
     for reader in classes.readers:
         roots = classes.find(reader.outputs)
         count = int(needed[roots].sum())
@@ -110,15 +123,23 @@ def _classes(graph: Graph, roles: Sequence[Role], bounds: Mapping[str, Bounds]) 
     return classes
 
 
-def _spread(classes: _Classes, needed: Flags) -> None:
-    """Marks what the sums of needed channels need, until nothing more is."""
-    while True:
-        before = int(needed.sum())
-        for reader in reversed(classes.readers):
-            wanted = reader.needs[needed[classes.find(reader.outputs)]].any(axis=0)
-            needed[classes.find(reader.inputs[wanted])] = True
-        if int(needed.sum()) == before:
-            return
+def _spread(classes: _Classes, needed: Flags, changed: Iterable[int]) -> None:
+    """Marks what the sums of needed channels need, until nothing more is. ``changed`` are the sums of which outputs
+    may be needed that were not: only these, and what makes their inputs, are looked at, the last first."""
+    waiting = [-k for k in changed]  # of a heap the least comes first
+    heapq.heapify(waiting)
+    queued = set(waiting)
+    while waiting:
+        number = heapq.heappop(waiting)
+        queued.discard(number)
+        reader = classes.readers[-number]
+        inputs = classes.find(reader.inputs[reader.needs[needed[classes.find(reader.outputs)]].any(axis=0)])
+        new = inputs[~needed[inputs]]
+        needed[new] = True
+        for more in (-k for k in classes.read_by(new)):
+            if more not in queued:
+                queued.add(more)
+                heapq.heappush(waiting, more)
 
 
 def _keep_more(classes: _Classes, needed: Flags, reader: _Reader, count: int) -> None:
@@ -126,8 +147,9 @@ def _keep_more(classes: _Classes, needed: Flags, reader: _Reader, count: int) ->
     roots = classes.find(reader.outputs)
     free = np.flatnonzero(~needed[roots])
     more = (reader.needs[free] & ~needed[classes.find(reader.inputs)]).sum(axis=1)
-    needed[roots[free[np.argsort(more, kind="stable")[:count]]]] = True
-    _spread(classes, needed)
+    chosen = roots[free[np.argsort(more, kind="stable")[:count]]]
+    needed[chosen] = True
+    _spread(classes, needed, classes.read_by(chosen))
 
 
 def _tie(classes: _Classes, node: Call, role: Role, bounds: Mapping[str, Bounds]) -> None:

@@ -20,10 +20,10 @@ from typing import Final
 from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.loops import For, Idx, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import DType
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import below, walk
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars
 
-__all__ = ["cost_of", "decodes", "in_order", "may_recompute", "size_of"]
+__all__ = ["cost_of", "decodes", "depth_of", "in_order", "may_recompute", "size_of"]
 
 FREE: Final = frozenset({"broadcast", "select"})
 CHEAP: Final = frozenset(
@@ -53,6 +53,22 @@ def _of_index(node: Op) -> bool:
 def size_of(value: ValueExpr) -> int:
     """Operations and reads written out."""
     return sum(isinstance(n, Op | Load) for n in walk(value))
+
+
+def depth_of(node: object) -> int:
+    """How many operations and statements stand inside one another at most, in a value or a body."""
+    deepest = 0
+    waiting: list[tuple[object, int]] = [(node, 0)]  # a stack of its own: depth is what recursion cannot stand
+    while waiting:
+        item, depth = waiting.pop()
+        if isinstance(item, tuple):
+            waiting.extend((one, depth) for one in item)
+        elif isinstance(item, Op):
+            deepest = max(deepest, depth + 1)
+            waiting.extend((one, depth + 1) for one in item.args)
+        else:
+            waiting.extend((one, depth) for one in below(item))
+    return deepest
 
 
 def decodes(value: ValueExpr, sizes: Mapping[str, DType]) -> bool:

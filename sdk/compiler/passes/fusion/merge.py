@@ -12,7 +12,7 @@ from sdk.compiler.ir.pattern import Point, classify, identity_of, point_of
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
 from sdk.compiler.memory.access import Access, accesses
-from sdk.compiler.passes.fusion.cost import cost_of, decodes, in_order, may_recompute, size_of
+from sdk.compiler.passes.fusion.cost import cost_of, decodes, depth_of, in_order, may_recompute, size_of
 from sdk.compiler.passes.fusion.instance import assemble, names_in, trips
 from sdk.compiler.sym import Dim, Var, max_value, product, prove_eq
 
@@ -20,6 +20,7 @@ __all__ = ["Pair", "compute_at_read", "compute_at_store"]
 
 MOST_TWICE: Final = 40  # what may be written out more than once at a store: compilers compute it once
 MOST_SIZE: Final = 400  # operations and reads of one kernel: code size, and time to compile
+MOST_DEPTH: Final = 96  # operations inside one another: what walks over values recurses as deep
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ def compute_at_read(pair: Pair, decode: bool) -> Loops | None:
     found = accesses(pair.user)
     reads = [a for a in found if a.buffer in inner]
     if not reads or any(a.kind != "load" or a.lanes != 1 for a in reads):
+        return None
+    if depth_of(pair.maker.body) + depth_of(pair.user.body) > MOST_DEPTH:
         return None
     names = _apart(pair.maker, pair.user)
     user = point_of(pair.user)
@@ -212,6 +215,8 @@ def compute_at_store(pair: Pair) -> Loops | None:
     stores = [n for n in walk(pair.maker.body) if isinstance(n, Store) and n.buffer == name]
     loads = [n for n in walk(pair.maker.body) if isinstance(n, Load) and n.buffer == name]
     if user is None or identity_of(pair.user) is None or len(stores) != 1 or loads:
+        return None
+    if depth_of(pair.maker.body) + depth_of(pair.user.body) > MOST_DEPTH:
         return None
     if classify(pair.maker).kind == "opaque" or not _same_shape(pair):
         return None

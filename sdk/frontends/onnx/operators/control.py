@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
+from sdk.budget import TRIPS
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, I64
 from sdk.compiler.ops.shapes import same_extent
@@ -13,8 +12,6 @@ from sdk.frontends.onnx.builder import contents_of
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__: list[str] = []
-
-MOST_STEPS: Final = 1024
 
 
 @onnx_op("Identity")
@@ -69,14 +66,17 @@ def loop(node: OnnxNode) -> tuple[Value, ...]:
     if steps is None or not _always(node, node.inputs[1] if node.count > 1 else None):
         node.fail("how often it runs is known only at run time")
     count = max(int(steps.reshape(-1)[0]), 0)
-    if count > MOST_STEPS:
-        node.fail(f"it runs {count} times; at most {MOST_STEPS} are written out")
+    node.builder.budget.spend(TRIPS, count, node.source)
     carried = tuple(node.raw(k) for k in range(2, node.count))
     rows: list[tuple[Value, ...]] = []
+    budget = node.builder.budget
+    before = dict(budget.spent)
     for step in range(count):
         index = node.known(contents_of([step], I64, ()))
         true = node.known(contents_of([1], BOOL, ()))
         again, *results = node.branch("body", index, true, *carried)
+        if step == 0:
+            budget.foresee(before, count, node.source)
         if step + 1 < count and not _always(node, again):
             node.fail("when it ends is known only at run time")
         carried = tuple(results[: len(carried)])
@@ -117,15 +117,20 @@ def scan(node: OnnxNode) -> tuple[Value, ...]:
     axes = [node.axis(a, s.type.rank) for a, s in zip(given, sources, strict=True)]
     lengths = {s.type.shape[a] for s, a in zip(sources, axes, strict=True)}
     length = next(iter(lengths))
-    if len(lengths) != 1 or not isinstance(length, int) or not 1 <= length <= MOST_STEPS:
-        node.fail(f"it runs {', '.join(map(str, lengths))} times; it is written out for a number up to {MOST_STEPS}")
+    if len(lengths) != 1 or not isinstance(length, int) or length < 1:
+        node.fail(f"it runs {', '.join(map(str, lengths))} times; it is written out for one number of 1 or more")
+    node.builder.budget.spend(TRIPS, length, node.source)
     carried = tuple(node.raw(k) for k in range(count))
     backward = node.ints("scan_input_directions", (0,) * inputs)
     rows: list[tuple[Value, ...]] = []
+    budget = node.builder.budget
+    before = dict(budget.spent)
     for step in range(length):
         places = [length - 1 - step if back else step for back in backward]
         slices = [_row(node, s, a, at) for s, a, at in zip(sources, axes, places, strict=True)]
         results = node.branch("body", *carried, *slices)
+        if step == 0:
+            budget.foresee(before, length, node.source)
         carried = results[:count]
         rows.append(results[count:])
     return (*carried, *_columns(node, rows))

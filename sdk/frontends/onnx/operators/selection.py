@@ -10,11 +10,14 @@ __all__: list[str] = []
 
 
 def new_dim(node: OnnxNode, count: Value, most: Dim) -> Dim:
-    """A dim that is at run time what ``count`` (one integer) holds, at most ``most``.
+    """A dim that is at run time what ``count`` (one integer) holds, at most ``most``; a number where that is known.
 
     Raises:
         BuildError: nothing bounds ``most``.
     """
+    known = node.builder.contents_of(count)
+    if known is not None and known.numbers is not None:
+        return int(known.numbers.reshape(-1)[0])
     hi = max_value(most)
     if hi is None:
         node.fail(f"nothing bounds how large its result is: {most}", hint="give bounds to the dims of the inputs")
