@@ -36,7 +36,7 @@ static uint32_t make_frame(uint8_t *f)
     for (uint32_t i = 0; i < n; ++i) {
         f[i] = (uint8_t)random32();
     }
-    f[0] = (uint8_t)((random32() & 15u) == 0 ? random32() % 12u : SDK_RT_KIND_REQ);
+    f[0] = (uint8_t)((random32() & 15u) == 0 ? random32() % 14u : SDK_RT_KIND_REQ);
     sdk_rt_put16(f + 4, random32() % 50u);
     sdk_rt_put16(f + 6, op);
     sdk_rt_put16(f + 8, (random32() & 7u) == 0 ? small() : sizes[op]);
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     state = (uint64_t)strtoull(argv[2], NULL, 10) * 2654435761u + 1u;
     for (long done = 0; done < frames; done += FRAMES) {
         size_t n = 1;
-        input[0] = (uint8_t)((random32() & 7u) != 0);
+        input[0] = (uint8_t)((random32() & 7u) != 0 ? 1u | (random32() & 2u) : 0u);
         for (uint32_t i = 0; i < FRAMES; ++i) {
             uint32_t len = make_frame(input + n + 2);
             sdk_rt_put16(input + n, len);

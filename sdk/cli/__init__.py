@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -85,4 +86,12 @@ def main() -> NoReturn:
     # a process can be started without them, and then they are None
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one: so do we then
+            signal.signal(number, _leave)
     sys.exit(run_command(sys.argv[1:]))
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    """End as the signal would, but by way of what closes sessions: no agent or emulator outlives the command."""
+    raise SystemExit(128 + number)

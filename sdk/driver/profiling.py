@@ -19,7 +19,7 @@ from sdk.driver.execute import WARMUP, entry_name, prepare, resolve
 from sdk.driver.options import BuildOptions
 from sdk.driver.peak import peak_of
 from sdk.driver.session import open_session
-from sdk.errors import UsageError
+from sdk.errors import LinkError, UsageError
 from sdk.profile import COSTS, OpFacts, OpProfile, Peak, ProfileReport
 
 __all__ = ["profile"]
@@ -85,7 +85,7 @@ def profile(
         raise UsageError("instructions of several threads cannot be told apart", hint="profile with --threads 1")
     else:
         with open_session(device, place, plain) as bare, open_session(device, place, clocked) as with_clocks:
-            found = _timed(bare, with_clocks, lambda session: prepare(session, built, entry, at), repeat)
+            found = _timed(bare, with_clocks, clocks, lambda session: prepare(session, built, entry, at), repeat)
     return _report(built, place, options, at, facts, found)
 
 
@@ -98,7 +98,7 @@ def _counted(place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prep
     def once(session: Session) -> tuple[DeviceInfo, dict[str, int], tuple[OpTicks, ...]]:
         number, dims = prepare(session)
         session.run(number, dims=list(dims.values()))
-        return session.info, dims, session.profile()
+        return session.info, dims, _ticks(session, clocks)
 
     _, bare = counted(place, agents[0], 0, once)
     (info, dims, ticks), phases = counted(place, agents[1], clocks, once)
@@ -112,7 +112,19 @@ def _cost(counts: Counts) -> _Cost:
     return _Cost(instructions=counts.instructions, est_cycles=None if cycles is None else round(cycles))
 
 
-def _timed(bare: Session, clocked: Session, prepare: Prepare, repeat: int) -> _Measured:
+def _ticks(session: Session, clocks: int) -> tuple[OpTicks, ...]:
+    """What each of so many operations took in the last run."""
+    found = session.profile()
+    if len(found) != clocks:
+        raise LinkError(
+            "the device has another profile than the one that was built",
+            why=f"{len(found)} operations, not {clocks}",
+            hint="build and flash this model's firmware",
+        )
+    return found
+
+
+def _timed(bare: Session, clocked: Session, clocks: int, prepare: Prepare, repeat: int) -> _Measured:
     """Runs of both agents in turn; medians."""
     (number, dims), _ = prepare(clocked), prepare(bare)
     values = list(dims.values())
@@ -122,7 +134,7 @@ def _timed(bare: Session, clocked: Session, prepare: Prepare, repeat: int) -> _M
     for _ in range(repeat):
         plain.append(bare.run(number, dims=values).samples[0])
         whole.append(clocked.run(number, dims=values).samples[0])
-        ops.append(clocked.profile())
+        ops.append(_ticks(clocked, clocks))
     unit = clocked.info.counter
     each = tuple((_median(unit, [run[k].ticks for run in ops]), ops[-1][k].calls) for k in range(len(ops[-1])))
     return _Measured(clocked.info, dims, _median(unit, plain), _median(unit, whole), each, repeat)

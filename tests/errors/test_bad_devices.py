@@ -126,7 +126,7 @@ def test_devices_that_never_greet(
     script: str,
     says: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(session, "START_TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr(session, "TIMEOUT_S", TIMEOUT_S)
     uri = program(tmp_path, f"#!/bin/sh\n{script}\n")
     began = time.monotonic()
     fails(code, "run", digits, "--board", "host", "--device", uri, "--input", image, says=says)
@@ -164,7 +164,7 @@ def test_devices_lost_in_a_run(
     out = tmp_path / "out"
     assert run_command(["build", str(digits), "--board", "host", "--emit", "firmware", "-o", str(out)]) == 0
     capsys.readouterr()
-    monkeypatch.setattr(session, "START_TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr(session, "TIMEOUT_S", TIMEOUT_S)
     agent = str(out / "digits_int8.agent")
     uri = program(tmp_path, PROXY.format(python=sys.executable, root=str(root), agent=agent, at_run=at_run))
     given = ("--input", image) if verb == "run" else ()

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 from sdk.codegen_c.c99.expr import literal
-from sdk.codegen_c.c99.names import identifier, scalar_name
+from sdk.codegen_c.c99.names import identifier, scalar_name, wire_name
 from sdk.codegen_c.c99.options import EmitOptions, EntryStack, GoldenCase, comment
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Check, Plan, PlanBuffer, PlanCall, walk_plan
@@ -133,7 +133,7 @@ class Port:
     @property
     def quoted(self) -> str:
         """Its name in the model, as a C string."""
-        return quoted(self.buffer.name)
+        return quoted(wire_name(self.buffer.name))
 
     @property
     def rt_dtype(self) -> str:
@@ -195,12 +195,12 @@ class DimInfo:
     @property
     def quoted(self) -> str:
         """Its name in the model, as a C string."""
-        return quoted(self.var.name)
+        return quoted(wire_name(self.var.name))
 
     @property
     def quoted_output(self) -> str:
         """The name of the agent's output that holds it, where a run computes it, as a C string."""
-        return quoted(f"dim {self.var.name}")
+        return quoted(wire_name(f"dim {self.var.name}"))
 
 
 @dataclass(frozen=True)
@@ -239,6 +239,11 @@ class Entry:
     first_op: int
     init: tuple[DimInfo, ...]
     stack: EntryStack | None
+
+    @property
+    def quoted(self) -> str:
+        """Its name on a device, as a C string."""
+        return quoted(wire_name(self.name))
 
     @property
     def arena_bytes(self) -> int:

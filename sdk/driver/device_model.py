@@ -1,0 +1,53 @@
+"""What a device says of a model, held against the build: the names of the build, or the error that it is another model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from sdk.codegen_c.c99.names import wire_name
+from sdk.devices.messages import ModelInfo
+from sdk.driver.artifact import Built
+from sdk.errors import LinkError
+
+__all__ = ["FRESH_DIM", "as_built"]
+
+FRESH_DIM = "dim "  # how an agent names the dims that a run computes
+
+
+def as_built(info: ModelInfo, built: Built, entry: str) -> ModelInfo:
+    """``info`` with the names that the build gave to tensors and dims, of which long ones are cut on the wire.
+
+    Raises:
+        LinkError: the device has other inputs, outputs or dims than the build.
+    """
+    tensors = {wire_name(name): name for name in built.shapes[entry]}
+    dims = {wire_name(name): name for name in built.report.dims}
+    fresh = {t.name for t in info.outputs if t.name not in tensors and t.name.startswith(FRESH_DIM)}
+    _same({t.name for t in info.tensors} - fresh, tensors, "inputs and outputs", whole=True)
+    _same((d.name for d in info.dims), dims, "dims", whole=False)
+    for dim in info.dims:
+        least, most = built.report.dims[dims[dim.name]]
+        if (dim.lo, dim.hi) != (least, most):
+            raise LinkError(
+                f"the device has the model with other bounds of {dims[dim.name]}",
+                why=f"{dim.lo} to {dim.hi}, those of the build are {least} to {most}",
+                hint="build and flash this model's firmware",
+            )
+    return replace(
+        info,
+        inputs=tuple(replace(t, name=tensors[t.name]) for t in info.inputs),
+        outputs=tuple(replace(t, name=tensors.get(t.name, t.name)) for t in info.outputs),
+        dims=tuple(replace(d, name=dims[d.name]) for d in info.dims),
+    )
+
+
+def _same(found: Iterable[str], wanted: Mapping[str, str], what: str, *, whole: bool) -> None:
+    """Check that names on a device are among those of the build, with ``whole`` all of them."""
+    names = set(found)
+    if names - set(wanted) or (whole and names != set(wanted)):
+        raise LinkError(
+            "the device has another model than the one that was built",
+            why=f"its {what} are {', '.join(sorted(names))}, those of the build {', '.join(sorted(wanted))}",
+            hint="build and flash this model's firmware",
+        )
