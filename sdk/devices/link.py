@@ -77,7 +77,7 @@ class Link:
 
     @contextmanager
     def call(self, nbytes: int = 0) -> Iterator[None]:
-        """Bound all requests of the block together: by ``deadline_s`` and what ``nbytes`` take. Inner blocks do not count."""
+        """Bound all requests of the block together: by ``deadline_s`` and what ``nbytes`` take. The outermost counts."""
         if self._limit is not None:
             yield
             return
@@ -169,8 +169,8 @@ class Link:
                         wait_s = max(wait_s, _BUSY_WAIT_S)
                         deadline = self._clock() + self.timeout_s
                         until = min(deadline, limit, self._clock() + wait_s)
-            if repeat or self._decoder.hurt > hurt:
-                quick -= quick > 0
+            if quick and (repeat or self._decoder.hurt > hurt):
+                quick -= 1
             else:
                 wait_s = max(wait_s, min(2 * wait_s, _MOST_WAIT_S + on_the_line))
             first = False
@@ -208,7 +208,7 @@ class Link:
             self.room = min(2 * self.room, self._most_room)
 
     def _next_frame(self, until: float, hurt: int | None = None) -> Frame | None:
-        """Return the next frame; None when none is complete by ``until``, or when more than ``hurt`` pieces are damaged."""
+        """Return the next frame; None when none is complete by ``until``, or more than ``hurt`` pieces are damaged."""
         while not self._queue:
             if hurt is not None and self._decoder.hurt > hurt:
                 return None

@@ -1,4 +1,4 @@
-"""What a device says of a model, held against the build: the names of the build, or the error that it is another model."""
+"""What a device says of a model, held against the build: it has the names of the build, or is another model."""
 
 from __future__ import annotations
 

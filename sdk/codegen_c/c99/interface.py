@@ -16,6 +16,7 @@ from sdk.compiler.ir.plan import Check, Plan, PlanBuffer, PlanCall, walk_plan
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.sym import Expr, Var, max_value, show
 from sdk.errors import BuildError
+from sdk.text import printable
 
 __all__ = ["DimInfo", "Entry", "Interface", "Port", "most", "quoted"]
 
@@ -24,7 +25,8 @@ DIM_CODES = -16  # the error code of the first dim; the next ones follow downwar
 
 def quoted(text: str) -> str:
     """``text`` as a C string literal."""
-    return json.dumps(text.encode("ascii", "replace").decode("ascii")).replace("??", "?\\?")
+    shown = json.dumps(printable(text).encode("ascii", "backslashreplace").decode("ascii"))
+    return shown.replace("?", "\\?") if "??" in shown else shown  # no trigraphs
 
 
 def most(dim: int | Expr, what: str) -> int:
