@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sdk.codegen_c.c99.names import wire_name
+from sdk.compiler.sym import Var, max_value
+from sdk.compiler.sym.text import parse_dim
 from sdk.devices.messages import ModelInfo
 from sdk.driver.artifact import Built
 from sdk.errors import LinkError
@@ -19,11 +21,12 @@ def as_built(info: ModelInfo, built: Built, entry: str) -> ModelInfo:
     """``info`` with the names that the build gave to tensors and dims, of which long ones are cut on the wire.
 
     Raises:
-        LinkError: the device has other inputs, outputs or dims than the build.
+        LinkError: the device has other inputs, outputs or dims than the build, or other sizes of its inputs.
     """
     tensors = {wire_name(name): name for name in built.shapes[entry]}
     dims = {wire_name(name): name for name in built.report.dims}
-    fresh = {t.name for t in info.outputs if t.name not in tensors and t.name.startswith(FRESH_DIM)}
+    inputs = {t.name for t in info.inputs}
+    fresh = {t.name for t in info.outputs if t.name.startswith(FRESH_DIM)} - {*tensors} - inputs
     _same({t.name for t in info.tensors} - fresh, tensors, "inputs and outputs", whole=True)
     _same((d.name for d in info.dims), dims, "dims", whole=False)
     for dim in info.dims:
@@ -32,6 +35,15 @@ def as_built(info: ModelInfo, built: Built, entry: str) -> ModelInfo:
             raise LinkError(
                 f"the device has the model with other bounds of {dims[dim.name]}",
                 why=f"{dim.lo} to {dim.hi}, those of the build are {least} to {most}",
+                hint="build and flash this model's firmware",
+            )
+    scope = {name: Var(name, *bounds, built.multiples.get(name, 1)) for name, bounds in built.report.dims.items()}
+    for tensor in info.inputs:
+        most = [max_value(parse_dim(text, scope)) for text in built.shapes[entry][tensors[tensor.name]]]
+        if list(tensor.shape) != most:
+            raise LinkError(
+                f"the device has the model with another size of {tensor.name}",
+                why=f"{list(tensor.shape)}, that of the build is {most}",
                 hint="build and flash this model's firmware",
             )
     return replace(
