@@ -12,7 +12,7 @@ from in_process import Clock
 from sdk.devices.messages import _ITEM_BYTES, DTYPES, pack
 from sdk.devices.wire import Code, Decoder, Frame, Kind, Op
 
-BYTES_PER_S = 4_000.0
+BYTES_PER_S = 2_000.0
 EDGES = (0, 1, 2, 7, 8, 16, 64, 255, 256, 512, 65535, 65536, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)
 
 
@@ -28,7 +28,8 @@ class HostileAgent:
         self.clock = clock
         self._random = random.Random(seed)
         self._spite = self._random.choice((0.02, 0.1, 0.5))
-        self._bounds = {"models": 3, "tensors": 3} if self._random.random() < 0.9 else {"models": 65535, "tensors": 65535}
+        most = 3 if self._random.random() < 0.9 else 65535
+        self._bounds = {"models": most, "tensors": most}
         self._decoder = Decoder(1 << 20)
         self._out = bytearray()
         self._flood: Callable[[], bytes] | None = None
@@ -73,7 +74,7 @@ class HostileAgent:
             case 0:
                 return b""
             case 1:
-                self._flood = lambda: self._random.randbytes(300)
+                self._flood = lambda: self._random.randbytes(200)
                 return b""
             case 2:
                 self._flood = self._progress
@@ -90,7 +91,7 @@ class HostileAgent:
             case 6:
                 return Frame(self._number(8), frame.session, frame.id, frame.op, self._random.randbytes(40)).encode()
             case 7:
-                return Frame(Kind.RSP, frame.session, frame.id, frame.op, bytes(5_000)).encode()
+                return Frame(Kind.RSP, frame.session, frame.id, frame.op, b"\xff" * 3000).encode()
             case _:
                 payload = bytearray(self._payload(frame))
                 for _ in range(self._random.randrange(1, 4)):
@@ -137,7 +138,7 @@ class HostileAgent:
             case Op.TENSOR_WRITE:
                 return pack("HI", 0, (int.from_bytes(fields[8:12], "little") + len(fields) - 12) & 0xFFFFFFFF)
             case Op.TENSOR_READ:
-                return bytes(min(int.from_bytes(fields[12:16], "little"), 5_000))
+                return b"\x01" * min(int.from_bytes(fields[12:16], "little"), 3000)
             case Op.RUN:
                 count = int.from_bytes(fields[4:8], "little")
                 ticks = [self._random.getrandbits(64) for _ in range(min(count, 1000))]

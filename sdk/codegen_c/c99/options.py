@@ -69,4 +69,4 @@ def comment(text: str) -> str:
     for pair in ("*/", "/*", "??"):  # the ends of comments, and trigraphs: one of them stands for a backslash
         while pair in shown:
             shown = shown.replace(pair, f"{pair[0]} {pair[1]}")
-    return f"{shown} " if shown.endswith("\\") else shown  # which at the end of a line joins the next one
+    return f"{shown}." if shown.endswith("\\") else shown  # which at the end of a line joins the next one
