@@ -77,7 +77,7 @@ class Link:
 
     @contextmanager
     def call(self, nbytes: int = 0) -> Iterator[None]:
-        """Bound all requests of the block together: by ``deadline_s`` and what ``nbytes`` take. Outermost blocks count."""
+        """Bound all requests of the block, and of those in it, by ``deadline_s`` and what ``nbytes`` take."""
         if self._limit is not None:
             yield
             return

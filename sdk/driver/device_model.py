@@ -39,11 +39,11 @@ def as_built(info: ModelInfo, built: Built, entry: str) -> ModelInfo:
             )
     scope = {name: Var(name, *bounds, built.multiples.get(name, 1)) for name, bounds in built.report.dims.items()}
     for tensor in info.inputs:
-        most = [max_value(parse_dim(text, scope)) for text in built.shapes[entry][tensors[tensor.name]]]
-        if list(tensor.shape) != most:
+        shape = [max_value(parse_dim(text, scope)) for text in built.shapes[entry][tensors[tensor.name]]]
+        if list(tensor.shape) != shape:
             raise LinkError(
                 f"the device has the model with another size of {tensor.name}",
-                why=f"{list(tensor.shape)}, that of the build is {most}",
+                why=f"{list(tensor.shape)}, that of the build is {shape}",
                 hint="build and flash this model's firmware",
             )
     return replace(

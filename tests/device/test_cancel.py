@@ -103,7 +103,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return in_process.build(tmp_path_factory.mktemp("agent"), 512)
 
 
-def frames_after(library: ctypes.CDLL, *later: Callable[[int, int], Frame]) -> tuple[list[tuple[int, int, bytes]], Link]:
+def frames_after(
+    library: ctypes.CDLL, *later: Callable[[int, int], Frame]
+) -> tuple[list[tuple[int, int, bytes]], Link]:
     """What the agent sends upon a series of 50 runs and, with it, other frames, each of (session, id of the runs)."""
     line = Line(library, Clock())
     session = in_process.open_session(line)

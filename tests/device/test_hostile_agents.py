@@ -5,11 +5,15 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hostile_agent import BYTES_PER_S, HostileAgent
 from in_process import Clock
 
+from sdk.boards import load_board
+from sdk.codegen_c.c99.names import wire_name
 from sdk.devices import Session
 from sdk.devices.link import Link
 from sdk.devices.messages import (
@@ -17,6 +21,7 @@ from sdk.devices.messages import (
     MAX_MODELS,
     MAX_TENSORS,
     MAX_TEXT,
+    DimInfo,
     ModelInfo,
     at_most,
     pack,
@@ -27,7 +32,9 @@ from sdk.devices.messages import (
 )
 from sdk.driver.artifact import Built
 from sdk.driver.device_model import as_built
-from sdk.errors import LinkError, SdkError
+from sdk.driver.execute import connect, prepare
+from sdk.driver.options import BuildOptions
+from sdk.errors import LinkError, SdkError, UsageError
 
 TIMEOUT_S, DEADLINE_S = 1.0, 3.0
 SESSIONS, MANY_SESSIONS = 1500, 40_000
@@ -59,14 +66,14 @@ def calls(session: Session) -> list[Callable[[], object]]:
 
 def timed(clock: Clock, call: Callable[[], object], seconds: float) -> object:
     """What ``call`` returns, None for an SdkError; anything else, and more time than that, fails."""
-    began = clock.now
+    began, found, told = clock.now, None, ""
     try:
-        return call()
+        found = call()
     except SdkError as error:
-        assert all(line.isprintable() for line in str(error).split("\n"))
-        return None
-    finally:
-        assert clock.now - began < seconds
+        told = str(error)
+    assert clock.now - began < seconds
+    assert all(line.isprintable() for line in told.split("\n"))
+    return found
 
 
 def attack(seed: int) -> int:
@@ -163,17 +170,11 @@ def test_an_endless_list_of_tensors_ends_at_the_deadline() -> None:
     assert clock.now - began < 35
 
 
-@pytest.fixture
-def built_model(root) -> tuple[Built, ModelInfo]:
-    from sdk.boards import load_board
-    from sdk.driver.artifact import build_sources
-    from sdk.driver.execute import connect
-    from sdk.driver.options import BuildOptions
-
+@pytest.fixture(scope="module")
+def built_model(root: Path) -> tuple[Built, ModelInfo]:
     digits = root / "examples" / "digits" / "digits_int8.tflite"
     session, built, _ = connect(digits, load_board("host"), None, BuildOptions())
     with session:
-        assert build_sources(digits, load_board("host"), BuildOptions()).shapes == built.shapes
         return built, session.models()[0]
 
 
@@ -190,3 +191,34 @@ def test_a_device_with_another_model_is_no_surprise_later(built_model: tuple[Bui
         with pytest.raises(LinkError, match=says) as caught:
             as_built(other, built, next(iter(built.shapes)))
         assert "\x1b" not in str(caught.value)
+    sized = replace(built, report=replace(built.report, dims={"n": (1, 4)}))
+    dims = (DimInfo("n", 1, 4),)
+    assert as_built(replace(info, dims=dims), sized, next(iter(built.shapes))).dims == dims
+    for wrong, says in (
+        (DimInfo("n", 1, 5), "the device has the model with other bounds of n"),
+        (DimInfo("m", 1, 4), "another model than the one that was built"),
+    ):
+        with pytest.raises(LinkError, match=says):
+            as_built(replace(info, dims=(wrong,)), sized, next(iter(built.shapes)))
+
+
+def test_a_device_without_the_model(built_model: tuple[Built, ModelInfo]) -> None:
+    built, _ = built_model
+    with pytest.raises(UsageError, match="the device has no model digits_int8_") as caught:
+        prepare(SimpleNamespace(models=lambda: ()), built, None, {})
+    assert caught.value.hint == "build and flash this model's firmware"
+
+
+def test_long_names_are_told_apart_on_the_wire(built_model: tuple[Built, ModelInfo]) -> None:
+    one, other = "layer_" * 20 + "a", "layer_" * 20 + "b"
+    assert wire_name("image") == "image"
+    assert wire_name("n" * MAX_TEXT) == "n" * MAX_TEXT
+    assert len(wire_name(one)) == len(wire_name(other)) == MAX_TEXT
+    assert wire_name(one) != wire_name(other)
+    built, info = built_model
+    [(entry, shapes)] = built.shapes.items()
+    named = replace(built, shapes={entry: {one if name == "image" else other: dims for name, dims in shapes.items()}})
+    inputs = (replace(info.inputs[0], name=wire_name(one)),)
+    outputs = (replace(info.outputs[0], name=wire_name(other)),)
+    found = as_built(replace(info, inputs=inputs, outputs=outputs), named, entry)
+    assert [tensor.name for tensor in found.tensors] == [one, other]
