@@ -95,13 +95,16 @@ Prepare = Callable[[Session], tuple[int, dict[str, int]]]
 def _counted(place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prepare) -> _Measured:
     """One run of each agent under the emulator."""
 
-    def once(session: Session) -> tuple[DeviceInfo, dict[str, int], tuple[OpTicks, ...]]:
+    def once(session: Session) -> tuple[DeviceInfo, dict[str, int]]:
         number, dims = prepare(session)
         session.run(number, dims=list(dims.values()))
-        return session.info, dims, _ticks(session, clocks)
+        return session.info, dims
+
+    def with_clocks(session: Session) -> tuple[DeviceInfo, dict[str, int], tuple[OpTicks, ...]]:
+        return *once(session), _ticks(session, clocks)
 
     _, bare = counted(place, agents[0], 0, once)
-    (info, dims, ticks), phases = counted(place, agents[1], clocks, once)
+    (info, dims, ticks), phases = counted(place, agents[1], clocks, with_clocks)
     none = Counts(0, None if phases[PHASE_RUN].est_cycles is None else 0.0)
     ops = tuple((_cost(phases.get(PHASE_OP + k, none)), t.calls) for k, t in enumerate(ticks))
     return _Measured(info, dims, _cost(total(bare)), _cost(total(phases)), ops, 1)

@@ -34,6 +34,7 @@ from sdk.driver.artifact import Built
 from sdk.driver.device_model import as_built
 from sdk.driver.execute import connect, prepare
 from sdk.driver.options import BuildOptions
+from sdk.driver.profiling import _ticks
 from sdk.errors import LinkError, SdkError, UsageError
 
 TIMEOUT_S, DEADLINE_S = 1.0, 3.0
@@ -207,6 +208,12 @@ def test_a_device_without_the_model(built_model: tuple[Built, ModelInfo]) -> Non
     with pytest.raises(UsageError, match="the device has no model digits_int8_") as caught:
         prepare(SimpleNamespace(models=lambda: ()), built, None, {})
     assert caught.value.hint == "build and flash this model's firmware"
+
+
+def test_a_device_with_another_profile() -> None:
+    with pytest.raises(LinkError, match="the device has another profile than the one that was built") as caught:
+        _ticks(SimpleNamespace(profile=lambda: ()), 4)
+    assert caught.value.why == "0 operations, not 4"
 
 
 def test_long_names_are_told_apart_on_the_wire(built_model: tuple[Built, ModelInfo]) -> None:
