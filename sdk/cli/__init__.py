@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -91,7 +92,8 @@ def main() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what its encoding has no spelling for
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one: so do we then
+        # nohup ignores one of them, and so do we then; only a main thread can catch any
+        if signal.getsignal(number) == signal.SIG_DFL and threading.current_thread() is threading.main_thread():
             signal.signal(number, _leave)
     sys.exit(run_command(sys.argv[1:]))
 

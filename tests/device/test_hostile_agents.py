@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hostile_agent import BYTES_PER_S, HostileAgent
 from in_process import Clock
 
 from sdk.boards import load_board
 from sdk.codegen_c.c99.names import wire_name
-from sdk.devices import Session
+from sdk.devices import Session, Transport
+from sdk.devices.base import open_transport
 from sdk.devices.link import Link
 from sdk.devices.messages import (
     MAX_DIMS,
@@ -30,9 +33,11 @@ from sdk.devices.messages import (
     parse_tensor,
     take_text,
 )
+from sdk.devices.wire import Decoder, Frame
+from sdk.driver.agents import link_agent
 from sdk.driver.artifact import Built
 from sdk.driver.device_model import as_built
-from sdk.driver.execute import connect, prepare
+from sdk.driver.execute import connect, prepare, resolve, step
 from sdk.driver.options import BuildOptions
 from sdk.driver.profiling import _ticks
 from sdk.errors import LinkError, SdkError, UsageError
@@ -169,6 +174,47 @@ def test_an_endless_list_of_tensors_ends_at_the_deadline() -> None:
     with pytest.raises(LinkError, match="is not done after 30 s in all"):
         session.models()
     assert clock.now - began < 35
+
+
+class Liar:
+    """A Transport to a good agent, of which some answers are changed by a seed, in frames that are valid."""
+
+    def __init__(self, inner: Transport, seed: int) -> None:
+        self.address, self.emulated = inner.address, inner.emulated
+        self.bytes_per_s, self.ns_per_instruction = inner.bytes_per_s, inner.ns_per_instruction
+        self.write, self.close = inner.write, inner.close
+        self._read, self._random, self._decoder = inner.read, random.Random(seed), Decoder(65536)
+        self._rate = self._random.choice((0.02, 0.1, 0.3))
+
+    def read(self, timeout_s: float) -> bytes:
+        return b"".join(self._told(frame).encode() for frame in self._decoder.feed(self._read(timeout_s)))
+
+    def _told(self, frame: Frame) -> Frame:
+        payload = bytearray(frame.payload)
+        if payload and self._random.random() < self._rate:
+            for _ in range(self._random.randrange(1, 3)):
+                value = self._random.choice((0, 1, 2, 8, 9, 127, 128, 255, self._random.randrange(256)))
+                payload[self._random.randrange(min(len(payload), 60))] = value
+        return replace(frame, payload=bytes(payload))
+
+
+def test_the_driver_takes_lies_for_errors(root: Path) -> None:
+    """Whatever a device answers, a run and a measurement end in results or in an SdkError."""
+    digits = root / "examples" / "digits" / "digits_int8.tflite"
+    built, board = resolve(digits, load_board("host"), BuildOptions())
+    agent, good, bad = link_agent(built.sources, board, "zig"), 0, 0
+    for seed in range(150):
+        try:
+            line = Liar(open_transport("local:", agent, None, TIMEOUT_S), seed)
+            with Session(Link(line, 0.5, deadline_s=TIMEOUT_S)) as session:
+                number, dims = prepare(session, built, None, {})
+                session.run(number, dims=list(dims.values()), repeat=3)
+                step(session, built, {"image": np.zeros((1, 8, 8, 1), np.int8)}, {})
+                good += 1
+        except SdkError:
+            line.close()
+            bad += 1
+    assert min(good, bad) > 30
 
 
 @pytest.fixture(scope="module")
