@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sdk.text import printable
+
 
 class SdkError(Exception):
     """A failure a user can act on.
@@ -23,15 +25,15 @@ class SdkError(Exception):
         self.why = why
         self.hint = hint
 
+    def lines(self, hint: str | None) -> list[str]:
+        """What went wrong, in one line, then each part that there is: with nothing that a terminal acts on, since names
+        of a model or a device may have any characters. No line of a part looks like another part."""
+        parts = (("where", self.where), ("why", self.why), ("hint", hint))
+        shown = [(name, printable(text, "\n\t")) for name, text in parts if text]
+        return [printable(self.message), *(f"  {name}: " + text.replace("\n", "\n    ") for name, text in shown)]
+
     def __str__(self) -> str:
-        parts = [self.message]
-        if self.where:
-            parts.append(f"  where: {self.where}")
-        if self.why:
-            parts.append(f"  why: {self.why}")
-        if self.hint:
-            parts.append(f"  hint: {self.hint}")
-        return "\n".join(parts)
+        return "\n".join(self.lines(self.hint))
 
 
 class MiscompileWarning(UserWarning):

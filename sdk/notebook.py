@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from html import escape as escape_html
+
+from sdk.text import printable
 
 __all__ = ["pairs", "section", "show", "stripes", "table"]
 
 _COLORS = ("#4269d0", "#d98a1f", "#d0495e", "#3f9e8f", "#5b9e3a", "#b8559e")
+
+
+def escape(text: str) -> str:
+    """A text as it stands in a page."""
+    return escape_html(printable(text))
 
 
 def show(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sdk.errors import SdkError
+from sdk.text import printable
 
 __all__ = ["ParseError", "Source", "Span"]
 
@@ -77,4 +78,4 @@ class ParseError(SdkError):
 
     def __str__(self) -> str:
         text = f"{self.span}: {self.message}\n{self.span.render()}"
-        return f"{text}\n  hint: {self.hint}" if self.hint else text
+        return printable(f"{text}\n  hint: {self.hint}" if self.hint else text, "\n\t")

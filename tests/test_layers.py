@@ -22,6 +22,7 @@ LAYERS = {
     "sdk.resources": 0,
     "sdk.source": 0,
     "sdk.steps": 0,
+    "sdk.text": 0,
     "sdk.version": 0,
     "sdk.boards": 1,
     "sdk.cores": 1,

@@ -9,6 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define FRAME_BYTES 2048u /* a power of 2 */
 #define OP_AT 6u
 #define SESSION_AT 2u
 #define WARMUP_AT (SDK_RT_WIRE_HEADER + 8u)
@@ -17,6 +18,8 @@ const sdk_rt_port_facts_t sdk_rt_port_facts = {"fuzz", 1000u, SDK_RT_COUNTER_TIM
 
 static sdk_rt_agent_t agent;
 static uint64_t clock_ticks;
+static const uint8_t *rest;
+static uint32_t rest_bytes;
 
 /* Everything the agent sends must be whole, valid frames. */
 void sdk_rt_port_write(const uint8_t *bytes, uint32_t n)
@@ -35,6 +38,12 @@ void sdk_rt_port_write(const uint8_t *bytes, uint32_t n)
     if (frames != 1) {
         abort();
     }
+}
+
+/* What comes during a series of runs: bytes of the input, from time to time. */
+int sdk_rt_port_read(void)
+{
+    return rest_bytes != 0 && clock_ticks / 100u % 3u == 0 ? (--rest_bytes, *rest++) : -1;
 }
 
 uint64_t sdk_rt_port_ticks(void)
@@ -57,19 +66,24 @@ void sdk_rt_port_reset(void)
     sdk_rt_agent_init(&agent, NULL);
 }
 
+/* Feed bytes; series of runs may take some of them in between. */
 static void feed(const uint8_t *bytes, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; ++i) {
-        sdk_rt_agent_feed(&agent, bytes[i]);
+    rest = bytes;
+    rest_bytes = n;
+    while (rest_bytes != 0) {
+        --rest_bytes;
+        sdk_rt_agent_feed(&agent, *rest++);
     }
+    rest = NULL;
 }
 
-/* Give a frame a valid CRC, often the open session, and a bearable number of warm-up runs. */
-static void feed_frame(const uint8_t *bytes, uint32_t n)
+/* Give a frame a valid CRC, often the open session, and a bearable number of warm-up runs; returns its bytes in wire. */
+static uint32_t make_frame(const uint8_t *bytes, uint32_t n, uint8_t *wire)
 {
-    uint8_t frame[2048], wire[SDK_RT_WIRE_ENCODED(sizeof frame)];
+    uint8_t frame[FRAME_BYTES];
     if (n < SDK_RT_WIRE_HEADER || n + SDK_RT_WIRE_CRC > sizeof frame) {
-        return;
+        return 0;
     }
     memcpy(frame, bytes, n);
     if ((frame[1] & 3u) != 0) {
@@ -78,21 +92,40 @@ static void feed_frame(const uint8_t *bytes, uint32_t n)
     if (sdk_rt_get16(frame + OP_AT) == SDK_RT_OP_RUN && n >= WARMUP_AT + 4u) {
         sdk_rt_put32(frame + WARMUP_AT, frame[WARMUP_AT]);
     }
-    feed(wire, sdk_rt_wire_encode(wire, sizeof wire, frame, sdk_rt_wire_seal(frame, n)));
+    return sdk_rt_wire_encode(wire, SDK_RT_WIRE_ENCODED(FRAME_BYTES), frame, sdk_rt_wire_seal(frame, n));
 }
 
 static void open_session(void)
 {
-    uint8_t frame[24] = {SDK_RT_KIND_HELLO};
+    uint8_t frame[24] = {SDK_RT_KIND_HELLO}, wire[SDK_RT_WIRE_ENCODED(FRAME_BYTES)];
     sdk_rt_put16(frame + 8, 16);
     frame[10] = frame[11] = SDK_RT_WIRE_VERSION;
     sdk_rt_put32(frame + 12, SDK_RT_WIRE_MAGIC);
     sdk_rt_put32(frame + 16, 0x12345678u);
     sdk_rt_put32(frame + 20, 65536u);
-    feed_frame(frame, sizeof frame);
+    feed(wire, make_frame(frame, sizeof frame, wire));
     if (!agent.open) {
         abort();
     }
+}
+
+/* Frames one after the other; or, as a host that does not wait for answers sends them, all at once. */
+static void feed_frames(const uint8_t *data, size_t size, bool at_once)
+{
+    static uint8_t wire[2u * 65536u + SDK_RT_WIRE_ENCODED(FRAME_BYTES)];
+    uint32_t len = 0;
+    for (size_t at = 0; at + 2 <= size;) {
+        size_t n = sdk_rt_get16(data + at) & (FRAME_BYTES - 1u);
+        at += 2;
+        n = n < size - at ? n : size - at;
+        len += make_frame(data + at, (uint32_t)n, wire + len);
+        at += n;
+        if (!at_once || len > 2u * 65536u) {
+            feed(wire, len);
+            len = 0;
+        }
+    }
+    feed(wire, len);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -105,13 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         feed(data + 1, (uint32_t)size - 1);
     } else {
         open_session();
-        for (size_t at = 1; at + 2 <= size;) {
-            size_t n = sdk_rt_get16(data + at) & 0x7FFu;
-            at += 2;
-            n = n < size - at ? n : size - at;
-            feed_frame(data + at, (uint32_t)n);
-            at += n;
-        }
+        feed_frames(data + 1, size - 1, (data[0] & 2u) != 0);
     }
     feed((const uint8_t *)"\0\0", 2); /* whatever came before, a valid HELLO is answered */
     agent.open = false;

@@ -30,13 +30,13 @@ static uint32_t small(void)
 /* A request with plausible fields and a random tail; returns its length. */
 static uint32_t make_frame(uint8_t *f)
 {
-    static const uint8_t sizes[] = {0, 0, 0, 4, 6, 6, 12, 16, 16, 4, 4, 0, 0};
+    static const uint8_t sizes[] = {0, 0, 0, 4, 6, 6, 12, 16, 16, 4, 4, 0, 6};
     uint32_t op = random32() % 13u;
     uint32_t n = SDK_RT_WIRE_HEADER + 16u + ((random32() & 3u) == 0 ? random32() % 1000u : random32() % 20u);
     for (uint32_t i = 0; i < n; ++i) {
         f[i] = (uint8_t)random32();
     }
-    f[0] = (uint8_t)((random32() & 15u) == 0 ? random32() % 12u : SDK_RT_KIND_REQ);
+    f[0] = (uint8_t)((random32() & 15u) == 0 ? random32() % 14u : SDK_RT_KIND_REQ);
     sdk_rt_put16(f + 4, random32() % 50u);
     sdk_rt_put16(f + 6, op);
     sdk_rt_put16(f + 8, (random32() & 7u) == 0 ? small() : sizes[op]);
@@ -47,7 +47,7 @@ static uint32_t make_frame(uint8_t *f)
         n = (random32() & 1u) == 0 ? SDK_RT_WIRE_HEADER + 16u : SDK_RT_WIRE_HEADER + 20u;
         sdk_rt_put32(f + 24, small());
     } else {
-        sdk_rt_put16(f + 12, random32() % 3u);
+        sdk_rt_put16(f + 12, op == SDK_RT_OP_PROFILE ? small() : random32() % 3u);
         sdk_rt_put32(f + 16, small());
         sdk_rt_put32(f + 20, small());
     }
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     state = (uint64_t)strtoull(argv[2], NULL, 10) * 2654435761u + 1u;
     for (long done = 0; done < frames; done += FRAMES) {
         size_t n = 1;
-        input[0] = (uint8_t)((random32() & 7u) != 0);
+        input[0] = (uint8_t)((random32() & 7u) != 0 ? 1u | (random32() & 2u) : 0u);
         for (uint32_t i = 0; i < FRAMES; ++i) {
             uint32_t len = make_frame(input + n + 2);
             sdk_rt_put16(input + n, len);

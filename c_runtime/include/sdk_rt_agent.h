@@ -30,6 +30,7 @@ typedef struct {
     sdk_rt_crash_t crash;     /* of the previous boot, reported until the first request */
     uint16_t session, id, op; /* of the request in work or last answered */
     bool open, answered, crashed;
+    bool taken_over; /* a frame that came during a series of runs ended it and is done next */
     uint8_t rx_buf[SDK_RT_FRAME_MAX];
     uint8_t tx_buf[SDK_RT_WIRE_ENCODED(SDK_RT_FRAME_MAX)];
 } sdk_rt_agent_t;

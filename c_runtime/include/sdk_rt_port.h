@@ -24,6 +24,9 @@ extern const sdk_rt_port_facts_t sdk_rt_port_facts;
 /* Write all n bytes; may wait for the link, never for an answer. */
 void sdk_rt_port_write(const uint8_t *bytes, uint32_t n);
 
+/* The next byte that has come, -1 when none has; never waits. The agent looks between the runs of a series. */
+int sdk_rt_port_read(void);
+
 /* A counter that never goes backwards. Two calls at most 2^32 ticks apart differ by the time between them. */
 uint64_t sdk_rt_port_ticks(void);
 

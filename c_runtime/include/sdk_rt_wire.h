@@ -21,7 +21,8 @@ enum { /* frame kinds */
     SDK_RT_KIND_RSP = 4,
     SDK_RT_KIND_EVT = 7,
     SDK_RT_KIND_ERR = 8,
-    SDK_RT_KIND_BYE = 9
+    SDK_RT_KIND_BYE = 9,
+    SDK_RT_KIND_CANCEL = 10
 };
 
 enum { /* ops of REQ, RSP and ERR frames */
@@ -39,7 +40,7 @@ enum { /* ops of REQ, RSP and ERR frames */
     SDK_RT_OP_PROFILE = 12
 };
 
-enum { SDK_RT_EVT_PROGRESS = 1 }; /* ops of EVT frames */
+enum { SDK_RT_EVT_PROGRESS = 1, SDK_RT_EVT_DAMAGED = 2 }; /* ops of EVT frames */
 
 enum { /* codes of ERR frames */
     SDK_RT_ERR_VERSION = 1, /* no common version; detail = min << 8 | max */
@@ -49,8 +50,11 @@ enum { /* codes of ERR frames */
     SDK_RT_ERR_RANGE = 5,   /* an index, offset or count outside its range; detail = the limit */
     SDK_RT_ERR_STATUS = 6,  /* the model returned detail */
     SDK_RT_ERR_NONE = 7,    /* the model does not offer this */
-    SDK_RT_ERR_FAULT = 8    /* the device crashed; a crash record follows */
+    SDK_RT_ERR_FAULT = 8,   /* the device crashed; a crash record follows */
+    SDK_RT_ERR_CANCELLED = 9 /* the host called the runs off; detail = how many were done */
 };
+
+enum { SDK_RT_CAN_CANCEL = 1, SDK_RT_CAN_REPORT_DAMAGE = 2 }; /* bits of what an agent offers beyond the first */
 
 enum { SDK_RT_COUNTER_TIME = 1, SDK_RT_COUNTER_CYCLES = 2 }; /* what the ticks of a device count */
 

@@ -10,6 +10,7 @@
 #define VERSIONS (SDK_RT_WIRE_VERSION << 8 | SDK_RT_WIRE_VERSION) /* the least and the greatest spoken */
 #define LEAST_FRAME 256u
 #define CRASH_BYTES 20u
+#define HEARD_OUT_PER_SECOND 20u /* silence after which a host that spoke during a run has said it all */
 
 static void put_header(uint8_t *f, uint8_t kind, uint16_t session, uint16_t id, uint16_t op)
 {
@@ -112,7 +113,7 @@ static uint32_t put_hello_ack(const sdk_rt_agent_t *a, uint8_t *p)
     sdk_rt_put32(p + 16, SDK_RT_FRAME_MAX);
     sdk_rt_put32(p + 20, sdk_rt_port_facts.timer_hz);
     sdk_rt_put16(p + 24, sdk_rt_model_count);
-    sdk_rt_put16(p + 26, 0);
+    sdk_rt_put16(p + 26, SDK_RT_CAN_CANCEL | SDK_RT_CAN_REPORT_DAMAGE);
     sdk_rt_put32(p + 28, (uint32_t)a->last_error);
     put_crash(p + 32, &a->crash);
     return 32 + CRASH_BYTES + sdk_rt_put_text(p + 32 + CRASH_BYTES, sdk_rt_build_id);
@@ -148,7 +149,6 @@ static void hello(sdk_rt_agent_t *a, const uint8_t *p, uint32_t n)
 
 static void frame_in(sdk_rt_agent_t *a, const uint8_t *frame, uint32_t len)
 {
-    ++a->frames;
     switch (frame[0]) {
     case SDK_RT_KIND_HELLO:
         hello(a, frame + SDK_RT_WIRE_HEADER, len - SDK_RT_WIRE_HEADER);
@@ -162,7 +162,7 @@ static void frame_in(sdk_rt_agent_t *a, const uint8_t *frame, uint32_t len)
             sdk_rt_send_small(SDK_RT_KIND_BYE, a->session, sdk_rt_get16(frame + 4), 0, frame, 0);
         }
         break;
-    default: /* kinds that only a device sends, or a later version */
+    default: /* kinds that only a device sends, or a later version; CANCEL of what is done already */
         break;
     }
 }
@@ -183,20 +183,67 @@ void sdk_rt_agent_init(sdk_rt_agent_t *a, const sdk_rt_crash_t *crash)
     }
 }
 
+/* Take a byte; return whether it completes a frame. Where it ends a damaged one, an open session is told at once. */
+static bool take(sdk_rt_agent_t *a, uint8_t byte)
+{
+    sdk_rt_rx_t event = sdk_rt_decoder_feed(&a->rx, byte);
+    if (event == SDK_RT_RX_FRAME) {
+        ++a->frames;
+        return true;
+    }
+    if (event != SDK_RT_RX_NONE) {
+        ++*(event == SDK_RT_RX_LONG ? &a->overlong : &a->damaged);
+        if (a->open) {
+            sdk_rt_send_small(SDK_RT_KIND_EVT, a->session, a->id, SDK_RT_EVT_DAMAGED, a->rx_buf, 0);
+        }
+    }
+    return false;
+}
+
+/* Whether a frame that comes during a series of runs ends it: anything of the host's but the request once more. */
+static bool takes_over(const sdk_rt_agent_t *a, const uint8_t *frame)
+{
+    bool ours = sdk_rt_get16(frame + 2) == a->session, same = sdk_rt_get16(frame + 4) == a->id;
+    switch (frame[0]) {
+    case SDK_RT_KIND_HELLO:
+        return true;
+    case SDK_RT_KIND_REQ:
+        return ours && !same;
+    case SDK_RT_KIND_CANCEL:
+        return ours && same;
+    default:
+        return ours && frame[0] == SDK_RT_KIND_BYE;
+    }
+}
+
+bool sdk_rt_called_off(sdk_rt_agent_t *a)
+{
+    int byte = sdk_rt_port_read();
+    if (byte < 0) {
+        return false;
+    }
+    /* A UART that nobody read during the run has lost all but the last bytes: hear the host out, it repeats itself. */
+    uint64_t heard = sdk_rt_port_ticks();
+    while (byte >= 0 || sdk_rt_port_ticks() - heard < sdk_rt_port_facts.timer_hz / HEARD_OUT_PER_SECOND) {
+        if (byte >= 0) {
+            heard = sdk_rt_port_ticks();
+            if (take(a, (uint8_t)byte) && takes_over(a, a->rx_buf)) {
+                a->taken_over = true;
+                return true;
+            }
+        }
+        byte = sdk_rt_port_read();
+    }
+    return false;
+}
+
 void sdk_rt_agent_feed(sdk_rt_agent_t *a, uint8_t byte)
 {
-    switch (sdk_rt_decoder_feed(&a->rx, byte)) {
-    case SDK_RT_RX_FRAME:
+    bool whole = take(a, byte);
+    while (whole) {
+        a->taken_over = false;
         frame_in(a, a->rx_buf, a->rx.len);
-        break;
-    case SDK_RT_RX_DAMAGED:
-        ++a->damaged;
-        break;
-    case SDK_RT_RX_LONG:
-        ++a->overlong;
-        break;
-    case SDK_RT_RX_NONE:
-        break;
+        whole = a->taken_over;
     }
 }
 

@@ -199,9 +199,8 @@ static void put64(uint8_t *p, uint64_t v)
     sdk_rt_put32(p + 4, (uint32_t)(v >> 32));
 }
 
-/* Run warmup + repeat times; out gets the ticks of each of the repeat runs from offset 16. */
-static int run_timed(const sdk_rt_agent_t *a, const request_t *r, const sdk_rt_model_t *m,
-                     const int32_t *dims)
+/* Run warmup + repeat times; out gets the ticks of each of the repeat runs from offset 16. Returns minus an error code. */
+static int32_t run_timed(sdk_rt_agent_t *a, const request_t *r, const sdk_rt_model_t *m, const int32_t *dims)
 {
     uint32_t repeat = sdk_rt_get32(r->in + 4), warmup = sdk_rt_get32(r->in + 8);
     uint64_t spoke = sdk_rt_port_ticks();
@@ -210,7 +209,7 @@ static int run_timed(const sdk_rt_agent_t *a, const request_t *r, const sdk_rt_m
         uint64_t ticks;
         int status = sdk_rt_timed_run(m->run, dims, &ticks);
         if (status != SDK_RT_OK) {
-            return status;
+            return status_answer(a, status);
         }
         if (i >= warmup) {
             put64(r->out + 16 + 8 * (uint32_t)(i - warmup), ticks);
@@ -220,8 +219,12 @@ static int run_timed(const sdk_rt_agent_t *a, const request_t *r, const sdk_rt_m
             send_progress(a, (uint32_t)(i + 1), (uint32_t)total);
             spoke = now;
         }
+        if (i + 1 < total && sdk_rt_called_off(a)) { /* from here on the request itself is gone */
+            a->detail = (int32_t)(i < INT32_MAX ? i + 1 : INT32_MAX);
+            return -SDK_RT_ERR_CANCELLED;
+        }
     }
-    return SDK_RT_OK;
+    return 0;
 }
 
 static int32_t op_run(sdk_rt_agent_t *a, const request_t *r)
@@ -248,9 +251,9 @@ static int32_t op_run(sdk_rt_agent_t *a, const request_t *r)
     }
     send_progress(a, 0, repeat);
     uint64_t overhead = sdk_rt_timing_cost();
-    int status = run_timed(a, r, m, dim_count == 0 ? NULL : dims);
-    if (status != SDK_RT_OK) {
-        return status_answer(a, status);
+    int32_t error = run_timed(a, r, m, dim_count == 0 ? NULL : dims);
+    if (error != 0) {
+        return error;
     }
     sdk_rt_put16(r->out, 16);
     sdk_rt_put16(r->out + 2, 0);
@@ -270,7 +273,9 @@ static int32_t op_profile(sdk_rt_agent_t *a, const request_t *r)
     sdk_rt_put16(r->out + 2, (uint16_t)SDK_RT_PROFILE_OPS);
     uint32_t n = 4;
 #if SDK_RT_PROFILE_OPS > 0
-    for (uint32_t i = first; i < SDK_RT_PROFILE_OPS && r->cap - n >= 12u; ++i, n += 12) {
+    /* a second field says how many are wanted at most; hosts of before do not send it */
+    uint32_t most = sdk_rt_get16(r->in) < 6 ? UINT16_MAX : sdk_rt_get16(r->in + 4);
+    for (uint32_t i = first; i < SDK_RT_PROFILE_OPS && i - first < most && r->cap - n >= 12u; ++i, n += 12) {
         put64(r->out + n, sdk_rt_op_profiles[i].ticks);
         sdk_rt_put32(r->out + n + 8, sdk_rt_op_profiles[i].calls);
     }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -85,4 +88,16 @@ def main() -> NoReturn:
     # a process can be started without them, and then they are None
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what its encoding has no spelling for
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        # nohup ignores one of them, and so do we then; only a main thread can catch any
+        if signal.getsignal(number) == signal.SIG_DFL and threading.current_thread() is threading.main_thread():
+            signal.signal(number, _leave)
     sys.exit(run_command(sys.argv[1:]))
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    """End as the signal would, but by way of what closes sessions: no agent or emulator outlives the command."""
+    raise SystemExit(128 + number)

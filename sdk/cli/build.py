@@ -73,4 +73,4 @@ def print_build(data: dict[str, Any]) -> None:
         ],
     )
     for file in data.get("files") or ():
-        click.echo(f"wrote {file}")
+        output.say(f"wrote {file}")

@@ -22,12 +22,12 @@ def doctor(as_json: bool) -> int:
     # plain lines: the packages that print tables may be what is missing
     width = max(len(check.name) for check in report.checks)
     for check in report.checks:
-        click.echo(f"{check.status:8} {check.name:{width}}  {check.detail}")
+        output.say(f"{check.status:8} {check.name:{width}}  {check.detail}")
         if check.status != "ok":
-            click.echo(f"{'':8} {'':{width}}  for {check.purpose}")
+            output.say(f"{'':8} {'':{width}}  for {check.purpose}")
             if check.fix:
-                click.echo(f"{'':8} {'':{width}}  $ {check.fix}")
+                output.say(f"{'':8} {'':{width}}  $ {check.fix}")
     absent = sum(check.status == "absent" for check in report.checks)
     optional = f"; {absent} optional absent" if absent else ""
-    click.echo(f"{'all that is needed is here' if report.passed else 'something needed is missing'}{optional}")
+    output.say(f"{'all that is needed is here' if report.passed else 'something needed is missing'}{optional}")
     return code

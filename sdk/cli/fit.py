@@ -44,7 +44,7 @@ def fit(
         f"{report.model}: fits {len(fitting)} of {len(report.boards)} boards", _COLUMNS, list(map(_row, report.boards))
     )
     for line in _lines(report, fitting):
-        click.echo(line)
+        output.say(line)
 
 
 def _row(row: BoardFit) -> list[str]:

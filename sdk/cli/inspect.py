@@ -42,7 +42,7 @@ def inspect(
 
     chosen = options.make_options(**compile_options)
     if html is None and svg is None and not as_json:
-        click.echo(driver.inspect(options.existing(model), options.find_board(board), chosen, stage))
+        output.say_text(driver.inspect(options.existing(model), options.find_board(board), chosen, stage))
         return 0
     if stage is not None:
         raise UsageError("--stage is for text", hint="leave out --html, --svg and --json, or --stage")
@@ -50,7 +50,7 @@ def inspect(
     for option, path, made in (("--html", html, driver.graph_page), ("--svg", svg, driver.graph_svg)):
         if path is not None:
             output.write_file(path, made(drawing), option)
-            click.echo(f"wrote {path}", err=as_json)
+            output.say(f"wrote {path}", err=as_json)
     if as_json:
         output.print_json({**drawing.to_json(), "error": None if error is None else output.error_json(error)})
     return 0 if error is None else output.report_error(error, as_json=False)

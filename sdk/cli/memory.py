@@ -44,9 +44,9 @@ def memory(
         return
     print_build(report.to_json())
     for line in memory_lines(report, output.width()):
-        click.echo(line)
+        output.say(line)
     if html is not None:
-        click.echo(f"wrote {html}")
+        output.say(f"wrote {html}")
 
 
 def memory_lines(report: MemoryReport, width: int) -> Iterator[str]:

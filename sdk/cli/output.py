@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from sdk.errors import SdkError, UsageError
 from sdk.files import replacing
 from sdk.notebook import show
+from sdk.text import printable
 
 SCHEMA = 1
 INTERRUPTED = 130
@@ -42,7 +43,18 @@ def _show_warning(
 
 def print_json(data: Mapping[str, Any]) -> None:
     """Print one object on stdout, "schema" first; the only thing that --json puts there."""
-    print(json.dumps({"schema": SCHEMA, **data}, indent=2, allow_nan=False))
+    # JSON leaves one control character as it is
+    print(json.dumps({"schema": SCHEMA, **data}, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line, whatever names are in it."""
+    print(printable(line), file=sys.stderr if err else sys.stdout)
+
+
+def say_text(text: str) -> None:
+    """Print a text of several lines."""
+    print(printable(text, "\n\t"))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -57,11 +69,11 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         numeric = bool(body) and all(_numeric(row[index]) for row in body)
         table.add_column(column, justify="right" if numeric else "left", no_wrap=index == 0)
     for row in body:
-        table.add_row(*[Text(cell) for cell in row])
+        table.add_row(*[Text(printable(cell)) for cell in row])
     # Without a terminal there is no width to fit: whole lines serve scripts and logs best.
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     if title:
-        console.print(Text(title, style="italic"))
+        console.print(Text(printable(title), style="italic"))
     console.print(table)
 
 
@@ -107,11 +119,9 @@ def has_colors(stream: TextIO) -> bool:
 
 def report_error(error: SdkError, as_json: bool) -> int:
     """Print an error, in JSON mode as an object on stdout too, and return its exit code."""
-    parts = (("where", error.where), ("why", error.why), ("hint", error.hint or error.advice))
     red, bold, plain = ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") if has_colors(sys.stderr) else ("", "", "")
-    lines = [f"{red}error:{plain} {bold}{error.message}{plain}"]
-    lines += [f"  {name}: " + text.replace("\n", "\n    ") for name, text in parts if text]
-    print("\n".join(lines), file=sys.stderr)
+    message, *lines = error.lines(error.hint or error.advice)
+    print("\n".join([f"{red}error:{plain} {bold}{message}{plain}", *lines]), file=sys.stderr)
     if as_json:
         try:
             print_json({"error": error_json(error)})

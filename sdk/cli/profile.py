@@ -62,10 +62,10 @@ def profile(
         output.print_json(report.to_json())
         return
     for line in profile_lines(report, output.width()):
-        click.echo(line)
+        output.say(line)
     for path in (html, trace):
         if path is not None:
-            click.echo(f"wrote {path}")
+            output.say(f"wrote {path}")
 
 
 def profile_lines(report: ProfileReport, width: int) -> Iterator[str]:

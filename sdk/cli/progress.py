@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sdk.steps import listening
+from sdk.text import printable
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -63,10 +64,10 @@ class _Line:
 
 
 def _plain(text: str) -> str:
-    """The text with nothing in it that rich reads as markup."""
+    """The text with nothing in it that rich reads as markup, or a terminal acts on."""
     from rich.markup import escape
 
-    return escape(text)
+    return escape(printable(text))
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def run(
     for name, value in result.outputs.items():
         output.print_pairs(name, [("type", f"{value.dtype}{list(value.shape)}"), ("values", _values(value))])
     if save is not None:
-        click.echo(f"wrote {save}")
+        output.say(f"wrote {save}")
 
 
 def _save(path: Path, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:

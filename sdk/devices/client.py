@@ -10,8 +10,10 @@ from typing import NoReturn
 
 from sdk.devices import transports  # noqa: F401 - importing it registers the schemes
 from sdk.devices.base import EmulatorSpec, open_transport
-from sdk.devices.link import HOST_MAX_FRAME, Link, RemoteError
+from sdk.devices.link import DEADLINE_S, HOST_MAX_FRAME, Link, RemoteError, SmallerFramesError
 from sdk.devices.messages import (
+    MAX_DIMS,
+    MAX_TENSORS,
     STATUS_NAMES,
     Counter,
     DeviceInfo,
@@ -20,6 +22,7 @@ from sdk.devices.messages import (
     ModelInfo,
     OpTicks,
     RunStats,
+    at_most,
     fixed_part,
     pack,
     parse_dim,
@@ -28,19 +31,20 @@ from sdk.devices.messages import (
     parse_tensor,
     take_text,
 )
-from sdk.devices.wire import OVERHEAD, Code, Op
+from sdk.devices.wire import MIN_FRAME, OVERHEAD, Code, Op
 from sdk.errors import DeviceFault, LinkError, UsageError
 
 _WRITE_HEAD = 12  # fixed part of TENSOR_WRITE
 _RUN_HEAD = 16  # fixed part of the answer to RUN; 8 bytes per sample follow
+_PROFILE_HEAD = 4  # fixed part of the answer to PROFILE; 12 bytes per operation follow
 _MAX_COUNT = 0xFFFFFFFF
 
 
 class Session:
     """An open session with the agent behind ``link``; a context manager that closes it.
 
-    Every method raises LinkError when the device stays silent or answers nonsense, DeviceFault when it
-    crashed or a model failed, UsageError when an argument does not fit the model.
+    Every method raises LinkError when the device stays silent, answers nonsense or is not done by the link's deadline,
+    DeviceFault when it crashed or a model failed, UsageError when an argument does not fit the model.
     """
 
     def __init__(self, link: Link) -> None:
@@ -56,7 +60,7 @@ class Session:
             counter=counter,
             timer_hz=self._ack.timer_hz,
             emulated=transport.emulated,
-            rx_max=self._ack.rx_max,
+            rx_max=min(self._ack.rx_max, HOST_MAX_FRAME),
             tx_max=min(self._ack.tx_max, HOST_MAX_FRAME),
             last_crash=self._ack.crash,
         )
@@ -79,12 +83,16 @@ class Session:
 
     def ping(self, data: bytes = b"") -> bytes:
         """Return ``data`` as the device echoes it; at most one frame's payload."""
-        return self._ask(Op.PING, data)
+        most = min(self.info.rx_max, self.info.tx_max) - OVERHEAD
+        if len(data) > most:
+            raise UsageError(f"{len(data)} bytes are too many for a ping", why=f"a frame holds {most}")
+        return self._ask(Op.PING, data, answer=len(data))
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Return what the device says of its models; a model's number is its index. Asked once."""
         if self._models is None:
-            self._models = tuple(self._describe(model) for model in range(self._ack.model_count))
+            with self._link.call():
+                self._models = tuple(self._describe(model) for model in range(self._ack.model_count))
         return self._models
 
     def write(self, model: int, tensor: int, data: bytes) -> None:
@@ -102,15 +110,10 @@ class Session:
                 f"{len(data)} bytes are too many for input {info.inputs[tensor].name!r} of {info.name}",
                 why=f"it holds {info.inputs[tensor].nbytes}",
             )
-        chunk = self.info.rx_max - OVERHEAD - _WRITE_HEAD
-        for offset in range(0, len(data), chunk):
-            part = data[offset : offset + chunk]
-            payload = pack("HHHI", model, tensor, 0, offset, data=part)
-            (_, end), _ = fixed_part(self._ask(Op.TENSOR_WRITE, payload), "HI", "answer to a write")
-            if end != offset + len(part):
-                raise LinkError(
-                    "the device acknowledged another write", why=f"{end}, not {offset + len(part)}"
-                )
+        done = 0
+        with self._link.call(len(data)):
+            while done < len(data):
+                done += self._write_part(model, tensor, done, data)
 
     def read(self, model: int, tensor: int, nbytes: int | None = None) -> bytes:
         """Return the first ``nbytes`` of a tensor, by default all; inputs count first, then outputs."""
@@ -126,14 +129,9 @@ class Session:
                 why=f"it holds {info.tensors[tensor].nbytes}",
             )
         out = bytearray()
-        while len(out) < size:
-            count = min(self.info.tx_max - OVERHEAD, size - len(out))
-            part = self._ask(Op.TENSOR_READ, pack("HHHII", model, tensor, 0, len(out), count))
-            if len(part) != count:
-                raise LinkError(
-                    "the device answered a read with another size", why=f"{len(part)}, not {count}"
-                )
-            out += part
+        with self._link.call(size):
+            while len(out) < size:
+                out += self._read_part(model, tensor, len(out), size)
         return bytes(out)
 
     def run(self, model: int, *, dims: Sequence[int] = (), repeat: int = 1, warmup: int = 0) -> RunStats:
@@ -149,26 +147,28 @@ class Session:
                 why="repeat >= 1 and warmup >= 0 are needed",
                 hint="repeat=10",
             )
-        capacity = (self.info.tx_max - OVERHEAD - _RUN_HEAD) // 8
         values = b"".join(dim.to_bytes(4, "little", signed=True) for dim in dims)
         samples: list[float] = []
         while len(samples) < repeat:
+            # a few at a time: an answer that arrives on a bad line, and a deadline that is no matter of the repeats
+            capacity = (min(self._link.room, MIN_FRAME) - OVERHEAD - _RUN_HEAD) // 8
             count = min(capacity, repeat - len(samples))
             head = (model, count, 0 if samples else warmup, len(dims), 0)
-            answer = self._ask(Op.RUN, pack("HIIHH", *head, data=values))
+            answer = self._ask(Op.RUN, pack("HIIHH", *head, data=values), answer=_RUN_HEAD + 8 * count)
             samples += self._samples(answer, count)
         return RunStats(tuple(samples), self.info.counter)
 
     def profile(self) -> tuple[OpTicks, ...]:
         """Return what each operation took in the last run; none where the agent was not built to profile."""
         found: list[OpTicks] = []
-        while True:
-            total, part = parse_profile(self._ask(Op.PROFILE, pack("H", len(found))))
-            found += part
-            if len(found) >= total:
-                return tuple(replace(op, ticks=op.ticks * self._tick) for op in found)
-            if not part:
-                raise LinkError("the device leaves out operations", why=f"{len(found)} of {total}")
+        with self._link.call():
+            while True:
+                total, part = self._profile_part(len(found))
+                found += part
+                if len(found) == total:
+                    return tuple(replace(op, ticks=op.ticks * self._tick) for op in found)
+                if not part or len(found) > total:
+                    raise LinkError("the device leaves out operations or adds some", why=f"{len(found)} of {total}")
 
     @property
     def _tick(self) -> float:
@@ -188,6 +188,40 @@ class Session:
         (_, status), _ = fixed_part(self._ask(Op.SELFTEST, pack("H", model)), "Hi", "answer to a self-test")
         return int(status)
 
+    def _write_part(self, model: int, tensor: int, offset: int, data: bytes) -> int:
+        """Write what of ``data`` from ``offset`` on the line takes in one piece; return how much that is."""
+        part = data[offset : offset + min(self.info.rx_max, self._link.room) - OVERHEAD - _WRITE_HEAD]
+        payload = pack("HHHI", model, tensor, 0, offset, data=part)
+        try:
+            (_, end), _ = fixed_part(self._ask(Op.TENSOR_WRITE, payload, splits=True), "HI", "answer to a write")
+        except SmallerFramesError:
+            return 0
+        if end != offset + len(part):
+            raise LinkError("the device acknowledged another write", why=f"{end}, not {offset + len(part)}")
+        return len(part)
+
+    def _read_part(self, model: int, tensor: int, offset: int, size: int) -> bytes:
+        """Return what of a tensor's first ``size`` bytes from ``offset`` on the line brings in one piece."""
+        count = min(min(self.info.tx_max, self._link.room) - OVERHEAD, size - offset)
+        try:
+            payload = pack("HHHII", model, tensor, 0, offset, count)
+            part = self._ask(Op.TENSOR_READ, payload, answer=count, splits=True)
+        except SmallerFramesError:
+            return b""
+        if len(part) != count:
+            raise LinkError("the device answered a read with another size", why=f"{len(part)}, not {count}")
+        return part
+
+    def _profile_part(self, first: int) -> tuple[int, list[OpTicks]]:
+        """Return the number of operations, and those from ``first`` on that the line brings in one piece."""
+        while True:
+            most = (min(self.info.tx_max, self._link.room) - OVERHEAD - _PROFILE_HEAD) // 12
+            try:
+                answer = _PROFILE_HEAD + 12 * most
+                return parse_profile(self._ask(Op.PROFILE, pack("HH", first, most), answer=answer, splits=True))
+            except SmallerFramesError:
+                continue
+
     def _samples(self, answer: bytes, count: int) -> list[float]:
         (_, said, overhead), data = fixed_part(answer, "HIQ", "answer to a run")
         if said != count or len(data) != 8 * count:
@@ -198,6 +232,8 @@ class Session:
     def _describe(self, model: int) -> ModelInfo:
         fields, rest = fixed_part(self._ask(Op.MODEL_INFO, pack("H", model)), "HHHIIIHH", "model description")
         inputs, outputs, dims, arena, state, context, has_selftest, _ = fields
+        at_most(inputs + outputs, MAX_TENSORS, "inputs and outputs of a model")
+        at_most(dims, MAX_DIMS, "dims of a model")
         name, rest = take_text(rest, "model description")
         tensors = tuple(
             parse_tensor(self._ask(Op.TENSOR_INFO, pack("HH", model, index)))
@@ -239,9 +275,9 @@ class Session:
                     hint=f"rebuild with --dim {dim.name}=LO:HI or choose another value",
                 )
 
-    def _ask(self, op: Op, payload: bytes = b"") -> bytes:
+    def _ask(self, op: Op, payload: bytes = b"", *, answer: int = 0, splits: bool = False) -> bytes:
         try:
-            return self._link.request(op, payload)
+            return self._link.request(op, payload, answer=answer, splits=splits)
         except RemoteError as error:
             self._refuse(op, error)
 
@@ -262,16 +298,19 @@ class Session:
         ) from None
 
 
-def open_device(uri: str, *, artifact: Path, emulator: EmulatorSpec | None, timeout_s: float) -> Session:
+def open_device(
+    uri: str, *, artifact: Path, emulator: EmulatorSpec | None, timeout_s: float, deadline_s: float = DEADLINE_S
+) -> Session:
     """Open a session with the device at ``uri``: ``local:`` runs ``artifact`` here, ``qemu://`` boots it.
 
-    ``timeout_s`` is the longest silence allowed, so also the longest single run of a model. Raises
-    UsageError, NoDeviceError, MissingToolError, LinkError or DeviceFault; nothing that was started
-    outlives an error.
+    ``timeout_s`` is the longest silence allowed, so also the longest single run of a model; ``deadline_s`` the longest
+    that a method of the session may take in all, beside what its bytes take on the line (``run``: for each 28 runs).
+    Raises UsageError, NoDeviceError, MissingToolError, LinkError or DeviceFault; nothing that was started outlives an
+    error.
     """
     transport = open_transport(uri, artifact, emulator, timeout_s)
     try:
-        session = Session(Link(transport, timeout_s))
+        session = Session(Link(transport, timeout_s, deadline_s=deadline_s))
     except BaseException:
         transport.close()
         raise

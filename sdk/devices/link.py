@@ -1,20 +1,31 @@
-"""One session of wire v1 over a transport: greeting, requests sent again until answered, deadlines."""
+"""One session of wire v1 over a transport: greeting, requests sent again until answered, deadlines, cancelling."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from sdk.devices import wire
 from sdk.devices.base import Transport
 from sdk.devices.messages import HelloAck, fixed_part, pack_hello, parse_crash, parse_hello_ack
-from sdk.devices.wire import Code, Frame, Kind, Op
+from sdk.devices.wire import OVERHEAD, Code, Frame, Kind, Op
 from sdk.errors import DeviceFault, LinkError
 
 HOST_MAX_FRAME = 65536
+DEADLINE_S = 600.0  # of a request in all
+LEAST_ROOM = 64  # bytes: frames get no smaller on a bad line
 _HELLO_WAITS_S = (0.05, 0.1, 0.2, 0.4)  # the last one repeats
 _FIRST_WAIT_S = 0.5  # for an answer or a sign of work
+_MOST_WAIT_S = 2.0  # to which that doubles; and what the bytes take
 _BUSY_WAIT_S = 1.0  # after a sign of work: its answer may be lost as well
+_CANCEL_S = 1.0  # for a device to stop between two runs
+_CANCEL_STEP_S = 0.025  # less than the time for which an agent listens once it has heard something
+_QUICK_REPEATS = 16  # of a request, each upon a report of damage: noise without end must not become traffic without end
+_GROW_AFTER = 16  # requests answered at once before frames grow again
+_SHRINK = 4  # by which frames shrink each time that one is lost
+_SLACK = 4.0  # times what the bytes of a call take at the slowest rate
 
 
 class RemoteError(Exception):
@@ -26,71 +37,94 @@ class RemoteError(Exception):
         self.detail = detail
 
 
+class SmallerFramesError(Exception):
+    """The line is too bad for frames of this size: split the work by ``Link.room``. Never leaves this package."""
+
+
 class Link:
     """Requests and answers with one device; every call returns or raises within its deadlines.
 
     ``timeout_s`` bounds how long the device may stay silent: before it greets, before it takes up a request,
-    and between two signs of work while it runs a model. An unanswered request is sent again after
-    ``first_wait_s``, then after twice that, and so on.
+    and between two signs of work while it runs a model. ``deadline_s`` bounds a request in all, whatever comes. An
+    unanswered request is sent again after ``first_wait_s``, then after twice that, up to some seconds; at once when
+    either side has received something damaged. ``room`` is the largest frame that the line's quality advises.
     """
 
     def __init__(
-        self, transport: Transport, timeout_s: float, *, first_wait_s: float = _FIRST_WAIT_S
+        self,
+        transport: Transport,
+        timeout_s: float,
+        *,
+        deadline_s: float = DEADLINE_S,
+        first_wait_s: float = _FIRST_WAIT_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.transport = transport
         self.timeout_s = timeout_s
+        self.deadline_s = deadline_s
         self.first_wait_s = first_wait_s
-        self.max_answer = wire.MIN_FRAME  # bytes of the largest frame that can come
+        self.room = wire.MIN_FRAME
+        self._most_room = wire.MIN_FRAME
+        self._can_cancel = False
+        self._clock = clock
         self._decoder = wire.Decoder(HOST_MAX_FRAME)
         self._queue: list[Frame] = []
         self._session = 0
         self._id = 0
+        self._in_a_row = 0  # requests answered at once
+        self._limit: float | None = None  # of the call under way
         self._closed = False
+
+    @contextmanager
+    def call(self, nbytes: int = 0) -> Iterator[None]:
+        """Bound all requests of the block, and of those in it, by ``deadline_s`` and what ``nbytes`` take."""
+        if self._limit is not None:
+            yield
+            return
+        self._limit = self._clock() + self.deadline_s + _SLACK * nbytes / self.transport.bytes_per_s
+        try:
+            yield
+        finally:
+            self._limit = None
 
     def greet(self) -> HelloAck:
         """Open a session. Raises LinkError on silence, garbage or another protocol version."""
         nonce = int.from_bytes(os.urandom(4), "little")
         hello = b"\0\0" + Frame(Kind.HELLO, 0, 0, 0, pack_hello(nonce, HOST_MAX_FRAME)).encode()
-        deadline = time.monotonic() + self.timeout_s
+        deadline = self._clock() + self.timeout_s
         attempt = 0
-        while time.monotonic() < deadline:
-            self.transport.write(hello, self.timeout_s)
+        while (left := deadline - self._clock()) > 0:
+            self.transport.write(hello, left)
             wait_s = _HELLO_WAITS_S[min(attempt, len(_HELLO_WAITS_S) - 1)]
             attempt += 1
-            until = min(deadline, time.monotonic() + wait_s)
+            until = min(deadline, self._clock() + wait_s)
             while (frame := self._next_frame(until)) is not None:
                 ack = self._greeting(frame, nonce)
                 if ack is not None:
                     self._session = ack.session
-                    self.max_answer = min(ack.tx_max, HOST_MAX_FRAME)
+                    self._can_cancel = ack.can_cancel
+                    self.room = self._most_room = min(ack.rx_max, ack.tx_max, HOST_MAX_FRAME)
                     return ack
         raise self._silence(f"no valid greeting within {self.timeout_s:g} s")
 
-    def request(self, op: Op, payload: bytes = b"") -> bytes:
+    def request(self, op: Op, payload: bytes = b"", *, answer: int = 0, splits: bool = False) -> bytes:
         """Send a request, again until it is answered; return the answer's payload. It is executed once.
 
-        Raises RemoteError for an ERR answer, DeviceFault when the device crashed, LinkError when silent.
+        ``answer`` is the size of the payload to expect, where it may be a large one. Raises RemoteError for an ERR
+        answer, DeviceFault when the device crashed, LinkError when it is silent or too slow; for what ``splits``,
+        SmallerFramesError when frames get lost that could be smaller. What a device that can be told still works on
+        when this returns early, upon an interrupt too, is called off.
         """
         self._id = self._id % 0xFFFF + 1
-        data = Frame(Kind.REQ, self._session, self._id, op, payload).encode()
-        wait_s = self.first_wait_s + (len(data) + self.max_answer) / self.transport.bytes_per_s
-        deadline = time.monotonic() + max(self.timeout_s, wait_s)
-        done = -1
-        while time.monotonic() < deadline:
-            self.transport.write(data, self.timeout_s)
-            until = min(deadline, time.monotonic() + wait_s)
-            while (frame := self._next_frame(until)) is not None:
-                if frame.kind == Kind.RSP and self._is_ours(frame):
-                    return frame.payload
-                if frame.kind == Kind.ERR:
-                    self._error(frame)
-                if frame.kind == Kind.EVT and self._is_ours(frame) and _done(frame) > done:
-                    done = _done(frame)  # only progress buys time: a device that merely talks does not
-                    wait_s = max(wait_s, _BUSY_WAIT_S)
-                    deadline = time.monotonic() + self.timeout_s
-                    until = min(deadline, time.monotonic() + wait_s)
-            wait_s *= 2
-        raise self._silence(f"no answer to {op.name} within {self.timeout_s:g} s")
+        size = OVERHEAD + max(len(payload), answer)
+        try:
+            return self._exchange(op, Frame(Kind.REQ, self._session, self._id, op, payload), size, splits)
+        except (RemoteError, SmallerFramesError, DeviceFault):
+            raise
+        except BaseException:
+            if op == Op.RUN and self._can_cancel:
+                self._cancel()
+            raise
 
     def close(self) -> None:
         """Say goodbye if the device still listens, and close the transport. May be called twice."""
@@ -104,14 +138,84 @@ class Link:
         finally:
             self.transport.close()
 
-    def _next_frame(self, until: float) -> Frame | None:
-        """Return the next frame, or None when none is complete by ``until``."""
+    def _exchange(self, op: Op, request: Frame, size: int, splits: bool) -> bytes:
+        data = request.encode()
+        on_the_line = (len(data) + size) / self.transport.bytes_per_s
+        wait_s = self.first_wait_s + on_the_line
+        now = self._clock()
+        limit = now + self.deadline_s + _SLACK * on_the_line if self._limit is None else self._limit
+        deadline = now + max(self.timeout_s, wait_s)
+        done, quick = -1, _QUICK_REPEATS
+        first = True
+        while (now := self._clock()) < min(deadline, limit):
+            if not first and done < 0:
+                self._lost(size)
+                if splits and size > self.room:
+                    raise SmallerFramesError
+            self.transport.write(data, min(self.timeout_s, limit - now))
+            until = min(deadline, limit, self._clock() + wait_s)
+            hurt = self._decoder.hurt
+            repeat = False
+            while not repeat and (frame := self._next_frame(until, hurt if quick else None)) is not None:
+                if frame.kind == Kind.RSP and self._is_ours(frame):
+                    self._arrived(first)
+                    return frame.payload
+                if frame.kind == Kind.ERR:
+                    self._error(frame)
+                if frame.kind == Kind.EVT and frame.session == self._session:
+                    repeat = quick > 0 and frame.op == wire.EVT_DAMAGED
+                    if self._is_ours(frame) and _done(frame) > done:
+                        done = _done(frame)  # only progress buys time: a device that merely talks does not
+                        wait_s = max(wait_s, _BUSY_WAIT_S)
+                        deadline = self._clock() + self.timeout_s
+                        until = min(deadline, limit, self._clock() + wait_s)
+            if quick and (repeat or self._decoder.hurt > hurt):
+                quick -= 1
+            else:
+                wait_s = max(wait_s, min(2 * wait_s, _MOST_WAIT_S + on_the_line))
+            first = False
+        if now >= limit:
+            raise LinkError(
+                f"{self.transport.address}: {op.name} is not done after {self.deadline_s:g} s in all",
+                why=self._received(),
+                hint="CROSSLEVEL_DEADLINE=SECONDS grants more where the device is only slow",
+            )
+        raise self._silence(f"no answer to {op.name} within {self.timeout_s:g} s")
+
+    def _cancel(self) -> None:
+        """Ask the device to stop what it runs, until it says that it has or its time is over."""
+        frame = Frame(Kind.CANCEL, self._session, self._id, Op.RUN).encode()
+        end = self._clock() + _CANCEL_S
+        try:
+            while self._clock() < end:
+                self.transport.write(frame, _CANCEL_STEP_S)
+                until = min(end, self._clock() + _CANCEL_STEP_S)
+                while (answer := self._next_frame(until)) is not None:
+                    if answer.kind in (Kind.RSP, Kind.ERR) and self._is_ours(answer):
+                        return
+        except (LinkError, DeviceFault):
+            pass  # what calls for this is told, not that it ends the device too
+
+    def _lost(self, size: int) -> None:
+        self._in_a_row = 0
+        if size > LEAST_ROOM:
+            self.room = max(LEAST_ROOM, min(self.room, size // _SHRINK))
+
+    def _arrived(self, at_once: bool) -> None:
+        self._in_a_row = self._in_a_row + 1 if at_once else 0
+        if self._in_a_row >= _GROW_AFTER:
+            self._in_a_row = 0
+            self.room = min(2 * self.room, self._most_room)
+
+    def _next_frame(self, until: float, hurt: int | None = None) -> Frame | None:
+        """Return the next frame; None when none is complete by ``until``, or more than ``hurt`` pieces are damaged."""
         while not self._queue:
-            left = until - time.monotonic()
-            data = self.transport.read(left) if left > 0 else b""
-            if not data and time.monotonic() >= until:
+            if hurt is not None and self._decoder.hurt > hurt:
                 return None
-            self._queue.extend(self._decoder.feed(data))
+            left = until - self._clock()
+            if left <= 0:
+                return None
+            self._queue.extend(self._decoder.feed(self.transport.read(left)))
         return self._queue.pop(0)
 
     def _greeting(self, frame: Frame, nonce: int) -> HelloAck | None:
@@ -166,21 +270,23 @@ class Link:
         )
 
     def _silence(self, message: str) -> LinkError:
-        decoder = self._decoder
-        if decoder.received == 0:
-            why = "not one byte was received"
-        elif decoder.frames == 0:
-            begin = decoder.unframed()[:24]
-            why = f"{decoder.received} bytes were received, none a valid frame; they begin {begin!r}"
-        else:
-            why = (
-                f"{decoder.received} bytes were received: {decoder.frames} valid frames, "
-                f"{decoder.damaged} damaged, {decoder.overlong} too long"
-            )
         return LinkError(
             f"{self.transport.address}: {message}",
-            why=why,
-            hint="check that the agent's firmware is on the device and nothing else holds its port",
+            why=self._received(),
+            hint="check that the agent's firmware is on the device and nothing else holds its port; where it is only "
+            "slow, CROSSLEVEL_TIMEOUT=SECONDS grants it more",
+        )
+
+    def _received(self) -> str:
+        decoder = self._decoder
+        if decoder.received == 0:
+            return "not one byte was received"
+        if decoder.frames == 0:
+            begin = decoder.unframed()[:24]
+            return f"{decoder.received} bytes were received, none a valid frame; they begin {begin!r}"
+        return (
+            f"{decoder.received} bytes were received: {decoder.frames} valid frames, "
+            f"{decoder.damaged} damaged, {decoder.overlong} too long"
         )
 
 

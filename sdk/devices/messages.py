@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import struct
 from collections.abc import Sequence
@@ -17,8 +18,20 @@ DTYPES = {
     1: "int8", 2: "uint8", 3: "int16", 4: "uint16", 5: "int32", 6: "uint32",
     7: "int64", 8: "float16", 9: "float32", 10: "float64", 11: "bool", 12: "uint64",
 }  # fmt: skip
+_ITEM_BYTES = {
+    "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
+    "int64": 8, "float16": 2, "float32": 4, "float64": 8, "bool": 1, "uint64": 8,
+}  # fmt: skip
 STATUS_NAMES = {-1: "E_ARG", -2: "E_DIM", -3: "E_ARENA", -4: "E_STATE", -5: "E_SELFTEST"}
 MAX_NDIM = 8
+# What a device may say of itself: what is more is refused before anything is made room for.
+MAX_MODELS = 256
+MAX_TENSORS = 1024  # inputs and outputs of one model
+MAX_DIMS = 16
+MAX_TEXT = 64  # bytes
+MAX_TENSOR_BYTES = (1 << 31) - 1  # as of the frontends
+_CAN_CANCEL = 1
+_OTHER_VERSION = "rebuild and flash the firmware with this version of the tool"
 
 
 @dataclass(frozen=True)
@@ -53,6 +66,7 @@ class HelloAck:
     last_error: int
     crash: CrashRecord | None
     build_id: str
+    can_cancel: bool
 
 
 @dataclass(frozen=True)
@@ -164,15 +178,28 @@ def fixed_part(payload: bytes, layout: str, what: str) -> tuple[tuple[Any, ...],
         raise LinkError(
             f"the device sent a malformed {what}",
             why=f"{len(payload)} bytes that claim a fixed part of {size}; {fields.size} are needed",
-            hint="rebuild and flash the firmware with this version of the tool",
+            hint=_OTHER_VERSION,
         )
     return fields.unpack_from(payload)[1:], payload[size:]
 
 
+def at_most(count: int, limit: int, what: str) -> int:
+    """Return ``count``, which a device claims to have of ``what``; raise LinkError when it is above ``limit``."""
+    if count > limit:
+        raise LinkError(
+            f"the device claims to have {count} {what}",
+            why=f"{limit} is the most that can be",
+            hint=_OTHER_VERSION,
+        )
+    return count
+
+
 def take_text(data: bytes, what: str) -> tuple[str, bytes]:
-    """Split off a text that is its u8 length and its bytes; raise LinkError when the payload is shorter."""
+    """Split off a text that is its u8 length and its bytes; raise LinkError when it is longer than texts are or than
+    the payload. It may have any characters: whoever prints it escapes them."""
     if not data or len(data) < 1 + data[0]:
         raise LinkError(f"the device sent a malformed {what}", why="a text is longer than its frame")
+    at_most(data[0], MAX_TEXT, f"bytes of text in a {what}")
     return data[1 : 1 + data[0]].decode("ascii", "replace"), data[1 + data[0] :]
 
 
@@ -196,7 +223,7 @@ def parse_crash(fields: Sequence[int]) -> CrashRecord:
 def parse_hello_ack(payload: bytes) -> HelloAck:
     """Return the parsed payload of HELLO_ACK; raise LinkError when it is malformed."""
     fields, rest = fixed_part(payload, "BBIHBBIIIHHi5I", "greeting")
-    version, _, nonce, session, counter, crashed, rx_max, tx_max, timer_hz, models, _, last_error = fields[
+    version, _, nonce, session, counter, crashed, rx_max, tx_max, timer_hz, models, offers, last_error = fields[
         :12
     ]
     if counter not in COUNTERS or timer_hz == 0 or version != VERSION:
@@ -212,10 +239,11 @@ def parse_hello_ack(payload: bytes) -> HelloAck:
         rx_max=rx_max,
         tx_max=tx_max,
         timer_hz=timer_hz,
-        model_count=models,
+        model_count=at_most(models, MAX_MODELS, "models"),
         last_error=last_error,
         crash=parse_crash(fields[12:]) if crashed else None,
         build_id=take_text(rest, "greeting")[0],
+        can_cancel=bool(offers & _CAN_CANCEL),
     )
 
 
@@ -233,15 +261,27 @@ def parse_tensor(payload: bytes) -> TensorInfo:
         raise LinkError(
             "the device described a tensor that this version does not know",
             why=f"element type {dtype}, {ndim} axes",
-            hint="rebuild and flash the firmware with this version of the tool",
+            hint=_OTHER_VERSION,
         )
     name = take_text(rest, "tensor description")[0]
-    return TensorInfo(name, DTYPES[dtype], tuple(shape[:ndim]), scale, zero_point, nbytes)
+    item = _ITEM_BYTES[DTYPES[dtype]]
+    extents = tuple(shape[:ndim])
+    # the most that it takes may be less than the product of the most that each axis has, where axes depend on a dim
+    most = min(math.prod(extents) * item, MAX_TENSOR_BYTES)
+    if min(extents, default=0) < 0 or nbytes > most or nbytes % item or not 0 <= scale < math.inf:
+        raise LinkError(
+            "the device described a tensor that cannot be",
+            why=f"{nbytes} bytes of {DTYPES[dtype]}{list(extents)}, scale {scale:g}",
+            hint=_OTHER_VERSION,
+        )
+    return TensorInfo(name, DTYPES[dtype], extents, scale, zero_point, nbytes)
 
 
 def parse_dim(payload: bytes) -> DimInfo:
     """Return one dimension's description from an answer to DIM_INFO."""
     (_, lo, hi), rest = fixed_part(payload, "Hii", "dimension description")
+    if not 0 <= lo <= hi:
+        raise LinkError("the device described a dimension that cannot be", why=f"{lo} to {hi}", hint=_OTHER_VERSION)
     return DimInfo(take_text(rest, "dimension description")[0], lo, hi)
 
 

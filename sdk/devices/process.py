@@ -66,21 +66,27 @@ def spawn(argv: Sequence[str], name: str, *, piped: bool) -> Child:
 
 
 def stop(child: Child, release: Callable[[], None], grace_s: float) -> None:
-    """Close the pipe, then end the process: wait, then SIGTERM, then SIGKILL; close its files."""
-    release()
+    """Close the pipe, then end the process: wait, then SIGTERM, then SIGKILL; close its files. An interrupt in the
+    meantime ends it at once."""
     process = child.process
-    for step, wait_s in ((None, grace_s), (process.terminate, _GRACE_S), (process.kill, None)):
-        if step is not None:
-            step()
-        try:
-            process.wait(wait_s)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            stream.close()
-    os.close(child.stderr_fd)
+    try:
+        release()
+        for step, wait_s in ((None, grace_s), (process.terminate, _GRACE_S), (process.kill, None)):
+            if step is not None:
+                step()
+            try:
+                process.wait(wait_s)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+        os.close(child.stderr_fd)
 
 
 class ProcessTransport:
@@ -153,16 +159,20 @@ def open_piped(argv: Sequence[str], name: str, address: str, *, emulated: bool =
     stdin, stdout = child.process.stdin, child.process.stdout
     if stdin is None or stdout is None:
         raise NoDeviceError(f"cannot reach {name}", why="it was started without pipes")
-    return ProcessTransport(
-        child,
-        stdout.fileno(),
-        stdin.fileno(),
-        stdin.close,
-        address=address,
-        bytes_per_s=_PIPE_BYTES_PER_S,
-        grace_s=_PIPE_GRACE_S,
-        emulated=emulated,
-    )
+    try:
+        return ProcessTransport(
+            child,
+            stdout.fileno(),
+            stdin.fileno(),
+            stdin.close,
+            address=address,
+            bytes_per_s=_PIPE_BYTES_PER_S,
+            grace_s=_PIPE_GRACE_S,
+            emulated=emulated,
+        )
+    except BaseException:
+        stop(child, stdin.close, 0.0)
+        raise
 
 
 def _wait(fd: int, event: int, timeout_s: float) -> bool:

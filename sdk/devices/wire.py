@@ -24,6 +24,7 @@ class Kind(IntEnum):
     EVT = 7
     ERR = 8
     BYE = 9
+    CANCEL = 10
 
 
 class Op(IntEnum):
@@ -54,9 +55,11 @@ class Code(IntEnum):
     STATUS = 6
     NONE = 7
     FAULT = 8
+    CANCELLED = 9
 
 
 EVT_PROGRESS = 1
+EVT_DAMAGED = 2
 
 
 def _crc_table() -> tuple[int, ...]:
@@ -155,6 +158,11 @@ class Decoder:
                 frames.append(frame)
         self._extend(rest)
         return frames
+
+    @property
+    def hurt(self) -> int:
+        """How many pieces that were no frames have come."""
+        return self.damaged + self.overlong
 
     def unframed(self) -> bytes:
         """Return the first bytes received that belong to no frame, for messages."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sdk import steps
 from sdk.boards import Board, load_board
-from sdk.codegen_c.c99.names import identifier
+from sdk.codegen_c.c99.names import identifier, wire_name
 from sdk.compiler.interp.graph import init_values
 from sdk.compiler.sym import Var, evaluate
 from sdk.compiler.sym.text import parse_dim
@@ -23,6 +23,7 @@ from sdk.driver.agents import link_agent
 from sdk.driver.artifact import build_sources, prefix_of
 from sdk.driver.built import Built, load_built
 from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
+from sdk.driver.device_model import FRESH_DIM, as_built
 from sdk.driver.dims import dims_of_run
 from sdk.driver.files import ModelFile, read_model_file
 from sdk.driver.options import BuildOptions
@@ -37,7 +38,6 @@ __all__ = ["WARMUP", "bench", "connect", "count", "entry_name", "prepare", "reso
 Array = NDArray[Any]
 WARMUP = 2
 SEED = 0
-FRESH_DIM = "dim "  # how an agent names the dims that a run computes
 MOST = (1 << 31) - 1
 
 
@@ -82,9 +82,9 @@ def entry_name(built: Built, entry: str | None) -> str:
 def _entry(session: Session, built: Built, entry: str | None) -> tuple[int, str]:
     """The number of an entry on the device, and its name; None is the only one."""
     name = entry_name(built, entry)
-    if len(built.shapes) == 1:
+    if len(built.shapes) == 1 and session.models():
         return 0, name
-    wanted = f"{built.sources.prefix}_{identifier(name)}"
+    wanted = wire_name(f"{built.sources.prefix}_{identifier(name)}")
     for number, info in enumerate(session.models()):
         if info.name == wanted:
             return number, name
@@ -100,7 +100,7 @@ def step(
     bound. ``entry`` may be left out where the model has one.
     """
     number, name = _entry(session, built, entry)
-    info, shapes = session.models()[number], built.shapes[name]
+    info, shapes = as_built(session.models()[number], built, name), built.shapes[name]
     _check_names(info, inputs)
     values = dims_of_run(info, shapes, built.multiples, inputs, at)
     dims = [values[d.name] for d in info.dims]
@@ -260,7 +260,7 @@ def count(target: Path | ModelFile, board: Board, options: BuildOptions, at: Map
 def prepare(session: Session, built: Built, entry: str | None, at: Mapping[str, int]) -> tuple[int, dict[str, int]]:
     """The number of an entry on the device, its inputs filled with random numbers, and its dims in order."""
     number, name = _entry(session, built, entry)
-    info = session.models()[number]
+    info = as_built(session.models()[number], built, name)
     rng = np.random.default_rng(SEED)
     for k, tensor in enumerate(info.inputs):
         session.write(number, k, _random_bytes(tensor, rng))

@@ -20,7 +20,7 @@ from sdk.driver.files import ModelFile
 from sdk.driver.options import BuildOptions
 from sdk.driver.peak import peak_of
 from sdk.driver.session import open_session
-from sdk.errors import UsageError
+from sdk.errors import LinkError, UsageError
 from sdk.profile import COSTS, OpFacts, OpProfile, Peak, ProfileReport
 
 __all__ = ["profile"]
@@ -86,7 +86,7 @@ def profile(
         raise UsageError("instructions of several threads cannot be told apart", hint="profile with --threads 1")
     else:
         with open_session(device, place, plain) as bare, open_session(device, place, clocked) as with_clocks:
-            found = _timed(bare, with_clocks, lambda session: prepare(session, built, entry, at), repeat)
+            found = _timed(bare, with_clocks, clocks, lambda session: prepare(session, built, entry, at), repeat)
     return _report(built, place, options, at, facts, found)
 
 
@@ -96,13 +96,16 @@ Prepare = Callable[[Session], tuple[int, dict[str, int]]]
 def _counted(place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prepare) -> _Measured:
     """One run of each agent under the emulator."""
 
-    def once(session: Session) -> tuple[DeviceInfo, dict[str, int], tuple[OpTicks, ...]]:
+    def once(session: Session) -> tuple[DeviceInfo, dict[str, int]]:
         number, dims = prepare(session)
         session.run(number, dims=list(dims.values()))
-        return session.info, dims, session.profile()
+        return session.info, dims
+
+    def with_clocks(session: Session) -> tuple[DeviceInfo, dict[str, int], tuple[OpTicks, ...]]:
+        return *once(session), _ticks(session, clocks)
 
     _, bare = counted(place, agents[0], 0, once)
-    (info, dims, ticks), phases = counted(place, agents[1], clocks, once)
+    (info, dims, ticks), phases = counted(place, agents[1], clocks, with_clocks)
     none = Counts(0, None if phases[PHASE_RUN].est_cycles is None else 0.0)
     ops = tuple((_cost(phases.get(PHASE_OP + k, none)), t.calls) for k, t in enumerate(ticks))
     return _Measured(info, dims, _cost(total(bare)), _cost(total(phases)), ops, 1)
@@ -113,7 +116,19 @@ def _cost(counts: Counts) -> _Cost:
     return _Cost(instructions=counts.instructions, est_cycles=None if cycles is None else round(cycles))
 
 
-def _timed(bare: Session, clocked: Session, prepare: Prepare, repeat: int) -> _Measured:
+def _ticks(session: Session, clocks: int) -> tuple[OpTicks, ...]:
+    """What each of so many operations took in the last run."""
+    found = session.profile()
+    if len(found) != clocks:
+        raise LinkError(
+            "the device has another profile than the one that was built",
+            why=f"{len(found)} operations, not {clocks}",
+            hint="build and flash this model's firmware",
+        )
+    return found
+
+
+def _timed(bare: Session, clocked: Session, clocks: int, prepare: Prepare, repeat: int) -> _Measured:
     """Runs of both agents in turn; medians."""
     (number, dims), _ = prepare(clocked), prepare(bare)
     values = list(dims.values())
@@ -123,7 +138,7 @@ def _timed(bare: Session, clocked: Session, prepare: Prepare, repeat: int) -> _M
     for _ in range(repeat):
         plain.append(bare.run(number, dims=values).samples[0])
         whole.append(clocked.run(number, dims=values).samples[0])
-        ops.append(clocked.profile())
+        ops.append(_ticks(clocked, clocks))
     unit = clocked.info.counter
     each = tuple((_median(unit, [run[k].ticks for run in ops]), ops[-1][k].calls) for k in range(len(ops[-1])))
     return _Measured(clocked.info, dims, _median(unit, plain), _median(unit, whole), each, repeat)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from pathlib import Path
 
 from sdk.boards import Board
 from sdk.devices.base import EmulatorSpec
 from sdk.devices.client import Session, open_device
+from sdk.devices.link import DEADLINE_S
 from sdk.errors import NoDeviceError, UsageError
 
 __all__ = ["open_session"]
 
-START_TIMEOUT_S = 20.0
+TIMEOUT_S = 20.0
+_TIMEOUT_VARIABLE = "CROSSLEVEL_TIMEOUT"
+_DEADLINE_VARIABLE = "CROSSLEVEL_DEADLINE"
 
 
 def open_session(
     uri: str | None, board: Board, agent: Path, emulator_arguments: tuple[str, ...] = ()
 ) -> Session:
     """A session with the agent: on this machine or the board's stand-in, started with more arguments, when ``uri`` is
-    None.
+    None. CROSSLEVEL_TIMEOUT (20) and CROSSLEVEL_DEADLINE (600) say for how many seconds it may be silent, and work on
+    what is asked.
 
     Raises:
         NoDeviceError: the board can neither run here nor be emulated, and no device is given.
+        UsageError: the address is none, or the variables are no numbers of seconds.
     """
     emulator = None
     if board.emulator is not None:
@@ -36,4 +43,21 @@ def open_session(
         uri = ("local:" if emulator is None else "qemu-user://") if board.hosted else "qemu://"
     if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
         raise UsageError(f"{uri!r} is not a device address", hint="local: or qemu://")
-    return open_device(uri, artifact=agent, emulator=emulator, timeout_s=START_TIMEOUT_S)
+    return open_device(
+        uri,
+        artifact=agent,
+        emulator=emulator,
+        timeout_s=_seconds(_TIMEOUT_VARIABLE, TIMEOUT_S),
+        deadline_s=_seconds(_DEADLINE_VARIABLE, DEADLINE_S),
+    )
+
+
+def _seconds(variable: str, default: float) -> float:
+    text = os.environ.get(variable, "").strip()
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise UsageError(f"{variable}={text} is no number of seconds", hint=f"{variable}={default:g}")
+    return value

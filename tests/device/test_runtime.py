@@ -27,10 +27,12 @@ def fuzz_sources() -> list[Path]:
     return [*agents.core_sources(), *[fuzz / name for name in FUZZ], agents.HERE / "fake_models.c"]
 
 
-def test_random_frames_harm_nothing(tmp_path: Path, need_tool) -> None:
+@pytest.mark.parametrize("sizes", [(), ("SDK_RT_FRAME_MAX=256u", "SDK_RT_PROFILE_OPS=60u")], ids=["usual", "small"])
+def test_random_frames_harm_nothing(sizes: tuple[str, ...], tmp_path: Path, need_tool) -> None:
     need_tool("clang")
-    program = agents.build_host(fuzz_sources(), tmp_path / "fuzz", defines=("FAKE_TAME",), compiler="clang")
-    done = subprocess.run([program, "100000", "7"], capture_output=True, text=True, timeout=60, check=False)
+    defines = ("FAKE_TAME", *sizes)
+    program = agents.build_host(fuzz_sources(), tmp_path / "fuzz", defines=defines, compiler="clang")
+    done = subprocess.run([program, "80000", "7"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -126,7 +126,7 @@ def test_devices_that_never_greet(
     script: str,
     says: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(session, "START_TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr(session, "TIMEOUT_S", TIMEOUT_S)
     uri = program(tmp_path, f"#!/bin/sh\n{script}\n")
     began = time.monotonic()
     fails(code, "run", digits, "--board", "host", "--device", uri, "--input", image, says=says)
@@ -164,7 +164,7 @@ def test_devices_lost_in_a_run(
     out = tmp_path / "out"
     assert run_command(["build", str(digits), "--board", "host", "--emit", "firmware", "-o", str(out)]) == 0
     capsys.readouterr()
-    monkeypatch.setattr(session, "START_TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr(session, "TIMEOUT_S", TIMEOUT_S)
     agent = str(out / "digits_int8.agent")
     uri = program(tmp_path, PROXY.format(python=sys.executable, root=str(root), agent=agent, at_run=at_run))
     given = ("--input", image) if verb == "run" else ()
@@ -179,6 +179,51 @@ def test_an_emulated_board_without_stack(
     need_tool("qemu-system-arm")
     name = add_board("shallow", stack="128")
     fails(7, "run", digits, "--board", name, "--input", image, says=("qemu-system-arm",), hints=("stack",))
+
+
+# How long a device may take.
+
+
+@pytest.mark.parametrize("variable", ["CROSSLEVEL_TIMEOUT", "CROSSLEVEL_DEADLINE"])
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf"])
+def test_waits_that_are_none(
+    fails: Fails, digits: Path, image: str, monkeypatch: pytest.MonkeyPatch, variable: str, text: str
+) -> None:
+    monkeypatch.setenv(variable, text)
+    line = ("run", digits, "--board", "host", "--input", image)
+    fails(2, *line, says=(f"{variable}={text} is no number of seconds",), hints=(variable,))
+
+
+def test_a_device_that_is_always_at_work(
+    fails: Fails,
+    digits: Path,
+    image: str,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It says so, and that it gets on, as often as it should: the deadline of the request ends it."""
+    out = tmp_path / "out"
+    assert run_command(["build", str(digits), "--board", "host", "--emit", "firmware", "-o", str(out)]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("CROSSLEVEL_DEADLINE", "2")
+    busy = (
+        "import struct, time; from sdk.devices.wire import Frame; f = decoder.last\n"
+        "    for k in range(1, 999): os.write(1, Frame(7, f.session, f.id, 1, struct.pack('<HHII', 12, 0, k, 999))"
+        ".encode()); time.sleep(0.1)"
+    )
+    text = PROXY.replace("if any(frame.kind == Kind.REQ and frame.op == Op.RUN for frame in decoder.feed(data)):", (
+        "runs = [f for f in decoder.feed(data) if f.kind == Kind.REQ and f.op == Op.RUN]\n"
+        "    decoder.last = runs[-1] if runs else None\n"
+        "    if runs:"
+    ))
+    agent = str(out / "digits_int8.agent")
+    uri = program(tmp_path, text.format(python=sys.executable, root=str(root), agent=agent, at_run=busy))
+    began = time.monotonic()
+    line = ("run", digits, "--board", "host", "--device", uri, "--input", image)
+    fails(6, *line, says=("RUN is not done after 2 s in all",), hints=("CROSSLEVEL_DEADLINE=",))
+    assert time.monotonic() - began < 15
 
 
 # Tools that are not installed.

@@ -17,7 +17,6 @@ TESTS = Path(__file__).resolve().parent.parent
 UNTOLD = {
     "cannot reach …": "a program is always started with pipes",
     "the scale ratio … is not below one": "twice the larger scale is the divisor",
-    "the device has no model …": "agents are built from the model that is asked for",
 }
 
 

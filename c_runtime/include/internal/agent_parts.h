@@ -16,6 +16,12 @@ int32_t sdk_rt_dispatch(sdk_rt_agent_t *a, uint16_t op, const uint8_t *payload, 
 void sdk_rt_send_small(uint8_t kind, uint16_t session, uint16_t id, uint16_t op, const uint8_t *payload,
                        uint32_t n);
 
+/*
+ * Between the runs of a series: whether the host has sent something that takes its place. To be done next, it then lies
+ * where the request was. What repeats the request is dropped.
+ */
+bool sdk_rt_called_off(sdk_rt_agent_t *a);
+
 /* Write a text as its length and its bytes, cut to SDK_RT_MAX_TEXT; returns the bytes written. */
 uint32_t sdk_rt_put_text(uint8_t *p, const char *text);
 

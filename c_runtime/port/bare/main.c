@@ -31,6 +31,11 @@ void sdk_rt_port_write(const uint8_t *bytes, uint32_t n)
     }
 }
 
+int sdk_rt_port_read(void)
+{
+    return sdk_rt_uart_read();
+}
+
 void sdk_rt_crashed(const sdk_rt_crash_t *crash)
 {
     last.crash = *crash;
@@ -46,7 +51,7 @@ void sdk_rt_main(void)
     sdk_rt_agent_init(&agent, last.magic == CRASH_MAGIC ? &last.crash : NULL);
     last.magic = 0;
     for (;;) {
-        int byte = sdk_rt_uart_read();
+        int byte = sdk_rt_port_read();
         if (byte >= 0) {
             sdk_rt_agent_feed(&agent, (uint8_t)byte);
         }

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +29,37 @@ void sdk_rt_port_write(const uint8_t *bytes, uint32_t n)
             n -= (uint32_t)done;
         }
     }
+}
+
+static struct {
+    uint8_t bytes[65536];
+    size_t at, end;
+} input;
+
+/* Wait for input; ends the program with its end. */
+static void refill(void)
+{
+    ssize_t n;
+    do {
+        n = read(STDIN_FILENO, input.bytes, sizeof input.bytes);
+    } while (n < 0 && errno == EINTR);
+    if (n <= 0) {
+        exit(n < 0); /* the host is gone: nobody waits for the rest of a series of runs either */
+    }
+    input.at = 0;
+    input.end = (size_t)n;
+}
+
+int sdk_rt_port_read(void)
+{
+    struct pollfd in = {STDIN_FILENO, POLLIN, 0};
+    if (input.at == input.end) {
+        if (poll(&in, 1, 0) <= 0) {
+            return -1;
+        }
+        refill();
+    }
+    return input.bytes[input.at++];
 }
 
 uint64_t sdk_rt_port_ticks(void)
@@ -74,19 +106,12 @@ static void share_work(void)
 int main(void)
 {
     static sdk_rt_agent_t agent;
-    static uint8_t bytes[65536];
     sdk_rt_agent_init(&agent, NULL);
     share_work();
     for (;;) {
-        ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
-        if (n == 0) {
-            return 0;
-        }
-        if (n < 0 && errno != EINTR) {
-            return 1;
-        }
-        for (ssize_t i = 0; i < n; ++i) {
-            sdk_rt_agent_feed(&agent, bytes[i]);
+        refill();
+        while (input.at < input.end) { /* an answer may need more of the input */
+            sdk_rt_agent_feed(&agent, input.bytes[input.at++]);
         }
     }
 }

@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import Literal
 
 from sdk.codegen_c.c99.expr import literal
-from sdk.codegen_c.c99.names import identifier, scalar_name
+from sdk.codegen_c.c99.names import identifier, scalar_name, wire_name
 from sdk.codegen_c.c99.options import EmitOptions, EntryStack, GoldenCase, comment
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Check, Plan, PlanBuffer, PlanCall, walk_plan
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.sym import Expr, Var, max_value, show
 from sdk.errors import BuildError
+from sdk.text import printable
 
 __all__ = ["DimInfo", "Entry", "Interface", "Port", "most", "quoted"]
 
@@ -24,7 +25,8 @@ DIM_CODES = -16  # the error code of the first dim; the next ones follow downwar
 
 def quoted(text: str) -> str:
     """``text`` as a C string literal."""
-    return json.dumps(text.encode("ascii", "replace").decode("ascii")).replace("??", "?\\?")
+    shown = json.dumps(printable(text).encode("ascii", "backslashreplace").decode("ascii"))
+    return shown.replace("?", "\\?") if "??" in shown else shown  # no trigraphs
 
 
 def most(dim: int | Expr, what: str) -> int:
@@ -133,7 +135,7 @@ class Port:
     @property
     def quoted(self) -> str:
         """Its name in the model, as a C string."""
-        return quoted(self.buffer.name)
+        return quoted(wire_name(self.buffer.name))
 
     @property
     def rt_dtype(self) -> str:
@@ -195,12 +197,12 @@ class DimInfo:
     @property
     def quoted(self) -> str:
         """Its name in the model, as a C string."""
-        return quoted(self.var.name)
+        return quoted(wire_name(self.var.name))
 
     @property
     def quoted_output(self) -> str:
         """The name of the agent's output that holds it, where a run computes it, as a C string."""
-        return quoted(f"dim {self.var.name}")
+        return quoted(wire_name(f"dim {self.var.name}"))
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,11 @@ class Entry:
     first_op: int
     init: tuple[DimInfo, ...]
     stack: EntryStack | None
+
+    @property
+    def quoted(self) -> str:
+        """Its name on a device, as a C string."""
+        return quoted(wire_name(self.name))
 
     @property
     def arena_bytes(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
+from sdk.text import printable
 from sdk.version import VERSION
 
 __all__ = ["Check", "EmitOptions", "EntryStack", "GoldenCase", "banner"]
@@ -68,4 +69,8 @@ def banner(options: EmitOptions, what: str) -> str:
 
 def comment(text: str) -> str:
     """``text`` made safe inside a C comment."""
-    return text.replace("*/", "* /").replace("/*", "/ *").replace("\n", " ")
+    shown = printable(text.replace("\n", " "))
+    for pair in ("*/", "/*", "??"):  # the ends of comments, and trigraphs: one of them stands for a backslash
+        while pair in shown:
+            shown = shown.replace(pair, f"{pair[0]} {pair[1]}")
+    return f"{shown}." if shown.endswith("\\") else shown  # which at the end of a line joins the next one

@@ -47,19 +47,19 @@ def open_qemu(request: OpenRequest) -> Transport:
         child = spawn(_argv(spec, request.artifact, path), f"the emulator {spec.command[0]}", piped=False)
         try:
             link = _accept(listener, child, request)
+            fd = link.fileno()
+            return ProcessTransport(
+                child,
+                fd,
+                fd,
+                link.close,
+                address=request.uri,
+                bytes_per_s=_BYTES_PER_S,
+                ns_per_instruction=2**spec.icount_shift,
+            )
         except BaseException:
             stop(child, listener.close, 0.0)
             raise
-    fd = link.fileno()
-    return ProcessTransport(
-        child,
-        fd,
-        fd,
-        link.close,
-        address=request.uri,
-        bytes_per_s=_BYTES_PER_S,
-        ns_per_instruction=2**spec.icount_shift,
-    )
 
 
 def require_program(program: str) -> None:

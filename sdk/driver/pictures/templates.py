@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import jinja2
 
@@ -12,11 +11,10 @@ from sdk.driver.pictures.drawing import DrawnNode
 from sdk.driver.pictures.memory_picture import describe, how_kept
 from sdk.driver.pictures.words import bytes_text, short_number
 from sdk.resources import data_dir
+from sdk.text import printable
 from sdk.version import VERSION
 
 __all__ = ["render"]
-
-_NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(template: str, **values: Any) -> str:
@@ -42,10 +40,9 @@ def _environment() -> jinja2.Environment:
 
 
 def _printable(value: object) -> object:
-    """A value without what XML takes in no spelling: a model file may name its tensors by any bytes."""
-    if isinstance(value, str) and _NOT_XML.search(value):
-        return _NOT_XML.sub("\ufffd", value)
-    return value
+    """A value without what XML takes in no spelling and what turns text around: a model file may name its tensors by
+    any bytes. What a template made has none."""
+    return printable(value, "\n\t") if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _tip(node: DrawnNode) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.sym import prove_ge
 from sdk.errors import BuildError
+from sdk.text import printable
 
 __all__ = ["UNSUPPORTED", "Failure", "check_sizes", "report"]
 
@@ -34,7 +35,7 @@ class Failure:
 
 def report(failures: Sequence[Failure]) -> BuildError:
     """One error for all of them; the hint is for operators that are missing, else for sizes, else a converter's own."""
-    lines = [f"{f.where}: {f.why}" for f in failures[:SHOWN]]
+    lines = [printable(f"{f.where}: {f.why}") for f in failures[:SHOWN]]  # names may hold ends of lines
     if len(failures) > SHOWN:
         lines.append(f"and {len(failures) - SHOWN} more")
     names = sorted({f.op for f in failures})

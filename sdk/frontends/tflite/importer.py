@@ -16,6 +16,7 @@ from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode
 from sdk.frontends.tflite.operators import OPERATORS
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model
 from sdk.frontends.tflite.verify import malformed
+from sdk.text import printable
 
 __all__ = ["import_tflite"]
 
@@ -160,7 +161,8 @@ def _report(graph: Subgraph, failures: list[tuple[Operator, str]]) -> BuildError
     lines = []
     for operator, why in failures[:SHOWN]:
         outputs = [graph.tensors[k].name.split(";")[0] for k in operator.outputs if k >= 0]
-        lines.append(f"node {operator.index} {operator.name} -> {outputs[0] if outputs else '-'}: {why}")
+        line = f"node {operator.index} {operator.name} -> {outputs[0] if outputs else '-'}: {why}"
+        lines.append(printable(line))  # names may hold ends of lines
     if len(failures) > SHOWN:
         lines.append(f"and {len(failures) - SHOWN} more")
     names = sorted({operator.name for operator, _ in failures})
