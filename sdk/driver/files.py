@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -31,8 +31,8 @@ class ModelFile:
     it, None where it has none."""
 
     path: Path
-    data: bytes
-    externals: Externals | None = None
+    data: bytes = field(repr=False)
+    externals: Externals | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ class Library:
     """A file of the user's libraries as it was when it was read."""
 
     path: Path
-    text: str
+    text: str = field(repr=False)
 
     @property
     def name(self) -> str:

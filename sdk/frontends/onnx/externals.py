@@ -128,7 +128,7 @@ def _read(
             os.close(file)
     except (OSError, ValueError) as error:  # ValueError: no file can have such a name
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise BuildError("cannot be read", where=name, why=why, hint="keep it beside the model") from None
+        raise BuildError(f"cannot be read from {name!r}", why=why, hint="keep it beside the model") from None
 
 
 def _beyond(place: Place, size: int) -> BuildError:

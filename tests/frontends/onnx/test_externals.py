@@ -86,14 +86,15 @@ def test_a_device_in_the_folder(folder: Path) -> None:
     assert "it is no regular file" in refused(lying("zero"), folder)
 
 
-def test_a_folder_exchanged_for_a_link_after_it_was_checked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("what", ["deep", "deep/data"])
+def test_exchanged_for_a_link_after_it_was_checked(folder: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.path.realpath
 
     def exchanging(path: object) -> str:
         found = real(path)
         if str(path).endswith("deep/data"):
-            (folder / "deep").rename(folder / "before")
-            (folder / "deep").symlink_to("../outer")
+            (folder / what).rename(folder / "before")
+            (folder / what).symlink_to(folder.parent / "outer" / what.removeprefix("deep").strip("/"))
         return found
 
     monkeypatch.setattr(os.path, "realpath", exchanging)
