@@ -184,7 +184,7 @@ def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | Non
     """
     module = run_pipeline(replace(module, stage="typed"), passes, observe)
     check(module, ops)
-    for plan, region in ((plan, r) for plan in module.plans.values() for r in plan.regions):
+    for plan, region in ((p, r) for p in module.plans.values() for r in p.regions):
         size = max_value(region.bytes)
         if size is None or size > INDEX_LIMIT:
             inside = [b for b in plan.buffers if b.region == region.name]

@@ -47,7 +47,9 @@ def loop(count: int, op: str) -> Module:
 
 def chain(count: int, *kinds: str) -> Module:
     nodes = [
-        helper.make_node(kind := kinds[k % len(kinds)], [f"v{k}" if k else "x"] + ["w"] * (kind == "Conv"), [f"v{k + 1}"])
+        helper.make_node(
+            kind := kinds[k % len(kinds)], [f"v{k}" if k else "x"] + ["w"] * (kind == "Conv"), [f"v{k + 1}"]
+        )
         for k in range(count)
     ]
     weights = {"w": np.ones((4, 4, 1, 1), np.float32)} if "Conv" in kinds else {}

@@ -100,7 +100,8 @@ MVE: Final = {
     **_CONVERTED,
 }
 
-_COMPARED: Final = re.compile(r"\(@(i8x16|i16x8|i32x4)\)\(((?:[^()]|\([^()]*\))*? (?:<|>|<=|>=|==|!=) (?:[^()]|\([^()]*\))*)\)")
+_TERM: Final = r"(?:[^()]|\([^()]*\))*"
+_COMPARED: Final = re.compile(rf"\(@(i8x16|i16x8|i32x4)\)\(({_TERM}? (?:<|>|<=|>=|==|!=) {_TERM})\)")
 
 
 def compared(text: str) -> str:

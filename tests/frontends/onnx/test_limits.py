@@ -120,7 +120,7 @@ def test_a_loop_of_no_steps_hands_on_what_it_is_given() -> None:
         ("Tile", ["x", "p"], {"p": [1 << 40]}, {}, ("of op",)),
         ("Resize", ["x", "", "s"], {"s": np.array([1e9], np.float32)}, {"mode": "linear"}, ("Resize y",)),
         ("Resize", ["x", "", "", "p"], {"p": [1 << 28]}, {"mode": "cubic"}, ("Resize y",)),
-        ("Resize", ["x", "", "s"], {"s": np.array([1e-9], np.float32)}, {"mode": "linear", "antialias": 1}, ("Resize",)),
+        ("Resize", ["x", "", "s"], {"s": np.float32([1e-9])}, {"mode": "linear", "antialias": 1}, ("Resize",)),
         ("ConstantOfShape", ["p"], {"p": [1 << 20, 1 << 21]}, {}, ("elements of a tensor",)),
         ("Unsqueeze", ["x", "p"], {"p": list(range(1, 40))}, {}, ("axes of a tensor",)),
         ("Range", ["a", "b", "c"], {"a": 0, "b": 1 << 62, "c": 1}, {}, ("Range",)),
