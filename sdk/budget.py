@@ -15,7 +15,7 @@ from sdk.errors import BuildError
 
 __all__ = [
     "AXIS_TABLE", "FOLDED", "GEOMETRY", "LIMITS", "NESTING", "NODES", "RANK", "TENSOR", "TEXT_NESTING", "TRIPS",
-    "WINDOW", "Budget", "Limit", "check_limit",
+    "WINDOW", "Budget", "Limit", "amount_text", "check_limit",
 ]  # fmt: skip
 
 
@@ -83,13 +83,13 @@ def check_limit(limit: Limit, amount: int, what: str) -> None:
     """
     if amount > limit.most:
         raise BuildError(
-            f"{what} asks for {_number(amount)} {limit.unit}, at most {_number(limit.most)} are allowed",
+            f"{what} asks for {amount_text(amount)} {limit.unit}, at most {amount_text(limit.most)} are allowed",
             why=limit.why,
             hint=limit.hint,
         )
 
 
-def _number(amount: int) -> str:
+def amount_text(amount: int) -> str:
     """A number for people; one of many digits as a power of two."""
     return str(amount) if abs(amount) < 1 << 64 else f"about 2**{amount.bit_length() - 1}"
 

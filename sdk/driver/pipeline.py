@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from sdk.boards import Board
+from sdk.budget import amount_text
 from sdk.codegen_c.c99.regions import CORE
 from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler import ops
@@ -190,7 +191,8 @@ def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | Non
             inside = [b for b in plan.buffers if b.region == region.name]
             largest = max(inside, key=lambda b: max_value(b.type.nbytes) or 0, default=None)
             raise BuildError(
-                f"the {region.name} needs {size or 'unbounded'} bytes, generated code indexes at most {INDEX_LIMIT}",
+                f"the {region.name} needs {amount_text(size) if size else 'unbounded'} bytes, "
+                f"generated code indexes at most {INDEX_LIMIT}",
                 where=f"entry {plan.name}" + (f", its largest tensor {largest.name}" if largest else ""),
                 hint="give smaller bounds with --dim",
             )

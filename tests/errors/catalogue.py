@@ -27,6 +27,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "sdk/source": (".ir files", "The text is no program; the message points at the place."),
     "sdk/compiler/ir/text": (".ir files", "The text is no program; the message points at the place."),
     "sdk/graph": ("Models written in Python", "A call of `sdk.graph` with values that do not go together."),
+    "sdk/budget": ("Limits", "The model asks for more than any model of use; `sdk/budget.py` has the numbers and why."),
     "sdk/boards": ("Board files", "A TOML file of a board is wrong; `sdk boards show NAME` prints what was read."),
     "sdk/devices": ("Devices", "The device is not there, does not answer, or answers wrongly."),
     "sdk/toolchains": ("Compilers and the cache", "A program is missing or refuses, or a folder takes nothing."),

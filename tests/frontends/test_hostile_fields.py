@@ -136,7 +136,9 @@ def test_operators_in_a_cycle() -> None:
 def test_two_operators_that_make_one_tensor() -> None:
     m = add()
     m.op("RELU", [0], [1])
-    assert "node 2 RELU -> b" in refused(m)
+    text = refused(m)
+    assert "node 2 RELU -> b" in text
+    assert "is an input of the model or computed before" in text
 
 
 def test_no_operators_and_no_outputs() -> None:

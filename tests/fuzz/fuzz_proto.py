@@ -12,9 +12,7 @@ INTS = (
     (1 << 63) - 1, -(1 << 63),
 )  # fmt: skip
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, 1e9, 3e38, float("inf"), float("-inf"), float("nan"))
-TEXTS = (
-    "", "x", "y", "Relu", "Add", "Loop", "If", "ai.onnx", "com.microsoft", "\x00", "ä" * 40, "SAME_UPPER", "n", "-1",
-)  # fmt: skip
+TEXTS = ("", "x", "y", "Relu", "Add", "Loop", "If", "ai.onnx", "com.microsoft", "\x00", "ä" * 40, "SAME_UPPER", "n")
 
 
 def messages(message: Any) -> Iterator[Any]:

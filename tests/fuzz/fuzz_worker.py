@@ -45,7 +45,7 @@ def outcome(case: fuzz_cases.Case, whole: str | None, folder: Path) -> str:
         if not own and not isinstance(error, UsageError) and not error.where and "'" not in text:
             return f"unplaced {text!r}"
         return f"internal {text!r}" if own else f"refused {text.splitlines()[0]!r}"
-    except BaseException as error:  # the point of the test
+    except BaseException as error:  # whatever it is
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         last = traceback.extract_tb(error.__traceback__)[-1]

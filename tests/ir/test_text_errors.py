@@ -70,3 +70,31 @@ def test_damaged_text_is_refused_with_a_place_or_read(rng: Random) -> None:
         text = text[:at] + piece + text[at + size :]
     with contextlib.suppress(ParseError):
         parse_module(text)
+
+
+DEEP = {
+    "brackets": "graph @main(%x: f32[" + "(" * 3000 + "4" + ")" * 3000 + "]) {\n  return %x\n}\n",
+    "loops": "loops @f(write %o: f32[4]) {\n" + "for i in 0..4 {\n" * 3000 + "}" * 3000 + "}\n",
+    "operations": "loops @f(write %o: f32[1]) {\n  %o[0] = " + " + ".join(["1.0"] * 3000) + "\n}\n",
+}
+
+
+@pytest.mark.parametrize("what", DEEP)
+def test_text_that_nests_deeper_than_any_program(what: str) -> None:
+    error = error_of("module m typed\n" + DEEP[what])
+    assert error.message == "more than 100 brackets or operations inside one another"
+    assert error.hint is not None
+
+
+def test_numbers_and_sizes_beyond_measure() -> None:
+    error = error_of("module m typed\ngraph @main(%x: f32[" + "9" * 5000 + "]) {}\n")
+    assert error.message == "a number of 5000 digits"
+    sums = "*".join(["(a + b + c + d)"] * 60)
+    dims = ", ".join(f"{name} in 1..4" for name in "abcd")
+    error = error_of(f"module m typed\ngraph @main<{dims}>(%x: f32[{sums}]) {{\n  return %x\n}}\n")
+    assert "a product of sizes has" in error.message
+
+
+def test_signs_in_front_of_a_size() -> None:
+    module = parse_module("module m typed\ngraph @main(%x: f32[" + "-" * 6000 + "4]) {\n  return %x\n}\n", ops=ops)
+    assert module.graphs["main"].params[0].type.shape == (4,)

@@ -46,12 +46,10 @@ def loop(count: int, op: str) -> Module:
 
 
 def chain(count: int, *kinds: str) -> Module:
-    nodes = [
-        helper.make_node(
-            kind := kinds[k % len(kinds)], [f"v{k}" if k else "x"] + ["w"] * (kind == "Conv"), [f"v{k + 1}"]
-        )
-        for k in range(count)
-    ]
+    nodes = []
+    for k in range(count):
+        kind = kinds[k % len(kinds)]
+        nodes.append(helper.make_node(kind, [f"v{k}" if k else "x"] + ["w"] * (kind == "Conv"), [f"v{k + 1}"]))
     weights = {"w": np.ones((4, 4, 1, 1), np.float32)} if "Conv" in kinds else {}
     return model(nodes, f"v{count}", weights, (1, 4, 3, 3) if "Conv" in kinds else (4,))
 

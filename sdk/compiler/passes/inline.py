@@ -6,10 +6,11 @@ after:  graph @main { %b = add(%x, %x); return %b }, where m is what the shape o
 
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sdk.budget import NESTING, NODES, Budget, check_limit
+from sdk.budget import NODES, Budget
 from sdk.compiler.ir.graph import (
     Attrs,
     BindDim,
@@ -47,11 +48,13 @@ class Inline:
         """The module whose entries call no graph, but for replicated ones; itself when there is none.
 
         Raises:
-            BuildError: a call does not fit its graph.
+            BuildError: a call does not fit its graph, a graph calls itself, or the nodes would be too many.
         """
         done: dict[str, Graph] = {}
-        for name in module.graphs:
-            _inline(module, name, done, Budget(), 0)
+        budget = Budget()
+        for name in _callees_first(module):
+            calls = [n for n in module.graphs[name].body if _inlinable(n)]
+            done[name] = _Inliner(module.graphs[name], done, budget).run() if calls else module.graphs[name]
         if all(done[name] is g for name, g in module.graphs.items()):
             return module
         called = {n.callee for g in done.values() for n in g.body if isinstance(n, Call) and n.kind == "graph"}
@@ -60,15 +63,16 @@ class Inline:
         return replace(module, graphs=kept)
 
 
-def _inline(module: Module, name: str, done: dict[str, Graph], budget: Budget, depth: int) -> Graph:
-    """``name`` with its calls inlined, those that it calls first."""
-    if name not in done:
-        check_limit(NESTING, depth, f"graph @{name}")
-        graph = module.graphs[name]
-        calls = [n for n in graph.body if _inlinable(n)]
-        bodies = {n.callee: _inline(module, n.callee, done, budget, depth + 1) for n in calls if isinstance(n, Call)}
-        done[name] = _Inliner(graph, bodies, budget).run() if calls else graph
-    return done[name]
+def _callees_first(module: Module) -> tuple[str, ...]:
+    """The graphs in an order in which each stands after those that it calls."""
+    below = {
+        name: [n.callee for n in graph.body if isinstance(n, Call) and _inlinable(n)]
+        for name, graph in module.graphs.items()
+    }
+    try:
+        return tuple(graphlib.TopologicalSorter(below).static_order())
+    except graphlib.CycleError as error:
+        raise BuildError(f"graph @{error.args[1][0]} calls itself: {' -> '.join(error.args[1])}") from None
 
 
 def _inlinable(node: Node) -> bool:

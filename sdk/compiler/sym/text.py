@@ -114,9 +114,14 @@ def read_dim(cursor: Cursor, scope: Scope) -> Dim:
 
 
 def _product(cursor: Cursor, scope: Scope) -> Dim:
+    at = cursor.mark
     value = _atom(cursor, scope)
     while cursor.accept("*"):
-        value = value * _atom(cursor, scope)
+        factor = _atom(cursor, scope)
+        try:
+            value = value * factor
+        except SdkError as error:
+            cursor.fail(error.message, at, cursor.mark, error.hint)
     return value
 
 

@@ -118,9 +118,9 @@ def test_a_loop_of_no_steps_hands_on_what_it_is_given() -> None:
         ("Pad", ["x", "p"], {"p": [0, 1 << 30]}, {}, ()),
         ("Expand", ["x", "p"], {"p": [1 << 45, 1]}, {}, ("shape of op",)),
         ("Tile", ["x", "p"], {"p": [1 << 40]}, {}, ("of op",)),
-        ("Resize", ["x", "", "s"], {"s": np.array([1e9], np.float32)}, {"mode": "linear"}, ("Resize y",)),
+        ("Resize", ["x", "", "s"], {"s": np.array([1e9], "f")}, {"mode": "linear"}, ("Resize y",)),
         ("Resize", ["x", "", "", "p"], {"p": [1 << 28]}, {"mode": "cubic"}, ("Resize y",)),
-        ("Resize", ["x", "", "s"], {"s": np.float32([1e-9])}, {"mode": "linear", "antialias": 1}, ("Resize",)),
+        ("Resize", ["x", "", "s"], {"s": np.array([1e-9], "f")}, {"mode": "linear", "antialias": 1}, ("Resize",)),
         ("ConstantOfShape", ["p"], {"p": [1 << 20, 1 << 21]}, {}, ("elements of a tensor",)),
         ("Unsqueeze", ["x", "p"], {"p": list(range(1, 40))}, {}, ("axes of a tensor",)),
         ("Range", ["a", "b", "c"], {"a": 0, "b": 1 << 62, "c": 1}, {}, ("Range",)),
@@ -140,6 +140,37 @@ def test_sizes_without_measure(op: str, inputs: list[str], constants: Any, given
 def test_windows_without_measure(key: str) -> None:
     given = {"kernel_shape": [2, 2]} | {key: [1 << 62] * (4 if key == "pads" else 2)}
     refused(file([helper.make_node("MaxPool", ["x"], ["y"], **given)], ["y"], shape=(1, 2, 8, 8)), "node 0 MaxPool")
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "outputs", "words"),
+    [
+        ("Relu", ["x", "x"], ["y"], "2 inputs, Relu of opset 18 at most 1"),
+        ("Add", ["x", "x", "x"], ["y"], "3 inputs, Add of opset 18 at most 2"),
+        ("Relu", ["x"], ["y", "z"], "2 outputs, Relu of opset 18 at most 1"),
+        ("Add", ["x"], ["y"], "takes 2 arguments"),
+        ("MatMul", [], ["y"], "input 0 is missing"),
+    ],
+)
+def test_surplus_and_missing_inputs(op: str, inputs: list[str], outputs: list[str], words: str) -> None:
+    refused(file([helper.make_node(op, inputs, outputs)], ["y"]), f"node 0 {op}", words)
+
+
+def test_inputs_left_out_at_the_end_are_none() -> None:
+    assert import_onnx(file([helper.make_node("Clip", ["x", "", ""], ["y"])], ["y"]), "m")
+
+
+def test_a_function_asked_for_more_than_it_gives() -> None:
+    model = functions(2, 1)
+    model.graph.node[0].output.append("more")
+    refused(model, "node 0 f1 top", "1 outputs is asked for 2")
+
+
+def test_how_often_something_is_not_zero_may_be_known() -> None:
+    model = file([helper.make_node("Compress", ["x", "flags"], ["y"])], ["y"], {"flags": [True, False, True]})
+    module = import_onnx(model, "m")
+    x = np.array([1, 2, 3], np.float32)
+    assert run_graph(module, "main", {"x": x})["y"].tolist() == [1, 3]
 
 
 def test_a_chain_that_doubles_is_not_computed_in_memory() -> None:
