@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from differential.compare import Choice, check
-from differential.subjects import subjects
 from generate import Network, Spec
 from generate.network import layer
+
+from differential.compare import Choice, check
+from differential.subjects import subjects
 
 PLAIN = {"act": 0, "bias": None, "dilation": (1, 1), "scales": (-5, 1013465090), "spread": 0, "wide_bias": True}
 LAYERS = {
