@@ -117,8 +117,7 @@ class ZigToolchain(Toolchain):
             raise UsageError("zig has no address sanitizer", hint="choose gcc or clang for that build")
         off = [] if job.sanitize else ["-fno-sanitize=all"]
         rolled = ["-fno-unroll-loops"] if job.target.rolled else []
-        # LLVM 22 loses the counters of a nest of loops where it makes a gather, which then never ends; code is smaller,
-        # too
+        # LLVM 22 loses the counters of nested loops where it makes a gather: they never end
         apart = ["-mllvm", "-enable-arm-maskedgatscat=false"] if job.target.gathers else []
         return [*off, *rolled, *apart, "-fstack-size-section", "-fno-stack-protector"]
 

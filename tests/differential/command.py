@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import resource
 import sys
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from differential.subjects import drawn
 __all__ = ["Chunk", "chunks", "main", "run", "work"]
 
 SIZE = 48  # networks in an image
+WHOSE = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 TRIES = 200  # smaller networks that are looked at
 
 
@@ -117,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     seconds = time.monotonic() - start
     print(table(tally))
     models = given.count * len(cores)
-    print(f"{models} models in {seconds:.0f} s, {60 * models / seconds / given.jobs:.0f} a minute and process")
+    busy = sum(resource.getrusage(who).ru_utime + resource.getrusage(who).ru_stime for who in WHOSE)
+    print(f"{models} models in {seconds:.0f} s; {60 * models / busy:.0f} a minute of a processor")
     print("seconds: " + ", ".join(f"{name} {value:.0f}" for name, value in tally.seconds.most_common()))
     for finding in tally.caught:
         print(f"caught by the compiler itself: {described(finding)}")

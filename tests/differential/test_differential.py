@@ -12,7 +12,7 @@ from differential.compare import Tally
 from differential.cores import CORES
 
 SEED = int(os.environ["CROSSLEVEL_SEED"])
-COUNT = 144  # networks on every core
+COUNT = 96  # networks on every core
 MORE = 300  # on the core that has most kernels of its own
 SOAK = {core: 20_000 if core == "m4" else 5_000 for core in CORES}
 PART = 1_000  # networks of a long test

@@ -100,8 +100,8 @@ MVE: Final = {
     **_CONVERTED,
 }
 
-_TERM: Final = r"(?:[^()]|\([^()]*\))*"
-_COMPARED: Final = re.compile(rf"\(@(i8x16|i16x8|i32x4)\)\(({_TERM}? (?:<|>|<=|>=|==|!=) {_TERM})\)")
+_SIDE: Final = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*?"  # with two levels of parentheses
+_COMPARED: Final = re.compile(rf"\(@(i8x16|i16x8|i32x4)\)\(({_SIDE} (?:<|>|<=|>=|==|!=) {_SIDE})\)")
 
 
 def compared(text: str) -> str:

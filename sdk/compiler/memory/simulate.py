@@ -292,12 +292,13 @@ class _Machine:
             self.report(f"{place.buffer.name} is no view of all of {root.buffer.name}")
         else:
             self._compare(root, place.at + lo * place.row, place.at + hi * place.row, -root.at)
-            first, end = (0, 0) if not root.row else (lo * place.row // root.row, -(-hi * place.row // root.row))
+            # a row that views read in parts is not held whole until the last of them: it may be written over by then
+            first, end = (0, 0) if not root.row else (-(-lo * place.row // root.row), hi * place.row // root.row)
         who = self.progress.get(root.buffer.name)
         if who is not None and who[0] != self.running:
             self._complete(root.buffer.name)
         if self.held is not None:
-            self.held.read(root.buffer.name, first, end, self.moment)
+            self.held.read(root.buffer.name, first, max(first, end), self.moment)
 
     def _compare(self, root: Place, lo: int, hi: int, shift: int) -> None:
         if lo >= hi:
