@@ -16,7 +16,7 @@ __all__ = ["differences", "load_engines", "outputs"]
 
 ARENA = 1 << 20  # bytes, for the small; real models take as much as they are large
 BOUND = 1e-4  # of the largest number of an output, or of 1: how far reals may be apart
-STEPS = 1  # of QDQ models: their engine rounds a rescaled sum as a float, we as integers, which at a tie is a step
+STEPS = 3  # of QDQ models: their engine rounds a rescaled sum as a float, we as integers; later layers scale that step
 QDQ_BOUND = 0.02  # reals of QDQ models, which such steps end in
 
 
@@ -68,7 +68,7 @@ def _onnxruntime(file: bytes | Path, inputs: Sequence[Sequence[Array]], results:
 
 def differences(want: Sequence[Sequence[Array]], got: Sequence[Sequence[Array]], quantised: bool = False) -> list[str]:
     """What differs, a line for each output of each run: integers in any bit, reals by more than the bound; of
-    ``quantised`` (QDQ) models integers by more than a step; nothing where all agree."""
+    ``quantised`` (QDQ) models integers by more than ``STEPS``; nothing where all agree."""
     return [
         f"run {run}, output {k}: {text}"
         for run, (one, two) in enumerate(zip(want, got, strict=True))

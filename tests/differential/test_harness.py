@@ -116,7 +116,7 @@ def test_differences_of_reals_and_integers() -> None:
     assert differences(a, [[np.array([1.0, 1.0, np.inf, -3.0], np.float32)]])
     assert differences(a, [[np.array([1.0, np.nan, -np.inf, -3.0], np.float32)]])
     b = [[np.array([1, 127], np.int8)]]
-    near = [[np.array([1, 126], np.int8)]]
+    near = [[np.array([1, 124], np.int8)]]
     assert (len(differences(b, near)), differences(b, near, True)) == (1, [])
     assert differences(b, [[np.array([1, -128], np.int8)]], True)
     assert differences(b, [[np.array([1, 127], np.uint8)]])
