@@ -56,6 +56,7 @@ class Options:
     regions: tuple[tuple[str, int], ...] = ()
     weights: str = "flash"
     opt: str = "time"
+    check: str = "sample"
 
 
 class Driver:

@@ -25,16 +25,17 @@ def net(
     out_scale: float | Sequence[float] | None = 0.5,
     signature: Shape | None = None,
     outputs: int = 1,
-    first: bool = True,
+    first: bool | None = True,
     dtype: str = "int8",
     **fields: Any,
 ) -> bytes:
-    """A model of one operator: an input of ``shape`` (first of its inputs, or last), then constants."""
+    """A model of one operator: an input of ``shape`` (first of its inputs, last, or none of them), then constants."""
     model = ModelFile()
     x = model.input("x", shape, scale=scale, signature=signature)
     given = [model.const(f"c{k}", value) for k, value in enumerate(consts)]
     results = [model.output(f"y{k}", out, dtype, scale=out_scale) for k in range(outputs)]
-    model.op(op, [x, *given] if first else [*given, x], results, options, **fields)
+    ends = [x] if first is False else []
+    model.op(op, [*([x] if first else []), *given, *ends], results, options, **fields)
     return model.build()
 
 
@@ -180,9 +181,11 @@ CASES: dict[str, Callable[[], bytes]] = {
     "weights w have the scale -1.0": lambda: product(scale=[0.5, 0.5, -1.0]),
     "a mean of no elements is no number": no_mean,
     "has type INT32": lambda: net("RELU", dtype="int32"),
-    "a variable without a name is not supported": lambda: net("VAR_HANDLE", options="VarHandleOptions"),
+    "a variable without a name is not supported": lambda: net("VAR_HANDLE", options="VarHandleOptions", first=None),
     "input 0 (x) is not a variable": lambda: net("READ_VARIABLE"),
-    "the init subgraph 7 does not exist": lambda: net("CALL_ONCE", options="CallOnceOptions", InitSubgraphIndex=7),
+    "the init subgraph 7 does not exist": lambda: net(
+        "CALL_ONCE", options="CallOnceOptions", first=None, outputs=0, InitSubgraphIndex=7
+    ),
     "unsupported operator": lambda: net("SIN"),
     "unsupported custom operator": lambda: net("CUSTOM", custom="Mystery"),
     "the file says int8[1, 5]": lambda: net("RELU", out=(1, 5)),

@@ -102,7 +102,7 @@ def test_windows(name: str, value: int) -> None:
         (tensor(0, "shape", (1,) * 9), "tensor x"),
         (tensor(0, "shape", (6, 6, 2)), "CONV_2D -> y"),
         (tensor(1, "shape", (4, 3, 3, 3)), "w has 72 bytes"),
-        (tensor(1, "scales", [0.1] * 3), "tensor w has impossible"),
+        (tensor(1, "scales", [0.1] * 3), "tensor w has 3 scales"),
         (tensor(1, "zero_points", [0] * 3), "w"),
         (tensor(1, "axis", 3), "CONV_2D -> y"),
         (tensor(1, "axis", -9), "CONV_2D -> y"),

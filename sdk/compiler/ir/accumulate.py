@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sdk.compiler.ir.intrinsics import idx, imm, op
-from sdk.compiler.ir.loops import Block, Buffer, For, If, Loops, Store
+from sdk.compiler.ir.loops import Block, Buffer, For, If, Loops, Stmt, Store
 from sdk.compiler.ir.walk import buffers_used
 from sdk.compiler.sym import Var, evaluate_grid, flat_index, free_vars, product
 
@@ -44,25 +45,30 @@ def _at_first(stmt: If, row: Var) -> bool:
 
 
 def _fills(block: Block, buffer: Buffer) -> bool:
-    """Whether the block, loops around one store, writes every element of a buffer of known size and nothing else."""
-    inside: list[For] = []
-    while len(block.body) == 1 and isinstance(block.body[0], For):
-        inside.append(block.body[0])
-        block = block.body[0].body
+    """Whether the block, nests of loops around one store each (of lanes, and of what is left), writes every element of
+    a buffer of known size and nothing else."""
     size = product(buffer.shape)
-    if len(block.body) != 1 or not isinstance(size, int) or size > _MOST_ELEMENTS or buffer.ring is not None:
+    if not isinstance(size, int) or size > _MOST_ELEMENTS or buffer.ring is not None:
         return False
-    store = block.body[0]
-    if not isinstance(store, Store) or store.buffer != buffer.name or store.count is not None:
+    met = np.zeros(size, dtype=bool)
+    return all(_meets(stmt, buffer, met) for stmt in block.body) and bool(met.all())
+
+
+def _meets(stmt: Stmt, buffer: Buffer, met: NDArray[np.bool_]) -> bool:
+    """Marks the elements of a buffer that loops around one store write; False where it is anything else."""
+    inside: list[For] = []
+    while isinstance(stmt, For) and len(stmt.body.body) == 1:
+        inside.append(stmt)
+        stmt = stmt.body.body[0]
+    if not isinstance(stmt, Store) or stmt.buffer != buffer.name or stmt.count is not None:
         return False
     spans = [(f.var, f.lo, f.hi) for f in inside if isinstance(f.lo, int) and isinstance(f.hi, int)]
-    at = flat_index(store.index, buffer.shape)
-    if len(spans) < len(inside) or buffers_used(store.value)[0] or not free_vars(at) <= {var for var, _, _ in spans}:
+    at = flat_index(stmt.index, buffer.shape)
+    if len(spans) < len(inside) or buffers_used(stmt.value)[0] or not free_vars(at) <= {var for var, _, _ in spans}:
         return False
     axes = np.indices((*(max(hi - lo, 0) for _, lo, hi in spans), 1)).reshape(len(spans) + 1, -1)
     env = {var: axes[k] + lo for k, (var, lo, _) in enumerate(spans)}
     first = np.broadcast_to(evaluate_grid(at, env), axes.shape[1:])
-    met = np.zeros(size, dtype=bool)
-    for lane in range(store.value.dtype.lanes):
+    for lane in range(stmt.value.dtype.lanes):
         met[first + lane] = True
-    return bool(met.all())
+    return True

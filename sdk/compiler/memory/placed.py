@@ -110,13 +110,14 @@ class CallRows:
     def touched(self, at: CallAt, k: int, place: Place, store: bool) -> Rows:
         """Rows of argument ``k``, which lies at ``place``, that the call may read, or write with ``store``.
 
-        All of them where the call does all there is to do, but of a ring those that it touches then: to name rows that
-        a ring has lost would say that it needs them.
+        All of them where the call does all there is to do. Of a ring, and in a stream, those that it touches then:
+        others may be lost by that time, or lie under its result.
         """
         if at.function is None:
             return 0, place.rows
         param = at.function.params[k].buffer
-        if param.ring is None and at.every:
+        streamed = at.call.rows is not None and at.call.rows[0] != 0  # whole calls begin with row 0
+        if param.ring is None and at.every and not streamed:
             return 0, place.rows
         rows = at.rows or (0, at.extent)
         key = (at.call.callee, k, rows, store, tuple(at.dims.values()))
