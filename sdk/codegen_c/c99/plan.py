@@ -178,9 +178,10 @@ class RunPrinter:
         body = self.lines
         self.lines = []
         self._pointers()
-        for d in self.entry.init:
+        given = [(d, "dims->") for d in self.entry.dims] + [(d, "self->init_dims.") for d in self.entry.init]
+        for d, source in given:
             if d.var in self.used:
-                head.append(f"    const int32_t {self.scope.lookup(d.var)} = self->init_dims.{d.c_name};")
+                head.append(f"    const int32_t {self.scope.lookup(d.var)} = {source}{d.c_name};")
         text = "\n".join([*head, *self.lines, *body, f"    return {self.macro}_OK;"])
         return f"int {self.entry.name}_run({self.entry.run_parameters})\n{{\n{text}\n}}"
 
@@ -216,8 +217,6 @@ class RunPrinter:
             status = self.scope.lookup(("own", "status"))
             self._line(f"const int {status} = {e.name}_check_dims(dims);")
             self._reject(f"{status} != {self.macro}_OK", status)
-        for d in e.dims:
-            self._line(f"const int32_t {self.scope.lookup(d.var)} = dims->{d.c_name};")
         if self.api.arena_varies:
             given = ", ".join([*(["&self->init_dims"] if e.init else []), *(["dims"] if e.all_dims else [])])
             self._reject(f"self->arena_bytes < {e.name}_arena_bytes({given})", f"{self.macro}_E_ARENA")
