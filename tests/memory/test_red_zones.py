@@ -36,7 +36,7 @@ def lowered(name: str) -> Module:
         from zoo.export import path_of
 
         module = import_onnx(path_of("encoder_small"), name, dims={"batch": (1, 4), "seq": (1, 64)})
-    return lower_module(module, default_passes(load_board("host"), BuildOptions(threads=THREADS)))
+    return lower_module(module, default_passes(load_board("host"), BuildOptions(threads=THREADS, isa=red_zones.ISA)))
 
 
 VALUES = {"encoder": {"main": (1000, 2)}, "decoder": {"prefill": (96,), "decode": (96,)}}
