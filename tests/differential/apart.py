@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import select
@@ -55,6 +56,7 @@ class _Done:
 
 
 def _serve(work: Callable[[], Iterable[Any]], writer: int) -> None:
+    faulthandler.disable()  # what ends the process is told by its end
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what engines print as they die
         with os.fdopen(writer, "wb") as stream:
