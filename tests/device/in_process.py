@@ -89,17 +89,22 @@ class Line:
             at += 1
             self._gap = self._next_gap()
             self.faults += 1
-            match self._random.randrange(4):
-                case 0:
-                    pass
-                case 1:
-                    out.append(byte ^ 1 << self._random.randrange(8))
-                case 2:
-                    out += bytes([byte, byte])
-                case _:
-                    out += bytes([byte]) + b"\r\nOK\0"
+            out += damaged(byte, self._random)
         self._gap -= len(data) - at
         return bytes(out + data[at:])
+
+
+def damaged(byte: int, rng: random.Random) -> bytes:
+    """What a bad line makes of a byte: nothing, another one, the same twice, or text behind it."""
+    match rng.randrange(4):
+        case 0:
+            return b""
+        case 1:
+            return bytes([byte ^ 1 << rng.randrange(8)])
+        case 2:
+            return bytes([byte, byte])
+        case _:
+            return bytes([byte]) + b"\r\nOK\0"
 
 
 def open_session(line: Line, **limits: float) -> Session:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from device_agents import Agent
+from in_process import damaged
 
 from sdk.devices import EmulatorSpec, Session, Transport, open_device, schemes, wire
 from sdk.devices.base import open_transport
@@ -302,15 +303,7 @@ class BadLine:
                 out.append(byte)
                 continue
             self.faults += 1
-            match self._random.randrange(4):
-                case 0:
-                    pass
-                case 1:
-                    out.append(byte ^ 1 << self._random.randrange(8))
-                case 2:
-                    out += bytes([byte, byte])
-                case _:
-                    out += bytes([byte]) + b"\r\nOK\0"
+            out += damaged(byte, self._random)
         return bytes(out)
 
     def read(self, timeout_s: float) -> bytes:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from numpy.typing import NDArray
 
+from sdk.compiler.schedules.validate import Check
 from sdk.text import printable
 from sdk.version import VERSION
 
-__all__ = ["Check", "EmitOptions", "EntryStack", "GoldenCase", "banner"]
-
-
-Check = Literal["sample", "full"]
+__all__ = ["EmitOptions", "EntryStack", "GoldenCase", "banner"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from typing import Final
 from sdk.codegen_c.c99.helpers import helper_header, helper_text
 from sdk.codegen_c.c99.mve import compared
 from sdk.codegen_c.c99.names import scalar_name
-from sdk.codegen_c.c99.options import Check
 from sdk.compiler.ir.types import DType, dtype
+from sdk.compiler.schedules.validate import Check
 from sdk.errors import BuildError
 
 __all__ = ["Unit"]

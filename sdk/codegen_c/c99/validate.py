@@ -16,11 +16,11 @@ from zlib import crc32
 import numpy as np
 
 from sdk.codegen_c.c99.asm_statement import COUNTER, Operand, Pointer, Statement
-from sdk.codegen_c.c99.options import Check
 from sdk.codegen_c.c99.samples import Around, KernelCall, Start, start
 from sdk.codegen_c.thumb.execute import Fault, Memory, execute
 from sdk.compiler.interp.loops import NoMeaning
 from sdk.compiler.ir.loops import Block, For, Idx, Imm, Load, Loops, Op, Ref, Stmt
+from sdk.compiler.schedules.validate import Check
 from sdk.errors import BuildError, MiscompileWarning
 
 __all__ = ["Live", "Region", "Validator"]

@@ -24,8 +24,7 @@ __all__ = ["Candidate", "Check", "described", "differing"]
 Array = NDArray[Any]
 Check = Literal["sample", "full"]
 BUDGET: Final = 600_000  # of the work of one build (``ir.work``) that sampled checks may take
-TRIES: Final = 4  # arguments looked at for some that all operations are defined for
-BITS: Final = (31, 20, 12, 8)  # of the wide integers among the arguments of each try
+BITS: Final = (31, 20, 12, 8)  # of the wide integers among the arguments of each try to have all operations defined
 CLOSE: Final = {64: 1e-9, 32: 1e-4, 16: 2e-2}  # how far floats of so many bits may be apart, of the largest
 STEPS: Final = 20  # by how many of its multiples a dim may be above its least value
 LARGEST: Final = 1 << 24  # elements of an array that is made up
@@ -85,7 +84,7 @@ def _work(one: Candidate, whole: bool) -> int:
 
 def _differs(one: Candidate, rng: np.random.Generator, whole: bool) -> str:
     """What differs after a run on some arguments; "" where nothing does, or no arguments were found that make sense."""
-    for bits in BITS[:TRIES]:
+    for bits in BITS:
         dims = _dims(one, rng)
         try:
             arrays = {p.buffer.name: _argument(one, p.buffer.name, dims, rng, bits) for p in one.plain.params}
