@@ -31,8 +31,8 @@ def _draw_binary(op: str) -> Any:
         inputs = [x]
         y = b.pick(d, lambda s: s.dtype == spec.dtype and _joint(spec.shape, s.shape) is not None)
         if d.chance(0.4) or (op == "SUB" and y == x):
-            shapes = [spec.shape, spec.shape[-1:], (1,) * len(spec.shape), (*(1,) * (len(spec.shape) - 1),
-                      spec.shape[-1]), (*spec.shape[:-1], 1)]  # fmt: skip
+            ones, last = (1,) * len(spec.shape), spec.shape[-1:]
+            shapes = [spec.shape, last, ones, (*ones[1:], *last), (*spec.shape[:-1], 1)]
             given["constant"] = (d.quantised(d.one(shapes), spec.dtype), d.fill())
             other = given["constant"][0]
         else:

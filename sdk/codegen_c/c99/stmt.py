@@ -189,10 +189,10 @@ class _Printer:
         match stmt:
             case Block():
                 self._braced("", stmt)
-            case For():
-                self._for(stmt)
-            case If():
-                self._if(stmt)
+            case For() | If():
+                outside, self.cursors = self.cursors, {}  # they walk over what is read once, in order
+                self._for(stmt) if isinstance(stmt, For) else self._if(stmt)
+                self.cursors = outside
             case Let():
                 self._let(stmt, rest)
             case Alloc():

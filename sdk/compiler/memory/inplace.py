@@ -8,6 +8,7 @@ vectorising, interchanging or (for parallel loops, where equality is asked) runn
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -78,7 +79,12 @@ def _decided(same: Same, out: str, source: str, numbers: _Numbers) -> bool:
     found = _accesses(same, out, source)
     if found is None or numbers.size > MAX_ELEMENTS:
         return False
-    return _ordered_elements(numbers, found.loads, found.stores)
+    pairs = [(x, y) for x in found.loads for y in found.stores if x.order > y.order or _common(x, y)]
+    return _ordered_elements(numbers, _once(x for x, _ in pairs), _once(y for _, y in pairs))
+
+
+def _once(found: Iterable[Access]) -> list[Access]:
+    return list({id(x): x for x in found}.values())
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.budget import AXIS_TABLE, check_limit
-from sdk.compiler.sym import Dim, Expr, dmax, floordiv
+from sdk.compiler.sym import Dim, Expr, dmax, dmin, floordiv
 
 __all__ = ["Axis", "Filter", "nearest_map", "nearest_positions", "place", "positions", "scaled_size"]
 
@@ -73,10 +73,10 @@ def place(axis: Axis, mode: str) -> tuple[Dim, Dim, Dim] | None:
     p, q = ratio
     if mode == "asymmetric":
         return q, 0, p
-    if mode == "pytorch_half_pixel" and isinstance(axis.extent, int) and axis.extent == 1:
-        return 0, -1, 2
+    if mode == "pytorch_half_pixel":  # the one output of an axis lies at 0
+        return 2 * q, (q - p) * dmin(axis.extent - 1, 1), 2 * p
     symmetric = mode == "half_pixel_symmetric" and axis.scale is not None and isinstance(axis.extent, Expr)
-    if mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric") and not symmetric:
+    if mode in ("half_pixel", "half_pixel_symmetric") and not symmetric:
         return 2 * q, q - p, 2 * p
     return None
 
@@ -146,7 +146,7 @@ def coordinates(axis: Axis, mode: str) -> Array:
             return np.full(1, (start + end) * (size - 1) / 2)
         return start * (size - 1) + i * (end - start) * (size - 1) / (extent - 1)
     if mode == "pytorch_half_pixel" and extent == 1:
-        return np.full(1, -0.5)
+        return np.zeros(1)
     offset = size / 2 * (1 - extent / (scale * size)) if mode == "half_pixel_symmetric" else 0.0
     return np.asarray(offset + (i + 0.5) / scale - 0.5)
 
