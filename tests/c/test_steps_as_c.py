@@ -43,6 +43,18 @@ def test_a_loop_runs_calls_by_their_rows(toolchain: str, tmp_path: Path) -> None
         check(model, x, run_plan(module, "main", x))
 
 
+def test_a_function_that_reads_a_constant_once_and_the_arena_later_stays_calls() -> None:
+    net = Net()
+    value = net.const("start", F32, np.ones((3, 4), np.float32))
+    other = net.input("x", F32, 3, 4)
+    for k in range(6):
+        value = net.op(f"y{k}", "add", value, other)
+    module = Share().run(net.planned(value, io="arena"))
+    assert [len(run) for run in runs_of(module.plans["main"])] == [6]
+    assert not by_steps(module)
+    assert "_steps_" not in files_of(module, options=SMALL)["net.c"]
+
+
 def test_what_only_a_run_knows_stays_a_call() -> None:
     module = chain("caller")
     first, *_, last = [s for s in module.plans["main"].body if hasattr(s, "callee")]

@@ -12,25 +12,12 @@ from differential.compare import Tally
 from differential.cores import CORES
 
 SEED = int(os.environ["CROSSLEVEL_SEED"])
-COUNT = 96  # networks on every core
-MORE = 300  # on the core that has most kernels of its own
+COUNT = 300  # networks on every core
 SOAK = {core: 20_000 if core == "m4" else 5_000 for core in CORES}
 PART = 1_000  # networks of a long test
-# Networks of reals have known faults still (CONTRIBUTING.md): every day those that are right, until they are mended.
-REALS, SETTLED = "onnx-float", 325_000
-EXACT = [kind for kind in KINDS if kind != REALS]
 
 
-def _parts(cores: list[str], count: int) -> list[Chunk]:
-    """The networks of a day, in their kinds' share."""
-    reals = count // len(KINDS)
-    daily = chunks(cores, EXACT, count - reals, SEED, "any", {})
-    return [*daily, *chunks(cores, [REALS], reals, SETTLED, "any", {})]
-
-
-EVERY = _parts(list(CORES), COUNT)
-SEEN = {network for chunk in EVERY for network in chunk.networks}
-REST = [chunk for chunk in _parts(["m4"], MORE) if not set(chunk.networks) <= SEEN]
+EVERY = list(chunks(list(CORES), KINDS, COUNT, SEED, "any", {}))
 
 
 def judge(tally: Tally) -> None:
@@ -39,7 +26,7 @@ def judge(tally: Tally) -> None:
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("chunk", [*EVERY, *REST], ids=lambda c: f"{c.networks[0][0]}-{len(c.cores)}-cores")
+@pytest.mark.parametrize("chunk", EVERY, ids=lambda c: str(c.networks[0][0]))
 def test_networks_of_today(chunk: Chunk) -> None:
     judge(work(chunk))
 

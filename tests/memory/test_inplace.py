@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdk.compiler.interp.loops import run_loops
-from sdk.compiler.ir.intrinsics import op
-from sdk.compiler.ir.loops import Alloc, Buffer, Eval, For, Load, Loops, Stmt, Store
-from sdk.compiler.ir.types import I8, I16, DType, TensorType
+from sdk.compiler.ir.intrinsics import imm, op
+from sdk.compiler.ir.loops import Alloc, Buffer, Eval, For, Let, Load, Loops, Stmt, Store
+from sdk.compiler.ir.types import I8, I16, I32, DType, TensorType
 from sdk.compiler.memory.access import rows_touched
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.ops.build import function, loop, param, variable
@@ -57,6 +57,12 @@ ALLOWED = {
     "shift down": copying(loop(i, N - 1, move(i.expr, i.expr + 1))),
     "parallel": copying(For(i, 0, N, loop(i, N, move(i.expr, i.expr)).body, "parallel")),
     "by quotient": copying(loop(i, N, move(QUOTIENT, QUOTIENT))),
+    "copied in two parts, then stored where a run says": copying(
+        loop(o4, 5, *(move(o4.expr * 4 + k, o4.expr * 4 + k) for k in range(4))),
+        *(move(k, k) for k in range(20, N)),
+        Let("at", imm(3, I32)),
+        Store("o", (Var("at", *I32.limits).expr,), imm(1, I8)),
+    ),
 }  # fmt: skip
 REFUSED = {
     "shift up": copying(loop(i, N - 1, move(i.expr + 1, i.expr))),
@@ -64,6 +70,17 @@ REFUSED = {
     "later loop": copying(
         loop(i, N, move(i.expr, i.expr)),
         loop(j, N, Store("o", (j.expr,), op("add", Load("o", (j.expr,), I8), from_x(j.expr)))),
+    ),
+    "stored where a run says, then copied": copying(
+        Let("at", imm(3, I32)),
+        Store("o", (Var("at", *I32.limits).expr,), imm(1, I8)),
+        loop(i, N, move(i.expr, i.expr)),
+    ),
+    "stored where a run says between two parts of the copy": copying(
+        loop(i, 20, move(i.expr, i.expr)),
+        Let("at", imm(3, I32)),
+        Store("o", (Var("at", *I32.limits).expr,), imm(1, I8)),
+        *(move(k, k) for k in range(20, N)),
     ),
     "sum of all": copying(loop(i, N, loop(j, N, Store("o", (i.expr,), Load("x", (j.expr,), I8))))),
     "broken unroll": copying(

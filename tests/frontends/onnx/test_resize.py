@@ -39,6 +39,19 @@ def test_open_sizes_to_a_fixed_one(mode: str) -> None:
     )
 
 
+@pytest.mark.parametrize("given", [{"scales": np.array([1, 1, 0.25, 1 / 3], np.float32)}, {"sizes": (1, 2, 1, 1)}])
+@pytest.mark.parametrize("how", [{}, OPEN], ids=["fixed", "open"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_an_axis_of_one_takes_its_first_element(mode: str, how: dict[str, object], given: dict[str, object]) -> None:
+    ((name, value),) = given.items()
+    order = ["x", "", name] if name == "scales" else ["x", "", "", name]
+    more = {name: np.asarray(value, np.float32 if name == "scales" else np.int64)}
+    compare(
+        "Resize", {"x": IMAGE, **more}, order=order, constants=[name], mode=mode,
+        coordinate_transformation_mode="pytorch_half_pixel", **how,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_upsample(mode: str) -> None:
     scales = np.array([1, 1, 2, 3], np.float32)
