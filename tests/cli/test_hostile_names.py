@@ -135,7 +135,7 @@ def test_no_verb_lets_a_name_act(make, tmp_path: Path, capsys: pytest.CaptureFix
                 json.loads(told.out)
     check_files(out)
     for source in sorted((out / "built").glob("*.c")):  # trigraphs and all, and nothing to warn of
-        flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
+        flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-march=native", "-fsyntax-only"]
         subprocess.run([need_tool("gcc"), *flags, source], check=True)
 
 

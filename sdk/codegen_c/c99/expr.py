@@ -422,6 +422,8 @@ class ValuePrinter:
         if arg.dtype.kind == "b":
             signed = DType("i", to.bits, to.lanes)
             ones = CValue(f"-{wrap((self.mask(arg, to.bits), UNARY), UNARY + 1)}", UNARY)  # a mask may begin with "-"
+            if to.kind == "u":
+                return CValue(f"({self._unit.vector_type(str(to))}){wrap((ones.text, ones.binds), UNARY)}", UNARY)
             return ones if not to.is_float else CValue(self._convert(ones.text, to), ATOM, signed == to)
         source = self._as_vector(arg)
         same = arg.dtype.bits == to.bits and not arg.dtype.is_float and not to.is_float

@@ -45,30 +45,38 @@ def _at_first(stmt: If, row: Var) -> bool:
 
 
 def _fills(block: Block, buffer: Buffer) -> bool:
-    """Whether the block, nests of loops around one store each (of lanes, and of what is left), writes every element of
-    a buffer of known size and nothing else."""
+    """Whether the block, nests of loops around stores of what is no load, writes all of a buffer of known size
+    and nothing else."""
     size = product(buffer.shape)
     if not isinstance(size, int) or size > _MOST_ELEMENTS or buffer.ring is not None:
         return False
     met = np.zeros(size, dtype=bool)
-    return all(_meets(stmt, buffer, met) for stmt in block.body) and bool(met.all())
+    return _only_stores(block, buffer, (), met) and bool(met.all())
 
 
-def _meets(stmt: Stmt, buffer: Buffer, met: NDArray[np.bool_]) -> bool:
-    """Marks the elements of a buffer that loops around one store write; False where it is anything else."""
-    inside: list[For] = []
-    while isinstance(stmt, For) and len(stmt.body.body) == 1:
-        inside.append(stmt)
-        stmt = stmt.body.body[0]
-    if not isinstance(stmt, Store) or stmt.buffer != buffer.name or stmt.count is not None:
-        return False
+def _only_stores(stmt: Stmt, buffer: Buffer, inside: tuple[For, ...], met: NDArray[np.bool_]) -> bool:
+    """Marks the elements of a buffer that stores within loops write; False where there is anything else."""
+    match stmt:
+        case Block():
+            return all(_only_stores(part, buffer, inside, met) for part in stmt.body)
+        case For(until=None):
+            return _only_stores(stmt.body, buffer, (*inside, stmt), met)
+        case Store() if stmt.buffer == buffer.name and not buffers_used(stmt.value)[0]:
+            return _marked(stmt, buffer, inside, met)
+        case _:
+            return False
+
+
+def _marked(stmt: Store, buffer: Buffer, inside: tuple[For, ...], met: NDArray[np.bool_]) -> bool:
+    """Marks what one store writes; False where that is not known."""
     spans = [(f.var, f.lo, f.hi) for f in inside if isinstance(f.lo, int) and isinstance(f.hi, int)]
-    at = flat_index(stmt.index, buffer.shape)
-    if len(spans) < len(inside) or buffers_used(stmt.value)[0] or not free_vars(at) <= {var for var, _, _ in spans}:
+    at, lanes = flat_index(stmt.index, buffer.shape), stmt.value.dtype.lanes
+    count = lanes if stmt.count is None else stmt.count
+    if len(spans) < len(inside) or not free_vars(at) | free_vars(count) <= {var for var, _, _ in spans}:
         return False
     axes = np.indices((*(max(hi - lo, 0) for _, lo, hi in spans), 1)).reshape(len(spans) + 1, -1)
     env = {var: axes[k] + lo for k, (var, lo, _) in enumerate(spans)}
-    first = np.broadcast_to(evaluate_grid(at, env), axes.shape[1:])
-    for lane in range(stmt.value.dtype.lanes):
-        met[first + lane] = True
+    first, stored = (np.broadcast_to(evaluate_grid(d, env), axes.shape[1:]) for d in (at, count))
+    for lane in range(lanes):
+        met[first[stored > lane] + lane] = True
     return True

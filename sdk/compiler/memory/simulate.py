@@ -11,7 +11,7 @@ from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, 
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.memory.placed import CallAt, CallRows, Place, Rows, place_of
-from sdk.compiler.memory.tags import RowLives, Tags
+from sdk.compiler.memory.tags import InUse, Tags
 from sdk.compiler.sym import Var, evaluate
 
 __all__ = ["Proved", "simulate"]
@@ -59,7 +59,7 @@ class _Machine:
         self.call_rows = CallRows(module)
         self.progress: dict[str, tuple[tuple[object, ...], int, int]] = {}  # who updates it, rows done, rows in all
         arenas = frozenset(name for name, kind in self.kinds.items() if kind == "arena")
-        self.held = RowLives(self.places, arenas) if rows else None
+        self.held = InUse(self.places, arenas) if rows else None
         self.moment = 0
         self.running: tuple[object, ...] = ()  # the call with its arguments
         self.where = ""
@@ -116,13 +116,12 @@ class _Machine:
         if len(self.found) < MOST:
             self.found.append(Diagnostic("planned", f"plan @{self.plan.name}, {self.where}{at}", message))
 
-    def bound(self, held: RowLives) -> None:
-        """The lower bound that the plan states is between the bytes held at once and those of their buffers."""
-        stated = self.plan.lower_bound
+    def bound(self, held: InUse) -> None:
+        """The lower bound that the plan states is no more than the buffers in use at once take."""
         align = max(r.align for r in self.plan.regions if r.kind == "arena")
-        least, most = held.most(self.moment), held.whole(self.moment, align)
-        if stated and not least <= stated <= most:
-            self.report(f"a lower bound of {stated} bytes is stated, {least} are held at once, in {most} of buffers")
+        stated, most = self.plan.lower_bound, held.most(self.moment, align)
+        if stated > most:
+            self.report(f"a lower bound of {stated} bytes is stated, {most} of buffers are in use at once")
 
     # --- calls -----------------------------------------------------------------------------------------
 
@@ -269,7 +268,7 @@ class _Machine:
             memory = self.memory[place.buffer.region]
             memory.write(at, at + count * place.row, name, first * place.row - at)
         if self.held is not None:
-            self.held.write(name, lo, hi, self.moment + later)
+            self.held.note(name, self.moment + later)
 
     def spoil(self, name: str, lo: int, hi: int) -> None:
         """Notes that rows ``lo..hi`` hold nothing that may be read."""
@@ -284,7 +283,6 @@ class _Machine:
         root = place
         while root.buffer.name not in self.written and root.buffer.alias:
             root = self.places[root.buffer.alias]
-        first, end = lo, hi
         if root is place:
             for at, row, count in place.spans(lo, hi):
                 self._compare(place, at, at + count * place.row, row * place.row - at)
@@ -292,13 +290,11 @@ class _Machine:
             self.report(f"{place.buffer.name} is no view of all of {root.buffer.name}")
         else:
             self._compare(root, place.at + lo * place.row, place.at + hi * place.row, -root.at)
-            # a row that views read in parts is not held whole until the last of them: it may be written over by then
-            first, end = (0, 0) if not root.row else (-(-lo * place.row // root.row), hi * place.row // root.row)
         who = self.progress.get(root.buffer.name)
         if who is not None and who[0] != self.running:
             self._complete(root.buffer.name)
         if self.held is not None:
-            self.held.read(root.buffer.name, first, max(first, end), self.moment)
+            self.held.note(root.buffer.name, self.moment)
 
     def _compare(self, root: Place, lo: int, hi: int, shift: int) -> None:
         if lo >= hi:

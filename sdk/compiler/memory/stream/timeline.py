@@ -58,7 +58,8 @@ class Timeline:
         held = [b for b in blocks if b.size > 0]
         together = np.array([used[b.name] for b in held], dtype=np.float32).reshape(len(held), self.count)
         pairs = np.argwhere(np.triu(together @ together.T > 0, 1))
-        out, load = [], np.array([b.size for b in held], dtype=np.int64) @ together.astype(np.int64)
+        out: list[Apart] = []
+        saved: dict[str, list[tuple[str, int]]] = {}  # by argument, what each result over its bytes spares
         for i, j in pairs:
             a, b = held[i], held[j]
             if (a.name, b.name) in lags:
@@ -66,7 +67,14 @@ class Timeline:
             lag = min(lags.get((b.name, a.name), b.size), b.size)  # aligned, it may be more
             out.append(Apart(a.name, b.name, -lag, a.size))
             span = max(a.size + max(lag, 0), b.size)
-            load = load - (a.size + b.size - span) * (used[a.name] & used[b.name])
+            saved.setdefault(a.name, []).append((b.name, a.size + b.size - span))
+        load = np.array([b.size for b in held], dtype=np.int64) @ together.astype(np.int64)
+        for name, over in saved.items():
+            spared = [most * (used[name] & used[other]) for other, most in over]
+            # results that begin below an argument all take its first bytes: one of them does, where they lie apart
+            below = all(lags.get((b, name), 1) >= 0 for b, _ in over)
+            other = all((b, c) not in lags for b, _ in over for c, _ in over)
+            load = load - (np.maximum.reduce(spared) if below and other else np.add.reduce(spared))
         return out, int(load.max(initial=0))
 
     def fullest(self, blocks: Sequence[Block], used: Mapping[str, Bits]) -> tuple[Block, ...]:
