@@ -71,9 +71,10 @@ class GccToolchain(Toolchain):
         """Record every function's frame size, in a section (clang) or a file beside the object (gcc).
 
         What gcc says of vectors wider than the registers it is told of concerns no static function; for the copies that
-        it makes of them it heeds no pragma."""
+        it makes of them it heeds no pragma. gcc 12.2 at -O3 with AVX2 turns a guarded load (``i >= 2 && i < 4 ?
+        x[2 * i + k - 4] : 0`` in two loops) into masked loads that read zeros: it is told to keep such branches."""
         own = ["-fstack-size-section"] if self.name == "clang" else ["-fstack-usage", "-Wno-psabi"]
-        return [*own, "-fno-stack-protector"]
+        return [*own, *(["-fno-tree-loop-if-convert"] if self.name == "gcc" else []), "-fno-stack-protector"]
 
     def link_flags(self, job: LinkJob) -> list[str]:
         """Leave libraries out of a shared library that names none, and no trace of the link in any file."""

@@ -16,10 +16,9 @@ from typing import Literal, cast
 from generate import Network
 
 from differential.cores import CORES
-from differential.engines import differences
 from differential.image import Compiled, compiled, link
 from differential.machines import execute
-from differential.subjects import Subject, is_quantised, subjects
+from differential.subjects import Subject, subjects
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError, SdkError
 from sdk.toolchains import BuildCache
@@ -162,7 +161,7 @@ def _execute(
             wrong(subject, choice, outcome)
             continue
         got = [[o[name] for name in one.plan.outputs] for o in outcome]
-        lines = differences(subject.want, got, is_quantised(subject.network))
+        lines = subject.differences(got)
         if lines:
             wrong(subject, choice, f"{len(lines)} differ, {lines[0]}")
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from generate import Network, generate, values
 
 from differential.apart import apart
 from differential.case import Array, Runs, interpreted
-from differential.engines import differences, load_engines, outputs
+from differential.engines import differences, load_engines, moved, outputs
 from sdk.compiler.ir.module import Module
 from sdk.driver.reference import entry_graph
 from sdk.errors import SdkError
@@ -36,6 +36,21 @@ class Subject:
     reference: str
     found: str = ""
     refused: str = ""
+
+    def differences(self, got: list[list[Array]]) -> list[str]:
+        """What outputs differ from those that are wanted, by more than the network makes of a last bit."""
+        return _differing(self.network, list(self.runs.inputs), self.want, got, self.reference == "engine")
+
+
+def _differing(
+    network: Network, given: list[Mapping[str, Array]], want: list[list[Array]], got: list[list[Array]], engine: bool
+) -> list[str]:
+    quantised = is_quantised(network)
+    lines = differences(want, got, quantised)
+    if not lines or not engine or not any(a.dtype.kind == "f" for one in want for a in one):
+        return lines
+    steps = [list(one.values()) for one in given]
+    return differences(want, got, quantised, moved(network.data(), network.suffix, steps, want))
 
 
 def drawn(seed: int, kind: str) -> Network:
@@ -102,5 +117,5 @@ def _subject(number: int, network: Network, steps: list[dict[str, Array]], answe
     ours = [[np.asarray(o[r.name]) for r in graph.results] for o in outputs]
     if answer is None:
         return Subject(network, module, runs, ours, "interp")
-    wrong = differences(answer, ours, is_quantised(network))
+    wrong = _differing(network, list(given), answer, ours, True)
     return Subject(network, module, runs, answer, "engine", found=f"interpreter: {wrong[0]}" if wrong else "")

@@ -202,7 +202,7 @@ def _problem(
         out.extra.append(aligned(_scratch(node, loops), align))
     if io == "arena":
         out.at_end = sum(aligned(graph.results[k].type.max_bytes, align) for k in sharing.copied_results)
-    out.before = _before(graph)
+    out.before = _before(graph, loops)
     out.after = [[k for k in range(out.count) if out.before[k] >> node & 1] for node in range(out.count)]
     return out
 
@@ -237,7 +237,7 @@ def _takes(
     return out
 
 
-def _before(graph: Graph) -> list[int]:
+def _before(graph: Graph, loops: Mapping[str, Loops]) -> list[int]:
     """For each node those that must come first: what makes its values and dims, and effects that it follows."""
     maker: dict[str, int] = {}
     dims: dict[object, int] = {}
@@ -251,7 +251,9 @@ def _before(graph: Graph) -> list[int]:
         types = [v.type for v in (*node_args(node), *node_outs(node))]
         used = {v for t in types for d in t.shape for v in free_vars(d)} | node_symbols(node)
         brought = {node.var} if isinstance(node, BindDim) else {v for v in used & fresh if v not in dims}
-        needs |= {dims[v] for v in used if v in dims}
+        called = loops.get(node.callee) if isinstance(node, Call) else None
+        passed = set(called.dims) if called else set()  # also those that are in no shape of an argument
+        needs |= {dims[v] for v in used | passed if v in dims}
         dims |= {v: k for v in brought if v not in dims}
         if isinstance(node, ReadState):
             needs |= {written[node.state]} if node.state in written else set()
