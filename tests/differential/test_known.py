@@ -54,6 +54,38 @@ ON_M4 = {
         "onnx-integer", 1, (("x", Spec((1, 1, 13), "int32")),),
         (layer("ScatterND", ["x"], ["y"], axis=0, fill=("zero", 0), reduction="none", rows=((0, 0, 0),)),), ("y",),
     ),
+    # a kernel ran before the dim that it is given, which is in no shape of what it reads, was counted
+    "counted": Network(
+        "onnx-float", 1, (("x", Spec((1, 1, 1, 5), "float32")), ("s", Spec((1, 1, 1, 13), "float32"))),
+        (layer("Unique", ["x"], ["y"]), layer("NonMaxSuppression", ["s"], ["z"], most=1)), ("y", "z"),
+    ),
+    # two results may take the bytes of one argument, which the lower bound counted twice
+    "two results": Network(
+        "onnx-float", 1, (("x", Spec((1, 2, 2, 2), "float32")),),
+        (layer("TopK", ["x"], ["y", "z"], consts=((2,),), given=(("largest", 0),)),), ("y", "z"),
+    ),
+}  # fmt: skip
+WIDE = {
+    # lanes of a mask became lanes of another sign
+    "masks as bytes": Network(
+        "onnx-integer", 1, (("x", Spec((1, 1, 1, 4), "bool")),), (layer("Cast", ["x"], ["y"], to="uint8"),), ("y",)
+    ),
+    # first lanes alone set a sum at its first row
+    "mean of 5": Network(
+        "int16", 1, (("x", Spec((1, 2, 1, 5), "int16", 1.0)),),
+        (layer("MEAN", ["x"], ["y"], axes=(1, 2), keep=False, scale=1.0, zero=0),), ("y",),
+    ),
+    # gcc 12 made loads that are guarded into masked ones that read zeros
+    "rows around": Network(
+        "onnx-integer", 1, (("x", Spec((1, 2, 2), "int32")),),
+        (layer("CenterCropPad", ["x"], ["y"], consts=((6, 1),), given=(("axes", (1, 0)),)),), ("y",),
+    ),
+    # LLVM 22 has no masked store to words of any address
+    "the lower": Network(
+        "onnx-float", 1, (("x", Spec((1, 1, 1, 4), "float32")),),
+        (layer("Where", ["x"], ["t"], fill=("zero", 0), how="LessOrEqual"),
+         layer("Where", ["t"], ["y"], fill=("zero", 0), how="LessOrEqual")), ("y",),
+    ),
 }  # fmt: skip
 
 
@@ -68,7 +100,15 @@ def exact(networks: dict[str, Network], core: str, choice: Choice) -> None:
 @pytest.mark.parametrize("compiler", ["zig", "arm-none-eabi-gcc"])
 def test_vectors_of_cortex_m55(compiler: str) -> None:
     for opt in ("time", "size"):
-        exact(LAYERS, "m55", Choice(compiler, opt))
+        exact({**LAYERS, **WIDE}, "m55", Choice(compiler, opt))
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("core", ["avx2", "avx512"])
+@pytest.mark.parametrize("compiler", ["zig", "gcc"])
+def test_vectors_of_this_machine(compiler: str, core: str) -> None:
+    for opt, memory in (("time", "time"), ("size", "min")):
+        exact(WIDE, core, Choice(compiler, opt, memory))
 
 
 @pytest.mark.emulator

@@ -104,8 +104,8 @@ def test_an_image_of_one_row_stays() -> None:
     assert Accumulate().run(module) is module
 
 
-def gathering(kind: DType, by: str) -> Loops:
-    types = [TensorType(kind, (1, 5, 4, 16))]
+def gathering(kind: DType, by: str, channels: int = 16) -> Loops:
+    types = [TensorType(kind, (1, 5, 4, channels))]
     loops = get_op("pool_rows").loops
     assert loops is not None
     return loops("f", types, infer("pool_rows", types, {"by": by}), {"by": by})
@@ -125,6 +125,13 @@ def test_the_rule_of_every_core_keeps_what_row_0_does(kind: DType, by: str, isa:
         run_loops(loops, {"x": x, "o": found}, {}, (row, row + 1))
     want = get_op("pool_rows").reference(x, by=by)
     np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("isa", SETS)
+@pytest.mark.parametrize("channels", [1, 3, 5, 8, 15, 17, 33])
+def test_the_rule_of_every_core_sets_odd_channels_too(channels: int, isa: frozenset[str]) -> None:
+    for kind, by in ((I8, "sum"), (I16, "sum"), (F32, "max")):
+        assert accumulators(schedule(gathering(kind, by, channels), core_for(isa))) == {"o"}
 
 
 def test_what_is_not_set_at_row_0_is_no_accumulator() -> None:

@@ -154,7 +154,8 @@ def _placed(
         name, size = p.buffer.name, sizes[p.buffer.name]
         unit = p.buffer.dtype.scalar.nbytes
         shift = 0 if name in constants or name in packed or unit >= 4 else unit * int(rng.integers(4 // unit))
-        seen = [q for q in places if q not in constants and sizes[q] >= size and p.mode != "read" and not shift]
+        fit = (q for q in places if q not in constants and sizes[q] >= size and places[q] % unit == 0)
+        seen = [] if shift or p.mode == "read" else list(fit)
         if seen and not rng.integers(4):  # a call may give one address for what is read and what is written
             places[name] = places[seen[-1]]
             spans.append((places[name], places[name] + size))

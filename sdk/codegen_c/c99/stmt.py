@@ -488,7 +488,8 @@ class _Printer:
             return CValue(at, ATOM)
         masks = place.buffer.dtype.kind == "b"  # whose bytes become lanes of a vector, never one word
         whole = not masks and self.layout.whole(place, index)
-        memory = self.unit.vector_type(f"{type}_mem") if masks else self.unit.memory_type(type, whole)
+        element = place.buffer.dtype
+        memory = self.unit.vector_type(f"{type}_mem") if masks else self.unit.memory_type(type, element, whole)
         return CValue(f"*({'' if store else 'const '}{memory} *)&{at}", UNARY)
 
 

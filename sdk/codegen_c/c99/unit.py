@@ -53,20 +53,29 @@ class Unit:
         return "uint32_t" if self.is_word(type) else self.vector_type(str(type))
 
     def vector_type(self, name: str) -> str:
-        """The GNU vector type ``name``, e.g. "i32x8"; with "_mem" its form for unaligned, aliasing access."""
+        """The GNU vector type ``name``, e.g. "i32x8"; with "_mem" its form for unaligned, aliasing access, with "_of"
+        that for access to elements of its own type, which are aligned."""
         full = f"{self.prefix}_{name}"
         if full not in self._typedefs:
-            lanes = dtype(name.removesuffix("_mem"))
-            extra = ", aligned(1), may_alias" if name.endswith("_mem") else ""
+            kind, _, use = name.partition("_")
+            lanes = dtype(kind)
+            align = {"": 0, "mem": 1, "of": lanes.scalar.nbytes}[use]
+            extra = f", aligned({align}), may_alias" if align else ""
             size = f"vector_size({lanes.nbytes}){extra}"
             self._typedefs[full] = f"typedef {scalar_name(lanes)} {full} __attribute__(({size}));"
             self.vectors_used = True
         return full
 
-    def memory_type(self, type: DType, whole: bool = False) -> str:
-        """The C type to read or write lanes through, aliasing anything: unaligned, but for words at ``whole`` ones."""
+    def memory_type(self, type: DType, element: DType, whole: bool = False) -> str:
+        """The C type to read or write lanes of memory of ``element`` through, aliasing anything: as aligned as those
+        are, words at ``whole`` ones.
+
+        LLVM 22 has no masked store to unaligned words for Cortex-M55, which it makes of a choice between a value and
+        what was there.
+        """
         if not self.is_word(type):
-            return self.vector_type(f"{type}_mem")
+            own = type.scalar == element.scalar and element.nbytes > 1
+            return self.vector_type(f"{type}_{'of' if own else 'mem'}")
         full, align = (f"{self.prefix}_word", 4) if whole else (f"{self.prefix}_word_mem", 1)
         self._typedefs.setdefault(full, f"typedef uint32_t {full} __attribute__((aligned({align}), may_alias));")
         return full
