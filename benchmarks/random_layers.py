@@ -1,4 +1,4 @@
-"""Random layers for the cost model: convolutions, pointwise and depthwise ones, dense layers, pools and sums."""
+"""Random layers to compare schedules on: convolutions, pointwise and depthwise ones, dense layers, pools and sums."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I8
 from sdk.graph import Entry, ModuleBuilder
 
-__all__ = ["net"]
+__all__ = ["KINDS", "kind_of", "net"]
 
 MOST_MACS = 300_000
+ODDS = {"pointwise": 2, "conv": 2, "depthwise": 2, "dense": 1, "pool": 1, "add": 1}
+KINDS = tuple(ODDS)
+
+
+def kind_of(layer: int) -> str:
+    """What the layer with this number is."""
+    return _kind(np.random.default_rng(layer))
 
 
 def net(layers: Iterable[int]) -> Module:
@@ -56,10 +63,14 @@ class Parts:
         return self.entry.requantize(acc, mult, shift, out="i8", zp=-128, **bounds)
 
 
+def _kind(rng: np.random.Generator) -> str:
+    return str(rng.choice([kind for kind, odds in ODDS.items() for _ in range(odds)]))
+
+
 def _layer(parts: Parts) -> Any:
     """A layer of a kind and of sizes drawn."""
     rng, entry = parts.rng, parts.entry
-    kind = str(rng.choice(["pointwise", "pointwise", "conv", "conv", "depthwise", "depthwise", "dense", "pool", "add"]))
+    kind = _kind(rng)
     channels, outputs = (int(rng.choice([4, 8, 12, 16, 24, 32, 48, 64, 96])) for _ in range(2))
     if kind == "conv" and rng.integers(3) == 0:
         channels = int(rng.choice([1, 3]))  # of an image

@@ -14,7 +14,7 @@ from typing import Final
 from sdk.errors import BuildError
 
 __all__ = [
-    "AXIS_TABLE", "FOLDED", "GEOMETRY", "LIMITS", "NESTING", "NODES", "RANK", "TENSOR", "TEXT_NESTING", "TRIPS",
+    "AXIS_TABLE", "FOLDED", "GEOMETRY", "NESTING", "NODES", "RANK", "TENSOR", "TEXT_NESTING", "TRIPS",
     "WINDOW", "Budget", "Limit", "amount_text", "check_limit",
 ]  # fmt: skip
 
@@ -69,9 +69,6 @@ GEOMETRY: Final = Limit(
 RANK: Final = Limit(
     "axes of a tensor", 32,
     "models have under 9", "merge axes with a Reshape",
-)  # fmt: skip
-LIMITS: Final = (
-    NODES, TRIPS, NESTING, TEXT_NESTING, FOLDED, AXIS_TABLE, TENSOR, WINDOW, GEOMETRY, RANK,
 )  # fmt: skip
 
 

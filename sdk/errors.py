@@ -75,20 +75,6 @@ class NoDeviceError(SdkError):
     advice = "sdk boards show NAME says how a board is reached; --device URI names another"
 
 
-class BusyError(SdkError):
-    """The device is held by someone else."""
-
-    exit_code = 4
-    advice = "end the other program that uses the device"
-
-
-class FlashError(SdkError):
-    """Writing or verifying firmware failed."""
-
-    exit_code = 5
-    advice = "check cable and power, and try again"
-
-
 class LinkError(SdkError):
     """The link to a device broke, timed out or carried garbage."""
 
@@ -108,13 +94,6 @@ class MismatchError(SdkError):
 
     exit_code = 8
     advice = "sdk verify MODEL --board B --against interp tells a fault of the importer from one of the code"
-
-
-class RegressionError(SdkError):
-    """A benchmark is slower than its stated limit."""
-
-    exit_code = 9
-    advice = "sdk profile MODEL --board B shows which operator costs more"
 
 
 class MissingToolError(SdkError):

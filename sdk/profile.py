@@ -18,8 +18,7 @@ COSTS: Final = ("median_us", "cycles", "est_cycles", "instructions")  # the most
 class OpFacts:
     """One call: ``index`` of its hooks, ``step`` of ``sdk memory``, the kernel it calls, the ``kind`` of function that
     it was before scheduling, the operators of the model that it computes. ``macs`` and ``bytes`` (read and written at
-    least once) are texts of dims. ``live_bytes`` of the arena are in use during it, at the upper bounds. ``predicted``
-    are the instructions that the compiler expects, all its calls together (None: it cannot tell)."""
+    least once) are texts of dims. ``live_bytes`` of the arena are in use during it, at the upper bounds."""
 
     index: int
     step: int
@@ -29,7 +28,6 @@ class OpFacts:
     macs: str
     bytes: str
     live_bytes: int
-    predicted: int | None
 
     def to_json(self) -> Json:
         """The fields."""
@@ -44,9 +42,8 @@ class OpProfile:
     kernel was lowered from ("conv2d"), ``source_ops`` the operators of the model file. ``calls`` is how often it is
     called in a run (row by row in a stream). Costs are medians of one run: instructions are counted, ``est_cycles``
     estimated from them, ``cycles`` read from a counter, ``median_us`` from a clock; None where the device cannot say.
-    ``predicted`` are the instructions that the compiler's cost model expected. ``macs`` counts multiply-accumulates,
-    ``bytes`` what is read and written at least once, weights included. ``share`` of the whole run, 0..1.
-    ``live_bytes`` of the arena are in use during the call.
+    ``macs`` counts multiply-accumulates, ``bytes`` what is read and written at least once, weights included. ``share``
+    of the whole run, 0..1. ``live_bytes`` of the arena are in use during the call.
     """
 
     index: int
@@ -63,7 +60,6 @@ class OpProfile:
     instructions: int | None = None
     cycles: int | None = None
     est_cycles: int | None = None
-    predicted: int | None = None
     peak_compute: float | None = None  # MACs by what the device could do in that time at most, 0..1
     peak_bandwidth: float | None = None  # bytes likewise
 

@@ -172,11 +172,6 @@ class Board:
         """Total RAM in bytes, None on a hosted board."""
         return None if self.hosted else sum(region.size for region in self.regions("ram"))
 
-    def with_capabilities(self, capabilities: frozenset[str]) -> Board:
-        """Return this board with its main core limited to ``capabilities`` (a subset of its own)."""
-        core = replace(self.core, capabilities=self.capabilities & capabilities)
-        return replace(self, cores=(core, *self.cores[1:]))
-
     def as_emulated(self) -> Board:
         """Return the board as its stand-in machine shows it: regions moved, sizes kept, peripherals replaced.
 

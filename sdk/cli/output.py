@@ -20,7 +20,6 @@ from sdk.files import replacing
 from sdk.notebook import show
 from sdk.text import printable
 
-SCHEMA = 1
 INTERRUPTED = 130
 _NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _DEBUG_VARIABLE = "CROSSLEVEL_DEBUG"
@@ -41,10 +40,10 @@ def _show_warning(
     print(f"warning: {message}", file=sys.stderr)
 
 
-def print_json(data: Mapping[str, Any]) -> None:
-    """Print one object on stdout, "schema" first; the only thing that --json puts there."""
+def print_json(data: Mapping[str, Any], schema: int = 1) -> None:
+    """Print one object on stdout, "schema", the version of its fields, first; all that --json puts there."""
     # JSON leaves one control character as it is
-    print(json.dumps({"schema": SCHEMA, **data}, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+    print(json.dumps({"schema": schema, **data}, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
 
 
 def say(line: str, *, err: bool = False) -> None:

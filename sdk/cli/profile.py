@@ -14,8 +14,9 @@ from sdk.cli import options, output
 if TYPE_CHECKING:
     from sdk.profile import OpProfile, ProfileReport
 
+SCHEMA = 2  # of the object of --json; 1 had what a model of costs predicted
 BAR = 10  # characters of the largest share
-WIDE = 100  # columns from which on there is room for bars and expectations
+WIDE = 100  # columns from which on there is room for bars
 _TITLES = {"median_us": "us", "cycles": "cycles", "est_cycles": "est. cycles", "instructions": "instructions"}
 
 
@@ -59,7 +60,7 @@ def profile(
     if trace is not None:
         output.write_file(trace, json.dumps(driver.chrome_trace(report)), "--trace")
     if as_json:
-        output.print_json(report.to_json())
+        output.print_json(report.to_json(), SCHEMA)
         return
     for line in profile_lines(report, output.width()):
         output.say(line)
@@ -88,15 +89,13 @@ class _Table:
         self.report = report
         self.costs = [name for name in _TITLES if report.total.get(name) is not None]
         self.wide = width >= WIDE
-        self.expected = self.wide and any(op.predicted is not None and op.instructions for op in report.ops)
         self.most = max((op.share for op in report.ops), default=0.0)
 
     def head(self) -> str:
         """Titles of the columns."""
         costs = "".join(f"{_TITLES[name]:>13}" for name in self.costs)
-        expected = f"{'expected':>10}" if self.expected else ""
         bar = f"  {'':{BAR}}" if self.wide else ""
-        return f"step{'MACs':>12}{costs}{expected}{_per_mac(self.report):>8}{'peak':>6} {'share':>6}{bar}  source ops"
+        return f"step{'MACs':>12}{costs}{_per_mac(self.report):>8}{'peak':>6} {'share':>6}{bar}  source ops"
 
     def line(self, op: OpProfile) -> str:
         """An operator."""
@@ -104,23 +103,14 @@ class _Table:
         peak = "-" if op.peak_compute is None or not op.macs else f"{100 * op.peak_compute:.0f} %"
         each = _ratio(self.report.unit, self.report.cost(op), op.macs)
         bar = f"  {'#' * round(BAR * op.share / self.most) if self.most else '':{BAR}}" if self.wide else ""
-        numbers = f"{op.step:>4}{op.macs:>12,}{costs}{self._expected(op)}{each:>8}{peak:>6} {100 * op.share:>4.1f} %"
+        numbers = f"{op.step:>4}{op.macs:>12,}{costs}{each:>8}{peak:>6} {100 * op.share:>4.1f} %"
         return f"{numbers}{bar}  {op.source_ops or op.name}"
-
-    def _expected(self, op: OpProfile) -> str:
-        """How many more instructions the compiler expected than were counted."""
-        if not self.expected:
-            return ""
-        if op.predicted is None or not op.instructions:
-            return f"{'-':>10}"
-        return f"{100 * (op.predicted / op.instructions - 1):>+8.0f} %"
 
     def total(self) -> str:
         """The whole run."""
         macs = sum(op.macs for op in self.report.ops)
         costs = "".join(f"{_number(self.report.total[name]):>13}" for name in self.costs)
-        expected = f"{'':10}" if self.expected else ""
-        return f" all{macs:>12,}{costs}{expected}{_ratio(self.report.unit, self.report.whole, macs):>8}"
+        return f" all{macs:>12,}{costs}{_ratio(self.report.unit, self.report.whole, macs):>8}"
 
 
 def _per_mac(report: ProfileReport) -> str:

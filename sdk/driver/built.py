@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from sdk.driver.out_folder import MANIFEST, file_digest, is_own_name, settle
 from sdk.driver.sources import Sources, read_files, write_files
@@ -14,6 +15,8 @@ from sdk.profile import OpFacts
 from sdk.report import BuildReport
 
 __all__ = ["Built", "load_built", "write_built"]
+
+SCHEMA: Final = 2  # of the manifest
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def write_built(folder: Path, built: Built, before: Mapping[str, str] | None = N
     if before and _sources(before) == _sources(contents):
         contents = {**before, **contents}
     manifest = {
-        "schema": 1,
+        "schema": SCHEMA,
         "prefix": built.sources.prefix,
         "model_files": sorted(built.sources.model),
         "agent_files": sorted(built.sources.agent),
@@ -70,6 +73,8 @@ def load_built(folder: Path) -> Built:
     settle(folder)
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["schema"] != SCHEMA:
+            raise ValueError(f"its manifest has schema {manifest['schema']}, this version reads {SCHEMA}")
         strange = [n for n in (*manifest["model_files"], *manifest["agent_files"]) if not is_own_name(n)]
         if strange:
             raise ValueError(f"its manifest names {strange[0]!r}")

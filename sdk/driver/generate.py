@@ -55,7 +55,7 @@ def generate(model: ModelFile, prefix: str, board: Board, options: BuildOptions)
         for plan in module.plans.values()
     }
     multiples = {v.name: v.multiple for plan in module.plans.values() for v in plan.dims if v.multiple > 1}
-    return Built(sources, report, shapes, multiples, op_facts(module, fused, capabilities(board, options)))
+    return Built(sources, report, shapes, multiples, op_facts(module, fused))
 
 
 @contextmanager

@@ -12,20 +12,18 @@ from sdk.compiler.ir.plan import Copy, Plan, PlanCall, walk_plan
 from sdk.compiler.ir.unify import unify
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.report import plan_summary
-from sdk.compiler.schedules.cost import predict
 from sdk.compiler.sym import Dim, free_vars, max_value, substitute
 from sdk.profile import OpFacts
 
 __all__ = ["op_facts"]
 
 
-def op_facts(planned: Module, fused: Module, isa: frozenset[str]) -> Mapping[str, tuple[OpFacts, ...]]:
-    """Of each entry of a planned module the calls in order; ``fused`` is the same module before it was scheduled for
-    ``isa``."""
-    return {plan.name: tuple(_facts(planned, plan, fused, isa)) for plan in planned.plans.values()}
+def op_facts(planned: Module, fused: Module) -> Mapping[str, tuple[OpFacts, ...]]:
+    """Of each entry of a planned module the calls in order; ``fused`` is the same module before it was scheduled."""
+    return {plan.name: tuple(_facts(planned, plan, fused)) for plan in planned.plans.values()}
 
 
-def _facts(planned: Module, plan: Plan, fused: Module, isa: frozenset[str]) -> Iterator[OpFacts]:
+def _facts(planned: Module, plan: Plan, fused: Module) -> Iterator[OpFacts]:
     makers = {v.name: node for node in fused.graphs[plan.name].body if isinstance(node, Call) for v in node.outs}
     rows = {row.step: row for row in plan_summary(planned, plan).timeline}
     effects = Effects(planned, plan)
@@ -45,7 +43,6 @@ def _facts(planned: Module, plan: Plan, fused: Module, isa: frozenset[str]) -> I
             macs=str(_known(plan, 0 if node is None else _macs(plan, fused, node))),
             bytes=str(_known(plan, _moved(plan, stmt))),
             live_bytes=rows[step].live_bytes,
-            predicted=_predicted(planned, stmt, isa, rows[step].runs),
         )
 
 
@@ -66,16 +63,6 @@ def _known(plan: Plan, dim: Dim) -> Dim:
         return dim
     most = max_value(dim)
     return 0 if most is None else most
-
-
-def _predicted(planned: Module, call: PlanCall, isa: frozenset[str], runs: int) -> int | None:
-    """Instructions that the compiler expects of the call, all its ``runs`` together; None where dims are open."""
-    function = planned.loops.get(call.callee)
-    if function is None or not all(isinstance(d, int) for d in call.dims):
-        return None
-    dims = {v: int(d) for v, d in zip(function.dims, call.dims, strict=True) if isinstance(d, int)}
-    found = predict(function, dims, isa, calls=max(runs, 1))
-    return None if found is None else round(found)
 
 
 def _moved(plan: Plan, call: PlanCall) -> Dim:

@@ -87,7 +87,7 @@ def profile(
     else:
         with open_session(device, place, plain) as bare, open_session(device, place, clocked) as with_clocks:
             found = _timed(bare, with_clocks, clocks, lambda session: prepare(session, built, entry, at), repeat)
-    return _report(built, place, options, at, facts, found)
+    return _report(built, place, options, facts, found)
 
 
 Prepare = Callable[[Session], tuple[int, dict[str, int]]]
@@ -159,7 +159,6 @@ def _report(
     built: Built,
     place: Board,
     options: BuildOptions,
-    at: Mapping[str, int],
     facts: Sequence[OpFacts],
     found: _Measured,
 ) -> ProfileReport:
@@ -188,7 +187,6 @@ def _report(
                 instructions=_whole(cost.instructions),
                 cycles=_whole(cost.cycles),
                 est_cycles=_whole(cost.est_cycles),
-                predicted=fact.predicted,
             )
         )
     whole = found.clocked.main

@@ -58,7 +58,6 @@ def compile_sources(
     target: Target,
     *,
     pic: bool = False,
-    extra: tuple[str, ...] = (),
     defines: tuple[str, ...] = (),
 ) -> tuple[ObjectFile, ...]:
     """Compiles every ``.c`` and ``.S`` of ``files``.
@@ -74,7 +73,6 @@ def compile_sources(
             headers=beside[name[-2:]],
             include_dirs=include[name[-2:]],
             pic=pic,
-            flags=extra,
             defines=defines if name.endswith(".c") else (),
         )
         for name, text in sorted(files.items())

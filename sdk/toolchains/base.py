@@ -218,11 +218,11 @@ class Toolchain(ABC):
             *job.flags,
         ]
 
-    def compile_all(self, jobs: Sequence[CompileJob], workers: int | None = None) -> list[ObjectFile]:
-        """Compile units side by side, results in the order of ``jobs``; ``workers`` defaults to the CPUs."""
+    def compile_all(self, jobs: Sequence[CompileJob]) -> list[ObjectFile]:
+        """Compile units side by side, one for each CPU, results in the order of ``jobs``."""
         done: list[ObjectFile] = []
         first = ", for the first time: the C compiler's cache is cold" if self.is_cold() else ""
-        with step("compiling C"), ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
+        with step("compiling C"), ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             for unit in pool.map(self.compile, jobs):
                 done.append(unit)
                 update(f"compiling C: {len(done)} of {len(jobs)} files{first}")

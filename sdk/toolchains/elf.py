@@ -31,7 +31,6 @@ class Section:
     size: int
     link: int
     info: int
-    entry_size: int
     data: bytes
 
 
@@ -79,9 +78,9 @@ class ElfFile:
         rows = [struct.unpack_from(form, self._raw, at + index * size) for index in range(count)]
         text = self._raw[rows[names][4] : rows[names][4] + rows[names][5]] if rows else b""
         sections = []
-        for index, (name, kind, flags, address, offset, length, link, info, _, entry) in enumerate(rows):
+        for index, (name, kind, flags, address, offset, length, link, info, *_) in enumerate(rows):
             data = b"" if kind == SHT_NOBITS else self._raw[offset : offset + length]
-            sections.append(Section(index, _string(text, name), kind, flags, address, length, link, info, entry, data))
+            sections.append(Section(index, _string(text, name), kind, flags, address, length, link, info, data))
         return sections
 
     def _header(self) -> tuple[int, int, int, int]:

@@ -1,4 +1,4 @@
-"""How many bytes of flash and RAM an object or an image takes, by section kind and by symbol."""
+"""How many bytes of flash and RAM an object or an image takes, by section kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sdk.toolchains.elf import (
     SHF_WRITE,
     SHT_ARM_EXIDX,
     SHT_NOBITS,
-    STT_SECTION,
     ElfFile,
     Section,
 )
@@ -48,15 +47,6 @@ class Sections:
         return {"text": self.text, "rodata": self.rodata, "data": self.data, "bss": self.bss}
 
 
-@dataclass(frozen=True)
-class SymbolSize:
-    """The bytes one function or object takes, and the kind of section it is in (a field name of Sections)."""
-
-    name: str
-    kind: str
-    size: int
-
-
 def _kind(section: Section) -> str | None:
     """Return the field of Sections that counts ``section``, None for what is never loaded."""
     if not section.flags & SHF_ALLOC:
@@ -85,16 +75,3 @@ def section_sizes(paths: Iterable[Path]) -> Sections:
             if kind is not None and not (elf.type == ET_REL and section.type == SHT_ARM_EXIDX):
                 total += Sections(**{kind: section.size})
     return total
-
-
-def symbol_sizes(path: Path) -> list[SymbolSize]:
-    """Return every named function and object of one file, largest first."""
-    elf = ElfFile(path)
-    found = set()
-    for symbol in elf.symbols:
-        if symbol.size == 0 or symbol.type == STT_SECTION or not 0 < symbol.section < len(elf.sections):
-            continue
-        kind = _kind(elf.sections[symbol.section])
-        if kind is not None:
-            found.add(SymbolSize(symbol.name, kind, symbol.size))
-    return sorted(found, key=lambda entry: (-entry.size, entry.name))

@@ -117,13 +117,13 @@ def _add_calls(graph: _Graph, unit: ObjectFile, elf: ElfFile, section: Section, 
     inside = sorted(start for index, start in starts if index == section.index)
     for relocation in elf.relocations(section):
         before = [start for start in inside if start <= relocation.offset]
-        callee = _callee(elf, relocation, starts)
+        callee = _callee(relocation, starts)
         if before and callee is not None:
             caller = starts[section.index, before[-1]]
             graph.calls.setdefault(_identity(unit, caller), set()).add(_identity(unit, callee))
 
 
-def _callee(elf: ElfFile, relocation: Relocation, starts: _Starts) -> Symbol | None:
+def _callee(relocation: Relocation, starts: _Starts) -> Symbol | None:
     """Return the function a relocation refers to, None when it refers to data."""
     symbol = relocation.symbol
     if symbol.section == 0:

@@ -16,7 +16,8 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I8, I16, I32
 from sdk.driver.sources import as_files, compile_sources
 from sdk.toolchains import Blob, SourceText, get_toolchain, target_for
-from sdk.toolchains.size import section_sizes, symbol_sizes
+from sdk.toolchains.elf import SHF_ALLOC, SHF_WRITE, ElfFile
+from sdk.toolchains.size import section_sizes
 
 ROWS = BLOB_ABOVE // 5
 
@@ -56,8 +57,11 @@ def test_assembles_for_boards(board: str, toolchain: str) -> None:
     files = {n: t for n, t in as_files(files_of(large())).items() if "weights" in n}
     (unit,) = compile_sources(files, get_toolchain(toolchain), target_for(load_board(board)))
     assert unit.warnings == ""
-    named = {s.name: (s.kind, s.size) for s in symbol_sizes(unit.path)}
-    assert named == {"net_w_w": ("rodata", ROWS * 5), "net_w_small": ("rodata", 6), "net_w_wide": ("rodata", 28)}
+    elf = ElfFile(unit.path)
+    named = {s.name: (elf.sections[s.section].flags & (SHF_ALLOC | SHF_WRITE), s.size) for s in elf.symbols if s.size}
+    assert named == {
+        "net_w_w": (SHF_ALLOC, ROWS * 5), "net_w_small": (SHF_ALLOC, 6), "net_w_wide": (SHF_ALLOC, 28)
+    }  # fmt: skip
     blob = files["net_weights.bin"]
     assert len(blob) % 64 == 0
     assert section_sizes([unit.path]).rodata in range(len(blob) - 63, len(blob) + 1)

@@ -87,7 +87,7 @@ def test_a_folder_of_a_build_can_be_profiled(tmp_path: Path, capsys: pytest.Capt
     files = ["--html", str(page), "--trace", str(trace)]
     assert run_command(["profile", str(tmp_path / "b"), "--board", "nucleo_l4r5zi", "--json", *files]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert (data["schema"], data["unit"], data["emulated"]) == (1, "est_cycles", True)
+    assert (data["schema"], data["unit"], data["emulated"]) == (2, "est_cycles", True)
     assert json.loads(trace.read_text())["traceEvents"]
     assert "CONV_2D" in page.read_text()
     assert run_command(["profile", str(tmp_path / "b"), "--board", "nucleo_l4r5zi"]) == 0

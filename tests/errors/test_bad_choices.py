@@ -92,7 +92,8 @@ def test_programs(fails: Fails, digits: Path, tmp_path: Path) -> None:
 
 def test_a_folder_that_another_version_built(fails: Fails, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"schema": 1}')
-    fails(2, "run", tmp_path, "--board", "host", says=("is not a folder that sdk build made",), hints=("again",))
+    says = ("is not a folder that sdk build made", "schema 1")
+    fails(2, "run", tmp_path, "--board", "host", says=says, hints=("again",))
 
 
 def test_references(fails: Fails, digits: Path, tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ CYCLES = (30_000, 9_000, 60_000, 400)
 
 
 def profile_report(unit: str = "est_cycles", peak: float = 2.0) -> ProfileReport:
-    """A profile with a cost in ``unit``, and predictions."""
+    """A profile with a cost in ``unit``."""
     total = sum(CYCLES) * 1.01
     ops = tuple(
         OpProfile(
             k, k + 1, f"k{k}", "conv2d", name, 8 if k == 1 else 1, cycles // 2 if k < 3 else 0, 4_000 + k,
             900 - 200 * k, cycles / total, **({"instructions": 2 * cycles} | {unit: cycles}),
-            predicted=2 * cycles + 100, peak_compute=0.25 if k < 3 else None, peak_bandwidth=0.1,
+            peak_compute=0.25 if k < 3 else None, peak_bandwidth=0.1,
         )
         for k, (name, cycles) in enumerate(zip(OPS, CYCLES, strict=True))
     )  # fmt: skip

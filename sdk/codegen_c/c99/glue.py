@@ -24,7 +24,7 @@ def emit_glue(module: Module, prefix: str, *, options: EmitOptions) -> dict[str,
     """
     glue = glue_file(module, prefix, options)
     names = record_names(module, prefix)
-    build_id = options.build_id or hashlib.sha256(f"{options.model_hash}\n{glue}".encode()).hexdigest()[:32]
+    build_id = hashlib.sha256(f"{options.model_hash}\n{glue}".encode()).hexdigest()[:32]
     return {f"{prefix}_glue.c": glue, "models.c": models_file(names, build_id, options)}
 
 

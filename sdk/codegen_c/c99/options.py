@@ -38,10 +38,10 @@ class EmitOptions:
     """What to state in the files.
 
     ``source`` and ``board`` are named in the banner; ``model_hash`` is hex; ``stacks`` gives the stack of a run by
-    entry, where it was measured; ``build_id`` (hex) identifies an agent's image, by default a digest of its sources.
-    ``weights_in_ram`` has constants copied there at the start of the program. ``memories`` names the linker's region of
-    each region of the arena that does not lie where static storage does. With ``small`` kernels that take little of the
-    time are compiled for size. ``check`` is how much generated assembly is tried.
+    entry, where it was measured. ``weights_in_ram`` has constants copied there at the start of the program.
+    ``memories`` names the linker's region of each region of the arena that does not lie where static storage does. With
+    ``small`` kernels that take little of the time are compiled for size. ``check`` is how much generated assembly is
+    tried.
     """
 
     source: str = ""
@@ -49,7 +49,6 @@ class EmitOptions:
     board: str = ""
     stacks: Mapping[str, EntryStack] = field(default_factory=dict)
     golden: tuple[GoldenCase, ...] = ()
-    build_id: str = ""
     weights_in_ram: bool = False
     memories: Mapping[str, str] = field(default_factory=dict)
     small: bool = False

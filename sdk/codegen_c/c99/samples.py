@@ -10,14 +10,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.interp.loops import Cell, DefinedMachine, Machine, NoMeaning
+from sdk.compiler.interp.loops import Cell, DefinedMachine, Machine
 from sdk.compiler.ir.loops import Alloc, Buffer, For, If, Let, Loops, ValueExpr
 from sdk.compiler.ir.types import DType
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.sym import Dim, Var, evaluate, product
-from sdk.errors import BuildError
 
-__all__ = ["Around", "Branch", "KernelCall", "Start", "start", "unreached"]
+__all__ = ["Around", "Branch", "KernelCall", "Start", "start"]
 
 Array = NDArray[Any]
 MOST_BYTES: Final = 1 << 22  # of all parameters together
@@ -67,11 +66,6 @@ class Start:
         return int(cell.data[int(np.ravel_multi_index(index, cell.shape)) if index else 0])
 
 
-def unreached(error: BaseException) -> bool:
-    """Whether a state that led to ``error`` is one that no run has: made-up values gave an index outside its buffer."""
-    return isinstance(error, (NoMeaning, BuildError))
-
-
 def start(
     loops: Loops,
     scratch: Mapping[str, int],
@@ -84,8 +78,7 @@ def start(
     dims and variables do not reach them. ``bits`` bounds contents of more than 8 bits that are no constants.
 
     Raises:
-        NoMeaning: as ``unreached`` tells.
-        BuildError: likewise.
+        NoMeaning, BuildError: no run has this state: made-up values gave an index outside its buffer.
     """
     env = _dims(loops, call, rng)
     if env is None:
@@ -98,7 +91,7 @@ def start(
         lo = _one(rng, 0, extent - 1)
         made.machine.env |= {loops.rows.lo: np.asarray(lo), loops.rows.hi: np.asarray(rng.integers(lo, extent) + 1)}
     for item in around:
-        if not _entered(made, item, scratch, rng, bits):
+        if not _entered(made, item, rng, bits):
             return None
     return made
 
@@ -212,9 +205,7 @@ def _contents(dtype: DType, count: int, rng: np.random.Generator, bits: int) -> 
 # --- what is around -------------------------------------------------------------------------------------------
 
 
-def _entered(
-    made: Start, item: Around, scratch: Mapping[str, int], rng: np.random.Generator, bits: int
-) -> bool:
+def _entered(made: Start, item: Around, rng: np.random.Generator, bits: int) -> bool:
     """Goes into one thing more; whether these values lead there."""
     machine = made.machine
     match item:

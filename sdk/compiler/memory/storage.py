@@ -193,7 +193,7 @@ def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapp
         storage = out.of(node.value)
         alone = node.at is None and sum(n.state == node.state for _, n in writes) == 1
         old = [(r, out.of(n.out)) for r, n in reads if n.state == node.state and r < step]
-        if alone and _may_write_directly(graph, storage, node, states[node.state], old, loops):
+        if alone and _may_write_directly(graph, storage, states[node.state], old, loops):
             storage.home, storage.place = "state", node.state
             out.direct_writes.add(step)
             for _, reader in old:
@@ -219,7 +219,6 @@ def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapp
 def _may_write_directly(
     graph: Graph,
     storage: Storage,
-    node: WriteState,
     state: TensorType,
     old: list[tuple[int, Storage]],
     loops: Mapping[str, Loops],

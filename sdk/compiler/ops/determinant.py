@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sdk.compiler.ir.intrinsics import idx, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, If, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
@@ -18,8 +17,6 @@ from sdk.compiler.ops.positions import guarded, unproved
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
-
-Array = NDArray[Any]
 
 
 def _infer(x: TensorType) -> TensorType:

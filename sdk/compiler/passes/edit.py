@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import (
@@ -131,8 +130,3 @@ def shared_const(module: Module, made: dict[str, Const], stem: str, data: Array,
         name, k = f"{stem}_{k}", k + 1
     made[name] = new if name == stem else replace(new, name=name)
     return Value(name, type, const=True)
-
-
-def int64(data: Array) -> NDArray[np.int64]:
-    """The same integers, wide enough for sums."""
-    return data.astype(np.int64)

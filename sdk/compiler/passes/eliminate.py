@@ -22,24 +22,22 @@ class Eliminate:
     A channel goes when all sums that read it multiply it with zeros, or when it is a constant that their biases can
     stand for. It is a constant where its weights are zeros, and wherever the bounds of the integers in it meet.
     Of those that could go some stay to make the number of channels a multiple of ``multiple``, the lanes of a vector
-    or what is computed at once, where there are ``many`` at least.
+    or what is computed at once.
     """
 
     multiple: int = 1
-    many: int = 1
     name = "eliminate"
 
     def run(self, module: Module) -> Module:
         """The module without such channels; itself where there are none."""
         consts: dict[str, Const] = {}
-        sizes = self.multiple, self.many
-        graphs = {name: _without(module, graph, consts, *sizes) for name, graph in module.graphs.items()}
+        graphs = {name: _without(module, graph, consts, self.multiple) for name, graph in module.graphs.items()}
         if all(graphs[name] is g for name, g in module.graphs.items()):
             return module
         return replace(module, graphs=graphs).with_consts(*consts.values())
 
 
-def _without(module: Module, graph: Graph, consts: dict[str, Const], multiple: int, many: int) -> Graph:
+def _without(module: Module, graph: Graph, consts: dict[str, Const], multiple: int) -> Graph:
     """A graph without the channels it can do without."""
 
     def data(value: Value) -> Array | None:
@@ -50,7 +48,7 @@ def _without(module: Module, graph: Graph, consts: dict[str, Const], multiple: i
     if not any(role.sums is not None for role in roles):
         return graph
     bounds = ranges(graph, roles, data)
-    keep = kept_channels(graph, roles, bounds, multiple, many)
+    keep = kept_channels(graph, roles, bounds, multiple)
     if all(flags.all() for flags in keep.values()):
         return graph
     of = {n.out.name: r for n, r in zip(graph.body, roles, strict=True) if isinstance(n, Call) and r.kind != "opaque"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from sdk.compiler.ir.graph import Call, Node, attrs
 from sdk.compiler.ir.module import Module
@@ -12,14 +12,15 @@ from sdk.compiler.passes.edit import GraphEdit, edit_graphs
 
 __all__ = ["HighWord"]
 
+BITS: Final = 8  # those that two joined sums are apart
+
 
 @dataclass(frozen=True)
 class HighWord:
-    """``requantize`` of accumulators below ``2**(31 - bits)`` is given ``high = bits``, and shifts for it: what it
+    """``requantize`` of accumulators below ``2**(31 - BITS)`` is given ``high = BITS``, and shifts for it: what it
     computes stays the same to the bit (``docs/passes.md``), in fewer instructions where a core has one for the
-    high word of a product. 8 bits are those that two joined sums are apart."""
+    high word of a product."""
 
-    bits: int = 8
     name = "high-word"
 
     def run(self, module: Module) -> Module:
@@ -35,9 +36,9 @@ class HighWord:
             return False
         least, most, zp = -int(shift.max()), -int(shift.min()), int(given["zp"])
         # the zero point and the high word are each below 2**30, so that their sum is one of 32 bits
-        if least < 1 or given["acc_bits"] > 31 - self.bits or abs(2 * zp + 1) << (self.bits - 2 + most) >= 1 << 30:
+        if least < 1 or given["acc_bits"] > 31 - BITS or abs(2 * zp + 1) << (BITS - 2 + most) >= 1 << 30:
             return False
-        right = (self.bits - 1 - shift).astype(shift.dtype)
+        right = (BITS - 1 - shift).astype(shift.dtype)
         value = edit.const(f"{node.args[2].name}_high", right, None, node.args[2].type)
-        edit.keep(replace(node, args=(*node.args[:2], value), attrs=attrs(**given, high=self.bits)))
+        edit.keep(replace(node, args=(*node.args[:2], value), attrs=attrs(**given, high=BITS)))
         return True

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sdk.compiler.ir.graph import Graph
 from sdk.compiler.ir.module import Module
-from sdk.compiler.memory.order import EFFORT, arena_bytes, best_order
+from sdk.compiler.memory.order import arena_bytes, best_order
 from sdk.compiler.memory.storage import Io
 
 __all__ = ["Order"]
@@ -20,12 +20,11 @@ __all__ = ["Order"]
 class Order:
     """Puts the nodes of each entry into the order of least peak, where that makes its arena smaller.
 
-    ``io`` and ``align`` as those of ``plan-memory``. ``effort``: nodes that the search may look at.
+    ``io`` and ``align`` as those of ``plan-memory``.
     """
 
     io: Io = "arena"
     align: int = 16
-    effort: int = EFFORT
     name = "order"
 
     def run(self, module: Module) -> Module:
@@ -41,7 +40,7 @@ class Order:
 
     def _ordered(self, module: Module, graph: Graph) -> Graph:
         states = {s.name: s.type for s in module.states.values()}
-        found = best_order(graph, module.loops, states, self.io, self.align, self.effort)
+        found = best_order(graph, module.loops, states, self.io, self.align)
         if found.graph is graph:
             return graph
         before, after = (arena_bytes(g, module.loops, states, self.io, self.align) for g in (graph, found.graph))

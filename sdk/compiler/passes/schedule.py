@@ -1,14 +1,12 @@
-"""Scheduling: each loops function gets the rule of the core, the way that costs least; constants are re-laid for it."""
+"""Scheduling: each loops function gets the rule of the core; constants are re-laid for it."""
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Literal
+from typing import Literal
 
 from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
 from sdk.compiler.ir.loops import Loops
@@ -16,18 +14,13 @@ from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import I8, I16, I32, TensorType
 from sdk.compiler.schedules.pack import pack_array, packing_name
 from sdk.compiler.schedules.rules import Core, alternatives, core_for, schedule
-from sdk.compiler.schedules.rules.choose import chosen, expected
+from sdk.compiler.schedules.rules.candidates import DEFAULT, Choice
 from sdk.compiler.schedules.rules.joined import Known
-from sdk.compiler.schedules.rules.ways import FIRST, WAYS, Way
 from sdk.compiler.schedules.trace import loops_key
 from sdk.compiler.schedules.validate import Candidate, Check, described, differing
 from sdk.errors import MiscompileWarning
 
-__all__ = ["ScheduleLoops", "ways_of"]
-
-WORTH: Final = 0.02  # of all that is expected: a function that takes less has no say
-VOTES: Final = 3  # of the functions of one structure so many, the largest, are built in all ways
-APART: Final = 0.01  # of all that is expected: what a function must save to go another way than those like it
+__all__ = ["ScheduleLoops", "candidates_of"]
 
 
 @dataclass(frozen=True)
@@ -36,28 +29,21 @@ class ScheduleLoops:
     a call, for what ``opt`` says; functions that come out alike become one kernel that their layers share.
 
     Schedules are tried as ``check`` says; the plain nest stays where one computes something else, with a warning.
-    On cores with prices a function that takes much of the whole goes the way that is expected to execute least. With
-    ``way`` each goes that of its ways which has this number, the first where it has none."""
+    ``candidate`` is which of its candidates each function gets; 0, and what a function with fewer gets, is that which
+    the rules choose."""
 
     isa: str = ""
     threads: int = 1
     opt: Literal["time", "size"] = "time"
-    way: int | None = None
+    candidate: int = 0
     check: Check = "sample"
     name = "schedule"
 
     def run(self, module: Module) -> Module:
         """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
-        isa = frozenset(self.isa.split("."))
-        core = replace(core_for(isa), compact=self.opt == "size")
+        core = replace(core_for(self.isa.split(".")), compact=self.opt == "size")
         nests = {name: _nest(module, name, core, self.threads) for name in module.loops}
-        if self.way is not None:
-            done = {name: nest.numbered(self.way) for name, nest in nests.items()}
-        elif core.compact or core.name not in WAYS:
-            done = {name: nest.first for name, nest in nests.items()}
-        else:
-            done = _chosen(nests, isa)
-        done = _checked(nests, done, self.check)
+        done = _checked(nests, {name: nest.numbered(self.candidate) for name, nest in nests.items()}, self.check)
         kernel: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, f in done.items():
@@ -85,16 +71,14 @@ class _Nest:
         scheduled = schedule(self.plain, self.core, self.packable, self.threads, self.even, self.known)
         return scheduled if all(p.param in self.packable for p in scheduled.packs) else self.plain
 
-    def ways(self, some: Iterable[Way] | None = None) -> dict[Way, Loops]:
-        """Scheduled in all ways, or in some; as ``first`` has it first."""
-        others = alternatives(
-            self.plain, self.first, self.core, self.packable, self.threads, self.even, self.known, some
-        )
-        return {FIRST: self.first, **dict(others)}
+    def candidates(self) -> dict[Choice, Loops]:
+        """All of its schedules, ``first`` first."""
+        others = alternatives(self.plain, self.first, self.core, self.packable, self.threads, self.even, self.known)
+        return {DEFAULT: self.first, **dict(others)}
 
     def numbered(self, number: int) -> Loops:
-        """Scheduled in the way of this number; as ``first`` has it where there are fewer."""
-        made = list(self.ways().values()) if number else [self.first]
+        """The candidate of this number; ``first`` where there are fewer."""
+        made = list(self.candidates().values()) if number else [self.first]
         return made[number] if number < len(made) else made[0]
 
 
@@ -120,31 +104,9 @@ def _nest(module: Module, name: str, core: Core, threads: int) -> _Nest:
     return _Nest(plain, core, frozenset(packable), threads, frozenset(even), known)
 
 
-def ways_of(module: Module, core: Core, threads: int = 1) -> dict[str, list[Way]]:
-    """In which ways each function of a module that is not scheduled yet can be, in order."""
-    return {name: list(_nest(module, name, core, threads).ways()) for name in module.loops}
-
-
-def _chosen(nests: Mapping[str, _Nest], isa: frozenset[str]) -> dict[str, Loops]:
-    """The functions in the ways that are expected to take least: those of one structure, which may come to share their
-    code, all in one way, but for those that save much of the whole in a way of their own."""
-    done = {name: nest.first for name, nest in nests.items()}
-    costs = {name: cost for name, loops in done.items() if (cost := expected(loops, isa)) is not None}
-    whole = sum(costs.values())
-    alike: defaultdict[str, list[str]] = defaultdict(list)
-    for name in costs:
-        alike[re.sub(r"\d+", "", done[name].trace)].append(name)
-    for names in alike.values():
-        large = sorted((name for name in names if costs[name] >= WORTH * whole), key=lambda name: -costs[name])
-        made = {name: nests[name].ways() for name in large[:VOTES]}
-        prices = {name: {way: expected(f, isa) or 0.0 for way, f in of.items()} for name, of in made.items()}
-        together, own = chosen(prices, APART * whole)
-        for name in names:
-            way = own.get(name, together)
-            if way != FIRST:
-                of = made.get(name) or nests[name].ways((way,))
-                done[name] = of.get(way, done[name])
-    return done
+def candidates_of(module: Module, core: Core) -> dict[str, list[Choice]]:
+    """The candidates for each function of a module that is not scheduled yet, in order."""
+    return {name: list(_nest(module, name, core, 1).candidates()) for name in module.loops}
 
 
 def _even(module: Module, arg: Value) -> bool:

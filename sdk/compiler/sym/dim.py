@@ -22,7 +22,6 @@ __all__ = [
     "Factor",
     "Func",
     "Var",
-    "as_expr",
     "ceildiv",
     "dmax",
     "dmin",
@@ -277,11 +276,6 @@ def _rebuild_func(name: str, a: Dim, b: Dim) -> Func:
 
 def _factor(factor: Factor) -> Expr:
     return Expr._of(0, ((((factor, 1),), 1),))
-
-
-def as_expr(value: Dim | Var) -> Dim:
-    """A ``Var`` as an expression; ints and expressions as they are."""
-    return value.expr if isinstance(value, Var) else value
 
 
 def floordiv(a: Dim, b: Dim) -> Dim:

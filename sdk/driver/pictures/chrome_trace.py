@@ -58,6 +58,6 @@ def _facts(op: OpProfile, report: ProfileReport) -> dict[str, Any]:
     facts = {
         "source ops": op.source_ops, "kernel": op.name, "step": op.step, "calls": op.calls, "MACs": op.macs,
         "bytes": op.bytes, "share": round(op.share, 6), f"MACs per {units(report)[1]}": macs_per_unit(op, report),
-        **{name: getattr(op, name) for name in UNITS}, "predicted instructions": op.predicted,
+        **{name: getattr(op, name) for name in UNITS},
     }  # fmt: skip
     return {name: value for name, value in facts.items() if value is not None}

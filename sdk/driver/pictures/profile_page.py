@@ -23,7 +23,6 @@ class _Row:
     cost: float
     rate: float | None
     peak: float | None
-    error: float | None  # of the prediction, as a fraction of what was counted
     tip: str
 
 
@@ -41,7 +40,6 @@ def profile_page(report: ProfileReport) -> str:
         picture=profile_picture(report) if rows else None,
         cards=list(_cards(report)),
         summary=_summary(report),
-        predicted=any(r.error is not None for r in rows),
         peaks=any(r.peak is not None for r in rows),
         turns=any(op.calls > 1 for op in report.ops),
     )
@@ -49,9 +47,6 @@ def profile_page(report: ProfileReport) -> str:
 
 def _row(op: OpProfile, report: ProfileReport) -> _Row:
     peaks = [p for p in (op.peak_compute, op.peak_bandwidth) if p is not None]
-    error = None
-    if op.predicted is not None and op.instructions:
-        error = op.predicted / op.instructions - 1
     title = short_title(op)
     more = op.source_ops.removeprefix(title).removeprefix(", ")
     cost = f"{_number(report.cost(op))} {units(report)[0]}, {_percent(op.share)} of the run"
@@ -59,9 +54,8 @@ def _row(op: OpProfile, report: ProfileReport) -> _Row:
     facts += [f"{op.macs:,} multiply-accumulates"] if op.macs else []
     facts += [f"{op.bytes:,} bytes read and written", f"{op.live_bytes:,} bytes of the arena in use"]
     facts += [f"kernel {op.name}" + (f", called {op.calls} times" if op.calls != 1 else "")]
-    return _Row(
-        op, title, more, report.cost(op), macs_per_unit(op, report), max(peaks, default=None), error, "\n".join(facts)
-    )
+    rate = macs_per_unit(op, report)
+    return _Row(op, title, more, report.cost(op), rate, max(peaks, default=None), "\n".join(facts))
 
 
 def _percent(part: float) -> str:

@@ -201,9 +201,9 @@ class OnnxNode:
         kind = like.dtype if isinstance(like, TensorType) else like
         return self.const(np.asarray(number, dtype=kind.numpy), "scalar")
 
-    def shape_value(self, dims: Sequence[Dim], dtype: DType = I64) -> Value:
+    def shape_value(self, dims: Sequence[Dim]) -> Value:
         """A 1-D integer tensor whose contents are these dims; it becomes a run-time tensor only where one is used."""
-        return self.known(contents_of(list(dims), dtype, (len(dims),)))
+        return self.known(contents_of(list(dims), I64, (len(dims),)))
 
     def known(self, contents: Contents) -> Value:
         """A value with contents known at import."""

@@ -67,7 +67,7 @@ class Window:
         return found if len(found) == len(self.pad) else None
 
 
-def window_of(node: OnnxNode, sizes: Sequence[Dim], kernel: Sequence[int], ceil: bool = False) -> Window:
+def window_of(node: OnnxNode, sizes: Sequence[Dim], kernel: Sequence[int]) -> Window:
     """The window of a node on an image of these ``sizes``.
 
     Raises:

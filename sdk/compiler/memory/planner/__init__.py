@@ -18,6 +18,7 @@ EFFORT: Final = 5_000_000  # of a search by lifetimes
 MOST_EXACT: Final = 2000  # blocks; more are searched by orders: the exact search's memory grows with their square
 _LITTLE: Final = 64  # a gap of less than one part in so many of the bound is worth a tenth of the effort
 CLIMB: Final = 20_000  # of one by relations
+SEED: Final = 0  # of both
 
 
 def plan_offsets(
@@ -28,7 +29,6 @@ def plan_offsets(
     enough: int = 0,
     effort: int | None = None,
     seconds: float | None = None,
-    seed: int = 0,
 ) -> Placement:
     """Places every block; without ``seconds`` the same arguments give the same offsets on every machine.
 
@@ -41,7 +41,6 @@ def plan_offsets(
             lifetimes (some seconds at most; a tenth where there is little to gain), CLIMB for relations and for more
             than MOST_EXACT blocks.
         seconds: a limit on time for the exact search, besides ``effort``.
-        seed: of the search.
 
     Raises:
         BuildError: two blocks at fixed offsets overlap while both are live, or break a relation.
@@ -51,11 +50,11 @@ def plan_offsets(
     aim = replace(task, bound=max(task.bound, enough))
     best, proved = greedy(aim), aim.bound
     if best.peak > proved and (apart is not None or len(task.blocks) > MOST_EXACT):
-        best = Climb(aim, CLIMB if effort is None else effort, seed).run(best)
+        best = Climb(aim, CLIMB if effort is None else effort, SEED).run(best)
     elif best.peak > proved:
         if effort is None:
             effort = EFFORT // (10 if (best.peak - proved) * _LITTLE < proved else 1)
-        best, proved = Dives(aim).run(best, effort, seed, seconds)
+        best, proved = Dives(aim).run(best, effort, SEED, seconds)
     places = {b.name: at for b, at in zip(task.blocks, best.offsets, strict=True)}
     lowest = proved if proved > aim.bound else task.bound
     return Placement({b.name: places.get(b.name, 0) for b in blocks}, best.peak, lowest)

@@ -79,11 +79,11 @@ class _Classes:
 
 
 def kept_channels(
-    graph: Graph, roles: Sequence[Role], bounds: Mapping[str, Bounds], multiple: int, many: int
+    graph: Graph, roles: Sequence[Role], bounds: Mapping[str, Bounds], multiple: int
 ) -> Mapping[str, Flags]:
     """For each value with channels which of them stay: those that a result, an opaque node or a sum needs, what these
     are computed from, and one of each value, as no extent becomes 0. Results of sums keep as many more as make
-    their number a multiple of ``multiple``, or all, where it is ``many`` at least."""
+    their number a multiple of ``multiple``, or all."""
     classes = _classes(graph, roles, bounds)
     needed = np.zeros(classes.size, np.bool_)
     for ids in classes.pinned:
@@ -98,7 +98,7 @@ def kept_channels(
         roots = classes.find(reader.outputs)
         count = int(needed[roots].sum())
         missing = -count % multiple
-        if missing and count >= many:
+        if missing:
             _keep_more(classes, needed, reader, missing)
     return {name: needed[classes.find(ids)] for name, ids in classes.ids.items()}
 

@@ -10,6 +10,7 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.pattern import Contraction, Kind, classify
 from sdk.compiler.ir.types import F32, I8, I16
 from sdk.compiler.schedules.locate import ScheduleError
+from sdk.compiler.schedules.rules.candidates import Choice, candidates_for
 from sdk.compiler.schedules.rules.contraction import float_contraction
 from sdk.compiler.schedules.rules.contraction_scalar import contraction_registers
 from sdk.compiler.schedules.rules.cores import CORES, Core, core_for
@@ -24,7 +25,6 @@ from sdk.compiler.schedules.rules.joined import Known
 from sdk.compiler.schedules.rules.nest import work
 from sdk.compiler.schedules.rules.reduction import columns, rows
 from sdk.compiler.schedules.rules.transform import transform
-from sdk.compiler.schedules.rules.ways import Way, ways_for
 from sdk.compiler.schedules.rules.window import window
 from sdk.compiler.schedules.rules.window_scalar import window_registers
 
@@ -60,25 +60,24 @@ def alternatives(
     threads: int = 1,
     even: Iterable[str] = (),
     known: Known | None = None,
-    ways: Iterable[Way] | None = None,
-) -> Iterator[tuple[Way, Loops]]:
-    """The schedules of ``loops`` in some ``ways``, or in all of its kind on a core, each once and none that is
-    ``first``, what ``schedule`` makes of it. Those that a rule refuses are left out, and those with an operand packed
-    that is not of ``packable``. Products of bytes have several: prices are fitted to those."""
+) -> Iterator[tuple[Choice, Loops]]:
+    """The candidates for ``loops`` on a core beside ``first``, what ``schedule`` makes of it, each schedule once. Those
+    that a rule refuses are left out, and those with an operand packed that is not of ``packable``. Only products of
+    bytes have any."""
     pattern = classify(loops)
     if first is loops or pattern.product is None or loops.param(pattern.product.a).buffer.dtype.bits != 8:
         return
     given = None if packable is None else frozenset(packable)
     seen = {_work(first)}
-    for way in ways_for(core.name, pattern.kind)[1:] if ways is None else ways:
+    for choice in candidates_for(core.name, pattern.kind)[1:]:
         try:
-            made = _schedule(loops, core.on(way), given, threads, frozenset(even), known or {})
+            made = _schedule(loops, core.choosing(choice), given, threads, frozenset(even), known or {})
         except ScheduleError:
             continue
         packed = given is None or all(p.param in given for p in made.packs)
         if made is not loops and packed and _work(made) not in seen:
             seen.add(_work(made))
-            yield way, made
+            yield choice, made
 
 
 def _work(loops: Loops) -> Hashable:
@@ -110,11 +109,11 @@ def _schedule(
         if pattern.kind == "contraction" and core.lanes == core.dot == 1 and core.tile_cols > 1:
             return integer_registers(loops, part, core, even)
         if pattern.kind == "contraction" and core.lanes == 1 and core.dot == 4:
-            if core.way.form == "rows":
-                return integer_rows(loops, part, core.way)
-            if core.way.form is None:
+            if core.choice.variant == "rows":
+                return integer_rows(loops, part, core.choice)
+            if core.choice.variant is None:
                 with suppress(ScheduleError):  # of many channels, or of no neighbouring windows
-                    return integer_rows(loops, part, core.way)
+                    return integer_rows(loops, part, core.choice)
         if pattern.kind == "contraction":
             return integer_contraction(loops, part, core, known)
         if pattern.kind == "window":

@@ -63,7 +63,7 @@ def _scheduled(
     s = Schedule(loops)
     rows = _region_rows(s, part) if has_condition(loops, part.a) else _pixels(s, part, apart)
     if len(reduce) > 1:
-        reduce = _run(s, part, reduce)
+        reduce = _run(s, reduce)
     tile = _tile(s, part, core, rows, threads, aside)
     s.knobs |= {"lanes": core.lanes, "tm": tile.rows, "nr": tile.vectors * core.lanes}
     if constant:
@@ -183,7 +183,7 @@ def _region_rows(s: Schedule, part: Contraction) -> list[str]:
     return inside[1:]
 
 
-def _run(s: Schedule, part: Contraction, reduce: list[str]) -> list[str]:
+def _run(s: Schedule, reduce: list[str]) -> list[str]:
     """Fuses the innermost reductions where they read one run of the left operand."""
     run = fresh(s.loops, "run")
     return [*reduce[:-2], run] if s.attempt(_one_run, reduce[-2:], run) else reduce

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sdk.compiler.schedules.rules.ways import FIRST, Way
+from sdk.compiler.schedules.rules.candidates import DEFAULT, Choice
 
 __all__ = ["CORES", "FLOAT_CORES", "FLOAT_UNITS", "SCALAR_FLOATS", "Core", "FloatCore", "core_for"]
 
@@ -46,7 +46,8 @@ class Core:
     ``across`` = it adds all ``dot`` products of a vector to one sum; ``steps`` = how many products of a sum are written
     out where ``dot`` is 1; ``paired`` = few registers: it multiplies by two channels' weights in one word.
     ``compact``: layers are to have the same code where they can, not what is fastest for each of them.
-    ``floats`` is what it does with floats; ``way`` is what rules are to do otherwise than by themselves."""
+    ``floats`` is what it does with floats; ``choice`` is what rules are to do otherwise than
+    by themselves."""
 
     name: str
     needs: frozenset[str]
@@ -60,11 +61,12 @@ class Core:
     paired: bool = False
     compact: bool = False
     floats: FloatCore = SCALAR_FLOATS
-    way: Way = FIRST
+    choice: Choice = DEFAULT
 
-    def on(self, way: Way) -> Core:
-        """The core as rules see it that are to go a way."""
-        return replace(self, tile_rows=way.rows or self.tile_rows, tile_cols=way.cols or self.tile_cols, way=way)
+    def choosing(self, choice: Choice) -> Core:
+        """The core for rules that are to make this choice."""
+        rows, cols = choice.rows or self.tile_rows, choice.cols or self.tile_cols
+        return replace(self, tile_rows=rows, tile_cols=cols, choice=choice)
 
 
 # first match wins: the widest instructions a core has

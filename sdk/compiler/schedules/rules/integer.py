@@ -38,7 +38,7 @@ def integer_contraction(loops: Loops, part: Contraction, core: Core, known: Know
         try:
             return contraction_joined(loops, part, core.tile_rows)
         except ScheduleError:
-            if core.way.form == "joined":
+            if core.choice.variant == "joined":
                 raise
             pass  # a depth that is no multiple of a word, read where it lies
     return _contraction_words(loops, part, core)

@@ -31,7 +31,7 @@ def contraction_across(loops: Loops, part: Contraction, core: Core) -> Loops:
     if len(part.spatial) < 2:
         raise ScheduleError("no rows")
     alone = extent(part.spatial[:-1]) == 1
-    tm, tn = (1, core.way.cols or 4) if alone else (core.tile_rows, core.tile_cols)
+    tm, tn = (1, 4) if alone else (core.tile_rows, core.tile_cols)
     s = Schedule(loops, tm=tm, tn=tn, dot=core.dot, lanes=4)
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
     if windowed(loops, part):
@@ -78,9 +78,7 @@ def window_quads(loops: Loops, part: Contraction, core: Core) -> Loops:
     """
     if len(part.spatial) < 2 or not isinstance(part.spatial[-2].hi, int) or not isinstance(part.spatial[-1].hi, int):
         raise ScheduleError("no pixels, or no number of channels")
-    if core.way.cols or not has_condition(loops, part.a):
-        return _quads(loops, part, core, core.way.cols or core.lanes)
-    if part.spatial[-1].hi >= core.dot:
+    if has_condition(loops, part.a) and part.spatial[-1].hi >= core.dot:
         wide = _quads(loops, part, core, core.dot)
         if _region(wide).type.max_bytes <= REGION_BYTES:
             return wide
@@ -91,7 +89,7 @@ def _quads(loops: Loops, part: Contraction, core: Core, group: int) -> Loops:
     """As ``window_quads``, so many channels staged at a time."""
     channel, pixel, reduce = part.spatial[-1].var.name, part.spatial[-2].var.name, names(part.reduce)
     pixels = part.spatial[-2].var.hi + 1
-    s = Schedule(loops, group=group, lanes=core.lanes, tm=min(core.way.rows or AT_ONCE, pixels))
+    s = Schedule(loops, group=group, lanes=core.lanes, tm=min(AT_ONCE, pixels))
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     if has_condition(loops, part.a):
         s.do("stage_region", f"{channel}_o", part.a)

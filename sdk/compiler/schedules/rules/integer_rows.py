@@ -9,9 +9,9 @@ from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError
+from sdk.compiler.schedules.rules.candidates import DEFAULT, Choice
 from sdk.compiler.schedules.rules.integer_window import PAIR_TILES, REGION, apart, copy_in_runs
 from sdk.compiler.schedules.rules.nest import fuse_all, names, unrolled
-from sdk.compiler.schedules.rules.ways import FIRST, Way
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["integer_rows"]
@@ -20,7 +20,7 @@ FEW, MOST = 3, 8  # channels of the image: those that it is always for, and thos
 ROWS: Final = 4  # rows of taps written out, at most; those of several channels are long enough to be a loop
 
 
-def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
+def integer_rows(loops: Loops, part: Contraction, choice: Choice = DEFAULT) -> Loops:
     """One channel of the result at a time: elements staged once serve the windows of neighbouring pixels, of which
     two products are summed at once.
 
@@ -30,7 +30,7 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
     if len(part.reduce) < 2:
         raise ScheduleError("no convolution of rows and columns")
     down, across, *depth = names(part.reduce)
-    few = MOST if way.form == "rows" else FEW
+    few = MOST if choice.variant == "rows" else FEW
     if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= few):
         raise ScheduleError("no convolution of rows and columns of few channels")
     channel, pixel = (loop.var.name for loop in part.spatial[:-3:-1])
@@ -38,7 +38,7 @@ def integer_rows(loops: Loops, part: Contraction, way: Way = FIRST) -> Loops:
     if not isinstance(pixels, int) or pixels < PAIR_TILES[-1]:
         raise ScheduleError("rows of too few pixels, or of a number known at run time")
     columns = max((n for n in range(1, pixels + 1) if pixels % n == 0 and _bytes(loops, part, n) <= REGION), default=1)
-    tm = way.rows or next((size for size in PAIR_TILES if columns % size == 0), PAIR_TILES[-1])
+    tm = choice.rows or next((size for size in PAIR_TILES if columns % size == 0), PAIR_TILES[-1])
     s = Schedule(loops, columns=columns, tm=tm)
     inner = pixel
     if columns < pixels:

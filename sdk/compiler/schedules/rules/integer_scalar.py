@@ -34,7 +34,7 @@ def _tiles(s: Schedule, part: Contraction, core: Core) -> None:
     one_row = extent(part.spatial[:-1]) == 1
     channels = part.spatial[-1].var.hi + 1
     s.knobs["tm"] = core.tile_rows
-    s.knobs["tn"] = _divisor(channels, (core.way.cols or ALONE) if one_row else core.tile_cols)
+    s.knobs["tn"] = _divisor(channels, (core.choice.cols or ALONE) if one_row else core.tile_cols)
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
     if pixel and windowed(s.loops, part):
         gather_window(s, part, pixel, names(part.reduce), 1)

@@ -10,10 +10,10 @@ from sdk.compiler.ir.loops import Alloc, Load, Loops
 from sdk.compiler.ir.pattern import Contraction, has_condition
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import find, has
+from sdk.compiler.schedules.rules.candidates import Choice
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
 from sdk.compiler.schedules.rules.nest import extent, names, trip, unrolled
-from sdk.compiler.schedules.rules.ways import Way
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var, free_vars
 
@@ -36,12 +36,12 @@ def integer_window(loops: Loops, part: Contraction, core: Core) -> Loops:
     if core.lanes > 1:
         return _window_lanes(loops, part, core)
     channels, pixels = part.spatial[-1].hi, part.spatial[-2].hi
-    form = core.way.form
+    variant = core.choice.variant
     paired = len(part.spatial) > 2 and part.reduce[-1].var in _taps_along(loops, part, part.spatial[-2].var)
-    if form is None and core.dot == 4 and paired and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
-        return _window_pairs(loops, part, pixels, core.way)
-    if form in (None, "columns") and isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
-        return _window_columns(loops, part, channels, pixels, core.way)
+    if variant is None and core.dot == 4 and paired and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
+        return _window_pairs(loops, part, pixels, core.choice)
+    if variant in (None, "columns") and isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
+        return _window_columns(loops, part, channels, pixels, core.choice)
     bytewise = loops.param(part.a).buffer.dtype.bits == 8
     return _window_words(loops, part) if bytewise and core.dot > 1 and part.spatial[-1].var.hi >= 3 else loops
 
@@ -67,12 +67,12 @@ def _window_words(loops: Loops, part: Contraction) -> Loops:
     return _taps_written_out(s, part, [channel])
 
 
-def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int, way: Way) -> Loops:
+def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int, choice: Choice) -> Loops:
     """The rows that a row of the result reads are staged, a word of channels at a time and padded; of each channel
     neighbouring pixels are computed at once, so that an element read serves all of their windows."""
     channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
     word = 4 // loops.param(part.a).buffer.dtype.nbytes
-    s = Schedule(loops, group=min(word, channels), tm=min(way.rows or _pixels_at_once(loops, part, pixels), pixels))
+    s = Schedule(loops, group=min(word, channels), tm=min(choice.rows or _pixels_at_once(loops, part, pixels), pixels))
     reduce = names(part.reduce)
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     s.do("stage_region", f"{channel}_o", part.a).do("reorder", f"{channel}_i", pixel)
@@ -85,12 +85,12 @@ def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int,
     return _taps_written_out(s, part, [pixel])
 
 
-def _window_pairs(loops: Loops, part: Contraction, pixels: int, way: Way) -> Loops:
+def _window_pairs(loops: Loops, part: Contraction, pixels: int, choice: Choice) -> Loops:
     """One channel at a time: the rows that some rows of the result read are staged in 16 bits, padded; of neighbouring
     pixels two products are summed at once."""
     channel, pixel, row = (loop.var.name for loop in part.spatial[:-4:-1])
     step = apart(loops, part, part.spatial[-2].var)
-    tm = min(way.rows or _pair_tile(pixels, step), pixels)
+    tm = min(choice.rows or _pair_tile(pixels, step), pixels)
     pitch = _pitch(step * (pixels - 1) + part.reduce[-1].var.hi + 1, tm == _tiles(step)[0])
     s = Schedule(loops, rows=_rows_at_once(loops, part, pitch), tm=tm, pitch=pitch)
     *outer, taps = names(part.reduce)
