@@ -75,8 +75,8 @@ def group_of(module: str) -> str:
     return max(named, key=len)
 
 
-def imports_of(path: Path) -> Iterator[tuple[ast.stmt, str]]:
-    """Yield each import statement with the module of ours that it names."""
+def imports_of(path: Path) -> Iterator[tuple[ast.AST, str]]:
+    """Yield each import with the module of ours that it names."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
@@ -89,6 +89,24 @@ def imports_of(path: Path) -> Iterator[tuple[ast.stmt, str]]:
             for alias in node.names:
                 if alias.name in MODULES:
                     yield node, alias.name
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("import_module", "importlib.import_module"):
+            yield from ((node, target) for target in _loaded(node.args[0], module_name(path)))
+
+
+def _loaded(argument: ast.expr, module: str) -> list[str]:
+    """The modules of ours that ``import_module`` may load for an argument: the one that it spells; where a name is
+    filled in behind a package, every one that lies directly in that."""
+    pieces = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
+    spelled = ""
+    for piece in pieces:
+        if isinstance(piece, ast.Constant):
+            spelled += str(piece.value)
+        elif isinstance(piece, ast.FormattedValue) and ast.unparse(piece.value) == "__name__":
+            spelled += module
+        else:
+            package = spelled.removesuffix(".")
+            return [name for name in MODULES if name.rpartition(".")[0] == package]
+    return [spelled] if spelled in MODULES else []
 
 
 GRAPH = {module: {target for _, target in imports_of(path)} for module, path in MODULES.items()}
