@@ -10,9 +10,9 @@ from typing import Final
 
 from sdk.errors import UsageError
 from sdk.files import NotRegularError, read_regular
-from sdk.frontends import claimed, recognise, suffixes
+from sdk.frontends import claimed, readable, recognise, suffixes
 from sdk.frontends.base import Frontend, ModelFile
-from sdk.frontends.kinds import any_of, foreign, no_model, refuse_folder
+from sdk.frontends.kinds import foreign, no_model, refuse_folder
 
 __all__ = ["Library", "read_libraries", "read_model_file"]
 
@@ -29,11 +29,11 @@ def read_model_file(given: Path | ModelFile) -> ModelFile:
     if isinstance(given, ModelFile):
         return given
     if given.is_dir():
-        raise refuse_folder(given, suffixes())
+        raise refuse_folder(given, suffixes(), readable())
     try:
         data = read_regular(given, MOST_BYTES)
     except OSError as err:
-        small = "give a smaller model" if err.errno == errno.EFBIG else f"give the path of {any_of(suffixes())}"
+        small = "give a smaller model" if err.errno == errno.EFBIG else "give the path of a model file"
         hint = "write it to a file first" if isinstance(err, NotRegularError) else small
         raise UsageError(f"cannot read {given}", why=err.strerror or str(err), hint=hint) from None
     frontend = _frontend(given, data)
@@ -48,7 +48,7 @@ def _frontend(path: Path, data: bytes) -> Frontend:
         return known
     named, other = claimed(path.suffix), foreign(path, data, suffixes())
     if named is None or other is not None:
-        raise no_model(path, other, suffixes())
+        raise no_model(path, other, readable())
     return named
 
 

@@ -25,8 +25,7 @@ from sdk.driver.pictures.notebook import model_html
 from sdk.driver.profiling import profile
 from sdk.driver.program import save_program
 from sdk.errors import UsageError
-from sdk.frontends import frontends, suffixes
-from sdk.frontends.kinds import any_of
+from sdk.frontends import frontends
 from sdk.profile import ProfileReport
 from sdk.report import BenchReport, MemoryReport
 from sdk.toolchains import BuildCache
@@ -194,7 +193,7 @@ def _stored(model: object) -> tuple[str, Path]:
     known = [frontend.objects.what for frontend in frontends() if frontend.objects]
     raise UsageError(
         f"a {type(model).__name__} is no model",
-        hint=f"give the path of {any_of(suffixes())}, {', '.join(known)}, or a module of sdk.graph",
+        hint=f"give the path of a model file, {', '.join(known)}, or a module of sdk.graph",
     )
 
 

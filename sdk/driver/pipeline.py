@@ -48,9 +48,8 @@ from sdk.driver.files import read_model_file
 from sdk.driver.memories import rooms_of
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError, UsageError
-from sdk.frontends import suffixes
+from sdk.frontends import readable
 from sdk.frontends.base import ModelFile
-from sdk.frontends.kinds import any_of
 from sdk.frontends.outline import Refusal
 
 __all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_module"]
@@ -77,7 +76,7 @@ def import_model(
         err.where = err.where or str(file.path)
         err.hint = err.hint or "export the model anew without it; docs/onnx.md and docs/errors.md say what is imported"
         if not file.frontend.sniff(file.data):  # nothing but its name made it a file of this format
-            err.hint = f"{err.hint}; what can be read is {any_of(suffixes())}"
+            err.hint = f"{err.hint}; what is read: {readable()}"
         raise
 
 

@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 
 from sdk.frontends.base import Frontend
 
-__all__ = ["claimed", "engine_names", "frontends", "recognise", "suffixes"]
+__all__ = ["claimed", "engine_names", "frontends", "readable", "recognise", "suffixes"]
 
 
 @cache
@@ -21,6 +21,11 @@ def frontends() -> tuple[Frontend, ...]:
 def suffixes() -> tuple[str, ...]:
     """The endings of the files that are read."""
     return tuple(suffix for frontend in frontends() for suffix in frontend.suffixes)
+
+
+def readable() -> str:
+    """What is read, in words."""
+    return ", ".join(f"{frontend.title}s ({' '.join(frontend.suffixes)})" for frontend in frontends())
 
 
 def engine_names() -> tuple[str, ...]:

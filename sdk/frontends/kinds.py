@@ -12,9 +12,9 @@ from typing import Final
 
 from sdk.errors import UsageError
 
-__all__ = ["any_of", "foreign", "no_model", "refuse_folder"]
+__all__ = ["foreign", "no_model", "refuse_folder"]
 
-Other = tuple[str, str]  # what a file is, and what to do with it
+Other = tuple[str, str | None]  # what a file is, and what to do with it
 _LOAD: Final = {
     "Keras": "from_keras_model(tf.keras.models.load_model({path}))",
     "SavedModel": "from_saved_model({path})",
@@ -48,15 +48,11 @@ _SUFFIXES: Final[Mapping[str, Other]] = {
 }
 
 
-def any_of(suffixes: Sequence[str]) -> str:
-    """Files with one of the endings, in words."""
-    return f"a {', '.join(suffixes[:-1])} or {suffixes[-1]} file"
-
-
-def no_model(path: Path, other: Other | None, suffixes: Sequence[str]) -> UsageError:
-    """The error for a file that no frontend reads, of ``other`` contents as far as those are known. ``suffixes`` are
-    the endings of files that are read."""
-    what, hint = other or (None, f"give {any_of(suffixes)}")
+def no_model(path: Path, other: Other | None, readable: str) -> UsageError:
+    """The error for a file that no frontend reads, of ``other`` contents as far as those are known; ``readable`` says
+    what is read."""
+    what, hint = other or (None, None)
+    hint = hint or f"what is read: {readable}"
     return UsageError(
         f"{path.name} is not a model this version reads",
         where=str(path),
@@ -79,8 +75,7 @@ def foreign(path: Path, data: bytes, suffixes: Sequence[str]) -> Other | None:
             return found
     if suffix in suffixes:
         return None
-    text = ("text", f"give {any_of(suffixes)}") if data and _is_text(data[:512]) else None
-    return _SUFFIXES.get(suffix) or text
+    return _SUFFIXES.get(suffix) or (("text", None) if data and _is_text(data[:512]) else None)
 
 
 def _archive(path: Path, data: bytes, suffixes: Sequence[str]) -> Other:
@@ -94,7 +89,7 @@ def _archive(path: Path, data: bytes, suffixes: Sequence[str]) -> Other:
     if path.suffix.lower() in (".pt", ".pth") or any(name.endswith("data.pkl") for name in names):
         return _TORCH
     models = [name for name in names if name.lower().endswith(tuple(suffixes))]
-    return "a zip archive", f"unzip {{path}}, and give {models[0] if models else any_of(suffixes)}"
+    return "a zip archive", f"unzip {{path}}, and give {models[0] if models else 'the model in it'}"
 
 
 def _is_text(start: bytes) -> bool:
@@ -109,9 +104,9 @@ def _convert(kind: str, path: Path) -> str:
     return shlex.join(["python", "-c", code])
 
 
-def refuse_folder(path: Path, suffixes: Sequence[str]) -> UsageError:
+def refuse_folder(path: Path, suffixes: Sequence[str], readable: str) -> UsageError:
     """The error for a folder in the place of a model file: it names what in the folder may have been meant."""
-    why, hint = "it is a folder", f"give {any_of(suffixes)}"
+    why, hint = "it is a folder", f"what is read: {readable}"
     models = sorted(str(p) for p in path.iterdir() if p.suffix.lower() in suffixes)
     if (path / "saved_model.pb").is_file():
         why, hint = "it is a SavedModel of TensorFlow", _convert("SavedModel", path)
