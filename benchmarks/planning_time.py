@@ -52,7 +52,7 @@ def imported(net: str) -> Module:
     if net:
         from zoo.export import path_of
 
-        from sdk.frontends.onnx import import_onnx
+        from sdk.frontends.onnx.importer import import_onnx
 
         return import_onnx(path_of(net), net, dims={})
     path = ROOT / "examples" / "llama" / "decoder.py"

@@ -22,7 +22,7 @@ from sphinx.cmd.build import build_main
 
 from sdk.boards import board_names, load_board
 from sdk.cli import cli
-from sdk.compiler.ops.registry import OpDef, load_ops
+from sdk.compiler.ops.registry import OPS, OpDef
 from sdk.compiler.passes.pipeline import all_passes
 from sdk.cores import timing_for
 from sdk.version import VERSION
@@ -173,17 +173,16 @@ def cores() -> str:
 
 def ops() -> str:
     """Every op of the graph level, and every pass."""
-    found = load_ops()
     lines = [
         "# Ops and passes",
         "",
-        f"The {len(found)} ops of graphs, made from their declarations in `sdk/compiler/ops`. Attributes are keywords "
+        f"The {len(OPS)} ops of graphs, made from their declarations in `sdk/compiler/ops`. Attributes are keywords "
         "of the builder's methods ([models written in Python](graph.md)).",
         "",
         "| op | inputs | attributes | where |",
         "|---|---|---|---|",
     ]
-    for name, op in sorted(found.items()):
+    for name, op in sorted(OPS.items()):
         inputs = ", ".join(op.inputs) + (" ..." if op.variadic else "")
         module = inspect.getmodule(op.infer)
         where = module.__name__.removeprefix("sdk.compiler.") if module else ""

@@ -15,7 +15,7 @@ from sdk.compiler.ir.graph import fresh_name
 from sdk.driver.model import Model, compile
 from sdk.errors import SdkError, UsageError
 from sdk.frontends.names import identifier
-from sdk.frontends.onnx import InputsDecideError, import_onnx
+from sdk.frontends.onnx.importer import InputsDecideError, import_onnx
 from sdk.frontends.onnx.reader import STAND_INS
 
 __all__ = [

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from sdk import driver
 from sdk.boards import load_board
-from sdk.frontends.tflite import import_tflite
+from sdk.frontends.tflite.importer import import_tflite
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MODEL = EXAMPLES / "digits" / "digits_int8.tflite"

@@ -19,8 +19,9 @@ from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ops import get_op
 from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
-from sdk.driver.program import read_program, save_program
+from sdk.driver.program import save_program
 from sdk.errors import BuildError, SdkError, UsageError
+from sdk.frontends.program.reader import read_program
 from sdk.graph import Entry, ModuleBuilder, Tensor, boolean, f32, i32, i64
 from sdk.source import ParseError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +51,8 @@ LAYERS = {
 }
 # Sides of one layer that must not know each other.
 BLIND = {6}
-# Where an import may stand inside a function: these are read at every start of the command.
+# Where an import may stand inside a function: these are read at every start of the command, as is what a frontend is
+# registered by.
 LAZY = ("sdk.cli", "sdk")
 
 
@@ -64,6 +66,7 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in python_files()}
+FRONTENDS = {name for name, path in MODULES.items() if path.match("sdk/frontends/*/__init__.py")}
 
 
 def group_of(module: str) -> str:
@@ -75,11 +78,11 @@ def group_of(module: str) -> str:
     return max(named, key=len)
 
 
-def imports_of(path: Path) -> Iterator[tuple[ast.stmt, str]]:
-    """Yield each import statement with the module of ours that it names."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def imports_in(text: str, module: str) -> Iterator[tuple[ast.AST, str]]:
+    """Yield each import, a statement or a call of ``import_module``, with each module of ours that it names."""
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
+            assert node.level == 0, f"{module}: relative import"
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 target = full if full in MODULES else node.module
@@ -89,9 +92,45 @@ def imports_of(path: Path) -> Iterator[tuple[ast.stmt, str]]:
             for alias in node.names:
                 if alias.name in MODULES:
                     yield node, alias.name
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+            yield from ((node, target) for target in loaded_by(node, module))
 
 
-GRAPH = {module: {target for _, target in imports_of(path)} for module, path in MODULES.items()}
+def loaded_by(call: ast.Call, module: str) -> list[str]:
+    """The modules of ours that a call of ``import_module`` may load: the one whose name it spells; all below a package
+    where it spells no more than that and fills in the rest, as registries do that look into their folder."""
+    begin, whole = spelled(call.args[0], module)
+    where = f"{module}:{call.lineno}"
+    assert begin, f"{where}: nobody can tell what {ast.unparse(call)} imports; spell the module or its package"
+    if begin.split(".")[0] != "sdk":
+        return []
+    found = [begin] * (begin in MODULES) if whole else all_below(begin)
+    assert found, f"{where}: there is no module {begin}"
+    return found
+
+
+def all_below(begin: str) -> list[str]:
+    """The modules whose names begin so."""
+    return [name for name in MODULES if name.startswith(begin)]
+
+
+def spelled(name: ast.expr, module: str) -> tuple[str, bool]:
+    """The text that a name of a module begins with, and whether that is all of it."""
+    begin = ""
+    for piece in name.values if isinstance(name, ast.JoinedStr) else [name]:
+        if isinstance(piece, ast.Constant):
+            begin += str(piece.value)
+        elif isinstance(piece, ast.FormattedValue) and ast.unparse(piece.value) == "__name__":
+            begin += module
+        else:
+            return begin, False
+    return begin, True
+
+
+GRAPH = {
+    module: {target for _, target in imports_in(path.read_text(encoding="utf-8"), module)}
+    for module, path in MODULES.items()
+}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -106,14 +145,52 @@ def test_imports_go_one_way(module: str) -> None:
             assert LAYERS[group] not in BLIND, f"{module} imports {target}: the two must not know each other"
 
 
+@pytest.mark.parametrize("package", sorted(FRONTENDS))
+def test_nothing_names_a_frontend(package: str) -> None:
+    """But those who look for frontends in their folder, and ONNX's own interface to backends."""
+    inside = set(all_below(f"{package}.")) | {package}
+    naming = {module for module, targets in GRAPH.items() if module not in inside and targets & inside}
+    assert naming <= {"sdk", "sdk.frontends", "sdk.onnx_backend"}
+
+
 def test_no_cycle() -> None:
     # Raises CycleError, whose text names the modules of the cycle.
     graphlib.TopologicalSorter({module: targets - {module} for module, targets in GRAPH.items()}).prepare()
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("import_module('sdk.errors')", {"sdk.errors"}),
+        ("importlib.import_module(f'sdk.devices.transports.{name}').x", set(all_below("sdk.devices.transports."))),
+        ("import_module(f'{__name__}.{name}')", set(all_below("sdk.cores."))),
+        ("import_module('onnx')", set()),
+    ],
+)
+def test_imports_by_name_are_seen(line: str, found: set[str]) -> None:
+    assert {target for _, target in imports_in(line, "sdk.cores")} == found
+
+
+@pytest.mark.parametrize("line", ["import_module(name)", "import_module('sdk.' + name)", "import_module('sdk.none')"])
+def test_imports_by_a_name_that_nothing_tells(line: str) -> None:
+    with pytest.raises(AssertionError, match=r"sdk\.cores"):
+        list(imports_in(line, "sdk.cores"))
+
+
+@pytest.mark.parametrize("package", ["sdk", "sdk.driver"])
+def test_lazy_attributes_are_declared(package: str) -> None:
+    """What a package loads when it is asked for stands under TYPE_CHECKING too: there the tests above see it."""
+    tree = ast.parse(MODULES[package].read_text(encoding="utf-8"))
+    [checked] = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
+    declared = {(alias.name, node.module) for node in imports for alias in node.names if node.module in MODULES}
+    homes = importlib.import_module(package)._HOMES
+    assert declared == {(name, f"{package}.{home}") for name, home in homes.items()}
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_stand_at_the_top(module: str) -> None:
-    if group_of(module) in LAZY:
+    if group_of(module) in LAZY or module in FRONTENDS:
         return
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     for node in ast.walk(tree):

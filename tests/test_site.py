@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sdk.boards import board_names
 from sdk.cli import VERBS
-from sdk.compiler.ops.registry import load_ops
+from sdk.compiler.ops.registry import OPS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESOURCE = re.compile(r"<(?:script|img|link)[^>]*?(?:src|href)=\"(https?:[^\"]*)\"")
@@ -22,7 +22,7 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     pages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html")}
     documents = {path.stem for path in (ROOT / "docs").glob("*.md")}
     assert {"index", "README", "DESIGN", "SPEC", "api", "changes", *documents} <= set(pages)
-    listings = {"boards": board_names(), "ops": sorted(load_ops()), "commands": [f"sdk {v}" for v in VERBS]}
+    listings = {"boards": board_names(), "ops": sorted(OPS), "commands": [f"sdk {v}" for v in VERBS]}
     for page, names in listings.items():
         assert [name for name in names if name not in pages[page]] == []
     assert "Compiles a model for a board" in pages["api"]

@@ -30,7 +30,6 @@ _MEANT = {
     "test": "verify",
     "version": "--version",
 }
-_MODELS = (".tflite", ".onnx", ".ir")
 
 
 class Verbs(click.Group):
@@ -56,7 +55,9 @@ def _meant(args: Sequence[str], verbs: Iterable[str]) -> str:
     later = [arg for arg in args[1:] if arg in known]
     if later:
         return f"the verb comes first: sdk {later[0]} {word}"
-    if word.lower().endswith(_MODELS):
+    from sdk.frontends import suffixes
+
+    if word.lower().endswith(suffixes()):
         return f"the verb comes first: sdk build {word} --board host"
     if word in _MEANT and (_MEANT[word] in known or _MEANT[word].startswith("-")):
         return f"did you mean sdk {_MEANT[word]}?"

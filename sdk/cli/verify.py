@@ -9,6 +9,7 @@ import click
 
 from sdk.cli import options, output
 from sdk.errors import MismatchError
+from sdk.frontends import engine_names
 
 _SHOWN = ("reference", "cases", "exact_cases", "max_abs_err", "max_rel_err", "passed")
 
@@ -19,7 +20,7 @@ _SHOWN = ("reference", "cases", "exact_cases", "max_abs_err", "max_rel_err", "pa
 @options.device_option
 @click.option(
     "--against",
-    type=click.Choice(["auto", "onnxruntime", "tflite-micro", "interp"]),
+    type=click.Choice(["auto", *engine_names(), "interp"]),
     default="auto",
     show_default=True,
     help="Reference to compare with.",

@@ -15,11 +15,12 @@ from pathlib import Path
 from sdk.boards import Board, describe
 from sdk.driver.agents import link_agent
 from sdk.driver.built import Built, load_built, write_built
-from sdk.driver.files import ModelFile, read_model_file
+from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.out_folder import MANIFEST, contents_of, replace_build
 from sdk.driver.sources import compile_sources
 from sdk.errors import MiscompileWarning, UsageError
+from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.resources import data_dir
 from sdk.steps import step

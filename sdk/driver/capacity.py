@@ -9,9 +9,9 @@ from pathlib import Path
 from sdk.boards import Board
 from sdk.compiler.ir.module import Module
 from sdk.compiler.memory.report import PlanSummary, plan_summary
-from sdk.driver.files import ModelFile
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError
+from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 
 __all__ = ["at_peak", "check_fits", "command_line", "lacks"]

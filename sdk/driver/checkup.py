@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from sdk.driver.installs import OPTIONAL_PACKAGES, PACKAGES, install_command, pip_command
 from sdk.errors import SdkError
+from sdk.frontends import frontends
 
 __all__ = ["CHECKS", "Check", "CheckResult", "DoctorReport", "Finding", "doctor"]
 
@@ -237,7 +238,7 @@ def _group_of(port: Path) -> str:
 
 
 def _pip(name: str) -> Callable[[], Finding]:
-    return partial(_packages, {name: OPTIONAL_PACKAGES[name]})
+    return partial(_packages, {name: OPTIONAL_PACKAGES.get(name, "")})
 
 
 CHECKS: Final = (
@@ -251,8 +252,11 @@ CHECKS: Final = (
     Check("qemu-system-riscv32", False, "emulated RISC-V boards",
           partial(_program, "qemu-system-riscv32", _takes_plugins)),
     Check("qemu-aarch64", False, "AArch64 programs on this machine", partial(_program, "qemu-aarch64", _takes_plugins)),
-    Check("tflite-micro", False, "sdk verify of .tflite models", _pip("tflite-micro")),
-    Check("onnxruntime", False, "sdk verify of .onnx models", _pip("onnxruntime")),
+    *(
+        Check(engine.name, False, f"sdk verify of {frontend.suffixes[0]} models", _pip(engine.distribution))
+        for frontend in frontends()
+        for engine in frontend.engines
+    ),
     Check("ai-edge-litert", False, "times to compare with", _pip("ai-edge-litert")),
     Check("gcc", False, "--toolchain gcc", partial(_program, "gcc")),
     Check("clang", False, "--toolchain clang", partial(_program, "clang")),

@@ -25,12 +25,13 @@ from sdk.driver.built import Built, load_built
 from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
 from sdk.driver.device_model import FRESH_DIM, as_built
 from sdk.driver.dims import dims_of_run
-from sdk.driver.files import ModelFile, read_model_file
+from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import import_model
 from sdk.driver.reference import case_inputs, entry_graph, open_reference, random_dims
 from sdk.driver.session import open_session
 from sdk.errors import NoDeviceError, UsageError
+from sdk.frontends.base import ModelFile
 from sdk.report import BenchReport, RunResult, VerifyReport
 
 __all__ = ["WARMUP", "bench", "connect", "count", "entry_name", "prepare", "resolve", "run", "step", "verify"]

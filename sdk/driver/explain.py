@@ -15,11 +15,12 @@ from sdk.driver.artifact import build_sources, prefix_of
 from sdk.driver.built import load_built
 from sdk.driver.dims import check_at
 from sdk.driver.externs import add_patterns
-from sdk.driver.files import ModelFile, read_model_file
+from sdk.driver.files import read_model_file
 from sdk.driver.generate import measure
 from sdk.driver.options import AIMS, BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
 from sdk.errors import BuildError, UsageError
+from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport, MemoryMode, MemoryReport
 from sdk.steps import step
 

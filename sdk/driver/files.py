@@ -3,79 +3,25 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sdk.errors import UsageError
 from sdk.files import NotRegularError, read_regular
-from sdk.frontends.kinds import refuse_folder, refuse_others
+from sdk.frontends import claimed, readable, recognise, suffixes
+from sdk.frontends.base import Frontend, ModelFile
+from sdk.frontends.kinds import foreign, no_model, refuse_folder
 
-if TYPE_CHECKING:
-    from sdk.frontends.onnx.externals import Externals
+__all__ = ["Library", "read_libraries", "read_model_file"]
 
-__all__ = ["Library", "ModelFile", "read_libraries", "read_model_file", "unreadable_constants"]
-
-MOST_BYTES: Final = (1 << 31) - 1  # of a model file: neither kind of model can be larger
+MOST_BYTES: Final = (1 << 31) - 1  # of a model file: as much as generated code can index
 _LIBRARIES: Final = (".ir", ".c", ".h")
 
 
-@dataclass(frozen=True)
-class ModelFile:
-    """A model as it was when it was read: all that a build, an import, a reference or a report takes of it comes from
-    here, so that a file that changes meanwhile changes nothing. ``externals`` is what an ONNX model has in files beside
-    it, None where it has none."""
-
-    path: Path
-    data: bytes = field(repr=False)
-    externals: Externals | None = field(default=None, repr=False)
-
-    @property
-    def name(self) -> str:
-        """The name of the file."""
-        return self.path.name
-
-    @property
-    def kind(self) -> str:
-        """".tflite", ".onnx" or ".ir"."""
-        return self.path.suffix.lower()
-
-    @cached_property
-    def digest(self) -> str:
-        """Hex SHA-256 of the file; where data lies beside it, of that too."""
-        own = hashlib.sha256(self.data).hexdigest()
-        beside = self.externals.digest if self.externals is not None else ""
-        return hashlib.sha256(f"{own}\n{beside}".encode()).hexdigest() if beside else own
-
-    @cached_property
-    def constants(self) -> bytes | None:
-        """The file of large constants beside a program; None where there is none.
-
-        A program names its constants by their digests, so that they need no part in ``digest``.
-
-        Raises:
-            UsageError: it cannot be read.
-        """
-        path = self.path.with_suffix(".npz")
-        try:
-            return read_regular(path)
-        except FileNotFoundError:
-            return None
-        except OSError as err:
-            raise unreadable_constants(path, err.strerror or str(err)) from None
-
-
-def unreadable_constants(path: Path, why: str) -> UsageError:
-    """The error for a file of constants that is not as it was written."""
-    return UsageError(f"cannot read {path}", why=why, hint="it holds the constants: keep it as it was written")
-
-
 def read_model_file(given: Path | ModelFile) -> ModelFile:
-    """The file of a model; one that was read already as it is.
+    """The file of a model, of the format that its contents are; one that was read already as it is.
 
     Raises:
         UsageError: it cannot be read, or is of another kind; the hint says what to do with that.
@@ -83,23 +29,27 @@ def read_model_file(given: Path | ModelFile) -> ModelFile:
     if isinstance(given, ModelFile):
         return given
     if given.is_dir():
-        raise refuse_folder(given)
+        raise refuse_folder(given, suffixes(), readable())
     try:
         data = read_regular(given, MOST_BYTES)
     except OSError as err:
-        small = "give a smaller model" if err.errno == errno.EFBIG else "give the path of a .tflite, .onnx or .ir file"
+        small = "give a smaller model" if err.errno == errno.EFBIG else "give the path of a model file"
         hint = "write it to a file first" if isinstance(err, NotRegularError) else small
         raise UsageError(f"cannot read {given}", why=err.strerror or str(err), hint=hint) from None
-    refuse_others(given, data)
-    return ModelFile(given, data, _externals(given, data))
+    frontend = _frontend(given, data)
+    return ModelFile(given, data, frontend, frontend.beside(given, data))
 
 
-def _externals(path: Path, data: bytes) -> Externals | None:
-    if path.suffix.lower() != ".onnx" or b"location" not in data:
-        return None
-    # the onnx package takes long to import, so only such a model loads it
-    externals: Externals | None = import_module("sdk.frontends.onnx.reader").externals_of(data, path.parent)
-    return externals
+def _frontend(path: Path, data: bytes) -> Frontend:
+    """What reads a file: the frontend that knows its contents. For contents that none knows, and that are nothing else
+    that we know, the one whose files are so called: it will say what is wrong with this one."""
+    known = recognise(data, path.suffix)
+    if known is not None:
+        return known
+    named, other = claimed(path.suffix), foreign(path, data, suffixes())
+    if named is None or other is not None:
+        raise no_model(path, other, readable())
+    return named
 
 
 @dataclass(frozen=True)

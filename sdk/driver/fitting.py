@@ -15,10 +15,11 @@ from sdk.driver.artifact import build_sources, prefix_of
 from sdk.driver.capacity import lacks
 from sdk.driver.counting import Counts
 from sdk.driver.execute import count
-from sdk.driver.files import ModelFile, read_model_file
+from sdk.driver.files import read_model_file
 from sdk.driver.generate import measure
 from sdk.driver.options import AIMS, BuildOptions
 from sdk.errors import BuildError, MissingToolError, NoDeviceError, UsageError
+from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.steps import step
 from sdk.toolchains import target_for

@@ -20,13 +20,13 @@ from sdk.compiler.sym import Dim, Var, max_value, substitute
 from sdk.driver.built import Built
 from sdk.driver.capacity import check_fits
 from sdk.driver.externs import add_patterns, extern_sources
-from sdk.driver.files import ModelFile
 from sdk.driver.memories import linked_memories
 from sdk.driver.op_facts import op_facts
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
 from sdk.driver.sources import Sources, as_files, compile_sources
 from sdk.errors import MiscompileWarning
+from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.toolchains import get_toolchain, target_for
 from sdk.toolchains.size import Sections, section_sizes

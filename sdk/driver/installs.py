@@ -85,5 +85,5 @@ def install_command(program: str, by: str | None = None) -> str | None:
 
 def pip_command(package: str) -> str:
     """The command that installs a Python package for the Python that runs this."""
-    wanted = package + {**PACKAGES, **OPTIONAL_PACKAGES}[package]
+    wanted = package + {**PACKAGES, **OPTIONAL_PACKAGES}.get(package, "")
     return shlex.join([sys.executable, "-m", "pip", "install", wanted])

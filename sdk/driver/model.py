@@ -25,6 +25,7 @@ from sdk.driver.pictures.notebook import model_html
 from sdk.driver.profiling import profile
 from sdk.driver.program import save_program
 from sdk.errors import UsageError
+from sdk.frontends import frontends
 from sdk.profile import ProfileReport
 from sdk.report import BenchReport, MemoryReport
 from sdk.toolchains import BuildCache
@@ -133,7 +134,7 @@ def compile(
     """Compiles a model for a board.
 
     Args:
-        model: a .tflite, .onnx or .ir file, an ``onnx.ModelProto``, or a module of ``sdk.graph``.
+        model: a .tflite, .onnx or .ir file by whatever name, an ``onnx.ModelProto``, or a module of ``sdk.graph``.
         board: a name of ``sdk boards``.
         dims: of each symbolic dimension the inclusive bounds (lo, hi), bounds and what it is a multiple of
             (lo, hi, multiple), or its number.
@@ -157,8 +158,8 @@ def compile(
         return Model(Path(model), load_board(board), options)
     if isinstance(model, Module):
         return Model(_stored_program(model), load_board(board), replace(options, name=_prefix(model.name)))
-    path = _stored(model)
-    return Model(path, load_board(board), replace(options, name=_prefix(model.graph.name)))
+    name, path = _stored(model)
+    return Model(path, load_board(board), replace(options, name=_prefix(name)))
 
 
 def _bounds(dims: Mapping[str, int | tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
@@ -182,20 +183,28 @@ def _stored_program(module: Module) -> Path:
     return BuildCache().entry(key, lambda at: save_program(module, at / "model.ir")) / "model.ir"
 
 
-def _stored(proto: Any) -> Path:
-    """The file of a ``ModelProto``, kept with the builds."""
-    if not hasattr(proto, "SerializeToString"):
-        raise UsageError(
-            f"a {type(proto).__name__} is no model",
-            hint="give the path of a .tflite, .onnx or .ir file, an onnx.ModelProto, or a module of sdk.graph",
-        )
-    data: bytes = proto.SerializeToString()
-    folder = BuildCache().entry(digest("model", sha256(data).hexdigest()), lambda at: _write(at, data))
-    return folder / "model.onnx"
+def _stored(model: object) -> tuple[str, Path]:
+    """The name of a model that a frontend knows as an object of Python, and its file, kept with the builds."""
+    for frontend in frontends():
+        packed = frontend.objects and frontend.objects.pack(model)
+        if packed:
+            name, data = packed
+            return name, _kept(f"model{frontend.suffixes[0]}", data)
+    known = [frontend.objects.what for frontend in frontends() if frontend.objects]
+    raise UsageError(
+        f"a {type(model).__name__} is no model",
+        hint=f"give the path of a model file, {', '.join(known)}, or a module of sdk.graph",
+    )
 
 
-def _write(folder: Path, data: bytes) -> None:
-    (folder / "model.onnx").write_bytes(data)
+def _kept(name: str, data: bytes) -> Path:
+    """A file of the cache with a name and contents."""
+    key = digest("model", name, sha256(data).hexdigest())
+    return BuildCache().entry(key, lambda folder: _write(folder / name, data)) / name
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
 
 
 def _prefix(given: str) -> str | None:

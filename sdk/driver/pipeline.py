@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 from sdk.boards import Board
@@ -45,13 +44,13 @@ from sdk.compiler.passes.still import Still
 from sdk.compiler.schedules.rules import core_for
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.sym import max_value
-from sdk.driver.files import ModelFile, read_model_file
+from sdk.driver.files import read_model_file
 from sdk.driver.memories import rooms_of
 from sdk.driver.options import BuildOptions
-from sdk.driver.program import read_program
 from sdk.errors import BuildError, UsageError
+from sdk.frontends import readable
+from sdk.frontends.base import ModelFile
 from sdk.frontends.outline import Refusal
-from sdk.frontends.tflite import import_tflite
 
 __all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_module"]
 
@@ -72,31 +71,13 @@ def import_model(
     """
     file = read_model_file(model)
     try:
-        return _FRONTENDS[file.kind](file, prefix, options, [] if refusals is None else refusals)
+        return file.frontend.load(file, prefix, options.dims, [] if refusals is None else refusals)
     except BuildError as err:
         err.where = err.where or str(file.path)
         err.hint = err.hint or "export the model anew without it; docs/onnx.md and docs/errors.md say what is imported"
+        if not file.frontend.sniff(file.data):  # nothing but its name made it a file of this format
+            err.hint = f"{err.hint}; what is read: {readable()}"
         raise
-
-
-def _tflite(file: ModelFile, prefix: str, options: BuildOptions, refusals: list[Refusal]) -> Module:
-    return import_tflite(file.data, prefix, dims=options.dims, refusals=refusals)
-
-
-def _onnx(file: ModelFile, prefix: str, options: BuildOptions, refusals: list[Refusal]) -> Module:
-    # the onnx package takes long to import, so only a model of its kind loads it
-    frontend = import_module("sdk.frontends.onnx")
-    module: Module = frontend.import_onnx(
-        file.data, prefix, dims=options.dims, refusals=refusals, externals=file.externals
-    )
-    return module
-
-
-def _program(file: ModelFile, _: str, options: BuildOptions, __: list[Refusal]) -> Module:
-    return read_program(file, options.dims)
-
-
-_FRONTENDS = {".tflite": _tflite, ".onnx": _onnx, ".ir": _program}
 
 
 def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:

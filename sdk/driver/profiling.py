@@ -16,11 +16,11 @@ from sdk.driver.agents import link_agent
 from sdk.driver.built import Built
 from sdk.driver.counting import PHASE_OP, PHASE_RUN, Counts, can_count, counted, total
 from sdk.driver.execute import WARMUP, entry_name, prepare, resolve
-from sdk.driver.files import ModelFile
 from sdk.driver.options import BuildOptions
 from sdk.driver.peak import peak_of
 from sdk.driver.session import open_session
 from sdk.errors import LinkError, UsageError
+from sdk.frontends.base import ModelFile
 from sdk.profile import COSTS, OpFacts, OpProfile, Peak, ProfileReport
 
 __all__ = ["profile"]

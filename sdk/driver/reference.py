@@ -1,11 +1,10 @@
-"""References that results are compared with: TensorFlow Lite Micro, onnxruntime, or our own interpreter."""
+"""References that results are compared with: engines of the model's format or our own interpreter; and the inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,36 +13,16 @@ from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.graph import Call, Graph, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.sym import evaluate
-from sdk.driver.files import ModelFile, read_model_file
-from sdk.errors import BuildError, MissingToolError, UsageError
+from sdk.driver.files import read_model_file
+from sdk.errors import UsageError
+from sdk.frontends import engine_names, frontends
+from sdk.frontends.base import ModelFile, Option, Reference
 
-__all__ = [
-    "Option", "Reference", "case_inputs", "entry_graph", "onnxruntime_options", "open_reference", "random_dims",
-    "random_inputs",
-]  # fmt: skip
+__all__ = ["case_inputs", "entry_graph", "open_reference", "random_dims", "random_inputs"]
 
 Array = NDArray[Any]
-Option = str | int | bool
-TFLM_ARENA = 16 << 20
 EXTREMES = ("lowest", "highest", "zero point")  # of cases 1, 2 and 3
-ONNXRUNTIME: Mapping[str, Option] = {
-    "graph_optimizations": "off",
-    "threads": 1,
-    "deterministic": True,
-    "provider": "CPUExecutionProvider",
-}
 FLOAT_EXTREME = 4.0  # about where 100,000 draws of a normal distribution end
-
-
-class Reference(Protocol):
-    """Runs a model step by step; keeps its state between steps."""
-
-    name: str
-    options: Mapping[str, Option]  # what its results depend on, and how it is set here
-
-    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
-        """Outputs by name for inputs by name; ``dims`` are those of the run."""
-        ...
 
 
 def entry_graph(module: Module, entry: str | None = None) -> Graph:
@@ -72,116 +51,33 @@ class _Interp:
         return run_graph(self.module, self.entry, inputs, self.states, dims)
 
 
-class _TfliteMicro:
-    name = "tflite-micro"
-    options: Mapping[str, Option] = {"kernels": "reference", "arena_bytes": TFLM_ARENA}
-
-    def __init__(self, model: ModelFile, graph: Graph) -> None:
-        self.graph = graph
-        if graph.dims:
-            raise UsageError(
-                "tflite-micro runs fixed shapes only",
-                where=f"dimensions {', '.join(v.name for v in graph.dims)}",
-                hint="use --against interp, or leave --dim away",
-            )
-        try:
-            runtime = import_module("tflite_micro.python.tflite_micro.runtime")
-        except ImportError as err:
-            raise MissingToolError(
-                "the reference tflite-micro is not installed",
-                why=str(err),
-                hint="pip install 'crosslevel[verify]'",
-            ) from None
-        try:
-            self.engine = runtime.Interpreter.from_bytes(model.data, arena_size=TFLM_ARENA)
-        except (RuntimeError, ValueError) as err:
-            raise BuildError(
-                "tflite-micro does not take this model", why=str(err), hint="use --against interp"
-            ) from None
-
-    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
-        for k, value in enumerate(self.graph.params):
-            self.engine.set_input(np.ascontiguousarray(inputs[value.name]), k)
-        self.engine.invoke()
-        return {v.name: np.array(self.engine.get_output(k)) for k, v in enumerate(self.graph.results)}
-
-
-def onnxruntime_options(runtime: Any) -> Any:
-    """The settings of onnxruntime (the package ``runtime``) that ``ONNXRUNTIME`` tells of."""
-    made = runtime.SessionOptions()
-    made.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    made.intra_op_num_threads = made.inter_op_num_threads = ONNXRUNTIME["threads"]
-    made.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
-    made.use_deterministic_compute = ONNXRUNTIME["deterministic"]
-    # sums of products of u8 and i8 saturate on processors without VNNI unless this is set
-    made.add_session_config_entry("session.x64quantprecision", "1")
-    return made
-
-
-class _OnnxRuntime:
-    """Without its graph optimisations: they replace quantised parts by kernels that round elsewhere, which depend on
-    the processor, and two optimised runs of it may differ."""
-
-    name = "onnxruntime"
-    options = ONNXRUNTIME
-
-    def __init__(self, model: ModelFile, graph: Graph) -> None:
-        self.graph = graph
-        try:
-            runtime = import_module("onnxruntime")
-        except ImportError as err:
-            raise MissingToolError(
-                "the reference onnxruntime is not installed",
-                why=str(err),
-                hint="pip install 'crosslevel[verify]', or use --against interp",
-            ) from None
-        runtime.set_default_logger_severity(3)
-        data = model.data
-        if model.externals is not None:
-            data = import_module("sdk.frontends.onnx.reader").embedded(data, model.externals)
-        try:
-            self.session = runtime.InferenceSession(
-                data, onnxruntime_options(runtime), providers=[ONNXRUNTIME["provider"]]
-            )
-        except Exception as err:  # its errors share no base
-            hint = "use --against interp"
-            raise BuildError("onnxruntime does not take this model", why=str(err), hint=hint) from None
-        self.names = [p.name for p in self.session.get_inputs()]
-
-    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
-        given = {name: inputs[p.name] for name, p in zip(self.names, self.graph.params, strict=True)}
-        try:
-            found = self.session.run(None, given)
-        except Exception as err:  # its errors share no base
-            raise BuildError("onnxruntime fails on this model", why=str(err), hint="use --against interp") from None
-        return {v.name: np.asarray(a) for v, a in zip(self.graph.results, found, strict=True)}
-
-
 def open_reference(
     against: str, model: ModelFile | Path, module: Module, entry: str | None = None
 ) -> Reference:
-    """The reference called ``against`` for an entry (None is the only one); "auto" is onnxruntime for .onnx models,
-    tflite-micro for integer .tflite models, else the interpreter.
+    """The reference called ``against`` for an entry (None is the only one): an engine of the model's format, or
+    "interp", our interpreter; "auto" is the first engine that suits the model, else the interpreter.
 
     Raises:
         UsageError: no such reference for this kind of model.
         MissingToolError: its package is not installed.
     """
     file = read_model_file(model)
-    graph, kind = entry_graph(module, entry), file.kind
+    graph, engines = entry_graph(module, entry), file.frontend.engines
     if against == "auto":
-        integer = all(not v.type.dtype.is_float for v in (*graph.params, *graph.results))
-        against = "onnxruntime" if kind == ".onnx" else "tflite-micro" if kind == ".tflite" and integer else "interp"
-    for name, suffix, made in (("tflite-micro", ".tflite", _TfliteMicro), ("onnxruntime", ".onnx", _OnnxRuntime)):
-        if against == name:
-            if kind != suffix:
-                raise UsageError(f"{name} runs {suffix} files only", hint="use --against interp")
-            return made(file, graph)
+        against = next((engine.name for engine in engines if engine.suits(graph)), "interp")
     if against == "interp":
         return _Interp(module, graph.name)
-    raise UsageError(
-        f"no reference {against!r} for {file.name}", hint="one of auto, onnxruntime, tflite-micro, interp"
-    )
+    for engine in engines:
+        if engine.name == against:
+            return engine.open(file, graph)
+    for other in frontends():
+        if against in [engine.name for engine in other.engines]:
+            raise UsageError(
+                f"{against} runs {other.title}s only", where=f"{file.name} is a {file.frontend.title}",
+                hint="use --against interp",
+            )  # fmt: skip
+    known = ", ".join(("auto", *engine_names(), "interp"))
+    raise UsageError(f"no reference {against!r} for {file.name}", hint=f"one of {known}")
 
 
 def random_dims(graph: Graph, rng: np.random.Generator, case: int, at: Mapping[str, int]) -> dict[str, int]:

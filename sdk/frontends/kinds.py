@@ -6,16 +6,15 @@ import io
 import json
 import shlex
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from sdk.errors import UsageError
 
-__all__ = ["MODELS", "refuse_folder", "refuse_others"]
+__all__ = ["foreign", "no_model", "refuse_folder"]
 
-MODELS: Final = (".tflite", ".onnx", ".ir")
-_GIVE: Final = "give a .tflite, .onnx or .ir file"
+Other = tuple[str, str | None]  # what a file is, and what to do with it
 _LOAD: Final = {
     "Keras": "from_keras_model(tf.keras.models.load_model({path}))",
     "SavedModel": "from_saved_model({path})",
@@ -29,7 +28,7 @@ _ARRAY: Final = ("an array of numpy", "arrays are inputs: sdk run MODEL --input 
 _LFS: Final = ("a Git LFS pointer, which stands for the file", "git lfs pull --include {name}")
 _GZIP: Final = ("a gzip archive", "gunzip {path}, or tar -xf {path}")
 _PICKLE: Final = ("a Python pickle", _TORCH[1])
-_STARTS: Final[Mapping[bytes, tuple[str, str]]] = {
+_STARTS: Final[Mapping[bytes, Other]] = {
     b"version https://git-lfs": _LFS,
     b"<!doctype html": _PAGE,
     b"<html": _PAGE,
@@ -41,7 +40,7 @@ _STARTS: Final[Mapping[bytes, tuple[str, str]]] = {
     b"\x80\x05": _PICKLE,
     b"GGUF": ("weights of llama.cpp", "export the network to ONNX from where it came from"),
 }
-_SUFFIXES: Final[Mapping[str, tuple[str, str]]] = {
+_SUFFIXES: Final[Mapping[str, Other]] = {
     ".pt": _TORCH,
     ".pth": _TORCH,
     ".safetensors": ("weights without a network", _TORCH[1]),
@@ -49,17 +48,12 @@ _SUFFIXES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def refuse_others(path: Path, data: bytes) -> None:
-    """Returns when ``data``, the contents of ``path``, may be a model of the kind that the file's name says.
-
-    Raises:
-        UsageError: it is something else; the error says what, and how to make a model of it.
-    """
-    found = _other(path, data)
-    if found is None and path.suffix.lower() in MODELS:
-        return
-    what, hint = found or (None, _GIVE)
-    raise UsageError(
+def no_model(path: Path, other: Other | None, readable: str) -> UsageError:
+    """The error for a file that no frontend reads, of ``other`` contents as far as those are known; ``readable`` says
+    what is read."""
+    what, hint = other or (None, None)
+    hint = hint or f"what is read: {readable}"
+    return UsageError(
         f"{path.name} is not a model this version reads",
         where=str(path),
         why=what and f"it is {what}",
@@ -67,26 +61,24 @@ def refuse_others(path: Path, data: bytes) -> None:
     )
 
 
-def _other(path: Path, data: bytes) -> tuple[str, str] | None:
-    """What the file is instead of a model, and a hint; None when nothing tells."""
+def foreign(path: Path, data: bytes, suffixes: Sequence[str]) -> Other | None:
+    """What a file that no frontend knows is instead, by its contents; by its name where that has none of
+    ``suffixes``, the endings of files that are read. None when nothing tells."""
     suffix = path.suffix.lower()
-    if data[4:8] == b"TFL3":
-        command = shlex.join(["mv", str(path), str(path.with_suffix(".tflite"))])
-        return None if suffix == ".tflite" else ("a TensorFlow Lite model by its contents", command)
     if data.startswith(b"\x89HDF\r\n\x1a\n"):
         return "a Keras or HDF5 file", _convert("Keras", path)
     if data.startswith(b"PK\x03\x04"):
-        return _archive(path, data)
+        return _archive(path, data, suffixes)
     start = data[:512].lstrip().lower()
     for magic, found in _STARTS.items():
         if data.startswith(magic) or (magic.islower() and start.startswith(magic)):
             return found
-    if suffix in MODELS:
+    if suffix in suffixes:
         return None
-    return _SUFFIXES.get(suffix) or (("text", _GIVE) if data and _is_text(data[:512]) else None)
+    return _SUFFIXES.get(suffix) or (("text", None) if data and _is_text(data[:512]) else None)
 
 
-def _archive(path: Path, data: bytes) -> tuple[str, str]:
+def _archive(path: Path, data: bytes, suffixes: Sequence[str]) -> Other:
     """What a zip archive holds."""
     try:
         names = zipfile.ZipFile(io.BytesIO(data)).namelist()
@@ -96,8 +88,8 @@ def _archive(path: Path, data: bytes) -> tuple[str, str]:
         return "a Keras model", _convert("Keras", path)
     if path.suffix.lower() in (".pt", ".pth") or any(name.endswith("data.pkl") for name in names):
         return _TORCH
-    models = [name for name in names if name.lower().endswith(MODELS)]
-    return "a zip archive", f"unzip {{path}}, and {f'give {models[0]}' if models else _GIVE}"
+    models = [name for name in names if name.lower().endswith(tuple(suffixes))]
+    return "a zip archive", f"unzip {{path}}, and give {models[0] if models else 'the model in it'}"
 
 
 def _is_text(start: bytes) -> bool:
@@ -112,10 +104,10 @@ def _convert(kind: str, path: Path) -> str:
     return shlex.join(["python", "-c", code])
 
 
-def refuse_folder(path: Path) -> UsageError:
+def refuse_folder(path: Path, suffixes: Sequence[str], readable: str) -> UsageError:
     """The error for a folder in the place of a model file: it names what in the folder may have been meant."""
-    why, hint = "it is a folder", _GIVE
-    models = sorted(str(p) for p in path.iterdir() if p.suffix.lower() in MODELS)
+    why, hint = "it is a folder", f"what is read: {readable}"
+    models = sorted(str(p) for p in path.iterdir() if p.suffix.lower() in suffixes)
     if (path / "saved_model.pb").is_file():
         why, hint = "it is a SavedModel of TensorFlow", _convert("SavedModel", path)
     elif (path / "manifest.json").is_file():

@@ -27,7 +27,7 @@ from sdk.compiler.ir.graph import (
 )
 from sdk.compiler.ir.module import State
 from sdk.compiler.ir.types import F32, DType, TensorType
-from sdk.compiler.ops.registry import get_op, infer, load_ops
+from sdk.compiler.ops.registry import OPS, get_op, infer
 from sdk.compiler.sym import Dim, Expr, Var, free_vars
 from sdk.errors import BuildError
 from sdk.graph.attributes import attribute, check_attributes
@@ -58,13 +58,13 @@ class Entry:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         op = name.removesuffix("_")
-        if name.startswith("_") or op not in load_ops():
-            near = get_close_matches(op, load_ops(), 1)
+        if name.startswith("_") or op not in OPS:
+            near = get_close_matches(op, OPS, 1)
             raise AttributeError(f"no op {op}" + (f"; did you mean {near[0]}?" if near else ""))
         return lambda *args, **given: self.op(op, *args, **given)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *load_ops()]
+        return [*super().__dir__(), *OPS]
 
     def input(self, name: str, dtype: DType, shape: Iterable[Dim]) -> Tensor:
         """A parameter of the entry.

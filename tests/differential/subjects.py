@@ -15,8 +15,8 @@ from differential.engines import differences, load_engines, moved, outputs
 from sdk.compiler.ir.module import Module
 from sdk.driver.reference import entry_graph
 from sdk.errors import SdkError
-from sdk.frontends.onnx import import_onnx
-from sdk.frontends.tflite import import_tflite
+from sdk.frontends.onnx.importer import import_onnx
+from sdk.frontends.tflite.importer import import_tflite
 
 __all__ = ["CASES", "Subject", "drawn", "is_quantised", "steps_of", "subjects"]
 

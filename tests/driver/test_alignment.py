@@ -15,7 +15,7 @@ from sdk.codegen_c.c99.glue import emit_glue
 from sdk.compiler.ir.module import Module
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, lower_module
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 
 def planned(board: str) -> Module:

@@ -22,10 +22,11 @@ from sdk.boards import load_board
 from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.driver import generate
 from sdk.driver.artifact import build_sources
-from sdk.driver.files import ModelFile, read_model_file
+from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.program import save_program
 from sdk.errors import BuildError, UsageError
+from sdk.frontends.base import ModelFile
 from sdk.graph import ModuleBuilder, f32
 
 HOST = load_board("host")

@@ -16,7 +16,7 @@ from sdk.compiler.ir.types import BOOL, F32, I8, I64, Quant, TensorType
 from sdk.compiler.sym import Var
 from sdk.driver.execute import _difference
 from sdk.driver.reference import case_inputs, open_reference, random_dims
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 from sdk.report import VerifyReport
 
 N = Var("n", 2, 8)

@@ -20,10 +20,11 @@ HOLE = "…"  # stands in a message for what the run fills in
 FAMILIES: dict[str, tuple[str, str]] = {
     "sdk/cli": ("The command line", "Its options, names and files; `sdk COMMAND --help` has examples."),
     "sdk/driver": ("Builds and runs", "A choice of a build or a run, for the model and the board that it is for."),
-    "sdk/frontends/kinds": ("Files that are no models", "The hint says how to make a model of the file."),
+    "sdk/frontends": ("Files that are no models", "The hint says how to make a model of the file."),
     "sdk/frontends/tflite": (".tflite files", "The file is damaged, or has what cannot be imported."),
     "sdk/frontends/onnx": (".onnx files", "The file is damaged, or has what cannot be imported."),
     "sdk/onnx_backend": ("The ONNX backend interface", "What ONNX's own test suite calls."),
+    "sdk/frontends/program": (".ir files", "The text is no program; the message points at the place."),
     "sdk/source": (".ir files", "The text is no program; the message points at the place."),
     "sdk/compiler/ir/text": (".ir files", "The text is no program; the message points at the place."),
     "sdk/graph": ("Models written in Python", "A call of `sdk.graph` with values that do not go together."),

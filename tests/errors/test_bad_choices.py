@@ -19,6 +19,8 @@ from sdk.driver import counting, execute, reference
 from sdk.driver.artifact import prefix_of
 from sdk.driver.files import read_model_file
 from sdk.errors import BuildError, LinkError, NoDeviceError, SdkError, UsageError
+from sdk.frontends.onnx import engine as onnxruntime
+from sdk.frontends.tflite import engine as micro
 from sdk.resources import data_dir
 from sdk.toolchains.elf import ElfFile
 
@@ -98,7 +100,7 @@ def test_a_folder_that_another_version_built(fails: Fails, tmp_path: Path) -> No
 
 def test_references(fails: Fails, digits: Path, tmp_path: Path) -> None:
     line = ("verify", digits, "--board", "host", "--against", "onnxruntime")
-    fails(2, *line, says=("onnxruntime runs .onnx files only",), hints=("--against interp",))
+    fails(2, *line, says=("onnxruntime runs ONNX models only",), hints=("--against interp",))
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", values[:1], values[1:])
     path = tmp_path / "net.onnx"
@@ -106,7 +108,7 @@ def test_references(fails: Fails, digits: Path, tmp_path: Path) -> None:
     line = ("verify", path, "--board", "host", "--cases", "1")
     error = fails(1, *line, says=("onnxruntime does not take this model",), hints=("--against interp",))
     assert "version" in error["why"].lower()
-    fails(2, *line, "--against", "tflite-micro", says=("tflite-micro runs .tflite files only",))
+    fails(2, *line, "--against", "tflite-micro", says=("tflite-micro runs TensorFlow Lite models only",))
 
 
 def test_references_that_break(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,13 +129,14 @@ def test_references_that_break(digits: Path, monkeypatch: pytest.MonkeyPatch) ->
         InferenceSession=Refuses, Interpreter=Refuses, set_default_logger_severity=lambda _: None,
         SessionOptions=Mock, GraphOptimizationLevel=Mock(), ExecutionMode=Mock(),
     )  # fmt: skip
-    monkeypatch.setattr(reference, "import_module", lambda _: runtime)
+    monkeypatch.setattr(micro, "import_module", lambda _: runtime)
+    monkeypatch.setattr(onnxruntime, "import_module", lambda _: runtime)
     graph = SimpleNamespace(dims=(), params=(), results=())
     with pytest.raises(BuildError, match="tflite-micro does not take this model") as caught:
-        reference._TfliteMicro(read_model_file(digits), graph)
+        micro.TfliteMicro(read_model_file(digits), graph)
     assert caught.value.why == "no such kernel"
     with pytest.raises(BuildError, match="onnxruntime fails on this model"):
-        reference._OnnxRuntime(read_model_file(digits), graph).step({}, {})
+        onnxruntime.OnnxRuntime(read_model_file(digits), graph).step({}, {})
     monkeypatch.setattr(reference, "entry_graph", lambda *_: graph)
     with pytest.raises(UsageError, match="no reference 'me' for"):
         reference.open_reference("me", digits, SimpleNamespace(), None)
@@ -149,12 +152,13 @@ def without(module: str) -> Callable[[str], Any]:
 def test_references_that_are_not_installed(
     fails: Fails, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reference, "import_module", without("them"))
+    monkeypatch.setattr(micro, "import_module", without("them"))
+    monkeypatch.setattr(onnxruntime, "import_module", without("them"))
     line = ("verify", digits, "--board", "host")
     fails(10, *line, says=("the reference tflite-micro is not installed",), hints=("crosslevel[verify]",))
     graph = SimpleNamespace(dims=(), params=(), results=())
     with pytest.raises(SdkError, match="the reference onnxruntime is not installed") as caught:
-        reference._OnnxRuntime(read_model_file(digits), graph)
+        onnxruntime.OnnxRuntime(read_model_file(digits), graph)
     assert caught.value.exit_code == 10
 
 

@@ -58,9 +58,9 @@ def test_a_file_of_another_kind(fails: Fails, tmp_path: Path, data: bytes) -> No
     fails(1, "build", path, "--board", "host", says=says)
 
 
-def test_a_model_of_another_format(fails: Fails, digits: Path, tmp_path: Path) -> None:
+def test_a_model_of_another_format(fails: Fails, tmp_path: Path) -> None:
     path = tmp_path / "net.h5"
-    path.write_bytes(digits.read_bytes())
+    path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(90))
     fails(2, "build", path, "--board", "host", says=("net.h5", "not a model"), hints=(".tflite",))
 
 

@@ -7,7 +7,7 @@ from tflite_micro.python.tflite_micro import runtime
 
 from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.module import Module
-from sdk.frontends.tflite import import_tflite
+from sdk.frontends.tflite.importer import import_tflite
 
 
 def random_inputs(module: Module, rng: np.random.Generator, run: int = 0) -> dict[str, np.ndarray]:

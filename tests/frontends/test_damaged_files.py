@@ -14,7 +14,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import verify
 from sdk.compiler.ops import registry
 from sdk.errors import BuildError
-from sdk.frontends.tflite import import_tflite
+from sdk.frontends.tflite.importer import import_tflite
 
 SECONDS = 2.0
 OWN = {

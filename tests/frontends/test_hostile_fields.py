@@ -9,7 +9,7 @@ import pytest
 from tflite_files import ModelFile
 
 from sdk.errors import BuildError
-from sdk.frontends.tflite import import_tflite
+from sdk.frontends.tflite.importer import import_tflite
 
 
 def add() -> ModelFile:

@@ -15,7 +15,8 @@ from sdk.compiler.ir.types import Quant
 from sdk.compiler.ir.verify import verify
 from sdk.compiler.ops import registry
 from sdk.errors import BuildError, UsageError
-from sdk.frontends.tflite import OpNode, import_tflite
+from sdk.frontends.tflite.context import OpNode
+from sdk.frontends.tflite.importer import import_tflite
 
 
 @pytest.mark.parametrize("case", CASES)

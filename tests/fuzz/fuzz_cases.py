@@ -111,7 +111,7 @@ def _file(nodes: list[onnx.NodeProto], outputs: list[str], constants: list[onnx.
 def text_seeds() -> dict[str, str]:
     """Programs as text: what every construct looks like, and small models as they are imported."""
     from sdk.compiler.ir.text import print_module
-    from sdk.frontends.tflite import import_tflite
+    from sdk.frontends.tflite.importer import import_tflite
 
     found = {"everything": (ROOT / "tests" / "ir" / "everything.ir").read_text(encoding="utf-8")}
     for name in ("conv same strided relu", "streaming"):

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.module import Module
-from sdk.frontends.onnx import import_onnx
-from sdk.frontends.tflite import import_tflite
+from sdk.frontends.onnx.importer import import_onnx
+from sdk.frontends.tflite.importer import import_tflite
 
 from .network import Network
 

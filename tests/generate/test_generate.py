@@ -13,7 +13,7 @@ import pytest
 from generate import KINDS, generate, values
 from generate.builders import TENSOR_BYTES, WEIGHT_BYTES, WIDTH, tables
 from generate.engines import differences, imported, on_interpreter, on_reference
-from sdk.frontends.onnx.context import OPERATORS as ONNX
+from sdk.frontends.onnx.operators import OPERATORS as ONNX
 from sdk.frontends.tflite.operators import OPERATORS as TFLITE
 
 # What the frontends know and no network holds.

@@ -18,7 +18,7 @@ from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.verify import verify
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
-from sdk.frontends.tflite import import_tflite
+from sdk.frontends.tflite.importer import import_tflite
 
 NAMES = (
     "kws_ref_model",

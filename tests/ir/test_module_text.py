@@ -38,7 +38,7 @@ def test_any_module(rng: Random) -> None:
 
 def test_the_loops_of_every_op() -> None:
     loops, graphs = {}, {}
-    for name, op in ops.load_ops().items():
+    for name, op in ops.OPS.items():
         for k, sample in enumerate(op.samples):
             outs = ops.infer(name, sample.inputs, sample.attrs)
             if op.loops is not None:

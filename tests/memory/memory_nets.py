@@ -9,10 +9,8 @@ from sdk.compiler.ir.graph import Call, Graph, ReadState, Value, WriteState
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module, State
 from sdk.compiler.ir.types import I8, I32, TensorType
-from sdk.compiler.ops.registry import get_op, infer, load_ops
+from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.sym import evaluate
-
-load_ops()
 
 ADD = {
     "a_mult": 1623821475,

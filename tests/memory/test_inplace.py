@@ -14,10 +14,9 @@ from sdk.compiler.ir.types import I8, I16, I32, DType, TensorType
 from sdk.compiler.memory.access import rows_touched
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.ops.build import function, loop, param, variable
-from sdk.compiler.ops.registry import OPS, load_ops
+from sdk.compiler.ops.registry import OPS
 from sdk.compiler.sym import Dim, Var, dmin, floordiv, mod
 
-load_ops()
 N = 24
 
 

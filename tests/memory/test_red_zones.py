@@ -18,7 +18,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.sym import Var
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes, lower_module
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

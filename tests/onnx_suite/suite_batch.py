@@ -23,7 +23,7 @@ from sdk.driver.agents import runtime_parts
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, lower_module
 from sdk.errors import BuildError, DeviceFault, LinkError, SdkError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 from sdk.onnx_backend import fixed_inputs, input_names, modern
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for

@@ -13,9 +13,9 @@ from suite_batch import outcomes
 from suite_cases import Case
 from type_cases import Single, everything, model_of
 
-from sdk.driver.reference import onnxruntime_options
 from sdk.errors import SdkError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.engine import session_options
+from sdk.frontends.onnx.importer import import_onnx
 
 Array = np.ndarray[Any, Any]
 TOGETHER = 24  # nodes of one model
@@ -40,7 +40,7 @@ def _session(singles: Sequence[Single]) -> list[Array]:
     """What onnxruntime computes without optimisations, all outputs in order."""
     onnxruntime.set_default_logger_severity(4)
     model, arrays = model_of(singles)
-    options = onnxruntime_options(onnxruntime)
+    options = session_options(onnxruntime)
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     given = {p.name: a for p, a in zip(session.get_inputs(), arrays, strict=True)}
     return [np.asarray(a) for a in session.run(None, given)]
@@ -132,7 +132,7 @@ def test_some_operators_and_types(tmp_path: Path) -> None:
 
 def test_the_table_covers_the_importer() -> None:
     """Every operator that has a converter stands in the table, but for those without a type of their own."""
-    from sdk.frontends.onnx.context import OPERATORS
+    from sdk.frontends.onnx.operators import OPERATORS
 
     others = {"Constant", "If", "Loop", "Scan", "NonMaxSuppression", "Scatter", "MaxUnpool", "TensorScatter"}
     others |= {"Optional", "OptionalGetElement", "OptionalHasElement"}

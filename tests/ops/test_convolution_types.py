@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from sdk.compiler.ir.types import F32, TensorType
-from sdk.compiler.ops import infer, load_ops
+from sdk.compiler.ops import infer
 from sdk.errors import BuildError
-
-load_ops()
 
 
 @pytest.mark.parametrize("axes", [2, 3])

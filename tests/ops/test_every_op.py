@@ -12,11 +12,11 @@ import pytest
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.graph import attr_symbols, attr_values
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.ops import OpDef, Sample, infer, load_ops
+from sdk.compiler.ops import OPS, OpDef, Sample, infer
 from sdk.compiler.sym import Var, evaluate, free_vars, substitute
 
 CASES = [
-    pytest.param(op, sample, id=f"{op.name}-{k}") for op in load_ops().values() for k, sample in enumerate(op.samples)
+    pytest.param(op, sample, id=f"{op.name}-{k}") for op in OPS.values() for k, sample in enumerate(op.samples)
 ]
 
 # ops that count as they go, which rows apart could not

@@ -23,7 +23,7 @@ from sdk.compiler.passes.fold import Fold
 from sdk.compiler.passes.fold_pad import FoldPad
 from sdk.compiler.passes.fold_scale import FoldScale
 from sdk.compiler.passes.layout import Layout
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 PASSES = (Fold(), Layout(), FoldPad(), FoldScale(), Cleanup())
 

@@ -23,7 +23,7 @@ from sdk.compiler.passes.fusion.cost import depth_of
 from sdk.compiler.passes.fusion.merge import MOST_DEPTH
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, lower_module
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 
 def param(name: str, kind: int = TensorProto.FLOAT, shape: Any = (4,)) -> Any:

@@ -18,15 +18,13 @@ from sdk.compiler.ir.rows import row_granule
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import rewrite, walk
-from sdk.compiler.ops import OPS, infer, load_ops
+from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
 from sdk.compiler.schedules.rules.cores import FLOAT_CORES, FloatCore
 from sdk.compiler.schedules.rules.tiles import Product, tile_for
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
-
-load_ops()
 
 M, N, K = Var("m", 1, 40).expr, Var("n", 1, 70).expr, Var("kk", 1, 33).expr
 H, W, B = Var("h", 8, 24, 8).expr, Var("w", 8, 16).expr, Var("b", 1, 2).expr

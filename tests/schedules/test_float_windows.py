@@ -12,12 +12,11 @@ from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.ops import OPS, infer, load_ops
+from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import Core, core_for, schedule
 from sdk.compiler.schedules.trace import replay
 
-load_ops()
 CORES = {"double": core_for({"thumb2", "dsp", "fpu-dp"}), "single": core_for({"thumb2", "dsp", "fpu-sp"})}
 # rows, columns, channels, multiplier, taps, stride, padding, dilation
 CASES = {

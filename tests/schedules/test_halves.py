@@ -12,13 +12,12 @@ from sdk.compiler.ir.loops import Loops, Op
 from sdk.compiler.ir.types import I8, I32, U8, DType, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.ops import OPS, infer, load_ops
+from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
 from sdk.compiler.schedules.trace import Schedule, replay
 
-load_ops()
 FEW = core_for({"thumb"})
 WINDOW = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "pad_value": 5}
 CASES = {

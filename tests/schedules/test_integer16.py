@@ -12,13 +12,12 @@ from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Load, Loops, Op, Store
 from sdk.compiler.ir.types import I8, I16, I32, I64, DType, TensorType
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.ops import OPS, infer, load_ops
+from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import CORES, Core, schedule
 from sdk.compiler.schedules.trace import Schedule, replay
 
-load_ops()
 DSP = next(core for core in CORES if core.name == "dsp")
 Case = tuple[str, tuple[TensorType, ...], dict[str, Any]]
 

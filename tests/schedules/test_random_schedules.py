@@ -20,7 +20,7 @@ from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.memory.inplace import may_take_over
-from sdk.compiler.ops import infer, load_ops
+from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import loop_names
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.trace import Schedule
@@ -28,7 +28,7 @@ from sdk.compiler.sym import evaluate, free_vars
 from sdk.errors import SdkError
 
 Arrays = dict[str, np.ndarray]
-SAMPLES = [(op, s) for op in load_ops().values() if op.loops for s in op.samples]
+SAMPLES = [(op, s) for op in OPS.values() if op.loops for s in op.samples]
 
 
 @pytest.fixture(autouse=True)

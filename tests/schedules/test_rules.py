@@ -16,13 +16,11 @@ from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.memory.rings import with_rings
 from sdk.compiler.memory.scratch import scratch_layout
-from sdk.compiler.ops import OPS, infer, load_ops
+from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import CORES, Core, schedule
 from sdk.compiler.schedules.trace import replay
-
-load_ops()
 
 
 def tensor(dtype: DType, *shape: int) -> TensorType:

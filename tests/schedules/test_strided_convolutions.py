@@ -13,13 +13,11 @@ from sdk.compiler.ir.row_calls import drop_single_trips
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_bounds import Facts
 from sdk.compiler.ir.verify_loops import verify_loops
-from sdk.compiler.ops import OPS, infer, load_ops
+from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
 from sdk.compiler.schedules.rules.cores import FLOAT_CORES
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
-
-load_ops()
 
 CORES = {core.name: core for core in FLOAT_CORES}
 NONE, SAME = (0, 0, 0, 0), (1, 1, 1, 1)

@@ -17,7 +17,7 @@ from sdk.driver.execute import verify
 from sdk.driver.options import BuildOptions
 from sdk.driver.reference import open_reference, random_inputs
 from sdk.errors import UsageError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 from zoo.export import path_of
 
 SEQ = {"seq": (1, 256)}

@@ -1,5 +1,11 @@
-"""The operators of the graph level, one declaration each, found by name in the registry."""
+"""The operators of the graph level, one declaration each; importing this package registers them all."""
 
-from sdk.compiler.ops.registry import OPS, OpDef, Sample, get_op, infer, load_ops
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = ["OPS", "OpDef", "Sample", "get_op", "infer", "load_ops"]
+from sdk.compiler.ops.registry import OPS, OpDef, Sample, get_op, infer
+
+__all__ = ["OPS", "OpDef", "Sample", "get_op", "infer"]
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,7 +16,7 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import TensorType
 from sdk.errors import BuildError
 
-__all__ = ["OPS", "Infer", "LoopsOf", "OpDef", "Sample", "define", "get_op", "load_ops"]
+__all__ = ["OPS", "Infer", "LoopsOf", "OpDef", "Sample", "define", "get_op"]
 
 Array = NDArray[Any]
 Infer = Callable[..., TensorType | tuple[TensorType, ...]]
@@ -74,22 +72,12 @@ def define(op: OpDef) -> OpDef:
     return op
 
 
-def load_ops() -> Mapping[str, OpDef]:
-    """Every op: imports each module of this folder once."""
-    package = importlib.import_module("sdk.compiler.ops")
-    for info in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"sdk.compiler.ops.{info.name}")
-    return OPS
-
-
 def get_op(name: str) -> OpDef:
     """The op called ``name``.
 
     Raises:
         BuildError: no such op.
     """
-    if name not in OPS:
-        load_ops()
     if name not in OPS:
         raise BuildError(f"unknown op {name}", hint="ops are declared in sdk/compiler/ops")
     return OPS[name]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 
 from sdk.driver.artifact import prefix_of
-from sdk.driver.files import ModelFile, read_model_file
+from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.pictures.drawing import Drawing, DrawnGraph, DrawnNode, Tensor, draw_module
 from sdk.driver.pictures.families import family_of_words
 from sdk.driver.pipeline import import_model
 from sdk.errors import SdkError
+from sdk.frontends.base import ModelFile
 from sdk.frontends.outline import Outline, OutlineNode, OutlineTensor, Refusal
-from sdk.frontends.tflite.outline import outline_tflite
 
 __all__ = ["draw"]
 
@@ -47,14 +46,9 @@ def draw(model: Path, options: BuildOptions) -> tuple[Drawing, SdkError | None]:
 def _outline(file: ModelFile) -> Outline | None:
     """The outline of a file; None where it is not one that has an outline."""
     try:
-        if file.kind == ".tflite":
-            return outline_tflite(file.data)
-        if file.kind == ".onnx":
-            outline: Outline = import_module("sdk.frontends.onnx.outline").outline_onnx(file.data)
-            return outline
+        return None if file.frontend.outline is None else file.frontend.outline(file.data)
     except SdkError:
         return None  # the first error says it better
-    return None
 
 
 def _graph(outline: Outline, refusals: Mapping[int, Refusal]) -> DrawnGraph:

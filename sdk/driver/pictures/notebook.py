@@ -8,10 +8,10 @@ from sdk import notebook
 from sdk.boards import Board
 from sdk.compiler.memory.report import plan_summary
 from sdk.driver.explain import QUICK_WEIGHTS, stages
-from sdk.driver.files import ModelFile
 from sdk.driver.options import BuildOptions
 from sdk.driver.pictures.drawing import DrawnGraph, draw_module
 from sdk.driver.pictures.memory_page import memory_svg
+from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport, MemoryReport
 
 __all__ = ["model_html"]

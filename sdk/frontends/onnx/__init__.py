@@ -1,7 +1,64 @@
 """The ONNX frontend: a model with fixed or symbolic sizes becomes a module of our operators."""
 
-from sdk.frontends.onnx import operators  # registers every converter
-from sdk.frontends.onnx.context import OPERATORS, Converter, OnnxNode, onnx_op
-from sdk.frontends.onnx.importer import InputsDecideError, import_onnx
+from __future__ import annotations
 
-__all__ = ["OPERATORS", "Converter", "InputsDecideError", "OnnxNode", "import_onnx", "onnx_op", "operators"]
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sdk.frontends.base import Beside, Engine, Frontend, ModelFile, Objects, Reference
+from sdk.frontends.onnx.sniff import is_onnx
+
+if TYPE_CHECKING:
+    from sdk.compiler.ir.graph import Graph
+    from sdk.compiler.ir.module import Module
+    from sdk.frontends.outline import Outline, Refusal
+
+__all__ = ["FRONTEND"]
+
+
+def _load(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], refusals: list[Refusal]) -> Module:
+    from sdk.frontends.onnx.externals import Externals
+    from sdk.frontends.onnx.importer import import_onnx
+
+    externals = file.beside if isinstance(file.beside, Externals) else None
+    return import_onnx(file.data, name, dims=dims, refusals=refusals, externals=externals)
+
+
+def _beside(path: Path, data: bytes) -> Beside | None:
+    if b"location" not in data:  # the onnx package takes long to import, so only a model that names a file loads it
+        return None
+    from sdk.frontends.onnx.reader import externals_of
+
+    return externals_of(data, path.parent)
+
+
+def _outline(data: bytes) -> Outline:
+    from sdk.frontends.onnx.outline import outline_onnx
+
+    return outline_onnx(data)
+
+
+def _open(file: ModelFile, graph: Graph) -> Reference:
+    from sdk.frontends.onnx.engine import OnnxRuntime
+
+    return OnnxRuntime(file, graph)
+
+
+def _pack(model: object) -> tuple[str, bytes] | None:
+    import onnx
+
+    return (model.graph.name, model.SerializeToString()) if isinstance(model, onnx.ModelProto) else None
+
+
+FRONTEND = Frontend(
+    name="onnx",
+    title="ONNX model",
+    suffixes=(".onnx",),
+    sniff=is_onnx,
+    load=_load,
+    beside=_beside,
+    outline=_outline,
+    engines=(Engine("onnxruntime", "onnxruntime", _open, lambda graph: True),),
+    objects=Objects("an onnx.ModelProto", _pack),
+)

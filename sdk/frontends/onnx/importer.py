@@ -17,12 +17,13 @@ from sdk.errors import BuildError, SdkError, UsageError
 from sdk.files import read_regular
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.builder import Builder, Contents
-from sdk.frontends.onnx.context import OPERATORS, Converter, OnnxNode
+from sdk.frontends.onnx.context import Converter, OnnxNode
 from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.failures import UNSUPPORTED, Failure, check_sizes, report
 from sdk.frontends.onnx.functions import check_arity, check_expanded, local_functions, schema_function
 from sdk.frontends.onnx.inputs import Bounds, parameters
 from sdk.frontends.onnx.narrow import check_narrow, narrow_result
+from sdk.frontends.onnx.operators import OPERATORS
 from sdk.frontends.onnx.reader import (
     STAND_INS,
     Source,

@@ -1,6 +1,49 @@
 """The TensorFlow Lite frontend: a .tflite file becomes a module of exact integer operators."""
 
-from sdk.frontends.tflite.context import Importer, OpNode
-from sdk.frontends.tflite.importer import import_tflite
+from __future__ import annotations
 
-__all__ = ["Importer", "OpNode", "import_tflite"]
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sdk.frontends.base import Engine, Frontend, ModelFile, Reference
+from sdk.frontends.tflite.verify import has_identifier
+
+if TYPE_CHECKING:
+    from sdk.compiler.ir.graph import Graph
+    from sdk.compiler.ir.module import Module
+    from sdk.frontends.outline import Outline, Refusal
+
+__all__ = ["FRONTEND"]
+
+
+def _load(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], refusals: list[Refusal]) -> Module:
+    from sdk.frontends.tflite.importer import import_tflite
+
+    return import_tflite(file.data, name, dims=dims, refusals=refusals)
+
+
+def _outline(data: bytes) -> Outline:
+    from sdk.frontends.tflite.outline import outline_tflite
+
+    return outline_tflite(data)
+
+
+def _open(file: ModelFile, graph: Graph) -> Reference:
+    from sdk.frontends.tflite.engine import TfliteMicro
+
+    return TfliteMicro(file, graph)
+
+
+def _is_integer(graph: Graph) -> bool:
+    return all(not value.type.dtype.is_float for value in (*graph.params, *graph.results))
+
+
+FRONTEND = Frontend(
+    name="tflite",
+    title="TensorFlow Lite model",
+    suffixes=(".tflite",),
+    sniff=has_identifier,
+    load=_load,
+    outline=_outline,
+    engines=(Engine("tflite-micro", "tflite-micro", _open, _is_integer),),
+)

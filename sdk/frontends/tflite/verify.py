@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from sdk.errors import BuildError
 
-__all__ = ["verify_file"]
+__all__ = ["has_identifier", "verify_file"]
 
 IDENTIFIER: Final = b"TFL3"
 Kind = Literal["scalar", "vector", "string", "table", "tables", "opaque"]
@@ -162,6 +162,11 @@ def malformed(why: str) -> BuildError:
     )
 
 
+def has_identifier(data: bytes) -> bool:
+    """Whether ``data`` says of itself that it is a TensorFlow Lite model."""
+    return data[4:8] == IDENTIFIER
+
+
 def verify_file(data: bytes) -> None:
     """Checks identifier, tables, vectors and strings of a .tflite file.
 
@@ -170,7 +175,7 @@ def verify_file(data: bytes) -> None:
     """
     if len(data) < 8:
         raise malformed(f"it has only {len(data)} bytes")
-    if data[4:8] != IDENTIFIER:
+    if not has_identifier(data):
         raise malformed(f"its identifier is {data[4:8]!r} instead of {IDENTIFIER!r}")
     checker = _Checker(data)
     checker.table(checker.follow(0, "the model"), _MODEL, "model")

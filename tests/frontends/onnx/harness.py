@@ -14,9 +14,9 @@ from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import check
-from sdk.driver.reference import onnxruntime_options
 from sdk.frontends.names import identifier
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.engine import session_options
+from sdk.frontends.onnx.importer import import_onnx
 
 Array = np.ndarray
 
@@ -83,7 +83,7 @@ def reference(model: onnx.ModelProto, inputs: Mapping[str, Array], against: str 
 
     onnxruntime.set_default_logger_severity(3)
     typed = onnx.shape_inference.infer_shapes(model)
-    options = onnxruntime_options(onnxruntime)
+    options = session_options(onnxruntime)
     session = onnxruntime.InferenceSession(typed.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return dict(zip(names, session.run(None, given), strict=True))
 

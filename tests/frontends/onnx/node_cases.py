@@ -16,7 +16,7 @@ from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.verify import verify
 from sdk.frontends.names import identifier
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 FOREIGN_TYPES: Final = re.compile("BFLOAT16|bfloat16|FLOAT8|FLOAT4|INT4|INT2|string")
 

@@ -14,7 +14,7 @@ from sdk.compiler.sym import evaluate
 from sdk.driver import BuildOptions
 from sdk.driver.pipeline import default_passes, lower_module
 from sdk.errors import SdkError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 6
 

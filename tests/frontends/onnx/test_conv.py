@@ -8,7 +8,7 @@ from harness import compare, one_node
 from node_cases import cases_of, check
 
 from sdk.errors import BuildError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 IMAGES = (
     "Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool",

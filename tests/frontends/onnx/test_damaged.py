@@ -13,7 +13,7 @@ from harness import model_of, one_node
 from onnx import TensorProto, helper
 
 from sdk.errors import SdkError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 X = np.ones((2, 3), dtype=np.float32)
 

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from sdk.compiler.interp.graph import run_graph
 from sdk.errors import BuildError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 ELEMENTWISE = (
     "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu Clip "

@@ -12,8 +12,9 @@ from harness import model_of
 from onnx import TensorProto, helper
 
 from sdk.errors import SdkError
-from sdk.frontends.onnx import externals, import_onnx
+from sdk.frontends.onnx import externals
 from sdk.frontends.onnx.externals import Place, read_places
+from sdk.frontends.onnx.importer import import_onnx
 from sdk.frontends.onnx.reader import embedded, read_externals
 
 SIZE = 48

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from sdk.budget import FOLDED, NESTING, NODES, TRIPS, Budget, check_limit
 from sdk.compiler.interp.graph import run_graph
 from sdk.errors import BuildError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 SECONDS = 20.0  # of a busy machine; alone it takes a tenth
 

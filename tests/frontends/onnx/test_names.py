@@ -20,7 +20,7 @@ from sdk.compiler.ir.walk import walk
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes, lower_module
 from sdk.errors import UsageError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 from sdk.frontends.onnx.sizes import names_of
 
 RNG = np.random.default_rng(3)

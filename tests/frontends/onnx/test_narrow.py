@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from sdk import onnx_backend
 from sdk.errors import BuildError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 FLOATS = ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT4E2M1"]
 LARGEST = {"FLOAT8E4M3FN": 448, "FLOAT8E4M3FNUZ": 240, "FLOAT8E5M2": 57344, "FLOAT8E5M2FNUZ": 57344, "FLOAT4E2M1": 6}

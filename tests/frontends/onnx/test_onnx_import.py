@@ -14,7 +14,8 @@ from sdk.compiler.ir.graph import Call, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.sym import floordiv, prove_eq
 from sdk.errors import BuildError, UsageError
-from sdk.frontends.onnx import InputsDecideError, OnnxNode, import_onnx
+from sdk.frontends.onnx.context import OnnxNode
+from sdk.frontends.onnx.importer import InputsDecideError, import_onnx
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 4)).astype(np.float32)

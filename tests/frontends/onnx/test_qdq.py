@@ -21,7 +21,7 @@ from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.fold import Fold
 from sdk.compiler.passes.integer import Integer
 from sdk.compiler.passes.layout import Layout
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 RNG = np.random.default_rng(7)
 

@@ -11,7 +11,7 @@ from harness import one_node
 from node_cases import cases_of, check
 
 from sdk.errors import BuildError
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 QUANTISED = (
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger",

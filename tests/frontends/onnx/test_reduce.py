@@ -8,7 +8,7 @@ from node_cases import cases_of, check
 from onnx import TensorProto, helper
 
 from sdk.compiler.interp.graph import run_graph
-from sdk.frontends.onnx import import_onnx
+from sdk.frontends.onnx.importer import import_onnx
 
 REDUCING = (
     "ArgMax ArgMin CumProd CumSum Hardmax LogSoftmax ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax "

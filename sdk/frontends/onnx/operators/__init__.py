@@ -3,5 +3,9 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
+from sdk.frontends.onnx.context import OPERATORS
+
+__all__ = ["OPERATORS"]
+
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,118 @@
+"""What a frontend is: a record of all that is done for one format of model files, and a file of such a format."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sdk.compiler.ir.graph import Graph
+    from sdk.compiler.ir.module import Module
+    from sdk.frontends.outline import Outline, Refusal
+
+__all__ = ["Beside", "Engine", "Frontend", "ModelFile", "Objects", "Option", "Reference"]
+
+Option = str | int | bool
+
+
+class Beside(Protocol):
+    """What a model has in files beside it, as it was when the model was read."""
+
+    @property
+    def digest(self) -> str:
+        """Hex SHA-256 of it, "" where the model itself says what it holds."""
+
+
+class Reference(Protocol):
+    """Runs a model step by step; keeps its state between steps."""
+
+    name: str
+    options: Mapping[str, Option]  # what its results depend on, and how it is set here
+
+    def step(self, inputs: Mapping[str, NDArray[Any]], dims: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+        """Outputs by name for inputs by name; ``dims`` are those of the run."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A package of others that runs files of a format, for ``sdk verify`` to compare with.
+
+    ``open(file, graph)`` has it run a file, with the inputs and outputs of the graph that was imported from that;
+    ``suits(graph)`` says whether it is what such a graph is compared with when the user names nothing.
+    ``distribution`` is its name in the package index.
+    """
+
+    name: str
+    distribution: str
+    open: Callable[[ModelFile, Graph], Reference]
+    suits: Callable[[Graph], bool]
+
+
+@dataclass(frozen=True)
+class Objects:
+    """How models of a format are held in Python: ``what`` such an object is called, with its article;
+    ``pack(object)`` gives the name of the model and the bytes of a file of it, None for an object of another kind."""
+
+    what: str
+    pack: Callable[[object], tuple[str, bytes] | None]
+
+
+@dataclass(frozen=True)
+class Frontend:
+    """A format of model files.
+
+    Records are looked at by every command, so a package's ``__init__`` holds no more than this: the functions import
+    the code that they stand for when they are called.
+
+    Attributes:
+        name: that of the package.
+        title: what a file of the format is called.
+        suffixes: endings of such files, lower case, the usual first. A name counts only where the contents do not tell.
+        sniff: whether bytes are a file of the format; quick, and False for what might as well be something else.
+        load: ``load(file, name, dims, refusals)`` is the module of a file of stage "imported", called ``name``, with
+            the bounds of its open sizes by name. What cannot be imported is put into ``refusals``, beside the error.
+        beside: ``beside(path, data)`` reads what the contents of ``path`` have in other files; None for nothing.
+        outline: the operators of a file's bytes, whether or not they can be imported; None where the imported module
+            shows as much.
+        engines: what runs such files, the preferred first.
+        objects: models as objects of Python, where the format has any.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    sniff: Callable[[bytes], bool]
+    load: Callable[[ModelFile, str, Mapping[str, tuple[int, ...]], list[Refusal]], Module]
+    beside: Callable[[Path, bytes], Beside | None] = lambda path, data: None
+    outline: Callable[[bytes], Outline] | None = None
+    engines: tuple[Engine, ...] = ()
+    objects: Objects | None = None
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A model as it was when it was read: all that a build, an import, a reference or a report takes of it comes from
+    here, so that a file that changes meanwhile changes nothing."""
+
+    path: Path
+    data: bytes = field(repr=False)
+    frontend: Frontend
+    beside: Beside | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.path.name
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex SHA-256 of the file; where data lies beside it, of that too."""
+        own = hashlib.sha256(self.data).hexdigest()
+        beside = self.beside.digest if self.beside is not None else ""
+        return hashlib.sha256(f"{own}\n{beside}".encode()).hexdigest() if beside else own

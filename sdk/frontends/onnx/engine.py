@@ -1,0 +1,83 @@
+"""onnxruntime as an engine to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.graph import Graph
+from sdk.errors import BuildError, MissingToolError
+from sdk.frontends.base import ModelFile, Option
+from sdk.frontends.onnx.externals import Externals
+from sdk.frontends.onnx.reader import embedded
+
+__all__ = ["OnnxRuntime", "session_options"]
+
+Array = NDArray[Any]
+OPTIONS: Final[Mapping[str, Option]] = {
+    "graph_optimizations": "off",
+    "threads": 1,
+    "deterministic": True,
+    "provider": "CPUExecutionProvider",
+}
+
+
+def session_options(runtime: Any) -> Any:
+    """The settings of onnxruntime (the package ``runtime``) that ``OPTIONS`` tells of."""
+    made = runtime.SessionOptions()
+    made.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    made.intra_op_num_threads = made.inter_op_num_threads = OPTIONS["threads"]
+    made.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
+    made.use_deterministic_compute = OPTIONS["deterministic"]
+    # sums of products of u8 and i8 saturate on processors without VNNI unless this is set
+    made.add_session_config_entry("session.x64quantprecision", "1")
+    return made
+
+
+class OnnxRuntime:
+    """A file run by onnxruntime without its graph optimisations: they replace quantised parts by kernels that round
+    elsewhere, which depend on the processor, and two optimised runs of it may differ.
+
+    Raises:
+        MissingToolError: it is not installed.
+        BuildError: it does not take the model, or data beside that is missing.
+    """
+
+    name = "onnxruntime"
+    options = OPTIONS
+
+    def __init__(self, model: ModelFile, graph: Graph) -> None:
+        self.graph = graph
+        try:
+            runtime = import_module("onnxruntime")
+        except ImportError as err:
+            raise MissingToolError(
+                "the reference onnxruntime is not installed",
+                why=str(err),
+                hint="pip install 'crosslevel[verify]', or use --against interp",
+            ) from None
+        runtime.set_default_logger_severity(3)
+        data = embedded(model.data, model.beside) if isinstance(model.beside, Externals) else model.data
+        try:
+            self.session = runtime.InferenceSession(data, session_options(runtime), providers=[OPTIONS["provider"]])
+        except Exception as err:  # its errors share no base
+            hint = "use --against interp"
+            raise BuildError("onnxruntime does not take this model", why=str(err), hint=hint) from None
+        self.names = [p.name for p in self.session.get_inputs()]
+
+    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
+        """Outputs by name for inputs by name.
+
+        Raises:
+            BuildError: it fails on them.
+        """
+        given = {name: inputs[p.name] for name, p in zip(self.names, self.graph.params, strict=True)}
+        try:
+            found = self.session.run(None, given)
+        except Exception as err:  # its errors share no base
+            raise BuildError("onnxruntime fails on this model", why=str(err), hint="use --against interp") from None
+        return {v.name: np.asarray(a) for v, a in zip(self.graph.results, found, strict=True)}
