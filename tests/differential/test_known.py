@@ -59,6 +59,13 @@ ON_M4 = {
         "onnx-float", 1, (("x", Spec((1, 1, 1, 5), "float32")), ("s", Spec((1, 1, 1, 13), "float32"))),
         (layer("Unique", ["x"], ["y"]), layer("NonMaxSuppression", ["s"], ["z"], most=1)), ("y", "z"),
     ),
+    # GCC found no registers for a statement that needs all of them
+    "six sums": Network(
+        "onnx-qdq", 1, (("x", Spec((1, 1, 2, 5), "uint8", 1.0)),),
+        (layer("Conv", ["x"], ["y"], act="", auto_pad="NOTSET", bias=None, channels=15, dilations=(1, 1),
+               fill=("zero", 0), gain=1, groups=1, kernel=(3, 2), pads=(1, 1, 1, 1), scales=(0, 0), spread=0,
+               strides=(1, 1), zero=0),), ("y",),
+    ),
     # two results may take the bytes of one argument, which the lower bound counted twice
     "two results": Network(
         "onnx-float", 1, (("x", Spec((1, 2, 2, 2), "float32")),),

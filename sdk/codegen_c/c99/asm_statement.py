@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final
 
@@ -13,6 +13,7 @@ from sdk.compiler.sym import Dim
 __all__ = ["COUNTER", "Operand", "Operands", "Pointer", "Statement"]
 
 ORDERED: Final = ("r8", "r9", "r10", "r11")  # temporaries that one instruction fills: those that others can spare best
+ALL: Final = 13  # operands with which a statement has every register that there is
 CHANGED: Final = 7  # variables that a statement reads and changes for which compilers find registers by themselves
 COUNTER: Final = "n"  # the operand that counts iterations
 
@@ -75,6 +76,7 @@ class Operands:
         self.fresh = fresh
         self.declared: list[str] = []
         self.moving: list[tuple[str, str]] = []
+        self.starts: dict[str, str] = {}  # the C types of pointers that stay
         self.outputs: list[Operand] = []
         self.inputs: list[Operand] = []
 
@@ -96,6 +98,7 @@ class Operands:
             self._moving(name, f"{const}void *", name, start, holds)
         else:
             self.inputs.append(Operand(name, "r", start, holds))
+            self.starts[name] = f"{const}void *"
 
     def counter(self, text: str, count: Dim) -> None:
         """The register that counts iterations."""
@@ -108,7 +111,8 @@ class Operands:
 
     def temporaries(self, count: int, ordered: Set[str]) -> None:
         """The temporaries; those ``ordered`` have registers of their own, and so have pointers where more changes than
-        compilers find registers for: GCC on a core with an FPU says then that constraints are impossible."""
+        compilers find registers for, or where there is no register beside: GCC on a core with an FPU says then that
+        constraints are impossible."""
         names = {f"t{k}": self.fresh(f"t{k}") for k in range(count)}
         fixed = [operand for operand in names if f"%[{operand}]" in ordered]
         free = [name for operand, name in names.items() if operand not in fixed]
@@ -117,8 +121,18 @@ class Operands:
         for (variable, value), register in zip_longest(self.moving, spare[: len(self.moving)]):
             pinned = ("register ", f' __asm__("{register}")') if register else ("", "")
             self.declared.append(f"{variable.join(pinned)} = {value};")
+        if not self.moving and len(self.outputs) + len(self.inputs) + count >= ALL:
+            self._pin(ORDERED[len(fixed) :])
         for operand, register in zip(fixed, ORDERED, strict=False):
             self.declared.append(f'register uint32_t {names[operand]} __asm__("{register}");')
         if free:
             self.declared.append(f"uint32_t {', '.join(free)};")
         self.outputs += [Operand(operand, "=&r", name, None) for operand, name in names.items()]
+
+    def _pin(self, registers: Sequence[str]) -> None:
+        """Gives pointers that stay registers of their own."""
+        for (name, type), register in zip(self.starts.items(), registers, strict=False):
+            k = next(k for k, operand in enumerate(self.inputs) if operand.name == name)
+            variable = self.fresh(name)
+            self.declared.append(f'register {type}{variable} __asm__("{register}") = {self.inputs[k].text};')
+            self.inputs[k] = replace(self.inputs[k], text=variable)
