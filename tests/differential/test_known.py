@@ -66,6 +66,12 @@ ON_M4 = {
                fill=("zero", 0), gain=1, groups=1, kernel=(3, 2), pads=(1, 1, 1, 1), scales=(0, 0), spread=0,
                strides=(1, 1), zero=0),), ("y",),
     ),
+    # functions with loops that none of them runs were to share their code
+    "determinants of 1x1": Network(
+        "onnx-float", 1, (("x", Spec((1, 1, 1), "float32")),),
+        (layer("Det", ["x"], ["t"], side=1), layer("Sqrt", ["t"], ["y"]), layer("Det", ["x"], ["z"], side=1)),
+        ("y", "z"),
+    ),
     # two results may take the bytes of one argument, which the lower bound counted twice
     "two results": Network(
         "onnx-float", 1, (("x", Spec((1, 2, 2, 2), "float32")),),
@@ -81,6 +87,11 @@ WIDE = {
     "mean of 5": Network(
         "int16", 1, (("x", Spec((1, 2, 1, 5), "int16", 1.0)),),
         (layer("MEAN", ["x"], ["y"], axes=(1, 2), keep=False, scale=1.0, zero=0),), ("y",),
+    ),
+    # vectors of first lanes reach into the next row, as far as a proof of in-place updates knew
+    "rows of 5 in place": Network(
+        "onnx-float", 1, (("x", Spec((1, 2, 9, 5), "float32")),),
+        (layer("LpNormalization", ["x"], ["y"], axis=1, fill=("zero", 0), p=1),), ("y",),
     ),
     # gcc 12 made loads that are guarded into masked ones that read zeros
     "rows around": Network(

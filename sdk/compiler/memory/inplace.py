@@ -186,13 +186,14 @@ def _touched(numbers: _Numbers, access: Access) -> _Touched | None:
         nothing = np.zeros(0, dtype=np.int64)
         return _Touched(access, nothing, {f.var: nothing for f in access.loops})
     known = numbers.rows.keys() | ranges.keys()
-    if any(not free_vars(d) <= known for d in access.index):
+    count = access.lanes if access.count is None else access.count
+    if any(not free_vars(d) <= known for d in (*access.index, count)):
         return None
     spans = [last - first + 1 for first, last in ranges.values()]
     axes = np.indices((*spans, access.lanes)).reshape(len(spans) + 1, -1)
     env: dict[Var, Grid] = {v: np.asarray(d) for v, d in numbers.rows.items()}
     env |= {var: axes[k] + first for k, (var, (first, _)) in enumerate(ranges.items())}
-    inside = np.ones(axes.shape[1], dtype=bool)
+    inside = np.asarray(axes[-1] < evaluate_grid(count, env))
     flat: Grid = np.zeros(axes.shape[1], dtype=np.int64)
     for dim, extent in zip(access.index, numbers.shape, strict=True):
         at = evaluate_grid(dim, env)

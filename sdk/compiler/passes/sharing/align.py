@@ -14,8 +14,11 @@ Column = tuple[Stmt | None, ...]
 
 def aligned(blocks: Sequence[tuple[Stmt, ...] | None]) -> list[Column] | None:
     """The statements of every block (None: no block), a column for each step; None where the order of steps differs
-    too much. Blocks of as many statements of the same kinds are taken in order, else names tell."""
+    too much. Blocks of as many statements of the same kinds are taken in order, else names tell. Of loops that run in
+    none of the functions nothing is left."""
     given = [b for b in blocks if b is not None]
+    if not given:
+        return []
     kinds = [tuple(map(type, b)) for b in given]
     if all(k == kinds[0] for k in kinds):
         return [tuple(None if b is None else b[k] for b in blocks) for k in range(len(kinds[0]))]
