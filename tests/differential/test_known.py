@@ -72,6 +72,11 @@ ON_M4 = {
         (layer("Det", ["x"], ["t"], side=1), layer("Sqrt", ["t"], ["y"]), layer("Det", ["x"], ["z"], side=1)),
         ("y", "z"),
     ),
+    # a constant in another shape was looked for among the results
+    "one number": Network(
+        "onnx-float", 1, (("x", Spec((1, 1, 1), "float32")),),
+        (layer("GroupNormalization", ["x"], ["y"], epsilon=0.5, fill=("zero", 0), num_groups=1),), ("y",),
+    ),
     # two results may take the bytes of one argument, which the lower bound counted twice
     "two results": Network(
         "onnx-float", 1, (("x", Spec((1, 2, 2, 2), "float32")),),

@@ -67,10 +67,11 @@ def _sum_ref(sign: int) -> Callable[..., Array]:
 
 def _product(
     a: ValueExpr, b: ValueExpr, *, a_offset: int, b_offset: int, mult: int, shift: int,
-    out: str, zp: int, lo: int, hi: int,
+    out: str, zp: int, lo: int, hi: int, left_shift: int = 0,
 ) -> ValueExpr:  # fmt: skip
-    bits = 2 * (a.dtype.bits if not a_offset and not b_offset else a.dtype.bits + 1) - 1 + max(shift, 0)
+    bits = 2 * (a.dtype.bits if not a_offset and not b_offset else a.dtype.bits + 1) - 1 + max(shift, 0) + left_shift
     value = op("mul", _offset(a, a_offset), _offset(b, b_offset))
+    value = op("shl", value, imm(left_shift)) if left_shift else value
     return saturate(multiply_quantized_const(value, mult, shift, min(bits, 31)), zp, lo, hi, out)
 
 
@@ -86,9 +87,11 @@ def _product_ref(
     zp: int,
     lo: int,
     hi: int,
+    left_shift: int = 0,
 ) -> Array:
+    """``left_shift`` (TensorFlow Lite: 0) keeps bits of the product from the first of two roundings."""
     product = (a.astype(np.int32) + a_offset) * (b.astype(np.int32) + b_offset)
-    value = multiply_quantized_ref(product, mult, shift)
+    value = multiply_quantized_ref(product << left_shift, mult, shift)
     return np.clip(value.astype(np.int64) + zp, lo, hi).astype(dtype(out).numpy)
 
 
@@ -132,6 +135,7 @@ define(
         samples=(
             *(sample(*pair, **_I8, a_offset=128, b_offset=-4, mult=1098017566, shift=-7) for pair in _PAIRS),
             sample(_T(I16, (_N, 5)), _T(I16, (_N, 5)), **_I16, a_offset=0, b_offset=0, mult=1098017566, shift=-14),
+            sample(*_PAIRS[0], **_I8, a_offset=128, b_offset=127, mult=1098017566, shift=-21, left_shift=14),
         ),
     )
 )

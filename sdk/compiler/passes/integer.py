@@ -372,7 +372,10 @@ class _Rewriter:
         if ratio >= 1 << 12:
             return None
         mult, shift = quantize_multiplier(ratio)
-        given: dict[str, Attr] = {"a_offset": -a.zero, "b_offset": -b.zero, "mult": mult, "shift": shift}
+        left = 14 if a.value.type.dtype.bits == 8 else 0  # all that an i32 holds beside the product
+        given: dict[str, Attr] = {
+            "a_offset": -a.zero, "b_offset": -b.zero, "mult": mult, "shift": shift - left, "left_shift": left,
+        }  # fmt: skip
         return self.edit.call("mul_q", (a.value, b.value), node, f"{node.out.name}_q", **given, **target.given)
 
     # --- any function of one byte ------------------------------------------------------------------------------------

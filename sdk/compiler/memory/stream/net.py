@@ -59,11 +59,12 @@ class Net:
         self.held.append(Lifetime(tuple(storage.values), size, storage.born, storage.last, arena, plain))
 
     def _forms(self, sharing: Sharing) -> dict[int, Form]:
-        """How nodes run by rows; what a state holds is written at once, before or after all that reads the old."""
+        """How nodes run by rows; what a state holds is written at once, before or after all that reads the old, and
+        what is read of a constant in another shape is no result that could come by rows."""
         out = {}
         for step, form in enumerate(forms_of(self.graph, self._single), 1):
             values = [] if form is None else [t.value for t in (*form.reads, *form.writes)]
-            if form is not None and all(sharing.of(v).home != "state" for v in values):
+            if form is not None and all(v.name in self.of and sharing.of(v).home != "state" for v in values):
                 out[step] = form
         return out
 
@@ -99,7 +100,8 @@ class Net:
         """Which result may take the bytes of which argument that dies at the step, by names of values."""
         if step not in self._replaced:
             node = self.node(step)
-            dying = {a.name for a in node_args(node) if not a.const and self.held_by(a).last == step}
+            held = [a for a in node_args(node) if a.name in self.of]
+            dying = {a.name for a in held if self.held_by(a).last == step}
             pairs = replaces(node, self.loops) if dying else set()
             order = {v.name: k for k, v in enumerate((*node_outs(node), *node_args(node)))}
             found = [(o, a) for o, a in pairs if a in dying and self.held[self.of[a]].arena]
