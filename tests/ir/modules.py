@@ -9,6 +9,18 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Attr, Call, Graph, MatchCast, Node, ReadState, Value, WriteState, attrs
 from sdk.compiler.ir.intrinsics import INTRINSICS
+from sdk.compiler.ir.layout import (
+    ROW_MAJOR,
+    Fuse,
+    Interleave,
+    Join,
+    Layout,
+    Pad,
+    Permute,
+    Step,
+    Tile,
+    Widen,
+)
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -24,7 +36,6 @@ from sdk.compiler.ir.loops import (
     Load,
     Loops,
     Op,
-    Pack,
     Param,
     Ref,
     Rows,
@@ -103,6 +114,17 @@ class Maker:
             return self.rng.choice(("same", "", 'a "b"\n', "ü"))
         return tuple(self.attr(depth - 1) for _ in self.some(3))
 
+    def layout(self) -> Layout:
+        return Layout(tuple(self.layout_step() for _ in self.some(4))) if self.chance(0.2) else ROW_MAJOR
+
+    def layout_step(self) -> Step:
+        axis, count = self.rng.randint(0, 5), self.rng.choice((1, 2, 4, 16))
+        word = self.rng.choice([t for t in KINDS if t.kind in "iu" and count <= t.bits <= 32])
+        order = tuple(self.rng.sample(range(axis), axis))
+        fused = Fuse(axis, self.rng.choice((axis - 1, axis + 1, -1)))
+        cut = self.rng.choice((Tile, Pad, Interleave))(axis, count)
+        return self.rng.choice((Permute(order), fused, cut, Join(axis, count, word), Widen(word)))
+
     # --- graph --------------------------------------------------------------------------------------------
 
     def graph(self, consts: list[Value]) -> Graph:
@@ -158,7 +180,7 @@ class Maker:
     def loops(self) -> Loops:
         dims = [self.var() for _ in self.some(2)]
         params = tuple(
-            Param(self.buffer(dims, "param"), self.rng.choice(("read", "write", "update")))
+            Param(self.buffer(dims, "param"), self.rng.choice(("read", "write", "update")), self.layout())
             for _ in self.some(3)
         )
         scope = list(dims)
@@ -167,10 +189,9 @@ class Maker:
             extent = self.dim(dims)
             rows = Rows(Var("row_lo", 0, 25), Var("row_hi", 0, self.rng.choice((25, 30))), extent)
             scope += [rows.lo, rows.hi]
-        packs = tuple(Pack(p.buffer.name, 8, 4) for p in params if self.chance(0.2))
         body = self.block(scope, [p.buffer for p in params], [], 3)
         trace = self.rng.choice(("", "tm=2; split(i, 8)\nvectorize(i)"))
-        return Loops(self.name(), tuple(dims), params, body, rows, packs, trace)
+        return Loops(self.name(), tuple(dims), params, body, rows, trace)
 
     def buffer(self, dims: list[Var], space: Any = None) -> Buffer:
         return Buffer(
@@ -325,7 +346,7 @@ class Maker:
                 lo, hi, shape, dtype=kind.numpy if kind.kind != "b" else np.int64, endpoint=True
             )
         quant = Quant(0.1, 3) if self.chance() else None
-        return Const(self.name(), TensorType(kind, shape, quant), data, self.rng.choice(("", "r8c4")))
+        return Const(self.name(), TensorType(kind, shape, quant), data, self.layout())
 
     def state(self) -> State:
         dims = [self.var() for _ in self.some(1)]

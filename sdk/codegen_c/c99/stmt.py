@@ -22,6 +22,7 @@ from sdk.codegen_c.c99.unroll import unrolled, without_zeros
 from sdk.codegen_c.c99.validate import Region, Validator
 from sdk.codegen_c.c99.wide import follow, parts, register_uses, straight_runs, wide_registers
 from sdk.codegen_c.thumb import Memory, Names
+from sdk.compiler.ir.layout import Widen
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -102,7 +103,7 @@ class _Printer:
         self.hoisted: dict[tuple[str, Index], str] = {}
         self.depth = 1
         self.dims = DimPrinter(unit, self._var)
-        self.layout = Layout(self.dims, scratch, frozenset(p.param for p in loops.packs))
+        self.layout = Layout(self.dims, scratch, frozenset(loops.layouts))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
         names = Names(self._register, self._memory, self._operand, self.values.is_small)
         alone = "dual-issue" in unit.features
@@ -145,7 +146,8 @@ class _Printer:
         rows, compilers would keep over the stores of results, in more registers than there are."""
         buffers = (n.buffer for n in walk(self.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
         size = sum(b.dtype.nbytes * (max_value(product(b.shape)) or 0) for b in buffers)
-        return "restrict " if size >= _WINDOW_BYTES and not any(k.wide for k in self.loops.packs) else ""
+        wide = any(isinstance(s, Widen) for p in self.loops.params for s in p.layout.steps)
+        return "restrict " if size >= _WINDOW_BYTES and not wide else ""
 
     def _line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
