@@ -64,10 +64,19 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Imm:
-    """A literal."""
+    """A literal. Two are equal that are written alike: 0.0 and -0.0 are not, a NaN is what any other is."""
 
     value: int | float
     dtype: DType
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Imm) and self.dtype == other.dtype and self._exact() == other._exact()
+
+    def __hash__(self) -> int:
+        return hash((self._exact(), self.dtype))
+
+    def _exact(self) -> int | str:
+        return self.value.hex() if isinstance(self.value, float) else self.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,7 +362,7 @@ class _Common:
 
     def literal(self, values: Sequence[Imm | None]) -> ValueExpr:
         first = next(v for v in values if v is not None)
-        if all(v == first and repr(v.value) == repr(first.value) for v in values if v is not None):
+        if all(v == first for v in values if v is not None):
             return first
         whole = tuple(None if v is None else v.value if isinstance(v.value, int) else None for v in values)
         if not isinstance(first.value, int) or first.dtype.kind not in "iu" or first.dtype.bits > 32:
