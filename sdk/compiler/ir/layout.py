@@ -121,10 +121,10 @@ class Layout:
     def __post_init__(self) -> None:
         for step in self.steps:
             if not _sound(step):
-                raise BuildError(f"{spelled(step)} is no step of a layout")
+                raise BuildError(f"{_spelled(step)} is no step of a layout")
 
     def __str__(self) -> str:
-        return " ".join(map(spelled, self.steps))
+        return " ".join(map(_spelled, self.steps)) or "row-major"
 
     def then(self, *steps: Step) -> Layout:
         """What is stored so, stored by more steps."""
@@ -139,7 +139,7 @@ class Layout:
         for step in self.steps:
             dtype = _dtype(step, type.dtype)
             if dtype is None:
-                raise BuildError(f"{spelled(step)} cannot store elements of type {type.dtype}")
+                raise BuildError(f"{_spelled(step)} cannot store elements of type {type.dtype}")
             type = TensorType(dtype, _stored(step, type.shape))
         return type
 
@@ -159,7 +159,7 @@ class Layout:
 ROW_MAJOR: Final = Layout()
 
 
-def spelled(step: Step) -> str:
+def _spelled(step: Step) -> str:
     """A step as text: ``tile(1, 4)``."""
     given = (getattr(step, f.name) for f in fields(step))
     args = [a for value in given for a in (value if isinstance(value, tuple) else (value,))]
@@ -205,7 +205,7 @@ def _stored(step: Step, shape: Shape) -> Shape:
     """
     made = _shape(step, shape)
     if made is None:
-        raise BuildError(f"{spelled(step)} cannot store an array of shape [{', '.join(map(str, shape))}]")
+        raise BuildError(f"{_spelled(step)} cannot store an array of shape [{', '.join(map(str, shape))}]")
     return made
 
 

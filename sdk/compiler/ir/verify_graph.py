@@ -258,8 +258,7 @@ class _Checker:
             const = self.module.consts.get(value.name) if value.const else None
             stored = ROW_MAJOR if const is None else const.layout
             if stored != p.layout:
-                want, have = (str(layout) or "row-major" for layout in (p.layout, stored))
-                self.error(f"@{node.callee} reads %{p.buffer.name} stored as {want}, {value} is {have}")
+                self.error(f"@{node.callee} reads %{p.buffer.name} stored as {p.layout}, {value} is {stored}")
 
     def _graph(self, node: Call) -> None:
         callee = self.module.graphs.get(node.callee)
