@@ -20,6 +20,7 @@ from sdk.compiler.schedules.rules import core_for, schedule
 from sdk.compiler.schedules.rules.joined import joinable
 from sdk.compiler.schedules.trace import Schedule, replay
 from sdk.compiler.sym import Var
+from sdk.errors import BuildError
 
 PACKED = (Fuse(1, -1), Tile(1, 4), Join(0, 2, I16))
 CORE = core_for(["thumb2", "dsp"])
@@ -167,5 +168,5 @@ def test_packed_rows_hold_both() -> None:
     np.testing.assert_array_equal(plain.reshape(-1), rows)
     np.testing.assert_array_equal(paired.reshape(-1), [rows[k] for k in (0, 2, 1, 3)])
     weights[0, 3] = -4
-    with pytest.raises(ScheduleError, match="2 elements joined in one do not fit i16"):
+    with pytest.raises(BuildError, match="2 elements joined in one do not fit i16"):
         pack_array(weights, Layout(PACKED))
