@@ -10,7 +10,7 @@ import pytest
 
 from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Step, Tile, Widen
 from sdk.compiler.ir.packing import pack_array, unpack_array
-from sdk.compiler.ir.types import F32, I8, I16, I32, U8, U32, DType, TensorType
+from sdk.compiler.ir.types import F32, I8, I16, I32, U8, U16, U32, DType, TensorType
 from sdk.compiler.sym import Var, ceildiv, evaluate, floordiv, mod
 from sdk.errors import BuildError
 
@@ -85,6 +85,11 @@ def test_two_ways_of_four() -> None:
 
 def test_a_vector_has_one_column() -> None:
     assert check(Layout((Fuse(1, -1), Tile(0, 4))), made((6,))).shape == (2, 1, 4)
+
+
+def test_wider_elements() -> None:
+    for dtype, wide in ((I8, I32), (U8, I16), (U8, U8)):
+        assert check(Layout((Widen(wide),)), made((2, 3), dtype), dtype).dtype == wide.numpy
 
 
 def test_no_steps_keep_the_array() -> None:
@@ -166,7 +171,15 @@ def test_steps_that_do_not_apply(step: Step, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "dtype"), [(Join(0, 2, I16), I16), (Join(0, 2, I16), F32), (Widen(I8), I16), (Widen(F32), I8)]
+    ("step", "dtype"),
+    [
+        (Join(0, 2, I16), I16),
+        (Join(0, 2, I16), F32),
+        (Widen(I8), I16),
+        (Widen(F32), I8),
+        (Widen(U16), I8),
+        (Widen(I8), U8),
+    ],
 )
 def test_elements_that_do_not_fit(step: Step, dtype: DType) -> None:
     with pytest.raises(BuildError, match=f"cannot store elements of type {dtype}"):

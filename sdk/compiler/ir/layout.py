@@ -190,11 +190,19 @@ def _dtype(step: Step, dtype: DType) -> DType | None:
         case Join(_, count, joined):
             return joined if dtype.kind in "iu" and dtype.bits * count <= joined.bits else None
         case Widen(wide):
-            return wide if (dtype.kind, dtype.lanes) == (wide.kind, 1) and dtype.bits <= wide.bits else None
+            return wide if dtype.lanes == 1 and _has_all(wide, dtype) else None
         case Permute() | Fuse() | Tile() | Pad() | Interleave():
             return dtype
         case _:
             assert_never(step)
+
+
+def _has_all(wide: DType, dtype: DType) -> bool:
+    """Whether a type has all values of another."""
+    if not {wide.kind, dtype.kind} <= {"i", "u"}:
+        return wide.kind == dtype.kind and wide.bits >= dtype.bits
+    (lo, hi), (least, most) = wide.limits, dtype.limits
+    return lo <= least and most <= hi
 
 
 def _stored(step: Step, shape: Shape) -> Shape:
