@@ -14,6 +14,7 @@ from sdk import errors, report
 from sdk.boards import load_board
 from sdk.cli import cli
 from sdk.compiler.ir.intrinsics import INTRINSICS
+from sdk.compiler.ir.layout import Step
 from sdk.compiler.ir.module import Stage
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.verify import verify
@@ -171,6 +172,12 @@ def test_operations() -> None:
     table = rows(section(ROOT / "SPEC.md", "3. Values and operations"))
     listed = {name: (int(row[1]), row[2]) for row in table[1:] for name in words(row[0])}
     assert listed == {name: (row.arity, row.result) for name, row in INTRINSICS.items()}
+
+
+def test_steps_of_layouts() -> None:
+    table = rows(section(ROOT / "SPEC.md", "2. The text form"))
+    listed = [words(row[0])[0].split("(")[0] for row in table if len(row) == 2 and words(row[0])]
+    assert listed == [kind.__name__.lower() for kind in get_args(Step)]
 
 
 def test_passes() -> None:

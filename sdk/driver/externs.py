@@ -56,7 +56,7 @@ def _with_pattern(module: Module, graph: Graph, given: Module) -> Module:
     taken = set(module.consts)
     consts: dict[str, Const] = {}
     for name, const in given.consts.items():
-        consts[name] = Const(fresh_name(f"{graph.name}_{name}", taken), const.type, const.data, const.packing)
+        consts[name] = Const(fresh_name(f"{graph.name}_{name}", taken), const.type, const.data, const.layout)
 
     def one(value: Value) -> Value:
         return replace(value, name=consts[value.name].name) if value.const else value

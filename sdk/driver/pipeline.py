@@ -29,7 +29,7 @@ from sdk.compiler.passes.fuse import Fuse
 from sdk.compiler.passes.high_word import HighWord
 from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.integer import Integer
-from sdk.compiler.passes.layout import Layout
+from sdk.compiler.passes.layout import SinkTransposes
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.narrow import Narrow
 from sdk.compiler.passes.order import Order
@@ -113,7 +113,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Integer(),
         Fold(),
         SimplifyGraph(),
-        Layout(),
+        SinkTransposes(),
         FoldPad(),
         FoldScale(),
         Recognize(),

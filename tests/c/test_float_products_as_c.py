@@ -11,10 +11,10 @@ from c_harness import HOST_ISA, WARNINGS, build, source_of
 
 from sdk.boards import load_board
 from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.row_calls import drop_single_trips
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ops.registry import get_op, infer
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
 from sdk.compiler.schedules.rules.cores import FLOAT_CORES, FloatCore
 from sdk.compiler.sym import Dim, Var, evaluate
@@ -75,15 +75,11 @@ def test_products_equal_numpy(core: FloatCore, toolchain: str, tmp_path: Path) -
     rng = np.random.default_rng(5)
     for loops in functions:
         op, types, attrs, _ = CASES[loops.name]
-        packs = {p.param: p for p in loops.packs}
         for values in DIMS:
             env = {v: values[v.name] for v in loops.dims}
             args = [rng.integers(-4, 5, [evaluate(d, env) for d in t.shape]).astype(np.float32) for t in types]
             want = get_op(op).reference(*args, **attrs)
-            given = [
-                pack_array(a, packs[p.buffer.name]) if p.buffer.name in packs else a
-                for a, p in zip(args, loops.params, strict=False)
-            ]
+            given = [pack_array(a, p.layout) for a, p in zip(args, loops.params, strict=False)]
             got = np.full_like(want, 85)
             assert loops.rows is not None
             extent = evaluate(loops.rows.extent, env)

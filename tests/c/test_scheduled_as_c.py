@@ -11,10 +11,11 @@ import pytest
 from c_harness import HOST_ISA, WARNINGS, build, source_of
 
 from sdk.boards import load_board
+from sdk.compiler.ir.layout import Join
 from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.ops.registry import get_op, infer
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import CORES, Core, core_for, schedule
 from sdk.compiler.sym import evaluate
 from sdk.toolchains import CompileJob, SourceText, get_toolchain, target_for
@@ -109,11 +110,7 @@ def test_scheduled_equals_reference(core: Core, isa: frozenset[str], toolchain: 
         attrs = attributes(loops.name, core)
         args = [values(loops.name, k, t, rng) for k, t in enumerate(types)]
         want = get_op(op).reference(*args, **attrs)
-        packs = {p.param: p for p in loops.packs}
-        given = [
-            pack_array(a, packs[p.buffer.name]) if p.buffer.name in packs else a
-            for a, p in zip(args, loops.params, strict=False)
-        ]
+        given = [pack_array(a, p.layout) for a, p in zip(args, loops.params, strict=False)]
         got = np.full_like(want, 85)
         extent = evaluate(loops.rows.extent, {})
         for rows in ((0, 3), (3, extent)):
@@ -123,7 +120,8 @@ def test_scheduled_equals_reference(core: Core, isa: frozenset[str], toolchain: 
 
 def test_halves_of_words_equal_the_reference(tmp_path: Path) -> None:
     core = core_for({"thumb"})
-    functions = [f for f in scheduled(core, even={"w"}) if any(p.pairs for p in f.packs)]
+    pairs = Join(0, 2, I32)
+    functions = [f for f in scheduled(core, even={"w"}) if any(pairs in of.steps for of in f.layouts.values())]
     assert {f.name for f in functions} == {"pointwise", "strided"}
     kernels = build(functions, tmp_path, PORTABLE[1], "gcc")
     rng = np.random.default_rng(5)
@@ -133,7 +131,8 @@ def test_halves_of_words_equal_the_reference(tmp_path: Path) -> None:
         args[1] = np.maximum(args[1], -127)
         want = get_op(op).reference(*args, **attributes(loops.name, core))
         got = np.full_like(want, 85)
-        kernels.call(loops.name, [args[0], pack_array(args[1], loops.packs[0]), args[2], got], (), (0, want.shape[1]))
+        weights = pack_array(args[1], loops.param("w").layout)
+        kernels.call(loops.name, [args[0], weights, args[2], got], (), (0, want.shape[1]))
         np.testing.assert_array_equal(got, want)
 
 

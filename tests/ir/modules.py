@@ -7,8 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from sdk.compiler.ir.graph import Attr, Call, Graph, MatchCast, Node, ReadState, Value, WriteState, attrs
+from sdk.compiler.ir.graph import (
+    Attr,
+    BindDim,
+    Call,
+    Graph,
+    MatchCast,
+    Node,
+    ReadState,
+    Value,
+    WriteState,
+    attrs,
+    node_outs,
+)
 from sdk.compiler.ir.intrinsics import INTRINSICS
+from sdk.compiler.ir.layout import (
+    ROW_MAJOR,
+    Fuse,
+    Interleave,
+    Join,
+    Layout,
+    Pad,
+    Permute,
+    Step,
+    Tile,
+    Widen,
+)
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -24,7 +48,6 @@ from sdk.compiler.ir.loops import (
     Load,
     Loops,
     Op,
-    Pack,
     Param,
     Ref,
     Rows,
@@ -33,7 +56,7 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.module import Const, Module, State
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Repeat, Wait
+from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Repeat, Split, Wait
 from sdk.compiler.ir.types import SCALARS, DType, Quant, TensorType
 from sdk.compiler.sym import Dim, Var, dmin, floordiv
 
@@ -83,7 +106,7 @@ class Maker:
     def number(self) -> int | float:
         if self.chance(0.6):
             return self.rng.choice((0, 1, -1, 127, -(2**31), 2**40))
-        return self.rng.choice((0.5, -0.0, 1e-45, 3.0, 1e300, float("inf"), -float("inf"), 0.1))
+        return self.rng.choice((0.5, -0.0, 0.0, 1e-45, 3.0, 1e300, float("inf"), -float("inf"), 0.1, float("nan")))
 
     def type(self, dims: list[Var]) -> TensorType:
         scale = self.rng.choice((0.1, 1.0, 3e-8, 0.02352941781282425))
@@ -93,15 +116,28 @@ class Maker:
             Quant(scale, self.rng.randint(-128, 128)) if self.chance() else None,
         )
 
-    def attr(self, depth: int = 2) -> Attr:
-        kind = self.rng.randint(0, 3 if depth else 2)
+    def attr(self, dims: list[Var], depth: int = 2) -> Attr:
+        kind = self.rng.randint(0, 4 if depth else 3)
         if kind == 0:
             return self.number()
         if kind == 1:
             return self.chance()
         if kind == 2:
             return self.rng.choice(("same", "", 'a "b"\n', "ü"))
-        return tuple(self.attr(depth - 1) for _ in self.some(3))
+        if kind == 3:
+            return self.dim(dims)
+        return tuple(self.attr(dims, depth - 1) for _ in self.some(3))
+
+    def layout(self) -> Layout:
+        return Layout(tuple(self.layout_step() for _ in self.some(4))) if self.chance(0.2) else ROW_MAJOR
+
+    def layout_step(self) -> Step:
+        axis, count = self.rng.randint(0, 5), self.rng.choice((1, 2, 4, 16))
+        word = self.rng.choice([t for t in KINDS if t.kind in "iu" and count <= t.bits <= 32])
+        order = tuple(self.rng.sample(range(axis), axis))
+        fused = Fuse(axis, self.rng.choice((axis - 1, axis + 1, -1)))
+        cut = self.rng.choice((Tile, Pad, Interleave))(axis, count)
+        return self.rng.choice((Permute(order), fused, cut, Join(axis, count, word), Widen(word)))
 
     # --- graph --------------------------------------------------------------------------------------------
 
@@ -114,9 +150,7 @@ class Maker:
         for _ in self.some(6):
             node = self.node(known, dims)
             body.append(node)
-            known += (
-                node.outs if isinstance(node, Call) else [] if isinstance(node, WriteState) else [node.out]
-            )
+            known += node_outs(node)
         results = tuple(self.rng.choice(known) for _ in self.some(2)) if known else ()
         return Graph(self.name(), own, params, tuple(body), results, self.chance(0.8))
 
@@ -128,8 +162,8 @@ class Maker:
         return Value(self.name(), self.type(dims))
 
     def node(self, known: list[Value], dims: list[Var]) -> Node:
-        source = self.rng.choice(("", "", "conv/1"))
-        kind = self.rng.randint(0, 5)
+        source = self.source()
+        kind = self.rng.randint(0, 6)
         if kind == 0:
             return ReadState(self.result(dims), self.name(), source)
         if kind == 1 and known:
@@ -138,8 +172,11 @@ class Maker:
             return WriteState(self.name(), self.rng.choice(known), source, at, kernel)
         if kind == 2 and known:
             return MatchCast(self.result(dims), self.rng.choice(known), source)
+        if kind == 3 and known:
+            dims.append(self.var())
+            return BindDim(dims[-1], self.rng.choice(known), source)
         args = tuple(self.rng.choice(known) for _ in self.some(3)) if known else ()
-        given = attrs(**{self.rng.choice(("k", "pad", "out", "x y")): self.attr() for _ in self.some(3)})
+        given = attrs(**{self.rng.choice(("k", "pad", "out", "x y")): self.attr(dims) for _ in self.some(3)})
         scope = list(dims)
         return Call(
             tuple(self.result(dims) for _ in self.some(2)),
@@ -158,7 +195,7 @@ class Maker:
     def loops(self) -> Loops:
         dims = [self.var() for _ in self.some(2)]
         params = tuple(
-            Param(self.buffer(dims, "param"), self.rng.choice(("read", "write", "update")))
+            Param(self.buffer(dims, "param"), self.rng.choice(("read", "write", "update")), self.layout())
             for _ in self.some(3)
         )
         scope = list(dims)
@@ -167,10 +204,10 @@ class Maker:
             extent = self.dim(dims)
             rows = Rows(Var("row_lo", 0, 25), Var("row_hi", 0, self.rng.choice((25, 30))), extent)
             scope += [rows.lo, rows.hi]
-        packs = tuple(Pack(p.buffer.name, 8, 4) for p in params if self.chance(0.2))
         body = self.block(scope, [p.buffer for p in params], [], 3)
         trace = self.rng.choice(("", "tm=2; split(i, 8)\nvectorize(i)"))
-        return Loops(self.name(), tuple(dims), params, body, rows, packs, trace)
+        instances = tuple(tuple(self.rng.randint(-1, 9) for _ in dims) for _ in self.some(3)) if self.chance() else ()
+        return Loops(self.name(), tuple(dims), params, body, rows, trace, instances)
 
     def buffer(self, dims: list[Var], space: Any = None) -> Buffer:
         return Buffer(
@@ -205,7 +242,7 @@ class Maker:
             case 4:
                 return Atomic("add", target, self.shape(dims), expr)
             case 5:
-                return Store(target, self.shape(dims), expr)
+                return Store(target, self.shape(dims), expr, self.count_of(dims))
             case 6:
                 orelse = self.block(dims, buffers, lets, depth - 1) if self.chance() else None
                 return If(expr, self.block(dims, buffers, lets, depth - 1), orelse)
@@ -229,6 +266,9 @@ class Maker:
             self.expr(inner, buffers, lets, 2) if self.chance(0.2) else None,
         )
 
+    def count_of(self, dims: list[Var]) -> Dim | None:
+        return self.dim(dims) if self.chance(0.2) else None
+
     def expr(self, dims: list[Var], buffers: list[Buffer], lets: list[Ref], depth: int) -> ValueExpr:
         kind = self.rng.randint(0, 8 if depth else 3)
         if kind == 0:
@@ -240,7 +280,8 @@ class Maker:
             return Ref(ref.name, self.dtype()) if self.chance(0.1) else ref
         if kind == 3 and buffers:
             buffer = self.rng.choice(buffers)
-            return Load(buffer.name, self.shape(dims), self.dtype() if self.chance(0.2) else buffer.dtype)
+            dtype = self.dtype() if self.chance(0.2) else buffer.dtype
+            return Load(buffer.name, self.shape(dims), dtype, self.count_of(dims))
         if not depth:
             return Imm(self.number(), SCALARS["i32"])
         name = self.rng.choice((*INTRINSICS, "made_up", "idx", "i8"))
@@ -253,6 +294,13 @@ class Maker:
 
     def plan(self) -> Plan:
         dims = [self.var() for _ in self.some(2)]
+        own = tuple(dims)
+        bound = [self.var() for _ in self.some(2)]
+        dims += bound
+        places = []
+        for _ in self.some(2):
+            places.append((self.var(), self.dim(dims)))
+            dims.append(places[-1][0])
         kinds = ("arena", "state", "const", "caller")
         regions = tuple(
             Region(self.name(), self.rng.choice(kinds), self.dim(dims), self.rng.choice((4, 16)))
@@ -271,16 +319,18 @@ class Maker:
             )
             for _ in self.some(4)
         )
-        body = self.steps(dims, 2)
+        binds = tuple(Bind(v, self.dim(dims) if self.chance() else self.name(), self.source()) for v in bound)
+        body = (*binds, *self.steps(dims, 2))
         return Plan(
             self.name(),
-            tuple(dims),
+            own,
             self.names(),
             self.names(),
             regions,
             buffers,
             body,
             self.rng.choice((0, 96)),
+            tuple(places),
         )
 
     def names(self) -> tuple[str, ...]:
@@ -290,12 +340,14 @@ class Maker:
         return tuple(self.step(dims, depth) for _ in self.some(4))
 
     def step(self, dims: list[Var], depth: int) -> PlanStmt:
-        kind = self.rng.randint(0, 3 if depth else 2)
+        kind = self.rng.randint(0, 4 if depth else 3)
         if kind == 0:
             return Copy(self.name(), self.name())
         if kind == 1:
             return Wait(self.rng.randint(0, 9))
-        if kind == 3:
+        if kind == 2:
+            return Check(self.dim(dims), self.dim(dims), self.source())
+        if kind == 4:
             var = self.var()
             return Repeat(var, self.dim(dims), self.dim(dims), self.steps([*dims, var], depth - 1))
         return PlanCall(
@@ -308,7 +360,11 @@ class Maker:
             self.names(),
             self.rng.choice(("", "dsp")),
             self.chance(),
+            Split(self.rng.randint(1, 4), self.rng.randint(1, 8), self.dim(dims)) if self.chance() else None,
         )
+
+    def source(self) -> str:
+        return self.rng.choice(("", "", "conv/1"))
 
     # --- module -------------------------------------------------------------------------------------------
 
@@ -325,7 +381,7 @@ class Maker:
                 lo, hi, shape, dtype=kind.numpy if kind.kind != "b" else np.int64, endpoint=True
             )
         quant = Quant(0.1, 3) if self.chance() else None
-        return Const(self.name(), TensorType(kind, shape, quant), data, self.rng.choice(("", "r8c4")))
+        return Const(self.name(), TensorType(kind, shape, quant), data, self.layout())
 
     def state(self) -> State:
         dims = [self.var() for _ in self.some(1)]

@@ -12,6 +12,7 @@ from memory_nets import Net
 from mutations import with_buffer, with_region
 from sound_plans import Planned, dynamic, planned, residual, stateful
 
+from sdk.compiler.ir.layout import Layout, Tile
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait
 from sdk.compiler.memory import verify_plan as verify_plan_module
@@ -127,6 +128,21 @@ def test_wrong_bounds(sound: Planned) -> None:
     assert any("leave region arena" in m for m in faulty(module, with_region(plan, "arena", bytes=end - 1)))
     assert any("leave region arena" in m for m in faulty(module, with_buffer(plan, top.name, offset=1 << 20)))
     assert any("negative" in m for m in faulty(module, with_buffer(plan, top.name, offset=-16)))
+
+
+def test_constants_stored_otherwise_than_read() -> None:
+    module, plan = residual()
+    call = next(c for c in plan.body if isinstance(c, PlanCall) and c.callee.startswith("dense"))
+    function, layout = module.loops[call.callee], Layout((Tile(1, 4),))
+    k = next(k for k, name in enumerate(call.args) if name in module.consts)
+    params = [replace(p, layout=layout) if k == i else p for i, p in enumerate(function.params)]
+    loops = {**module.loops, call.callee: replace(function, params=tuple(params))}
+    const = replace(module.consts[call.args[k]], layout=layout)
+    assert verify_plan(replace(module, loops=loops).with_consts(const), plan) == []
+    assert any("is stored as row-major, " in m for m in faulty(replace(module, loops=loops), plan))
+    other = replace(const, layout=Layout((Tile(0, 4),)))
+    found = faulty(replace(module, loops=loops).with_consts(other), plan)
+    assert [m for m in found if m.endswith(f"{params[k].buffer.name} is read as tile(1, 4)")]
 
 
 def test_misaligned(sound: Planned) -> None:

@@ -120,7 +120,7 @@ def test_vectors_of_a_channel_become_columns() -> None:
     (f,) = tabled.loops.values()
     assert [p.buffer.name for p in f.params] == ["x", "w", "table", "o"]
     assert f.param("table").buffer.shape == (CHANNELS, 4)  # bias, multiplier, what is added, what it is shifted by
-    (table,) = (c for c in tabled.consts.values() if c.packing == "table")
+    (table,) = (c for c in tabled.consts.values() if c.name.endswith("_table"))
     shift = module.consts["shift_high"].data
     np.testing.assert_array_equal(table.data[:, 0], module.consts["b_at_0"].data)
     np.testing.assert_array_equal(table.data[:, 2], (-255 << (shift - 1)) + 64)

@@ -22,10 +22,10 @@ from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.fold import Fold
 from sdk.compiler.passes.fold_pad import FoldPad
 from sdk.compiler.passes.fold_scale import FoldScale
-from sdk.compiler.passes.layout import Layout
+from sdk.compiler.passes.layout import SinkTransposes
 from sdk.frontends.onnx.importer import import_onnx
 
-PASSES = (Fold(), Layout(), FoldPad(), FoldScale(), Cleanup())
+PASSES = (Fold(), SinkTransposes(), FoldPad(), FoldScale(), Cleanup())
 
 
 def prepared(name: str, dims: dict[str, tuple[int, int, int]]) -> Module:

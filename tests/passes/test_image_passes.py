@@ -15,7 +15,7 @@ from sdk.compiler.ops.registry import infer
 from sdk.compiler.passes.canonicalize import Canonicalize
 from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.fold_scale import FoldScale
-from sdk.compiler.passes.layout import Layout, transposed_bytes
+from sdk.compiler.passes.layout import SinkTransposes, transposed_bytes
 from sdk.compiler.sym import Var
 
 H = Var("h", 2, 6)
@@ -105,11 +105,11 @@ def test_layout_keeps_every_value(seed: int) -> None:
             pool.append(value)
     before = net.module(pool[-1], pool[-2])
     before = Cleanup().run(before)
-    after = Layout().run(before)
+    after = SinkTransposes().run(before)
     same(before, after, seed)
     less = transposed_bytes(after.graphs["main"]) < transposed_bytes(before.graphs["main"])
     assert less == (after is not before)
-    assert Layout().run(after) is after
+    assert SinkTransposes().run(after) is after
 
 
 def test_layout_leaves_one_transposition_of_a_chain() -> None:
@@ -124,7 +124,7 @@ def test_layout_leaves_one_transposition_of_a_chain() -> None:
     y = net.call("concat", y, net.call("pad", y, pads=((0, 0), (0, 0), (0, 0), (0, 0)), value=0.0), axis=1)
     y = net.call("reduce_mean", y, axes=(2, 3))
     before = net.module(net.call("reshape", y, shape=(2, 10)))
-    after = Layout().run(before)
+    after = SinkTransposes().run(before)
     assert count(before, "transpose") == 2
     assert count(after, "transpose") == 1
     same(before, after, 1)

@@ -114,5 +114,5 @@ def test_weights_known_only_at_run_time_keep_the_plain_nest() -> None:
     module = Module("m", "typed", consts=b.consts, graphs={"main": graph})
     done = ScheduleLoops(isa="dsp").run(Lower().run(module))
     (loops,) = done.loops.values()
-    assert not loops.packs
+    assert not loops.layouts
     assert not loops.trace

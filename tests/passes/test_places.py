@@ -10,7 +10,7 @@ from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ops.registry import infer
 from sdk.compiler.passes.eliminate import Eliminate
-from sdk.compiler.passes.layout import Layout, is_elementwise
+from sdk.compiler.passes.layout import SinkTransposes, is_elementwise
 
 
 def module_of(*steps: tuple[str, dict[str, object]]) -> Module:
@@ -50,7 +50,7 @@ def test_a_triangle_is_not_elementwise() -> None:
 def test_transpositions_do_not_pass_a_triangle() -> None:
     turn = ("transpose", {"perm": (1, 0)})
     module = module_of(turn, ("trilu", {"k": 0, "upper": True}), turn, ("relu", {}))
-    same(module, Layout().run(module))
+    same(module, SinkTransposes().run(module))
 
 
 def test_a_triangle_keeps_its_channels() -> None:

@@ -13,11 +13,11 @@ from schedules.test_rules import conv, dense, depthwise, naive
 from sdk.boards import load_board
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.passes.fuse import Fuse
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.schedule import ScheduleLoops, candidates_of
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import CORES, Core, alternatives, core_for, schedule
 from sdk.compiler.schedules.rules.candidates import CANDIDATES, DEFAULT, Choice, candidates_for
 from sdk.compiler.schedules.trace import replay
@@ -60,9 +60,9 @@ def test_every_candidate_computes_the_same(case: Any, core: Core) -> None:
     run_loops(loops, plain)
     first = schedule(loops, core, constants, 1, (), constants)
     found = {DEFAULT: first, **dict(alternatives(loops, first, core, constants, 1, (), constants))}
-    assert len({(f.body, f.params, f.packs) for f in found.values()}) == len(found)
+    assert len({(f.body, f.params) for f in found.values()}) == len(found)
     for choice, done in found.items():
-        packed = {p.param: pack_array(arrays[p.param], p) for p in done.packs}
+        packed = {name: pack_array(arrays[name], layout) for name, layout in done.layouts.items()}
         given = {**arrays, **packed, "o": np.full(want.shape, 99, want.dtype)}
         run_loops(done, given)
         np.testing.assert_array_equal(given["o"], plain["o"], err_msg=str(choice))

@@ -13,13 +13,13 @@ import pytest
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Buffer, For, Load, Loops, Op, Param, Store
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.row_calls import drop_single_trips
 from sdk.compiler.ir.rows import row_granule
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
 from sdk.compiler.schedules.rules.cores import FLOAT_CORES, FloatCore
 from sdk.compiler.schedules.rules.tiles import Product, tile_for
@@ -107,8 +107,8 @@ def whole(rng: np.random.Generator, shape: Shape, env: dict[Var, int]) -> np.nda
 def run(done: Loops, arrays: dict[str, np.ndarray], want: np.ndarray, env: dict[Var, int]) -> None:
     """Runs the rows in two calls and compares; what is packed is laid out first."""
     given = dict(arrays)
-    for spec in done.packs:
-        given[spec.param] = pack_array(given[spec.param], spec)
+    for name, layout in done.layouts.items():
+        given[name] = pack_array(given[name], layout)
     given["o"] = np.full(want.shape, 99, np.float32)
     assert done.rows is not None
     extent = evaluate(done.rows.extent, env)
@@ -133,7 +133,7 @@ def test_products(name: str, floats: FloatCore, threads: int) -> None:
     left, right, constant = PRODUCTS[name]
     loops = product(left, right)
     done = scheduled(loops, floats, {"b"} if constant else set(), threads)
-    assert bool(done.packs) == constant
+    assert bool(done.layouts) == constant
     assert threads == 1 or row_granule(done) is not None
     rng = np.random.default_rng(3)
     for values in DIMS:
@@ -210,7 +210,7 @@ def test_an_epilogue_that_no_lanes_can_run_reads_sums_from_scratch(floats: Float
     env = {v: 37 for v in done.dims}
     left, right = whole(rng, (M, 24), env), whole(rng, (24, 40), env)
     given = {"a": left, "b": right, "o": np.zeros((40, 37), np.float32)}
-    given |= {p.param: pack_array(right, p) for p in done.packs}
+    given |= {name: pack_array(right, layout) for name, layout in done.layouts.items()}
     run_loops(done, given, rows=(0, 37))
     np.testing.assert_array_equal(given["o"], (left @ right).T)
 

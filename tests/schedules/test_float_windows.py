@@ -9,11 +9,11 @@ import pytest
 
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Alloc, Loops
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import Core, core_for, schedule
 from sdk.compiler.schedules.trace import replay
 
@@ -57,8 +57,8 @@ def test_scheduled_windows_compute_the_same(case: str, core: Core) -> None:
     problems: list[str] = []
     verify_loops(done, lambda where, message: problems.append(f"{where}: {message}"))
     assert problems == []
-    for spec in done.packs:
-        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    for name, layout in done.layouts.items():
+        arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.full(want.shape, 99, want.dtype)
     for lo, hi in ((2, want.shape[1]), (0, 2)):
         run_loops(done, arrays, rows=(lo, hi))
@@ -67,7 +67,7 @@ def test_scheduled_windows_compute_the_same(case: str, core: Core) -> None:
 
 def test_weights_known_at_run_time_are_not_laid_out_anew() -> None:
     done = schedule(nest("same")[0], CORES["double"], packable=())
-    assert done.packs == ()
+    assert done.layouts == {}
     assert done.trace
 
 

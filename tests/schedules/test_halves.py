@@ -9,12 +9,12 @@ import pytest
 
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops, Op
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, U8, DType, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
 from sdk.compiler.schedules.trace import Schedule, replay
 
@@ -47,8 +47,8 @@ def operands(shapes: Any, ends: bool) -> list[np.ndarray]:
 
 def computed(loops: Loops, names: tuple[str, ...], values: list[np.ndarray], like: np.ndarray) -> np.ndarray:
     arrays = dict(zip(names, values, strict=True))
-    for spec in loops.packs:
-        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    for name, layout in loops.layouts.items():
+        arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.full(like.shape, 99, like.dtype)
     run_loops(loops, arrays)
     return arrays["o"]

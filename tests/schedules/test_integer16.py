@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from sdk.compiler.interp.loops import run_loops
+from sdk.compiler.ir.layout import Interleave
 from sdk.compiler.ir.loops import Load, Loops, Op, Store
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I16, I32, I64, DType, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import CORES, Core, schedule
 from sdk.compiler.schedules.trace import Schedule, replay
 
@@ -80,8 +81,8 @@ def nest(case: Case) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
 def test_scheduled_nest_computes_the_same(case: str, core: Core) -> None:
     loops, arrays, want = nest(CASES[case])
     done = schedule(loops, core)
-    for spec in done.packs:
-        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    for name, layout in done.layouts.items():
+        arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.full(want.shape, 99, want.dtype)
     run_loops(done, arrays)
     np.testing.assert_array_equal(arrays["o"], want)
@@ -101,7 +102,7 @@ def test_compact_code_takes_bytes_of_weights_apart() -> None:
     done = schedule(nest(CASES["odd"])[0], COMPACT)
     assert {n.name for n in walk(done.body) if isinstance(n, Op)} >= {"dot", "evens", "odds"}
     assert done.param("w").buffer.dtype == I8
-    assert [p.crossed for p in done.packs] == [True]
+    assert isinstance(done.param("w").layout.steps[-1], Interleave)
 
 
 def test_words_of_bytes_are_those_of_a_packed_parameter() -> None:

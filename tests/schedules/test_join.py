@@ -9,17 +9,20 @@ import pytest
 
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import cast, imm, op
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Pack, Param, Store
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Tile
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Param, Store
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.pattern import classify
 from sdk.compiler.ir.types import I8, I16, I32
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
 from sdk.compiler.schedules.rules.joined import joinable
 from sdk.compiler.schedules.trace import Schedule, replay
 from sdk.compiler.sym import Var
+from sdk.errors import BuildError
 
+PACKED = (Fuse(1, -1), Tile(1, 4), Join(0, 2, I16))
 CORE = core_for(["thumb2", "dsp"])
 
 
@@ -66,7 +69,7 @@ def check(loops: Loops, done: Loops) -> None:
     """Runs the scheduled function on packed weights against numpy."""
     given = arrays(loops)
     want = given["bias"] + given["x"].astype(np.int32) @ given["w"].astype(np.int32).T
-    packed = {p.param: pack_array(given[p.param], p) for p in done.packs}
+    packed = {name: pack_array(given[name], layout) for name, layout in done.layouts.items()}
     run_loops(done, given := {**given, **packed})
     np.testing.assert_array_equal(given["o"], want)
 
@@ -78,8 +81,8 @@ def check(loops: Loops, done: Loops) -> None:
 def test_the_rule_is_exact_for_tails_of_every_kind(rows: int, channels: int, depth: int) -> None:
     loops = product(rows, channels, depth)
     done = schedule(loops, CORE, None, 1, (), known(arrays(loops)))
-    (spec,) = done.packs
-    assert spec.joined == ("plain" if depth % 4 else "paired")
+    order = () if depth % 4 else (Interleave(2, 2),)
+    assert done.param("w").layout.steps == (*PACKED, *order)
     assert done.param("w").buffer.dtype == I16
     check(loops, done)
     check(loops, replay(loops, done.trace))
@@ -114,7 +117,7 @@ def test_sums_that_are_shifted_left_are_shifted_once() -> None:
     names = [n.name for n in walk(done.body) if isinstance(n, Op)]
     assert "shr" not in names
     assert names.count("shl") == 2  # of where sums start, and of the first of each pair
-    packed = {p.param: pack_array(given[p.param], p) for p in done.packs}
+    packed = {name: pack_array(given[name], layout) for name, layout in done.layouts.items()}
     want = (given["bias"] + given["x"].astype(np.int32) @ given["w"].astype(np.int32).T) << 8
     run_loops(done, given := {**given, **packed})
     np.testing.assert_array_equal(given["o"], want)
@@ -161,9 +164,9 @@ def test_unpack_refuses_a_window_that_is_read_as_it_is() -> None:
 def test_packed_rows_hold_both() -> None:
     weights = np.array([[1, -2, 3, 4], [5, 6, -7, -128]], np.int8)
     rows = [5 * 256 + 1, 6 * 256 - 2, -7 * 256 + 3, -128 * 256 + 4]
-    plain, paired = (pack_array(weights, Pack("w", 1, 4, joined=way)) for way in ("plain", "paired"))
+    plain, paired = (pack_array(weights, Layout((*PACKED, *more))) for more in ((), (Interleave(2, 2),)))
     np.testing.assert_array_equal(plain.reshape(-1), rows)
     np.testing.assert_array_equal(paired.reshape(-1), [rows[k] for k in (0, 2, 1, 3)])
     weights[0, 3] = -4
-    with pytest.raises(ScheduleError, match="does not fit 16 bits"):
-        pack_array(weights, Pack("w", 1, 4, joined="plain"))
+    with pytest.raises(BuildError, match="2 elements joined in one do not fit i16"):
+        pack_array(weights, Layout(PACKED))

@@ -8,10 +8,10 @@ import pytest
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Imm, Load, Loops, Op, Param, Store
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.trace import Schedule, replay
 from sdk.compiler.sym import Var
 
@@ -47,8 +47,8 @@ def windows(pixels: int, taps: int, step: int) -> Loops:
 def result(loops: Loops, plain: Loops) -> np.ndarray:
     rng = np.random.default_rng(5)
     arrays = {p.buffer.name: rng.integers(-128, 128, p.buffer.shape).astype(np.int8) for p in plain.params[:2]}
-    for spec in loops.packs:
-        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    for name, layout in loops.layouts.items():
+        arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.zeros(plain.params[2].buffer.shape, np.int32)
     run_loops(loops, arrays)
     return arrays["o"]

@@ -16,13 +16,13 @@ from sdk.compiler.interp import loops as interpreter
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.graph import attr_symbols, attr_values, attrs
 from sdk.compiler.ir.loops import Alloc, Loops
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import loop_names
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import evaluate, free_vars
 from sdk.errors import SdkError
@@ -100,7 +100,7 @@ def scheduled(rng: random.Random, loops: Loops, data: Arrays) -> tuple[Loops, li
         except (SdkError, KeyError):
             continue
         if step[0] == "pack":
-            data[step[1]] = pack_array(data[step[1]], s.loops.packs[-1])
+            data[step[1]] = pack_array(data[step[1]], s.loops.layouts[step[1]])
     return s.loops, s.steps
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops, Op
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.row_calls import by_rows
 from sdk.compiler.ir.types import I8, I32, DType, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
@@ -18,7 +19,6 @@ from sdk.compiler.memory.rings import with_rings
 from sdk.compiler.memory.scratch import scratch_layout
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import CORES, Core, schedule
 from sdk.compiler.schedules.trace import replay
 
@@ -82,8 +82,8 @@ def naive(case: tuple[str, Any, dict[str, Any]], core: Core) -> tuple[Loops, dic
 def test_scheduled_nest_computes_the_same(case: Any, core: Core) -> None:
     loops, arrays, want = naive(case, core)
     done = schedule(loops, core)
-    for spec in done.packs:
-        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    for name, layout in done.layouts.items():
+        arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.full(want.shape, 99, want.dtype)
     run_loops(done, arrays)
     np.testing.assert_array_equal(arrays["o"], want)
@@ -96,8 +96,8 @@ def test_scheduled_nest_computes_the_same(case: Any, core: Core) -> None:
 def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Core) -> None:
     loops, arrays, want = naive(case, core)
     done = schedule(loops, core)
-    for spec in done.packs:
-        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    for name, layout in done.layouts.items():
+        arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.full(want.shape, 99, want.dtype)
     for lo, hi in ((3, 5), (0, 3), (5, want.shape[1])):
         run_loops(done, arrays, rows=(lo, hi))
@@ -118,8 +118,8 @@ def test_contractions_reach_the_dot_instruction(core: Core, wanted: str) -> None
 def test_scheduled_nests_run_row_by_row(case: Any, core: Core) -> None:
     loops, arrays, want = naive(case, core)
     done = by_rows(schedule(loops, core))
-    for spec in done.packs:
-        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    for name, layout in done.layouts.items():
+        arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.full(want.shape, 99, want.dtype)
     run_loops(done, arrays)
     np.testing.assert_array_equal(arrays["o"], want)
@@ -134,8 +134,8 @@ def test_scheduled_nests_read_and_write_rings(case: Any, core: Core) -> None:
     loops, arrays, want = naive(case, core)
     kept = case[1][1].shape[0] if case[0] == "depthwise_conv2d" else case[1][1].shape[1]
     done = with_rings(schedule(loops, core), {"x": kept, "o": 2})
-    for spec in done.packs:
-        arrays[spec.param] = pack_array(arrays[spec.param], spec)
+    for name, layout in done.layouts.items():
+        arrays[name] = pack_array(arrays[name], layout)
     x, height = arrays["x"], want.shape[1]
     arrays["x"] = np.full((1, kept, *x.shape[2:]), 77, x.dtype)
     arrays["o"] = np.full((1, 2, *want.shape[2:]), 99, want.dtype)

@@ -9,12 +9,12 @@ import pytest
 
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.row_calls import drop_single_trips
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_bounds import Facts
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import core_for, schedule
 from sdk.compiler.schedules.rules.cores import FLOAT_CORES
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
@@ -94,7 +94,7 @@ def test_it_computes_the_convolution(case: Case, least: int) -> None:
         x, w, b = (rng.integers(-4, 5, [evaluate(d, env) for d in t.shape]).astype(np.float32) for t in types)
         want = OPS["conv2d"].reference(x, w, b, **given)
         arrays = {"x": x, "w": w, "b": b, "o": np.full(want.shape, 99, np.float32)}
-        arrays |= {p.param: pack_array(arrays[p.param], p) for p in done.packs}
+        arrays |= {name: pack_array(arrays[name], layout) for name, layout in done.layouts.items()}
         assert done.rows is not None
         run_loops(done, arrays, {d.name: size for d in done.dims}, (0, evaluate(done.rows.extent, env)))
         np.testing.assert_array_equal(arrays["o"], want)

@@ -17,7 +17,7 @@ from sdk.boards import load_board
 from sdk.cli import run_command
 from sdk.codegen_c.c99 import EmitOptions, emit, regions, stmt
 from sdk.codegen_c.thumb import issue
-from sdk.compiler.schedules import pack
+from sdk.compiler.ir import packing
 from sdk.driver import BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
 from sdk.errors import MiscompileWarning
@@ -145,7 +145,7 @@ def test_faults_of_assembly_are_found(fault: Callable[[Patch], None], monkeypatc
 
 
 def test_faults_of_schedules_are_found(monkeypatch: Patch) -> None:
-    right = pack.pack_array
+    right = packing.pack_array
 
     def transposed(data: Any, spec: Any) -> Any:
         made = right(data, spec)

@@ -12,7 +12,7 @@ from sdk.compiler.ir.loops import Buffer
 from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Var, flat_index, floordiv, mod, prove_eq
 
-__all__ = ["Index", "Layout", "Place"]
+__all__ = ["Addresses", "Index", "Place"]
 
 Index = tuple[Dim, ...]
 
@@ -27,7 +27,7 @@ class Place:
     scalars: dict[Index, str] = field(default_factory=dict)
 
 
-class Layout:
+class Addresses:
     """Prints offsets. ``starts`` gives the byte offset of each scratch buffer, ``packed`` are the parameters laid out
     for the kernel; ``slots`` are texts that stand for the variables which offsets of rings are made of."""
 

@@ -141,12 +141,11 @@ def _placed(
     places: dict[str, int] = {}
     spans: list[tuple[int, int]] = []
     end = GAP
-    packed = {p.param for p in loops.packs}
     sizes = {p.buffer.name: _bytes(p.buffer, env) for p in loops.params}
     for p in loops.params:
         name, size = p.buffer.name, sizes[p.buffer.name]
         unit = p.buffer.dtype.scalar.nbytes
-        shift = 0 if name in constants or name in packed or unit >= 4 else unit * int(rng.integers(4 // unit))
+        shift = 0 if name in constants or p.layout.steps or unit >= 4 else unit * int(rng.integers(4 // unit))
         fit = (q for q in places if q not in constants and sizes[q] >= size and places[q] % unit == 0)
         seen = [] if shift or p.mode == "read" else list(fit)
         if seen and not rng.integers(4):  # a call may give one address for what is read and what is written

@@ -13,7 +13,7 @@ from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
 from sdk.codegen_c.c99.function import CFunction, has_scratch
 from sdk.codegen_c.c99.hoist import invariant_reads
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
-from sdk.codegen_c.c99.places import Index, Layout, Place
+from sdk.codegen_c.c99.places import Addresses, Index, Place
 from sdk.codegen_c.c99.regions import CORE, Regions
 from sdk.codegen_c.c99.samples import Around, Branch, KernelCall
 from sdk.codegen_c.c99.spellings import find_spelling
@@ -22,6 +22,7 @@ from sdk.codegen_c.c99.unroll import unrolled, without_zeros
 from sdk.codegen_c.c99.validate import Region, Validator
 from sdk.codegen_c.c99.wide import follow, parts, register_uses, straight_runs, wide_registers
 from sdk.codegen_c.thumb import Memory, Names
+from sdk.compiler.ir.layout import Widen
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -102,7 +103,7 @@ class _Printer:
         self.hoisted: dict[tuple[str, Index], str] = {}
         self.depth = 1
         self.dims = DimPrinter(unit, self._var)
-        self.layout = Layout(self.dims, scratch, frozenset(p.param for p in loops.packs))
+        self.addresses = Addresses(self.dims, scratch, frozenset(loops.layouts))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
         names = Names(self._register, self._memory, self._operand, self.values.is_small)
         alone = "dual-issue" in unit.features
@@ -145,14 +146,15 @@ class _Printer:
         rows, compilers would keep over the stores of results, in more registers than there are."""
         buffers = (n.buffer for n in walk(self.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
         size = sum(b.dtype.nbytes * (max_value(product(b.shape)) or 0) for b in buffers)
-        return "restrict " if size >= _WINDOW_BYTES and not any(k.wide for k in self.loops.packs) else ""
+        wide = any(isinstance(s, Widen) for p in self.loops.params for s in p.layout.steps)
+        return "restrict " if size >= _WINDOW_BYTES and not wide else ""
 
     def _line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
 
     def _var(self, var: Var) -> str:
-        if var in self.layout.slots:
-            return self.layout.slots[var]
+        if var in self.addresses.slots:
+            return self.addresses.slots[var]
         try:
             return self.scope.lookup(var)
         except KeyError:
@@ -272,7 +274,7 @@ class _Printer:
 
     def _memory(self, buffer: str, index: Index) -> Memory | None:
         """Where an element lies, if not in a register."""
-        return self.layout.memory(self.places[buffer], index, buffer in self.constant)
+        return self.addresses.memory(self.places[buffer], index, buffer in self.constant)
 
     def _operand(self, expr: ValueExpr) -> str:
         """A value of 32 bits as an operand of assembly. C widens no operand: what is read from a byte is converted in
@@ -283,7 +285,7 @@ class _Printer:
 
     def _element(self, buffer: str, offset: Dim) -> str:
         """The element so many bytes behind the start of a buffer."""
-        return self.layout.element(self.places[buffer], offset)
+        return self.addresses.element(self.places[buffer], offset)
 
     def _fresh(self, name: str) -> str:
         """A name for something that ends before anything else is declared."""
@@ -332,7 +334,7 @@ class _Printer:
                     else ""
                 )
                 types.append(f"{const}{scalar_name(arg.dtype)} *")
-                texts.append(f"&{place.c_name}[{self.layout.offset(place, arg.index)}]")
+                texts.append(f"&{place.c_name}[{self.addresses.offset(place, arg.index)}]")
             else:
                 types.append(self.values.type_of(arg))
                 texts.append(self.values.assigned(arg))
@@ -415,7 +417,7 @@ class _Printer:
             offsets = [flat_index(read.index, place.buffer.shape) for read in reads]
             if all(read.dtype == type for read in reads) and follow(offsets, type.lanes):
                 cursor = self.scope.declare(("cursor", name), f"{name}_next")
-                at = f"{place.c_name}[{self.layout.offset(place, reads[0].index)}]"
+                at = f"{place.c_name}[{self.addresses.offset(place, reads[0].index)}]"
                 self._line(f"const {scalar_name(type)} *{cursor} = &{at};")
                 self.cursors[name] = cursor
 
@@ -444,7 +446,7 @@ class _Printer:
         else:
             value = self.values.assigned(stmt.value)
         if stmt.count is not None:
-            at = f"{place.c_name}[{self.layout.offset(place, stmt.index)}]"
+            at = f"{place.c_name}[{self.addresses.offset(place, stmt.index)}]"
             helper = self._first_lanes("storen", kind)
             self._line(f"{helper}(&{at}, {self.dims.text(stmt.count)}, {value});")
             return
@@ -462,7 +464,7 @@ class _Printer:
             signs = self._load(replace(load, dtype=I8.with_lanes(load.dtype.lanes)))
             return CValue(f"-{signs.text}", UNARY)
         if load.count is not None:
-            at = f"{place.c_name}[{self.layout.offset(place, load.index)}]"
+            at = f"{place.c_name}[{self.addresses.offset(place, load.index)}]"
             helper = self._first_lanes("loadn", load.dtype)
             return CValue(f"{helper}(&{at}, {self.dims.text(load.count)})", ATOM)
         target = self._target(place, load.index, load.dtype, store=False)
@@ -482,12 +484,12 @@ class _Printer:
         if place.scalars:
             return CValue(place.scalars[index], ATOM)
         if place.element is not None:
-            return CValue(f"{place.c_name}[{self.layout.offset(place, index, place.element.lanes)}]", ATOM)
-        at = f"{place.c_name}[{self.layout.offset(place, index)}]"
+            return CValue(f"{place.c_name}[{self.addresses.offset(place, index, place.element.lanes)}]", ATOM)
+        at = f"{place.c_name}[{self.addresses.offset(place, index)}]"
         if type.lanes == 1:
             return CValue(at, ATOM)
         masks = place.buffer.dtype.kind == "b"  # whose bytes become lanes of a vector, never one word
-        whole = not masks and self.layout.whole(place, index)
+        whole = not masks and self.addresses.whole(place, index)
         element = place.buffer.dtype
         memory = self.unit.vector_type(f"{type}_mem") if masks else self.unit.memory_type(type, element, whole)
         return CValue(f"*({'' if store else 'const '}{memory} *)&{at}", UNARY)

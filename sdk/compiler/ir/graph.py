@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -62,8 +63,14 @@ def attr_values(given: Attrs, env: Mapping[Var, int]) -> dict[str, Attr]:
 
 
 def attrs(**items: Attr) -> Attrs:
-    """Attributes in their canonical order (by name)."""
-    return tuple(sorted(items.items()))
+    """Attributes in their canonical order (by name); every NaN is one object, or none would be equal to itself."""
+    return tuple((name, _one_nan(items[name])) for name in sorted(items))
+
+
+def _one_nan(value: Attr) -> Attr:
+    if isinstance(value, tuple):
+        return tuple(map(_one_nan, value))
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,7 +250,7 @@ class _Pairs:
     def value(self, a: object, b: object) -> bool:
         match a, b:
             case Imm(), Imm():
-                return a.dtype == b.dtype and repr(a.value) == repr(b.value)
+                return a == b
             case Idx(), Idx():
                 return a.dtype == b.dtype and self.dims(a.dim, b.dim)
             case Ref(), Ref():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sdk.compiler.ir.layout import ROW_MAJOR, Layout
 from sdk.compiler.ir.types import DType, TensorType
 from sdk.compiler.sym import Dim, Var
 
@@ -24,13 +25,11 @@ __all__ = [
     "Idx",
     "If",
     "Imm",
-    "Joined",
     "Let",
     "Load",
     "Loops",
     "Mode",
     "Op",
-    "Pack",
     "Param",
     "Ref",
     "Rows",
@@ -42,7 +41,6 @@ __all__ = [
 
 Space = Literal["param", "register", "scratch", "local"]
 Mode = Literal["read", "write", "update"]
-Joined = Literal["", "paired", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +64,19 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Imm:
-    """A literal."""
+    """A literal. Two are equal that are written alike: 0.0 and -0.0 are not, a NaN is what any other is."""
 
     value: int | float
     dtype: DType
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Imm) and self.dtype == other.dtype and self._exact() == other._exact()
+
+    def __hash__(self) -> int:
+        return hash((self._exact(), self.dtype))
+
+    def _exact(self) -> int | str:
+        return self.value.hex() if isinstance(self.value, float) else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +211,12 @@ Stmt = Block | For | If | Let | Alloc | Store | Eval | Barrier | Atomic
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A buffer argument and how the body uses it."""
+    """A buffer argument and how the body uses it. With a ``layout`` the argument is the logical one stored so: a
+    constant, which is re-laid at build time."""
 
     buffer: Buffer
     mode: Mode
+    layout: Layout = ROW_MAJOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,27 +227,6 @@ class Rows:
     lo: Var
     hi: Var
     extent: Dim
-
-
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """How a constant argument is re-laid at build time for the kernel.
-
-    The 2-D matrix [rows, cols], rows being ``axis`` and columns the other axes in order, becomes
-    [ceil(rows/row_tile), ceil(cols/col_tile), row_tile, col_tile], padded with zeros. With ``pairs`` the matrix
-    (tiles of 1) is of two rows in each i32: the first + 2**16 times the second. Where ``joined``, rows 2*r and
-    2*r + 1 first become one of i16, the first + 256 times the second; "paired" then puts each four columns in the
-    order 0, 2, 1, 3, as does ``crossed`` with bytes. ``wide``: bytes become 16-bit integers.
-    """
-
-    param: str
-    row_tile: int
-    col_tile: int
-    axis: int = 0
-    pairs: bool = False
-    joined: Joined = ""
-    wide: bool = False
-    crossed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +241,6 @@ class Loops:
     params: tuple[Param, ...]
     body: Block
     rows: Rows | None = None
-    packs: tuple[Pack, ...] = ()
     trace: str = ""
     instances: tuple[tuple[int, ...], ...] = ()
 
@@ -263,3 +250,8 @@ class Loops:
             if p.buffer.name == name:
                 return p
         raise KeyError(name)
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """The layouts of the parameters that have one."""
+        return {p.buffer.name: p.layout for p in self.params if p.layout.steps}

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Graph
+from sdk.compiler.ir.layout import ROW_MAJOR, Layout
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.plan import Plan
 from sdk.compiler.ir.types import TensorType
@@ -26,15 +27,15 @@ StateLayout = Literal["plain", "ring", "paged"]
 
 @dataclass(frozen=True, eq=False)
 class Const:
-    """A constant tensor. ``packing`` names its layout ("" = dense row-major as typed), so that variants can repack.
+    """A constant tensor; with a ``layout`` one of the model's that is stored so, and ``type`` is what is stored.
 
-    Equality is by type, packing and bytes.
+    Equality is by type, layout and bytes.
     """
 
     name: str
     type: TensorType
     data: NDArray[np.generic]
-    packing: str = ""
+    layout: Layout = ROW_MAJOR
 
     def __post_init__(self) -> None:
         data = self.data
@@ -57,7 +58,7 @@ class Const:
         return hash(self._identity())
 
     def _identity(self) -> tuple[object, ...]:
-        return self.name, self.type, self.packing, self.digest
+        return self.name, self.type, self.layout, self.digest
 
 
 def _frozen(data: object) -> bool:

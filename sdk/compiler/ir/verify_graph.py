@@ -21,6 +21,7 @@ from sdk.compiler.ir.graph import (
     node_outs,
     node_symbols,
 )
+from sdk.compiler.ir.layout import ROW_MAJOR
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.op_table import OpTable
@@ -242,8 +243,8 @@ class _Checker:
         if callee is None:
             self.error(f"loops function @{node.callee} does not exist")
             return
-        reads = [p.buffer for p in callee.params if p.mode != "write"]
-        writes = [p.buffer for p in callee.params if p.mode == "write"]
+        reads = [p for p in callee.params if p.mode != "write"]
+        writes = [p for p in callee.params if p.mode == "write"]
         if (len(reads), len(writes)) != (len(node.args), len(node.outs)):
             self.error(
                 f"@{node.callee} reads {len(reads)} and writes {len(writes)} buffers, "
@@ -251,8 +252,13 @@ class _Checker:
             )
             return
         values = [*node.args, *node.outs]
-        pairs = [(f"%{b.name}", b.type, v.type) for b, v in zip([*reads, *writes], values, strict=True)]
+        pairs = [(f"%{p.buffer.name}", p.buffer.type, v.type) for p, v in zip([*reads, *writes], values, strict=True)]
         self._unify(node, callee.dims, pairs)
+        for p, value in zip(reads, node.args, strict=True):
+            const = self.module.consts.get(value.name) if value.const else None
+            stored = ROW_MAJOR if const is None else const.layout
+            if stored != p.layout:
+                self.error(f"@{node.callee} reads %{p.buffer.name} stored as {p.layout}, {value} is {stored}")
 
     def _graph(self, node: Call) -> None:
         callee = self.module.graphs.get(node.callee)

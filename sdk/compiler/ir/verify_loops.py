@@ -96,9 +96,8 @@ class _Checker:
             if p.buffer.space != "param":
                 self.error(f"parameter %{p.buffer.name} is in space {p.buffer.space}")
             self._buffer(p.buffer, env)
-        for pack in self.loops.packs:
-            if self.modes.get(pack.param) != "read":
-                self.error(f"pack of %{pack.param}, which is not a parameter that is read")
+            if p.layout.steps and p.mode != "read":
+                self.error(f"parameter %{p.buffer.name} has a layout and is written: only constants are re-laid")
 
     def _rows(self, env: _Env) -> None:
         rows = self.loops.rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sdk.compiler.ir.layout import ROW_MAJOR, Layout
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait, named, walk_plan
@@ -124,6 +125,9 @@ class Statements:
                     where,
                     f"{name} keeps {buffer.ring or 'all'} rows, {wants.name} expects {wants.ring or 'all'}",
                 )
+            stored = self._layout(buffer)
+            if p.layout.steps and stored != p.layout:  # functions shared by several layouts have none
+                yield where, f"{name} is stored as {stored}, {wants.name} is read as {p.layout}"
             if p.mode != "read" and self._read_only(buffer):
                 yield where, f"writes {name}, which is read-only"
         shown = {v for p in function.params for d in p.buffer.shape for v in free_vars(d)}
@@ -132,6 +136,11 @@ class Statements:
                 yield where, f"gives {value} for {var.name}, which no shape tells: it is the dim of that name"
             if prove_ge(value, var.lo) is not True or prove_ge(var.hi, value) is not True:
                 yield where, f"{var.name} = {value} is not proved to be in {var.lo}..{var.hi}"
+
+    def _layout(self, buffer: PlanBuffer) -> Layout:
+        """How the tensor of a buffer is stored."""
+        const = self.module.consts.get(buffer.name) if buffer.role == "const" else None
+        return const.layout if const is not None else ROW_MAJOR
 
     def _rows(self, where: str, call: PlanCall, function: Loops) -> Iterator[Finding]:
         if (call.rows is None) != (function.rows is None):

@@ -1,44 +1,18 @@
-"""Permutations of axes, and reshapes seen through them: what the layout pass computes with."""
+"""Permutations of axes, and reshapes seen through them: what the layout pass asks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sdk.compiler.ir.layout import Permute
 from sdk.compiler.sym import Dim, product, prove_eq
 
-__all__ = ["Perm", "compose", "identity", "inverse", "is_identity", "moves_units_only", "permuted", "reshape_through"]
-
-Perm = tuple[int, ...]  # the permuted tensor has as axis k the axis perm[k]
+__all__ = ["moves_units_only", "reshape_through"]
 
 
-def identity(rank: int) -> Perm:
-    """The permutation that moves nothing."""
-    return tuple(range(rank))
-
-
-def is_identity(perm: Perm) -> bool:
-    """Whether nothing moves."""
-    return perm == identity(len(perm))
-
-
-def inverse(perm: Perm) -> Perm:
-    """What undoes ``perm``."""
-    return tuple(perm.index(k) for k in range(len(perm)))
-
-
-def compose(first: Perm, second: Perm) -> Perm:
-    """``first``, then ``second``, as one."""
-    return tuple(first[k] for k in second)
-
-
-def permuted(shape: Sequence[Dim], perm: Perm) -> tuple[Dim, ...]:
-    """The shape of a tensor of ``shape`` after ``perm``."""
-    return tuple(shape[k] for k in perm)
-
-
-def moves_units_only(shape: Sequence[Dim], perm: Perm) -> bool:
+def moves_units_only(shape: Sequence[Dim], perm: Permute) -> bool:
     """Whether permuting a tensor of ``shape`` leaves its elements in their order: only axes of extent 1 move."""
-    real = [k for k in perm if shape[k] != 1]
+    real = [k for k in perm.order if shape[k] != 1]
     return real == sorted(real)
 
 
@@ -64,16 +38,18 @@ def _equal(old: Sequence[Dim], a: Sequence[int], new: Sequence[Dim], b: Sequence
     return prove_eq(product(tuple(old[k] for k in a)), product(tuple(new[k] for k in b))) is True
 
 
-def reshape_through(base: Sequence[Dim], perm: Perm, shape: Sequence[Dim]) -> tuple[tuple[Dim, ...], Perm] | None:
+def reshape_through(
+    base: Sequence[Dim], perm: Permute, shape: Sequence[Dim]
+) -> tuple[tuple[Dim, ...], Permute] | None:
     """``reshape(permute(x, perm), shape)`` as ``permute(reshape(x, own), perm')`` for x of shape ``base``:
     ``own`` and ``perm'``. None where the reshape merges axes that do not lie together in ``x``."""
-    groups = _groups(permuted(base, perm), shape)
+    groups = _groups(perm.shape(base), shape)
     if groups is None:
         return None
     real = [k for k in range(len(base)) if base[k] != 1]
     order: list[tuple[int, tuple[int, ...]]] = []
     for old, new in groups:
-        places = [real.index(perm[k]) for k in old]
+        places = [real.index(perm.order[k]) for k in old]
         if places != list(range(places[0], places[0] + len(places))):
             return None
         order.append((places[0], new))
@@ -84,4 +60,4 @@ def reshape_through(base: Sequence[Dim], perm: Perm, shape: Sequence[Dim]) -> tu
     for k in range(len(shape)):  # an axis of extent 1 stays beside the one before it
         if k not in grouped:
             axes.insert(axes.index(k - 1) + 1 if k else 0, k)
-    return tuple(shape[k] for k in axes), tuple(axes.index(k) for k in range(len(shape)))
+    return tuple(shape[k] for k in axes), Permute(tuple(axes)).inverse()

@@ -121,7 +121,7 @@ def _share_consts(module: Module) -> Module:
     first: dict[object, Const] = {}
     env: dict[str, str] = {}
     for const in module.consts.values():
-        same = first.setdefault((const.type, const.packing, const.digest), const)
+        same = first.setdefault((const.type, const.layout, const.digest), const)
         if same is not const:
             env[const.name] = same.name
     if not env or not module.graphs:

@@ -103,7 +103,7 @@ def _is_vector(param: Param) -> bool:
 
 
 def _is_plain(module: Module, arg: Value) -> bool:
-    return arg.const and not module.consts[arg.name].packing
+    return arg.const and not module.consts[arg.name].layout.steps
 
 
 def _place(value: ValueExpr, plain: set[str]) -> Dim | None:
@@ -175,5 +175,5 @@ def _name(stem: str, rows: NDArray[Any], module: Module, consts: dict[str, Const
     name = stem
     while name in module.consts or (name in consts and not np.array_equal(consts[name].data, rows)):
         name += "_"
-    consts.setdefault(name, Const(name, TensorType(I32, rows.shape), rows, "table"))
+    consts.setdefault(name, Const(name, TensorType(I32, rows.shape), rows))
     return name

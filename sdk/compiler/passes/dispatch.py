@@ -129,7 +129,7 @@ class _Match:
             if not have.const:
                 return False
             a, b = self.module.consts[want.name], self.module.consts[have.name]
-            return (a.type, a.packing, a.digest) == (b.type, b.packing, b.digest)
+            return (a.type, a.layout, a.digest) == (b.type, b.layout, b.digest)
         if want.name in self.pattern.makers:
             if have.const or have.name not in self.makers:
                 return False

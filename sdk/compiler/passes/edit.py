@@ -76,7 +76,7 @@ class GraphEdit:
     def data(self, value: Value) -> Array | None:
         """The elements of a constant in its plain layout; None for anything else."""
         const = self._const(value)
-        return const.data if const is not None and not const.packing else None
+        return const.data if const is not None and not const.layout.steps else None
 
     def number(self, value: Value) -> float | None:
         """The contents of a constant of one element; None for anything else."""
@@ -125,7 +125,7 @@ def shared_const(module: Module, made: dict[str, Const], stem: str, data: Array,
     new = Const(stem, type, data)
     name, k = stem, 2
     while (old := made.get(name) or module.consts.get(name)) is not None:
-        if (old.type, old.digest, old.packing) == (type, new.digest, ""):
+        if (old.type, old.layout, old.digest) == (type, new.layout, new.digest):
             return Value(name, type, const=True)
         name, k = f"{stem}_{k}", k + 1
     made[name] = new if name == stem else replace(new, name=name)

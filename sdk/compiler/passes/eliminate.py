@@ -42,7 +42,7 @@ def _without(module: Module, graph: Graph, consts: dict[str, Const], multiple: i
 
     def data(value: Value) -> Array | None:
         const = module.consts[value.name] if value.const else None
-        return const.data if const is not None and not const.packing else None
+        return const.data if const is not None and not const.layout.steps else None
 
     roles = [role_of(node, data) for node in graph.body]
     if not any(role.sums is not None for role in roles):

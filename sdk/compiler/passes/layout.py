@@ -9,29 +9,34 @@ from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-from sdk.compiler.ir.graph import Attr, Call, Graph, Node, Value, attrs, fresh_name, map_args, node_args, node_outs
+from sdk.compiler.ir.graph import (
+    Attr,
+    Attrs,
+    Call,
+    Graph,
+    Node,
+    Value,
+    attrs,
+    fresh_name,
+    map_args,
+    node_args,
+    node_outs,
+)
+from sdk.compiler.ir.layout import Layout, Permute
 from sdk.compiler.ir.loops import Idx
 from sdk.compiler.ir.module import Const, Module
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.pattern import identity_of
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops.apart import loops_apart
 from sdk.compiler.ops.registry import get_op, infer
-from sdk.compiler.passes.axes import (
-    Perm,
-    compose,
-    identity,
-    inverse,
-    is_identity,
-    moves_units_only,
-    permuted,
-    reshape_through,
-)
+from sdk.compiler.passes.axes import moves_units_only, reshape_through
 from sdk.compiler.passes.edit import shared_const
 from sdk.compiler.sym import free_vars, max_value
 from sdk.errors import BuildError
 
-__all__ = ["Layout", "is_elementwise", "transposed_bytes"]
+__all__ = ["SinkTransposes", "is_elementwise", "transposed_bytes"]
 
 # ops that treat their axes alike but for those that an attribute names, by what the attribute holds
 ONE_AXIS: Final = dict.fromkeys(("concat", "argmax", "argmin", "resample", "gather"), "axis")
@@ -45,7 +50,7 @@ EACH_AXIS: Final = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class SinkTransposes:
     """Sinks transpositions through what treats axes alike, and cancels inverse pairs.
 
     Each value is held as a transposition of another one until something needs it as it was. A graph is only changed
@@ -75,12 +80,12 @@ def _is_transpose(node: Node) -> TypeGuard[Call]:
     return isinstance(node, Call) and node.kind == "op" and node.callee == "transpose" and not node.args[0].const
 
 
-def _perm(node: Call) -> Perm:
+def _perm(node: Call) -> Permute:
     perm: Any = node.attr("perm")
-    return tuple(perm)
+    return Permute(tuple(perm))
 
 
-def _cost(source: TensorType, perm: Perm) -> int:
+def _cost(source: TensorType, perm: Permute) -> int:
     """Bytes that a transposition moves; 0 for one that only moves axes of extent 1."""
     return 0 if moves_units_only(source.shape, perm) else max_value(source.nbytes) or 1
 
@@ -90,7 +95,7 @@ class _Held:
     """A value of the old graph: ``perm`` applied to ``base``, a value of the new one."""
 
     base: Value
-    perm: Perm
+    perm: Permute
 
 
 @dataclass
@@ -101,7 +106,7 @@ class _Sweep:
     consts: dict[str, Const] = field(default_factory=dict)
     _held: dict[str, _Held] = field(default_factory=dict)
     _body: list[Node] = field(default_factory=list)
-    _made: dict[tuple[str, Perm], Value] = field(default_factory=dict)
+    _made: dict[tuple[str, Permute], Value] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
     _source: str = ""
     _place: str = ""
@@ -126,17 +131,17 @@ class _Sweep:
     def held(self, value: Value) -> _Held:
         """How the value is held."""
         found = None if value.const else self._held.get(value.name)
-        return found or _Held(value, identity(value.type.rank))
+        return found or _Held(value, Permute.identity(value.type.rank))
 
     def plain(self, value: Value) -> Value:
         """The value as it was."""
-        return self.as_base(value, identity(value.type.rank))
+        return self.as_base(value, Permute.identity(value.type.rank))
 
-    def as_base(self, value: Value, perm: Perm) -> Value:
+    def as_base(self, value: Value, perm: Permute) -> Value:
         """What gives ``value`` when ``perm`` is applied to it."""
         held = self.held(value)
-        step = compose(held.perm, inverse(perm))
-        if is_identity(step):
+        step = held.perm.then(perm.inverse())
+        if step.is_identity:
             return held.base
         key = (held.base.name, step)
         if held.base.const or key not in self._made:
@@ -146,28 +151,28 @@ class _Sweep:
             self._made[key] = out
         return self._made[key]
 
-    def price(self, value: Value, perm: Perm) -> int:
+    def price(self, value: Value, perm: Permute) -> int:
         """The bytes that ``as_base`` would move."""
         held = self.held(value)
-        step = compose(held.perm, inverse(perm))
-        free = held.base.const or is_identity(step) or (held.base.name, step) in self._made
+        step = held.perm.then(perm.inverse())
+        free = held.base.const or step.is_identity or (held.base.name, step) in self._made
         return 0 if free else _cost(held.base.type, step)
 
-    def _arranged(self, base: Value, perm: Perm) -> Value:
+    def _arranged(self, base: Value, perm: Permute) -> Value:
         if base.const:
             const = self.consts.get(base.name) or self.module.consts[base.name]
-            if not const.packing:
-                return self.const(f"{base.name}_moved", np.ascontiguousarray(const.data.transpose(perm)), base.type)
-        type_ = replace(base.type, shape=permuted(base.type.shape, perm))
+            if not const.layout.steps:
+                return self.const(f"{base.name}_moved", pack_array(const.data, Layout((perm,))), base.type)
+        type_ = replace(base.type, shape=perm.shape(base.type.shape))
         return self._arrange(base, perm, Value(self._fresh(f"{base.name}_moved"), type_))
 
-    def _arrange(self, base: Value, perm: Perm, out: Value) -> Value:
+    def _arrange(self, base: Value, perm: Permute, out: Value) -> Value:
         if moves_units_only(base.type.shape, perm):
             given = attrs(shape=out.type.shape)
             self._body.append(Call((out,), "op", "reshape", (base,), given, self._source, self._place))
         else:
             self.cost += _cost(base.type, perm)
-            given = attrs(perm=perm)
+            given = attrs(perm=perm.order)
             self._body.append(Call((out,), "op", "transpose", (base,), given, self._source, self._place))
         return out
 
@@ -186,9 +191,9 @@ class _Sweep:
             return False
         if node.callee == "transpose":
             held = self.held(node.args[0])
-            self._held[node.out.name] = _Held(held.base, compose(held.perm, _perm(node)))
+            self._held[node.out.name] = _Held(held.base, held.perm.then(_perm(node)))
             return True
-        if all(v.const or is_identity(self.held(v).perm) for v in node.args):
+        if all(v.const or self.held(v).perm.is_identity for v in node.args):
             return self._rebased(node)
         if node.callee == "reshape":
             return self._reshape(node)
@@ -218,54 +223,55 @@ class _Sweep:
         """Applies the node to its arguments in the layout that costs least; the first ``aligned`` have its axes."""
         rank = node.out.type.rank
         full = [v for v in node.args[:aligned] if v.type.rank == rank and not v.const]
-        choices = dict.fromkeys([*(p for v in full if not is_identity(p := self.held(v).perm)), identity(rank)])
+        held = (self.held(v).perm for v in full)
+        choices = dict.fromkeys([*(p for p in held if not p.is_identity), Permute.identity(rank)])
         perm = min(choices, key=lambda q: sum(self.price(v, q) for v in full))
-        if is_identity(perm):
+        if perm.is_identity:
             return False
         args = tuple(self._operand(v, perm) for v in node.args[:aligned])
         rest = tuple(v if v.const else self.plain(v) for v in node.args[aligned:])
         given = tuple((k, _renumbered(node.callee, k, value, perm)) for k, value in node.attrs)
-        shape = permuted(node.out.type.shape, inverse(perm))
+        shape = perm.inverse().shape(node.out.type.shape)
         (found,) = infer(node.callee, [v.type for v in (*args, *rest)], given)
         if found.shape != shape:
             raise BuildError(f"op {node.callee} in another layout gives {found.shape} instead of {shape}")
         self._put(node, (*args, *rest), given, shape, perm)
         return True
 
-    def _operand(self, value: Value, perm: Perm) -> Value:
+    def _operand(self, value: Value, perm: Permute) -> Value:
         """An operand that broadcasts to a value held by ``perm``: of its rank, in its layout."""
-        rank = len(perm)
+        rank = len(perm.order)
         if value.type.rank == 0 or value.type.rank == rank:
             return self.as_base(value, perm) if value.type.rank else value
         shape = ((1,) * (rank - value.type.rank)) + value.type.shape
         if value.const:
             const = self.consts.get(value.name) or self.module.consts[value.name]
             data = np.asarray(const.data).reshape([d for d in shape if isinstance(d, int)])
-            return self.const(f"{value.name}_moved", np.ascontiguousarray(data.transpose(inverse(perm))), value.type)
+            return self.const(f"{value.name}_moved", pack_array(data, Layout((perm.inverse(),))), value.type)
         wide = Value(self._fresh(f"{value.name}_wide"), replace(value.type, shape=shape))
         given = attrs(shape=shape)
         self._body.append(Call((wide,), "op", "reshape", (self.plain(value),), given, self._source, self._place))
         return self.as_base(wide, perm)
 
     def _put(
-        self, node: Call, args: tuple[Value, ...], given: tuple[tuple[str, Attr], ...], shape: Sequence[Any], perm: Perm
+        self, node: Call, args: tuple[Value, ...], given: Attrs, shape: Sequence[Any], perm: Permute
     ) -> None:
         out = node.out
-        if not is_identity(perm):
+        if not perm.is_identity:
             out = Value(self._fresh(f"{out.name}_base"), replace(out.type, shape=tuple(shape)))
             self._held[node.out.name] = _Held(out, perm)
         self._body.append(replace(node, outs=(out,), args=args, attrs=given))
 
 
-def _renumbered(op: str, name: str, value: Any, perm: Perm) -> Attr:
+def _renumbered(op: str, name: str, value: Any, perm: Permute) -> Attr:
     """An attribute for the axes as they are before ``perm``."""
     if name == ONE_AXIS.get(op):
-        return perm[int(value)]
+        return perm.order[int(value)]
     if name == SOME_AXES.get(op):
-        return tuple(sorted(perm[k] for k in value))
+        return tuple(sorted(perm.order[k] for k in value))
     if name in EACH_AXIS.get(op, ()):
         each: tuple[Attr, ...] = tuple(value)
-        return tuple(each[k] for k in inverse(perm))
+        return tuple(each[k] for k in perm.inverse().order)
     result: Attr = value
     return result
 

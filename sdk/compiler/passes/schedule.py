@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 from sdk.compiler.ir.graph import Call, Graph, Value, WriteState
+from sdk.compiler.ir.layout import Interleave, Join, Layout, Permute, Tile, Widen
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module
-from sdk.compiler.ir.types import I8, I16, I32, TensorType
-from sdk.compiler.schedules.pack import pack_array, packing_name
+from sdk.compiler.ir.packing import pack_array
+from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.schedules.rules import Core, alternatives, core_for, schedule
 from sdk.compiler.schedules.rules.candidates import DEFAULT, Choice
 from sdk.compiler.schedules.rules.joined import Known
@@ -21,6 +22,8 @@ from sdk.compiler.schedules.validate import Candidate, Check, described, differi
 from sdk.errors import MiscompileWarning
 
 __all__ = ["ScheduleLoops", "candidates_of"]
+
+_ELEMENTS: Final = {(): "", (Widen,): "wide", (Interleave,): "crossed", (Join,): "plain", (Join, Interleave): "paired"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class _Nest:
     def first(self) -> Loops:
         """Scheduled as the rules have it; plain where an argument to be packed is known only at run time."""
         scheduled = schedule(self.plain, self.core, self.packable, self.threads, self.even, self.known)
-        return scheduled if all(p.param in self.packable for p in scheduled.packs) else self.plain
+        return scheduled if scheduled.layouts.keys() <= self.packable else self.plain
 
     def candidates(self) -> dict[Choice, Loops]:
         """All of its schedules, ``first`` first."""
@@ -123,15 +126,10 @@ def _repack(
             f = loops[node.callee]
             reads = [p.buffer.name for p in f.params if p.mode == "read"]
             args = list(node.args)
-            for spec in f.packs:
-                k = reads.index(spec.param)
-                old = module.consts[args[k].name]
-                name = _packed_name(old.name, packing_name(spec), module)
-                if name not in consts:
-                    data = pack_array(old.data, spec)
-                    dtype = I32 if spec.pairs else I16 if spec.joined or spec.wide else old.type.dtype
-                    consts[name] = Const(name, TensorType(dtype, data.shape), data, packing_name(spec))
-                args[k] = Value(name, consts[name].type, const=True)
+            for param, layout in f.layouts.items():
+                k = reads.index(param)
+                const = _packed(module.consts[args[k].name], layout, module, consts)
+                args[k] = Value(const.name, const.type, const=True)
             node = replace(node, callee=names[node.callee], args=tuple(args))
         elif isinstance(node, WriteState) and node.kernel:
             node = replace(node, kernel=names[node.kernel])
@@ -139,9 +137,29 @@ def _repack(
     return replace(graph, body=tuple(body))
 
 
-def _packed_name(name: str, packing: str, module: Module) -> str:
-    """A name for the constant in its packing that no constant of the model has."""
-    made = f"{name}_{packing}"
-    while made in module.consts:
-        made += "_"
-    return made
+def _packed(const: Const, layout: Layout, module: Module, made: dict[str, Const]) -> Const:
+    """The constant in a layout, under a name that no other has; put into ``made`` where it is not there yet."""
+    name = f"{const.name}_{_short(layout)}"
+    while name in module.consts or (name in made and made[name].layout != layout):
+        name += "_"
+    if name not in made:
+        data = pack_array(const.data, layout)
+        type = layout.stored(TensorType(const.type.dtype, const.type.shape))
+        made[name] = Const(name, type, data, layout)
+    return made[name]
+
+
+def _short(layout: Layout) -> str:
+    """A word for the layout of a matrix, for the name of what is stored so: tiles, the axis of rows, then elements."""
+    sizes, rows, kinds = [1, 1], "", []
+    for step in layout.steps:
+        match step:
+            case Permute(order):
+                rows = f"a{order[0]}"
+            case Tile(axis, size) if axis < 2:
+                sizes[axis] *= size
+            case Join() | Widen() | Interleave():
+                kinds.append(type(step))
+    if layout.steps[-1] == Join(0, 2, I32):
+        return f"pairs{rows}"
+    return f"r{sizes[0]}c{sizes[1]}{rows}{_ELEMENTS.get(tuple(kinds), 'stored')}"

@@ -6,14 +6,17 @@ from dataclasses import replace
 
 from sdk.compiler.ir.dependence import conflict
 from sdk.compiler.ir.intrinsics import cast, imm, op
+from sdk.compiler.ir.layout import ROW_MAJOR, Fuse, Join, Permute
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I32, I64, U32
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
+from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.schedules.tensorize import is_mac
 from sdk.compiler.sym import Dim, Var, free_vars
 
 __all__ = ["use_halves", "widen"]
+
 
 def use_halves(loops: Loops, name: str, param: str) -> Loops:
     """Computes two iterations of ``name`` at a time, whose factors from ``param`` are the halves of one word.
@@ -26,8 +29,8 @@ def use_halves(loops: Loops, name: str, param: str) -> Loops:
     lower channel are within 16 bits, and the upper one's can be told from them. The parameter is packed in tiles of 1
     and read nowhere else.
     """
-    spec = next((p for p in loops.packs if p.param == param), None)
-    if spec is None or (spec.row_tile, spec.col_tile, spec.pairs) != (1, 1, False):
+    steps = loops.layouts.get(param, ROW_MAJOR).steps
+    if not steps or not all(isinstance(s, Permute | Fuse) for s in steps):
         raise ScheduleError(f"use_halves({name}): {param} is not packed in tiles of 1")
     if loops.param(param).buffer.dtype != I8:
         raise ScheduleError(f"use_halves({name}): {param} is not of int8")
@@ -42,14 +45,7 @@ def use_halves(loops: Loops, name: str, param: str) -> Loops:
     if any(isinstance(n, Load) and n.buffer == param and n.dtype == I8 for n in walk(done.body)):
         raise ScheduleError(f"use_halves({name}): {param} is read elsewhere")
 
-    def words(buffer: Buffer) -> Buffer:
-        rows, columns = buffer.shape
-        assert isinstance(rows, int)  # of a pack
-        return replace(buffer, dtype=I32, shape=(rows // 2, columns))
-
-    params = tuple(replace(p, buffer=words(p.buffer)) if p.buffer.name == param else p for p in done.params)
-    packs = tuple(replace(p, pairs=True) if p is spec else p for p in done.packs)
-    return replace(done, params=params, packs=packs)
+    return stored_as(done, param, Join(0, 2, I32))
 
 
 def widen(loops: Loops, buffer: str) -> Loops:

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from sdk.compiler.ir.intrinsics import cast, imm, op
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Imm, Load, Loops, Op, Pack, Stmt, Store, ValueExpr
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Permute, Tile
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Imm, Load, Loops, Op, Param, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, fresh
+from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.sym import Dim, Var, floordiv, mod, prove_eq, substitute
 
 __all__ = ["join", "unpack"]
@@ -17,6 +19,7 @@ __all__ = ["join", "unpack"]
 _HALVES = I16.with_lanes(2)
 _WORD = I8.with_lanes(4)
 _SHIFT = imm(8)
+_JOINED = (Join(0, 2, I16), Interleave(2, 2))  # rows in pairs; of each four columns 0, 2, 1, 3
 
 
 def join(loops: Loops, param: str, name: str) -> Loops:
@@ -33,10 +36,10 @@ def join(loops: Loops, param: str, name: str) -> Loops:
     At build time: 256*w[2*r + 1] + w[2*r] fits 16 bits, and every odd sum 24.
     """
     step = f"join({param}, {name})"
-    spec = next((p for p in loops.packs if p.param == param), None)
-    buffer = loops.param(param).buffer
+    steps, buffer = loops.param(param).layout.steps, loops.param(param).buffer
     rows = buffer.shape[0]
-    if spec is None or (spec.row_tile, spec.col_tile, spec.joined) != (1, 4, "") or buffer.dtype != I8:
+    tiles = [s for s in steps if not isinstance(s, Permute | Fuse)]
+    if tiles != [Tile(1, 4)] or buffer.dtype != I8:
         raise ScheduleError(f"{step}: the parameter is not packed by 1 row and 4 columns of bytes")
     if not isinstance(rows, int) or rows % 2:
         raise ScheduleError(f"{step}: {rows} rows do not make pairs")
@@ -44,10 +47,7 @@ def join(loops: Loops, param: str, name: str) -> Loops:
     body = rewrite(loops.body, joined.block)
     if joined.found == 0 or any(isinstance(n, Load) and n.buffer == param and n.dtype != _HALVES for n in walk(body)):
         raise ScheduleError(f"{step}: the parameter is not used in dot products of four in that loop alone")
-    made = replace(buffer, dtype=I16, shape=(rows // 2, *buffer.shape[1:]))
-    params = tuple(replace(p, buffer=made) if p.buffer.name == param else p for p in loops.params)
-    packs = tuple(replace(p, joined="paired") if p == spec else p for p in loops.packs)
-    return replace(loops, body=body, params=params, packs=packs)
+    return stored_as(replace(loops, body=body), param, *_JOINED)
 
 
 class _Joined:
@@ -206,8 +206,8 @@ def unpack(loops: Loops, window: str) -> Loops:
     body = rewrite(loops.body, one)
     if any(isinstance(n, Load) and n.buffer == window and n.dtype != _HALVES for n in walk(body)):
         raise ScheduleError(f"{step}: it is also read otherwise than by evens and odds")
-    packs = loops.packs if lanes == {4} else _in_order(loops, window, step)
-    return replace(loops, body=body, packs=packs)
+    params = loops.params if lanes == {4} else _in_order(loops, window, step)
+    return replace(loops, body=body, params=params)
 
 
 def _aligned(at: Dim, step: str) -> Dim:
@@ -225,8 +225,8 @@ def _unpacked(value: ValueExpr) -> tuple[ValueExpr, ValueExpr]:
     return Op("evens", (value,), _HALVES), Op("odds", (value,), _HALVES)
 
 
-def _in_order(loops: Loops, window: str, step: str) -> tuple[Pack, ...]:
-    """The packings, with those whose elements meet the window's in their own order."""
+def _in_order(loops: Loops, window: str, step: str) -> tuple[Param, ...]:
+    """The parameters, with those whose elements meet the window's in their own order."""
     met: set[str] = set()
     for node in walk(loops.body):
         if isinstance(node, Op) and any(isinstance(n, Load) and n.buffer == window for n in node.args):
@@ -235,7 +235,7 @@ def _in_order(loops: Loops, window: str, step: str) -> tuple[Pack, ...]:
             raise ScheduleError(f"{step}: it is not only multiplied by dot")
         if isinstance(node, Op) and node.name == "dot" and _reads(node.args[1], window):
             met |= {n.buffer for n in walk(node.args[2]) if isinstance(n, Load)}
-    if not met <= {p.param for p in loops.packs if p.joined == "paired"}:
+    if not met <= {name for name, layout in loops.layouts.items() if layout.steps[-2:] == _JOINED}:
         raise ScheduleError(f"{step}: it is multiplied with other things than joined parameters")
     others = {
         n.buffer
@@ -246,7 +246,9 @@ def _in_order(loops: Loops, window: str, step: str) -> tuple[Pack, ...]:
     }
     if met & others:
         raise ScheduleError(f"{step}: {', '.join(sorted(met & others))} is multiplied with other things too")
-    return tuple(replace(p, joined="plain") if p.param in met else p for p in loops.packs)
+    return tuple(
+        replace(p, layout=Layout(p.layout.steps[:-1])) if p.buffer.name in met else p for p in loops.params
+    )
 
 
 def _reads(value: object, window: str) -> bool:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sdk.compiler.ir.loops import Alloc, For, Imm, Let, Load, Loops, Pack, Stmt, Store
+from sdk.compiler.ir.layout import Fuse, Layout, Permute, Step, Tile
+from sdk.compiler.ir.loops import Alloc, For, Imm, Let, Load, Loops, Param, Stmt, Store
 from sdk.compiler.ir.pattern import has_condition
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import is_mac
-from sdk.compiler.sym import Var, ceildiv, flat_index, floordiv, free_vars, mod, product
+from sdk.compiler.sym import Var, free_vars
+from sdk.errors import BuildError
 
-__all__ = ["joined_rows", "pack", "pack_array", "packing_name", "pad"]
+__all__ = ["pack", "pad", "stored_as"]
 
 
 def pack(loops: Loops, param: str, row_tile: int, col_tile: int, axis: int = 0) -> Loops:
@@ -28,36 +28,44 @@ def pack(loops: Loops, param: str, row_tile: int, col_tile: int, axis: int = 0) 
     without a condition or a scalar that says so.
     """
     buffer = loops.param(param).buffer
-    if loops.param(param).mode != "read" or any(p.param == param for p in loops.packs):
+    if loops.param(param).mode != "read" or param in loops.layouts:
         raise ScheduleError(f"pack({param}): the parameter is written or packed already")
     if any(not isinstance(d, int) for d in buffer.shape) or not 0 <= axis < len(buffer.shape):
         raise ScheduleError(f"pack({param}): the shape {buffer.shape} is not one of numbers with an axis {axis}")
     if has_condition(loops, param) or _indexed_by_scalars(loops, param):
         raise ScheduleError(f"pack({param}): it is read where a condition holds, or at an index known at run time")
-    others = (*buffer.shape[:axis], *buffer.shape[axis + 1 :])
-    cols = product(others)
-    inner = tuple(t for t in (row_tile, col_tile) if t > 1)
-    shape = (ceildiv(buffer.shape[axis], row_tile), ceildiv(cols, col_tile), *inner)
+    axes = range(len(buffer.shape))
+    rows_first = (Permute((axis, *(k for k in axes if k != axis))),) if axis else ()
+    tiles = (Tile(k, size) for k, size in enumerate((row_tile, col_tile)) if size > 1)
+    layout = Layout((*rows_first, Fuse(1, -1), *tiles))
 
     def one(node: Any) -> Any:
         if isinstance(node, Load) and node.buffer == param:
-            col = flat_index((*node.index[:axis], *node.index[axis + 1 :]), others)
-            row = node.index[axis]
-            tail = tuple(mod(at, t) for at, t in ((row, row_tile), (col, col_tile)) if t > 1)
-            return replace(node, index=(floordiv(row, row_tile), floordiv(col, col_tile), *tail))
+            return replace(node, index=layout.index(node.index, buffer.shape))
         return node
 
     if any(isinstance(n, Load) and n.buffer == param and n.dtype.lanes > 1 for n in walk(loops.body)):
         raise ScheduleError(f"pack({param}): pack before lanes are made")
-    params = tuple(
-        replace(p, buffer=replace(p.buffer, shape=shape)) if p.buffer.name == param else p for p in loops.params
-    )
-    return replace(
-        loops,
-        body=rewrite(loops.body, one),
-        params=params,
-        packs=(*loops.packs, Pack(param, row_tile, col_tile, axis)),
-    )
+    return stored_as(replace(loops, body=rewrite(loops.body, one)), param, *layout.steps)
+
+
+def stored_as(loops: Loops, param: str, *steps: Step) -> Loops:
+    """The function with a parameter stored as more steps make it of how it is; reads are not rewritten.
+
+    Raises:
+        ScheduleError: a step does not apply to it.
+    """
+
+    def one(p: Param) -> Param:
+        if p.buffer.name != param:
+            return p
+        type = Layout(steps).stored(p.buffer.type)
+        return Param(replace(p.buffer, dtype=type.dtype, shape=type.shape), p.mode, p.layout.then(*steps))
+
+    try:
+        return replace(loops, params=tuple(map(one, loops.params)))
+    except BuildError as error:
+        raise ScheduleError(f"parameter {param}: {error.message}") from None
 
 
 def _indexed_by_scalars(loops: Loops, param: str) -> bool:
@@ -85,9 +93,8 @@ def pad(loops: Loops, name: str, multiple: int) -> Loops:
             raise ScheduleError(f"pad({name}): the loop must be a multiply-accumulate from 0 to a number")
         hi = -(-loop.hi // multiple) * multiple
         reads = {n.buffer: n for n in walk(loop.body) if isinstance(n, Load) and loop.var in _vars(n)}
-        packed = {p.param: p.col_tile for p in loops.packs}
         windows = [b for b in reads if reads[b].index == (loop.var.expr,) and _zero_after(loops, b, loop.hi, hi)]
-        others = [b for b in reads if b in packed and _columns(loops, b, packed[b]) >= hi]
+        others = [b for b in reads if b in loops.layouts and _columns(loops.param(b)) >= hi]
         if len(reads) != 2 or not windows or not others:
             raise ScheduleError(f"pad({name}): its operands are not a window with zeros and a packed parameter")
         var = Var(loop.var.name, 0, hi - 1)
@@ -100,9 +107,11 @@ def _vars(load: Load) -> set[Var]:
     return {v for d in dims_used(load) for v in free_vars(d)}
 
 
-def _columns(loops: Loops, param: str, col_tile: int) -> int:
-    columns = loops.param(param).buffer.shape[1]
-    return columns * col_tile if isinstance(columns, int) else 0
+def _columns(param: Param) -> int:
+    """How many columns the tiles of a packed parameter have room for."""
+    columns = param.buffer.shape[1]
+    sizes = (s.size for s in param.layout.steps if isinstance(s, Tile) and s.axis == 1)
+    return columns * prod(sizes) if isinstance(columns, int) else 0
 
 
 def _zero_after(loops: Loops, window: str, lo: int, hi: int) -> bool:
@@ -119,40 +128,3 @@ def _zero_after(loops: Loops, window: str, lo: int, hi: int) -> bool:
         for n in walk(loops.body)
         if isinstance(n, For)
     )
-
-
-def pack_array(data: NDArray[Any], spec: Pack) -> NDArray[Any]:
-    """The constant ``data`` in the layout that ``pack`` gives its parameter."""
-    matrix = np.moveaxis(data, spec.axis, 0).reshape(data.shape[spec.axis], -1)
-    if spec.pairs:
-        return np.ascontiguousarray(matrix[0::2].astype(np.int32) + (matrix[1::2].astype(np.int32) << 16))
-    if spec.joined:
-        matrix = joined_rows(matrix)
-    if spec.wide:
-        matrix = matrix.astype(np.int16)
-    rows, cols = (-(-n // t) for n, t in zip(matrix.shape, (spec.row_tile, spec.col_tile), strict=True))
-    out = np.zeros((rows * spec.row_tile, cols * spec.col_tile), dtype=matrix.dtype)
-    out[: matrix.shape[0], : matrix.shape[1]] = matrix
-    if spec.joined == "paired" or spec.crossed:
-        out = out.reshape(len(out), -1, 4)[:, :, [0, 2, 1, 3]].reshape(out.shape)
-    tiled = out.reshape(rows, spec.row_tile, cols, spec.col_tile).transpose(0, 2, 1, 3)
-    return np.ascontiguousarray(tiled).reshape(rows, cols, *(t for t in (spec.row_tile, spec.col_tile) if t > 1))
-
-
-def joined_rows(matrix: NDArray[Any]) -> NDArray[np.int16]:
-    """Rows 2*r and 2*r + 1 of an int8 matrix as one of 16-bit elements: the second times 256 plus the first.
-
-    Raises:
-        ScheduleError: one does not fit 16 bits.
-    """
-    both: NDArray[np.int32] = 256 * matrix[1::2].astype(np.int32) + matrix[::2]
-    if both.size and (both.min() < -(1 << 15) or both.max() >= 1 << 15):
-        raise ScheduleError("a pair of weights does not fit 16 bits")
-    return both.astype(np.int16)
-
-
-def packing_name(spec: Pack) -> str:
-    """The name of the layout, for the constant it applies to."""
-    layout = "pairs" if spec.pairs else f"r{spec.row_tile}c{spec.col_tile}"
-    order = "wide" if spec.wide else "crossed" if spec.crossed else ""
-    return layout + (f"a{spec.axis}" if spec.axis else "") + spec.joined + order

@@ -7,10 +7,12 @@ from typing import Any
 
 from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
+from sdk.compiler.ir.layout import ROW_MAJOR, Interleave, Tile, Widen
 from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, I64, U8
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
+from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.schedules.tensorize import factors_of
 from sdk.compiler.sym import Dim, Var, free_vars, prove_lt, substitute
 
@@ -24,9 +26,9 @@ def use_i16(loops: Loops, buffer: str) -> Loops:
     ``alloc t: i16[n]; … t[i] = cast(v, i16) … cast(t[j], i32)``
     obligation: it holds 8-bit integers, touched one at a time; what is read is cast to i32 or i64.
     """
-    params = {p.buffer.name: p for p in loops.params if any(k.param == p.buffer.name for k in loops.packs)}
+    packed = [p.buffer for p in loops.params if p.buffer.name == buffer and p.layout.steps]
     mine = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.name == buffer]
-    mine += [params[buffer].buffer] if buffer in params else []
+    mine += packed
     if not mine or any(b.dtype not in (I8, U8) for b in mine):
         raise ScheduleError(f"use_i16({buffer}): it is no temporary or packed parameter of 8-bit integers")
     touched = [n for n in walk(loops.body) if isinstance(n, Load | Store) and n.buffer == buffer]
@@ -49,11 +51,8 @@ def use_i16(loops: Loops, buffer: str) -> Loops:
     body = rewrite(loops.body, one)
     if any(isinstance(n, Load) and n.buffer == buffer and n.dtype != I16 for n in walk(body)):
         raise ScheduleError(f"use_i16({buffer}): what is read of it is not cast to i32 or i64")
-    given = tuple(
-        replace(p, buffer=replace(p.buffer, dtype=I16)) if p.buffer.name == buffer else p for p in loops.params
-    )
-    packs = tuple(replace(k, wide=k.wide or k.param == buffer) for k in loops.packs)
-    return replace(loops, body=body, params=given, packs=packs)
+    done = replace(loops, body=body)
+    return stored_as(done, buffer, Widen(I16)) if packed else done
 
 
 def use_crossed(loops: Loops, reduce: str, param: str) -> Loops:
@@ -65,8 +64,8 @@ def use_crossed(loops: Loops, reduce: str, param: str) -> Loops:
     packed in columns of four bytes and read there alone; both are read at consecutive elements.
     """
     step = f"use_crossed({reduce}, {param})"
-    spec = next((k for k in loops.packs if k.param == param), None)
-    if spec is None or spec.col_tile != 4 or spec.joined or spec.wide or loops.param(param).buffer.dtype != I8:
+    steps = loops.layouts.get(param, ROW_MAJOR).steps
+    if steps[-1:] != (Tile(1, 4),) or loops.param(param).buffer.dtype != I8:
         raise ScheduleError(f"{step}: the parameter is not packed in columns of four bytes")
 
     def one(loop: For) -> tuple[Stmt, ...]:
@@ -91,7 +90,7 @@ def use_crossed(loops: Loops, reduce: str, param: str) -> Loops:
     done = replace_loop(loops, reduce, one)
     if any(isinstance(n, Load) and n.buffer == param and n.dtype.lanes != 4 for n in walk(done.body)):
         raise ScheduleError(f"{step}: the parameter is read elsewhere too")
-    return replace(done, packs=tuple(replace(k, crossed=True) if k == spec else k for k in done.packs))
+    return stored_as(done, param, Interleave(len(loops.param(param).buffer.shape) - 1, 2))
 
 
 def use_pairs(loops: Loops, taps: str) -> Loops:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sdk.compiler.interp.loops import DefinedMachine, NoMeaning, run_loops
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.text.printer import print_module
 from sdk.compiler.ir.work import work
-from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.sym import Var, evaluate
 from sdk.errors import BuildError
 
@@ -94,7 +94,7 @@ def _differs(one: Candidate, rng: np.random.Generator, whole: bool) -> str:
         if not whole and rows is None:
             return ""
         plain = {name: array.copy() for name, array in arrays.items()}
-        packed = {spec.param: pack_array(arrays[spec.param], spec) for spec in one.scheduled.packs}
+        packed = {name: pack_array(arrays[name], layout) for name, layout in one.scheduled.layouts.items()}
         try:
             run_loops(one.plain, plain, dims, rows, DefinedMachine)
         except (NoMeaning, BuildError):

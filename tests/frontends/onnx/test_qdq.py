@@ -20,7 +20,7 @@ from sdk.compiler.ir.verify import check
 from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.fold import Fold
 from sdk.compiler.passes.integer import Integer
-from sdk.compiler.passes.layout import Layout
+from sdk.compiler.passes.layout import SinkTransposes
 from sdk.frontends.onnx.importer import import_onnx
 
 RNG = np.random.default_rng(7)
@@ -70,7 +70,7 @@ class Qdq:
 
 
 def integers(module: Module) -> Module:
-    found = Cleanup().run(Layout().run(Fold().run(Cleanup().run(Integer().run(module)))))
+    found = Cleanup().run(SinkTransposes().run(Fold().run(Cleanup().run(Integer().run(module)))))
     check(found, ops)
     return found
 

@@ -15,11 +15,9 @@ from sdk.compiler.ir.loops import (
     For,
     ForKind,
     If,
-    Joined,
     Let,
     Loops,
     Mode,
-    Pack,
     Param,
     Rows,
     Space,
@@ -27,6 +25,7 @@ from sdk.compiler.ir.loops import (
     Store,
 )
 from sdk.compiler.ir.text.parse_expr import read_expr
+from sdk.compiler.ir.text.parse_layout import read_layout
 from sdk.compiler.ir.text.parse_types import (
     Reader,
     finish_var,
@@ -53,20 +52,10 @@ def read_loops(outer: Reader) -> Loops:
     cursor.expect("(")
     params = cursor.many(lambda: _param(r), ")")
     rows = _rows(r) if cursor.accept("rows") else None
-    packs = []
-    while cursor.accept("pack"):
-        param = cursor.sigil("%", "a parameter, as %name")
-        row_tile = cursor.integer()
-        cursor.expect("by")
-        col_tile = cursor.integer()
-        axis = cursor.integer() if cursor.accept("axis") else 0
-        pairs = cursor.accept("pairs")
-        joined = one_of(cursor, Joined, "a way of joining") if cursor.accept("joined") else ""
-        packs.append(Pack(param, row_tile, col_tile, axis, pairs, cast(Joined, joined), cursor.accept("wide")))
     instances = _instances(r) if cursor.accept("instances") else ()
     trace = cursor.string() if cursor.accept("trace") else ""
     cursor.expect("{")
-    return Loops(name, dims, params, _block(r), rows, tuple(packs), trace, instances)
+    return Loops(name, dims, params, _block(r), rows, trace, instances)
 
 
 def _instances(r: Reader) -> tuple[tuple[int, ...], ...]:
@@ -82,7 +71,7 @@ def _instances(r: Reader) -> tuple[tuple[int, ...], ...]:
 def _param(r: Reader) -> Param:
     mode = cast(Mode, one_of(r.cursor, Mode, "a mode"))
     buffer = _buffer(r, "param")
-    return Param(buffer, mode)
+    return Param(buffer, mode, read_layout(r.cursor))
 
 
 def _buffer(r: Reader, usual: Space | None) -> Buffer:

@@ -14,6 +14,7 @@ from sdk.compiler.ir.module import Const, Module, Stage, State, StateLayout
 from sdk.compiler.ir.op_table import OpTable
 from sdk.compiler.ir.plan import Plan
 from sdk.compiler.ir.text.parse_graph import read_graph
+from sdk.compiler.ir.text.parse_layout import read_layout
 from sdk.compiler.ir.text.parse_loops import read_loops
 from sdk.compiler.ir.text.parse_plan import read_plan
 from sdk.compiler.ir.text.parse_types import Reader, one_of, read_dims_header, read_number, read_type
@@ -97,12 +98,12 @@ def _read_const(r: Reader, blobs: Mapping[str, bytes]) -> Const:
     name = cursor.sigil("@", "the name of the constant, as @name")
     cursor.expect(":")
     type_ = read_type(r)
-    packing = cursor.string() if cursor.accept("packed") else ""
+    layout = read_layout(cursor)
     cursor.expect("=")
     at = cursor.mark
     data = _read_blob(r, type_, blobs) if cursor.accept("blob") else _read_elements(r, type_)
     try:
-        return Const(name, type_, data.reshape(type_.static_shape), packing)
+        return Const(name, type_, data.reshape(type_.static_shape), layout)
     except (SdkError, ValueError):
         cursor.fail(f"{data.size} elements for the type {type_.dtype}{list(type_.shape)}", at, cursor.mark)
 

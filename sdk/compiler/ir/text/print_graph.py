@@ -80,8 +80,8 @@ def _call(node: Call, scope: Scope, types: TypePrinter) -> str:
             callee = f"graph {sigil_name('@', node.callee)}"
         case "extern":
             callee = f"extern {string(node.callee)}"
-    kinds = types.defined([v.type for v in node.outs], scope)
-    text = f"{outs} = {callee}({args}){types.attrs(node.attrs, scope)} : {kinds}"
+    given = types.attrs(node.attrs, scope)  # before the types, which may declare dims
+    text = f"{outs} = {callee}({args}){given} : {types.defined([v.type for v in node.outs], scope)}"
     _declare(node.outs, scope)
     if node.place:
         text += f" on {string(node.place)}"

@@ -19,13 +19,14 @@ from sdk.compiler.ir.loops import (
     Load,
     Loops,
     Op,
+    Param,
     Ref,
     Rows,
     Stmt,
     Store,
     ValueExpr,
 )
-from sdk.compiler.ir.text.print_types import TypePrinter, dims_header, number
+from sdk.compiler.ir.text.print_types import TypePrinter, dims_header, layout_text, number
 from sdk.compiler.ir.text.scope import Scope, implied_dtype, implied_var, is_word
 from sdk.compiler.ir.types import F32, I32
 from sdk.compiler.sym import Dim, Var, free_vars
@@ -57,17 +58,12 @@ def print_loops(loops: Loops, types: TypePrinter) -> list[str]:
     """The lines of a loops function."""
     scope = Scope()
     head = f"loops {sigil_name('@', loops.name)}{dims_header(loops.dims, scope)}("
-    params = [f"{p.mode} {_buffer(p.buffer, scope, types, 'param')}" for p in loops.params]
+    params = [_param(p, scope, types) for p in loops.params]
     for p in loops.params:
         scope.buffers[p.buffer.name] = p.buffer
     tail = []
     if loops.rows:
         tail.append(_rows(loops.rows, scope, types))
-    tail += [
-        f"pack {sigil_name('%', k.param)} {k.row_tile} by {k.col_tile}{f' axis {k.axis}' if k.axis else ''}"
-        f"{' pairs' if k.pairs else ''}{f' joined {k.joined}' if k.joined else ''}{' wide' if k.wide else ''}"
-        for k in loops.packs
-    ]
     if loops.instances:
         tail.append(f"instances {', '.join(f'[{_numbers(values)}]' for values in loops.instances)}")
     if loops.trace:
@@ -96,6 +92,10 @@ def _rows(rows: Rows, scope: Scope, types: TypePrinter) -> str:
     scope.dims[rows.lo.name] = rows.lo
     scope.dims[rows.hi.name] = rows.hi
     return f"rows {names[0]}, {names[1]} of {extent}"
+
+
+def _param(param: Param, scope: Scope, types: TypePrinter) -> str:
+    return f"{param.mode} {_buffer(param.buffer, scope, types, 'param')}{layout_text(param.layout)}"
 
 
 def _buffer(buffer: Buffer, scope: Scope, types: TypePrinter, usual: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sdk.compiler.ir.graph import Attr, Attrs
+from sdk.compiler.ir.layout import Layout
 from sdk.compiler.ir.text.scope import Scope
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Expr, Var, free_vars
@@ -12,12 +13,17 @@ from sdk.compiler.sym.text import DimPrinter, print_bounds
 from sdk.compiler.sym.tokens import bare_name, string
 from sdk.errors import BuildError
 
-__all__ = ["TypePrinter", "dims_header", "number"]
+__all__ = ["TypePrinter", "dims_header", "layout_text", "number"]
 
 
 def number(value: int | float) -> str:
     """A literal; a float always has a point or an exponent, or is ``inf`` or ``nan``."""
     return repr(float(value)) if isinstance(value, float) else str(int(value))
+
+
+def layout_text(layout: Layout) -> str:
+    """`` layout tile(1, 4)``; "" for one without steps."""
+    return f" layout {layout}" if layout.steps else ""
 
 
 def var_header(var: Var) -> str:

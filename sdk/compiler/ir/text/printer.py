@@ -11,9 +11,9 @@ from sdk.compiler.ir.module import Const, Module, State
 from sdk.compiler.ir.text.print_graph import print_graph
 from sdk.compiler.ir.text.print_loops import print_loops
 from sdk.compiler.ir.text.print_plan import print_plan
-from sdk.compiler.ir.text.print_types import TypePrinter, dims_header, number
+from sdk.compiler.ir.text.print_types import TypePrinter, dims_header, layout_text, number
 from sdk.compiler.ir.text.scope import Scope
-from sdk.compiler.sym.tokens import bare_name, sigil_name, string
+from sdk.compiler.sym.tokens import bare_name, sigil_name
 
 __all__ = ["DIGEST_CHARS", "collect_blobs", "print_module"]
 
@@ -55,9 +55,7 @@ def _section(lines: list[str]) -> list[str]:
 
 
 def _const(const: Const, types: TypePrinter) -> str:
-    text = f"const {sigil_name('@', const.name)}: {types.type(const.type, Scope())}"
-    if const.packing:
-        text += f" packed {string(const.packing)}"
+    text = f"const {sigil_name('@', const.name)}: {types.type(const.type, Scope())}{layout_text(const.layout)}"
     value = _literal(const.data) if _is_inline(const) else f"blob #{const.digest[:DIGEST_CHARS]}"
     return f"{text} = {value}"
 

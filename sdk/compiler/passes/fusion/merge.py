@@ -64,7 +64,7 @@ class Pair:
         for f in (self.maker, self.user):
             if any(p.mode == "update" for p in f.params) or sum(p.mode == "write" for p in f.params) != 1:
                 return False
-            if f.packs or f.trace or any(p.buffer.ring is not None for p in f.params):
+            if f.layouts or f.trace or any(p.buffer.ring is not None for p in f.params):
                 return False
         mine = self.out.buffer
         for p in self.inner:

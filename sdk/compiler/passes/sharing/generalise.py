@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from sdk.compiler.ir.instances import instance, same
+from sdk.compiler.ir.layout import ROW_MAJOR
 from sdk.compiler.ir.loops import (
     Alloc,
     Block,
@@ -134,15 +135,16 @@ class _Common:
         first = self.functions[0]
         if not all(len(f.params) == len(first.params) and not f.dims for f in self.functions):
             raise Different
+        alike = all(f.layouts == first.layouts for f in self.functions)
         params = []
         for k, p in enumerate(first.params):
             if any(f.params[k].mode != p.mode for f in self.functions):
                 raise Different
-            params.append(Param(self.buffer([f.params[k].buffer for f in self.functions], scopes), p.mode))
+            layout = p.layout if alike else ROW_MAJOR
+            params.append(Param(self.buffer([f.params[k].buffer for f in self.functions], scopes), p.mode, layout))
         rows = self.rows([f.rows for f in self.functions], scopes)
         body = Block(self.block([f.body.body for f in self.functions], scopes))
-        alike = all(f.packs == first.packs for f in self.functions)
-        return Loops(name, (), tuple(params), body, rows, first.packs if alike else ())
+        return Loops(name, (), tuple(params), body, rows)
 
     def buffer(self, buffers: Sequence[Buffer | None], scopes: Sequence[_Scope]) -> Buffer:
         given = [b for b in buffers if b is not None]
@@ -360,7 +362,7 @@ class _Common:
 
     def literal(self, values: Sequence[Imm | None]) -> ValueExpr:
         first = next(v for v in values if v is not None)
-        if all(v == first and repr(v.value) == repr(first.value) for v in values if v is not None):
+        if all(v == first for v in values if v is not None):
             return first
         whole = tuple(None if v is None else v.value if isinstance(v.value, int) else None for v in values)
         if not isinstance(first.value, int) or first.dtype.kind not in "iu" or first.dtype.bits > 32:

@@ -74,7 +74,7 @@ def alternatives(
             made = _schedule(loops, core.choosing(choice), given, threads, frozenset(even), known or {})
         except ScheduleError:
             continue
-        packed = given is None or all(p.param in given for p in made.packs)
+        packed = given is None or made.layouts.keys() <= given
         if made is not loops and packed and _work(made) not in seen:
             seen.add(_work(made))
             yield choice, made
@@ -82,7 +82,7 @@ def alternatives(
 
 def _work(loops: Loops) -> Hashable:
     """What two schedules that are the same have alike."""
-    return loops.params, loops.body, loops.packs
+    return loops.params, loops.body
 
 
 def _schedule(

@@ -1,0 +1,135 @@
+"""Arrays in a layout: the elements of a logical array moved to where they are stored, and back."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Step, Tile, Widen
+from sdk.compiler.ir.types import SCALARS, TensorType
+from sdk.errors import BuildError
+
+__all__ = ["pack_array", "unpack_array"]
+
+Array = NDArray[Any]
+
+
+def pack_array(data: Array, layout: Layout) -> Array:
+    """A logical array as it is stored in a layout.
+
+    Raises:
+        BuildError: a step does not apply to it, or elements that it joins do not fit their type.
+    """
+    kind = next(t for t in SCALARS.values() if t.numpy == data.dtype)
+    for step, type in zip(layout.steps, _types(layout, TensorType(kind, data.shape))[1:], strict=True):
+        data = _packed(data, step, type)
+    return np.asarray(data, order="C")
+
+
+def unpack_array(stored: Array, layout: Layout, type: TensorType) -> Array:
+    """The logical array of ``type`` that is stored in a layout.
+
+    Raises:
+        BuildError: a step does not apply to it.
+    """
+    types = _types(layout, type)
+    for step, before in zip(reversed(layout.steps), reversed(types[:-1]), strict=True):
+        stored = _unpacked(stored, step, before)
+    return np.asarray(stored, order="C")
+
+
+def _types(layout: Layout, type: TensorType) -> list[TensorType]:
+    """The type of the logical array, and that after each step."""
+    found = [type]
+    for step in layout.steps:
+        found.append(Layout((step,)).stored(found[-1]))
+    return found
+
+
+def _packed(data: Array, step: Step, type: TensorType) -> Array:
+    """What a step makes of an array: one of ``type``."""
+    match step:
+        case Permute(order):
+            return data.transpose(order)
+        case Fuse():
+            return data.reshape(type.static_shape)
+        case Tile(axis, size):
+            return np.moveaxis(_runs(_padded(data, axis, size), axis, size), axis + 1, -1)
+        case Pad(axis, multiple):
+            return _padded(data, axis, multiple)
+        case Interleave(axis, ways):
+            return _turned(data, axis, ways)
+        case Join(axis, count, dtype):
+            parts = np.moveaxis(_runs(data, axis, count), axis + 1, 0).astype(np.int64)
+            words = sum(part << k * (dtype.bits // count) for k, part in enumerate(parts))
+            return _fitting(np.asarray(words), step)
+        case Widen(dtype):
+            return data.astype(dtype.numpy)
+        case _:
+            assert_never(step)
+
+
+def _unpacked(data: Array, step: Step, type: TensorType) -> Array:
+    """The array of ``type`` that a step made ``data`` of."""
+    shape = type.static_shape
+    match step:
+        case Permute():
+            return data.transpose(step.inverse().order)
+        case Fuse():
+            return data.reshape(shape)
+        case Tile(axis, size):
+            tiles = np.moveaxis(data, -1, axis + 1)
+            whole = tiles.reshape(*shape[:axis], tiles.shape[axis] * size, *shape[axis + 1 :])
+            return _cut(whole, shape)
+        case Pad():
+            return _cut(data, shape)
+        case Interleave(axis, ways):
+            return _turned(data, axis, shape[axis] // ways)
+        case Join(axis, count, dtype):
+            return _parted(data, axis, count, dtype.bits // count, type)
+        case Widen():
+            return data.astype(type.dtype.numpy)
+        case _:
+            assert_never(step)
+
+
+def _runs(data: Array, axis: int, size: int) -> Array:
+    """An axis as two: runs of so many elements, and the elements of one."""
+    shape = data.shape
+    return data.reshape(*shape[:axis], shape[axis] // size, size, *shape[axis + 1 :])
+
+
+def _padded(data: Array, axis: int, multiple: int) -> Array:
+    more = [(0, -extent % multiple if k == axis else 0) for k, extent in enumerate(data.shape)]
+    return np.pad(data, more)
+
+
+def _cut(data: Array, shape: tuple[int, ...]) -> Array:
+    """The first elements of every axis."""
+    return data[tuple(slice(extent) for extent in shape)]
+
+
+def _turned(data: Array, axis: int, ways: int) -> Array:
+    """An element of each of so many runs of an axis in turn."""
+    runs = _runs(data, axis, max(data.shape[axis] // ways, 1))
+    return np.swapaxes(runs, axis, axis + 1).reshape(data.shape)
+
+
+def _fitting(words: NDArray[np.int64], step: Join) -> Array:
+    lo, hi = step.dtype.limits
+    if words.size and (words.min() < lo or words.max() > hi):
+        raise BuildError(f"{step.count} elements joined in one do not fit {step.dtype}")
+    return words.astype(step.dtype.numpy)
+
+
+def _parted(words: Array, axis: int, count: int, bits: int, type: TensorType) -> Array:
+    """The elements of words, the first in the lowest ``bits``; what is above a negative one is one less for it."""
+    left, parts = words.astype(np.int64), []
+    for _ in range(count):
+        low = left & ((1 << bits) - 1)
+        part = low - ((low >> bits - 1) << bits) if type.dtype.kind == "i" else low
+        parts.append(part)
+        left = (left - part) >> bits
+    return np.stack(parts, axis + 1).reshape(type.static_shape).astype(type.dtype.numpy)

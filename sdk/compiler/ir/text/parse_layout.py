@@ -1,0 +1,69 @@
+"""Reads layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Step, Tile, Widen
+from sdk.compiler.ir.text.parse_types import read_dtype
+from sdk.compiler.sym.tokens import Cursor
+from sdk.errors import BuildError
+
+__all__ = ["read_layout"]
+
+
+def read_layout(cursor: Cursor) -> Layout:
+    """Reads ``layout tile(1, 4)`` if it is here."""
+    steps: list[Step] = []
+    if cursor.accept("layout"):
+        while not steps or cursor.text in _STEPS:
+            steps.append(_read_step(cursor))
+    return Layout(tuple(steps))
+
+
+def _read_step(cursor: Cursor) -> Step:
+    """Reads ``tile(1, 4)``."""
+    at = cursor.mark
+    read = _STEPS.get(cursor.text)
+    if read is None:
+        cursor.fail(f"expected a step of a layout, found {cursor.found()}", hint=f"one of {', '.join(_STEPS)}")
+    cursor.advance()
+    cursor.expect("(")
+    step = read(cursor)
+    cursor.expect(")")
+    try:
+        Layout((step,))
+    except BuildError as error:
+        cursor.fail(error.message, at, cursor.mark)
+    return step
+
+
+def _permute(cursor: Cursor) -> Permute:
+    order = [] if cursor.text == ")" else [cursor.integer()]
+    while cursor.accept(","):
+        order.append(cursor.integer())
+    return Permute(tuple(order))
+
+
+def _join(cursor: Cursor) -> Join:
+    axis, count = _pair(cursor)
+    cursor.expect(",")
+    return Join(axis, count, read_dtype(cursor))
+
+
+def _pair(cursor: Cursor) -> tuple[int, int]:
+    first = cursor.integer()
+    cursor.expect(",")
+    return first, cursor.integer()
+
+
+_STEPS: Final[dict[str, Callable[[Cursor], Step]]] = {
+    "permute": _permute,
+    "fuse": lambda cursor: Fuse(*_pair(cursor)),
+    "tile": lambda cursor: Tile(*_pair(cursor)),
+    "pad": lambda cursor: Pad(*_pair(cursor)),
+    "interleave": lambda cursor: Interleave(*_pair(cursor)),
+    "join": _join,
+    "widen": lambda cursor: Widen(read_dtype(cursor)),
+}

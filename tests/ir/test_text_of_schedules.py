@@ -1,0 +1,90 @@
+"""What a schedule made of a function reads back from its text, after each step: every primitive is tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from round_trip import check_function
+
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.types import F32, I8, I16, I32, I64, DType, TensorType
+from sdk.compiler.ops import get_op, infer
+from sdk.compiler.schedules.rules import CORES, Core, core_for, schedule
+from sdk.compiler.schedules.trace import PRIMITIVES, Arg, Schedule
+from sdk.compiler.sym import Dim, Var
+
+ROWS = Var("n", 1, 64).expr
+INT = {core.name: core for core in CORES}
+FLOAT = {
+    "avx2": core_for({"sse2", "avx2", "fma"}),
+    "neon": core_for({"neon"}),
+    "fpu": core_for({"thumb2", "dsp", "fpu-sp"}),
+}
+Shape = tuple[Dim, ...]
+THREE = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "pad_value": 0, "x_offset": 0}
+POINT = {**THREE, "pad": (0, 0, 0, 0)}
+
+
+def nest(op: str, kinds: tuple[DType, ...], shapes: tuple[Shape, ...], **given: Any) -> Loops:
+    """The loops of an op."""
+    types = [TensorType(kind, shape) for kind, shape in zip(kinds, shapes, strict=True)]
+    build = get_op(op).loops
+    assert build is not None
+    return build(op, types, infer(op, types, tuple(sorted(given.items()))), given)
+
+
+BYTES, SHORTS, LONG = (I8, I8, I32), (I16, I8, I32), (I16, I8, I64)
+CONV = nest("conv2d", BYTES, ((1, 6, 6, 32), (16, 1, 1, 32), (16,)), **POINT)
+IMAGE = nest("conv2d", BYTES, ((1, 9, 9, 3), (8, 3, 3, 3), (8,)), **{**THREE, "stride": (2, 2)})
+DENSE = nest("dense", BYTES, ((1, 130), (64, 130), (64,)), x_offset=0, w_offset=0)
+DEPTHWISE = nest("depthwise_conv2d", BYTES, ((1, 12, 12, 8), (3, 3, 8), (8,)), **THREE, multiplier=1)
+COLUMN = nest("depthwise_conv2d", BYTES, ((1, 40, 1, 20), (3, 3, 20), (20,)), **THREE, multiplier=1)
+SHORT = nest("conv2d", SHORTS, ((1, 6, 6, 20), (14, 1, 1, 20), (14,)), **POINT)
+SUMS = nest("dense", LONG, ((1, 1024), (6, 1024), (6,)), x_offset=0, w_offset=0)
+WINDOW = nest("depthwise_conv2d", (F32,) * 3, ((1, 12, 12, 16), (3, 3, 16), (16,)), **THREE, multiplier=1)
+MATMUL = nest("matmul", (F32, F32), ((ROWS, 64), (64, 40)))
+TURN = nest("transpose", (F32,), ((16, 24),), perm=(1, 0))
+TOTAL = nest("reduce_sum", (F32,), ((4, 100),), axes=(1,))
+RELU = nest("relu", (F32,), ((ROWS, 40),))
+
+BYTEWISE = (CONV, IMAGE, DENSE, DEPTHWISE, COLUMN)
+RULES: tuple[tuple[Loops, Core, int], ...] = (
+    *((loops, core, 1) for loops in BYTEWISE for core in (INT["dsp"], INT["thumb"], INT["mve"], INT["avx2"])),
+    *((loops, core, 1) for loops in (SHORT, SUMS) for core in (INT["dsp"], replace(INT["dsp"], compact=True))),
+    *((loops, core, 4) for loops in (MATMUL, WINDOW, TURN, TOTAL, RELU) for core in FLOAT.values()),
+)
+# what no rule of these does
+STEPS: tuple[tuple[Loops, str, tuple[Arg, ...]], ...] = (
+    (RELU, "peel", ("i1", 1)),
+    (RELU, "parallel", ("i1",)),
+    (RELU, "bind", ("i0", "group.x")),
+)
+
+
+def known(loops: Loops) -> dict[str, list[np.ndarray]]:
+    """Small numbers for all parameters of numbers that are read after the first."""
+    rng = np.random.default_rng(1)
+    buffers = [p.buffer for p in loops.params if p.mode == "read"][1:]
+    return {b.name: [rng.integers(-9, 9, b.type.static_shape).astype(b.dtype.numpy)] for b in buffers}
+
+
+def test_every_primitive(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[str] = set()
+    plain = Schedule.do
+
+    def do(self: Schedule, primitive: str, *args: Arg) -> Schedule:
+        done = plain(self, primitive, *args)
+        check_function(done.loops, f"{primitive}{args} of {'; '.join(done.steps)}")
+        seen.add(primitive)
+        return done
+
+    monkeypatch.setattr(Schedule, "do", do)
+    for loops, core, threads in RULES:
+        constants = known(loops)
+        check_function(schedule(loops, core, None, threads, set(constants), constants))
+    for loops, primitive, args in STEPS:
+        Schedule(loops).do(primitive, *args)
+    assert set(PRIMITIVES) - seen == set()
