@@ -95,8 +95,8 @@ def describe(board: Board) -> dict[str, Any]:
         ],
         "stack_bytes": runtime.stack_bytes,
         "compilers": {
-            "zig": {"target": compilers.zig_target, "cpu": compilers.zig_cpu},
-            "gcc": {"command": compilers.gcc_command, "flags": list(compilers.gcc_flags)},
+            "zig": {"target": compilers.zig.target, "cpu": compilers.zig.cpu},
+            "gcc": {"command": compilers.gcc.command, "flags": list(compilers.gcc.flags)},
             "opt": compilers.opt,
         },
         "emulator": None

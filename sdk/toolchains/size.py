@@ -6,17 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sdk.toolchains.elf import (
-    ET_REL,
-    SHF_ALLOC,
-    SHF_EXECINSTR,
-    SHF_WRITE,
-    SHT_ARM_EXIDX,
-    SHT_NOBITS,
-    STT_SECTION,
-    ElfFile,
-    Section,
-)
+from elftools.elf.constants import SH_FLAGS
+
+from sdk.toolchains.elf import ElfFile, Section
 
 
 @dataclass(frozen=True)
@@ -59,14 +51,14 @@ class SymbolSize:
 
 def _kind(section: Section) -> str | None:
     """Return the field of Sections that counts ``section``, None for what is never loaded."""
-    if not section.flags & SHF_ALLOC:
+    if not section.flags & SH_FLAGS.SHF_ALLOC:
         return None
-    if section.flags & SHF_EXECINSTR:
+    if section.flags & SH_FLAGS.SHF_EXECINSTR:
         return "text"
-    if section.type == SHT_NOBITS:
+    if section.type == "SHT_NOBITS":
         return "bss"
     # Constants that hold addresses are writable only until the dynamic linker has filled those in.
-    if section.flags & SHF_WRITE and not section.name.startswith(".data.rel.ro"):
+    if section.flags & SH_FLAGS.SHF_WRITE and not section.name.startswith(".data.rel.ro"):
         return "data"
     return "rodata"
 
@@ -82,7 +74,7 @@ def section_sizes(paths: Iterable[Path]) -> Sections:
         elf = ElfFile(path)
         for section in elf.sections:
             kind = _kind(section)
-            if kind is not None and not (elf.type == ET_REL and section.type == SHT_ARM_EXIDX):
+            if kind is not None and not (elf.type == "ET_REL" and section.type == "SHT_ARM_EXIDX"):
                 total += Sections(**{kind: section.size})
     return total
 
@@ -92,7 +84,7 @@ def symbol_sizes(path: Path) -> list[SymbolSize]:
     elf = ElfFile(path)
     found = set()
     for symbol in elf.symbols:
-        if symbol.size == 0 or symbol.type == STT_SECTION or not 0 < symbol.section < len(elf.sections):
+        if symbol.size == 0 or symbol.type == "STT_SECTION" or not 0 < symbol.section < len(elf.sections):
             continue
         kind = _kind(elf.sections[symbol.section])
         if kind is not None:

@@ -63,8 +63,8 @@ def test_host_sources_compile_without_warnings(compiler: str, need_tool) -> None
 @pytest.mark.parametrize("name", [*agents.EMULATED, "nucleo_l4r5zi"])
 def test_firmware_builds_with_gcc_too(name: str, tmp_path: Path, need_tool) -> None:
     board = load_board(name).as_emulated()
-    need_tool(board.compilers.gcc_command)
-    image = agents.firmware(board, tmp_path / "agent.elf", toolchain=board.compilers.gcc_command)
+    need_tool(board.compilers.gcc.command)
+    image = agents.firmware(board, tmp_path / "agent.elf", toolchain=board.compilers.gcc.command)
     assert image.stat().st_size > 0
 
 
