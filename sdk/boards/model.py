@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Annotated, Literal, get_args
 
-import msgspec
-from msgspec import structs
+from msgspec import Meta, Struct, field, structs
 
 Capability = Literal[
     # Arm's M profile
@@ -31,15 +30,15 @@ class Size(int):
     """Bytes; a file may say them as text such as "640K"."""
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Table(Struct, frozen=True, forbid_unknown_fields=True):
     """A table of a board's file, whose keys are the fields."""
 
 
 class Cache(Table, frozen=True):
     """Cache sizes of one core in bytes; 0 where there is none. ``line`` is the line size in bytes."""
 
-    i: Size = Size(0)
-    d: Size = Size(0)
+    i: Size = field(default_factory=Size)
+    d: Size = field(default_factory=Size)
     line: int = 0
 
 
@@ -53,8 +52,8 @@ class Core(Table, frozen=True):
     pointer_bits: int = 32
     fpu: str | None = None
     float_abi: Literal["soft", "softfp", "hard"] = "soft"
-    clock_hz: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    cache: Cache = Cache()
+    clock_hz: Annotated[int, Meta(ge=1)] | None = None
+    cache: Cache | None = None
 
 
 class Memory(Table, frozen=True):
@@ -138,7 +137,7 @@ class Runtime(Table, frozen=True):
     """
 
     port: Literal["posix", "cortex_m", "riscv"]
-    stack_bytes: Size = msgspec.field(default=Size(0), name="stack")
+    stack_bytes: Size = field(default_factory=Size, name="stack")
     uart: Peripheral | None = None
     timer: Peripheral | None = None
     emulated_uart: Peripheral | None = None
@@ -188,9 +187,9 @@ class Board:
     compilers: Compilers
     runtime: Runtime
     emulator: Emulator | None
-    sources: tuple[str, ...] = ()  # where the facts come from
-    origin: Mapping[str, str] = field(default_factory=dict)  # dotted key -> the file that set it
-    emulated_only: bool = False  # it stands for a core, there is none to buy
+    sources: tuple[str, ...]  # where the facts come from
+    origin: Mapping[str, str]  # dotted key -> the file that set it
+    emulated_only: bool  # it stands for a core, there is none to buy
 
     @property
     def core(self) -> Core:

@@ -15,6 +15,7 @@ from sdk.errors import UsageError
 T = TypeVar("T", bound=Table)
 _AS_NEAR = 0.1  # of the likeness of words: what is this much farther is not meant
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+SIZE = re.compile(r"(0x[0-9a-fA-F]+|\d[\d_]*)\s*([KMG]?)B?")
 
 
 def suggest(name: str, known: Iterable[str]) -> str | None:
@@ -29,7 +30,7 @@ def parse_size(value: object, where: str) -> int:
     """Return bytes from an integer or a string such as "640K" or "0x1000"; raise UsageError if neither."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    match = re.fullmatch(r"(0x[0-9a-fA-F]+|\d[\d_]*)\s*([KMG]?)B?", value) if isinstance(value, str) else None
+    match = SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise UsageError(f"not a size: {value!r}", where=where, hint='write bytes, or a string such as "640K"')
     return int(match[1], 0) * _UNITS[match[2]]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft7Validator
+from unit import board_schemas
 
 from sdk.boards import CAPABILITIES, board_names, describe, load_board, parse_size
 from sdk.boards.host import parse_cpuinfo
@@ -206,3 +209,37 @@ def test_cpuinfo_counts_what_every_core_has() -> None:
     arm = "Features\t: fp asimd asimdhp asimddp i8mm\n"
     assert parse_cpuinfo(arm, "aarch64", CAPABILITIES) == {"neon", "fp16", "dotprod", "i8mm"}
     assert parse_cpuinfo("", "x86_64", CAPABILITIES) == frozenset()
+
+
+SCHEMAS = board_schemas.schemas()
+
+
+def test_the_published_schemas_are_those_of_the_records() -> None:
+    for path, schema in SCHEMAS.items():
+        Draft7Validator.check_schema(schema)
+        assert path.read_text(encoding="utf-8") == board_schemas.text(schema), "python tests/unit/board_schemas.py"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(board_schemas.BOARDS.rglob("*.toml")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_every_file_names_its_schema_and_keeps_to_it(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    schema = (path.parent / text.splitlines()[0].removeprefix("#:schema ")).resolve()
+    Draft7Validator(SCHEMAS[schema]).validate(tomllib.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[board]\ntitel = "x"', "'titel' was unexpected"),
+        ('[[core]]\nname = "main"\ncpu = "x"\ncapabilities = ["dps"]', "'dps' is not one of"),
+        ('[[memory]]\nname = "ram"\nbase = 0\nkind = "ram"', "'size' is a required property"),
+        ('[runtime]\nstack = "8 kilo"', "'8 kilo'"),
+        ('[compilers.gcc]\nflags_append = "-O2"', "'-O2' is not of type 'array'"),
+    ],
+)
+def test_an_editor_sees_mistakes(text: str, says: str) -> None:
+    schema = SCHEMAS[board_schemas.BOARDS / "schema.json"]
+    (error,) = Draft7Validator(schema).iter_errors(tomllib.loads(text))
+    assert says in error.message
