@@ -199,7 +199,7 @@ def of_tflm(case: Case, board: Board, folder: Path, sources: Sequence[Path]) -> 
     """``work`` that calls the reference kernel of TensorFlow Lite Micro, a template in its headers."""
     source, out = folder / "work.cc", folder / "work.o"
     source.write_text(tflm_work(case), encoding="utf-8")
-    command = [GCC.replace("gcc", "g++"), *board.compilers.gcc_flags, *TFLM_FLAGS, *(f"-I{path}" for path in sources)]
+    command = [GCC.replace("gcc", "g++"), *board.compilers.gcc.flags, *TFLM_FLAGS, *(f"-I{path}" for path in sources)]
     subprocess.run([*command, "-c", str(source), "-o", str(out)], check=True)
     return [ObjectFile(out, "work.cc", f"tflm {case.name} {out}", "", None)]
 

@@ -97,15 +97,6 @@ class BuildReport:
             "warnings": list(self.warnings),
         }
 
-    @classmethod
-    def from_json(cls, data: Json) -> BuildReport:
-        """The report that ``to_json`` wrote."""
-        dims = {name: (int(lo), int(hi)) for name, (lo, hi) in data["dims"].items()}
-        out = None if data["out"] is None else Path(data["out"])
-        fields = {name: data[name] for name in cls.__dataclass_fields__}
-        lists = {name: tuple(data[name]) for name in ("files", "warnings")}
-        return cls(**{**fields, **lists, "out": out, "dims": dims})
-
 
 @dataclass(frozen=True)
 class MemoryMode:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from sdk.boards.files import board_files, read_merged
 from sdk.boards.model import (
     CAPABILITIES,
@@ -70,7 +72,7 @@ def _load(name: str) -> Board:
 
 def describe(board: Board) -> dict[str, Any]:
     """Return a board as JSON-ready values: sizes in bytes, addresses as numbers, sets as sorted lists."""
-    core, compilers, runtime, emulator = board.core, board.compilers, board.runtime, board.emulator
+    core, emulator = board.core, board.emulator
     return {
         "name": board.name,
         "title": board.title,
@@ -89,15 +91,12 @@ def describe(board: Board) -> dict[str, Any]:
         },
         "flash_bytes": board.flash_bytes,
         "ram_bytes": board.ram_bytes,
-        "memory": [
-            {"name": m.name, "kind": m.kind, "base": m.base, "size": m.size, "attrs": sorted(m.attrs)}
-            for m in board.memory
-        ],
-        "stack_bytes": runtime.stack_bytes,
+        "memory": [{**structs.asdict(region), "attrs": sorted(region.attrs)} for region in board.memory],
+        "stack_bytes": board.runtime.stack_bytes,
         "compilers": {
-            "zig": {"target": compilers.zig_target, "cpu": compilers.zig_cpu},
-            "gcc": {"command": compilers.gcc_command, "flags": list(compilers.gcc_flags)},
-            "opt": compilers.opt,
+            "zig": structs.asdict(board.compilers.zig),
+            "gcc": {"command": board.compilers.gcc.command, "flags": list(board.compilers.gcc.flags)},
+            "opt": board.compilers.opt,
         },
         "emulator": None
         if emulator is None

@@ -1,51 +1,68 @@
-"""What a board is: frozen records of cores, memory, compilers, emulator and peripherals."""
+"""What a board is: frozen records of cores, memory, compilers, emulator and peripherals, as its file has them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from string import Formatter
+from typing import Annotated, Literal, get_args
 
-_ARM_M = ("thumb", "thumb2", "dsp", "mve", "mve-fp", "fpu-sp", "fpu-dp", "fpu-half", "dual-issue")
-_ANY = ("unaligned", "div")  # unaligned loads and stores of words, division in hardware
-_RISCV = ("rvm",)  # multiplication
-_AARCH64 = ("neon", "dotprod", "fp16", "i8mm", "bf16", "sve", "sve2")
-_X86_64 = ("sse2", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "avxvnni")
-_AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16")
-CAPABILITIES: frozenset[str] = frozenset(_ARM_M + _ANY + _RISCV + _AARCH64 + _X86_64 + _AVX512)
+from msgspec import Meta, Struct, field, structs
+
+Capability = Literal[
+    # Arm's M profile
+    "thumb", "thumb2", "dsp", "mve", "mve-fp", "fpu-sp", "fpu-dp", "fpu-half", "dual-issue",
+    # any: unaligned loads and stores of words, division in hardware
+    "unaligned", "div",
+    # RISC-V: multiplication
+    "rvm",
+    # AArch64
+    "neon", "dotprod", "fp16", "i8mm", "bf16", "sve", "sve2",
+    # x86-64
+    "sse2", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "avxvnni",
+    "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
+]  # fmt: skip
+CAPABILITIES: frozenset[str] = frozenset(get_args(Capability))
+_PLACEHOLDERS = ("elf", "serial", "shift")
 
 
-@dataclass(frozen=True)
-class Cache:
+class Size(int):
+    """Bytes; a file may say them as text such as "640K"."""
+
+
+class Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a board's file, whose keys are the fields."""
+
+
+class Cache(Table, frozen=True):
     """Cache sizes of one core in bytes; 0 where there is none. ``line`` is the line size in bytes."""
 
-    i: int = 0
-    d: int = 0
+    i: Size = field(default_factory=Size)
+    d: Size = field(default_factory=Size)
     line: int = 0
 
 
-@dataclass(frozen=True)
-class Core:
+class Core(Table, frozen=True):
     """One processor core: what it can execute, never what it is called."""
 
     name: str
     cpu: str  # the compiler's name for it, "native" for the machine we run on
-    arch: str  # armv6-m, armv7-m, armv7e-m, armv8-m.main, armv8.1-m.main, rv32, x86_64, aarch64
-    capabilities: frozenset[str]
-    pointer_bits: int
+    arch: str = ""  # armv6-m, armv7-m, armv7e-m, armv8-m.main, armv8.1-m.main, rv32, x86_64, aarch64
+    capabilities: frozenset[Capability] = frozenset()
+    pointer_bits: int = 32
     fpu: str | None = None
-    float_abi: str = "soft"  # soft | softfp | hard
-    clock_hz: int | None = None
-    cache: Cache = field(default_factory=Cache)
+    float_abi: Literal["soft", "softfp", "hard"] = "soft"
+    clock_hz: Annotated[int, Meta(ge=1)] | None = None
+    cache: Cache | None = None
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(Table, frozen=True):
     """One memory region: ``size`` bytes at ``base``; ``kind`` is flash or ram, ``attrs`` r, w, x, dma ..."""
 
     name: str
     base: int
-    size: int
-    kind: str
+    size: Size
+    kind: Literal["flash", "ram"]
     attrs: frozenset[str] = frozenset()
 
     @property
@@ -58,19 +75,29 @@ class Memory:
         return self.base < other.end and other.base < self.end
 
 
-@dataclass(frozen=True)
-class Compilers:
-    """How each compiler is told about this board; ``zig_cpu`` "native" stands for its capabilities."""
+class Zig(Table, frozen=True):
+    """How zig is told about a board; ``cpu`` "native" stands for its capabilities."""
 
-    zig_target: str
-    zig_cpu: str
-    gcc_command: str
-    gcc_flags: tuple[str, ...] = ()
-    opt: str = "2"
+    cpu: str
+    target: str = ""
 
 
-@dataclass(frozen=True)
-class Emulator:
+class Gcc(Table, frozen=True):
+    """The gcc that builds for a board."""
+
+    command: str
+    flags: tuple[str, ...] = ()
+
+
+class Compilers(Table, frozen=True):
+    """How each compiler is told about this board."""
+
+    zig: Zig
+    gcc: Gcc
+    opt: Literal["1", "2", "3", "s", "z"] = "2"
+
+
+class Emulator(Table, frozen=True):
     """The stand-in machine: a command line with placeholders, and where it keeps the board's regions.
 
     ``memory`` maps a region's name to its base on that machine; the region keeps the board's size.
@@ -78,25 +105,23 @@ class Emulator:
     as for a process in user mode.
     """
 
-    argv: tuple[str, ...]
-    icount_shift: int | None
-    memory: Mapping[str, int]
-    fidelity: str = "isa"  # isa: instruction set only | soc: peripherals too
+    argv: tuple[str, ...] = ()
+    icount_shift: int | None = None
+    memory: dict[str, Size] = {}
+    fidelity: Literal["isa", "soc"] = "isa"  # isa: instruction set only | soc: peripherals too
+
+    def __post_init__(self) -> None:
+        for name in (name for part in self.argv for _, name, _, _ in Formatter().parse(part)):
+            if name not in (None, *_PLACEHOLDERS):
+                raise ValueError(f"argv has an unknown placeholder {{{name}}}\none of {', '.join(_PLACEHOLDERS)}")
 
     @property
     def program(self) -> str:
         """The emulator's executable name."""
         return self.argv[0]
 
-    def command(self, elf: str, serial: str, extra: tuple[str, ...] = ()) -> list[str]:
-        """Return the argv that boots ``elf`` with its first UART on ``serial`` (QEMU's -serial syntax)."""
-        values = {"elf": elf, "serial": serial, "shift": str(self.icount_shift)}
-        filled = [part.format_map(values) for part in self.argv]
-        return [filled[0], *extra, *filled[1:]]
 
-
-@dataclass(frozen=True)
-class Peripheral:
+class Peripheral(Table, frozen=True):
     """A memory-mapped block the runtime drives: driver ``kind``, ``base`` address, input clock in Hz."""
 
     kind: str
@@ -104,20 +129,48 @@ class Peripheral:
     hz: int = 0
 
 
-@dataclass(frozen=True)
-class Runtime:
+class Runtime(Table, frozen=True):
     """What the on-device runtime needs: its port, the stack in bytes, and the peripherals it drives.
 
     ``uart`` and ``timer`` are those of the real board; ``emulated_uart`` and ``emulated_timer``
     replace them on the stand-in machine where the two differ.
     """
 
-    port: str  # posix | cortex_m | riscv
-    stack_bytes: int
+    port: Literal["posix", "cortex_m", "riscv"]
+    stack_bytes: Size = field(default_factory=Size, name="stack")
     uart: Peripheral | None = None
     timer: Peripheral | None = None
     emulated_uart: Peripheral | None = None
     emulated_timer: Peripheral | None = None
+
+
+class About(Table, frozen=True):
+    """What a board is called and how far it is tested."""
+
+    title: str
+    vendor: str = ""
+    tier: int = 3  # 1: on hardware, 2: under emulation, 3: by its users
+    aliases: tuple[str, ...] = ()
+    machine: Literal["real", "emulated", "this"] = "real"  # emulated: it stands for a core, there is none to buy
+
+
+class Provenance(Table, frozen=True):
+    """Where the facts come from."""
+
+    sources: tuple[str, ...] = ()
+
+
+class BoardFile(Table, frozen=True):
+    """A board's file, merged with those that it extends."""
+
+    schema: Literal[1]
+    board: About
+    compilers: Compilers
+    runtime: Runtime
+    core: tuple[Core, ...] = ()
+    memory: tuple[Memory, ...] = ()
+    emulator: Emulator | None = None
+    provenance: Provenance = Provenance()
 
 
 @dataclass(frozen=True)
@@ -134,9 +187,9 @@ class Board:
     compilers: Compilers
     runtime: Runtime
     emulator: Emulator | None
-    sources: tuple[str, ...] = ()  # where the facts come from
-    origin: Mapping[str, str] = field(default_factory=dict)  # dotted key -> the file that set it
-    emulated_only: bool = False  # it stands for a core, there is none to buy
+    sources: tuple[str, ...]  # where the facts come from
+    origin: Mapping[str, str]  # dotted key -> the file that set it
+    emulated_only: bool  # it stands for a core, there is none to buy
 
     @property
     def core(self) -> Core:
@@ -180,8 +233,8 @@ class Board:
         if self.emulator is None:
             return self
         bases = self.emulator.memory
-        moved = tuple(replace(region, base=bases.get(region.name, region.base)) for region in self.memory)
-        runtime = replace(
+        moved = tuple(structs.replace(region, base=bases.get(region.name, region.base)) for region in self.memory)
+        runtime = structs.replace(
             self.runtime,
             uart=self.runtime.emulated_uart or self.runtime.uart,
             timer=self.runtime.emulated_timer or self.runtime.timer,

@@ -14,10 +14,10 @@ __all__ = ["Instruction", "Kind", "Timing", "decoder_for", "timing_for"]
 
 Decoder = Callable[[bytes, int], Instruction]
 # by the machine that an ELF file names
-_DECODERS: Final[dict[int, Decoder]] = {40: decode_thumb, 243: decode_riscv}
+_DECODERS: Final[dict[str, Decoder]] = {"EM_ARM": decode_thumb, "EM_RISCV": decode_riscv}
 
 
-def decoder_for(machine: int) -> Decoder | None:
-    """What tells the kind of the instruction at an offset of some code, by the number of the machine in ELF files; None
+def decoder_for(machine: str) -> Decoder | None:
+    """What tells the kind of the instruction at an offset of some code, by the machine as ELF files call it; None
     where no table of cycles needs it."""
     return _DECODERS.get(machine)

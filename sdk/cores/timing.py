@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, get_args
+from typing import Final
+
+import msgspec
 
 from sdk.cores.kinds import Instruction, Kind
 from sdk.errors import BuildError
@@ -26,9 +26,9 @@ _UNITS: Final[Mapping[str, str]] = {
 _BY_WORDS: Final = ("load_many", "store_many", "fp_load", "fp_store")
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Cycles of one core. ``cycles`` by kind; of the kinds that may move several words each takes ``word`` more.
+class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Cycles of one core. ``cycles`` by kind, 1 of the others; of the kinds that may move several words each takes
+    ``word`` more.
 
     ``after_memory``: of a load or store right behind another. ``taken``: what a branch that is taken takes more.
     ``issue``: instructions at once at most, where their units differ. ``overlap``: cycles that a vector instruction
@@ -38,13 +38,12 @@ class Timing:
     ``source`` says where the numbers are from, ``leaves_out`` what no table tells.
     """
 
-    cpu: str
-    cycles: Mapping[Kind, float]
+    cycles: dict[Kind, float]
     word: float
     after_memory: float
     taken: float
-    issue: int
-    overlap: float
+    issue: int = 1
+    overlap: float = 0.0
     peak_macs: float
     peak_bytes: float
     source: str
@@ -69,7 +68,7 @@ class Timing:
 
     def _one(self, one: Instruction, behind: bool) -> float:
         many = self.word * one.words if one.kind in _BY_WORDS else 0.0
-        cost = self.cycles[one.kind] + many
+        cost = self.cycles.get(one.kind, 1.0) + many
         return min(cost, self.after_memory) if behind and one.words == 1 else cost
 
     @staticmethod
@@ -87,28 +86,8 @@ def timing_for(cpu: str) -> Timing | None:
     path = data_dir("boards") / "cpu" / f"{cpu}.toml"
     if not path.is_file():
         return None
-    kinds: tuple[Kind, ...] = get_args(Kind)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-        scale, between = float(data.get("scale", 1.0)), data.get("error")
-        given = {str(k): float(v) for k, v in data["cycles"].items()}
-        unknown = set(given) - set(kinds)
-        if unknown:
-            raise ValueError(f"there is no kind {', '.join(sorted(unknown))}")
-        return Timing(
-            cpu=cpu,
-            cycles={kind: given.get(kind, 1.0) for kind in kinds},
-            word=float(data["word"]),
-            after_memory=float(data["after_memory"]),
-            taken=float(data["taken"]) * scale,
-            issue=int(data.get("issue", 1)),
-            overlap=float(data.get("overlap", 0.0)),
-            peak_macs=float(data["peak_macs"]),
-            peak_bytes=float(data["peak_bytes"]),
-            source=str(data["source"]),
-            leaves_out=str(data["leaves_out"]),
-            scale=scale,
-            error=None if between is None else (float(between[0]), float(between[1])),
-        )
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+        found = msgspec.toml.decode(path.read_bytes(), type=Timing)
+    except (msgspec.DecodeError, ValueError) as error:
         raise BuildError("not a table of cycles", where=str(path), why=str(error)) from None
+    return msgspec.structs.replace(found, taken=found.taken * found.scale)

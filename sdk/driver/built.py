@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from sdk.driver.out_folder import MANIFEST, file_digest, is_own_name, settle
 from sdk.driver.sources import Sources, read_files, write_files
 from sdk.errors import UsageError
@@ -33,6 +35,24 @@ class Built:
     shapes: Mapping[str, Mapping[str, tuple[str, ...]]]
     multiples: Mapping[str, int]
     ops: Mapping[str, tuple[OpFacts, ...]]
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """What every version of that file begins with."""
+
+    schema: int
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    """What is read again of the file that ``write_built`` writes."""
+
+    prefix: str
+    model_files: list[str]
+    agent_files: list[str]
+    shapes: dict[str, dict[str, tuple[str, ...]]]
+    multiples: dict[str, int]
+    ops: dict[str, tuple[OpFacts, ...]]
+    report: BuildReport
 
 
 def write_built(folder: Path, built: Built, before: Mapping[str, str] | None = None) -> None:
@@ -72,29 +92,23 @@ def load_built(folder: Path) -> Built:
     """
     settle(folder)
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if manifest["schema"] != SCHEMA:
-            raise ValueError(f"its manifest has schema {manifest['schema']}, this version reads {SCHEMA}")
-        strange = [n for n in (*manifest["model_files"], *manifest["agent_files"]) if not is_own_name(n)]
+        manifest = (folder / MANIFEST).read_bytes()
+        schema = msgspec.json.decode(manifest, type=_Version).schema
+        if schema != SCHEMA:
+            raise ValueError(f"its manifest has schema {schema}, this version reads {SCHEMA}")
+        m = msgspec.json.decode(manifest, type=_Manifest)
+        strange = [n for n in (*m.model_files, *m.agent_files) if not is_own_name(n)]
         if strange:
             raise ValueError(f"its manifest names {strange[0]!r}")
-        model = read_files(folder, manifest["model_files"])
-        agent = read_files(folder / "agent", manifest["agent_files"])
-        report = BuildReport.from_json(manifest["report"])
-        shapes = {
-            str(entry): {str(name): tuple(map(str, dims)) for name, dims in of.items()}
-            for entry, of in manifest["shapes"].items()
-        }
-        multiples = {str(name): int(value) for name, value in manifest["multiples"].items()}
-        ops = {str(entry): tuple(OpFacts(**op) for op in of) for entry, of in manifest["ops"].items()}
-        return Built(Sources(manifest["prefix"], model, agent), report, shapes, multiples, ops)
+        sources = Sources(m.prefix, read_files(folder, m.model_files), read_files(folder / "agent", m.agent_files))
+        return Built(sources, m.report, m.shapes, m.multiples, m.ops)
     except FileNotFoundError as err:
         raise UsageError(
             f"{folder} is not a folder that sdk build made",
             why=f"it has no {Path(err.filename).name}",
             hint="give the model file, or make a folder of it: sdk build MODEL --board B -o FOLDER",
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
+    except (OSError, ValueError) as err:
         raise UsageError(
             f"{folder} is not a folder that sdk build made",
             why=str(err),

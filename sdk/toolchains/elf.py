@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import struct
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sdk.errors import BuildError
+from elftools.common.exceptions import ELFError
+from elftools.elf import elffile, relocation, sections
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.enums import ENUM_ST_SHNDX
 
-SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
-SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_REL = 2, 4, 8, 9
-SHT_ARM_EXIDX = 0x70000001
-ET_REL = 1
-STT_FUNC, STT_SECTION = 2, 3
-STB_LOCAL = 0
-EM_ARM, EM_X86_64 = 40, 62
+from sdk.errors import BuildError
 
 
 @dataclass(frozen=True)
 class Section:
-    """One section header with its contents; ``link`` and ``info`` are indices of other sections, ``address`` is where
-    the section is once linked."""
+    """One section, its type as the specification calls it; ``address`` is where it is once linked, ``data`` is empty
+    where all of it is zeros that no file holds."""
 
     index: int
     name: str
-    type: int
+    type: str
     flags: int
     address: int
     size: int
-    link: int
-    info: int
     data: bytes
 
 
@@ -41,90 +36,66 @@ class Symbol:
     name: str
     value: int
     size: int
-    type: int
-    binding: int
+    type: str
+    binding: str
     section: int
 
 
 @dataclass(frozen=True)
 class Relocation:
-    """A place in section ``section`` at ``offset`` that refers to ``symbol`` plus ``addend``."""
+    """A place at ``offset`` of a section that refers to ``symbol`` plus ``addend``, 0 where that is in the place."""
 
-    section: int
     offset: int
     symbol: Symbol
     addend: int
 
 
 class ElfFile:
-    """A parsed little-endian ELF file, object or linked, 32 or 64 bits."""
+    """A little-endian ELF file, object or linked, 32 or 64 bits; type and machine as the specification calls them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._raw = path.read_bytes()
-        if self._raw[:4] != b"\x7fELF" or self._raw[5:6] != b"\x01":
+        raw = path.read_bytes()
+        if raw[:4] != b"\x7fELF" or raw[5:6] != b"\x01":
             raise BuildError("not a little-endian ELF file", where=str(path))
-        self.is64 = self._raw[4] == 2
         try:
-            self.type, self.machine = struct.unpack_from("<HH", self._raw, 16)
-            self.sections = self._read_sections()
-            self.symbols = self._read_symbols()
-        except (struct.error, IndexError, ValueError, OverflowError) as error:
+            elf = elffile.ELFFile(io.BytesIO(raw))
+            found = list(elf.iter_sections())
+            self.is64, self.type, self.machine = elf.elfclass == 64, elf["e_type"], elf["e_machine"]
+            self.sections = [_section(*numbered) for numbered in enumerate(found)]
+            tables = (s for s in found if isinstance(s, sections.SymbolTableSection) and s["sh_type"] == "SHT_SYMTAB")
+            self.symbols = [_symbol(symbol) for table in tables for symbol in table.iter_symbols()]
+        except (ELFError, ValueError, OverflowError) as error:
             raise BuildError("damaged ELF file", where=str(path), why=str(error)) from error
-
-    def _read_sections(self) -> list[Section]:
-        at, size, count, names = self._header()
-        form = "<IIQQQQIIQQ" if self.is64 else "<IIIIIIIIII"
-        rows = [struct.unpack_from(form, self._raw, at + index * size) for index in range(count)]
-        text = self._raw[rows[names][4] : rows[names][4] + rows[names][5]] if rows else b""
-        sections = []
-        for index, (name, kind, flags, address, offset, length, link, info, *_) in enumerate(rows):
-            data = b"" if kind == SHT_NOBITS else self._raw[offset : offset + length]
-            sections.append(Section(index, _string(text, name), kind, flags, address, length, link, info, data))
-        return sections
-
-    def _header(self) -> tuple[int, int, int, int]:
-        """Offset, entry size and count of the section headers, and the index of the one with their names."""
-        at = struct.unpack_from("<Q" if self.is64 else "<I", self._raw, 40 if self.is64 else 32)[0]
-        size, count, names = struct.unpack_from("<HHH", self._raw, 58 if self.is64 else 46)
-        return at, size, count, names
-
-    def _read_symbols(self) -> list[Symbol]:
-        table = next((section for section in self.sections if section.type == SHT_SYMTAB), None)
-        if table is None:
-            return []
-        text = self.sections[table.link].data
-        symbols = []
-        for row in struct.iter_unpack("<IBBHQQ" if self.is64 else "<IIIBBH", table.data):
-            if self.is64:
-                name, info, _, section, value, size = row
-            else:
-                name, value, size, info, _, section = row
-            symbols.append(Symbol(_string(text, name), value, size, info & 15, info >> 4, section))
-        return symbols
+        self._relocations = [s for s in found if isinstance(s, relocation.RelocationSection)]
 
     def relocations(self, section: Section) -> Iterator[Relocation]:
-        """Yield the relocations of ``section``; the addend is 0 where the format keeps it in place."""
-        for table in self.sections:
-            if table.type not in (SHT_REL, SHT_RELA) or table.info != section.index:
-                continue
-            explicit = table.type == SHT_RELA
-            form = ("<QQq" if explicit else "<QQ") if self.is64 else ("<IIi" if explicit else "<II")
-            for offset, info, *addend in struct.iter_unpack(form, table.data):
-                symbol = self.symbols[info >> (32 if self.is64 else 8)]
-                yield Relocation(section.index, offset, symbol, addend[0] if addend else 0)
+        """Yield the relocations of ``section``."""
+        for table in self._relocations:
+            if table["sh_info"] == section.index:
+                for one in table.iter_relocations():
+                    addend = one["r_addend"] if one.is_RELA() else 0
+                    yield Relocation(one["r_offset"], self.symbols[one["r_info_sym"]], addend)
 
     def code_at(self, address: int, most: int) -> bytes:
         """At most so many bytes from an address of a linked file, to the end of the section there."""
         for section in self.sections:
-            if section.flags & SHF_ALLOC and section.address <= address < section.address + len(section.data):
+            if section.flags & SH_FLAGS.SHF_ALLOC and section.address <= address < section.address + len(section.data):
                 return section.data[address - section.address : address - section.address + most]
         return b""
 
     def functions(self) -> list[Symbol]:
         """All functions defined in this file."""
-        return [symbol for symbol in self.symbols if symbol.type == STT_FUNC and symbol.section != 0]
+        return [symbol for symbol in self.symbols if symbol.type == "STT_FUNC" and symbol.section != 0]
 
 
-def _string(table: bytes, at: int) -> str:
-    return table[at : table.index(b"\0", at)].decode()
+def _section(index: int, found: sections.Section) -> Section:
+    kind, size = found["sh_type"], found["sh_size"]
+    data = b"" if kind == "SHT_NOBITS" else found.data()
+    return Section(index, found.name, kind, found["sh_flags"], found["sh_addr"], size, data)
+
+
+def _symbol(found: sections.Symbol) -> Symbol:
+    info, section = found["st_info"], found["st_shndx"]
+    section = ENUM_ST_SHNDX.get(section, section)
+    return Symbol(found.name, found["st_value"], found["st_size"], info["type"], info["bind"], section)

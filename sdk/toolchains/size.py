@@ -6,16 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sdk.toolchains.elf import (
-    ET_REL,
-    SHF_ALLOC,
-    SHF_EXECINSTR,
-    SHF_WRITE,
-    SHT_ARM_EXIDX,
-    SHT_NOBITS,
-    ElfFile,
-    Section,
-)
+from elftools.elf.constants import SH_FLAGS
+
+from sdk.toolchains.elf import ElfFile, Section
 
 
 @dataclass(frozen=True)
@@ -49,14 +42,14 @@ class Sections:
 
 def _kind(section: Section) -> str | None:
     """Return the field of Sections that counts ``section``, None for what is never loaded."""
-    if not section.flags & SHF_ALLOC:
+    if not section.flags & SH_FLAGS.SHF_ALLOC:
         return None
-    if section.flags & SHF_EXECINSTR:
+    if section.flags & SH_FLAGS.SHF_EXECINSTR:
         return "text"
-    if section.type == SHT_NOBITS:
+    if section.type == "SHT_NOBITS":
         return "bss"
     # Constants that hold addresses are writable only until the dynamic linker has filled those in.
-    if section.flags & SHF_WRITE and not section.name.startswith(".data.rel.ro"):
+    if section.flags & SH_FLAGS.SHF_WRITE and not section.name.startswith(".data.rel.ro"):
         return "data"
     return "rodata"
 
@@ -72,6 +65,6 @@ def section_sizes(paths: Iterable[Path]) -> Sections:
         elf = ElfFile(path)
         for section in elf.sections:
             kind = _kind(section)
-            if kind is not None and not (elf.type == ET_REL and section.type == SHT_ARM_EXIDX):
+            if kind is not None and not (elf.type == "ET_REL" and section.type == "SHT_ARM_EXIDX"):
                 total += Sections(**{kind: section.size})
     return total

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from elftools.common.construct_utils import ULEB128
+from elftools.elf.constants import SH_FLAGS
+
 from sdk.errors import BuildError
 from sdk.toolchains.base import ObjectFile
-from sdk.toolchains.elf import (
-    EM_X86_64,
-    SHF_EXECINSTR,
-    STB_LOCAL,
-    STT_FUNC,
-    STT_SECTION,
-    ElfFile,
-    Relocation,
-    Section,
-    Symbol,
-)
+from sdk.toolchains.elf import ElfFile, Relocation, Section, Symbol
 
 # On x86-64 the innermost function may use this many bytes below the stack pointer without a frame.
-_RED_ZONE = {EM_X86_64: 128}
+_RED_ZONE = {"EM_X86_64": 128}
 Function = tuple[str, str]  # (object's name for a local function and "" for a global one, symbol)
 _Starts = Mapping[tuple[int, int], Symbol]  # (section, first address) -> function
 
@@ -94,7 +88,7 @@ def _add_object(graph: _Graph, unit: ObjectFile) -> None:
     # Bit 0 of a Thumb function's value says that it is Thumb.
     starts = {(symbol.section, symbol.value & ~1): symbol for symbol in elf.functions()}
     named = {symbol.name: symbol for symbol in starts.values()}
-    defined = (s for s in elf.symbols if s.section != 0 and s.binding != STB_LOCAL and s.type != STT_FUNC)
+    defined = (s for s in elf.symbols if s.section != 0 and s.binding != "STB_LOCAL" and s.type != "STT_FUNC")
     graph.data.update(("", symbol.name) for symbol in defined)
     if unit.stack_usage is not None:
         for name, size in _usage_file(unit.stack_usage):
@@ -104,13 +98,13 @@ def _add_object(graph: _Graph, unit: ObjectFile) -> None:
         if section.name == ".stack_sizes":
             for symbol, size in _size_section(elf, section, starts):
                 # clang does not count the return address that an x86 call pushes; gcc does.
-                graph.frames[_identity(unit, symbol)] = size + (8 if elf.machine == EM_X86_64 else 0)
-        elif section.flags & SHF_EXECINSTR:
+                graph.frames[_identity(unit, symbol)] = size + (8 if elf.machine == "EM_X86_64" else 0)
+        elif section.flags & SH_FLAGS.SHF_EXECINSTR:
             _add_calls(graph, unit, elf, section, starts)
 
 
 def _identity(unit: ObjectFile, symbol: Symbol) -> Function:
-    return (unit.name if symbol.binding == STB_LOCAL else "", symbol.name)
+    return (unit.name if symbol.binding == "STB_LOCAL" else "", symbol.name)
 
 
 def _add_calls(graph: _Graph, unit: ObjectFile, elf: ElfFile, section: Section, starts: _Starts) -> None:
@@ -128,7 +122,7 @@ def _callee(relocation: Relocation, starts: _Starts) -> Symbol | None:
     symbol = relocation.symbol
     if symbol.section == 0:
         return symbol if symbol.name else None
-    if symbol.type != STT_SECTION:
+    if symbol.type != "STT_SECTION":
         return starts.get((symbol.section, symbol.value & ~1))
     # Each function has a section of its own, so a reference to a section of code is one to its function.
     return next((found for (index, _), found in starts.items() if index == symbol.section), None)
@@ -138,17 +132,10 @@ def _size_section(elf: ElfFile, section: Section, starts: _Starts) -> Iterable[t
     """Read clang's .stack_sizes: an address (a relocation) and a ULEB128 size for each function."""
     width = 8 if elf.is64 else 4
     targets = {relocation.offset: relocation for relocation in elf.relocations(section)}
-    at = 0
-    while at < section.size:
-        relocation = targets[at]
-        in_place = int.from_bytes(section.data[at : at + width], "little")
-        address = relocation.symbol.value + relocation.addend + in_place
-        size, shift, at = 0, 0, at + width
-        while True:
-            byte = section.data[at]
-            size, shift, at = size | (byte & 0x7F) << shift, shift + 7, at + 1
-            if byte < 0x80:
-                break
+    data = io.BytesIO(section.data)
+    while (at := data.tell()) < section.size:
+        relocation, in_place = targets[at], int.from_bytes(data.read(width), "little")
+        address, size = relocation.symbol.value + relocation.addend + in_place, ULEB128("size").parse_stream(data)
         yield starts[relocation.symbol.section, address & ~1], size
 
 

@@ -61,16 +61,16 @@ def target_for(board: Board, aim: str = "time") -> Target:
     """Return the target of a board, of which code is made for "time" or "size"; a "native" CPU is spelled out from the
     board's capabilities."""
     compilers = board.compilers
-    zig_cpu, gcc_flags, link_cpu = compilers.zig_cpu, compilers.gcc_flags, compilers.zig_cpu
+    zig_cpu, gcc_flags, link_cpu = compilers.zig.cpu, compilers.gcc.flags, compilers.zig.cpu
     if zig_cpu == "native":
         zig_cpu, native_flags = _spell(board.core.arch, board.capabilities)
         gcc_flags = (*gcc_flags, *native_flags)
         link_cpu = zig_cpu.split("+")[0]
     return Target(
-        zig_target=compilers.zig_target,
+        zig_target=compilers.zig.target,
         zig_cpu=zig_cpu,
         link_cpu=link_cpu,
-        gcc_command=compilers.gcc_command,
+        gcc_command=compilers.gcc.command,
         gcc_flags=gcc_flags,
         opt=compilers.opt,
         small=aim == "size",

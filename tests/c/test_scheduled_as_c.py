@@ -87,7 +87,7 @@ def test_microcontroller_code_has_no_warnings(board: str, compiler: str) -> None
     assert ("smlad" in text) == (core.name == "dsp")
     assert ("adcs" in text) == core.paired
     job = CompileJob(SourceText("kernels.c", text), target_for(found), flags=(*WARNINGS, "-ffreestanding"))
-    toolchain = get_toolchain(compiler if compiler == "zig" else found.compilers.gcc_command)
+    toolchain = get_toolchain(compiler if compiler == "zig" else found.compilers.gcc.command)
     assert toolchain.compile(job).warnings == ""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import device_agents as agents
 import pytest
+from msgspec import structs
 
 from sdk.boards import load_board
 from sdk.errors import BuildError
@@ -63,8 +64,8 @@ def test_host_sources_compile_without_warnings(compiler: str, need_tool) -> None
 @pytest.mark.parametrize("name", [*agents.EMULATED, "nucleo_l4r5zi"])
 def test_firmware_builds_with_gcc_too(name: str, tmp_path: Path, need_tool) -> None:
     board = load_board(name).as_emulated()
-    need_tool(board.compilers.gcc_command)
-    image = agents.firmware(board, tmp_path / "agent.elf", toolchain=board.compilers.gcc_command)
+    need_tool(board.compilers.gcc.command)
+    image = agents.firmware(board, tmp_path / "agent.elf", toolchain=board.compilers.gcc.command)
     assert image.stat().st_size > 0
 
 
@@ -72,7 +73,7 @@ def test_firmware_builds_with_gcc_too(name: str, tmp_path: Path, need_tool) -> N
 def test_every_timer_driver_builds(kind: str, tmp_path: Path) -> None:
     board = load_board("qemu-cortex-m4").as_emulated()
     assert board.runtime.timer is not None
-    runtime = replace(board.runtime, timer=replace(board.runtime.timer, kind=kind))
+    runtime = structs.replace(board.runtime, timer=structs.replace(board.runtime.timer, kind=kind))
     agents.firmware(replace(board, runtime=runtime), tmp_path / "agent.elf")
 
 
@@ -81,7 +82,7 @@ def test_systick_counts_the_same_instructions(tmp_path: Path, need_tool) -> None
     need_tool("qemu-system-arm")
     board = load_board("qemu-cortex-m4").as_emulated()
     assert board.runtime.timer is not None
-    runtime = replace(board.runtime, timer=replace(board.runtime.timer, kind="systick"))
+    runtime = structs.replace(board.runtime, timer=structs.replace(board.runtime.timer, kind="systick"))
     counts = []
     for index, variant in enumerate((board, replace(board, runtime=runtime))):
         image = agents.firmware(variant, tmp_path / f"{index}.elf")

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Literal
 
+from msgspec import structs
+
 from sdk.boards import Board, load_board
 
 __all__ = ["CORES", "Core", "board_of", "missing"]
@@ -53,7 +55,7 @@ def board_of(name: str) -> Board:
     board = load_board(core.board)
     if not core.keeps:
         return board
-    return replace(board, cores=(replace(board.core, capabilities=frozenset(core.keeps)),))
+    return replace(board, cores=(structs.replace(board.core, capabilities=frozenset(core.keeps)),))
 
 
 def missing(name: str) -> frozenset[str]:

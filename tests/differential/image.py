@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from differential.cores import CORES, board_of, missing
 from sdk.boards import Board, load_board
 from sdk.codegen_c.c99 import EmitOptions, emit
@@ -136,7 +138,7 @@ def _targets(core: str, opt: str) -> tuple[Board, Target, str]:
     lacking = missing(core)
     if not lacking:
         return board, target_for(board, opt), ""
-    here = replace(board.core, capabilities=board.capabilities & load_board(CORES[core].board).capabilities)
+    here = structs.replace(board.core, capabilities=board.capabilities & load_board(CORES[core].board).capabilities)
     target = target_for(replace(board, cores=(here,)), opt)
     return board, target, (HERE / "avx512_in_c.h").read_text(encoding="utf-8")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import unicorn
+from elftools.elf.constants import SH_FLAGS
 from unicorn import arm64_const, arm_const, riscv_const
 
 from differential.apart import Died, apart
@@ -21,7 +22,7 @@ from differential.image import CODE, RAM, Compiled
 from differential.semihosted import run_semihosted
 from sdk.compiler.ir.plan import Plan, PlanBuffer
 from sdk.compiler.sym import Var, evaluate
-from sdk.toolchains.elf import SHF_ALLOC, SHT_NOBITS, ElfFile
+from sdk.toolchains.elf import ElfFile
 
 __all__ = ["execute"]
 
@@ -128,8 +129,8 @@ def _booted(elf: ElfFile, core: str) -> unicorn.Uc:
     for base, size in ((CODE, CODE_BYTES), (RAM, RAM_BYTES), (STACK, STACK_BYTES), (IO, IO_BYTES), (BACK, PAGE)):
         uc.mem_map(base, size)
     for section in elf.sections:
-        if section.flags & SHF_ALLOC and section.size:
-            data = JUNK * section.size if section.type == SHT_NOBITS else section.data
+        if section.flags & SH_FLAGS.SHF_ALLOC and section.size:
+            data = JUNK * section.size if section.type == "SHT_NOBITS" else section.data
             try:
                 uc.mem_write(section.address, data)
             except unicorn.UcError as err:

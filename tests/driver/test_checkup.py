@@ -240,13 +240,14 @@ def test_text_and_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert data["passed"] is False
 
 
-def test_it_runs_where_packages_are_missing(tmp_path: Path) -> None:
-    for name in ("numpy", "rich", "onnx", "platformdirs", "serial"):
+@pytest.mark.parametrize("lacked", ["platformdirs", "msgspec"])
+def test_it_runs_where_packages_are_missing(tmp_path: Path, lacked: str) -> None:
+    for name in ("numpy", "rich", "onnx", "elftools", "serial", lacked):
         (tmp_path / f"{name}.py").write_text(f"raise ImportError('no {name}')", encoding="ascii")
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-m", "sdk", "doctor"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 10, done.stderr
-    assert re.search(r"missing +cache +no platformdirs", done.stdout)
+    assert re.search(rf"missing +cache +no {lacked}", done.stdout)
     assert "something needed is missing" in done.stdout
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from sdk.boards import Board, load_board
 from sdk.cli import run_command
@@ -25,7 +26,8 @@ MODEL = ROOT / "examples" / "digits" / "digits_int8.tflite"
 
 def sized(board: Board, name: str, **sizes: int) -> Board:
     """The board with other sizes of its memories."""
-    return replace(board, name=name, memory=tuple(replace(m, size=sizes.get(m.name, m.size)) for m in board.memory))
+    memory = tuple(structs.replace(m, size=sizes.get(m.name, m.size)) for m in board.memory)
+    return replace(board, name=name, memory=memory)
 
 
 def nrf() -> Board:

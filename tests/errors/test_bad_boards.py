@@ -25,10 +25,18 @@ MEMORY = '[[memory]]\nname = "{name}"\nbase = {base}\nsize = {size}\nkind = "ram
             ("has an unknown value 'tape'",),
             ("one of",),
         ),
-        (f"{GOOD}aliases = [1]\n", ("key 'aliases' must list strings",), ("docs/adding.md",)),
+        (
+            f"{GOOD}aliases = [1]\n",
+            ("key 'aliases[0]' has the wrong type", "Expected `str`, got `int`"),
+            ("docs/adding.md",),
+        ),
         (f'{GOOD}title_append = ["x"]\n', ("'board.title_append' appends to no array",), ("docs/adding.md",)),
-        ('schema = 1\nextends = "microbit"\nmemory = [3]\n', ("expected a table", "memory[0]"), ("docs/adding.md",)),
-        ("schema = 1\n", ("missing table [board]",), ("docs/adding.md",)),
+        (
+            'schema = 1\nextends = "microbit"\nmemory = [3]\n',
+            ("key 'memory[0]' has the wrong type", "Expected `table`"),
+            ("docs/adding.md",),
+        ),
+        ("schema = 1\n", ("missing key 'board'",), ("docs/adding.md",)),
         (f'{GOOD}[[memory]]\nname = "ram"\n', ("missing key 'base'",), ("docs/adding.md",)),
         (GOOD + MEMORY.format(name="ram", base=0, size='"lots"'), ("not a size: 'lots'", "size"), ('"640K"',)),
         (

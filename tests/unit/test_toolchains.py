@@ -8,6 +8,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sdk.boards import load_board
@@ -270,7 +271,7 @@ def test_zig_knows_the_fpu_and_dsp_that_boards_declare(board: str) -> None:
 
 def test_host_features_reach_the_compiler() -> None:
     host = load_board("host")
-    core = dataclasses.replace(host.core, capabilities=host.capabilities & {"avx2", "fma", "dotprod"})
+    core = msgspec.structs.replace(host.core, capabilities=host.capabilities & {"avx2", "fma", "dotprod"})
     board = dataclasses.replace(host, cores=(core,))
     macro = "__AVX2__" if board.core.arch == "x86_64" else "__ARM_FEATURE_DOTPROD"
     text = f"#ifndef {macro}\n#error no\n#endif\n#ifdef __AVX512F__\n#error 2\n#endif\nextern int unused;\n"

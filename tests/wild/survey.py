@@ -17,6 +17,7 @@ from differential.cores import board_of
 from differential.engines import differences, load_engines, outputs
 from differential.image import Compiled, compiled, link
 from differential.machines import execute
+from elftools.elf.constants import SH_FLAGS
 
 from sdk.boards import Board
 from sdk.compiler.ir.graph import Call, Graph
@@ -26,7 +27,7 @@ from sdk.driver.pipeline import import_model
 from sdk.driver.reference import entry_graph
 from sdk.errors import MiscompileWarning, SdkError
 from sdk.toolchains import BuildCache
-from sdk.toolchains.elf import SHF_ALLOC, SHF_WRITE, ElfFile
+from sdk.toolchains.elf import ElfFile
 
 __all__ = ["BAD", "VERDICTS", "Row", "survey"]
 
@@ -128,9 +129,9 @@ def _lacks(image: Path, board: Board) -> str:
     """What a board has too little of for an image; "" where it fits, the agent's own few KB apart."""
     if board.hosted:
         return ""
-    sections = [s for s in ElfFile(image).sections if s.flags & SHF_ALLOC]
-    ram = sum(s.size for s in sections if s.flags & SHF_WRITE) + board.runtime.stack_bytes
-    flash = sum(s.size for s in sections if not s.flags & SHF_WRITE)
+    sections = [s for s in ElfFile(image).sections if s.flags & SH_FLAGS.SHF_ALLOC]
+    ram = sum(s.size for s in sections if s.flags & SH_FLAGS.SHF_WRITE) + board.runtime.stack_bytes
+    flash = sum(s.size for s in sections if not s.flags & SH_FLAGS.SHF_WRITE)
     if ram > (board.ram_bytes or 0):
         return f"{ram} bytes of RAM"
     return f"{flash} bytes of flash" if flash > (board.flash_bytes or 0) else ""
