@@ -1,12 +1,18 @@
-"""Permutations of axes, and reshapes seen through them: what the layout pass computes with."""
+"""Permutations of axes, and reshapes and attributes seen through them: what the layout pass computes with."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, assert_never
 
+from sdk.compiler.ir.graph import Attr
+from sdk.compiler.ops.traits import AxisRole
 from sdk.compiler.sym import Dim, product, prove_eq
 
-__all__ = ["Perm", "compose", "identity", "inverse", "is_identity", "moves_units_only", "permuted", "reshape_through"]
+__all__ = [
+    "Perm", "compose", "identity", "inverse", "is_identity", "moves_units_only", "permuted", "renumbered",
+    "reshape_through",
+]  # fmt: skip
 
 Perm = tuple[int, ...]  # the permuted tensor has as axis k the axis perm[k]
 
@@ -34,6 +40,22 @@ def compose(first: Perm, second: Perm) -> Perm:
 def permuted(shape: Sequence[Dim], perm: Perm) -> tuple[Dim, ...]:
     """The shape of a tensor of ``shape`` after ``perm``."""
     return tuple(shape[k] for k in perm)
+
+
+def renumbered(role: AxisRole | None, value: Any, perm: Perm) -> Attr:
+    """An attribute for the axes as they are before ``perm``; itself where it names none."""
+    match role:
+        case None:
+            given: Attr = value
+            return given
+        case AxisRole.ONE:
+            return perm[int(value)]
+        case AxisRole.SOME:
+            return tuple(sorted(perm[k] for k in value))
+        case AxisRole.EACH:
+            each: tuple[Attr, ...] = tuple(value)
+            return tuple(each[k] for k in inverse(perm))
+    assert_never(role)
 
 
 def moves_units_only(shape: Sequence[Dim], perm: Perm) -> bool:
