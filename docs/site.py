@@ -179,14 +179,15 @@ def ops() -> str:
         f"The {len(OPS)} ops of graphs, made from their declarations in `sdk/compiler/ops`. Attributes are keywords "
         "of the builder's methods ([models written in Python](graph.md)).",
         "",
-        "| op | inputs | attributes | where |",
-        "|---|---|---|---|",
+        "| op | kind | inputs | attributes | where |",
+        "|---|---|---|---|---|",
     ]
     for name, op in sorted(OPS.items()):
         inputs = ", ".join(op.inputs) + (" ..." if op.variadic else "")
         module = inspect.getmodule(op.infer)
         where = module.__name__.removeprefix("sdk.compiler.") if module else ""
-        lines.append(f"| `{name}` | {inputs} | {', '.join(f'`{a}`' for a in _attributes(op))} | {where} |")
+        attributes = ", ".join(f"`{a}`" for a in _attributes(op))
+        lines.append(f"| `{name}` | {type(op.kind).__name__} | {inputs} | {attributes} | {where} |")
     lines += ["", "## Passes", "", "| pass | options | |", "|---|---|---|"]
     for name, kind in sorted(all_passes().items()):
         options = ", ".join(f"`{option}`" for option in kind.__dataclass_fields__)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pytest
+from op_samples import arguments, as_tuple, concrete, environments
 
 from sdk.compiler.interp.loops import run_loops
-from sdk.compiler.ir.graph import attr_symbols, attr_values
-from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ir.graph import attr_values
 from sdk.compiler.ops import OPS, OpDef, Sample, infer
-from sdk.compiler.sym import Var, evaluate, free_vars, substitute
+from sdk.compiler.sym import evaluate
 
 CASES = [
     pytest.param(op, sample, id=f"{op.name}-{k}") for op in OPS.values() for k, sample in enumerate(op.samples)
@@ -23,46 +19,6 @@ CASES = [
 WHOLE = {"count_nonzero", "nms", "nonzero"}
 # ops that take the rows of their input one after the other, and add to what the rows before left
 GATHERS = {"pool_rows"}
-
-
-def symbols(sample: Sample) -> list[Var]:
-    found = {v for t in sample.inputs for d in t.shape for v in free_vars(d)} | attr_symbols(sample.attrs)
-    return sorted(found, key=lambda v: v.name)
-
-
-def concrete(type: TensorType, dims: Mapping[Var, int]) -> TensorType:
-    return replace(type, shape=tuple(substitute(d, dict(dims)) for d in type.shape))
-
-
-def random_array(type: TensorType, rng: np.random.Generator) -> np.ndarray:
-    shape = type.static_shape
-    if type.dtype.is_float:
-        return rng.standard_normal(shape).astype(type.dtype.numpy)
-    lo, hi = type.dtype.limits
-    lo, hi = max(lo, -(1 << 20)), min(hi, 1 << 20)
-    return rng.integers(lo, hi + 1, shape).astype(type.dtype.numpy)
-
-
-def arguments(sample: Sample, dims: Mapping[Var, int], rng: np.random.Generator) -> list[np.ndarray]:
-    out = []
-    for k, type in enumerate(sample.inputs):
-        if k in sample.values:
-            out.append(np.asarray(sample.values[k](rng)).astype(type.dtype.numpy))
-        else:
-            out.append(random_array(concrete(type, dims), rng))
-    return out
-
-
-def environments(sample: Sample) -> list[dict[Var, int]]:
-    """The dims at both ends of their ranges, and at one point inside."""
-    names = symbols(sample)
-    if not names:
-        return [{}]
-    return [{v: v.lo for v in names}, {v: v.hi for v in names}, {v: (v.lo + v.hi) // 2 for v in names}]
-
-
-def as_tuple(value: Any) -> tuple[np.ndarray, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def same(got: np.ndarray, want: np.ndarray, what: str) -> None:

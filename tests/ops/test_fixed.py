@@ -13,6 +13,7 @@ from sdk.compiler.ops import infer
 from sdk.compiler.ops.build import map_elements
 from sdk.compiler.ops.fixed import exp_on_negative, logistic, quantize_multiplier, reciprocal_one_plus, tanh
 from sdk.compiler.ops.registry import OpDef, define, get_op
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Var, evaluate
 from sdk.errors import BuildError
 
@@ -82,7 +83,7 @@ def test_declarations_are_checked() -> None:
     with pytest.raises(BuildError, match="declared twice"):
         define(relu)
     with pytest.raises(BuildError, match="needs samples"):
-        define(OpDef("fresh", ("x",), relu.infer, relu.reference, relu.loops, samples=()))
+        define(OpDef("fresh", ("x",), relu.infer, relu.reference, relu.loops, samples=(), kind=OPAQUE))
 
 
 def test_loop_variables_avoid_the_names_of_dims() -> None:

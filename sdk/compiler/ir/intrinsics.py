@@ -1,4 +1,4 @@
-"""The table of value operations: arity, result type and exact meaning in numpy, lane by lane.
+"""The table of value operations: arity, result type, cost and exact meaning in numpy, lane by lane.
 
 Fixed-point rows follow gemmlowp / TensorFlow Lite: ``srdhm`` is SaturatingRoundingDoublingHighMul and ``rdbpot``
 RoundingDivideByPOT. A backend adds a spelling per row; nothing else in the compiler knows an operation by name
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
@@ -20,9 +21,22 @@ from sdk.compiler.ir.types import BOOL, I32, DType
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 
-__all__ = ["INTRINSICS", "Intrinsic", "apply", "cast", "has_meaning", "idx", "imm", "op"]
+__all__ = ["INTRINSICS", "Cost", "Intrinsic", "apply", "cast", "has_meaning", "idx", "imm", "op"]
 
 Array = NDArray[Any]
+
+
+class Cost(IntEnum):
+    """What an operation takes, in additions: it only moves what there is; it adds, compares or converts; it divides,
+    takes a root or rescales; it is an exponential or another function of that price."""
+
+    FREE = 0
+    CHEAP = 1
+    MEDIUM = 8
+    DEAR = 20
+
+
+FREE, CHEAP, MEDIUM, DEAR = Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +47,7 @@ class Intrinsic:
     name: str
     arity: int
     result: str
+    cost: Cost
     fn: Callable[[list[Array], DType], Array]
 
 
@@ -234,68 +249,68 @@ def _fold(fn: Callable[..., Array]) -> Callable[[list[Array], DType], Array]:
     return run
 
 
-def _rows(*rows: tuple[str, int, str, Callable[[list[Array], DType], Array]]) -> dict[str, Intrinsic]:
-    return {name: Intrinsic(name, arity, result, fn) for name, arity, result, fn in rows}
+def _rows(*rows: tuple[str, int, str, Cost, Callable[[list[Array], DType], Array]]) -> dict[str, Intrinsic]:
+    return {row[0]: Intrinsic(*row) for row in rows}
 
 
 INTRINSICS: Final = _rows(
-    ("add", 2, "same", _wrap(lambda a, b: a + b)),
-    ("sub", 2, "same", _wrap(lambda a, b: a - b)),
-    ("mul", 2, "same", _wrap(lambda a, b: a * b)),
-    ("tdiv", 2, "same", _wrap(_tdiv)),  # quotient truncated towards zero, as C
-    ("neg", 1, "same", _wrap(lambda a: -a)),
-    ("min", 2, "same", _plain(np.minimum)),
-    ("max", 2, "same", _plain(np.maximum)),
-    ("shl", 2, "same", _wrap(lambda a, b: a << b)),
-    ("shr", 2, "same", _wrap(lambda a, b: a >> b)),  # arithmetic
-    ("and", 2, "same", _plain(lambda a, b: a & b)),
-    ("or", 2, "same", _plain(lambda a, b: a | b)),
-    ("xor", 2, "same", _plain(lambda a, b: a ^ b)),
-    ("lt", 2, "bool", _plain(np.less)),
-    ("le", 2, "bool", _plain(np.less_equal)),
-    ("gt", 2, "bool", _plain(np.greater)),
-    ("ge", 2, "bool", _plain(np.greater_equal)),
-    ("eq", 2, "bool", _plain(np.equal)),
-    ("ne", 2, "bool", _plain(np.not_equal)),
-    ("not", 1, "same", _plain(np.logical_not)),
-    ("isnan", 1, "bool", _plain(np.isnan)),
-    ("isinf", 1, "bool", _plain(np.isinf)),
-    ("fma", 3, "same", _fma),  # a*b + c
-    ("select", 3, "given", _plain(np.where)),
-    ("cast", 1, "given", _cast),
-    ("bits", 1, "given", _bits),
-    ("broadcast", 1, "given", _broadcast),
-    ("first", 1, "given", _first),
-    ("zip_lo", 2, "same", _zip(0)),
-    ("zip_hi", 2, "same", _zip(1)),
-    ("evens", 1, "given", _every_other(0)),
-    ("odds", 1, "given", _every_other(1)),
-    ("fold_add", 1, "given", _fold(np.add)),
-    ("fold_mul", 1, "given", _fold(np.multiply)),
-    ("fold_min", 1, "given", _fold(np.minimum)),
-    ("fold_max", 1, "given", _fold(np.maximum)),
-    ("abs", 1, "same", _wrap(np.abs)),
-    ("fmod", 2, "same", _plain(_fmod)),
-    ("floor", 1, "same", _plain(np.floor)),
-    ("ceil", 1, "same", _plain(np.ceil)),
-    ("trunc", 1, "same", _plain(np.trunc)),
-    ("round", 1, "same", _plain(np.rint)),  # halves to even
-    ("sqrt", 1, "same", _real(np.sqrt)),
-    ("rsqrt", 1, "same", _real(lambda x: 1.0 / np.sqrt(x))),
-    *((name, 1, "same", _real(fn)) for name, fn in _REAL_FUNCTIONS.items()),
-    ("pow", 2, "same", _real(np.power)),
-    ("clz", 1, "same", _wrap(_clz)),
-    ("srdhm", 2, "same", lambda args, _: srdhm(*args)),
-    ("srdhm30", 2, "same", lambda args, _: srdhm(*args)),  # srdhm where |a| < 2**30 is proved
-    ("rdbpot", 2, "same", lambda args, _: rdbpot(*args)),
-    ("rdbpot1", 2, "same", lambda args, _: rdbpot(*args)),  # rdbpot where e >= 1 is proved
-    ("rdbpot22", 2, "same", lambda args, _: rdbpot(*args)),  # rdbpot where 1 <= e <= 22 is proved
-    ("mac_high", 3, "same", _mac_high),  # c + the high word of a*b, which do not leave 32 bits together
-    ("mulq64", 3, "given", _mulq64),
-    ("add_halves", 2, "same", _add_halves),
-    ("dot", 3, "same", _dot),
-    ("mac_lane", 4, "same", _mac_lane),
-    ("mac_pair", 5, "same", _mac_pair),
+    ("add", 2, "same", CHEAP, _wrap(lambda a, b: a + b)),
+    ("sub", 2, "same", CHEAP, _wrap(lambda a, b: a - b)),
+    ("mul", 2, "same", CHEAP, _wrap(lambda a, b: a * b)),
+    ("tdiv", 2, "same", MEDIUM, _wrap(_tdiv)),  # quotient truncated towards zero, as C
+    ("neg", 1, "same", CHEAP, _wrap(lambda a: -a)),
+    ("min", 2, "same", CHEAP, _plain(np.minimum)),
+    ("max", 2, "same", CHEAP, _plain(np.maximum)),
+    ("shl", 2, "same", CHEAP, _wrap(lambda a, b: a << b)),
+    ("shr", 2, "same", CHEAP, _wrap(lambda a, b: a >> b)),  # arithmetic
+    ("and", 2, "same", CHEAP, _plain(lambda a, b: a & b)),
+    ("or", 2, "same", CHEAP, _plain(lambda a, b: a | b)),
+    ("xor", 2, "same", CHEAP, _plain(lambda a, b: a ^ b)),
+    ("lt", 2, "bool", CHEAP, _plain(np.less)),
+    ("le", 2, "bool", CHEAP, _plain(np.less_equal)),
+    ("gt", 2, "bool", CHEAP, _plain(np.greater)),
+    ("ge", 2, "bool", CHEAP, _plain(np.greater_equal)),
+    ("eq", 2, "bool", CHEAP, _plain(np.equal)),
+    ("ne", 2, "bool", CHEAP, _plain(np.not_equal)),
+    ("not", 1, "same", CHEAP, _plain(np.logical_not)),
+    ("isnan", 1, "bool", CHEAP, _plain(np.isnan)),
+    ("isinf", 1, "bool", CHEAP, _plain(np.isinf)),
+    ("fma", 3, "same", CHEAP, _fma),  # a*b + c
+    ("select", 3, "given", FREE, _plain(np.where)),
+    ("cast", 1, "given", CHEAP, _cast),
+    ("bits", 1, "given", FREE, _bits),
+    ("broadcast", 1, "given", FREE, _broadcast),
+    ("first", 1, "given", CHEAP, _first),
+    ("zip_lo", 2, "same", CHEAP, _zip(0)),
+    ("zip_hi", 2, "same", CHEAP, _zip(1)),
+    ("evens", 1, "given", CHEAP, _every_other(0)),
+    ("odds", 1, "given", CHEAP, _every_other(1)),
+    ("fold_add", 1, "given", CHEAP, _fold(np.add)),
+    ("fold_mul", 1, "given", CHEAP, _fold(np.multiply)),
+    ("fold_min", 1, "given", CHEAP, _fold(np.minimum)),
+    ("fold_max", 1, "given", CHEAP, _fold(np.maximum)),
+    ("abs", 1, "same", CHEAP, _wrap(np.abs)),
+    ("fmod", 2, "same", MEDIUM, _plain(_fmod)),
+    ("floor", 1, "same", CHEAP, _plain(np.floor)),
+    ("ceil", 1, "same", CHEAP, _plain(np.ceil)),
+    ("trunc", 1, "same", CHEAP, _plain(np.trunc)),
+    ("round", 1, "same", CHEAP, _plain(np.rint)),  # halves to even
+    ("sqrt", 1, "same", MEDIUM, _real(np.sqrt)),
+    ("rsqrt", 1, "same", MEDIUM, _real(lambda x: 1.0 / np.sqrt(x))),
+    *((name, 1, "same", DEAR, _real(fn)) for name, fn in _REAL_FUNCTIONS.items()),
+    ("pow", 2, "same", DEAR, _real(np.power)),
+    ("clz", 1, "same", CHEAP, _wrap(_clz)),
+    ("srdhm", 2, "same", MEDIUM, lambda args, _: srdhm(*args)),
+    ("srdhm30", 2, "same", MEDIUM, lambda args, _: srdhm(*args)),  # srdhm where |a| < 2**30 is proved
+    ("rdbpot", 2, "same", MEDIUM, lambda args, _: rdbpot(*args)),
+    ("rdbpot1", 2, "same", MEDIUM, lambda args, _: rdbpot(*args)),  # rdbpot where e >= 1 is proved
+    ("rdbpot22", 2, "same", MEDIUM, lambda args, _: rdbpot(*args)),  # rdbpot where 1 <= e <= 22 is proved
+    ("mac_high", 3, "same", MEDIUM, _mac_high),  # c + the high word of a*b, which do not leave 32 bits together
+    ("mulq64", 3, "given", MEDIUM, _mulq64),
+    ("add_halves", 2, "same", CHEAP, _add_halves),
+    ("dot", 3, "same", CHEAP, _dot),
+    ("mac_lane", 4, "same", CHEAP, _mac_lane),
+    ("mac_pair", 5, "same", CHEAP, _mac_pair),
 )
 
 

@@ -16,6 +16,7 @@ from sdk.compiler.ir.types import F16, F32, F64, I8, I32, TensorType
 from sdk.compiler.ops.build import map_elements
 from sdk.compiler.ops.numerics import number, quiet, require_float
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
 
@@ -60,6 +61,10 @@ def _clip_infer(x: TensorType, *, lo: float, hi: float) -> TensorType:
 
 def _leaky_relu(x: ValueExpr, *, alpha: float) -> ValueExpr:
     return _where(op("lt", x, number(0, x.dtype)), _scaled(x, alpha), x)
+
+
+def _leaky_relu_ref(x: Array, *, alpha: float) -> Array:
+    return np.where(x < 0, x * x.dtype.type(alpha), x)
 
 
 def _elu(x: ValueExpr, *, alpha: float) -> ValueExpr:
@@ -136,17 +141,17 @@ def _softsign(x: ValueExpr) -> ValueExpr:
 
 _T = TensorType
 _N = Var("n", 1, 9).expr
-Rule = tuple[str, Callable[..., ValueExpr], Callable[..., Array], tuple[Mapping[str, Attr], ...]]
+Rule = tuple[str, Callable[..., ValueExpr], Callable[..., Array], tuple[Mapping[str, Attr], ...], Elementwise]
 _SMOOTH: tuple[Rule, ...] = (
-    ("leaky_relu", _leaky_relu, lambda x, *, alpha: np.where(x < 0, x * x.dtype.type(alpha), x), ({"alpha": 0.01},)),
-    ("elu", _elu, _elu_ref, ({"alpha": 1.0}, {"alpha": 1.5})),
-    ("hard_sigmoid", _hard_sigmoid, _hard_sigmoid_ref, ({"alpha": 0.2, "beta": 0.5},)),
-    ("hard_swish", _hard_swish, lambda x: x * _hard_sigmoid_ref(x, alpha=1 / 6, beta=0.5), ({},)),
-    ("silu", _silu, _silu_ref, ({"alpha": 1.0}, {"alpha": 1.7})),
-    ("gelu", _gelu, _gelu_ref, ({"tanh": False}, {"tanh": True})),
-    ("softplus", _log1p_exp, _softplus_ref, ({},)),
-    ("mish", _mish, lambda x: x * np.tanh(_softplus_ref(x)), ({},)),
-    ("softsign", _softsign, lambda x: x / (1 + np.abs(x)), ({},)),
+    ("leaky_relu", _leaky_relu, _leaky_relu_ref, ({"alpha": 0.01},), Elementwise(exact=True)),
+    ("elu", _elu, _elu_ref, ({"alpha": 1.0}, {"alpha": 1.5}), Elementwise()),
+    ("hard_sigmoid", _hard_sigmoid, _hard_sigmoid_ref, ({"alpha": 0.2, "beta": 0.5},), Elementwise()),
+    ("hard_swish", _hard_swish, lambda x: x * _hard_sigmoid_ref(x, alpha=1 / 6, beta=0.5), ({},), Elementwise()),
+    ("silu", _silu, _silu_ref, ({"alpha": 1.0}, {"alpha": 1.7}), Elementwise()),
+    ("gelu", _gelu, _gelu_ref, ({"tanh": False}, {"tanh": True}), Elementwise()),
+    ("softplus", _log1p_exp, _softplus_ref, ({},), Elementwise()),
+    ("mish", _mish, lambda x: x * np.tanh(_softplus_ref(x)), ({},), Elementwise()),
+    ("softsign", _softsign, lambda x: x / (1 + np.abs(x)), ({},), Elementwise()),
 )
 
 
@@ -162,7 +167,7 @@ def _spread(rng: np.random.Generator) -> Array:
     return rng.uniform(-30, 30, 40)
 
 
-for _name, _value, _fn, _attrs in _SMOOTH:
+for _name, _value, _fn, _attrs, _kind in _SMOOTH:
     define(
         OpDef(
             _name,
@@ -175,6 +180,7 @@ for _name, _value, _fn, _attrs in _SMOOTH:
                 *(Sample((_T(F32, (40,)),), attrs(**a), {0: _spread}) for a in _attrs),
                 Sample((_T(F16, (_N, 2)),), attrs(**_attrs[0])),
             ),
+            kind=_kind,
         )
     )
 define(
@@ -191,5 +197,6 @@ define(
             sample(_T(I32, (_N,)), lo=-300, hi=100),
             sample(_T(F16, (9,)), lo=-1.0, hi=1.0),
         ),
+        kind=Elementwise(monotone=True, exact=True),
     )
 )

@@ -16,6 +16,7 @@ from sdk.compiler.ops.fixed import multiply_quantized as multiply_quantized_ref
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.requantize import multiply_quantized_const, saturate
 from sdk.compiler.ops.shapes import broadcast_shapes
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
 
@@ -123,6 +124,7 @@ for _name, _sign in (("add", 1), ("sub", -1)):
                 *(sample(*pair, **_SUM8) for pair in _PAIRS),
                 sample(_T(I16, (_N, 5)), _T(I16, (_N, 5)), **_SUM16),
             ),
+            kind=Elementwise(),
         )
     )
 define(
@@ -137,5 +139,6 @@ define(
             sample(_T(I16, (_N, 5)), _T(I16, (_N, 5)), **_I16, a_offset=0, b_offset=0, mult=1098017566, shift=-14),
             sample(*_PAIRS[0], **_I8, a_offset=128, b_offset=127, mult=1098017566, shift=-21, left_shift=14),
         ),
+        kind=Elementwise(),
     )
 )

@@ -16,6 +16,7 @@ from sdk.compiler.ops.build import broadcast_index, function, map_elements, nest
 from sdk.compiler.ops.numerics import compute_type, number, quiet, widened
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -183,6 +184,7 @@ for _name, _intrinsic, _fn, _kinds in (
             quiet(_fn),
             map_elements(("a", "b"), _row(_intrinsic)),
             samples=(*_SAMPLES, *(_pairs(BOOL) if "b" in _kinds else ())),
+            kind=Elementwise(),
         )
     )
 define(
@@ -199,6 +201,7 @@ define(
             sample(_T(BOOL, (5,)), _T(BOOL, (5,)), _T(BOOL, (5,))),
             sample(_T(BOOL, (5,)), _T(F16, (5,)), _T(F16, (5,))),
         ),
+        kind=Elementwise(exact=True),
     )
 )
 define(
@@ -230,6 +233,7 @@ define(
             *(sample(_T(F64, (15,)), to=str(k), wraps=True, values={0: _special}) for k in (U8, I32, U32, U64)),
             sample(_T(F16, (9,)), to="u8", wraps=True),
         ),
+        kind=Elementwise(),
     )
 )
 define(
@@ -248,5 +252,6 @@ define(
             sample(_T(F16, (_N, 9)), to="i16"),
             sample(_T(U16, (5,)), to="f16"),
         ),
+        kind=Elementwise(bitwise=True),
     )
 )

@@ -21,6 +21,7 @@ from sdk.compiler.ops.build import function, loop, nest, param, read, variable
 from sdk.compiler.ops.numerics import compute_type
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal, window_extent
+from sdk.compiler.ops.traits import SumOfProducts
 from sdk.compiler.sym import Dim, Var, floordiv
 from sdk.errors import BuildError
 
@@ -310,6 +311,7 @@ define(
             sample(_T(F16, (1, 5, 4, 4)), _T(F16, (5, 3, 3, 4)), _T(F16, (5,)), **_SAME),
             sample(_T(F64, (1, 5, 4, 4)), _T(F64, (5, 1, 1, 4)), _T(F64, (5,)), **_NONE),
         ),
+        kind=SumOfProducts(window=True),
     )
 )
 define(
@@ -322,7 +324,12 @@ define(
         samples=(
             sample(_T(F32, (1, 4, _H, 6, 4)), _T(F32, (6, 2, 3, 2, 2)), _T(F32, (6,)), **_CUBE, groups=2),
             sample(_T(F32, (2, 3, 4, 5, 3)), _T(F32, (5, 1, 1, 2, 3)), _T(F32, (5,)), **_CUBE),
+            sample(
+                _T(I8, (1, 3, _H, 5, 3)), _T(I8, (5, 2, 3, 2, 3)), _T(I32, (5,)), values=_B, **_CUBE,
+                x_offset=7, pad_value=-7,
+            ),
         ),
+        kind=SumOfProducts(window=True),
     )
 )
 define(
@@ -350,5 +357,6 @@ define(
             sample(_T(F32, (1, _H, 5, 2)), _T(F32, (3, 2, 6)), _T(F32, (6,)), **_WIDE, multiplier=3),
             sample(_T(F16, (1, 5, 4, 3)), _T(F16, (3, 3, 3)), _T(F16, (3,)), **_SAME, multiplier=1),
         ),
+        kind=SumOfProducts(channel=-1, window=True, depthwise=True),
     )
 )  # fmt: skip

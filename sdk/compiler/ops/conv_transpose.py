@@ -19,6 +19,7 @@ from sdk.compiler.ops.build import function, loop, nest, param, variable, within
 from sdk.compiler.ops.conv import SPATIAL, TAPS, require_bias, require_weights
 from sdk.compiler.ops.numerics import compute_type, require_float
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import SumOfProducts
 from sdk.compiler.sym import Dim, Var, floordiv, mod
 from sdk.errors import BuildError
 
@@ -145,6 +146,7 @@ define(
             sample(_T(F16, (1, 3, 4, 2)), _T(F16, (2, 3, 3, 2)), _T(F16, (2,)), **_TWICE),
             sample(_T(F64, (1, 3, 4, 2)), _T(F64, (2, 3, 3, 2)), _T(F64, (2,)), **_TWICE),
         ),
+        kind=SumOfProducts(window=True, partial=True),
     )
 )
 define(
@@ -158,5 +160,6 @@ define(
             sample(_T(F32, (1, 3, _H, 4, 2)), _T(F32, (3, 2, 3, 2, 2)), _T(F32, (3,)), **_CUBE),
             sample(_T(F32, (1, 2, 3, 4, 4)), _T(F32, (2, 2, 2, 1, 2)), _T(F32, (2,)), **_CUBE, groups=2),
         ),
+        kind=SumOfProducts(window=True, partial=True),
     )
 )

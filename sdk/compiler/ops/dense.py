@@ -15,6 +15,7 @@ from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.conv import shifted
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import SumOfProducts
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -78,5 +79,6 @@ define(
             sample(_T(I8, (_M, _K)), _T(I8, (6, _K)), _T(I32, (6,)), values={2: _bias}, x_offset=-5, w_offset=3),
             sample(_T(I16, (2, 3, 8)), _T(I8, (6, 8)), _T(I64, (6,)), values={2: _bias}, x_offset=0, w_offset=0),
         ),
+        kind=SumOfProducts(),
     )
 )

@@ -15,6 +15,7 @@ from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.numerics import number
 from sdk.compiler.ops.positions import guarded, unproved
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -91,5 +92,6 @@ define(
             sample(_T(F32, (2, _N, 2, 2))),
             sample(_T(F32, (1, 1))),
         ),
+        kind=OPAQUE,
     )
 )

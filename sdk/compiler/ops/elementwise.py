@@ -19,6 +19,7 @@ from sdk.compiler.ops.build import map_elements
 from sdk.compiler.ops.numerics import number, quiet
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
 
@@ -150,22 +151,24 @@ _SHIFTS = (
 )
 _BITS = (sample(_T(BOOL, (_N, 3)), _T(BOOL, (1, 3))), *_pairs(I32, U8, I64))
 _NUMBERS, _ALL = "fiu", "fiub"
-_BINARY: tuple[tuple[str, str, Callable[..., ValueExpr], Callable[[Array, Array], Array], tuple[Sample, ...]], ...] = (
-    ("add", _NUMBERS, _binary("add"), np.add, _SAMPLES),
-    ("sub", _NUMBERS, _binary("sub"), np.subtract, _SAMPLES),
-    ("mul", _NUMBERS, _binary("mul"), np.multiply, _SAMPLES),
-    ("maximum", _NUMBERS, _binary("max"), np.maximum, _SAMPLES),
-    ("minimum", _NUMBERS, _binary("min"), np.minimum, _SAMPLES),
-    ("div", _NUMBERS, _div, _div_ref, _RESTS),
-    ("mod", _NUMBERS, _mod, np.mod, _RESTS),
-    ("fmod", _NUMBERS, _fmod, np.fmod, _RESTS),
-    ("and", "iub", _binary("and"), np.bitwise_and, _BITS),
-    ("or", "iub", _binary("or"), np.bitwise_or, _BITS),
-    ("xor", "iub", _binary("xor"), np.bitwise_xor, _BITS),
-    ("shift_left", "iu", _shift_left, np.left_shift, _SHIFTS),
-    ("shift_right", "iu", _shift_right, np.right_shift, _SHIFTS),
+_EXACT, _ORDERED, _BITWISE = Elementwise(exact=True), Elementwise(monotone=True, exact=True), Elementwise(bitwise=True)
+Rule = tuple[str, str, Callable[..., ValueExpr], Callable[[Array, Array], Array], tuple[Sample, ...], Elementwise]
+_BINARY: tuple[Rule, ...] = (
+    ("add", _NUMBERS, _binary("add"), np.add, _SAMPLES, _EXACT),
+    ("sub", _NUMBERS, _binary("sub"), np.subtract, _SAMPLES, _EXACT),
+    ("mul", _NUMBERS, _binary("mul"), np.multiply, _SAMPLES, _EXACT),
+    ("maximum", _NUMBERS, _binary("max"), np.maximum, _SAMPLES, _ORDERED),
+    ("minimum", _NUMBERS, _binary("min"), np.minimum, _SAMPLES, _ORDERED),
+    ("div", _NUMBERS, _div, _div_ref, _RESTS, Elementwise()),
+    ("mod", _NUMBERS, _mod, np.mod, _RESTS, Elementwise()),
+    ("fmod", _NUMBERS, _fmod, np.fmod, _RESTS, Elementwise()),
+    ("and", "iub", _binary("and"), np.bitwise_and, _BITS, _BITWISE),
+    ("or", "iub", _binary("or"), np.bitwise_or, _BITS, _BITWISE),
+    ("xor", "iub", _binary("xor"), np.bitwise_xor, _BITS, _BITWISE),
+    ("shift_left", "iu", _shift_left, np.left_shift, _SHIFTS, _BITWISE),
+    ("shift_right", "iu", _shift_right, np.right_shift, _SHIFTS, _BITWISE),
 )
-for _name, _kinds, _value, _fn, _samples in _BINARY:
+for _name, _kinds, _value, _fn, _samples, _kind in _BINARY:
     define(
         OpDef(
             _name,
@@ -174,6 +177,7 @@ for _name, _kinds, _value, _fn, _samples in _BINARY:
             quiet(_fn),
             map_elements(("a", "b"), _value),
             _samples,
+            kind=_kind,
         )
     )
 
@@ -185,5 +189,6 @@ define(
         lambda x: np.maximum(x, 0),
         map_elements(("x",), lambda x: op("max", x, imm(0.0 if x.dtype.is_float else 0, x.dtype))),
         samples=(sample(_T(F32, (_N, 3))), sample(_T(I32, (4, 5)))),
+        kind=_ORDERED,
     )
 )

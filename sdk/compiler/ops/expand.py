@@ -14,6 +14,7 @@ from sdk.compiler.ir.types import BOOL, F32, I8, I64, TensorType
 from sdk.compiler.ops.build import broadcast_index, function, nest, param
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import OPAQUE, AxisRole, Movement
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -76,6 +77,8 @@ define(
             sample(_T(BOOL, (1, 1, _N)), shape=(1, _M, _N)),
             sample(_T(I64, ()), shape=(_N,)),
         ),
+        kind=Movement(),
+        axes={"shape": AxisRole.EACH},
     )
 )
 define(
@@ -90,5 +93,6 @@ define(
             sample(_T(I64, (2, _N, _M)), k=-1, upper=False),
             sample(_T(BOOL, (_N, _N)), k=_N - 1, upper=True),
         ),
+        kind=OPAQUE,
     )
 )

@@ -15,6 +15,7 @@ from sdk.compiler.ir.types import BOOL, I64, DType, TensorType, dtype
 from sdk.compiler.ops.build import function, nest, param
 from sdk.compiler.ops.numerics import compute_type, number, stored
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Expr, Var
 from sdk.errors import BuildError
 
@@ -120,6 +121,7 @@ define(
             sample(shape=(4,), value=True, dtype="bool"),
             sample(shape=(2,), value=1 << 40, dtype="i64"),
         ),
+        kind=OPAQUE,
     )
 )
 define(
@@ -136,6 +138,7 @@ define(
             sample(extent=7, start=0.5, step=-0.25, dtype="f32"),
             sample(extent=_N, start=100, step=50, dtype="u8"),
         ),
+        kind=OPAQUE,
     )
 )
 define(
@@ -150,5 +153,6 @@ define(
             sample(shape=(_N, _M), k=-1, dtype="i64"),
             sample(shape=(_N, 3), k=_N - 1, dtype="i8"),
         ),
+        kind=OPAQUE,
     )
 )

@@ -25,6 +25,7 @@ from sdk.compiler.ops.positions import (
 )
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import AxisRole, Movement
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -206,6 +207,8 @@ define(
             sample(_T(F32, (3, _N)), _T(I64, ()), values={1: _choose(lo=0, hi=2)}, axis=1),
             sample(_T(I16, (_N, _M, 3)), _T(U8, ()), values={1: _choose(lo=0, hi=2)}, axis=0),
         ),
+        kind=Movement(),
+        axes={"axis": AxisRole.ONE},
     )
 )
 define(
@@ -219,6 +222,7 @@ define(
             sample(_T(F32, (3, 4)), _T(I64, (2, 4)), values={1: _choose(2, 4, lo=-3, hi=3)}, axis=0),
             sample(_T(I8, (_N, 2, 4)), _T(I32, (2, 2, 3)), values={1: _choose(2, 2, 3, lo=-4, hi=5)}, axis=2),
         ),
+        kind=Movement(),
     )
 )
 define(
@@ -233,5 +237,6 @@ define(
             sample(_T(I8, (3, _N, 2)), _T(I32, (3, 2, 1)), values={1: _choose(3, 2, 1, lo=-2, hi=7)}, batch=1),
             sample(_T(F32, (_N, _M)), _T(I64, (2,)), values={1: _choose(2, lo=0, hi=2)}, batch=0),
         ),
+        kind=Movement(),
     )
 )

@@ -13,6 +13,7 @@ from sdk.compiler.ir.types import F32, I8, I16, TensorType
 from sdk.compiler.ops.build import Nest, function, nest, param
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import AxisRole, Movement
 from sdk.compiler.sym import Dim, Var, dmax, dmin, floordiv, max_value, product
 from sdk.errors import BuildError
 
@@ -117,6 +118,7 @@ define(
             sample(_T(F32, (_N, _M, 2)), shape=(_M * _N, 2)),
         ),
         view=True,
+        kind=Movement(),
     )
 )
 define(
@@ -133,6 +135,8 @@ define(
             sample(_T(I8, (1, 4)), _T(I8, (1, 4)), axis=0),
         ),
         variadic=True,
+        kind=Movement(),
+        axes={"axis": AxisRole.ONE},
     )
 )
 define(
@@ -146,5 +150,6 @@ define(
             sample(_T(I8, (1, 5, 3, 2)), perm=(0, 3, 1, 2)),
             sample(_T(F32, (_N, 3, _M)), perm=(2, 0, 1)),
         ),
+        kind=Movement(),
     )
 )

@@ -18,6 +18,7 @@ from sdk.compiler.ops.build import broadcast_index, function, loop, nest, param,
 from sdk.compiler.ops.numerics import compute_type, number, stored, widened
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes, require_equal
+from sdk.compiler.ops.traits import SumOfProducts
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -92,5 +93,6 @@ define(
             sample(_T(U8, (2, 3)), _T(U8, (3, 2))),
             sample(_T(F16, (3, _K)), _T(F16, (_K, 2))),
         ),
+        kind=SumOfProducts(channel=-1, bias=False, trans_x="trans_a", trans_weights="trans_b"),
     )
 )

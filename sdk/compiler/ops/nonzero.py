@@ -18,6 +18,7 @@ from sdk.compiler.ir.types import BOOL, F32, I8, I32, I64, TensorType
 from sdk.compiler.ops.build import function, loop, param, variable
 from sdk.compiler.ops.numerics import number, widened
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -110,6 +111,7 @@ define(
             sample(_T(I64, ())),
             sample(_T(BOOL, (7,))),
         ),
+        kind=OPAQUE,
     )
 )
 define(
@@ -124,5 +126,6 @@ define(
             sample(_T(F32, (_N, 2)), count=3),
             sample(_T(I8, (_N,)), count=_K),
         ),
+        kind=OPAQUE,
     )
 )

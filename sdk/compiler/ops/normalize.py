@@ -15,6 +15,7 @@ from sdk.compiler.ops.build import Nest, broadcast_index, function, loop, nest, 
 from sdk.compiler.ops.numerics import compute_type, count, number, quiet, require_float, stored, widened
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -169,6 +170,7 @@ for _name, _shape_rule, _fn, _scales in (
                 sample(_T(F64, (3, 9)), *_lines(F64, _scales), epsilon=1e-5),
                 sample(_T(F16, (_N, 9)), *_lines(F16, _scales), epsilon=1e-5),
             ),
+            kind=OPAQUE,
         )
     )
 define(
@@ -183,5 +185,6 @@ define(
             sample(_T(F32, (2, _M)), size=4, alpha=0.1, beta=0.5, bias=2.0),
             sample(_T(F16, (2, 6)), size=3, alpha=0.1, beta=0.5, bias=2.0),
         ),
+        kind=OPAQUE,
     )
 )

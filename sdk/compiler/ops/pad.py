@@ -14,6 +14,7 @@ from sdk.compiler.ir.types import F32, I8, I32, TensorType
 from sdk.compiler.ops.build import function, nest, param
 from sdk.compiler.ops.positions import known, read_inside, unproved
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import AxisRole, Movement
 from sdk.compiler.sym import Dim, Var, dmax, dmin, mod, prove_ge
 from sdk.errors import BuildError
 
@@ -100,5 +101,7 @@ define(
             sample(_T(F32, (_N, 3)), pads=((4, 0), (0, 7)), value=0.0, mode="reflect"),
             sample(_T(I8, (_N, 3)), pads=((2, 9), (0, 1)), value=0, mode="wrap"),
         ),
+        kind=Movement(fill="value"),
+        axes={"pads": AxisRole.EACH},
     )
 )

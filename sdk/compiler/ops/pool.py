@@ -23,6 +23,7 @@ from sdk.compiler.ops.conv import SPATIAL, TAPS, windows
 from sdk.compiler.ops.numerics import compute_type, number
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
 from sdk.compiler.ops.shapes import window_extent
+from sdk.compiler.ops.traits import OPAQUE, Combine, Reduction
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, max_value, product
 from sdk.errors import BuildError
 
@@ -318,12 +319,17 @@ def _padded(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     return tuple(Sample(s.inputs, attrs(**dict(s.attrs), include_pad=True)) for s in samples)
 
 
-for _kind, _ref in (("average", _average_ref), ("max", _max_ref), ("sum", _sum_ref)):
+for _kind, _ref, _combine in (
+    ("average", _average_ref, Combine.MEAN),
+    ("max", _max_ref, Combine.MAX),
+    ("sum", _sum_ref, Combine.SUM),
+):
     _stem = {"average": "avg"}.get(_kind, _kind)
     _plain = (*(_QUANTISED if _kind != "sum" else ()), *_FLOATS)
     _more = _padded(_FLOATS[:4]) if _kind == "average" else ()
-    define(OpDef(f"{_stem}_pool2d", ("x",), _infer, _ref, _loops_of(_kind), (*_plain, *_more)))
+    _traits = Reduction(_combine, windowed=True)
+    define(OpDef(f"{_stem}_pool2d", ("x",), _infer, _ref, _loops_of(_kind), (*_plain, *_more), kind=_traits))
     _cubes = (*_CUBES, *(_padded(_CUBES) if _kind == "average" else ()))
-    define(OpDef(f"{_stem}_pool3d", ("x",), _infer, _ref, _loops_of(_kind), _cubes))
+    define(OpDef(f"{_stem}_pool3d", ("x",), _infer, _ref, _loops_of(_kind), _cubes, kind=_traits))
 _places = (*_FLOATS, sample(_T(I8, (1, 7, 8, 3)), **_SAME))
-define(OpDef("argmax_pool2d", ("x",), _argmax_infer, _argmax_ref, _argmax_loops, _places))
+define(OpDef("argmax_pool2d", ("x",), _argmax_infer, _argmax_ref, _argmax_loops, _places, kind=OPAQUE))

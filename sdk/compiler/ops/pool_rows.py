@@ -20,6 +20,7 @@ from sdk.compiler.ops.build import function, loop, map_elements, param, read, ro
 from sdk.compiler.ops.numerics import compute_type, number
 from sdk.compiler.ops.pool import clamped, lowest, quotient
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import OPAQUE, Elementwise
 from sdk.errors import BuildError
 
 __all__ = ["gathered_type"]
@@ -126,6 +127,7 @@ define(
             *(sample(_T(kind, (1, 5, 4, 6)), by=by) for by in ("sum", "max") for kind in (I8, I16, F16, F32, F64)),
             sample(_T(I8, (1, 3, 4, 5)), by="sum", x_offset=128),
         ),
+        kind=OPAQUE,
     )
 )
 define(
@@ -143,5 +145,6 @@ define(
             sample(_T(F32, (1, 1, 1, 6)), count=7, to="f16"),
             sample(_T(F64, (1, 1, 1, 3)), count=7, to="f64"),
         ),
+        kind=Elementwise(),
     )
 )

@@ -16,6 +16,7 @@ from sdk.compiler.ops.build import broadcast_index, function, loop, map_elements
 from sdk.compiler.ops.numerics import number, quiet
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -119,5 +120,6 @@ define(
             *(sample(_T(k, (60,)), _T(k, (60,)), values={0: _bases, 1: _exponents}) for k in (I8, I32, I64)),
             sample(_T(U8, (_N, 3)), _T(U8, (3,)), values={1: lambda rng: rng.integers(0, 9, 3)}),
         ),
+        kind=Elementwise(),
     )
 )

@@ -18,6 +18,7 @@ from sdk.compiler.ops.build import map_elements
 from sdk.compiler.ops.numerics import compute_type, quiet
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes, same_extent
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
 
@@ -93,6 +94,7 @@ define(
             sample(_T(F32, (4, _N)), _T(F32, (1,)), _T(I16, (1,)), values={1: _positive((1,))}, out="i16"),
             sample(_T(F32, (4, _N)), _T(F32, (1,)), _T(U16, (1,)), values={1: _positive((1,))}, out="u16"),
         ),
+        kind=Elementwise(),
     )
 )
 define(
@@ -108,5 +110,6 @@ define(
             sample(_T(I8, (4, _N)), _T(F16, ()), _T(I8, ()), values={1: _positive(())}),
             sample(_T(I32, (4, 3)), _T(F32, (3,)), _T(I32, (3,))),
         ),
+        kind=Elementwise(),
     )
 )

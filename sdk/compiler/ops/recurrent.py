@@ -23,6 +23,7 @@ from sdk.compiler.ops.numerics import number
 from sdk.compiler.ops.positions import known, unproved
 from sdk.compiler.ops.registry import OpDef, Sample, define
 from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -191,4 +192,8 @@ def _within(place: Place, step: Dim, length: Dim, extent: Dim, facts: Any, body:
 
 def define_cell(cell: Cell, samples: Sequence[Sample]) -> None:
     """Registers the scan of a cell."""
-    define(OpDef(cell.name, cell.inputs, _infer(cell), _reference(cell), _loops(cell), tuple(samples)))
+    define(
+        OpDef(
+            cell.name, cell.inputs, _infer(cell), _reference(cell), _loops(cell), tuple(samples), kind=OPAQUE
+        )
+    )

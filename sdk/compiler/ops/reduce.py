@@ -21,6 +21,7 @@ from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.conv import shifted
 from sdk.compiler.ops.numerics import compute_type, count, number, quiet, stored, widened
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
+from sdk.compiler.ops.traits import AxisRole, Combine, Reduction
 from sdk.compiler.sym import Dim, Var, dmax, product
 from sdk.errors import BuildError
 
@@ -35,14 +36,14 @@ class _Rule:
     step: Callable[[DType], str]
     fold: Callable[..., Array]
     kinds: str
-    mean: bool = False
+    combine: Combine
 
 
-def _lowest(kind: DType) -> float:
+def _least(kind: DType) -> float:
     return -math.inf if kind.is_float else kind.limits[0]
 
 
-def _highest(kind: DType) -> float:
+def _most(kind: DType) -> float:
     return math.inf if kind.is_float else kind.limits[1]
 
 
@@ -51,11 +52,11 @@ def _zero(kind: DType) -> float:
 
 
 _RULES: Mapping[str, _Rule] = {
-    "reduce_sum": _Rule(_zero, lambda kind: "add", np.add.reduce, "fiu"),
-    "reduce_mean": _Rule(_zero, lambda kind: "add", np.add.reduce, "fiu", mean=True),
-    "reduce_prod": _Rule(lambda kind: 1, lambda kind: "mul", np.multiply.reduce, "fiu"),
-    "reduce_max": _Rule(_lowest, lambda kind: "or" if kind == BOOL else "max", np.maximum.reduce, "fiub"),
-    "reduce_min": _Rule(_highest, lambda kind: "and" if kind == BOOL else "min", np.minimum.reduce, "fiub"),
+    "reduce_sum": _Rule(_zero, lambda kind: "add", np.add.reduce, "fiu", Combine.SUM),
+    "reduce_mean": _Rule(_zero, lambda kind: "add", np.add.reduce, "fiu", Combine.MEAN),
+    "reduce_prod": _Rule(lambda kind: 1, lambda kind: "mul", np.multiply.reduce, "fiu", Combine.PRODUCT),
+    "reduce_max": _Rule(_least, lambda kind: "or" if kind == BOOL else "max", np.maximum.reduce, "fiub", Combine.MAX),
+    "reduce_min": _Rule(_most, lambda kind: "and" if kind == BOOL else "min", np.minimum.reduce, "fiub", Combine.MIN),
 }
 
 
@@ -84,7 +85,7 @@ def _reference(name: str) -> Callable[..., Array]:
         start = np.asarray(rule.start(kind), x.dtype) if kind.is_float or rule.kinds == "fiub" else None
         wide = x if start is not None else x.astype(np.int64 if kind.kind == "i" else np.uint64) + x_offset
         found = rule.fold(wide, axis=tuple(axes), keepdims=True, **({"initial": start} if start is not None else {}))
-        if rule.mean:
+        if rule.combine is Combine.MEAN:
             size = math.prod(x.shape[k] for k in axes)
             found = found / x.dtype.type(size) if kind.is_float else _truncated(found, size)
         return np.asarray(found).astype(_sum_type(name, kind).numpy)
@@ -117,7 +118,7 @@ def _loops(name: str) -> Callable[..., Loops]:
         size = product(tuple(x.shape[k] for k in given["axes"]))
         # no integer is divided by 0 where an axis may be empty
         parts = count(size if kind.is_float else dmax(size, 1), kind)
-        result = op("tdiv", acc, parts) if rule.mean else acc
+        result = op("tdiv", acc, parts) if rule.combine is Combine.MEAN else acc
         body = over.around(
             Alloc(Buffer("acc", kind, (), "register")),
             Store("acc", (), number(rule.start(kind), kind)),
@@ -165,5 +166,16 @@ def _samples(name: str) -> tuple[Sample, ...]:
     return (*_FLOATS, sample(_T(BOOL, (_N, 3)), axes=(1,))) if "b" in _RULES[name].kinds else _FLOATS
 
 
-for _name in _RULES:
-    define(OpDef(_name, ("x",), _infer(_name), quiet(_reference(_name)), _loops(_name), _samples(_name)))
+for _name, _rule in _RULES.items():
+    define(
+        OpDef(
+            _name,
+            ("x",),
+            _infer(_name),
+            quiet(_reference(_name)),
+            _loops(_name),
+            _samples(_name),
+            kind=Reduction(_rule.combine),
+            axes={"axes": AxisRole.SOME},
+        )
+    )

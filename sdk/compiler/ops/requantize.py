@@ -18,6 +18,7 @@ from sdk.compiler.ir.types import I8, I16, I32, I64, U8, TensorType, dtype
 from sdk.compiler.ops.build import map_elements
 from sdk.compiler.ops.fixed import multiply_quantized as multiply_quantized_ref
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
 
@@ -236,6 +237,7 @@ define(
                 acc_bits=40,
             ),
         ),
+        kind=Elementwise(monotone=True),
     )
 )
 define(
@@ -251,5 +253,6 @@ define(
             sample(_T(I16, (2, _N)), **_I16, in_zp=0, mult=1340353550, shift=-3),
             sample(_T(I8, (2, 5)), **_I16, in_zp=-3, mult=1340353550, shift=6),
         ),
+        kind=Elementwise(monotone=True),
     )
 )

@@ -13,6 +13,7 @@ from sdk.compiler.ir.types import I32, TensorType, dtype
 from sdk.compiler.ops.build import map_elements
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.requantize import saturate
+from sdk.compiler.ops.traits import Elementwise
 from sdk.errors import BuildError
 
 __all__: list[str] = []
@@ -74,5 +75,6 @@ define(
                 out="i8", zp=-4, lo=-128, hi=127, spare=7,
             ),
         ),
+        kind=Elementwise(),
     )
 )  # fmt: skip

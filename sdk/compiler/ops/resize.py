@@ -19,6 +19,7 @@ from sdk.compiler.ops.build import function, loop, nest, param, variable, within
 from sdk.compiler.ops.numerics import compute_type, require_float
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import OPAQUE, AxisRole, Movement
 from sdk.compiler.sym import Dim, Var, dmax, dmin, floordiv, mod
 from sdk.errors import BuildError
 
@@ -194,6 +195,8 @@ define(
             sample(_T(F32, (1, _H, 3, 2)), sizes=(1, 2 * _H, 6, 2), maps=((), (1, 0, 2), (1, 0, 2), ())),
             sample(_T(I8, (2, 5, _H)), sizes=(2, 3, _W), maps=((), (10, 2, 6), (2 * _H, _H - _W, 2 * _W))),
         ),
+        kind=Movement(),
+        axes={"sizes": AxisRole.EACH, "maps": AxisRole.EACH},
     )
 )
 define(
@@ -208,6 +211,8 @@ define(
             sample(_T(F16, (2, 4)), _T(I32, (7, 2)), _T(F32, (7, 2)), values={1: _positions}, axis=1),
             sample(_T(F64, (_H, 4)), _T(I32, (7, 2)), _T(F32, (7, 2)), values={1: _positions}, axis=0),
         ),
+        kind=OPAQUE,
+        axes={"axis": AxisRole.ONE},
     )
 )
 define(
@@ -222,5 +227,6 @@ define(
             sample(size=_H, extent=_W, place=(_H - 1, 0, _W - 1), taps=2),
             sample(size=_H, extent=_W, place=(2 * _H, _H - _W, 2 * _W), taps=4, cubic=-0.5),
         ),
+        kind=OPAQUE,
     )
 )

@@ -14,6 +14,7 @@ from sdk.compiler.ir.types import F16, F32, F64, I32, I64, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.numerics import compute_type, number, quiet, stored, widened
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -83,5 +84,6 @@ for _name, _row, _step, _start in (("cumsum", "add", np.add, 0), ("cumprod", "mu
                 *(sample(_T(k, (_N, 5)), exclusive=True, reverse=False) for k in (F64, I32, I64)),
                 sample(_T(F16, (2, 4)), exclusive=False, reverse=False),
             ),
+            kind=OPAQUE,
         )
     )

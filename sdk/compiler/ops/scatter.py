@@ -22,6 +22,7 @@ from sdk.compiler.ops.numerics import compute_type, stored, widened
 from sdk.compiler.ops.positions import Check, all_of, guarded, known, position, require_indices, resolve, unproved
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var, prove_ge
 from sdk.errors import BuildError
 
@@ -255,6 +256,7 @@ define(
             sample(*_HALF, values={1: _choose(3, 4, lo=-2, hi=2)}, axis=0, reduction="add"),
             sample(*_DEEP, values={1: _choose(1, 3, 2, lo=0, hi=3)}, axis=2, reduction="min"),
         ),
+        kind=OPAQUE,
     )
 )
 define(
@@ -269,5 +271,6 @@ define(
             sample(*_SLABS, values={1: _choose(3, 1, lo=0, hi=4)}, reduction="add"),
             sample(*_ROWS, values={1: _choose(6, 2, lo=0, hi=3)}, reduction="mul"),
         ),
+        kind=OPAQUE,
     )
 )

@@ -14,6 +14,7 @@ from sdk.compiler.ir.types import BOOL, F16, F32, I8, I32, I64, U8, DType, Tenso
 from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.numerics import number, quiet, require_float, stored, widened
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import OPAQUE, AxisRole
 from sdk.compiler.sym import Dim, Var, min_value
 from sdk.errors import BuildError
 
@@ -144,6 +145,8 @@ for _name, _row, _fn in (("argmax", "gt", np.argmax), ("argmin", "lt", np.argmin
                 *(sample(_T(k, (4, 9)), axis=1, last=True, values={0: _few(k)}) for k in (I8, U8, I64)),
                 sample(_T(F16, (3, 9)), axis=1, last=False),
             ),
+            kind=OPAQUE,
+            axes={"axis": AxisRole.ONE},
         )
     )
 define(
@@ -159,5 +162,6 @@ define(
             sample(_T(F32, (5,))),
             sample(_T(F16, (3, _N))),
         ),
+        kind=OPAQUE,
     )
 )

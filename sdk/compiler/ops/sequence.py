@@ -16,6 +16,7 @@ from sdk.compiler.ops.gather import require_axis, zero_of
 from sdk.compiler.ops.positions import guarded, known, position, require_indices, resolve, unproved
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import OPAQUE, AxisRole, Movement
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -122,6 +123,7 @@ define(
             sample(_T(I64, (2, 3)), _T(F32, (2,)), values={0: _choose(2, 3, lo=-5, hi=7)}, axis=1, depth=5),
             sample(_T(I32, (4,)), _T(I8, (2,)), values={0: _choose(4, lo=-2, hi=5)}, axis=1, depth=_N),
         ),
+        kind=OPAQUE,
     )
 )
 define(
@@ -135,5 +137,7 @@ define(
             sample(_T(F32, (4, 3)), _T(I64, (3,)), values={1: _lengths(4, 2, 1)}, batch_axis=1, time_axis=0),
             sample(_T(I8, (2, _N, 3)), _T(I32, (2,)), values={1: _lengths(2, 1)}, batch_axis=0, time_axis=1),
         ),
+        kind=Movement(),
+        axes={"batch_axis": AxisRole.ONE, "time_axis": AxisRole.ONE},
     )
 )

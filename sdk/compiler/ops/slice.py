@@ -13,6 +13,7 @@ from sdk.compiler.ir.types import F32, I8, I16, TensorType
 from sdk.compiler.ops.build import function, nest, param
 from sdk.compiler.ops.positions import known, read_inside
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import AxisRole, Movement
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv
 from sdk.errors import BuildError
 
@@ -95,5 +96,7 @@ define(
             sample(_T(F32, (2, _N)), begin=(0, _BACK[0]), size=(2, _BACK[1]), strides=(1, -2)),
             sample(_T(F32, (512, 2)), begin=(_L, 0), size=(_M, 2), strides=(1, 1)),
         ),
+        kind=Movement(),
+        axes={"begin": AxisRole.EACH, "size": AxisRole.EACH, "strides": AxisRole.EACH},
     )
 )

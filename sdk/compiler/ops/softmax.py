@@ -15,6 +15,7 @@ from sdk.compiler.ir.types import F16, F32, F64, DType, TensorType
 from sdk.compiler.ops.build import Nest, function, loop, nest, param, variable
 from sdk.compiler.ops.numerics import compute_type, number, quiet, require_float, stored, widened
 from sdk.compiler.ops.registry import LoopsOf, OpDef, define, sample
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -145,5 +146,6 @@ for _name, _fn, _rest in (
                 sample(_T(F64, (3, 5))),
                 sample(_T(F16, (3, _N))),
             ),
+            kind=OPAQUE,
         )
     )

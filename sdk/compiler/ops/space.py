@@ -17,6 +17,7 @@ from sdk.compiler.ir.loops import Load, Loops, Store
 from sdk.compiler.ir.types import F32, I8, TensorType
 from sdk.compiler.ops.build import function, nest, param
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import Movement
 from sdk.compiler.sym import Dim, Var, floordiv, mod, prove_eq
 from sdk.errors import BuildError
 
@@ -107,6 +108,7 @@ define(
             sample(_T(F32, (2, _H, 3, 12)), block=(2, 3)),
             sample(_T(I8, (1, 3, _H, 8)), block=(2, 2), inner=True),
         ),
+        kind=Movement(),
     )
 )
 define(
@@ -121,5 +123,6 @@ define(
             sample(_T(I8, (2, _E, 4, 2)), block=(2, 2)),
             sample(_T(F32, (1, 4, _E, 3)), block=(2, 2), inner=True),
         ),
+        kind=Movement(),
     )
 )

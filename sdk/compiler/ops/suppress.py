@@ -19,6 +19,7 @@ from sdk.compiler.ops.build import function, loop, param, variable
 from sdk.compiler.ops.positions import guarded, unproved
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var, dmin
 from sdk.errors import BuildError
 
@@ -182,5 +183,6 @@ define(
             ),
             sample(_T(F32, (1, _N, 4)), _T(F32, (1, 2, _N)), most=5, overlap=0.2, least=False, center=True),
         ),
+        kind=OPAQUE,
     )
 )  # fmt: skip

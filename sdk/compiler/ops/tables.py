@@ -21,6 +21,7 @@ from sdk.compiler.ops.fixed import (
     reciprocal_one_plus,
 )
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import OPAQUE, Elementwise
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -151,6 +152,7 @@ define(
             sample(_T(U8, (5,)), _T(I8, (256,)), values={1: _bytes}),
             sample(_T(I8, (_N, 2)), _T(I16, (256,)), values={1: _bytes}),
         ),
+        kind=Elementwise(tables=1),
     )
 )
 define(
@@ -165,5 +167,6 @@ define(
             sample(_T(I8, (_N, 5)), _TABLE, values={1: _exp_table}),
             sample(_T(I8, (2, 3, _N)), _TABLE, values={1: _exp_table}),
         ),
+        kind=OPAQUE,
     )
 )

@@ -15,6 +15,7 @@ from sdk.compiler.ops.build import function, loop, nest, param, row_axis_of, var
 from sdk.compiler.ops.numerics import compute_type, number, stored, widened
 from sdk.compiler.ops.positions import split_nest
 from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var, prove_ge
 from sdk.errors import BuildError
 
@@ -102,5 +103,6 @@ define(
             sample(_T(I64, (_N, _M)), k=_N, axis=0, largest=False),
             sample(_T(F16, (4,)), k=1, axis=0, largest=True),
         ),
+        kind=OPAQUE,
     )
 )

@@ -14,6 +14,7 @@ from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I32, I64, U8, TensorT
 from sdk.compiler.ops.build import map_elements
 from sdk.compiler.ops.numerics import number, quiet
 from sdk.compiler.ops.registry import OpDef, Sample, define, sample
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
 
@@ -94,17 +95,19 @@ _SPECIALS = (
 )
 _SIGNED = (*_SPECIALS, sample(_T(I32, (_N, 5))), sample(_T(I8, (300,))), sample(_T(I64, (9,))))
 _NUMBERS = (*_SIGNED, sample(_T(U8, (30,))))
-_OTHERS: tuple[tuple[str, str, str, Value, Callable[[Array], Array], tuple[Sample, ...]], ...] = (
-    ("neg", "fiu", "same", _plain("neg"), np.negative, _SIGNED),
-    ("abs", "fiu", "same", _abs, np.abs, _NUMBERS),
-    ("sign", "fiu", "same", _sign, np.sign, _NUMBERS),
-    ("floor", "f", "same", _plain("floor"), np.floor, _SPECIALS),
-    ("ceil", "f", "same", _plain("ceil"), np.ceil, _SPECIALS),
-    ("trunc", "f", "same", _plain("trunc"), np.trunc, _SPECIALS),
-    ("round", "f", "same", _plain("round"), np.rint, _SPECIALS),  # halves to even
-    ("reciprocal", "f", "same", _reciprocal, np.reciprocal, _SPECIALS),
-    ("is_nan", "f", "bool", _plain("isnan"), np.isnan, _SPECIALS),
-    ("not", "iub", "same", _not, np.invert, (sample(_T(BOOL, (_N, 3))), sample(_T(I32, (7,))), sample(_T(U8, (9,))))),
+_WHOLE = (sample(_T(BOOL, (_N, 3))), sample(_T(I32, (7,))), sample(_T(U8, (9,))))
+_EXACT, _RISING, _BITWISE = Elementwise(exact=True), Elementwise(monotone=True), Elementwise(bitwise=True)
+_OTHERS: tuple[tuple[str, str, str, Value, Callable[[Array], Array], tuple[Sample, ...], Elementwise], ...] = (
+    ("neg", "fiu", "same", _plain("neg"), np.negative, _SIGNED, _EXACT),
+    ("abs", "fiu", "same", _abs, np.abs, _NUMBERS, _EXACT),
+    ("sign", "fiu", "same", _sign, np.sign, _NUMBERS, _RISING),
+    ("floor", "f", "same", _plain("floor"), np.floor, _SPECIALS, _EXACT),
+    ("ceil", "f", "same", _plain("ceil"), np.ceil, _SPECIALS, _EXACT),
+    ("trunc", "f", "same", _plain("trunc"), np.trunc, _SPECIALS, _EXACT),
+    ("round", "f", "same", _plain("round"), np.rint, _SPECIALS, _EXACT),  # halves to even
+    ("reciprocal", "f", "same", _reciprocal, np.reciprocal, _SPECIALS, Elementwise()),
+    ("is_nan", "f", "bool", _plain("isnan"), np.isnan, _SPECIALS, Elementwise()),
+    ("not", "iub", "same", _not, np.invert, _WHOLE, _BITWISE),
 )
 # operations of the intrinsic table, and where they are interesting
 _FUNCTIONS: tuple[tuple[str, float, float], ...] = (
@@ -127,9 +130,17 @@ _FUNCTIONS: tuple[tuple[str, float, float], ...] = (
     ("erf", -5, 5),
     ("sigmoid", -60, 60),
 )
-for _name, _kinds, _result, _value, _fn, _samples in _OTHERS:
+for _name, _kinds, _result, _value, _fn, _samples, _kind in _OTHERS:
     define(
-        OpDef(_name, ("x",), _infer(_name, _kinds, _result), quiet(_fn), map_elements(("x",), _value), _samples)
+        OpDef(
+            _name,
+            ("x",),
+            _infer(_name, _kinds, _result),
+            quiet(_fn),
+            map_elements(("x",), _value),
+            _samples,
+            kind=_kind,
+        )
     )
 for _name, _lo, _hi in _FUNCTIONS:
     define(
@@ -140,6 +151,7 @@ for _name, _lo, _hi in _FUNCTIONS:
             quiet(_by_row(_name)),
             map_elements(("x",), _plain(_name)),
             _floats(_lo, _hi),
+            kind=Elementwise(),
         )
     )
 
@@ -169,5 +181,6 @@ define(
             for n in (False, True)
             for p in (False, True)
         ),
+        kind=Elementwise(),
     )
 )

@@ -8,11 +8,14 @@ from typing import Any, Final
 from sdk.compiler.ir.graph import Call, Node
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ops.pool_rows import gathered_type
+from sdk.compiler.ops.registry import kind_of
+from sdk.compiler.ops.traits import OPAQUE, Combine, Reduction
 from sdk.compiler.passes.edit import GraphEdit, edit_graphs
 
 __all__ = ["Accumulate"]
 
-_POOLS: Final = {"avg_pool2d": "sum", "sum_pool2d": "sum", "max_pool2d": "max"}
+# how the rows of a pool are gathered; a mean is divided afterwards
+_GATHERED: Final = {Combine.MEAN: "sum", Combine.SUM: "sum", Combine.MAX: "max"}
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,15 @@ class Accumulate:
 
 
 def _rule(edit: GraphEdit, node: Node) -> bool:
-    if not isinstance(node, Call) or node.kind != "op" or node.callee not in (*_POOLS, "reduce_sum"):
+    kind = kind_of(node) if isinstance(node, Call) else OPAQUE
+    if not isinstance(node, Call) or not isinstance(kind, Reduction):
         return False
     image = node.args[0]
     if edit.uses[image.name] == 1 and edit.made_by(image, "transpose"):
         return False  # a pool reads an image that is only turned where it lies
-    return _pool(edit, node) if node.callee in _POOLS else _sum(edit, node)
+    if kind.windowed:
+        return kind.combine in _GATHERED and _pool(edit, node, kind.combine)
+    return kind.combine is Combine.SUM and _sum(edit, node)
 
 
 def _sum(edit: GraphEdit, node: Call) -> bool:
@@ -48,18 +54,18 @@ def _sum(edit: GraphEdit, node: Call) -> bool:
     return True
 
 
-def _pool(edit: GraphEdit, node: Call) -> bool:
+def _pool(edit: GraphEdit, node: Call, combine: Combine) -> bool:
     given: dict[str, Any] = dict(node.attrs)
     batch, *image, _ = node.args[0].type.shape
-    height, width = given["kernel"]
-    if batch != 1 or image != [height, width] or height < 2 or any(given["pad"]):
+    kernel: tuple[int, ...] = given["kernel"]
+    if batch != 1 or len(kernel) != 2 or image != list(kernel) or kernel[0] < 2 or any(given["pad"]):
         return False
     if any(step != 1 for step in given.get("dilation") or ()):
         return False
-    by = _POOLS[node.callee]
+    by = _GATHERED[combine]
     kind = node.args[0].type.dtype
     limits = {k: given[k] for k in ("lo", "hi") if given.get(k) is not None}
-    count = height * width if node.callee == "avg_pool2d" else 1
+    count = kernel[0] * kernel[1] if combine is Combine.MEAN else 1
     if count == 1 and not limits and gathered_type(kind, by) == kind:
         edit.into(node, "pool_rows", node.args, by=by)
         return True

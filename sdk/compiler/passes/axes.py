@@ -1,13 +1,32 @@
-"""Permutations of axes, and reshapes seen through them: what the layout pass asks."""
+"""Permutations of axes, and reshapes and attributes seen through them: what the layout pass computes with."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, assert_never
 
+from sdk.compiler.ir.graph import Attr
 from sdk.compiler.ir.layout import Permute
+from sdk.compiler.ops.traits import AxisRole
 from sdk.compiler.sym import Dim, product, prove_eq
 
-__all__ = ["moves_units_only", "reshape_through"]
+__all__ = ["moves_units_only", "renumbered", "reshape_through"]
+
+
+def renumbered(role: AxisRole | None, value: Any, perm: Permute) -> Attr:
+    """An attribute for the axes as they are before ``perm``; itself where it names none."""
+    match role:
+        case None:
+            given: Attr = value
+            return given
+        case AxisRole.ONE:
+            return perm.order[int(value)]
+        case AxisRole.SOME:
+            return tuple(sorted(perm.order[k] for k in value))
+        case AxisRole.EACH:
+            each: tuple[Attr, ...] = tuple(value)
+            return tuple(each[k] for k in perm.inverse().order)
+    assert_never(role)
 
 
 def moves_units_only(shape: Sequence[Dim], perm: Permute) -> bool:

@@ -10,15 +10,13 @@ import numpy as np
 from sdk.compiler.ir.graph import Attr, Call, Node, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I8, U8, DType, TensorType
-from sdk.compiler.ops.registry import get_op
+from sdk.compiler.ops.registry import get_op, kind_of
+from sdk.compiler.ops.traits import Elementwise, SumOfProducts
 from sdk.compiler.passes.edit import Array, GraphEdit, edit_graphs
 from sdk.compiler.passes.transposed import as_convolution
 from sdk.compiler.sym import Dim, product
 
 __all__ = ["Canonicalize"]
-
-# ops on each element alone, which a view of their input commutes with when its channels stay the last axis
-ELEMENTWISE = ("lookup", "requantize", "rescale")
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Canonicalize:
     def _rule(self, edit: GraphEdit, node: Node) -> bool:
         if not isinstance(node, Call) or node.kind != "op":
             return False
-        return any(rule(edit, node) for rule in _RULES.get(node.callee, ()))
+        return any(rule(edit, node) for rule in _RULES.get(node.callee, ())) or _sink(edit, node)
 
 
 def _depthwise(edit: GraphEdit, node: Call) -> bool:
@@ -97,15 +95,20 @@ def _reshape(edit: GraphEdit, node: Call) -> bool:
 
 
 def _sink(edit: GraphEdit, node: Call) -> bool:
-    """rewrite: ``f(view(sum))`` --> ``view(f(sum))``, so that ``f`` can be fused into what feeds it."""
-    view = edit.made_by(node.args[0], "reshape")
-    if view is None or edit.uses[view.out.name] != 1:
-        return False
-    if edit.made_by(view.args[0], "dense", *ELEMENTWISE) is None:
+    """rewrite: ``f(view(sum))`` --> ``view(f(sum))`` for an elementwise ``f``, so that it can be fused into what feeds
+    it. What else it reads is a table, or of the last axis, which the view keeps."""
+    op = get_op(node.callee)
+    view = edit.made_by(node.args[0], "reshape") if isinstance(op.kind, Elementwise) else None
+    if view is None or edit.uses[view.out.name] != 1 or any(v.type.rank > 1 for v in op.sources(node.args)[1:]):
         return False
     source = view.args[0]
+    maker = edit.made_by(source)
+    if maker is None or not isinstance(kind_of(maker), Elementwise | SumOfProducts):
+        return False
     shape = node.out.type.shape
-    if source.type.shape[-1:] != shape[-1:] or not all(isinstance(d, int) for d in shape):
+    if view.out.type.shape != shape or source.type.shape[-1:] != shape[-1:]:
+        return False
+    if not all(isinstance(d, int) for d in shape):
         return False
     out = Value(edit.fresh(f"{node.out.name}_rows"), replace(node.out.type, shape=source.type.shape))
     edit.keep(replace(node, outs=(out,), args=(source, *node.args[1:])))
@@ -150,7 +153,6 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "depthwise_conv2d": (_depthwise,),
     "dense": (_dense_rank,),
     "reshape": (_reshape,),
-    "requantize": (_sink,),
-    "lookup": (_compose, _sink),
-    "rescale": (_compose, _sink),
+    "lookup": (_compose,),
+    "rescale": (_compose,),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Call, Node, attrs
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I8, I32, TensorType
+from sdk.compiler.ops.registry import kind_of, sum_of_products
+from sdk.compiler.ops.traits import OPAQUE, SumOfProducts
 from sdk.compiler.passes.edit import GraphEdit, edit_graphs
 
-__all__ = ["SUMS", "FoldOffset", "sum_bounds"]
+__all__ = ["FoldOffset", "channels_first", "is_whole_sum", "sum_bounds"]
 
 Ints = NDArray[np.int64]
-# ops that sum products, and the axis of their weights that is the output channel
-SUMS = {"conv2d": 0, "dense": 0, "depthwise_conv2d": -1}
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class FoldOffset:
             return False
         if node.callee == "requantize":
             return _bound(edit, node)
-        if node.callee not in SUMS or _is_float(node) or node.attr("x_offset") == self._target(node):
+        if not is_whole_sum(node) or _is_float(node) or _int(node, "x_offset") == self._target(node):
             return False
         weights, bias = _weights(edit, node), edit.data(node.args[2])
         if weights is None or bias is None:
             return False
-        old, new = int(_int(node, "x_offset")), self._target(node)
+        old, new = _int(node, "x_offset"), self._target(node)
         moved = bias.astype(np.int64) + (old - new) * (weights.positive + weights.negative)
         low, high = _sums(moved, weights, node.args[0].type, new)
         worst = np.maximum(np.abs(moved) + _steps(weights, node.args[0].type, new), np.maximum(-low, high))
@@ -60,8 +60,19 @@ class FoldOffset:
 
     def _target(self, node: Call) -> int:
         """A depthwise sum has no dot instruction to please."""
-        dot = node.callee in ("conv2d", "dense") and node.args[0].type.dtype == I8
+        dot = node.args[0].type.dtype == I8 and not sum_of_products(node.callee).depthwise
         return self.x_offset if dot else 0
+
+
+def is_whole_sum(node: Call | None) -> TypeGuard[Call]:
+    """Whether each element of what a call gives is a bias and a sum over all of the weights of its channel."""
+    kind = OPAQUE if node is None else kind_of(node)
+    return isinstance(kind, SumOfProducts) and kind.bias and not kind.partial
+
+
+def channels_first(node: Call, weights: NDArray[Any]) -> NDArray[Any]:
+    """The weights of a sum of products, or numbers of their shape, with the channel of the result as axis 0: a view."""
+    return np.moveaxis(weights, sum_of_products(node.callee).output_axis(dict(node.attrs)), 0)
 
 
 def _is_float(node: Call) -> bool:
@@ -69,7 +80,7 @@ def _is_float(node: Call) -> bool:
 
 
 def _int(node: Call, name: str) -> int:
-    value: Any = node.attr(name)
+    value: Any = dict(node.attrs).get(name, 0)
     return int(value)
 
 
@@ -86,9 +97,9 @@ def _weights(edit: GraphEdit, node: Call) -> _Factors | None:
     data = edit.data(node.args[1])
     if data is None:
         return None
-    rows = np.moveaxis(data, SUMS[node.callee], 0)
+    rows = channels_first(node, data)
     rows = rows.reshape(rows.shape[0], -1)
-    offset = _int(node, "w_offset") if node.callee == "dense" else 0
+    offset = _int(node, "w_offset")
     shifted = rows.astype(np.int64) + offset if offset else rows
     return _Factors(_total(np.maximum(shifted, 0)), _total(np.minimum(shifted, 0)))
 
@@ -110,8 +121,8 @@ def _sums(bias: Ints, weights: _Factors, x: TensorType, offset: int) -> tuple[In
 
 
 def sum_bounds(edit: GraphEdit, node: Call) -> tuple[Ints, Ints] | None:
-    """The smallest and the largest sum of each channel of a call of one of ``SUMS`` over all inputs; None where its
-    weights or its bias are known only at run time."""
+    """The smallest and the largest sum of each channel of a whole sum over all inputs; None where its weights or its
+    bias are known only at run time."""
     weights, bias = _weights(edit, node), edit.data(node.args[2])
     if _is_float(node) or weights is None or bias is None:
         return None
@@ -126,8 +137,8 @@ def _steps(weights: _Factors, x: TensorType, offset: int) -> Ints:
 
 def _bound(edit: GraphEdit, node: Call) -> bool:
     """Tightens ``acc_bits`` of a requantize from the weights of the sum it alone uses."""
-    total = edit.made_by(node.args[0], *SUMS)
-    if total is None or edit.uses[node.args[0].name] != 1 or node.args[0].type.dtype != I32:
+    total = edit.made_by(node.args[0])
+    if not is_whole_sum(total) or edit.uses[node.args[0].name] != 1 or node.args[0].type.dtype != I32:
         return False
     bounds, shift = sum_bounds(edit, total), edit.data(node.args[2])
     if bounds is None or shift is None:

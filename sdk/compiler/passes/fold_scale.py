@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Call, Node, Value
 from sdk.compiler.ir.module import Module
+from sdk.compiler.ops.registry import kind_of
+from sdk.compiler.ops.traits import SumOfProducts
 from sdk.compiler.passes.edit import GraphEdit, edit_graphs
 
 __all__ = ["FoldScale"]
 
 Array = NDArray[Any]
-# ops that sum products and add a bias, and the axis of their weights that is the output channel
-SUMS: Final = {
-    "conv2d": 0, "conv3d": 0, "depthwise_conv2d": -1, "conv_transpose2d": 0, "conv_transpose3d": 0,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class FoldScale:
     """``conv(x, w, b) * k`` is ``conv(x, w * k, b * k)`` and ``conv(x, w, b) + k`` is ``conv(x, w, b + k)`` where the
-    weights are constant and ``k`` too, one number per channel; likewise ``matmul(x, w) * k``. Only floats, where the
-    sum has no other use. The new weights are computed in double precision.
+    weights are constant and ``k`` too, one number per channel; likewise ``matmul(x, w) * k`` and any sum of products.
+    Only floats, where the sum has no other use. The new weights are computed in double precision.
     """
 
     name = "fold-scale"
@@ -44,13 +42,13 @@ def _rule(edit: GraphEdit, node: Node) -> bool:
         return False
     orders = ((0, 1), (1, 0)) if node.callee in ("mul", "add") else ((0, 1),)
     for k, other in orders:
-        total = edit.made_by(node.args[k], *SUMS, "matmul")
-        factor = edit.data(node.args[other])
-        if total is None or factor is None or total.out.type != node.out.type:
+        total, factor = edit.made_by(node.args[k]), edit.data(node.args[other])
+        kind = None if total is None else kind_of(total)
+        if total is None or factor is None or not isinstance(kind, SumOfProducts) or total.out.type != node.out.type:
             continue
         if edit.uses[total.out.name] == 1:
             channels = _per_channel(factor, total)
-            if channels is not None and _fold(edit, node, total, channels):
+            if channels is not None and _fold(edit, node, total, kind, channels):
                 return True
     return False
 
@@ -65,26 +63,29 @@ def _per_channel(factor: Array, total: Call) -> Array | None:
     return np.broadcast_to(factor.astype(np.float64).reshape(-1), (channels,))
 
 
-def _fold(edit: GraphEdit, node: Call, total: Call, k: Array) -> bool:
-    weights = edit.data(total.args[1])
-    if total.callee == "matmul":
-        axis = -2 if dict(total.attrs).get("trans_b", False) else -1
-        if node.callee not in ("mul", "div") or weights is None or weights.ndim < 2:
-            return False
-        w = _const(edit, total.args[1], _along(weights, axis, _factor(node, k)))
-        edit.into(node, "matmul", (total.args[0], w), **dict(total.attrs))
-        return True
-    bias = edit.data(total.args[2])
-    if weights is None or bias is None:
+def _fold(edit: GraphEdit, node: Call, total: Call, kind: SumOfProducts, k: Array) -> bool:
+    args, scales = list(total.args), node.callee in ("mul", "div")
+    weights, bias = edit.data(args[1]), edit.data(args[2]) if kind.bias else None
+    if weights is None or weights.ndim < 2 or (bias is None and (kind.bias or not scales)):
         return False
-    x, w, b = total.args
-    if node.callee in ("mul", "div"):
-        w = _const(edit, w, _along(weights, SUMS[total.callee], _factor(node, k)))
-        b = _const(edit, b, bias.astype(np.float64) * _factor(node, k))
-    else:
-        b = _const(edit, b, bias.astype(np.float64) + (k if node.callee == "add" else -k))
-    edit.into(node, total.callee, (x, w, b), **dict(total.attrs))
+    if scales:
+        axis = kind.output_axis(dict(total.attrs))
+        args[1] = _const(edit, args[1], _along(weights, axis, _factor(node, k)))
+    if bias is not None:
+        args[2] = _const(edit, args[2], _moved(node, bias.astype(np.float64), k))
+    edit.into(node, total.callee, args, **dict(total.attrs))
     return True
+
+
+def _moved(node: Call, bias: Array, k: Array) -> Array:
+    """The bias of the sum that ``node`` scales or shifts."""
+    match node.callee:
+        case "add":
+            return np.asarray(bias + k)
+        case "sub":
+            return np.asarray(bias - k)
+        case _:
+            return np.asarray(bias * _factor(node, k))
 
 
 def _factor(node: Call, k: Array) -> Array:

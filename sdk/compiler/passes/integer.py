@@ -15,16 +15,16 @@ from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import I8, I16, I32, I64, U8, DType, TensorType, dtype
 from sdk.compiler.ops.fixed import quantize_multiplier
 from sdk.compiler.ops.multipliers import channel_multipliers
-from sdk.compiler.ops.registry import get_op
+from sdk.compiler.ops.registry import get_op, kind_of, sum_of_products
+from sdk.compiler.ops.traits import Combine, Elementwise, Reduction, SumOfProducts
 from sdk.compiler.passes.edit import GraphEdit
-from sdk.compiler.passes.stored import MOVES, Stored, Tracer
+from sdk.compiler.passes.stored import Stored, Tracer, selects
 from sdk.compiler.sym import product
 from sdk.errors import BuildError
 
 __all__ = ["Integer"]
 
 Array = NDArray[Any]
-WINDOWS: Final = {"conv2d": 0, "conv3d": 0, "depthwise_conv2d": -1}  # and the axis of their weights that is the output
 TABLE_DEPTH: Final = 24
 
 
@@ -163,7 +163,7 @@ class _Rewriter:
             found = self.produce(node.args[0], target.clamped(lo, hi))
             if found is not None:
                 return found
-        rule = _RULES.get(node.callee)
+        rule = _rule_of(node)
         found = rule(self, node, target) if rule is not None else None
         return found if found is not None else self._table(node, target)
 
@@ -191,22 +191,17 @@ class _Rewriter:
         return node
 
     def move(self, node: Call, target: _Target) -> Value | None:
-        """An op that moves elements: it moves the integers."""
-        if node.callee == "concat":
-            parts = [self.produce(v, target) for v in node.args]
-            args = tuple(p for p in parts if p is not None)
-            if len(args) < len(parts):
-                return None
-            return self.edit.call("concat", args, node, f"{node.out.name}_q", **dict(node.attrs))
-        inner = self.produce(node.args[0], target)
-        if inner is None:
+        """An op that selects elements: it selects among the integers."""
+        sources = get_op(node.callee).sources(node.args)
+        parts = [self.produce(v, target) for v in sources]
+        args = tuple(p for p in parts if p is not None)
+        if len(args) < len(parts):
             return None
-        given: dict[str, Attr] | None = dict(node.attrs)
-        if node.callee == "pad":
-            given = self.trace.padding(node, target.scale, target.zero, inner.type)
+        given = self.trace.filling(node, target.scale, target.zero, args[0].type)
         if given is None:
             return None
-        return self.edit.call(node.callee, (inner, *node.args[1:]), node, f"{node.out.name}_q", **given)
+        args = (*args, *node.args[len(args) :])
+        return self.edit.call(node.callee, args, node, f"{node.out.name}_q", **given)
 
     # --- sums of products --------------------------------------------------------------------------------------------
 
@@ -216,9 +211,8 @@ class _Rewriter:
         found = self.trace.constant(node.args[1])
         if x is None or bias is None or found is None:
             return None
-        axis = WINDOWS[node.callee]
         given = {**dict(node.attrs), "x_offset": -x.zero, "pad_value": x.zero}
-        return self._sum(node, node.callee, x, found, axis, bias, given, target)
+        return self._sum(node, node.callee, x, found, bias, given, target)
 
     def matrix(self, node: Call, target: _Target) -> Value | None:
         """A matrix product with constant weights, perhaps with a bias added."""
@@ -241,13 +235,14 @@ class _Rewriter:
         outputs = found[0].shape[0]
         shift = np.broadcast_to(np.zeros(1) if bias is None else bias.reshape(-1), outputs)
         given: dict[str, Attr] = {"x_offset": -x.zero, "w_offset": 0}
-        return self._sum(node, "dense", x, found, 0, shift, given, target)
+        return self._sum(node, "dense", x, found, shift, given, target)
 
     def _sum(
-        self, node: Call, op: str, x: Stored, weights: tuple[Array, Array], axis: int, bias: Array,
-        given: dict[str, Attr], target: _Target,
+        self, node: Call, op: str, x: Stored, weights: tuple[Array, Array], bias: Array, given: dict[str, Attr],
+        target: _Target,
     ) -> Value | None:  # fmt: skip
         """Emits the sum of products and its requantisation; None where 32 bits do not hold the sum."""
+        axis = sum_of_products(op).output_axis(given)
         exact = np.moveaxis(weights[0], axis, 0).reshape(weights[0].shape[axis], -1)
         scales = np.moveaxis(weights[1], axis, 0).reshape(exact.shape)
         per_channel = scales[:, 0]
@@ -288,11 +283,11 @@ class _Rewriter:
 
     def mean(self, node: Call, target: _Target) -> Value | None:
         """A mean over axes, or over windows that all count the same taps: a sum, then one scale."""
-        x = self.trace.stored(node.args[0])
+        x, kind = self.trace.stored(node.args[0]), kind_of(node)
         if x is None:
             return None
         given: dict[str, Any] = dict(node.attrs)
-        if node.callee == "reduce_mean":
+        if not (isinstance(kind, Reduction) and kind.windowed):
             return self._mean_over(node, x, given["axes"], target)
         kernel, shape = given["kernel"], x.value.type.shape
         padded = any(given["pad"])
@@ -300,13 +295,13 @@ class _Rewriter:
             return self._mean_over(node, x, tuple(range(1, len(shape) - 1)), target)
         channels = shape[-1]
         counted = not padded or given.get("include_pad", False)
-        if node.callee != "avg_pool2d" or given.get("ceil", False) or not counted or not isinstance(channels, int):
+        if len(kernel) != 2 or given.get("ceil", False) or not counted or not isinstance(channels, int):
             return None
         ones = np.ones((*kernel, channels), np.int64)
         scale = np.full(ones.shape, 1.0 / math.prod(kernel))
         window = {"stride": given["stride"], "dilation": given.get("dilation") or (1, 1), "pad": given["pad"]}
         window |= {"multiplier": 1, "x_offset": -x.zero, "pad_value": x.zero}
-        return self._sum(node, "depthwise_conv2d", x, (ones, scale), -1, np.zeros(channels), window, target)
+        return self._sum(node, "depthwise_conv2d", x, (ones, scale), np.zeros(channels), window, target)
 
     def _mean_over(self, node: Call, x: Stored, axes: tuple[int, ...], target: _Target) -> Value | None:
         count = product(tuple(x.value.type.shape[k] for k in axes))
@@ -410,7 +405,7 @@ class _Rewriter:
             leaves[stored.value.name] = stored
             return lambda reals: reals
         node = self.edit.made_by(value)
-        if node is None or depth == 0 or node.callee not in _POINTWISE or not node.out.type.dtype.is_float:
+        if node is None or depth == 0 or not isinstance(kind_of(node), Elementwise) or not node.out.type.dtype.is_float:
             return None
         parts = [self._function(v, leaves, depth - 1) for v in node.args]
         if any(p is None for p in parts) or len(leaves) > 1:
@@ -419,17 +414,22 @@ class _Rewriter:
         return lambda reals: np.asarray(reference(*(p(reals) for p in parts if p is not None), **given))
 
 
-_POINTWISE: Final = frozenset(
-    ("relu", "clip", "leaky_relu", "elu", "hard_sigmoid", "hard_swish", "silu", "gelu", "softplus",
-     "mish", "softsign", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "abs", "neg", "floor", "ceil", "round",
-     "erf", "sin", "cos", "add", "sub", "mul", "div", "pow", "maximum", "minimum")
-)  # fmt: skip
 _Rule = Callable[[_Rewriter, Call, _Target], Value | None]
 _RULES: Final[dict[str, _Rule]] = {
-    **dict.fromkeys((*MOVES, "pad", "concat"), _Rewriter.move),
-    **dict.fromkeys(WINDOWS, _Rewriter.window),
     **dict.fromkeys(("matmul", "add"), _Rewriter.matrix),
-    **dict.fromkeys(("reduce_mean", "avg_pool2d"), _Rewriter.mean),
     "sub": _Rewriter.sum,
     "mul": _Rewriter.product,
 }
+
+
+def _rule_of(node: Call) -> _Rule | None:
+    """How the op is computed on integers, but for what a table computes."""
+    if selects(node):
+        return _Rewriter.move
+    match kind_of(node):
+        case SumOfProducts(window=True, partial=False):
+            return _Rewriter.window
+        case Reduction(combine=Combine.MEAN):
+            return _Rewriter.mean
+        case _:
+            return _RULES.get(node.callee)

@@ -4,49 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Final, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from sdk.compiler.ir.graph import (
-    Attr,
-    Attrs,
-    Call,
-    Graph,
-    Node,
-    Value,
-    attrs,
-    fresh_name,
-    map_args,
-    node_args,
-    node_outs,
-)
+from sdk.compiler.ir.graph import Attrs, Call, Graph, Node, Value, attrs, fresh_name, map_args, node_args, node_outs
 from sdk.compiler.ir.layout import Layout, Permute
-from sdk.compiler.ir.loops import Idx
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.packing import pack_array
-from sdk.compiler.ir.pattern import identity_of
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.ir.walk import walk
-from sdk.compiler.ops.apart import loops_apart
-from sdk.compiler.ops.registry import get_op, infer
-from sdk.compiler.passes.axes import moves_units_only, reshape_through
+from sdk.compiler.ops.registry import OpDef, get_op, infer
+from sdk.compiler.ops.traits import Elementwise
+from sdk.compiler.passes.axes import moves_units_only, renumbered, reshape_through
 from sdk.compiler.passes.edit import shared_const
-from sdk.compiler.sym import free_vars, max_value
+from sdk.compiler.sym import max_value
 from sdk.errors import BuildError
 
-__all__ = ["SinkTransposes", "is_elementwise", "transposed_bytes"]
-
-# ops that treat their axes alike but for those that an attribute names, by what the attribute holds
-ONE_AXIS: Final = dict.fromkeys(("concat", "argmax", "argmin", "resample", "gather"), "axis")
-SOME_AXES: Final = dict.fromkeys(("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod"), "axes")
-EACH_AXIS: Final = {
-    "pad": ("pads",),
-    "slice": ("begin", "size", "strides"),
-    "broadcast_to": ("shape",),
-    "resize_nearest": ("sizes", "maps"),
-}
+__all__ = ["SinkTransposes", "transposed_bytes"]
 
 
 @dataclass(frozen=True)
@@ -197,12 +171,10 @@ class _Sweep:
             return self._rebased(node)
         if node.callee == "reshape":
             return self._reshape(node)
-        if node.callee == "gather" and node.args[1].type.rank != 1:
-            return False
-        if node.callee in (*ONE_AXIS, *SOME_AXES, *EACH_AXIS):
-            aligned = node.args if node.callee == "concat" else node.args[:1]
-            return self._moved(node, len(aligned)) if node.args[0].type.rank == node.out.type.rank else False
-        return self._moved(node, len(node.args)) if is_elementwise(node) else False
+        op = get_op(node.callee)
+        if isinstance(op.kind, Elementwise):
+            return self._moved(node, op)
+        return self._moved(node, op) if op.axes and node.args[0].type.rank == node.out.type.rank else False
 
     def _rebased(self, node: Call) -> bool:
         """Nothing is transposed here: the node stays, on the values that stand for its arguments."""
@@ -219,9 +191,9 @@ class _Sweep:
         self._put(node, (held.base,), attrs(shape=shape), shape, perm)
         return True
 
-    def _moved(self, node: Call, aligned: int) -> bool:
-        """Applies the node to its arguments in the layout that costs least; the first ``aligned`` have its axes."""
-        rank = node.out.type.rank
+    def _moved(self, node: Call, op: OpDef) -> bool:
+        """Applies the node to its arguments in the layout that costs least."""
+        rank, aligned = node.out.type.rank, len(op.sources(node.args))
         full = [v for v in node.args[:aligned] if v.type.rank == rank and not v.const]
         held = (self.held(v).perm for v in full)
         choices = dict.fromkeys([*(p for p in held if not p.is_identity), Permute.identity(rank)])
@@ -230,7 +202,7 @@ class _Sweep:
             return False
         args = tuple(self._operand(v, perm) for v in node.args[:aligned])
         rest = tuple(v if v.const else self.plain(v) for v in node.args[aligned:])
-        given = tuple((k, _renumbered(node.callee, k, value, perm)) for k, value in node.attrs)
+        given = tuple((k, renumbered(op.axes.get(k), value, perm)) for k, value in node.attrs)
         shape = perm.inverse().shape(node.out.type.shape)
         (found,) = infer(node.callee, [v.type for v in (*args, *rest)], given)
         if found.shape != shape:
@@ -261,28 +233,3 @@ class _Sweep:
             out = Value(self._fresh(f"{out.name}_base"), replace(out.type, shape=tuple(shape)))
             self._held[node.out.name] = _Held(out, perm)
         self._body.append(replace(node, outs=(out,), args=args, attrs=given))
-
-
-def _renumbered(op: str, name: str, value: Any, perm: Permute) -> Attr:
-    """An attribute for the axes as they are before ``perm``."""
-    if name == ONE_AXIS.get(op):
-        return perm.order[int(value)]
-    if name == SOME_AXES.get(op):
-        return tuple(sorted(perm.order[k] for k in value))
-    if name in EACH_AXIS.get(op, ()):
-        each: tuple[Attr, ...] = tuple(value)
-        return tuple(each[k] for k in perm.inverse().order)
-    result: Attr = value
-    return result
-
-
-def is_elementwise(node: Call) -> bool:
-    """Whether the op reads each operand at the place it writes, or broadcast along it, and computes the same at every
-    place."""
-    op = get_op(node.callee)
-    if op.loops is None or any(isinstance(v, tuple) for _, v in node.attrs):
-        return False
-    types, outs = [v.type for v in node.args], [v.type for v in node.outs]
-    loops = loops_apart(partial(op.loops, "f"), types, outs, node.attrs)
-    order = identity_of(loops)
-    return order is not None and not any(isinstance(n, Idx) and free_vars(n.dim) & set(order) for n in walk(loops.body))

@@ -12,7 +12,7 @@ from sdk.compiler.ir.graph import Attr, Call, Node
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I32, I64, TensorType
 from sdk.compiler.passes.edit import GraphEdit, edit_graphs
-from sdk.compiler.passes.fold_offset import SUMS
+from sdk.compiler.passes.fold_offset import channels_first, is_whole_sum
 
 __all__ = ["Narrow"]
 
@@ -35,8 +35,8 @@ class Narrow:
 def _rule(edit: GraphEdit, node: Node) -> bool:
     if not isinstance(node, Call) or node.callee != "requantize" or node.kind != "op":
         return False
-    total = edit.made_by(node.args[0], *SUMS)
-    if total is None or node.args[0].type.dtype != I64 or edit.uses[node.args[0].name] != 1:
+    total = edit.made_by(node.args[0])
+    if not is_whole_sum(total) or node.args[0].type.dtype != I64 or edit.uses[node.args[0].name] != 1:
         return False
     scale, weights, start = _scale(edit, node), edit.data(total.args[1]), edit.data(total.args[2])
     if scale is None or weights is None or start is None:
@@ -59,8 +59,7 @@ def _rule(edit: GraphEdit, node: Node) -> bool:
 
 def _farthest(total: Call, weights: NDArray[Any], bias: NDArray[Any]) -> int:
     """The farthest from 0 that a partial sum gets."""
-    rows = np.moveaxis(weights, SUMS[total.callee], 0).astype(np.int64)
-    rows = rows.reshape(rows.shape[0], -1) + _int(total, "w_offset") if total.callee == "dense" else rows
+    rows = channels_first(total, weights).astype(np.int64) + _int(total, "w_offset")
     offset = _int(total, "x_offset")
     most = max(abs(limit + offset) for limit in total.args[0].type.dtype.limits)
     sums = np.abs(rows).sum(axis=tuple(range(1, rows.ndim)))

@@ -11,17 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Attr, Call, Value
-from sdk.compiler.ops.registry import get_op
+from sdk.compiler.ops.registry import get_op, kind_of
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.passes.edit import GraphEdit
 
 __all__ = ["Curve", "find_curve"]
 
 Array = NDArray[Any]
-# Each op of a chain computes an element of its result from one element of its arguments.
-POINTWISE: Final = frozenset({
-    "abs", "add", "clip", "div", "erf", "exp", "hard_sigmoid", "log", "maximum", "minimum", "mul", "neg", "pow",
-    "reciprocal", "relu", "rsqrt", "sigmoid", "softplus", "sqrt", "sub", "tanh",
-})  # fmt: skip
 # One of these is in each function we look for: other chains are not worth trying.
 _TELLING: Final = frozenset({"erf", "tanh", "sigmoid", "exp", "softplus", "hard_sigmoid", "clip", "relu", "minimum"})
 _MOST_CALLS: Final = 14  # from the last call of a chain back to its source
@@ -66,6 +62,13 @@ def find_curve(edit: GraphEdit, root: Call) -> Curve | None:
     return None
 
 
+def _on_numbers(call: Call) -> bool:
+    """Whether a call computes reals of reals, element by element: then it does so in double precision as well."""
+    kind = kind_of(call)
+    computes = isinstance(kind, Elementwise) and not kind.tables and not kind.bitwise
+    return computes and all(v.type.dtype == call.out.type.dtype and v.type.dtype.is_float for v in call.args)
+
+
 def _sources(edit: GraphEdit, root: Call) -> list[Value]:
     """Values of the shape of the result that it may be a function of, nearest first."""
     seen: dict[str, Value] = {}
@@ -77,8 +80,8 @@ def _sources(edit: GraphEdit, root: Call) -> list[Value]:
                 if arg.const or arg.name in seen or arg.type != root.out.type:
                     continue
                 seen[arg.name] = arg
-                maker = edit.made_by(arg, *POINTWISE)
-                if maker is not None:
+                maker = edit.made_by(arg)
+                if maker is not None and _on_numbers(maker):
                     following.append(maker)
         front = following
     return list(seen.values())
@@ -92,8 +95,8 @@ def _chain(edit: GraphEdit, root: Call, x: Value) -> list[Call] | None:
     def visit(value: Value) -> bool:
         if value.name == x.name or value.name in order or edit.number(value) is not None:
             return True
-        call = edit.made_by(value, *POINTWISE)
-        if call is None or len(entered) >= _MOST_ENTERED:
+        call = edit.made_by(value)
+        if call is None or not _on_numbers(call) or len(entered) >= _MOST_ENTERED:
             return False
         entered.add(value.name)
         if not all(map(visit, call.args)):

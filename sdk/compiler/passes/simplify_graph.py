@@ -9,19 +9,14 @@ from typing import Any
 from sdk.compiler.ir.graph import Attr, Call, Node, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.ops.registry import infer
+from sdk.compiler.ops.registry import infer, kind_of
 from sdk.compiler.ops.shapes import same_extent
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.passes.edit import GraphEdit, edit_graphs
 from sdk.compiler.sym import Dim, prove_eq
 from sdk.errors import BuildError
 
 __all__ = ["SimplifyGraph"]
-
-# ops that broadcast their arguments by themselves
-BROADCASTING = (
-    "add", "and", "div", "equal", "fmod", "greater", "greater_equal", "less", "less_equal", "maximum", "minimum", "mod",
-    "mul", "not_equal", "or", "pow", "sub", "where", "xor",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,9 @@ class SimplifyGraph:
 def _rule(edit: GraphEdit, node: Node) -> bool:
     if not isinstance(node, Call) or node.kind != "op":
         return False
-    return any(rule(edit, node) for rule in _RULES.get(node.callee, ()))
+    if any(rule(edit, node) for rule in _RULES.get(node.callee, ())):
+        return True
+    return isinstance(kind_of(node), Elementwise) and _broadcast(edit, node)
 
 
 def _same_type(a: TensorType, b: TensorType) -> bool:
@@ -131,7 +128,8 @@ def _pad(edit: GraphEdit, node: Call) -> bool:
 
 
 def _broadcast(edit: GraphEdit, node: Call) -> bool:
-    """rewrite: ``f(broadcast_to(x), y)`` --> ``f(x, y)`` where the result keeps its shape."""
+    """rewrite: ``f(broadcast_to(x), y)`` --> ``f(x, y)`` for f that broadcasts by itself, where the result keeps its
+    shape."""
     for k, value in enumerate(node.args):
         inner = edit.made_by(value, "broadcast_to")
         if inner is None:
@@ -188,5 +186,4 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (_identity, _reshape),
     "slice": (_slice,),
     "transpose": (_transpose,),
-    **{name: (_broadcast,) for name in BROADCASTING},
 }

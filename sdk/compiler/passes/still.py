@@ -13,7 +13,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I32
 from sdk.compiler.ops.fixed import multiply_quantized
 from sdk.compiler.passes.edit import GraphEdit, edit_graphs
-from sdk.compiler.passes.fold_offset import SUMS, sum_bounds
+from sdk.compiler.passes.fold_offset import channels_first, is_whole_sum, sum_bounds
 
 __all__ = ["Still"]
 
@@ -37,8 +37,8 @@ class Still:
 def _rule(edit: GraphEdit, node: Node) -> bool:
     if not isinstance(node, Call) or node.kind != "op" or node.callee != "requantize" or "spare" in dict(node.attrs):
         return False
-    total = edit.made_by(node.args[0], *SUMS)
-    if total is None or edit.uses[node.args[0].name] != 1 or node.args[0].type.dtype != I32:
+    total = edit.made_by(node.args[0])
+    if not is_whole_sum(total) or edit.uses[node.args[0].name] != 1 or node.args[0].type.dtype != I32:
         return False
     data = [edit.data(v) for v in (*total.args[1:3], *node.args[1:3])]
     bounds = sum_bounds(edit, total)
@@ -55,7 +55,7 @@ def _rule(edit: GraphEdit, node: Node) -> bool:
         return False
     plain = min(int(shift[~still].max()), 0)
     value = _results(node, bounds[0], mult, shift) - _int(node, "zp")
-    np.moveaxis(weights, SUMS[total.callee], 0)[still] = 0
+    channels_first(total, weights)[still] = 0
     bias[still], mult[still], shift[still] = value[still] << (1 - plain), HALF, plain
     changed = zip((*total.args[1:3], *node.args[1:3]), (weights, bias, mult, shift), strict=True)
     w, b, m, s = (edit.const(f"{v.name}_still", d, v.type.quant, v.type) for v, d in changed)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.graph import Attr, Call, Value
+from sdk.compiler.ir.graph import Attr, Call, Value, attr_symbols
 from sdk.compiler.ir.types import I8, I16, U8, TensorType
-from sdk.compiler.ops.registry import get_op
+from sdk.compiler.ops.registry import get_op, kind_of
+from sdk.compiler.ops.traits import Movement, Reduction
 from sdk.compiler.passes.edit import GraphEdit
 
-__all__ = ["MOVES", "Stored", "Tracer"]
+__all__ = ["Stored", "Tracer", "selects"]
 
 Array = NDArray[Any]
-# ops of one tensor whose results are elements of it; other arguments are positions
-MOVES: Final = frozenset(
-    ("transpose", "reshape", "slice", "gather", "resize_nearest", "broadcast_to", "max_pool2d", "max_pool3d",
-     "reduce_max", "reduce_min", "depth_to_space", "space_to_depth")
-)  # fmt: skip
+
+
+def selects(node: Call) -> bool:
+    """Whether the results of a call are elements of what it reads, or of one value besides: then it does to the
+    integers that stand for reals what it does to these."""
+    match kind_of(node):
+        case Movement():
+            return True
+        case Reduction(combine=combine):
+            return combine.chooses
+        case _:
+            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,42 +64,33 @@ class Tracer:
     def _trace(self, node: Call) -> Stored | None:
         if node.callee == "dequantize":
             return self._leaf(node)
-        if node.callee == "pad":
-            inner = self.stored(node.args[0])
-            given = self.padding(node, inner.scale, inner.zero, inner.value.type) if inner else None
-            return self._moved(node, inner, given) if inner is not None and given is not None else None
-        if node.callee == "concat":
-            parts = [self.stored(v) for v in node.args]
-            first = parts[0]
-            if first is None or any(p is None or not p.same_as(first.scale, first.zero) for p in parts):
-                return None
-            args = tuple(p.value for p in parts if p is not None)
-            if len({v.type.dtype for v in args}) > 1:
-                return None
-            joined = self.edit.call("concat", args, node, f"{node.out.name}_q", **dict(node.attrs))
-            return Stored(joined, first.scale, first.zero)
-        if node.callee not in MOVES:
+        if not selects(node):
             return None
-        inner = self.stored(node.args[0])
-        return self._moved(node, inner, dict(node.attrs)) if inner is not None else None
-
-    def _moved(self, node: Call, inner: Stored, given: Mapping[str, Attr]) -> Stored:
-        args = (inner.value, *node.args[1:])
+        sources = get_op(node.callee).sources(node.args)
+        parts = [self.stored(v) for v in sources]
+        first = parts[0]
+        if first is None or any(p is None or not p.same_as(first.scale, first.zero) for p in parts):
+            return None
+        args = tuple(p.value for p in parts if p is not None)
+        given = self.filling(node, first.scale, first.zero, args[0].type)
+        if given is None or len({v.type.dtype for v in args}) > 1:
+            return None
+        args = (*args, *node.args[len(args) :])
         out = self.edit.call(node.callee, args, node, f"{node.out.name}_q", **given)
-        return Stored(out, inner.scale, inner.zero)
+        return Stored(out, first.scale, first.zero)
 
-    def padding(self, node: Call, scale: float, zero: int, type: TensorType) -> dict[str, Attr] | None:
-        """The attributes of a ``pad`` of the integers; None where its value is none of them."""
-        given = dict(node.attrs)
-        real: Any = given["value"]
-        if given.get("mode", "constant") == "constant":
-            exact = real / scale + zero
-            lo, hi = type.dtype.limits
-            if abs(exact - round(exact)) > 1e-4 or not lo <= round(exact) <= hi:
-                return None
-            given["value"] = round(exact)
-        else:
-            given["value"] = 0
+    def filling(self, node: Call, scale: float, zero: int, type: TensorType) -> dict[str, Attr] | None:
+        """The attributes of a call that selects among the integers; None where the value that it fills its result with
+        is none of them."""
+        kind, given = kind_of(node), dict(node.attrs)
+        if not isinstance(kind, Movement) or not kind.fill:
+            return given
+        real: Any = given[kind.fill]
+        exact = real / scale + zero if given.get("mode", "constant") == "constant" else 0.0  # else nothing is filled
+        lo, hi = type.dtype.limits
+        if not lo - 0.5 < exact < hi + 0.5 or abs(exact - round(exact)) > 1e-4:
+            return None
+        given[kind.fill] = round(exact)
         return given
 
     def _leaf(self, node: Call) -> Stored | None:
@@ -128,8 +126,10 @@ class Tracer:
                 return None
             exact = data.astype(np.int64) - zero.astype(np.int64)
             return exact, np.broadcast_to(scale.astype(np.float64), exact.shape)
-        if node.callee not in ("transpose", "reshape"):
+        if kind_of(node) != Movement() or len(node.args) > 1 or attr_symbols(node.attrs):
             return None
+        if node.out.type.max_bytes > node.args[0].type.max_bytes:
+            return None  # repeated as often as a file says
         inner = self.constant(node.args[0])
         if inner is None:
             return None

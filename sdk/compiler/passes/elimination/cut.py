@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Attr, Call, Value, attrs
+from sdk.compiler.ops.registry import get_op, kind_of
+from sdk.compiler.ops.traits import SumOfProducts
 from sdk.compiler.passes.edit import GraphEdit
 from sdk.compiler.passes.elimination.bounds import Bounds
 from sdk.compiler.passes.elimination.roles import Role, channels
@@ -31,8 +33,9 @@ def cut_call(edit: GraphEdit, node: Call, role: Role, keep: Mapping[str, Flags],
     args, given = node.args, dict(node.attrs)
     if role.sums is not None and source is not None:
         args = _cut_sum(edit, node, role, kept, keep[source.name], bounds[source.name])
-    elif role.kind == "each" and node.callee != "lookup":  # whose table has no channels, even where it is as long
-        args = tuple(_cut_const(edit, v, kept) if v.const else v for v in node.args)
+    elif role.kind == "each":
+        own = get_op(node.callee).sources(args)  # a table has no channels, even where it is as long
+        args = (*(_cut_const(edit, v, kept) if v.const else v for v in own), *args[len(own) :])
         given |= _shifts(edit, node, args)
     elif role.kind == "fold":
         given["shape"] = (*node.out.type.shape[:-1], int(kept.sum()))
@@ -57,18 +60,13 @@ def _source(node: Call, keep: Mapping[str, Flags]) -> Value | None:
 
 def _cut_sum(edit: GraphEdit, node: Call, role: Role, kept: Flags, inputs: Flags, x: Bounds) -> tuple[Value, ...]:
     """The arguments of a sum of fewer inputs to fewer outputs."""
-    sums = role.sums
-    if sums is None:
+    sums, kind = role.sums, kind_of(node)
+    if sums is None or not isinstance(kind, SumOfProducts):
         return node.args
-    w, rest = node.args[1], node.args[2:]
-    data = _elements(edit, w)
-    if node.callee == "matmul":
-        across = dict(node.attrs).get("trans_b", False)
-        data = data[kept][:, inputs] if across else data[inputs][:, kept]
-    elif sums.multiplier:
-        data = data[..., kept]
-    else:
-        data = data[kept][..., inputs]
+    w, rest, given = node.args[1], node.args[2:], dict(node.attrs)
+    data = _elements(edit, w).compress(kept, kind.output_axis(given))
+    if (across := kind.input_axis(given)) is not None:
+        data = data.compress(inputs, across)
     bias = tuple(_const(edit, v, sums.absorbed(x, ~inputs)[kept]) for v in rest)
     return (node.args[0], _const(edit, w, data), *bias)
 

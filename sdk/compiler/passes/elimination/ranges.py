@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Call, Graph, Value, node_outs
 from sdk.compiler.ir.types import DType
-from sdk.compiler.ops.registry import get_op
+from sdk.compiler.ops.registry import get_op, kind_of
+from sdk.compiler.ops.traits import Combine, Elementwise, Reduction
 from sdk.compiler.passes.elimination.bounds import Bounds, full, hull
 from sdk.compiler.passes.elimination.roles import Role, channels
 from sdk.compiler.passes.elimination.sums import Data
@@ -19,10 +20,6 @@ from sdk.compiler.passes.elimination.sums import Data
 __all__ = ["ranges"]
 
 Array = NDArray[Any]
-# ops on integers that never fall when their first operand grows, the others being constants
-RISING: Final = ("requantize", "rescale", "relu", "clip")
-# ops on floats that generated code computes to the same bits as the reference
-EXACT: Final = ("relu", "clip", "add", "sub", "mul", "maximum", "minimum", "neg", "abs", "leaky_relu")
 
 
 def ranges(graph: Graph, roles: Sequence[Role], data: Data) -> Mapping[str, Bounds]:
@@ -71,26 +68,27 @@ def _of(node: Call, role: Role, inputs: Sequence[Bounds], data: Data) -> Bounds:
         case "part":
             begin: Any = node.attr("begin")
             return Bounds(x.lo[begin[-1] :][:count], x.hi[begin[-1] :][:count])
-    if node.callee in ("concat", "pad"):
-        return _beside(node, inputs)
-    return (_reduced if node.callee.startswith("reduce") else _pooled)(node, x)
+    kind = kind_of(node)
+    if isinstance(kind, Reduction):
+        return (_pooled if kind.windowed else _reduced)(node, kind.combine, x)
+    return _beside(node, inputs)
 
 
 # --- each element by itself -----------------------------------------------------------------------------------------
 
 
 def _each(node: Call, inputs: Sequence[Bounds], count: int, data: Data) -> Bounds:
-    kind = node.out.type.dtype
+    op, kind = kind_of(node), node.out.type.dtype
     if node.callee == "lookup":
         return _lookup(node, inputs[0], data(node.args[1]))
-    if node.callee not in EXACT and (kind.is_float or any(v.type.dtype.is_float for v in node.args)):
+    floats = kind.is_float or any(v.type.dtype.is_float for v in node.args)
+    if not isinstance(op, Elementwise) or op.tables or (floats and not op.exact):
         return full(kind, count)
     known = [np.broadcast_to(b.constant, (count,)) for b in inputs]
     low = _evaluate(node, [b.lo for b in inputs], count)
-    rising = node.callee in RISING and not kind.is_float
-    if not rising:
+    if floats or not op.monotone:
         return Bounds(low, low).only(np.all(known, axis=0), kind)
-    sound = np.all([_no_wrap(node, inputs), *known[1:]], axis=0)
+    sound = np.all([np.broadcast_to(_no_wrap(node, inputs), (count,)), *known[1:]], axis=0)
     return Bounds(low, _evaluate(node, [b.hi for b in inputs], count)).only(sound, kind)
 
 
@@ -141,15 +139,15 @@ def _beside(node: Call, inputs: Sequence[Bounds]) -> Bounds:
     return hull(inputs[0], Bounds(value, value))
 
 
-def _pooled(node: Call, x: Bounds) -> Bounds:
+def _pooled(node: Call, combine: Combine, x: Bounds) -> Bounds:
     """Extremes and means of integers stay between what they are of, where every window has a tap in the image."""
     given: dict[str, Any] = dict(node.attrs)
     kind, covered = node.out.type.dtype, _covered(given)
-    if node.callee.startswith("max"):
+    if combine.chooses:
         return _clamped(x, given) if covered else full(kind, len(x.lo))
     if kind.is_float:
         return x.only((x.lo == 0) & (x.hi == 0) & covered, kind)
-    if node.callee.startswith("sum") or not covered:
+    if combine is not Combine.MEAN or not covered:
         return full(kind, len(x.lo))
     zero = Bounds(np.zeros_like(x.lo), np.zeros_like(x.lo))
     return _clamped(hull(x, zero) if given.get("include_pad", False) else x, given)
@@ -167,7 +165,7 @@ def _clamped(x: Bounds, given: Mapping[str, Any]) -> Bounds:
     return x if lo is None and hi is None else Bounds(np.clip(x.lo, lo, hi), np.clip(x.hi, lo, hi))
 
 
-def _reduced(node: Call, x: Bounds) -> Bounds:
+def _reduced(node: Call, combine: Combine, x: Bounds) -> Bounds:
     """Extremes stay between what they are of; sums of as many integers as there are places; zeros stay zeros."""
     given: dict[str, Any] = dict(node.attrs)
     kind = node.out.type.dtype
@@ -175,12 +173,12 @@ def _reduced(node: Call, x: Bounds) -> Bounds:
     places = math.prod(d for d in extents if isinstance(d, int))
     if places == 0 or not all(isinstance(d, int) for d in extents):
         return full(kind, len(x.lo))
-    if node.callee in ("reduce_max", "reduce_min"):
+    if combine.chooses:
         return x
     if kind.is_float:
         return x.only((x.lo == 0) & (x.hi == 0), kind)
     offset = given.get("x_offset", 0)
     total = Bounds((x.lo + offset) * places, (x.hi + offset) * places)
     reach = np.maximum(np.abs(total.lo), np.abs(total.hi))
-    fits = (reach <= _exact_limit(kind)) & (node.callee == "reduce_sum") & (node.args[0].type.dtype.bits <= 16)
+    fits = (reach <= _exact_limit(kind)) & (combine is Combine.SUM) & (node.args[0].type.dtype.bits <= 16)
     return total.only(fits, kind)

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sdk.compiler.ir.graph import Call, Node, Value
+from sdk.compiler.ops.registry import kind_of
+from sdk.compiler.ops.traits import Elementwise, Movement, Opaque, Reduction, SumOfProducts
 from sdk.compiler.passes.elimination.sums import Data, Sums, sums_of
-from sdk.compiler.passes.layout import is_elementwise
 
 __all__ = ["Role", "channels", "role_of"]
 
 # each: every channel by itself; sum: mixes them; window: moves or joins places, not channels; stack: its arguments'
 # channels one after the other; fold: others of its axes become channels too; part: consecutive ones
 Kind = Literal["each", "sum", "window", "stack", "fold", "part", "opaque"]
-POOLS: Final = tuple(f"{kind}_pool{axes}d" for kind in ("max", "avg", "sum") for axes in (2, 3))
-REDUCTIONS: Final = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,17 @@ def role_of(node: Node, data: Data) -> Role:
         return OPAQUE
     if (sums := sums_of(node, data)) is not None:
         return Role("sum", sums)
-    if node.callee in _ROLES:
-        return Role("opaque" if any(v.const for v in node.args) else _ROLES[node.callee](node))
-    if all(v.const for v in node.args) or any(v.const and data(v) is None for v in node.args):
-        return OPAQUE
-    return Role("each") if node.callee == "lookup" or is_elementwise(node) else OPAQUE
-
-
-def _pool(node: Call) -> Kind:
-    return "window"
+    match kind_of(node):
+        case Elementwise():
+            known = all(data(v) is not None for v in node.args if v.const)
+            return Role("each") if known and not all(v.const for v in node.args) else OPAQUE
+        case Reduction(windowed=windowed):
+            return Role("window" if windowed else _reduction(node)) if not node.args[0].const else OPAQUE
+        case Movement():
+            rule = _MOVEMENTS.get(node.callee)
+            return Role(rule(node)) if rule is not None and not any(v.const for v in node.args) else OPAQUE
+        case SumOfProducts() | Opaque():
+            return OPAQUE
 
 
 def _reduction(node: Call) -> Kind:
@@ -84,11 +85,5 @@ def _slice(node: Call) -> Kind:
     return "part" if stride == 1 and begin >= 0 and begin + (after or 0) <= before else "opaque"
 
 
-_ROLES: Final = {
-    **dict.fromkeys(POOLS, _pool),
-    **dict.fromkeys(REDUCTIONS, _reduction),
-    "pad": _pad,
-    "concat": _concat,
-    "reshape": _reshape,
-    "slice": _slice,
-}
+# movements of which it is known where they take channels
+_MOVEMENTS: Final = {"pad": _pad, "concat": _concat, "reshape": _reshape, "slice": _slice}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Call, Value
+from sdk.compiler.ops.registry import kind_of
+from sdk.compiler.ops.traits import SumOfProducts
 from sdk.compiler.passes.elimination.bounds import Bounds, full
 
 __all__ = ["Data", "Sums", "sums_of"]
@@ -18,7 +20,6 @@ __all__ = ["Data", "Sums", "sums_of"]
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 Data = Callable[[Value], Array | None]  # the elements of a constant; None for anything else
-WINDOWED: Final = ("conv2d", "conv3d", "depthwise_conv2d")
 
 
 @dataclass(frozen=True)
@@ -122,29 +123,19 @@ class Sums:
 
 def sums_of(node: Call, data: Data) -> Sums | None:
     """What a call sums; None where it is no sum of a tensor with constant weights, or one in groups."""
-    given: dict[str, Any] = dict(node.attrs)
-    if node.kind != "op" or not node.args or node.args[0].const or given.get("groups", 1) != 1:
+    kind, given = kind_of(node), dict[str, Any](node.attrs)
+    if not isinstance(kind, SumOfProducts) or kind.partial or node.args[0].const or given.get("groups", 1) != 1:
         return None
-    if node.callee == "matmul":
-        return _matmul(node, data, given)
-    if node.callee not in (*WINDOWED, "dense"):
-        return None
-    weights, bias = data(node.args[1]), data(node.args[2])
-    if weights is None or bias is None:
-        return None
-    outside = given.get("pad_value", 0) if any(given.get("pad", ())) else None
-    multiplier = given.get("multiplier", 0)
-    if multiplier:
-        rows = np.moveaxis(weights, -1, 0).reshape(weights.shape[-1], -1, 1)
-    else:
-        rows = weights.reshape(weights.shape[0], -1, weights.shape[-1])
-    return Sums(node, rows, bias, given.get("x_offset", 0), given.get("w_offset", 0), outside, multiplier)
-
-
-def _matmul(node: Call, data: Data, given: dict[str, Any]) -> Sums | None:
-    """A product with a constant matrix of floats is a sum without a bias."""
     weights = data(node.args[1])
-    if weights is None or weights.ndim != 2 or given.get("trans_a", False) or not node.out.type.dtype.is_float:
+    if weights is None:
         return None
-    rows = weights if given.get("trans_b", False) else weights.T
-    return Sums(node, rows[:, None, :], np.zeros(len(rows), weights.dtype))
+    rows = np.moveaxis(weights, kind.output_axis(given), 0)
+    plain = rows.ndim == 2 and not given.get(kind.trans_x, False) and node.out.type.dtype.is_float
+    # a product of floats with a constant matrix is a sum with a bias of zeros
+    bias = data(node.args[2]) if kind.bias else np.zeros(len(rows), rows.dtype) if plain else None
+    if bias is None:
+        return None
+    rows = rows.reshape(len(rows), -1, 1 if kind.depthwise else rows.shape[-1])
+    outside = given.get("pad_value", 0) if any(given.get("pad", ())) else None
+    multiplier = given["multiplier"] if kind.depthwise else 0
+    return Sums(node, rows, bias, given.get("x_offset", 0), given.get("w_offset", 0), outside, multiplier)

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sdk.compiler.ir.dependence import linear
+from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.loops import For, Idx, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import below, walk
@@ -25,24 +26,12 @@ from sdk.compiler.sym import Dim, Var, flat_index, free_vars
 
 __all__ = ["cost_of", "decodes", "depth_of", "in_order", "may_recompute", "size_of"]
 
-FREE: Final = frozenset({"broadcast", "select"})
-CHEAP: Final = frozenset(
-    {"add", "sub", "mul", "neg", "abs", "min", "max", "and", "or", "xor", "not", "shl", "shr", "cast",
-     "lt", "le", "gt", "ge", "eq", "ne", "fma", "isnan", "isinf", "floor", "ceil", "trunc", "round", "clz"}
-)  # fmt: skip
-MEDIUM: Final = frozenset(
-    {"tdiv", "fmod", "sqrt", "rsqrt", "srdhm", "srdhm30", "rdbpot", "rdbpot1", "rdbpot22", "mac_high", "mulq64"}
-)
 FEW: Final = 4
 
 
 def cost_of(value: ValueExpr) -> int:
     """The operations of computing ``value`` once; moving it, and choosing what to move, costs nothing."""
-    total = 0
-    for node in walk(value):
-        if isinstance(node, Op) and node.name not in FREE and not _of_index(node):
-            total += 1 if node.name in CHEAP else 8 if node.name in MEDIUM else 20
-    return total
+    return sum(INTRINSICS[n.name].cost for n in walk(value) if isinstance(n, Op) and not _of_index(n))
 
 
 def _of_index(node: Op) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sdk.compiler.ir.intrinsics import INTRINSICS, Cost
 from sdk.compiler.ir.loops import Alloc, Block, For, Loops, Op
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
@@ -38,7 +39,7 @@ def rows(loops: Loops, core: Core) -> Loops:
 def _accumulate(s: Schedule, name: str, lanes: int) -> None:
     """A short run, and one whose terms are dear, needs fewer accumulators."""
     loop = find(s.loops, name)
-    dear = any(isinstance(n, Op) and n.name in ("exp", "log", "pow", "tanh", "erf") for n in walk(loop.body))
+    dear = any(isinstance(n, Op) and INTRINSICS[n.name].cost is Cost.DEAR for n in walk(loop.body))
     s.do("accumulate", name, lanes, 1 if dear or loop.var.hi + 1 < lanes * WAYS else "ways")
 
 
