@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sdk.boards import Board, describe
 from sdk.driver.agents import link_agent
+from sdk.driver.backends import backend_for, runtime_of
 from sdk.driver.built import Built, load_built, write_built
 from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
@@ -61,7 +62,8 @@ def _own_digest() -> str:
 
 def _key(model: ModelFile, board: Board, options: BuildOptions) -> str:
     choices = [options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
-    choices += [options.weights, options.opt, options.check, *(f"{name}:{size}" for name, size in options.regions)]
+    choices += [backend_for(board, options).name, options.weights]
+    choices += [options.opt, options.check, *(f"{name}:{size}" for name, size in options.regions)]
     choices += [text for library in options.libraries for text in (library.name, library.text)]
     dims = sorted((k, *v) for k, v in options.dims.items())
     # the platform's facts, not the file they came from
@@ -92,11 +94,13 @@ def build_sources(model: ModelFile | Path, board: Board, options: BuildOptions) 
 
 def build(model: Path, board: Board, options: BuildOptions, *, emit: str, out: Path) -> BuildReport:
     """``sdk build``: writes the sources to ``out``, with ``emit`` "lib" a shared and a static library too, with
-    "firmware" an image of the board with the device agent.
+    "firmware" an image of the board with the device agent; these two want a backend whose code is compiled.
 
     Raises:
         SdkError: the model cannot be compiled for the board; nothing is left half written in ``out``.
     """
+    if emit != "c":
+        runtime_of(backend_for(board, options).name)
     built = build_sources(model, board, options)
     extra: list[tuple[str, Path]] = []
     if emit == "lib":

@@ -16,20 +16,22 @@ from sdk.report import BuildReport
 
 __all__ = ["Built", "load_built", "write_built"]
 
-SCHEMA: Final = 2  # of the manifest
+SCHEMA: Final = 3  # of the manifest
 
 
 @dataclass(frozen=True)
 class Built:
     """Sources of one model for one board, and what is known of them.
 
-    ``shapes`` gives for each entry, and there for each input and output by name, its dims as text, in the symbols of
-    the report's dims; ``multiples`` what those dims are a multiple of, where that is not 1; ``ops`` what the calls of
+    ``entries`` gives for each entry what an agent calls it; ``shapes`` for each entry, and there for each input and
+    output by name, its dims as text, in the symbols of the report's dims; ``multiples`` what those dims are a multiple
+    of, where that is not 1; ``ops`` what the calls of
     each entry have to do.
     """
 
     sources: Sources
     report: BuildReport
+    entries: Mapping[str, str]
     shapes: Mapping[str, Mapping[str, tuple[str, ...]]]
     multiples: Mapping[str, int]
     ops: Mapping[str, tuple[OpFacts, ...]]
@@ -49,9 +51,11 @@ def write_built(folder: Path, built: Built, before: Mapping[str, str] | None = N
     manifest = {
         "schema": SCHEMA,
         "prefix": built.sources.prefix,
+        "backend": built.sources.backend,
         "model_files": sorted(built.sources.model),
         "agent_files": sorted(built.sources.agent),
         "contents": contents,
+        "entries": dict(sorted(built.entries.items())),
         "shapes": {e: {name: list(dims) for name, dims in sorted(of.items())} for e, of in built.shapes.items()},
         "multiples": dict(sorted(built.multiples.items())),
         "ops": {e: [op.to_json() for op in of] for e, of in sorted(built.ops.items())},
@@ -87,7 +91,9 @@ def load_built(folder: Path) -> Built:
         }
         multiples = {str(name): int(value) for name, value in manifest["multiples"].items()}
         ops = {str(entry): tuple(OpFacts(**op) for op in of) for entry, of in manifest["ops"].items()}
-        return Built(Sources(manifest["prefix"], model, agent), report, shapes, multiples, ops)
+        entries = {str(entry): str(name) for entry, name in manifest["entries"].items()}
+        sources = Sources(manifest["prefix"], str(manifest["backend"]), model, agent)
+        return Built(sources, report, entries, shapes, multiples, ops)
     except FileNotFoundError as err:
         raise UsageError(
             f"{folder} is not a folder that sdk build made",

@@ -125,6 +125,7 @@ def command_line(verb: str, path: Path, board: Board, options: BuildOptions) -> 
         words += ["--dim", f"{name}={':'.join(map(str, bounds))}"]
     words += ["--threads", str(options.threads)] if options.threads > 1 else []
     words += ["--isa", options.isa] if options.isa else []
+    words += ["--backend", options.backend] if options.backend else []
     words += ["--toolchain", options.toolchain] if options.toolchain != "zig" else []
     for name, size in options.regions:
         words += ["--region", f"{name}={size}"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from sdk.codegen_c.c99.names import wire_name
 from sdk.compiler.sym import Var, max_value
 from sdk.compiler.sym.text import parse_dim
 from sdk.devices.messages import ModelInfo
-from sdk.driver.artifact import Built
+from sdk.driver.built import Built
 from sdk.errors import LinkError
+from sdk.text import wire_name
 
 __all__ = ["FRESH_DIM", "as_built"]
 

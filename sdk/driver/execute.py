@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 
 from sdk import steps
 from sdk.boards import Board, load_board
-from sdk.codegen_c.c99.names import identifier, wire_name
 from sdk.compiler.interp.graph import init_values
 from sdk.compiler.sym import Var, evaluate
 from sdk.compiler.sym.text import parse_dim
@@ -21,6 +21,7 @@ from sdk.devices.client import Session
 from sdk.devices.messages import ModelInfo, TensorInfo
 from sdk.driver.agents import link_agent
 from sdk.driver.artifact import build_sources, prefix_of
+from sdk.driver.backends import backend_for, runtime_of
 from sdk.driver.built import Built, load_built
 from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
 from sdk.driver.device_model import FRESH_DIM, as_built
@@ -33,6 +34,7 @@ from sdk.driver.session import open_session
 from sdk.errors import NoDeviceError, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import BenchReport, RunResult, VerifyReport
+from sdk.text import wire_name
 
 __all__ = ["WARMUP", "bench", "connect", "count", "entry_name", "prepare", "resolve", "run", "step", "verify"]
 
@@ -43,7 +45,11 @@ MOST = (1 << 31) - 1
 
 
 def resolve(target: Path | ModelFile, board: Board | None, options: BuildOptions) -> tuple[Built, Board]:
-    """The build of a model file for ``board``, or the one in a folder, for the board it was made for."""
+    """The build of a model file for ``board``, or the one in a folder, for the board it was made for; one that runs.
+
+    Raises:
+        UsageError: the folder's build is for another board, or the backend's code cannot be run.
+    """
     if isinstance(target, Path) and target.is_dir():
         built = load_built(target)
         if board is not None and board.name != built.report.board:
@@ -51,9 +57,11 @@ def resolve(target: Path | ModelFile, board: Board | None, options: BuildOptions
                 f"{target} was built for {built.report.board}, not for {board.name}",
                 hint=f"sdk build MODEL --board {board.name} makes one for it",
             )
+        runtime_of(built.sources.backend)
         return built, board or load_board(built.report.board)
     if board is None:
         raise UsageError("which board is the device?", hint="give --board NAME beside --device")
+    runtime_of(backend_for(board, options).name)
     return build_sources(target, board, options), board
 
 
@@ -85,7 +93,7 @@ def _entry(session: Session, built: Built, entry: str | None) -> tuple[int, str]
     name = entry_name(built, entry)
     if len(built.shapes) == 1 and session.models():
         return 0, name
-    wanted = wire_name(f"{built.sources.prefix}_{identifier(name)}")
+    wanted = wire_name(built.entries[name])
     for number, info in enumerate(session.models()):
         if info.name == wanted:
             return number, name
@@ -132,7 +140,7 @@ def step(
 def _bytes_of(tensor: TensorInfo, shape: tuple[int, ...], inputs: Mapping[str, Array]) -> bytes:
     want = np.dtype(tensor.dtype)
     if tensor.name not in inputs:
-        file = f"{identifier(tensor.name)}.npy"
+        file = f"{re.sub('[^0-9A-Za-z_]', '_', tensor.name)}.npy"
         save = f'python -c "import numpy as np; np.save({file!r}, np.zeros({shape}, {str(want)!r}))"'
         raise UsageError(
             f"input {tensor.name!r} is missing",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from sdk.boards import Board, suggest
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.ir.text import print_module
 from sdk.compiler.memory.report import PlanSummary, plan_summary
+from sdk.compiler.passes.map_grid import MapGrid
 from sdk.compiler.passes.pipeline import all_passes
+from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.driver.artifact import build_sources, prefix_of
+from sdk.driver.backends import backend_for
 from sdk.driver.built import load_built
 from sdk.driver.dims import check_at
 from sdk.driver.externs import add_patterns
@@ -26,6 +30,7 @@ from sdk.steps import step
 
 __all__ = ["entry_names", "inspect", "memory", "stage_names", "stages"]
 
+_SCHEDULING: Final = (ScheduleLoops.name, MapGrid.name)  # of which each pipeline has one
 QUICK_CALLS = 300
 QUICK_WEIGHTS = 1 << 20  # bytes
 
@@ -39,7 +44,7 @@ def stages(model: Path | ModelFile, board: Board, options: BuildOptions) -> dict
     with step(f"compiling {file.name}"):
         passes = default_passes(board, options)
         done = lower_module(module, passes, lambda one, m: seen.__setitem__(one.name, m))
-    seen["scheduled"], seen["planned"] = seen["schedule"], done
+    seen["scheduled"], seen["planned"] = next(seen[one.name] for one in passes if one.name in _SCHEDULING), done
     seen["typed"] = seen["fold-offset"]
     return seen
 
@@ -86,7 +91,7 @@ def memory(
     check_at(at, {v.name: v for plan in planned.plans.values() for v in plan.dims})
     aim = options.memory if options.arena_limit is None else "limit"
     others = {}
-    if not report.dims and _is_quick(planned, report):
+    if "memory" in backend_for(board, options).choices and not report.dims and _is_quick(planned, report):
         for other in (a for a in AIMS if a != aim):
             try:
                 module, found = measure(file, prefix_of(file, options), board, options, other)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sdk.boards import Board
-from sdk.codegen_c.c99 import EmitOptions, EntryStack, emit, emit_header
-from sdk.codegen_c.c99.glue import emit_glue
-from sdk.codegen_c.c99.model import interface_of
+from sdk.codegen_c.base import EmitOptions, EntryStack
 from sdk.compiler.interp.graph import init_values
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import RegionKind
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.sym import Dim, Var, max_value, substitute
+from sdk.driver.backends import backend_for
 from sdk.driver.built import Built
 from sdk.driver.capacity import check_fits
 from sdk.driver.externs import add_patterns, extern_sources
@@ -24,12 +23,12 @@ from sdk.driver.memories import linked_memories
 from sdk.driver.op_facts import op_facts
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
-from sdk.driver.sources import Sources, as_files, compile_sources
+from sdk.driver.sources import Files, Sources, as_files, compile_sources
 from sdk.errors import MiscompileWarning
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.toolchains import get_toolchain, target_for
-from sdk.toolchains.size import Sections, section_sizes
+from sdk.toolchains.size import section_sizes
 from sdk.toolchains.stack import worst_case_stack
 
 __all__ = ["generate", "measure"]
@@ -43,7 +42,8 @@ def generate(model: ModelFile, prefix: str, board: Board, options: BuildOptions)
     """
     with _faults() as faults:
         module, fused = _lower(model, prefix, board, options)
-        sources, report = _emit(model, prefix, module, board, options)
+        printed = _emit(model, prefix, module, board, options)
+    sources, report = printed.sources, printed.report
     if faults:
         texts = "\n\n".join(f"{fault.message}\n\n{fault.details}" for fault in faults)
         sources = replace(sources, model={**sources.model, f"{prefix}_faults.txt": texts + "\n"})
@@ -55,7 +55,7 @@ def generate(model: ModelFile, prefix: str, board: Board, options: BuildOptions)
         for plan in module.plans.values()
     }
     multiples = {v.name: v.multiple for plan in module.plans.values() for v in plan.dims if v.multiple > 1}
-    return Built(sources, report, shapes, multiples, op_facts(module, fused))
+    return Built(sources, report, printed.entries, shapes, multiples, op_facts(module, fused))
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def measure(
     """
     other = replace(options, memory=memory, arena_limit=None)
     module, _ = _lower(model, prefix, board, other)
-    return module, _emit(model, prefix, module, board, other)[1]
+    return module, _emit(model, prefix, module, board, other).report
 
 
 def _lower(model: ModelFile, prefix: str, board: Board, options: BuildOptions) -> tuple[Module, Module]:
@@ -97,9 +97,25 @@ def _lower(model: ModelFile, prefix: str, board: Board, options: BuildOptions) -
     return lower_module(module, default_passes(board, options), observe), seen[-1]
 
 
-def _emit(
-    model: ModelFile, prefix: str, module: Module, board: Board, options: BuildOptions
-) -> tuple[Sources, BuildReport]:
+@dataclass(frozen=True)
+class _Printed:
+    """Sources, what an agent calls their entries, and their sizes."""
+
+    sources: Sources
+    entries: Mapping[str, str]
+    report: BuildReport
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What a compiler made of sources: bytes by section, the stack of a run by entry."""
+
+    sections: Mapping[str, int]
+    stacks: Mapping[str, EntryStack]
+
+
+def _emit(model: ModelFile, prefix: str, module: Module, board: Board, options: BuildOptions) -> _Printed:
+    backend = backend_for(board, options)
     choice = EmitOptions(
         source=model.name,
         model_hash=model.digest,
@@ -109,19 +125,22 @@ def _emit(
         small=not board.hosted,
         check=options.check,
     )
-    isa = capabilities(board, options)
-    files = as_files(emit(module, prefix, isa=isa, options=choice) | extern_sources(options.libraries))
+    emitted = backend.emit(module, prefix, isa=capabilities(board, options), options=choice)
+    files = as_files({**emitted.files, **extern_sources(options.libraries)})
+    sizes = _Sizes({}, {}) if backend.runtime is None else _compiled(files, emitted.entries, board, options)
+    # the header states the stack that the compiler reported; no object depends on that macro
+    files |= as_files(emitted.stating(sizes.stacks))
+    sources = Sources(prefix, backend.name, files, as_files(emitted.agent))
+    context = emitted.pointers * board.pointer_bits // 8
+    return _Printed(sources, emitted.entries, _report(model, module, board, sizes, context))
+
+
+def _compiled(files: Files, entries: Mapping[str, str], board: Board, options: BuildOptions) -> _Sizes:
     toolchain, target = get_toolchain(options.toolchain), target_for(board, options.opt)
     objects = compile_sources(files, toolchain, target, pic=board.hosted)
-    sections = section_sizes(o.path for o in objects)
-    entries = interface_of(module, prefix, choice).entries
-    found = {e.plan.name: worst_case_stack(objects, f"{e.name}_run") for e in entries}
-    stacks = {e: EntryStack(s.bytes, s.unmeasured) for e, s in found.items()}
-    stack = max((s.bytes for s in stacks.values()), default=0)
-    # the header states the stack that the compiler reported; no object depends on that macro
-    files |= as_files(emit_header(module, prefix, replace(choice, stacks=stacks)))
-    agent = emit_glue(module, prefix, options=choice)
-    return Sources(prefix, files, agent), _report(model, module, board, sections, stack)
+    found = {entry: worst_case_stack(objects, f"{name}_run") for entry, name in entries.items()}
+    stacks = {entry: EntryStack(stack.bytes, stack.unmeasured) for entry, stack in found.items()}
+    return _Sizes(section_sizes(o.path for o in objects).to_json(), stacks)
 
 
 def _shape(type: TensorType, held: Mapping[Var, Dim]) -> tuple[str, ...]:
@@ -136,14 +155,19 @@ def _region_bytes(module: Module, kind: RegionKind) -> dict[str, int]:
     return out
 
 
-def _report(model: ModelFile, module: Module, board: Board, sections: Sections, stack: int) -> BuildReport:
-    arenas, states = _region_bytes(module, "arena"), _region_bytes(module, "state")
-    arena, state = sum(arenas.values()), sum(states.values())
+def _report(model: ModelFile, module: Module, board: Board, sizes: _Sizes, context: int) -> BuildReport:
     used = {b.name for plan in module.plans.values() for b in plan.buffers if b.role == "const"}
     distinct = {(c.type.dtype, c.digest): c.data.nbytes for c in module.consts.values() if c.name in used}
-    weights = sum(distinct.values())  # equal ones are one array
-    context = (3 + max(len(arenas), 1)) * board.pointer_bits // 8
-    data = sections.to_json()
-    dims = {v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims}
-    bound = max((p.lower_bound for p in module.plans.values()), default=0)
-    return BuildReport(model.name, board.name, None, arena, bound, state, context, stack, weights, data, dims)
+    return BuildReport(
+        model=model.name,
+        board=board.name,
+        out=None,
+        arena_bytes=sum(_region_bytes(module, "arena").values()),
+        arena_lower_bound_bytes=max((p.lower_bound for p in module.plans.values()), default=0),
+        state_bytes=sum(_region_bytes(module, "state").values()),
+        context_bytes=context,
+        stack_bytes=max((s.bytes for s in sizes.stacks.values()), default=0),
+        weights_bytes=sum(distinct.values()),  # equal ones are one array
+        sections=sizes.sections,
+        dims={v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims},
+    )

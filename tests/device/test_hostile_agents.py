@@ -15,7 +15,6 @@ from hostile_agent import BYTES_PER_S, HostileAgent
 from in_process import Clock
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.names import wire_name
 from sdk.devices import Session, Transport
 from sdk.devices.base import open_transport
 from sdk.devices.link import Link
@@ -41,6 +40,7 @@ from sdk.driver.execute import connect, prepare, resolve, step
 from sdk.driver.options import BuildOptions
 from sdk.driver.profiling import _ticks
 from sdk.errors import LinkError, SdkError, UsageError
+from sdk.text import wire_name
 
 TIMEOUT_S, DEADLINE_S = 1.0, 3.0
 SESSIONS, MANY_SESSIONS = 1500, 40_000

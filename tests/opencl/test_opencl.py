@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sdk.codegen_c.base import get_backend
-from sdk.codegen_c.opencl import EmitOptions
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
 from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
@@ -53,7 +53,7 @@ def net() -> tuple[Module, Module]:
 
 
 def emitted(module: Module) -> dict[str, str]:
-    return get_backend("opencl").emit(module, "net", isa=frozenset(), options=EmitOptions())
+    return get_backend("opencl").emit(module, "net", isa=frozenset(), options=EmitOptions()).files
 
 
 @pytest.mark.parametrize("n", [1, 7, 64, 70])
