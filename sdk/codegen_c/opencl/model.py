@@ -38,7 +38,8 @@ def emit(module: Module, prefix: str, options: EmitOptions) -> Emitted:
     """
     if module.states:
         message = f"{module.name} keeps states between runs ({', '.join(sorted(module.states))})"
-        raise BuildError(message, why="a list of launches has no place for them", hint="--backend c99 prints them")
+        why, hint = "a list of launches has no place for them", "without --backend the model is printed as C, which has"
+        raise BuildError(message, why=why, hint=hint)
     kernels = {name: emit_kernel(loops, prefix) for name, loops in module.loops.items()}
     weights = _weights(module)
     records = {

@@ -56,7 +56,8 @@ def emit_kernel(loops: Loops, prefix: str) -> Kernel:
     try:
         return _Printer(loops, prefix).kernel()
     except BuildError as error:
-        raise BuildError(error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint or _HINT) from error
+        hint = error.hint or _HINT
+        raise BuildError(error.message, where=f"loops @{loops.name}", why=error.why, hint=hint) from error
 
 
 class _Printer:
