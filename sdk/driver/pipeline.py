@@ -46,7 +46,9 @@ from sdk.compiler.schedules.rules import core_for
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.sym import max_value
 from sdk.driver.backends import backend_for
+from sdk.driver.externs import add_patterns
 from sdk.driver.files import read_model_file
+from sdk.driver.job import Job
 from sdk.driver.memories import rooms_of
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError, UsageError
@@ -54,7 +56,7 @@ from sdk.frontends import readable
 from sdk.frontends.base import ModelFile
 from sdk.frontends.outline import Refusal
 
-__all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_module"]
+__all__ = ["Observer", "capabilities", "default_passes", "import_model", "imported", "lower_module", "planned"]
 
 INDEX_LIMIT = (1 << 31) - 1  # offsets in generated code are 32 bits
 CACHE_LINE = 64  # where vectors are wide, none of a buffer then lies across two lines
@@ -80,6 +82,25 @@ def import_model(
         if not file.frontend.sniff(file.data):  # nothing but its name made it a file of this format
             err.hint = f"{err.hint}; what is read: {readable()}"
         raise
+
+
+def imported(job: Job) -> Module:
+    """The module of a build as imported, with the patterns of its libraries.
+
+    Raises:
+        BuildError: the file cannot be imported.
+        ParseError, UsageError: a library is not usable.
+    """
+    return add_patterns(import_model(job.file, job.options, job.prefix), job.options.libraries)
+
+
+def planned(job: Job, module: Module, observe: Observer | None = None) -> Module:
+    """The imported module of a build through all passes; ``observe(pass, module)`` sees it after each.
+
+    Raises:
+        BuildError: the model cannot be compiled.
+    """
+    return lower_module(module, default_passes(job.board, job.options), observe)
 
 
 def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:

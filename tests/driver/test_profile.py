@@ -50,7 +50,7 @@ def test_the_plugin_and_the_emulators_own_count_agree(name: str, need_tool) -> N
     assert report.counter == "instructions"
     assert report.instructions == pytest.approx(sorted(report.samples)[1], rel=0.001)
     built = build_sources(DIGITS, board, BuildOptions())
-    clocks = max(op.index for op in built.ops["main"]) + 1
+    clocks = max(op.index for op in built.entries["main"].ops) + 1
     agent = link_agent(built.sources, board, "zig", clocks)
     ticks, counts = counted(board, agent, clocks, lambda session: (session.run(0), session.profile())[1])
     for k, op in enumerate(ticks):
