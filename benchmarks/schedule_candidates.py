@@ -132,7 +132,7 @@ def _counted(board: Board, module: Module, candidate: int) -> Iterator[tuple[int
     (plan,) = planned.plans.values()
     calls = [s for s in walk_plan(plan.body) if isinstance(s, PlanCall)]
     clocks = 1 + max(call.index for call in calls)
-    counts = counted(board, link_agent(sources, board, BuildOptions().toolchain, clocks), clocks, _run)[1]
+    counts = counted(board, link_agent(sources, board, BuildOptions(), clocks), clocks, _run)[1]
     effects = Effects(planned, plan)
     for call in calls:
         made = next(name for name, mode in effects.arguments(call) if mode != "read")

@@ -7,6 +7,7 @@ from pathlib import Path
 from sdk.boards import Board, Peripheral
 from sdk.codegen_c.base import Runtime
 from sdk.driver.backends import runtime_of
+from sdk.driver.options import BuildOptions
 from sdk.driver.sources import Sources, compile_sources
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
@@ -21,18 +22,16 @@ _DRIVERS = ("uart_", "timer_")  # files of a port of which a board chooses
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
 
 
-def link_agent(
-    sources: Sources, board: Board, toolchain_name: str, profiled_ops: int = 0, aim: str = "time"
-) -> Path:
-    """The agent of ``sources`` for ``board`` (for its stand-in machine where it has one), from the cache or built; with
-    ``profiled_ops`` it tells of that many operations what they take. ``aim`` is what code is for, "time" or "size".
+def link_agent(sources: Sources, board: Board, options: BuildOptions, profiled_ops: int = 0) -> Path:
+    """The agent of ``sources`` for ``board`` (for its stand-in machine where it has one), from the cache or built as
+    the options say; with ``profiled_ops`` it tells of that many operations what they take.
 
     Raises:
         BuildError: it does not compile, or does not fit the board's memory (by how much, in which region).
         UsageError: the runtime has no driver for the board's peripherals, or runs no code of the backend.
     """
-    how, toolchain = runtime_of(sources.backend), get_toolchain(toolchain_name)
-    target = target_for(board, aim)
+    how, toolchain = runtime_of(sources.backend), get_toolchain(options.toolchain)
+    target = target_for(board, options.opt)
     place = board.as_emulated() if board.emulator is not None else board
     runtime, defines, script = runtime_parts(how, place)
     hooks: tuple[str, ...] = ()

@@ -29,6 +29,7 @@ from sdk.toolchains.cache import digest
 
 __all__ = ["build", "build_sources"]
 
+
 @lru_cache(maxsize=1)
 def _own_digest() -> str:
     """Hex digest of the compiler itself: another compiler makes another build."""
@@ -106,7 +107,7 @@ def _extra(job: Job, built: Built, emit: str) -> list[tuple[str, Path]]:
         case "lib":
             return _libraries(job, built)
         case "firmware":
-            agent = link_agent(built.sources, job.board, job.options.toolchain, aim=job.options.opt)
+            agent = link_agent(built.sources, job.board, job.options)
             return [(f"{job.prefix}.{'agent' if job.board.hosted else 'elf'}", agent)]
         case _:
             return []

@@ -69,7 +69,7 @@ def connect(
 ) -> tuple[Session, Built, Board]:
     """A session with the agent of a model file or a built folder."""
     built, place = resolve(target, board, options)
-    agent = link_agent(built.sources, place, options.toolchain, aim=options.opt)
+    agent = link_agent(built.sources, place, options)
     return open_session(device, place, agent), built, place
 
 
@@ -223,7 +223,7 @@ def bench(
     """``sdk bench``: samples of ``repeat`` runs after two that do not count; on an emulated board with a table of
     cycles, an estimate of those too."""
     built, place = resolve(target, board, options)
-    agent = link_agent(built.sources, place, options.toolchain, aim=options.opt)
+    agent = link_agent(built.sources, place, options)
 
     def work(session: Session) -> BenchReport:
         number, dims = prepare(session, built, entry, at)

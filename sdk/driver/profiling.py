@@ -78,8 +78,8 @@ def profile(
     if not facts:
         raise UsageError(f"entry {name!r} has no operators to profile", hint="its outputs are its inputs or constants")
     clocks = max(op.index for op in facts) + 1
-    plain = link_agent(built.sources, place, options.toolchain, aim=options.opt)
-    clocked = link_agent(built.sources, place, options.toolchain, clocks, options.opt)
+    plain = link_agent(built.sources, place, options)
+    clocked = link_agent(built.sources, place, options, clocks)
     if device is None and can_count(place, options.threads):
         found = _counted(place, (plain, clocked), clocks, lambda session: prepare(session, built, entry, at))
     elif place.emulator is not None and device is None:
