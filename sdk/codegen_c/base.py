@@ -136,6 +136,7 @@ class Backend:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
             raise UsageError(f"{prefix!r} is not a C identifier", hint="letters, digits and _, a letter first")
         if module.stage != self.stage:
-            message = f"module {module.name} is at stage {module.stage}, {self.title} is written from {self.stage} ones"
-            raise BuildError(message)
+            raise BuildError(
+                f"module {module.name} is at stage {module.stage}, {self.title} is written from {self.stage} ones"
+            )
         return self.printer(module, prefix, isa, options)

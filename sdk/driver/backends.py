@@ -28,8 +28,8 @@ def backend_for(board: Board, options: BuildOptions) -> Backend:
     backend = get_backend(options.backend)
     why = backend.refuses(board)
     if why is not None:
-        message = f"the {backend.name} backend prints no code for {board.name}"
-        raise UsageError(message, why=why, hint=f"leave out --backend: {usual_backend(board).name} does")
+        hint = f"leave out --backend: {usual_backend(board).name} does"
+        raise UsageError(f"the {backend.name} backend prints no code for {board.name}", why=why, hint=hint)
     for option in fields(BuildOptions):
         known = option.name in _OF_ALL | backend.choices
         if not known and getattr(options, option.name) != option.default:

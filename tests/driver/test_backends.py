@@ -54,6 +54,14 @@ def test_every_board_has_a_backend() -> None:
         get_backend("nul")
 
 
+def test_a_board_without_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = tuple(backend for backend in backends() if backend.runtime is None)
+    monkeypatch.setattr(sdk.codegen_c, "backends", lambda: idle)
+    with pytest.raises(UsageError, match="no backend's code runs on host") as caught:
+        usual_backend(load_board("host"))
+    assert caught.value.hint == "--backend null or opencl"
+
+
 def test_records_import_no_code() -> None:
     code = "import sys, sdk; before = set(sys.modules); from sdk.codegen_c import backends; backends(); " \
         "assert not [m for m in set(sys.modules) - before if m.startswith('sdk.compiler')]"

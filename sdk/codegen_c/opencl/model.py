@@ -37,9 +37,8 @@ def emit(module: Module, prefix: str, options: EmitOptions) -> Emitted:
         BuildError: the module uses what OpenCL C has no spelling for here.
     """
     if module.states:
-        message = f"{module.name} keeps states between runs ({', '.join(sorted(module.states))})"
         why, hint = "a list of launches has no place for them", "without --backend the model is printed as C, which has"
-        raise BuildError(message, why=why, hint=hint)
+        raise BuildError(f"{module.name} keeps states between runs: {', '.join(module.states)}", why=why, hint=hint)
     kernels = {name: emit_kernel(loops, prefix) for name, loops in module.loops.items()}
     weights = _weights(module)
     records = {
