@@ -26,6 +26,7 @@ from rich.table import Table
 from sdk.boards import Board, load_board
 from sdk.driver import BuildOptions
 from sdk.driver.agents import runtime_parts
+from sdk.driver.backends import runtime_of
 from sdk.driver.counting import PHASE_RUN, Counts, counted
 from sdk.driver.execute import count
 from sdk.driver.program import save_program
@@ -94,7 +95,7 @@ def row(case: Case, board: Board, peers: dict[str, Peer]) -> dict[str, Any]:
 def executed(case: Case, board: Board, peer: Peer) -> Counts:
     """What another engine executes for a layer."""
     toolchain, target = get_toolchain(GCC), target_for(board)
-    runtime, defines, script = runtime_parts(board.as_emulated())
+    runtime, defines, script = runtime_parts(runtime_of("c99"), board.as_emulated())
     include = (data_dir("c_runtime") / "include",)
     jobs = [
         CompileJob(SourceText(name, text), target, include_dirs=include, defines=defines)

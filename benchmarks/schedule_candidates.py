@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from sdk.boards import Board, load_board
-from sdk.codegen_c.c99 import EmitOptions, emit
-from sdk.codegen_c.c99.glue import emit_glue
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan
@@ -127,12 +127,12 @@ def _counted(board: Board, module: Module, candidate: int) -> Iterator[tuple[int
     passes = [replace(p, candidate=candidate) if isinstance(p, ScheduleLoops) else p for p in usual]
     planned = lower_module(module, passes)
     choice = EmitOptions(source=PREFIX, board=board.name)
-    files = as_files(emit(planned, PREFIX, isa=board.capabilities, options=choice))
-    sources = Sources(PREFIX, files, as_files(emit_glue(planned, PREFIX, options=choice)))
+    emitted = get_backend("c99").emit(planned, PREFIX, isa=board.capabilities, options=choice)
+    sources = Sources(PREFIX, "c99", as_files(emitted.files), as_files(emitted.agent))
     (plan,) = planned.plans.values()
     calls = [s for s in walk_plan(plan.body) if isinstance(s, PlanCall)]
     clocks = 1 + max(call.index for call in calls)
-    counts = counted(board, link_agent(sources, board, BuildOptions().toolchain, clocks), clocks, _run)[1]
+    counts = counted(board, link_agent(sources, board, BuildOptions(), clocks), clocks, _run)[1]
     effects = Effects(planned, plan)
     for call in calls:
         made = next(name for name, mode in effects.arguments(call) if mode != "read")

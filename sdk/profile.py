@@ -9,29 +9,9 @@ from typing import Final
 from sdk import notebook
 from sdk.report import Json, Placed
 
-__all__ = ["COSTS", "OpFacts", "OpProfile", "Peak", "ProfileReport"]
+__all__ = ["COSTS", "OpProfile", "Peak", "ProfileReport"]
 
 COSTS: Final = ("median_us", "cycles", "est_cycles", "instructions")  # the most telling first
-
-
-@dataclass(frozen=True)
-class OpFacts:
-    """One call: ``index`` of its hooks, ``step`` of ``sdk memory``, the kernel it calls, the ``kind`` of function that
-    it was before scheduling, the operators of the model that it computes. ``macs`` and ``bytes`` (read and written at
-    least once) are texts of dims. ``live_bytes`` of the arena are in use during it, at the upper bounds."""
-
-    index: int
-    step: int
-    name: str
-    kind: str
-    source_ops: str
-    macs: str
-    bytes: str
-    live_bytes: int
-
-    def to_json(self) -> Json:
-        """The fields."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

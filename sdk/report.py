@@ -24,8 +24,8 @@ FREE_STACK = 512  # stack below this is any firmware's; what a model needs above
 
 @dataclass(frozen=True)
 class BuildReport:
-    """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone; ``warnings`` tell of code that
-    the compiler found wrong and went around."""
+    """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone, none where nothing was
+    compiled; ``warnings`` tell of code that the compiler found wrong and went around."""
 
     model: str
     board: str
@@ -61,7 +61,7 @@ class BuildReport:
     @property
     def flash_parts(self) -> dict[str, int]:
         """What a build keeps in flash: code, constants, and the start of its variables."""
-        return {name: self.sections[name] for name in ("text", "rodata", "data")}
+        return {name: self.sections.get(name, 0) for name in ("text", "rodata", "data")}
 
     @property
     def flash_bytes(self) -> int:

@@ -51,8 +51,8 @@ LAYERS = {
 }
 # Sides of one layer that must not know each other.
 BLIND = {6}
-# Where an import may stand inside a function: these are read at every start of the command, as is what a frontend is
-# registered by.
+# Where an import may stand inside a function: these are read at every start of the command, as is what frontends and
+# backends are registered by.
 LAZY = ("sdk.cli", "sdk")
 
 
@@ -67,6 +67,7 @@ def module_name(path: Path) -> str:
 
 MODULES = {module_name(path): path for path in python_files()}
 FRONTENDS = {name for name, path in MODULES.items() if path.match("sdk/frontends/*/__init__.py")}
+BACKENDS = {name for name, path in MODULES.items() if path.match("sdk/codegen_c/*/__init__.py")}
 
 
 def group_of(module: str) -> str:
@@ -114,6 +115,12 @@ def all_below(begin: str) -> list[str]:
     return [name for name in MODULES if name.startswith(begin)]
 
 
+def naming(package: str) -> set[str]:
+    """The modules outside of a package that import something of it."""
+    inside = set(all_below(f"{package}.")) | {package}
+    return {module for module, targets in GRAPH.items() if module not in inside and targets & inside}
+
+
 def spelled(name: ast.expr, module: str) -> tuple[str, bool]:
     """The text that a name of a module begins with, and whether that is all of it."""
     begin = ""
@@ -148,9 +155,13 @@ def test_imports_go_one_way(module: str) -> None:
 @pytest.mark.parametrize("package", sorted(FRONTENDS))
 def test_nothing_names_a_frontend(package: str) -> None:
     """But those who look for frontends in their folder, and ONNX's own interface to backends."""
-    inside = set(all_below(f"{package}.")) | {package}
-    naming = {module for module, targets in GRAPH.items() if module not in inside and targets & inside}
-    assert naming <= {"sdk", "sdk.frontends", "sdk.onnx_backend"}
+    assert naming(package) <= {"sdk", "sdk.frontends", "sdk.onnx_backend"}
+
+
+@pytest.mark.parametrize("package", sorted(BACKENDS))
+def test_nothing_names_a_backend(package: str) -> None:
+    """But those who look for backends in their folder."""
+    assert naming(package) <= {"sdk", "sdk.codegen_c"}
 
 
 def test_no_cycle() -> None:
@@ -190,7 +201,7 @@ def test_lazy_attributes_are_declared(package: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_stand_at_the_top(module: str) -> None:
-    if group_of(module) in LAZY or module in FRONTENDS:
+    if group_of(module) in LAZY or module in FRONTENDS | BACKENDS:
         return
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     for node in ast.walk(tree):

@@ -1,4 +1,5 @@
-"""What a shell completes: boards, and of what is given so far the regions, instruction sets, stages and entries."""
+"""What a shell completes: boards, backends, and of what is given so far the regions, instruction sets, stages and
+entries."""
 
 from __future__ import annotations
 
@@ -48,6 +49,12 @@ def _isas(given: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
     return [("scalar", "none of the board's capabilities"), *((name, None) for name in sorted(known))]
 
 
+def _backends(_: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
+    from sdk.codegen_c import backends
+
+    return [(backend.name, backend.title) for backend in backends()]
+
+
 def _stages(_: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
     from sdk.driver import explain
 
@@ -64,5 +71,6 @@ def _entries(given: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
 board_names = _completer(_boards)
 region_names = _completer(_regions)
 isa_names = _completer(_isas)
+backend_names = _completer(_backends)
 stage_names = _completer(_stages)
 entry_names = _completer(_entries)

@@ -72,6 +72,11 @@ def build_options(function: F) -> F:
                 "--isa", metavar="NAME", help="Instruction set to generate for.", shell_complete=complete.isa_names
             ),
             click.option(
+                "--backend", metavar="NAME",
+                help="What prints the code: c99, opencl ... (default: what runs on the board).",
+                shell_complete=complete.backend_names,
+            ),
+            click.option(
                 "--toolchain", metavar="NAME", default="zig", help="zig, gcc, clang ...", show_default=True
             ),
             click.option(
@@ -96,6 +101,7 @@ def make_options(
     weights: str = "flash",
     opt: Literal["time", "size"] = "time",
     check: Literal["sample", "full"] = "sample",
+    backend: str | None = None,
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -124,6 +130,7 @@ def make_options(
         weights=weights,
         opt=opt,
         check=check,
+        backend=backend,
     )
 
 

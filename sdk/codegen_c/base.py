@@ -1,52 +1,142 @@
-"""What a backend is, and how the folders of this package are found: clone ``null/`` to write another."""
+"""What a backend is: a record of all that is done for one language of generated code, and what it prints."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Protocol
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
-from sdk.compiler.ir.module import Module
-from sdk.errors import UsageError
+from sdk.errors import BuildError, UsageError
 
-__all__ = ["Backend", "backend_names", "get_backend"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sdk.boards import Board
+    from sdk.compiler.ir.module import Module, Stage
+    from sdk.compiler.schedules.validate import Check
+
+__all__ = ["Backend", "EmitOptions", "Emitted", "EntryStack", "Files", "GoldenCase", "Kernels", "Runtime"]
+
+Files = Mapping[str, str | bytes]
+Kernels = Literal["core", "grid"]
 
 
-class Backend(Protocol):
-    """A package that prints planned modules.
+@dataclass(frozen=True, eq=False)
+class GoldenCase:
+    """One run with known results: arrays by tensor name, dims by name. Cases run in order from reset."""
 
-    Its files have the same names in every backend: ``expr`` prints values, ``stmt`` loops functions,
-    ``model`` the entries, ``weights`` the constants.
+    inputs: Mapping[str, NDArray[Any]]
+    outputs: Mapping[str, NDArray[Any]]
+    dims: Mapping[str, int] = field(default_factory=dict)
+    entry: str = "main"
+
+
+@dataclass(frozen=True)
+class EntryStack:
+    """Worst-case stack of a run in bytes, and the functions it calls that were not there to be counted."""
+
+    bytes: int
+    uncounted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class EmitOptions:
+    """What to print beyond the module.
+
+    ``source`` and ``board`` are named in the files; ``model_hash`` is hex; ``golden`` cases are printed as a self-test.
+    ``weights_in_ram`` has constants copied there at the start of the program. ``memories`` names the linker's region of
+    each region of the arena that does not lie where static storage does. With ``small`` kernels that take little of the
+    time are compiled for size. ``check`` is how much generated assembly is tried.
     """
 
-    def emit(self, module: Module, prefix: str, *, isa: frozenset[str], options: Any) -> Mapping[str, str | bytes]:
-        """Source files by name for a module of stage "planned"; the same input gives the same text.
+    source: str = ""
+    model_hash: str = ""
+    board: str = ""
+    golden: tuple[GoldenCase, ...] = ()
+    weights_in_ram: bool = False
+    memories: Mapping[str, str] = field(default_factory=dict)
+    small: bool = False
+    check: Check = "sample"
 
-        Args:
-            module: what to print.
-            prefix: C identifier that starts every external name.
-            isa: the capabilities the code may use.
-            options: the backend's own ``EmitOptions``.
+
+@dataclass(frozen=True)
+class Emitted:
+    """What a backend made of a module.
+
+    Attributes:
+        files: the sources of the model by name.
+        agent: the sources that only an agent needs, which sessions talk to.
+        entries: of each entry by name what its functions are called: ``<name>_run`` runs it, and an agent tells of a
+            model of this name.
+        pointers: how many an instance of the model holds.
+        stating: ``stating(stacks)`` are the files that tell the stack of a run by entry, once a compiler has said it.
+    """
+
+    files: Files
+    agent: Files = field(default_factory=dict)
+    entries: Mapping[str, str] = field(default_factory=dict)
+    pointers: int = 0
+    stating: Callable[[Mapping[str, EntryStack]], Files] = lambda stacks: {}
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """How what a backend prints is run: a C compiler makes an agent of it and of files of ``c_runtime``, beside those
+    of the board's port; sessions talk to that over a link.
+
+    ``parts`` are patterns of such files in order; ``hooks(prefix)`` the macros that have the model's code tell the
+    runtime where an operation begins and ends.
+    """
+
+    parts: tuple[str, ...]
+    hooks: Callable[[str], tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A language of generated code.
+
+    Records are looked at before anything is compiled, so a package's ``__init__`` holds no more than this: the
+    functions import the code that they stand for when they are called.
+
+    Attributes:
+        name: that of the package.
+        title: what it prints, in words.
+        printer: ``printer(module, prefix, isa, options)`` prints a module of ``stage``; ``isa`` are the capabilities
+            that the code may use. The same arguments give the same text. What it has no spelling for is a BuildError.
+        stage: what modules it takes have gone through.
+        kernels: what a call of a function is: a loop nest scheduled for a "core", its lanes and words, or a "grid" of
+            work items, one for each iteration of the outer loops.
+        rolled: whether it writes the hot loops of cores with these capabilities itself, so that neither passes nor
+            compilers need unroll them.
+        choices: the build options, by field, that mean something to it beside the model's name and dims.
+        refuses: why there is no such code for a board; None where there is.
+        runtime: how the code is run; None where it cannot be yet: the sources are written, and neither compiled nor
+            measured.
+    """
+
+    name: str
+    title: str
+    printer: Callable[[Module, str, frozenset[str], EmitOptions], Emitted]
+    stage: Stage = "planned"
+    kernels: Kernels = "core"
+    rolled: Callable[[frozenset[str]], bool] = lambda isa: False
+    choices: frozenset[str] = frozenset()
+    refuses: Callable[[Board], str | None] = lambda board: None
+    runtime: Runtime | None = None
+
+    def emit(self, module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> Emitted:
+        """Prints a module; ``prefix`` starts every external name.
 
         Raises:
-            BuildError: the module uses what the backend has no spelling for.
+            UsageError: ``prefix`` is no C identifier.
+            BuildError: the module is at another stage, or uses what the backend has no spelling for.
         """
-
-
-def backend_names() -> tuple[str, ...]:
-    """Every backend: a folder here with an ``__init__.py``."""
-    folder = Path(__file__).resolve().parent
-    return tuple(sorted(p.parent.name for p in folder.glob("*/__init__.py")))
-
-
-def get_backend(name: str) -> Backend:
-    """The backend called ``name``.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
-    if name not in backend_names():
-        raise UsageError(f"unknown backend {name!r}", hint=f"one of {', '.join(backend_names())}")
-    backend: Backend = importlib.import_module(f"sdk.codegen_c.{name}")
-    return backend
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
+            raise UsageError(f"{prefix!r} is not a C identifier", hint="letters, digits and _, a letter first")
+        if module.stage != self.stage:
+            raise BuildError(
+                f"module {module.name} is at stage {module.stage}, {self.title} is written from {self.stage} ones"
+            )
+        return self.printer(module, prefix, isa, options)

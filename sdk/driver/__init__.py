@@ -1,4 +1,10 @@
-"""The driver: what the commands and the Python API do, from a model file to results of a device."""
+"""The driver: what the commands and the Python API do, from a model file to results of a device.
+
+A build goes one way, each step a function with one result: ``read_model_file`` gives the bytes (``ModelFile``),
+``job_of`` what is to be made of them (``Job``), ``imported`` and ``planned`` modules, ``generate`` sources with what
+callers must know (``Built``), which ``build_sources`` keeps by content, and ``build`` writes as files. Runs,
+measurements and comparisons link a ``Built`` into an agent and talk to that.
+"""
 
 from __future__ import annotations
 

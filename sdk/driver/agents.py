@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sdk.boards import Board, Peripheral
+from sdk.codegen_c.base import Runtime
+from sdk.driver.backends import runtime_of
+from sdk.driver.options import BuildOptions
 from sdk.driver.sources import Sources, compile_sources
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
@@ -19,23 +22,21 @@ _DRIVERS = ("uart_", "timer_")  # files of a port of which a board chooses
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
 
 
-def link_agent(
-    sources: Sources, board: Board, toolchain_name: str, profiled_ops: int = 0, aim: str = "time"
-) -> Path:
-    """The agent of ``sources`` for ``board`` (for its stand-in machine where it has one), from the cache or built; with
-    ``profiled_ops`` it tells of that many operations what they take. ``aim`` is what code is for, "time" or "size".
+def link_agent(sources: Sources, board: Board, options: BuildOptions, profiled_ops: int = 0) -> Path:
+    """The agent of ``sources`` for ``board`` (for its stand-in machine where it has one), from the cache or built as
+    the options say; with ``profiled_ops`` it tells of that many operations what they take.
 
     Raises:
         BuildError: it does not compile, or does not fit the board's memory (by how much, in which region).
-        UsageError: the runtime has no driver for the board's peripherals.
+        UsageError: the runtime has no driver for the board's peripherals, or runs no code of the backend.
     """
-    toolchain = get_toolchain(toolchain_name)
-    target = target_for(board, aim)
+    how, toolchain = runtime_of(sources.backend), get_toolchain(options.toolchain)
+    target = target_for(board, options.opt)
     place = board.as_emulated() if board.emulator is not None else board
-    runtime, defines, script = runtime_parts(place)
+    runtime, defines, script = runtime_parts(how, place)
     hooks: tuple[str, ...] = ()
     if profiled_ops:
-        hooks = (f"SDK_RT_PROFILE_OPS={profiled_ops}u", *_hooks(sources.prefix.upper()))
+        hooks = (f"SDK_RT_PROFILE_OPS={profiled_ops}u", *how.hooks(sources.prefix))
         defines = (*defines, hooks[0])
     flags = toolchain.compile_flags(CompileJob(SourceText("any.c", ""), target))
     built = (list(defines), script or "", sources.key, list(hooks))
@@ -67,19 +68,10 @@ def link_agent(
         return toolchain.cache.entry(key, make) / "agent"
 
 
-def _hooks(macro: str) -> tuple[str, ...]:
-    """The macros that put the runtime's clock around the operations of a model."""
-    return (
-        f'{macro}_HOOKS="internal/profile.h"',
-        f"{macro}_HOOK_BEGIN(self,index)=sdk_rt_op_begin(index)",
-        f"{macro}_HOOK_END(self,index)=sdk_rt_op_end(index)",
-    )
-
-
-def runtime_parts(place: Board) -> tuple[dict[str, str], tuple[str, ...], str | None]:
+def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str, ...], str | None]:
     """Runtime sources by name, the macros they want, and the linker script (None for a hosted board)."""
     root = data_dir("c_runtime")
-    names = ["src/wire.c", *sorted(f"src/{p.name}" for p in (root / "src").glob("agent*.c"))]
+    names = [path.relative_to(root).as_posix() for part in how.parts for path in sorted(root.glob(part))]
     macros = [f'SDK_RT_DEVICE_NAME="{place.name}"']
     script = None
     if place.hosted:

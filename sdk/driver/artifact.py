@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import warnings
 from dataclasses import replace
@@ -14,8 +13,9 @@ from pathlib import Path
 
 from sdk.boards import Board, describe
 from sdk.driver.agents import link_agent
+from sdk.driver.backends import runtime_of
 from sdk.driver.built import Built, load_built, write_built
-from sdk.driver.files import read_model_file
+from sdk.driver.job import Job, job_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.out_folder import MANIFEST, contents_of, replace_build
 from sdk.driver.sources import compile_sources
@@ -27,26 +27,7 @@ from sdk.steps import step
 from sdk.toolchains import BuildCache, LinkJob, get_toolchain, target_for
 from sdk.toolchains.cache import digest
 
-__all__ = ["Built", "build", "build_sources", "load_built", "prefix_of"]
-
-RUNTIME_PREFIX = "sdk_rt"
-
-
-def prefix_of(model: ModelFile | Path, options: BuildOptions) -> str:
-    """The C prefix: the option's, or the file's name made an identifier.
-
-    Raises:
-        UsageError: the given name is no C identifier.
-    """
-    if options.name is not None:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", options.name):
-            raise UsageError(f"{options.name!r} is not a C identifier", hint="letters, digits and _, a letter first")
-        if options.name.lower().startswith(RUNTIME_PREFIX):
-            raise UsageError(f"{options.name!r} begins like the runtime's own names", hint="choose another --name")
-        return options.name
-    stem = model.stem if isinstance(model, Path) else model.path.stem
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", stem).strip("_")
-    return name if name[:1].isalpha() and not name.lower().startswith(RUNTIME_PREFIX) else f"m_{name}"
+__all__ = ["build", "build_sources"]
 
 
 @lru_cache(maxsize=1)
@@ -59,52 +40,50 @@ def _own_digest() -> str:
     return hasher.hexdigest()
 
 
-def _key(model: ModelFile, board: Board, options: BuildOptions) -> str:
-    choices = [options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
+def _key(job: Job) -> str:
+    options = job.options
+    choices = [job.backend.name, options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
     choices += [options.weights, options.opt, options.check, *(f"{name}:{size}" for name, size in options.regions)]
     choices += [text for library in options.libraries for text in (library.name, library.text)]
     dims = sorted((k, *v) for k, v in options.dims.items())
     # the platform's facts, not the file they came from
     facts = json.dumps(
-        {k: v for k, v in describe(board).items() if k != "provenance"}, sort_keys=True, default=str
+        {k: v for k, v in describe(job.board).items() if k != "provenance"}, sort_keys=True, default=str
     )
     tool = get_toolchain(options.toolchain).version()
-    prefix = prefix_of(model, options)
-    return digest("build", _own_digest(), model.digest, prefix, model.name, facts, choices, dims, tool)
+    return digest("build", _own_digest(), job.file.digest, job.prefix, job.file.name, facts, choices, dims, tool)
 
 
 def build_sources(model: ModelFile | Path, board: Board, options: BuildOptions) -> Built:
     """Compiles a model to C and measures it, or takes both from the cache; what the build warned of is warned of again
     by each that takes it."""
-    file, options = read_model_file(model), options.read()
+    return _cached(job_of(model, board, options))
 
+
+def _cached(job: Job) -> Built:
     def make(folder: Path) -> None:
-        with step(f"compiling {file.name}"):
+        with step(f"compiling {job.file.name}"):
             # the compiler takes longer to import than a cached build to serve, so only a new build loads it
-            generate = import_module("sdk.driver.generate").generate
-            write_built(folder, generate(file, prefix_of(file, options), board, options))
+            write_built(folder, import_module("sdk.driver.generate").generate(job))
 
-    built = load_built(BuildCache().entry(_key(file, board, options), make))
+    built = load_built(BuildCache().entry(_key(job), make))
     for text in built.report.warnings:
-        warnings.warn(MiscompileWarning(text), stacklevel=2)
+        warnings.warn(MiscompileWarning(text), stacklevel=3)
     return built
 
 
 def build(model: Path, board: Board, options: BuildOptions, *, emit: str, out: Path) -> BuildReport:
     """``sdk build``: writes the sources to ``out``, with ``emit`` "lib" a shared and a static library too, with
-    "firmware" an image of the board with the device agent.
+    "firmware" an image of the board with the device agent; these two want a backend whose code is compiled.
 
     Raises:
         SdkError: the model cannot be compiled for the board; nothing is left half written in ``out``.
     """
-    built = build_sources(model, board, options)
-    extra: list[tuple[str, Path]] = []
-    if emit == "lib":
-        extra = _libraries(built, board, options)
-    elif emit == "firmware":
-        suffix = "elf" if not board.hosted else "agent"
-        agent = link_agent(built.sources, board, options.toolchain, aim=options.opt)
-        extra = [(f"{built.sources.prefix}.{suffix}", agent)]
+    job = job_of(model, board, options)
+    if emit != "c":
+        runtime_of(job.backend.name)
+    built = _cached(job)
+    extra = _extra(job, built, emit)
     names = [*built.sources.model, *(f"agent/{n}" for n in built.sources.agent), MANIFEST, *(n for n, _ in extra)]
 
     def make(folder: Path) -> None:
@@ -122,8 +101,21 @@ def build(model: Path, board: Board, options: BuildOptions, *, emit: str, out: P
     return replace(built.report, out=out, files=tuple(str(out / n) for n in sorted(names)))
 
 
-def _libraries(built: Built, board: Board, options: BuildOptions) -> list[tuple[str, Path]]:
-    toolchain, target = get_toolchain(options.toolchain), target_for(board, options.opt)
+def _extra(job: Job, built: Built, emit: str) -> list[tuple[str, Path]]:
+    """What is made of the sources, by the names it gets."""
+    match emit:
+        case "lib":
+            return _libraries(job, built)
+        case "firmware":
+            agent = link_agent(built.sources, job.board, job.options)
+            return [(f"{job.prefix}.{'agent' if job.board.hosted else 'elf'}", agent)]
+        case _:
+            return []
+
+
+def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:
+    board = job.board
+    toolchain, target = get_toolchain(job.options.toolchain), target_for(board, job.options.opt)
     key = digest("library", toolchain.version(), repr(target), built.sources.key)
     name = built.sources.prefix
 

@@ -4,37 +4,94 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from sdk.compiler.sym import Dim, Var
+from sdk.compiler.sym.text import parse_dim
 from sdk.driver.out_folder import MANIFEST, file_digest, is_own_name, settle
 from sdk.driver.sources import Sources, read_files, write_files
 from sdk.errors import UsageError
-from sdk.profile import OpFacts
 from sdk.report import BuildReport
+from sdk.source import ParseError
 
-__all__ = ["Built", "load_built", "write_built"]
+__all__ = ["Built", "BuiltEntry", "OpFacts", "load_built", "write_built"]
 
-SCHEMA: Final = 2  # of the manifest
+SCHEMA: Final = 3  # of the manifest
+
+
+@dataclass(frozen=True)
+class OpFacts:
+    """One call: ``index`` of its hooks, ``step`` of ``sdk memory``, the kernel it calls, the ``kind`` of function that
+    it was before scheduling, the operators of the model that it computes, its multiply-accumulates, and the ``bytes``
+    that it reads and writes at least once. ``live_bytes`` of the arena are in use during it, at the upper bounds."""
+
+    index: int
+    step: int
+    name: str
+    kind: str
+    source_ops: str
+    macs: Dim
+    bytes: Dim
+    live_bytes: int
+
+
+@dataclass(frozen=True)
+class BuiltEntry:
+    """An entry, for those who call it.
+
+    Attributes:
+        name: what an agent calls it.
+        dims: those that a caller gives.
+        fresh: those that a run computes.
+        shapes: those of inputs and outputs by name, in these dims.
+        ops: what its calls have to do, in order.
+    """
+
+    name: str
+    dims: tuple[Var, ...]
+    fresh: tuple[Var, ...]
+    shapes: Mapping[str, tuple[Dim, ...]]
+    ops: tuple[OpFacts, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in a manifest: dims are text."""
+        return {
+            "name": self.name,
+            "dims": [[v.name, v.lo, v.hi, v.multiple] for v in self.dims],
+            "fresh": [[v.name, v.lo, v.hi, v.multiple] for v in self.fresh],
+            "shapes": {tensor: [str(d) for d in shape] for tensor, shape in self.shapes.items()},
+            "ops": [{**asdict(op), "macs": str(op.macs), "bytes": str(op.bytes)} for op in self.ops],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> BuiltEntry:
+        """The entry that ``to_json`` wrote.
+
+        Raises:
+            ParseError, ValueError, KeyError, TypeError: it did not.
+        """
+        dims, fresh = (tuple(Var(*found) for found in data[kind]) for kind in ("dims", "fresh"))
+        scope = {v.name: v for v in (*dims, *fresh)}
+
+        def dim(text: str) -> Dim:
+            return parse_dim(text, scope)
+
+        shapes = {str(tensor): tuple(map(dim, shape)) for tensor, shape in data["shapes"].items()}
+        ops = tuple(OpFacts(**{**op, "macs": dim(op["macs"]), "bytes": dim(op["bytes"])}) for op in data["ops"])
+        return cls(str(data["name"]), dims, fresh, shapes, ops)
 
 
 @dataclass(frozen=True)
 class Built:
-    """Sources of one model for one board, and what is known of them.
-
-    ``shapes`` gives for each entry, and there for each input and output by name, its dims as text, in the symbols of
-    the report's dims; ``multiples`` what those dims are a multiple of, where that is not 1; ``ops`` what the calls of
-    each entry have to do.
-    """
+    """Sources of one model for one board, and what is known of them and of each entry by name."""
 
     sources: Sources
     report: BuildReport
-    shapes: Mapping[str, Mapping[str, tuple[str, ...]]]
-    multiples: Mapping[str, int]
-    ops: Mapping[str, tuple[OpFacts, ...]]
+    entries: Mapping[str, BuiltEntry]
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -47,11 +104,10 @@ class _Manifest(msgspec.Struct, frozen=True):
     """What is read again of the file that ``write_built`` writes."""
 
     prefix: str
+    backend: str
     model_files: list[str]
     agent_files: list[str]
-    shapes: dict[str, dict[str, tuple[str, ...]]]
-    multiples: dict[str, int]
-    ops: dict[str, tuple[OpFacts, ...]]
+    entries: dict[str, dict[str, Any]]
     report: BuildReport
 
 
@@ -69,12 +125,11 @@ def write_built(folder: Path, built: Built, before: Mapping[str, str] | None = N
     manifest = {
         "schema": SCHEMA,
         "prefix": built.sources.prefix,
+        "backend": built.sources.backend,
         "model_files": sorted(built.sources.model),
         "agent_files": sorted(built.sources.agent),
         "contents": contents,
-        "shapes": {e: {name: list(dims) for name, dims in sorted(of.items())} for e, of in built.shapes.items()},
-        "multiples": dict(sorted(built.multiples.items())),
-        "ops": {e: [op.to_json() for op in of] for e, of in sorted(built.ops.items())},
+        "entries": {name: entry.to_json() for name, entry in built.entries.items()},
         "report": {**built.report.to_json(), "out": None, "files": []},
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -100,15 +155,18 @@ def load_built(folder: Path) -> Built:
         strange = [n for n in (*m.model_files, *m.agent_files) if not is_own_name(n)]
         if strange:
             raise ValueError(f"its manifest names {strange[0]!r}")
-        sources = Sources(m.prefix, read_files(folder, m.model_files), read_files(folder / "agent", m.agent_files))
-        return Built(sources, m.report, m.shapes, m.multiples, m.ops)
+        sources = Sources(
+            m.prefix, m.backend, read_files(folder, m.model_files), read_files(folder / "agent", m.agent_files)
+        )
+        entries = {name: BuiltEntry.from_json(entry) for name, entry in m.entries.items()}
+        return Built(sources, m.report, entries)
     except FileNotFoundError as err:
         raise UsageError(
             f"{folder} is not a folder that sdk build made",
             why=f"it has no {Path(err.filename).name}",
             hint="give the model file, or make a folder of it: sdk build MODEL --board B -o FOLDER",
         ) from None
-    except (OSError, ValueError) as err:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ParseError) as err:
         raise UsageError(
             f"{folder} is not a folder that sdk build made",
             why=str(err),

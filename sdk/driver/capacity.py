@@ -9,9 +9,9 @@ from pathlib import Path
 from sdk.boards import Board
 from sdk.compiler.ir.module import Module
 from sdk.compiler.memory.report import PlanSummary, plan_summary
+from sdk.driver.job import Job
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError
-from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 
 __all__ = ["at_peak", "check_fits", "command_line", "lacks"]
@@ -32,19 +32,13 @@ def lacks(report: BuildReport, board: Board, regions: Collection[object] = ()) -
     return {what: over for what, over in short.items() if over > 0}
 
 
-def check_fits(
-    model: ModelFile,
-    module: Module,
-    board: Board,
-    options: BuildOptions,
-    report: BuildReport,
-    smallest: Callable[[], BuildReport],
-) -> None:
+def check_fits(job: Job, module: Module, report: BuildReport, smallest: Callable[[], BuildReport]) -> None:
     """Refuses what cannot fit the board, before anything is linked; ``smallest`` makes the build that needs least RAM.
 
     Raises:
         BuildError: it needs more RAM or flash than the board has, or an arena that its first memory does not hold.
     """
+    board, options = job.board, job.options
     short = lacks(report, board, options.regions)
     if "ram" in short:
         message = _too_much("RAM", report.ram_bytes, board.name, board.ram_bytes or 0)
@@ -59,7 +53,7 @@ def check_fits(
             message,
             where=_parts(report.ram_parts),
             why=f"{at_peak(_fullest_of(module))}\n{_least(least)}",
-            hint=_way_out(model.path, board, options, report, least),
+            hint=_way_out(job, report, least),
         )
     if "flash" in short:
         sizes = sorted(((c.data.nbytes, f"@{c.name}") for c in module.consts.values()), reverse=True)
@@ -105,9 +99,10 @@ def _least(least: BuildReport) -> str:
     return f"the smallest plan (--memory min) needs {least.ram_bytes:,} bytes, {least.arena_bytes:,} of them arena"
 
 
-def _way_out(path: Path, board: Board, options: BuildOptions, report: BuildReport, least: BuildReport) -> str:
+def _way_out(job: Job, report: BuildReport, least: BuildReport) -> str:
+    board, options = job.board, job.options
     memories = board.regions("ram")
-    command = command_line("build", path, board, options)
+    command = command_line("build", job.file.path, board, options)
     if options.regions or least.arena_bytes <= memories[0].size:
         if least.ram_bytes <= (board.ram_bytes or 0):
             return f"{command} --memory min"
@@ -125,6 +120,7 @@ def command_line(verb: str, path: Path, board: Board, options: BuildOptions) -> 
         words += ["--dim", f"{name}={':'.join(map(str, bounds))}"]
     words += ["--threads", str(options.threads)] if options.threads > 1 else []
     words += ["--isa", options.isa] if options.isa else []
+    words += ["--backend", options.backend] if options.backend else []
     words += ["--toolchain", options.toolchain] if options.toolchain != "zig" else []
     for name, size in options.regions:
         words += ["--region", f"{name}={size}"]

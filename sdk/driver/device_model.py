@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
-from sdk.codegen_c.c99.names import wire_name
-from sdk.compiler.sym import Var, max_value
-from sdk.compiler.sym.text import parse_dim
+from sdk.compiler.sym import max_value
 from sdk.devices.messages import ModelInfo
-from sdk.driver.artifact import Built
+from sdk.driver.built import Built
 from sdk.errors import LinkError
+from sdk.text import wire_name
 
 __all__ = ["FRESH_DIM", "as_built"]
 
@@ -23,23 +22,23 @@ def as_built(info: ModelInfo, built: Built, entry: str) -> ModelInfo:
     Raises:
         LinkError: the device has other inputs, outputs or dims than the build, or other sizes of its inputs.
     """
-    tensors = {wire_name(name): name for name in built.shapes[entry]}
-    dims = {wire_name(name): name for name in built.report.dims}
+    own = built.entries[entry]
+    tensors = {wire_name(name): name for name in own.shapes}
+    dims = {wire_name(var.name): var for var in own.dims}
     inputs = {t.name for t in info.inputs}
     fresh = {t.name for t in info.outputs if t.name.startswith(FRESH_DIM)} - {*tensors} - inputs
-    _same({t.name for t in info.tensors} - fresh, tensors, "inputs and outputs", whole=True)
-    _same((d.name for d in info.dims), dims, "dims", whole=False)
+    _same({t.name for t in info.tensors} - fresh, tensors, "inputs and outputs")
+    _same((d.name for d in info.dims), dims, "dims")
     for dim in info.dims:
-        least, most = built.report.dims[dims[dim.name]]
-        if (dim.lo, dim.hi) != (least, most):
+        var = dims[dim.name]
+        if (dim.lo, dim.hi) != (var.lo, var.hi):
             raise LinkError(
-                f"the device has the model with other bounds of {dims[dim.name]}",
-                why=f"{dim.lo} to {dim.hi}, those of the build are {least} to {most}",
+                f"the device has the model with other bounds of {var.name}",
+                why=f"{dim.lo} to {dim.hi}, those of the build are {var.lo} to {var.hi}",
                 hint="build and flash this model's firmware",
             )
-    scope = {name: Var(name, *bounds, built.multiples.get(name, 1)) for name, bounds in built.report.dims.items()}
     for tensor in info.inputs:
-        shape = [max_value(parse_dim(text, scope)) for text in built.shapes[entry][tensors[tensor.name]]]
+        shape = [max_value(dim) for dim in own.shapes[tensors[tensor.name]]]
         if list(tensor.shape) != shape:
             raise LinkError(
                 f"the device has the model with another size of {tensor.name}",
@@ -50,14 +49,14 @@ def as_built(info: ModelInfo, built: Built, entry: str) -> ModelInfo:
         info,
         inputs=tuple(replace(t, name=tensors[t.name]) for t in info.inputs),
         outputs=tuple(replace(t, name=tensors.get(t.name, t.name)) for t in info.outputs),
-        dims=tuple(replace(d, name=dims[d.name]) for d in info.dims),
+        dims=tuple(replace(d, name=dims[d.name].name) for d in info.dims),
     )
 
 
-def _same(found: Iterable[str], wanted: Mapping[str, str], what: str, *, whole: bool) -> None:
-    """Check that names on a device are among those of the build, with ``whole`` all of them."""
+def _same(found: Iterable[str], wanted: Iterable[str], what: str) -> None:
+    """Check that the names on a device are those of the build."""
     names = set(found)
-    if names - set(wanted) or (whole and names != set(wanted)):
+    if names != set(wanted):
         raise LinkError(
             "the device has another model than the one that was built",
             why=f"its {what} are {', '.join(sorted(names))}, those of the build {', '.join(sorted(wanted))}",

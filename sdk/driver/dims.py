@@ -12,8 +12,8 @@ from sdk.compiler.interp.graph import bind_dims
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.sym import Var, free_vars
-from sdk.compiler.sym.text import parse_dim
 from sdk.devices.messages import ModelInfo
+from sdk.driver.built import BuiltEntry
 from sdk.errors import UsageError
 
 __all__ = ["check_at", "dims_of_run"]
@@ -41,24 +41,23 @@ def check_at(at: Mapping[str, int], known: Mapping[str, Var]) -> None:
 
 def dims_of_run(
     info: ModelInfo,
-    shapes: Mapping[str, tuple[str, ...]],
-    multiples: Mapping[str, int],
+    entry: BuiltEntry,
     inputs: Mapping[str, NDArray[Any]],
     at: Mapping[str, int],
 ) -> dict[str, int]:
     """The value of each dim of a model: those that ``at`` gives, those that the shapes of ``inputs`` tell, the upper
-    bound of the others. ``shapes`` are those of the model's tensors, as text;
-    ``multiples`` what dims are a multiple of.
+    bound of the others.
 
     Raises:
         UsageError: a value is outside its bounds, or two inputs disagree; names the input, the axis, the value and
             the bound.
     """
-    known = {d.name: Var(d.name, d.lo, d.hi, multiples.get(d.name, 1)) for d in info.dims}
+    named = {v.name: v for v in entry.dims}
+    known = {d.name: named[d.name] for d in info.dims}  # in the order of the device
     check_at(at, known)
     params = []
     for tensor in info.inputs:
-        shape = tuple(parse_dim(text, known) for text in shapes[tensor.name])
+        shape = entry.shapes[tensor.name]
         open_dims = {v.name for d in shape for v in free_vars(d)} - set(at)
         # an input that tells no dim is compared with the model when it is written
         if tensor.name in inputs and open_dims and len(shape) == np.ndim(inputs[tensor.name]):

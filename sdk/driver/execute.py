@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +14,19 @@ from numpy.typing import NDArray
 
 from sdk import steps
 from sdk.boards import Board, load_board
-from sdk.codegen_c.c99.names import identifier, wire_name
 from sdk.compiler.interp.graph import init_values
-from sdk.compiler.sym import Var, evaluate
-from sdk.compiler.sym.text import parse_dim
+from sdk.compiler.sym import evaluate
 from sdk.devices.client import Session
 from sdk.devices.messages import ModelInfo, TensorInfo
 from sdk.driver.agents import link_agent
-from sdk.driver.artifact import build_sources, prefix_of
+from sdk.driver.artifact import build_sources
+from sdk.driver.backends import backend_for, runtime_of
 from sdk.driver.built import Built, load_built
 from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
 from sdk.driver.device_model import FRESH_DIM, as_built
 from sdk.driver.dims import dims_of_run
 from sdk.driver.files import read_model_file
+from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import import_model
 from sdk.driver.reference import case_inputs, entry_graph, open_reference, random_dims
@@ -33,17 +34,21 @@ from sdk.driver.session import open_session
 from sdk.errors import NoDeviceError, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import BenchReport, RunResult, VerifyReport
+from sdk.text import wire_name
 
 __all__ = ["WARMUP", "bench", "connect", "count", "entry_name", "prepare", "resolve", "run", "step", "verify"]
 
 Array = NDArray[Any]
 WARMUP = 2
 SEED = 0
-MOST = (1 << 31) - 1
 
 
 def resolve(target: Path | ModelFile, board: Board | None, options: BuildOptions) -> tuple[Built, Board]:
-    """The build of a model file for ``board``, or the one in a folder, for the board it was made for."""
+    """The build of a model file for ``board``, or the one in a folder, for the board it was made for; one that runs.
+
+    Raises:
+        UsageError: the folder's build is for another board, or the backend's code cannot be run.
+    """
     if isinstance(target, Path) and target.is_dir():
         built = load_built(target)
         if board is not None and board.name != built.report.board:
@@ -51,9 +56,11 @@ def resolve(target: Path | ModelFile, board: Board | None, options: BuildOptions
                 f"{target} was built for {built.report.board}, not for {board.name}",
                 hint=f"sdk build MODEL --board {board.name} makes one for it",
             )
+        runtime_of(built.sources.backend)
         return built, board or load_board(built.report.board)
     if board is None:
         raise UsageError("which board is the device?", hint="give --board NAME beside --device")
+    runtime_of(backend_for(board, options).name)
     return build_sources(target, board, options), board
 
 
@@ -62,7 +69,7 @@ def connect(
 ) -> tuple[Session, Built, Board]:
     """A session with the agent of a model file or a built folder."""
     built, place = resolve(target, board, options)
-    agent = link_agent(built.sources, place, options.toolchain, aim=options.opt)
+    agent = link_agent(built.sources, place, options)
     return open_session(device, place, agent), built, place
 
 
@@ -72,7 +79,7 @@ def entry_name(built: Built, entry: str | None) -> str:
     Raises:
         UsageError: there is no such entry, or several.
     """
-    names = list(built.shapes)
+    names = list(built.entries)
     if entry is None and len(names) > 1:
         raise UsageError(f"the model has {len(names)} entries", hint=f"name one with --entry: {', '.join(names)}")
     if entry is not None and entry not in names:
@@ -83,9 +90,9 @@ def entry_name(built: Built, entry: str | None) -> str:
 def _entry(session: Session, built: Built, entry: str | None) -> tuple[int, str]:
     """The number of an entry on the device, and its name; None is the only one."""
     name = entry_name(built, entry)
-    if len(built.shapes) == 1 and session.models():
+    if len(built.entries) == 1 and session.models():
         return 0, name
-    wanted = wire_name(f"{built.sources.prefix}_{identifier(name)}")
+    wanted = wire_name(built.entries[name].name)
     for number, info in enumerate(session.models()):
         if info.name == wanted:
             return number, name
@@ -101,27 +108,25 @@ def step(
     bound. ``entry`` may be left out where the model has one.
     """
     number, name = _entry(session, built, entry)
-    info, shapes = as_built(session.models()[number], built, name), built.shapes[name]
+    info, own = as_built(session.models()[number], built, name), built.entries[name]
     _check_names(info, inputs)
-    values = dims_of_run(info, shapes, built.multiples, inputs, at)
+    values = dims_of_run(info, own, inputs, at)
     dims = [values[d.name] for d in info.dims]
-    scope = {d.name: Var(d.name, d.lo, d.hi) for d in info.dims}
-    env = {scope[name]: value for name, value in values.items()}
+    env = {var: values[var.name] for var in own.dims}
 
     def shape(tensor: TensorInfo) -> tuple[int, ...]:
-        return tuple(evaluate(parse_dim(text, scope), env) for text in shapes[tensor.name])
+        return tuple(evaluate(dim, env) for dim in own.shapes[tensor.name])
 
     for k, tensor in enumerate(info.inputs):
         session.write(number, k, _bytes_of(tensor, shape(tensor), inputs))
     stats = session.run(number, dims=dims)
     outputs = {}
+    fresh = {wire_name(f"{FRESH_DIM}{var.name}"): var for var in own.fresh}
     for k, tensor in enumerate(info.outputs):  # a dim that the run computed stands among them as an i32
-        if tensor.name not in shapes:
-            var = Var(tensor.name.removeprefix(FRESH_DIM), 0, MOST)
-            scope[var.name] = var
-            env[var] = int.from_bytes(session.read(number, len(info.inputs) + k, 4), "little", signed=True)
+        if tensor.name in fresh:
+            env[fresh[tensor.name]] = _computed(session, number, len(info.inputs) + k)
     for k, tensor in enumerate(info.outputs):
-        if tensor.name not in shapes:
+        if tensor.name not in own.shapes:
             continue
         kind, extent = np.dtype(tensor.dtype), shape(tensor)
         raw = session.read(number, len(info.inputs) + k, math.prod(extent) * kind.itemsize)
@@ -129,10 +134,15 @@ def step(
     return outputs, stats.samples[0], str(stats.counter)
 
 
+def _computed(session: Session, number: int, tensor: int) -> int:
+    """The value of a dim that a run computed."""
+    return int.from_bytes(session.read(number, tensor, 4), "little", signed=True)
+
+
 def _bytes_of(tensor: TensorInfo, shape: tuple[int, ...], inputs: Mapping[str, Array]) -> bytes:
     want = np.dtype(tensor.dtype)
     if tensor.name not in inputs:
-        file = f"{identifier(tensor.name)}.npy"
+        file = f"{re.sub('[^0-9A-Za-z_]', '_', tensor.name)}.npy"
         save = f'python -c "import numpy as np; np.save({file!r}, np.zeros({shape}, {str(want)!r}))"'
         raise UsageError(
             f"input {tensor.name!r} is missing",
@@ -213,7 +223,7 @@ def bench(
     """``sdk bench``: samples of ``repeat`` runs after two that do not count; on an emulated board with a table of
     cycles, an estimate of those too."""
     built, place = resolve(target, board, options)
-    agent = link_agent(built.sources, place, options.toolchain, aim=options.opt)
+    agent = link_agent(built.sources, place, options)
 
     def work(session: Session) -> BenchReport:
         number, dims = prepare(session, built, entry, at)
@@ -265,7 +275,7 @@ def prepare(session: Session, built: Built, entry: str | None, at: Mapping[str, 
     rng = np.random.default_rng(SEED)
     for k, tensor in enumerate(info.inputs):
         session.write(number, k, _random_bytes(tensor, rng))
-    return number, dims_of_run(info, built.shapes[name], built.multiples, {}, at)
+    return number, dims_of_run(info, built.entries[name], {}, at)
 
 
 def _random_bytes(tensor: TensorInfo, rng: np.random.Generator) -> bytes:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from sdk.boards import Board, suggest
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.ir.text import print_module
 from sdk.compiler.memory.report import PlanSummary, plan_summary
+from sdk.compiler.passes.map_grid import MapGrid
 from sdk.compiler.passes.pipeline import all_passes
-from sdk.driver.artifact import build_sources, prefix_of
+from sdk.compiler.passes.schedule import ScheduleLoops
+from sdk.driver.artifact import build_sources
 from sdk.driver.built import load_built
 from sdk.driver.dims import check_at
-from sdk.driver.externs import add_patterns
-from sdk.driver.files import read_model_file
 from sdk.driver.generate import measure
+from sdk.driver.job import job_of, prefix_of
 from sdk.driver.options import AIMS, BuildOptions
-from sdk.driver.pipeline import default_passes, import_model, lower_module
+from sdk.driver.pipeline import import_model, imported, planned
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport, MemoryMode, MemoryReport
@@ -26,6 +28,7 @@ from sdk.steps import step
 
 __all__ = ["entry_names", "inspect", "memory", "stage_names", "stages"]
 
+_SCHEDULING: Final = (ScheduleLoops.name, MapGrid.name)  # of which each pipeline has one
 QUICK_CALLS = 300
 QUICK_WEIGHTS = 1 << 20  # bytes
 
@@ -33,13 +36,11 @@ QUICK_WEIGHTS = 1 << 20  # bytes
 def stages(model: Path | ModelFile, board: Board, options: BuildOptions) -> dict[str, Module]:
     """The module as imported, and after every pass, by name (a pass that runs twice keeps its last)."""
     seen: dict[str, Module] = {}
-    file, options = read_model_file(model), options.read()
-    module = add_patterns(import_model(file, options, prefix_of(file, options)), options.libraries)
-    seen["imported"] = module
-    with step(f"compiling {file.name}"):
-        passes = default_passes(board, options)
-        done = lower_module(module, passes, lambda one, m: seen.__setitem__(one.name, m))
-    seen["scheduled"], seen["planned"] = seen["schedule"], done
+    job = job_of(model, board, options)
+    seen["imported"] = imported(job)
+    with step(f"compiling {job.file.name}"):
+        done = planned(job, seen["imported"], lambda one, m: seen.__setitem__(one.name, m))
+    seen["scheduled"], seen["planned"] = next(seen[name] for name in _SCHEDULING if name in seen), done
     seen["typed"] = seen["fold-offset"]
     return seen
 
@@ -52,7 +53,7 @@ def stage_names() -> list[str]:
 def entry_names(target: Path) -> list[str]:
     """The entries of a model file, or of a folder that ``sdk build`` made; raise SdkError when it is neither."""
     if target.is_dir():
-        return list(load_built(target).shapes)
+        return list(load_built(target).entries)
     options = BuildOptions()
     return list(import_model(target, options, prefix_of(target, options)).graphs)
 
@@ -80,20 +81,20 @@ def memory(
         UsageError: ``at`` names a dim that no entry has, or gives it a value out of its bounds.
     """
     at = at or {}
-    file, options = read_model_file(model), options.read()
-    report = build_sources(file, board, options).report
-    planned = stages(file, board, options)["planned"]
-    check_at(at, {v.name: v for plan in planned.plans.values() for v in plan.dims})
+    job = job_of(model, board, options)
+    report = build_sources(job.file, board, job.options).report
+    module = stages(job.file, board, job.options)["planned"]
+    check_at(at, {v.name: v for plan in module.plans.values() for v in plan.dims})
     aim = options.memory if options.arena_limit is None else "limit"
     others = {}
-    if not report.dims and _is_quick(planned, report):
+    if "memory" in job.backend.choices and not report.dims and _is_quick(module, report):
         for other in (a for a in AIMS if a != aim):
             try:
-                module, found = measure(file, prefix_of(file, options), board, options, other)
+                smaller, found = measure(job, other)
             except BuildError:  # it does not fit the regions asked for: there is nothing to compare with
                 continue
-            others[other] = MemoryMode(found, _summaries(module, {}))
-    return MemoryReport(report, aim, _summaries(planned, at), others, at)
+            others[other] = MemoryMode(found, _summaries(smaller, {}))
+    return MemoryReport(report, aim, _summaries(module, at), others, at)
 
 
 def _is_quick(module: Module, report: BuildReport) -> bool:

@@ -11,12 +11,13 @@ from typing import Any
 
 from sdk.boards import Board, board_names, load_board
 from sdk.cores import timing_for
-from sdk.driver.artifact import build_sources, prefix_of
+from sdk.driver.artifact import build_sources
 from sdk.driver.capacity import lacks
 from sdk.driver.counting import Counts
 from sdk.driver.execute import count
 from sdk.driver.files import read_model_file
 from sdk.driver.generate import measure
+from sdk.driver.job import job_of
 from sdk.driver.options import AIMS, BuildOptions
 from sdk.errors import BuildError, MissingToolError, NoDeviceError, UsageError
 from sdk.frontends.base import ModelFile
@@ -197,7 +198,7 @@ def _sizes(model: ModelFile, place: Board, options: BuildOptions) -> BuildReport
         return build_sources(model, place, options).report
     except BuildError:
         pass  # too large even for the stand-in, by how much is what is asked; any other mistake is made again
-    return measure(model, prefix_of(model, options), place, options, options.memory)[1]
+    return measure(job_of(model, place, options), options.memory)[1]
 
 
 def _aim(reports: Mapping[str, BuildReport], board: Board) -> str | None:

@@ -5,57 +5,49 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from sdk.boards import Board
-from sdk.codegen_c.c99 import EmitOptions, EntryStack, emit, emit_header
-from sdk.codegen_c.c99.glue import emit_glue
-from sdk.codegen_c.c99.model import interface_of
+from sdk.codegen_c.base import EmitOptions, EntryStack
 from sdk.compiler.interp.graph import init_values
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import RegionKind
-from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ir.plan import Plan, RegionKind
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.sym import Dim, Var, max_value, substitute
-from sdk.driver.built import Built
+from sdk.driver.built import Built, BuiltEntry, OpFacts
 from sdk.driver.capacity import check_fits
-from sdk.driver.externs import add_patterns, extern_sources
+from sdk.driver.externs import extern_sources
+from sdk.driver.job import Job
 from sdk.driver.memories import linked_memories
 from sdk.driver.op_facts import op_facts
-from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
-from sdk.driver.sources import Sources, as_files, compile_sources
+from sdk.driver.pipeline import capabilities, imported, planned
+from sdk.driver.sources import Files, Sources, as_files, compile_sources
 from sdk.errors import MiscompileWarning
-from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.toolchains import get_toolchain, target_for
-from sdk.toolchains.size import Sections, section_sizes
+from sdk.toolchains.size import section_sizes
 from sdk.toolchains.stack import worst_case_stack
 
 __all__ = ["generate", "measure"]
 
 
-def generate(model: ModelFile, prefix: str, board: Board, options: BuildOptions) -> Built:
+def generate(job: Job) -> Built:
     """Imports, compiles and emits a model, and measures the objects.
 
     Raises:
         BuildError: the model cannot be compiled, or does not fit the board.
     """
     with _faults() as faults:
-        module, fused = _lower(model, prefix, board, options)
-        sources, report = _emit(model, prefix, module, board, options)
+        module, fused = _compiled(job)
+        code = _printed(job, module)
     if faults:
         texts = "\n\n".join(f"{fault.message}\n\n{fault.details}" for fault in faults)
-        sources = replace(sources, model={**sources.model, f"{prefix}_faults.txt": texts + "\n"})
-        report = replace(report, warnings=tuple(fault.message for fault in faults))
-    check_fits(model, module, board, options, report, lambda: measure(model, prefix, board, options, "min")[1])
-    held: dict[Var, Dim] = dict(init_values(module))  # the agent binds them so
-    shapes = {
-        plan.name: {n: _shape(plan.buffer(n).type, held) for n in (*plan.inputs, *plan.outputs)}
-        for plan in module.plans.values()
-    }
-    multiples = {v.name: v.multiple for plan in module.plans.values() for v in plan.dims if v.multiple > 1}
-    return Built(sources, report, shapes, multiples, op_facts(module, fused))
+        sources = replace(code.sources, model={**code.sources.model, f"{job.prefix}_faults.txt": texts + "\n"})
+        report = replace(code.report, warnings=tuple(fault.message for fault in faults))
+        code = replace(code, sources=sources, report=report)
+    check_fits(job, module, code.report, lambda: measure(job, "min")[1])
+    facts, held = op_facts(module, fused), init_values(module)
+    entries = {p.name: _entry(p, code.names.get(p.name, p.name), facts[p.name], held) for p in module.plans.values()}
+    return Built(code.sources, code.report, entries)
 
 
 @contextmanager
@@ -72,60 +64,88 @@ def _faults() -> Iterator[list[MiscompileWarning]]:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-def measure(
-    model: ModelFile, prefix: str, board: Board, options: BuildOptions, memory: str
-) -> tuple[Module, BuildReport]:
+def measure(job: Job, memory: str) -> tuple[Module, BuildReport]:
     """What a build with another memory aim is planned like and needs, whether that fits the board or not.
 
     Raises:
         BuildError: the model cannot be compiled.
     """
-    other = replace(options, memory=memory, arena_limit=None)
-    module, _ = _lower(model, prefix, board, other)
-    return module, _emit(model, prefix, module, board, other)[1]
+    other = replace(job, options=replace(job.options, memory=memory, arena_limit=None))
+    module, _ = _compiled(other)
+    return module, _printed(other, module).report
 
 
-def _lower(model: ModelFile, prefix: str, board: Board, options: BuildOptions) -> tuple[Module, Module]:
+def _compiled(job: Job) -> tuple[Module, Module]:
     """The module planned, and as it was before it was scheduled."""
-    module = add_patterns(import_model(model, options, prefix), options.libraries)
     seen: list[Module] = []
 
     def observe(step: Pass, after: Module) -> None:
         if step.name == "fuse":
             seen.append(after)
 
-    return lower_module(module, default_passes(board, options), observe), seen[-1]
+    return planned(job, imported(job), observe), seen[-1]
 
 
-def _emit(
-    model: ModelFile, prefix: str, module: Module, board: Board, options: BuildOptions
-) -> tuple[Sources, BuildReport]:
+@dataclass(frozen=True)
+class _Code:
+    """Sources, what their functions are called by entry, and their sizes."""
+
+    sources: Sources
+    names: Mapping[str, str]
+    report: BuildReport
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What a compiler made of sources: bytes by section, the stack of a run by entry."""
+
+    sections: Mapping[str, int]
+    stacks: Mapping[str, EntryStack]
+
+
+def _printed(job: Job, module: Module) -> _Code:
+    board, options = job.board, job.options
     choice = EmitOptions(
-        source=model.name,
-        model_hash=model.digest,
+        source=job.file.name,
+        model_hash=job.file.digest,
         board=board.name,
         weights_in_ram=options.weights == "ram",
         memories=linked_memories(board, options),
         small=not board.hosted,
         check=options.check,
     )
-    isa = capabilities(board, options)
-    files = as_files(emit(module, prefix, isa=isa, options=choice) | extern_sources(options.libraries))
-    toolchain, target = get_toolchain(options.toolchain), target_for(board, options.opt)
-    objects = compile_sources(files, toolchain, target, pic=board.hosted)
-    sections = section_sizes(o.path for o in objects)
-    entries = interface_of(module, prefix, choice).entries
-    found = {e.plan.name: worst_case_stack(objects, f"{e.name}_run") for e in entries}
-    stacks = {e: EntryStack(s.bytes, s.unmeasured) for e, s in found.items()}
-    stack = max((s.bytes for s in stacks.values()), default=0)
+    emitted = job.backend.emit(module, job.prefix, isa=capabilities(board, options), options=choice)
+    files = as_files({**emitted.files, **extern_sources(options.libraries)})
+    sizes = _Sizes({}, {}) if job.backend.runtime is None else _sizes(job, files, emitted.entries)
     # the header states the stack that the compiler reported; no object depends on that macro
-    files |= as_files(emit_header(module, prefix, replace(choice, stacks=stacks)))
-    agent = emit_glue(module, prefix, options=choice)
-    return Sources(prefix, files, agent), _report(model, module, board, sections, stack)
+    files |= as_files(emitted.stating(sizes.stacks))
+    sources = Sources(job.prefix, job.backend.name, files, as_files(emitted.agent))
+    context = emitted.pointers * board.pointer_bits // 8
+    return _Code(sources, emitted.entries, _report(job, module, sizes, context))
 
 
-def _shape(type: TensorType, held: Mapping[Var, Dim]) -> tuple[str, ...]:
-    return tuple(str(substitute(d, held)) for d in type.shape)
+def _sizes(job: Job, files: Files, names: Mapping[str, str]) -> _Sizes:
+    toolchain, target = get_toolchain(job.options.toolchain), target_for(job.board, job.options.opt)
+    objects = compile_sources(files, toolchain, target, pic=job.board.hosted)
+    found = {entry: worst_case_stack(objects, f"{name}_run") for entry, name in names.items()}
+    stacks = {entry: EntryStack(stack.bytes, stack.unmeasured) for entry, stack in found.items()}
+    return _Sizes(section_sizes(o.path for o in objects).to_json(), stacks)
+
+
+def _entry(plan: Plan, name: str, facts: tuple[OpFacts, ...], held: Mapping[Var, int]) -> BuiltEntry:
+    """An entry for those who call it; the dims bound at init have the values that agents give them."""
+    given: Mapping[Var, Dim] = dict(held)
+
+    def shape(buffer: str) -> tuple[Dim, ...]:
+        return tuple(substitute(d, given) for d in plan.buffer(buffer).type.shape)
+
+    return BuiltEntry(
+        name,
+        dims=tuple(v for v in plan.dims if v not in held),
+        fresh=plan.fresh,
+        shapes={tensor: shape(tensor) for tensor in (*plan.inputs, *plan.outputs)},
+        ops=tuple(replace(op, macs=substitute(op.macs, given), bytes=substitute(op.bytes, given)) for op in facts),
+    )
 
 
 def _region_bytes(module: Module, kind: RegionKind) -> dict[str, int]:
@@ -136,14 +156,19 @@ def _region_bytes(module: Module, kind: RegionKind) -> dict[str, int]:
     return out
 
 
-def _report(model: ModelFile, module: Module, board: Board, sections: Sections, stack: int) -> BuildReport:
-    arenas, states = _region_bytes(module, "arena"), _region_bytes(module, "state")
-    arena, state = sum(arenas.values()), sum(states.values())
+def _report(job: Job, module: Module, sizes: _Sizes, context: int) -> BuildReport:
     used = {b.name for plan in module.plans.values() for b in plan.buffers if b.role == "const"}
     distinct = {(c.type.dtype, c.digest): c.data.nbytes for c in module.consts.values() if c.name in used}
-    weights = sum(distinct.values())  # equal ones are one array
-    context = (3 + max(len(arenas), 1)) * board.pointer_bits // 8
-    data = sections.to_json()
-    dims = {v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims}
-    bound = max((p.lower_bound for p in module.plans.values()), default=0)
-    return BuildReport(model.name, board.name, None, arena, bound, state, context, stack, weights, data, dims)
+    return BuildReport(
+        model=job.file.name,
+        board=job.board.name,
+        out=None,
+        arena_bytes=sum(_region_bytes(module, "arena").values()),
+        arena_lower_bound_bytes=max((p.lower_bound for p in module.plans.values()), default=0),
+        state_bytes=sum(_region_bytes(module, "state").values()),
+        context_bytes=context,
+        stack_bytes=max((s.bytes for s in sizes.stacks.values()), default=0),
+        weights_bytes=sum(distinct.values()),  # equal ones are one array
+        sections=sizes.sections,
+        dims={v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims},
+    )

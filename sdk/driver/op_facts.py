@@ -13,7 +13,7 @@ from sdk.compiler.ir.unify import unify
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.sym import Dim, free_vars, max_value, substitute
-from sdk.profile import OpFacts
+from sdk.driver.built import OpFacts
 
 __all__ = ["op_facts"]
 
@@ -40,8 +40,8 @@ def _facts(planned: Module, plan: Plan, fused: Module) -> Iterator[OpFacts]:
             name=stmt.callee,
             kind=re.sub(r"_\d+(?=_|$)", "", kind),
             source_ops=" + ".join(stmt.ops),
-            macs=str(_known(plan, 0 if node is None else _macs(plan, fused, node))),
-            bytes=str(_known(plan, _moved(plan, stmt))),
+            macs=_known(plan, 0 if node is None else _macs(plan, fused, node)),
+            bytes=_known(plan, _moved(plan, stmt)),
             live_bytes=rows[step].live_bytes,
         )
 

@@ -31,7 +31,8 @@ class BuildOptions:
     a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the board's memories that
     the arena may lie in, the preferred first, with the most bytes of each (none: the arena is one); ``weights`` stay
     in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for, "time" or "size";
-    ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full".
+    ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full";
+    ``backend`` prints the code (None: the one whose code runs on the board).
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -49,6 +50,7 @@ class BuildOptions:
     weights: str = "flash"
     opt: Literal["time", "size"] = "time"
     check: Literal["sample", "full"] = "sample"
+    backend: str | None = None
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text

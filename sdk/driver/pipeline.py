@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import assert_never
 
 from sdk.boards import Board
 from sdk.budget import amount_text
-from sdk.codegen_c.c99.regions import CORE
-from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.base import Kernels
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import check
@@ -31,6 +31,7 @@ from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.integer import Integer
 from sdk.compiler.passes.layout import SinkTransposes
 from sdk.compiler.passes.lower import Lower
+from sdk.compiler.passes.map_grid import MapGrid
 from sdk.compiler.passes.narrow import Narrow
 from sdk.compiler.passes.order import Order
 from sdk.compiler.passes.pipeline import run_pipeline
@@ -44,7 +45,10 @@ from sdk.compiler.passes.still import Still
 from sdk.compiler.schedules.rules import core_for
 from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.sym import max_value
+from sdk.driver.backends import backend_for
+from sdk.driver.externs import add_patterns
 from sdk.driver.files import read_model_file
+from sdk.driver.job import Job
 from sdk.driver.memories import rooms_of
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError, UsageError
@@ -52,7 +56,7 @@ from sdk.frontends import readable
 from sdk.frontends.base import ModelFile
 from sdk.frontends.outline import Refusal
 
-__all__ = ["Observer", "capabilities", "default_passes", "import_model", "lower_module"]
+__all__ = ["Observer", "capabilities", "default_passes", "import_model", "imported", "lower_module", "planned"]
 
 INDEX_LIMIT = (1 << 31) - 1  # offsets in generated code are 32 bits
 CACHE_LINE = 64  # where vectors are wide, none of a buffer then lies across two lines
@@ -80,12 +84,34 @@ def import_model(
         raise
 
 
+def imported(job: Job) -> Module:
+    """The module of a build as imported, with the patterns of its libraries.
+
+    Raises:
+        BuildError: the file cannot be imported.
+        ParseError, UsageError: a library is not usable.
+    """
+    return add_patterns(import_model(job.file, job.options, job.prefix), job.options.libraries)
+
+
+def planned(job: Job, module: Module, observe: Observer | None = None) -> Module:
+    """The imported module of a build through all passes; ``observe(pass, module)`` sees it after each.
+
+    Raises:
+        BuildError: the model cannot be compiled.
+    """
+    return lower_module(module, default_passes(job.board, job.options), observe)
+
+
 def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
-    """What generated code may use: the board's capabilities, or those of them that ``isa`` names.
+    """What generated code may use: the board's capabilities, or those of them that ``isa`` names; nothing where its
+    kernels are for no core of the board.
 
     Raises:
         UsageError: the board lacks one of ``isa``.
     """
+    if backend_for(board, options).kernels == "grid":
+        return frozenset()
     if options.isa is None:
         return board.capabilities
     wanted = frozenset(filter(None, options.isa.split("+")))
@@ -102,11 +128,10 @@ def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
 
 def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     """The passes in order."""
-    have = capabilities(board, options)
+    backend, have = backend_for(board, options), capabilities(board, options)
     core = core_for(have)
     words = core.lanes == 1 and core.dot > 1
     streams = options.memory == "min" or options.arena_limit is not None
-    assembled = Unit("m", have).features >= CORE
     return (
         Inline(),
         Dispatch(),
@@ -129,12 +154,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Lower(),
         Fuse(),
         SimplifyLoops(),
-        ScheduleLoops(
-            isa=".".join(sorted(have)),
-            threads=1 if streams else options.threads,
-            opt=options.opt,
-            check=options.check,
-        ),
+        _schedule(backend.kernels, have, 1 if streams else options.threads, options),
         *([Columns()] if words else []),
         Cleanup(),
         Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
@@ -147,9 +167,20 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),
-        *([Share(options.opt, rolled=assembled)] if options.opt == "size" or not board.hosted else []),
+        *([Share(options.opt, rolled=backend.rolled(have))] if options.opt == "size" or not board.hosted else []),
         SimplifyLoops(),
     )
+
+
+def _schedule(kernels: Kernels, have: frozenset[str], threads: int, options: BuildOptions) -> Pass:
+    """What makes kernels of loop nests."""
+    match kernels:
+        case "core":
+            return ScheduleLoops(isa=".".join(sorted(have)), threads=threads, opt=options.opt, check=options.check)
+        case "grid":
+            return MapGrid()
+        case _:
+            assert_never(kernels)
 
 
 def _eliminate(core: Core) -> Eliminate:

@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sdk.boards import Board
-from sdk.compiler.sym import Var, evaluate
-from sdk.compiler.sym.text import parse_dim
+from sdk.compiler.sym import evaluate
 from sdk.devices.client import Session
 from sdk.devices.messages import DeviceInfo, OpTicks
 from sdk.driver.agents import link_agent
-from sdk.driver.built import Built
+from sdk.driver.built import Built, BuiltEntry
 from sdk.driver.counting import PHASE_OP, PHASE_RUN, Counts, can_count, counted, total
 from sdk.driver.execute import WARMUP, entry_name, prepare, resolve
 from sdk.driver.options import BuildOptions
@@ -21,7 +20,7 @@ from sdk.driver.peak import peak_of
 from sdk.driver.session import open_session
 from sdk.errors import LinkError, UsageError
 from sdk.frontends.base import ModelFile
-from sdk.profile import COSTS, OpFacts, OpProfile, Peak, ProfileReport
+from sdk.profile import COSTS, OpProfile, Peak, ProfileReport
 
 __all__ = ["profile"]
 
@@ -74,12 +73,13 @@ def profile(
     """
     built, place = resolve(target, board, options)
     name = entry_name(built, entry)
-    facts = built.ops[name]
+    own = built.entries[name]
+    facts = own.ops
     if not facts:
         raise UsageError(f"entry {name!r} has no operators to profile", hint="its outputs are its inputs or constants")
     clocks = max(op.index for op in facts) + 1
-    plain = link_agent(built.sources, place, options.toolchain, aim=options.opt)
-    clocked = link_agent(built.sources, place, options.toolchain, clocks, options.opt)
+    plain = link_agent(built.sources, place, options)
+    clocked = link_agent(built.sources, place, options, clocks)
     if device is None and can_count(place, options.threads):
         found = _counted(place, (plain, clocked), clocks, lambda session: prepare(session, built, entry, at))
     elif place.emulator is not None and device is None:
@@ -87,7 +87,7 @@ def profile(
     else:
         with open_session(device, place, plain) as bare, open_session(device, place, clocked) as with_clocks:
             found = _timed(bare, with_clocks, clocks, lambda session: prepare(session, built, entry, at), repeat)
-    return _report(built, place, options, facts, found)
+    return _report(built, place, options, own, found)
 
 
 Prepare = Callable[[Session], tuple[int, dict[str, int]]]
@@ -159,16 +159,15 @@ def _report(
     built: Built,
     place: Board,
     options: BuildOptions,
-    facts: Sequence[OpFacts],
+    own: BuiltEntry,
     found: _Measured,
 ) -> ProfileReport:
-    scope = {name: Var(name, value, value) for name, value in found.dims.items()}
-    env = {var: found.dims[name] for name, var in scope.items()}
+    env = {var: found.dims[var.name] for var in own.dims}
     peak = peak_of(place, options.threads)
     ops = []
-    for fact in facts:
+    for fact in own.ops:
         cost, calls = found.ops[fact.index]
-        macs, moved = (evaluate(parse_dim(text, scope), env) for text in (fact.macs, fact.bytes))
+        macs, moved = evaluate(fact.macs, env), evaluate(fact.bytes, env)
         ops.append(
             OpProfile(
                 index=fact.index,

@@ -19,9 +19,10 @@ Files = Mapping[str, str | Blob]
 
 @dataclass(frozen=True)
 class Sources:
-    """Generated files of one model by name; ``agent`` are those only an agent needs."""
+    """Generated files of one model by name, as a backend printed them; ``agent`` are those only an agent needs."""
 
     prefix: str
+    backend: str
     model: Files
     agent: Files
 

@@ -11,8 +11,8 @@ import numpy as np
 from c_harness import HOST_ISA, WARNINGS
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99 import EmitOptions, emit
-from sdk.codegen_c.c99.glue import emit_glue
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.graph import Attr, Call, Graph, ReadState, Value, WriteState, attrs
 from sdk.compiler.ir.module import Const, Module, State
 from sdk.compiler.ir.types import DType, TensorType
@@ -95,7 +95,8 @@ def check(model: CModel, inputs: Arrays, want: Arrays, dims: Sequence[int] = ())
 
 def files_of(module: Module, prefix: str = "net", options: EmitOptions = OPTIONS) -> dict[str, str]:
     """Every generated file of a model and its glue, without ``models.c``."""
-    files = emit(module, prefix, isa=HOST_ISA, options=options) | emit_glue(module, prefix, options=options)
+    emitted = get_backend("c99").emit(module, prefix, isa=HOST_ISA, options=options)
+    files = {**emitted.files, **emitted.agent}
     files.pop("models.c")
     return files
 

@@ -13,8 +13,8 @@ from c_model import Net
 from test_entries_as_c import two_entries
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99 import EntryStack, emit_header
-from sdk.codegen_c.c99.options import EmitOptions
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions, EntryStack
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I32
 from sdk.driver import build
@@ -28,7 +28,8 @@ def one_entry() -> Module:
 
 
 def header(module: Module, **stacks: EntryStack) -> str:
-    return str(emit_header(module, "net", EmitOptions(stacks=stacks))["net.h"])
+    emitted = get_backend("c99").emit(module, "net", isa=frozenset(), options=EmitOptions())
+    return str(emitted.stating(stacks)["net.h"])
 
 
 def macros(text: str) -> dict[str, int]:

@@ -57,6 +57,7 @@ class Options:
     weights: str = "flash"
     opt: str = "time"
     check: str = "sample"
+    backend: str | None = None
 
 
 class Driver:

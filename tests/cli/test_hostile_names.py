@@ -18,8 +18,8 @@ from onnx import TensorProto, helper
 
 from sdk import SdkError
 from sdk.cli import output, run_command
+from sdk.codegen_c.c99.banner import comment
 from sdk.codegen_c.c99.interface import quoted
-from sdk.codegen_c.c99.options import comment
 from sdk.notebook import pairs
 from sdk.text import printable
 

@@ -15,7 +15,7 @@ from hostile_agent import BYTES_PER_S, HostileAgent
 from in_process import Clock
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.names import wire_name
+from sdk.compiler.sym import Var
 from sdk.devices import Session, Transport
 from sdk.devices.base import open_transport
 from sdk.devices.link import Link
@@ -35,12 +35,13 @@ from sdk.devices.messages import (
 )
 from sdk.devices.wire import Decoder, Frame
 from sdk.driver.agents import link_agent
-from sdk.driver.artifact import Built
+from sdk.driver.built import Built
 from sdk.driver.device_model import as_built
 from sdk.driver.execute import connect, prepare, resolve, step
 from sdk.driver.options import BuildOptions
 from sdk.driver.profiling import _ticks
 from sdk.errors import LinkError, SdkError, UsageError
+from sdk.text import wire_name
 
 TIMEOUT_S, DEADLINE_S = 1.0, 3.0
 SESSIONS, MANY_SESSIONS = 1500, 40_000
@@ -202,7 +203,7 @@ def test_the_driver_takes_lies_for_errors(root: Path) -> None:
     """Whatever a device answers, a run and a measurement end in results or in an SdkError."""
     digits = root / "examples" / "digits" / "digits_int8.tflite"
     built, board = resolve(digits, load_board("host"), BuildOptions())
-    agent, good, bad = link_agent(built.sources, board, "zig"), 0, 0
+    agent, good, bad = link_agent(built.sources, board, BuildOptions()), 0, 0
     for seed in range(150):
         try:
             line = Liar(open_transport("local:", agent, None, TIMEOUT_S), seed)
@@ -227,7 +228,7 @@ def built_model(root: Path) -> tuple[Built, ModelInfo]:
 
 def test_a_device_with_another_model_is_no_surprise_later(built_model: tuple[Built, ModelInfo]) -> None:
     built, info = built_model
-    assert as_built(info, built, next(iter(built.shapes))) == info
+    assert as_built(info, built, next(iter(built.entries))) == info
     x, y = info.inputs[0], info.outputs[0]
     for other, says in (
         (replace(info, inputs=(replace(x, name="zebra\x1b[2J"),)), "another model than the one that was built"),
@@ -236,22 +237,24 @@ def test_a_device_with_another_model_is_no_surprise_later(built_model: tuple[Bui
         (replace(info, inputs=(replace(x, shape=(1, 8, 8, 2)),)), "another size of image"),
     ):
         with pytest.raises(LinkError, match=says) as caught:
-            as_built(other, built, next(iter(built.shapes)))
+            as_built(other, built, next(iter(built.entries)))
         assert "\x1b" not in str(caught.value)
-    sized = replace(built, report=replace(built.report, dims={"n": (1, 4)}))
+    [(name, entry)] = built.entries.items()
+    sized = replace(built, entries={name: replace(entry, dims=(Var("n", 1, 4),))})
     dims = (DimInfo("n", 1, 4),)
-    assert as_built(replace(info, dims=dims), sized, next(iter(built.shapes))).dims == dims
+    assert as_built(replace(info, dims=dims), sized, next(iter(built.entries))).dims == dims
     for wrong, says in (
         (DimInfo("n", 1, 5), "the device has the model with other bounds of n"),
         (DimInfo("m", 1, 4), "another model than the one that was built"),
+        (None, "another model than the one that was built"),
     ):
         with pytest.raises(LinkError, match=says):
-            as_built(replace(info, dims=(wrong,)), sized, next(iter(built.shapes)))
+            as_built(replace(info, dims=() if wrong is None else (wrong,)), sized, next(iter(built.entries)))
 
 
 def test_a_device_without_the_model(built_model: tuple[Built, ModelInfo]) -> None:
     built, _ = built_model
-    with pytest.raises(UsageError, match="the device has no model digits_int8_") as caught:
+    with pytest.raises(UsageError, match=r"the device has no model digits_int8\b") as caught:
         prepare(SimpleNamespace(models=lambda: ()), built, None, {})
     assert caught.value.hint == "build and flash this model's firmware"
 
@@ -269,8 +272,9 @@ def test_long_names_are_told_apart_on_the_wire(built_model: tuple[Built, ModelIn
     assert len(wire_name(one)) == len(wire_name(other)) == MAX_TEXT
     assert wire_name(one) != wire_name(other)
     built, info = built_model
-    [(entry, shapes)] = built.shapes.items()
-    named = replace(built, shapes={entry: {one if name == "image" else other: dims for name, dims in shapes.items()}})
+    [(entry, own)] = built.entries.items()
+    shapes = {one if name == "image" else other: dims for name, dims in own.shapes.items()}
+    named = replace(built, entries={entry: replace(own, shapes=shapes)})
     inputs = (replace(info.inputs[0], name=wire_name(one)),)
     outputs = (replace(info.outputs[0], name=wire_name(other)),)
     found = as_built(replace(info, inputs=inputs, outputs=outputs), named, entry)

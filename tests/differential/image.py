@@ -13,8 +13,8 @@ from msgspec import structs
 
 from differential.cores import CORES, board_of, missing
 from sdk.boards import Board, load_board
-from sdk.codegen_c.c99 import EmitOptions, emit
-from sdk.codegen_c.c99.glue import glue_file, record_names
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan
 from sdk.driver.options import BuildOptions
@@ -58,10 +58,10 @@ def compiled(module: Module, prefix: str, core: str, options: BuildOptions) -> C
     board = board_of(core)
     planned = lower_module(module, default_passes(board, options))
     choice = EmitOptions(source="model", model_hash="", board=board.name, small=not board.hosted)
-    files = emit(planned, prefix, isa=capabilities(board, options), options=choice)
+    emitted = get_backend("c99").emit(planned, prefix, isa=capabilities(board, options), options=choice)
     (plan,) = planned.plans.values()
-    (record,) = record_names(planned, prefix)
-    return _parts(files, glue_file(planned, prefix, choice), prefix, options.opt, record, plan)
+    (record,) = emitted.entries.values()
+    return _parts(emitted.files, emitted.agent[f"{prefix}_glue.c"], prefix, options.opt, record, plan)
 
 
 def _parts(files: Files, glue: str, prefix: str, opt: str, record: str, plan: Plan) -> Compiled:

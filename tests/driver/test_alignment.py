@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99 import EmitOptions, emit
-from sdk.codegen_c.c99.glue import emit_glue
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.module import Module
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, lower_module
@@ -44,11 +44,11 @@ def test_where_buffers_begin(board: str, align: int, tmp_path: Path) -> None:
     assert all(b.offset % align == 0 for b in plan.buffers if isinstance(b.offset, int))
     choice = EmitOptions(source="net.onnx", model_hash="0" * 64, board=board)
     isa = capabilities(load_board(board), BuildOptions())
-    files = emit(module, "net", isa=isa, options=choice)
-    arrays = re.findall(r"_ALIGN\((\d+)\)(?! __)", str(files["net_weights.c"]))
+    emitted = get_backend("c99").emit(module, "net", isa=isa, options=choice)
+    arrays = re.findall(r"_ALIGN\((\d+)\)(?! __)", str(emitted.files["net_weights.c"]))
     assert arrays
     assert {int(found) for found in arrays} == {align}
-    glue = emit_glue(module, "net", options=choice)["net_glue.c"]
+    glue = emitted.agent["net_glue.c"]
     storage = re.findall(r"^static uint8_t \w+\[\d+\] __attribute__\(\(aligned\((\d+)\)\)\);", glue, re.MULTILINE)
     assert storage
     assert {int(found) for found in storage} == {align}

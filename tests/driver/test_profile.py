@@ -50,8 +50,8 @@ def test_the_plugin_and_the_emulators_own_count_agree(name: str, need_tool) -> N
     assert report.counter == "instructions"
     assert report.instructions == pytest.approx(sorted(report.samples)[1], rel=0.001)
     built = build_sources(DIGITS, board, BuildOptions())
-    clocks = max(op.index for op in built.ops["main"]) + 1
-    agent = link_agent(built.sources, board, "zig", clocks)
+    clocks = max(op.index for op in built.entries["main"].ops) + 1
+    agent = link_agent(built.sources, board, BuildOptions(), clocks)
     ticks, counts = counted(board, agent, clocks, lambda session: (session.run(0), session.profile())[1])
     for k, op in enumerate(ticks):
         executed = counts[PHASE_OP + k].instructions
@@ -128,7 +128,7 @@ def test_an_agent_without_clocks_has_no_operators(need_tool) -> None:
     need_tool("qemu-system-arm")
     board = load_board("nucleo_l4r5zi")
     built = build_sources(DIGITS, board, BuildOptions())
-    agent = link_agent(built.sources, board, "zig")
+    agent = link_agent(built.sources, board, BuildOptions())
     ops, counts = counted(board, agent, 0, lambda session: (session.run(0), session.profile())[1])
     assert ops == ()
     assert set(counts) == {PHASE_RUN}

@@ -20,7 +20,7 @@ import sdk
 from sdk import driver
 from sdk.boards import load_board
 from sdk.compiler.interp.graph import initial_states, run_graph
-from sdk.driver import generate
+from sdk.driver import pipeline
 from sdk.driver.artifact import build_sources
 from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
@@ -116,7 +116,7 @@ def test_changed_data_beside_the_model_is_another_build(tmp_path: Path, where: s
     assert first.data == second.data
     assert first.digest != second.digest
     for file, value in ((first, 1.0), (second, 2.0)):
-        module = generate.import_model(file, BuildOptions(), "net")
+        module = pipeline.import_model(file, BuildOptions(), "net")
         found = run_graph(module, "main", {"x": np.zeros(N, np.float32)}, initial_states(module), {})
         assert set(found["y"].tolist()) == {value}
 
@@ -132,13 +132,13 @@ def test_new_weights_behind_a_constant_from_end_to_end(tmp_path: Path) -> None:
 
 def during(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Does something in the middle of every build."""
-    lower = generate.lower_module
+    lower = pipeline.lower_module
 
     def lower_module(*arguments: Any) -> Any:
         do()
         return lower(*arguments)
 
-    monkeypatch.setattr(generate, "lower_module", lower_module)
+    monkeypatch.setattr(pipeline, "lower_module", lower_module)
 
 
 def test_a_file_that_is_exchanged_while_it_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,13 +205,13 @@ def test_a_program_and_its_constants(tmp_path: Path) -> None:
     save_program(g.module(), path)
     file = read_model_file(path)
     with opened() as names:
-        first = generate.import_model(file, BuildOptions(), "net")
+        first = pipeline.import_model(file, BuildOptions(), "net")
         path.with_suffix(".npz").unlink()
-        assert generate.import_model(file, BuildOptions(), "net") == first
+        assert pipeline.import_model(file, BuildOptions(), "net") == first
     assert names["net.npz"] == 1
     os.mkfifo(path.with_suffix(".npz"))
     with pytest.raises(UsageError, match="cannot read"):
-        generate.import_model(read_model_file(path), BuildOptions(), "net")
+        pipeline.import_model(read_model_file(path), BuildOptions(), "net")
 
 
 @pytest.mark.parametrize("kind", [".onnx", ".tflite", ".ir"])
@@ -247,7 +247,7 @@ def test_data_that_nothing_uses_may_be_missing(tmp_path: Path) -> None:
     assert added(path) == 1.0
     (tmp_path / "ext.bin").unlink()
     with pytest.raises(BuildError, match="'w' cannot be read"):
-        generate.import_model(read_model_file(path), BuildOptions(), "net")
+        pipeline.import_model(read_model_file(path), BuildOptions(), "net")
 
 
 def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:

@@ -112,8 +112,8 @@ def test_only_the_packages_of_the_format_are_imported(name: str, spared: set[str
     (tmp_path / "model").write_bytes(FILES[name])
     code = (
         "import sys; from pathlib import Path; from sdk.driver.options import BuildOptions\n"
-        "from sdk.driver import generate\n"
-        "generate.import_model(Path('model'), BuildOptions(), 'model')\n"
+        "from sdk.driver import pipeline\n"
+        "pipeline.import_model(Path('model'), BuildOptions(), 'model')\n"
         f"assert not {spared!r} & set(sys.modules), sys.modules"
     )
     environment = {"PYTHONPATH": str(ROOT), "PATH": ""}

@@ -16,7 +16,8 @@ from pathlib import Path
 import fuzz_cases
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99 import EmitOptions, emit
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
 from sdk.compiler import ops
 from sdk.compiler.ir.verify import check
 from sdk.driver.options import BuildOptions
@@ -63,7 +64,7 @@ def _compile(path: Path, whole: str | None) -> str:
         return "imported"
     module = lower_module(replace(module), default_passes(board, options))
     given = EmitOptions(source=path.name, model_hash="0", board=board.name, small=not board.hosted)
-    emit(module, "model", isa=capabilities(board, options), options=given)
+    get_backend("c99").emit(module, "model", isa=capabilities(board, options), options=given)
     return "compiled"
 
 

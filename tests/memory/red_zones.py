@@ -12,7 +12,8 @@ import numpy as np
 from plan_bytes import points, touched
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99 import EmitOptions, emit
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, walk_plan
 from sdk.compiler.memory.dims_of_run import some_run
@@ -68,7 +69,7 @@ def build(module: Module, prefix: str, folder: Path, values: Mapping[str, tuple[
     """Compiles a planned module with the harness to ``folder``/harness; its entries."""
     board = load_board("host")
     have = capabilities(board, BuildOptions(isa=ISA))
-    files = as_files(emit(module, prefix, isa=have, options=EmitOptions(board="host")))
+    files = as_files(get_backend("c99").emit(module, prefix, isa=have, options=EmitOptions(board="host")).files)
     folder.mkdir(parents=True, exist_ok=True)
     write_files(folder, files)
     entries, first = {}, 0

@@ -13,13 +13,15 @@ import onnx
 from suite_cases import Case
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99 import EmitOptions, emit
-from sdk.codegen_c.c99.glue import glue_file, models_file, record_names
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
+from sdk.codegen_c.c99.glue import models_file
 from sdk.compiler.ir.types import SCALARS, TensorType
 from sdk.compiler.sym import Dim, Var, free_vars, substitute
 from sdk.devices.client import Session, open_device
 from sdk.devices.messages import ModelInfo
 from sdk.driver.agents import runtime_parts
+from sdk.driver.backends import runtime_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, lower_module
 from sdk.errors import BuildError, DeviceFault, LinkError, SdkError
@@ -61,15 +63,16 @@ def generate(case: Case, prefix: str) -> Built:
     module = import_onnx(model, prefix, fixed=fixed, dims=_dims(model, inputs))
     planned = lower_module(module, default_passes(BOARD, OPTIONS))
     choice = EmitOptions(source="case.onnx", model_hash=hashlib.sha256(prefix.encode()).hexdigest(), board="host")
-    files = emit(planned, prefix, isa=capabilities(BOARD, OPTIONS), options=choice)
-    files |= {f"{prefix}_glue.c": glue_file(planned, prefix, choice)}
+    emitted = get_backend("c99").emit(planned, prefix, isa=capabilities(BOARD, OPTIONS), options=choice)
+    glue = f"{prefix}_glue.c"
+    files = {**emitted.files, glue: emitted.agent[glue]}
     text = "\n".join(t for n, t in sorted(files.items()) if n.endswith((".c", ".S")) and isinstance(t, str))
     headers = {n: t for n, t in files.items() if n.endswith(".h") and isinstance(t, str)}
     blobs = {n: t for n, t in files.items() if isinstance(t, bytes)}
     wanted = [k for k, n in enumerate(input_names(model)) if n not in fixed]
     (plan,) = planned.plans.values()
     outputs = [plan.buffer(name).type for name in plan.outputs]
-    return Built(case, prefix, text, headers, blobs, record_names(planned, prefix), wanted, outputs)
+    return Built(case, prefix, text, headers, blobs, list(emitted.entries.values()), wanted, outputs)
 
 
 def _dims(model: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> dict[str, int]:
@@ -91,7 +94,7 @@ def link(batch: Sequence[Built], folder: Path) -> Path:
         BuildError: the C does not compile.
     """
     toolchain, target = get_toolchain("zig"), target_for(BOARD)
-    runtime, defines, _ = runtime_parts(BOARD)
+    runtime, defines, _ = runtime_parts(runtime_of("c99"), BOARD)
     choice = EmitOptions(source="cases", model_hash="0" * 64, board="host")
     models = models_file([name for b in batch for name in b.records], "0" * 32, choice)
     headers = tuple(SourceText(n, t) for b in batch for n, t in b.headers.items())

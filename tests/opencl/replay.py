@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import dtype
 from sdk.compiler.sym import Var, evaluate
 from sdk.compiler.sym.text import parse_dim
@@ -20,13 +19,14 @@ GROUP = 8
 class Replay:
     """A program on the first CPU device of PoCL."""
 
-    def __init__(self, files: Mapping[str, str], prefix: str, module: Module) -> None:
+    def __init__(self, files: Mapping[str, str | bytes], prefix: str) -> None:
         platform = next(p for p in cl.get_platforms() if "Portable" in p.name)
         self.context = cl.Context([platform.get_devices()[0]])
         self.queue = cl.CommandQueue(self.context)
-        self.program = cl.Program(self.context, files[f"{prefix}.cl"]).build(["-Werror"])
-        self.entries = {e["entry"]: e for e in json.loads(files[f"{prefix}.json"])["entries"]}
-        self.module = module
+        found = json.loads(files[f"{prefix}.json"])
+        self.program = cl.Program(self.context, str(files[found["kernels"]])).build(["-Werror"])
+        self.entries = {e["entry"]: e for e in found["entries"]}
+        self.weights = np.frombuffer(bytes(files[found["weights"]]) or b"\0", np.uint8)
 
     def run(self, entry: str, inputs: Mapping[str, np.ndarray], dims: Mapping[str, int]) -> dict[str, np.ndarray]:
         """One run of an entry; outputs by name."""
@@ -37,25 +37,17 @@ class Replay:
         def number(text: str) -> int:
             return evaluate(parse_dim(text, scope), env)
 
+        flags = cl.mem_flags
         memory = {
-            name: cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(number(r["bytes"]), 1))
+            name: cl.Buffer(self.context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=self.weights)
+            if r["kind"] == "const"
+            else cl.Buffer(self.context, flags.READ_WRITE, max(number(r["bytes"]), 1))
             for name, r in record["regions"].items()
-            if r["kind"] != "const"
         }
 
         def place(name: str) -> tuple[cl.Buffer, int]:
             buffer = record["buffers"][name]
-            if record["regions"][buffer["region"]]["kind"] != "const":
-                return memory[buffer["region"]], number(buffer["offset"])
-            while buffer["role"] != "const":
-                name = buffer["alias"]
-                buffer = record["buffers"][name]
-            if name not in memory:
-                data = np.ascontiguousarray(self.module.consts[name].data)
-                memory[name] = cl.Buffer(
-                    self.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=data
-                )
-            return memory[name], 0
+            return memory[buffer["region"]], number(buffer["offset"])
 
         for name in record["inputs"]:
             region, at = place(name)

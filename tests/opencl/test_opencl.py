@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from sdk.codegen_c.base import get_backend
-from sdk.codegen_c.opencl import EmitOptions
+from sdk.boards import load_board
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions, Files
 from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
@@ -15,6 +18,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import parse_module
 from sdk.compiler.ir.verify import check
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
+from sdk.driver import BuildOptions, build
 from sdk.errors import BuildError
 from tests.opencl.replay import Replay
 
@@ -52,8 +56,8 @@ def net() -> tuple[Module, Module]:
     return planned(MODEL, {"w": np.random.default_rng(0).standard_normal((24, 10)).astype(np.float32)})
 
 
-def emitted(module: Module) -> dict[str, str]:
-    return get_backend("opencl").emit(module, "net", isa=frozenset(), options=EmitOptions())
+def emitted(module: Module) -> Files:
+    return get_backend("opencl").emit(module, "net", isa=frozenset(), options=EmitOptions()).files
 
 
 @pytest.mark.parametrize("n", [1, 7, 64, 70])
@@ -63,7 +67,7 @@ def test_a_graph_with_a_symbolic_dim(net: tuple[Module, Module], n: int) -> None
     rng = np.random.default_rng(n)
     inputs = {k: rng.standard_normal((n, c)).astype(np.float32) for k, c in (("x", 24), ("y", 10))}
     want = run_graph(typed, "main", inputs)
-    got = Replay(emitted(ready), "net", ready).run("main", inputs, {"n": n})
+    got = Replay(emitted(ready), "net").run("main", inputs, {"n": n})
     for name, value in want.items():
         np.testing.assert_allclose(got[name], value, rtol=1e-5, atol=1e-5)
 
@@ -71,8 +75,8 @@ def test_a_graph_with_a_symbolic_dim(net: tuple[Module, Module], n: int) -> None
 def test_the_same_text_every_time(net: tuple[Module, Module]) -> None:
     files = emitted(net[1])
     assert files == emitted(net[1])
-    assert "get_global_id(0)" in files["net.cl"]
-    assert "arena" in files["net.json"]
+    assert "get_global_id(0)" in str(files["net.cl"])
+    assert "arena" in str(files["net.json"])
 
 
 REDUCTIONS = """
@@ -88,7 +92,7 @@ graph @main<n in 2..40>(%x: i8[n, 33]) {
 def test_an_integer_reduction() -> None:
     typed, ready = planned(REDUCTIONS.replace("(1)", "(1,)"))
     x = np.random.default_rng(3).integers(-128, 128, (17, 33)).astype(np.int8)
-    got = Replay(emitted(ready), "net", ready).run("main", {"x": x}, {"n": 17})
+    got = Replay(emitted(ready), "net").run("main", {"x": x}, {"n": 17})
     np.testing.assert_array_equal(got["s"], run_graph(typed, "main", {"x": x})["s"])
 
 
@@ -133,7 +137,7 @@ def test_groups_local_memory_barriers_and_lanes() -> None:
     """What the schedules of a GPU are made of has a spelling, and means what it should."""
     ready = run_pipeline(parse_module(GROUPS), parse_pipeline("plan-memory{io=caller}"))
     x = np.random.default_rng(5).standard_normal((64, 32)).astype(np.float32)
-    got = Replay(emitted(ready), "net", ready).run("main", {"x": x}, {})
+    got = Replay(emitted(ready), "net").run("main", {"x": x}, {})
     np.testing.assert_allclose(got["s"], np.exp(x).sum(axis=1), rtol=1e-5)
     np.testing.assert_array_equal(got["l"], np.maximum(x, np.float32(0.5)) * 2)
 
@@ -163,3 +167,38 @@ def test_what_has_no_spelling_is_refused(body: str, why: str) -> None:
 def test_atomics() -> None:
     loops = kernel("loops @f(read %x: i32[4], update %o: i32[1]) {\nfor i in 0..4 { atomic add %o[0] = %x[i] }\n}")
     assert "atomic_add(&o[0], x[i]);" in emit_kernel(loops, "net").text
+
+
+def test_a_build_is_all_that_a_host_needs(tmp_path: Path) -> None:
+    """What the command writes runs as it lies there, with the constants of the file beside the kernels."""
+    (tmp_path / "net.ir").write_text(WITH_WEIGHTS)
+    model = tmp_path / "net.ir"
+    report = build(model, load_board("host"), BuildOptions(backend="opencl"), emit="c", out=tmp_path / "out")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert set(files) == {"net.cl", "net.json", "net_weights.bin", "manifest.json"}
+    assert (report.sections, report.stack_bytes, report.context_bytes) == ({}, 0, 0)
+    text = {name: data if name.endswith(".bin") else data.decode() for name, data in files.items()}
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    got = Replay(text, "net").run("main", {"x": x}, {"n": 2})
+    (name,) = got
+    np.testing.assert_array_equal(got[name], x * np.float32([1, 2, 3]) + np.float32([0.5, -1, 2]))
+
+
+WITH_WEIGHTS = """
+module net imported
+
+const @w: f32[3] = [1.0, 2.0, 3.0]
+const @b: f32[3] = [0.5, -1.0, 2.0]
+
+graph @main<n in 1..8>(%x: f32[n, 3]) {
+  %m = mul(%x, @w) : f32[n, 3]
+  %y = add(%m, @b) : f32[n, 3]
+  return %y
+}
+"""
+
+
+def test_states_are_refused() -> None:
+    module = parse_module("module net planned\n\nstate @s: f32[2] = 0\n")
+    with pytest.raises(BuildError, match="keeps states"):
+        emitted(module)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99 import EmitOptions, emit
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanBuffer
 from sdk.compiler.sym import Var, evaluate
@@ -43,7 +44,7 @@ class Library:
         isa = frozenset() if "avx2" not in load_board("host").capabilities else frozenset({"avx2"})
         files: dict[str, str] = {}
         for prefix, module in modules.items():
-            files |= emit(module, prefix, isa=isa, options=EmitOptions())
+            files |= get_backend("c99").emit(module, prefix, isa=isa, options=EmitOptions()).files
         headers = tuple(SourceText(n, t) for n, t in files.items() if n.endswith(".h"))
         everything = "\n".join([*(t for n, t in files.items() if n.endswith(".c")), extra])
         tool, target = get_toolchain(toolchain), target_for(load_board("host"))

@@ -13,7 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99 import EmitOptions, emit
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
 from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.graph import fresh_name
@@ -62,7 +63,7 @@ def built(module: Module, name: str) -> Module:
     again = parse_module(print_module(done), collect_blobs(done), ops)
     assert print_module(again) == print_module(done)
     given = EmitOptions(source="m", model_hash="0", board=name, small=not board.hosted)
-    assert emit(done, "m", isa=capabilities(board, options), options=given)
+    assert get_backend("c99").emit(done, "m", isa=capabilities(board, options), options=given).files
     assert all(depth_of(f.body) <= MOST_DEPTH + 40 for f in done.loops.values())
     return done
 

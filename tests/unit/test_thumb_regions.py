@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from sdk.codegen_c.thumb import Access, Code, Emitted, Leaf, Path, Read, Step, Write, emit
-from sdk.codegen_c.thumb.code import Item, Node, Width
-from sdk.codegen_c.thumb.execute import Memory, execute, signed
-from sdk.codegen_c.thumb.issue import REGISTERS
+from sdk.codegen_c.c99.thumb import Access, Code, Emitted, Leaf, Path, Read, Step, Write, emit
+from sdk.codegen_c.c99.thumb.code import Item, Node, Width
+from sdk.codegen_c.c99.thumb.execute import Memory, execute, signed
+from sdk.codegen_c.c99.thumb.issue import REGISTERS
 from sdk.compiler.ir.intrinsics import imm
 
 LOADS = {"ldr": "<I", "ldrb": "<B", "ldrsb": "<b", "ldrh": "<H", "ldrsh": "<h"}

@@ -15,8 +15,10 @@ import pytest
 
 from sdk.boards import load_board
 from sdk.cli import run_command
-from sdk.codegen_c.c99 import EmitOptions, emit, regions, stmt
-from sdk.codegen_c.thumb import issue
+from sdk.codegen_c import get_backend
+from sdk.codegen_c.base import EmitOptions
+from sdk.codegen_c.c99 import regions, stmt
+from sdk.codegen_c.c99.thumb import issue
 from sdk.compiler.ir import packing
 from sdk.driver import BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
@@ -25,7 +27,7 @@ from sdk.errors import MiscompileWarning
 sys.path.append(str(Path(__file__).resolve().parents[1] / "frontends"))
 from tflite_files import ModelFile
 
-straight: Any = sys.modules["sdk.codegen_c.thumb.straight"]
+straight: Any = sys.modules["sdk.codegen_c.c99.thumb.straight"]
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits_int8.tflite"
 BOARD = "qemu-cortex-m4"
 Patch = pytest.MonkeyPatch
@@ -54,7 +56,7 @@ def found(model: Path) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         module = lower_module(import_model(model, options, "m"), default_passes(board, options))
-        emit(module, "m", isa=board.capabilities, options=EmitOptions())
+        get_backend("c99").emit(module, "m", isa=board.capabilities, options=EmitOptions())
     assert all(isinstance(w.message, MiscompileWarning) for w in caught)
     return [str(w.message) for w in caught]
 

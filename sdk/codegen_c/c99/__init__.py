@@ -2,7 +2,45 @@
 
 from __future__ import annotations
 
-from sdk.codegen_c.c99.model import emit, emit_header
-from sdk.codegen_c.c99.options import EmitOptions, EntryStack, GoldenCase
+from typing import TYPE_CHECKING
 
-__all__ = ["EmitOptions", "EntryStack", "GoldenCase", "emit", "emit_header"]
+from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Runtime
+
+if TYPE_CHECKING:
+    from sdk.compiler.ir.module import Module
+
+__all__ = ["BACKEND"]
+
+
+def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions) -> Emitted:
+    from sdk.codegen_c.c99.model import emit
+
+    return emit(module, prefix, isa=isa, options=options)
+
+
+def _rolled(isa: frozenset[str]) -> bool:
+    from sdk.codegen_c.c99.regions import CORE
+    from sdk.codegen_c.c99.unit import Unit
+
+    return Unit("m", isa).features >= CORE
+
+
+def _hooks(prefix: str) -> tuple[str, ...]:
+    macro = prefix.upper()
+    return (
+        f'{macro}_HOOKS="internal/profile.h"',
+        f"{macro}_HOOK_BEGIN(self,index)=sdk_rt_op_begin(index)",
+        f"{macro}_HOOK_END(self,index)=sdk_rt_op_end(index)",
+    )
+
+
+BACKEND = Backend(
+    "c99",
+    "C",
+    _emit,
+    rolled=_rolled,
+    choices=frozenset(
+        ("threads", "memory", "arena_limit", "isa", "toolchain", "externs", "regions", "weights", "opt", "check")
+    ),
+    runtime=Runtime(("src/wire.c", "src/agent*.c"), _hooks),
+)

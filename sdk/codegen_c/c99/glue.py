@@ -5,40 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from sdk.codegen_c.base import EmitOptions
+from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.header import ABI
 from sdk.codegen_c.c99.interface import Interface
-from sdk.codegen_c.c99.model import interface_of
-from sdk.codegen_c.c99.options import EmitOptions, banner
 from sdk.codegen_c.c99.templates import render
-from sdk.compiler.ir.module import Module
 
-__all__ = ["emit_glue", "glue_file", "models_file", "record_names"]
-
-
-def emit_glue(module: Module, prefix: str, *, options: EmitOptions) -> dict[str, str]:
-    """``<prefix>_glue.c`` and ``models.c`` of an agent that holds this model alone.
-
-    Raises:
-        UsageError: ``prefix`` is no C identifier.
-        BuildError: the module is not planned.
-    """
-    glue = glue_file(module, prefix, options)
-    names = record_names(module, prefix)
-    build_id = hashlib.sha256(f"{options.model_hash}\n{glue}".encode()).hexdigest()[:32]
-    return {f"{prefix}_glue.c": glue, "models.c": models_file(names, build_id, options)}
+__all__ = ["agent_files", "models_file"]
 
 
-def record_names(module: Module, prefix: str) -> list[str]:
-    """What the records of a model are called, one an entry: ``<name>_rt_model``."""
-    return [e.name for e in Interface(module, prefix, EmitOptions()).entries]
+def agent_files(api: Interface) -> dict[str, str]:
+    """``<prefix>_glue.c`` and ``models.c`` of an agent that holds this model alone."""
+    glue = _glue_file(api)
+    build_id = hashlib.sha256(f"{api.options.model_hash}\n{glue}".encode()).hexdigest()[:32]
+    models = models_file([e.name for e in api.entries], build_id, api.options)
+    return {f"{api.prefix}_glue.c": glue, "models.c": models}
 
 
-def glue_file(module: Module, prefix: str, options: EmitOptions) -> str:
+def _glue_file(api: Interface) -> str:
     """The text of ``<prefix>_glue.c``: context, arena, state and the caller's buffers as static storage."""
-    api = interface_of(module, prefix, options)
     regions = [(kind, api.region_bytes(kind), api.region_align(kind)) for kind in ("arena", "state")]
     regions += api.more_arenas
-    storage = [(name, bytes, align, _section(options, name)) for name, bytes, align in regions if bytes]
+    storage = [(name, bytes, align, _section(api.options, name)) for name, bytes, align in regions if bytes]
     for e in api.entries:
         storage += [
             (p.storage, max(p.bytes, 1), max(api.region_align("caller"), api.region_align("arena"), 16), "")
@@ -48,9 +36,9 @@ def glue_file(module: Module, prefix: str, options: EmitOptions) -> str:
     kinds = {name for name, *_ in storage}
     return render(
         "glue.c",
-        banner=banner(options, f"{prefix}: storage and record for the device agent."),
-        m=prefix,
-        M=prefix.upper(),
+        banner=banner(api.options, f"{api.prefix}: storage and record for the device agent."),
+        m=api.prefix,
+        M=api.prefix.upper(),
         abi=ABI,
         storage=storage,
         has_arena="arena" in kinds,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from sdk.codegen_c.base import EntryStack
+from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.interface import Interface
-from sdk.codegen_c.c99.options import banner
 from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.weights import Weights
 
@@ -12,8 +15,9 @@ __all__ = ["ABI", "header_file"]
 ABI = 1
 
 
-def header_file(api: Interface, weights: Weights) -> str:
-    """The text of ``<prefix>.h``."""
+def header_file(api: Interface, weights: Weights, stacks: Mapping[str, EntryStack]) -> str:
+    """The text of ``<prefix>.h``, with the stack of a run where ``stacks`` has that, by entry."""
+    whole = [stacks[e.plan.name].bytes for e in api.entries if e.plan.name in stacks]
     return render(
         "model.h",
         banner=banner(api.options, f"{api.prefix}: interface."),
@@ -30,10 +34,16 @@ def header_file(api: Interface, weights: Weights) -> str:
         state_align=api.region_align("state"),
         weights_bytes=weights.nbytes,
         weights_where="RAM, counted in .data" if weights.in_ram else "flash",
-        stack_bytes=api.stack_bytes,
+        stack_bytes=max(whole) if whole and len(whole) == len(api.entries) else None,
+        stacks={name: (stack.bytes, _left_out(stack)) for name, stack in stacks.items()},
         threads=api.threads,
         init_dims=api.init,
         placed=api.placed,
         entries=api.entries,
         op_count=sum(e.op_count for e in api.entries),
     )
+
+
+def _left_out(stack: EntryStack) -> str:
+    """Which functions a stack leaves out, as part of a comment."""
+    return f", without what {', '.join(stack.uncounted)} need" if stack.uncounted else ""

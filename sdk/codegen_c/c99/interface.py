@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from sdk.codegen_c.base import EmitOptions, GoldenCase
+from sdk.codegen_c.c99.banner import comment
 from sdk.codegen_c.c99.expr import literal
-from sdk.codegen_c.c99.names import identifier, scalar_name, wire_name
-from sdk.codegen_c.c99.options import EmitOptions, EntryStack, GoldenCase, comment
+from sdk.codegen_c.c99.names import identifier, scalar_name
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Check, Plan, PlanBuffer, PlanCall, walk_plan
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.sym import Expr, Var, max_value, show
 from sdk.errors import BuildError
-from sdk.text import printable
+from sdk.text import printable, wire_name
 
 __all__ = ["DimInfo", "Entry", "Interface", "Port", "most", "quoted"]
 
@@ -240,7 +241,6 @@ class Entry:
     golden: tuple[GoldenCase, ...]
     first_op: int
     init: tuple[DimInfo, ...]
-    stack: EntryStack | None
 
     @property
     def quoted(self) -> str:
@@ -251,17 +251,6 @@ class Entry:
     def arena_bytes(self) -> int:
         """Most bytes of arena that a run needs."""
         return _region_bytes(self.plan, "arena")
-
-    @property
-    def stack_bytes(self) -> int | None:
-        """Worst-case stack of a run, None where it was not measured."""
-        return None if self.stack is None else self.stack.bytes
-
-    @property
-    def stack_note(self) -> str:
-        """Which functions that stack leaves out, as part of a comment."""
-        names = () if self.stack is None else self.stack.uncounted
-        return f", without what {', '.join(names)} need" if names else ""
 
     @property
     def plan_name(self) -> str:
@@ -394,17 +383,16 @@ class Interface:
         own = f"{self.prefix}_t *self, void *arena, size_t arena_bytes"
         return f"{own}{more}, void *state, size_t state_bytes{dims}"
 
-    @property
-    def stack_bytes(self) -> int | None:
-        """Worst-case stack of a run of any entry, None where one was not measured."""
-        found = [e.stack_bytes for e in self.entries]
-        return max((n for n in found if n is not None), default=None) if None not in found else None
-
     def region_align(self, kind: str) -> int:
         """Alignment in bytes of the arena or state."""
         return max(
             (r.align for p in self.module.plans.values() for r in p.regions if r.kind == kind), default=1
         )
+
+    @property
+    def pointers(self) -> int:
+        """How many an instance holds: to its model, each arena, its state, and one of the user."""
+        return 4 + len(self.more_arenas)
 
     @property
     def threads(self) -> int:
@@ -471,5 +459,4 @@ def _entry(
         golden,
         first_op,
         init,
-        options.stacks.get(plan.name),
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from typing import Final
 
+from sdk.codegen_c.base import EmitOptions, Emitted, EntryStack, Files
+from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.function import CFunction
+from sdk.codegen_c.c99.glue import agent_files
 from sdk.codegen_c.c99.header import header_file
 from sdk.codegen_c.c99.interface import Entry, Interface, quoted
 from sdk.codegen_c.c99.kernel_calls import kernel_calls
-from sdk.codegen_c.c99.options import EmitOptions, banner
 from sdk.codegen_c.c99.parts import parts_of
 from sdk.codegen_c.c99.plan import RunPrinter
 from sdk.codegen_c.c99.regions import CORE
@@ -28,61 +30,37 @@ from sdk.compiler.ir.rows import PART_WORK
 from sdk.compiler.ir.work import work
 from sdk.compiler.memory.scratch import scratch_layout
 from sdk.compiler.sym import max_value
-from sdk.errors import BuildError, UsageError
+from sdk.errors import BuildError
 
-__all__ = ["emit", "emit_header", "interface_of"]
+__all__ = ["emit"]
 
 LITTLE: Final = 64  # kernels take little of the time with less than this part of it
 
 
-def interface_of(module: Module, prefix: str, options: EmitOptions) -> Interface:
-    """The interface of a planned module.
+def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> Emitted:
+    """The files of a planned module: ``<prefix>.h``, ``.c``, ``_weights.c``; with golden cases ``_selftest.c``.
+
+    Many constants come as ``_weights.S`` and the bytes it takes in, ``_weights.bin``, in the place of C text. An agent
+    gets ``<prefix>_glue.c`` and ``models.c``; the header is printed anew with the stack of each entry.
 
     Raises:
-        UsageError: ``prefix`` is no C identifier.
-        BuildError: the module is not planned.
+        BuildError: a construct without a C99 spelling.
     """
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
-        raise UsageError(f"{prefix!r} is not a C identifier", hint="letters, digits and _, a letter first")
-    if module.stage != "planned":
-        raise BuildError(f"module {module.name} is at stage {module.stage}, C is written from planned ones")
-    return Interface(module, prefix, options)
-
-
-def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> dict[str, str | bytes]:
-    """The files of a model: ``<prefix>.h``, ``.c``, ``_weights.c``; with golden cases ``_selftest.c``.
-
-    Many constants come as ``_weights.S`` and the bytes it takes in, ``_weights.bin``, in the place of C text.
-
-    Args:
-        module: of stage "planned".
-        prefix: C identifier that starts every external name.
-        isa: capabilities the code may use.
-        options: provenance and what else the module does not know.
-
-    Raises:
-        BuildError: a construct without a C99 spelling, or a module that is not planned.
-        UsageError: ``prefix`` is no C identifier.
-    """
-    api = interface_of(module, prefix, options)
+    api = Interface(module, prefix, options)
     weights = collect(module, prefix, options.weights_in_ram)
-    files: dict[str, str | bytes] = {
-        f"{prefix}.h": header_file(api, weights),
-        f"{prefix}.c": _code_file(api, weights, Unit(prefix, isa, options.check)),
-    }
+
+    def header(stacks: Mapping[str, EntryStack]) -> Files:
+        return {f"{prefix}.h": header_file(api, weights, stacks)}
+
+    files = {**header({}), f"{prefix}.c": _code_file(api, weights, Unit(prefix, isa, options.check))}
     if weights.nbytes > BLOB_ABOVE and not weights.in_ram:
         files |= blob_files(weights, prefix, options)
     else:
         files[f"{prefix}_weights.c"] = weights_file(weights, prefix, options, max(api.region_align("const"), 16))
     if options.golden:
         files[f"{prefix}_selftest.c"] = selftest_file(api)
-    return files
-
-
-def emit_header(module: Module, prefix: str, options: EmitOptions) -> dict[str, str | bytes]:
-    """``<prefix>.h`` alone: what ``options`` state after a build of the other files."""
-    weights = collect(module, prefix, options.weights_in_ram)
-    return {f"{prefix}.h": header_file(interface_of(module, prefix, options), weights)}
+    names = {e.plan.name: e.name for e in api.entries}
+    return Emitted(files, agent_files(api), names, api.pointers, header)
 
 
 def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Hashable
 from typing import Final
@@ -10,9 +9,7 @@ from typing import Final
 from sdk.compiler.ir.types import DType
 from sdk.errors import BuildError
 
-__all__ = ["Scope", "identifier", "scalar_name", "wire_name"]
-
-_WIRE_BYTES: Final = 64  # SDK_RT_MAX_TEXT: what an agent tells of a name
+__all__ = ["Scope", "identifier", "scalar_name"]
 
 # Words of C and C++ (the header is included from both), and what our includes define.
 # fmt: off
@@ -46,14 +43,6 @@ def identifier(text: str) -> str:
     # C reserves a leading underscore before a capital or another underscore.
     name = name.lstrip("_") or "v" if re.match(r"_[_A-Z]", name) else name
     return f"{name}_" if name in _TAKEN or _MACROS.fullmatch(name) else name
-
-
-def wire_name(name: str) -> str:
-    """``name`` as an agent tells it: a long one is cut, and ends in a digest that tells it from others so cut."""
-    if len(name.encode("utf-8", "replace")) <= _WIRE_BYTES:
-        return name
-    tail = f"~{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
-    return name.encode("ascii", "replace").decode("ascii")[: _WIRE_BYTES - len(tail)] + tail
 
 
 _SCALARS: Final = {

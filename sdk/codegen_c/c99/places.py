@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from sdk.codegen_c.c99.dims import DimPrinter
-from sdk.codegen_c.thumb import Memory
+from sdk.codegen_c.c99.thumb import Memory
 from sdk.compiler.ir.dependence import row_axis
 from sdk.compiler.ir.loops import Buffer
 from sdk.compiler.ir.types import DType

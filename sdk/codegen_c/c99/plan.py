@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sdk.codegen_c.c99.banner import comment
 from sdk.codegen_c.c99.dims import CMP, DimPrinter
 from sdk.codegen_c.c99.function import CFunction
 from sdk.codegen_c.c99.interface import DimInfo, Entry, Interface, Port
 from sdk.codegen_c.c99.names import Scope, scalar_name
-from sdk.codegen_c.c99.options import comment
 from sdk.codegen_c.c99.parts import parts_of
 from sdk.codegen_c.c99.steps import StepKernel, runs_of
 from sdk.codegen_c.c99.unit import Unit

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Final
 
-from sdk.codegen_c import thumb
+from sdk.codegen_c.c99 import thumb
 from sdk.codegen_c.c99.asm_statement import Operands, Pointer, Statement
 from sdk.codegen_c.c99.dims import DimPrinter
 from sdk.compiler.ir.loops import For, Load, Loops, Stmt, Store

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.codegen_c.base import GoldenCase
+from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.interface import Entry, Interface, Port
-from sdk.codegen_c.c99.options import GoldenCase, banner
 from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import array_text

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sdk.codegen_c.c99.banner import comment
 from sdk.codegen_c.c99.function import CFunction
 from sdk.codegen_c.c99.names import scalar_name
-from sdk.codegen_c.c99.options import comment
 from sdk.codegen_c.c99.weights import Weights
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module

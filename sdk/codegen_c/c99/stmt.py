@@ -17,11 +17,11 @@ from sdk.codegen_c.c99.places import Addresses, Index, Place
 from sdk.codegen_c.c99.regions import CORE, Regions
 from sdk.codegen_c.c99.samples import Around, Branch, KernelCall
 from sdk.codegen_c.c99.spellings import find_spelling
+from sdk.codegen_c.c99.thumb import Memory, Names
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.unroll import unrolled, without_zeros
 from sdk.codegen_c.c99.validate import Region, Validator
 from sdk.codegen_c.c99.wide import follow, parts, register_uses, straight_runs, wide_registers
-from sdk.codegen_c.thumb import Memory, Names
 from sdk.compiler.ir.layout import Widen
 from sdk.compiler.ir.loops import (
     Alloc,

@@ -17,7 +17,7 @@ import numpy as np
 
 from sdk.codegen_c.c99.asm_statement import COUNTER, Operand, Pointer, Statement
 from sdk.codegen_c.c99.samples import Around, KernelCall, Start, start
-from sdk.codegen_c.thumb.execute import Fault, Memory, execute
+from sdk.codegen_c.c99.thumb.execute import Fault, Memory, execute
 from sdk.compiler.interp.loops import NoMeaning
 from sdk.compiler.ir.loops import Block, For, Idx, Imm, Load, Loops, Op, Ref, Stmt
 from sdk.compiler.schedules.validate import Check

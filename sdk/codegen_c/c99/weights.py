@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sdk.codegen_c.base import EmitOptions
+from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.expr import literal
 from sdk.codegen_c.c99.names import Scope, scalar_name
-from sdk.codegen_c.c99.options import EmitOptions, banner
 from sdk.compiler.ir.module import Const, Module
 
 __all__ = ["Weights", "array_text", "collect", "weights_file"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from sdk.codegen_c.c99.options import EmitOptions, banner
+from sdk.codegen_c.base import EmitOptions
+from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.weights import Weights
 
 __all__ = ["BLOB_ABOVE", "blob_files"]

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sdk.codegen_c.null.model import entry_text
-from sdk.compiler.ir.module import Module
-from sdk.errors import BuildError
+from sdk.codegen_c.base import Backend, EmitOptions, Emitted
 
-__all__ = ["EmitOptions", "emit"]
+if TYPE_CHECKING:
+    from sdk.compiler.ir.module import Module
 
-
-@dataclass(frozen=True, slots=True)
-class EmitOptions:
-    """Nothing to choose."""
+__all__ = ["BACKEND"]
 
 
-def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> dict[str, str]:
-    """One text file that lists the calls of every entry.
+def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions) -> Emitted:
+    from sdk.codegen_c.null.model import entry_text
 
-    Raises:
-        BuildError: the module is not planned.
-    """
-    if module.stage != "planned":
-        raise BuildError(
-            f"module {module.name} is at stage {module.stage}, code is printed from planned ones"
-        )
-    return {f"{prefix}.txt": "\n".join(entry_text(plan) for plan in module.plans.values())}
+    return Emitted({f"{prefix}.txt": "\n".join(entry_text(plan) for plan in module.plans.values())})
+
+
+BACKEND = Backend("null", "a list of calls", _emit)

@@ -1,24 +1,85 @@
-"""An entry as data for a host: buffers at places in regions, launches and copies in order, dims as text."""
+"""A planned module as OpenCL C: kernels, constants, and entries as data for a host, their dims as text."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
-from sdk.codegen_c.opencl.stmt import Kernel
+from sdk.codegen_c.base import EmitOptions, Emitted
+from sdk.codegen_c.opencl.stmt import Kernel, emit_kernel
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Copy, Plan, PlanCall, PlanStmt, Repeat
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Repeat
 from sdk.compiler.sym import Dim, Var, show, substitute
 from sdk.errors import BuildError
 
-__all__ = ["entry_record", "records_text"]
+__all__ = ["emit"]
 
 Record = dict[str, Any]
+_ALIGN: Final = 64  # of constants: what the widest load of a kernel wants
 
 
-def entry_record(plan: Plan, module: Module, kernels: Mapping[str, Kernel]) -> Record:
+@dataclass(frozen=True)
+class _Weights:
+    """Constants as the bytes of one file, little-endian, and where each begins: equal ones are there once."""
+
+    data: bytes
+    places: Mapping[str, int]
+
+
+def emit(module: Module, prefix: str, options: EmitOptions) -> Emitted:
+    """``<prefix>.cl`` with a kernel per loops function, ``<prefix>.json`` with the launches of every entry, and
+    ``<prefix>_weights.bin``, which a host puts into the region of constants.
+
+    Raises:
+        BuildError: the module uses what OpenCL C has no spelling for here.
+    """
+    if module.states:
+        why, hint = "a list of launches has no place for them", "without --backend the model is printed as C, which has"
+        raise BuildError(f"{module.name} keeps states between runs: {', '.join(module.states)}", why=why, hint=hint)
+    kernels = {name: emit_kernel(loops, prefix) for name, loops in module.loops.items()}
+    weights = _weights(module)
+    records = {
+        "schema": 1,
+        "model": options.source,
+        "model_hash": options.model_hash,
+        "kernels": f"{prefix}.cl",
+        "weights": f"{prefix}_weights.bin",
+        "entries": [_entry_record(plan, module, kernels, weights) for plan in module.plans.values()],
+    }
+    return Emitted(
+        {
+            f"{prefix}.cl": "\n\n".join(kernel.text for kernel in kernels.values()) + "\n",
+            f"{prefix}.json": json.dumps(records, indent=1) + "\n",
+            f"{prefix}_weights.bin": weights.data,
+        }
+    )
+
+
+def _weights(module: Module) -> _Weights:
+    """The constants that plans use."""
+    used = dict.fromkeys(b.name for plan in module.plans.values() for b in plan.buffers if b.role == "const")
+    data, places, known = bytearray(), {}, dict[str, int]()
+    for name in used:
+        const = module.consts[name]
+        if const.digest not in known:
+            known[const.digest] = len(data)
+            data += const.data.astype(const.data.dtype.newbyteorder("<"), copy=False).tobytes()
+            data += bytes(-len(data) % _ALIGN)
+        places[name] = known[const.digest]
+    return _Weights(bytes(data), places)
+
+
+def _offset(plan: Plan, buffer: PlanBuffer, weights: _Weights) -> Dim:
+    """Where a buffer begins in its region; a constant is in the file of constants, whatever it is seen as."""
+    while buffer.role != "const" and plan.region(buffer.region).kind == "const" and buffer.alias:
+        buffer = plan.buffer(buffer.alias)
+    return weights.places[buffer.name] if buffer.role == "const" else buffer.offset
+
+
+def _entry_record(plan: Plan, module: Module, kernels: Mapping[str, Kernel], weights: _Weights) -> Record:
     """What a host needs to replay ``plan``: every number that may depend on the dims is text in their names.
 
     Raises:
@@ -27,13 +88,13 @@ def entry_record(plan: Plan, module: Module, kernels: Mapping[str, Kernel]) -> R
     return {
         "entry": plan.name,
         "dims": {v.name: [v.lo, v.hi, v.multiple] for v in plan.dims},
-        "regions": {r.name: {"kind": r.kind, "bytes": _text(r.bytes), "align": r.align} for r in plan.regions},
+        "regions": {r.name: _region(r, weights) for r in plan.regions},
         "buffers": {
             b.name: {
                 "dtype": str(b.type.dtype),
                 "shape": [_text(d) for d in b.type.shape],
                 "region": b.region,
-                "offset": _text(b.offset),
+                "offset": _text(_offset(plan, b, weights)),
                 "role": b.role,
                 "alias": b.alias,
             }
@@ -45,9 +106,10 @@ def entry_record(plan: Plan, module: Module, kernels: Mapping[str, Kernel]) -> R
     }
 
 
-def records_text(records: list[Record]) -> str:
-    """The entries as JSON."""
-    return json.dumps({"schema": 1, "entries": records}, indent=1) + "\n"
+def _region(region: Region, weights: _Weights) -> Record:
+    if region.kind == "const":
+        return {"kind": "const", "bytes": str(len(weights.data)), "align": _ALIGN}
+    return {"kind": region.kind, "bytes": _text(region.bytes), "align": region.align}
 
 
 def _statement(stmt: PlanStmt, module: Module, kernels: Mapping[str, Kernel]) -> Record:

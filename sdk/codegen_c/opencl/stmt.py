@@ -29,6 +29,7 @@ from sdk.errors import BuildError
 
 __all__ = ["AXES", "Kernel", "emit_kernel"]
 
+_HINT: Final = "without --backend the model is printed as C, which has a spelling for everything"
 # What a hardware axis is called in the IR, and the function that tells where on it a work item stands.
 AXES: Final = {
     f"{level}.{axis}": f"get_{level}_id({k})" for level in ("global", "group", "local") for k, axis in enumerate("xyz")
@@ -55,7 +56,8 @@ def emit_kernel(loops: Loops, prefix: str) -> Kernel:
     try:
         return _Printer(loops, prefix).kernel()
     except BuildError as error:
-        raise BuildError(error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint) from error
+        hint = error.hint or _HINT
+        raise BuildError(error.message, where=f"loops @{loops.name}", why=error.why, hint=hint) from error
 
 
 class _Printer:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.compiler.ir.dependence import conflict
-from sdk.compiler.ir.loops import Block, For, Loops
+from sdk.compiler.ir.loops import Alloc, Block, For, Loops
 from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import free_vars
 
@@ -22,7 +23,8 @@ AXES: Final = ("global.x", "global.y", "global.z")  # consecutive work items tak
 
 @dataclass(frozen=True)
 class MapGrid:
-    """Binds up to three perfectly nested loops of independent iterations; a nest without any runs as one item."""
+    """Binds up to three perfectly nested loops of independent iterations that need no scratch of their own; a nest
+    without any runs as one item."""
 
     name = "map-grid"
 
@@ -39,7 +41,8 @@ def _bound(loops: Loops) -> Loops:
     block: Block = loops.body
     while len(block.body) == 1 and isinstance(loop := block.body[0], For) and len(chain) < len(AXES):
         inside = {outer.var for outer in chain} & (free_vars(loop.lo) | free_vars(loop.hi))
-        if loop.kind != "serial" or inside or conflict(loop, loops) is not None:
+        own = any(isinstance(n, Alloc) and n.buffer.space == "scratch" for n in walk(loop.body))
+        if loop.kind != "serial" or inside or own or conflict(loop, loops) is not None:
             break
         chain.append(loop)
         block = loop.body

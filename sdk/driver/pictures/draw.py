@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from sdk.driver.artifact import prefix_of
 from sdk.driver.files import read_model_file
+from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.pictures.drawing import Drawing, DrawnGraph, DrawnNode, Tensor, draw_module
 from sdk.driver.pictures.families import family_of_words

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
+from sdk.codegen_c.c99.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
 from sdk.codegen_c.rescaled import Rescaled, clamped, rescaled
-from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
 from sdk.compiler.ir.dependence import slope
 from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Block, For, Imm, Load, Op, Stmt, Store, ValueExpr

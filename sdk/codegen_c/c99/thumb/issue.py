@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
-from sdk.codegen_c.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Write
+from sdk.codegen_c.c99.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Write
 
 __all__ = ["REGISTERS", "Emitted", "Path", "emit"]
 

@@ -1,0 +1,54 @@
+"""Which backend prints a build: what the user asked for or what is usual for the board, and whether that can be."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Final
+
+from sdk.boards import Board
+from sdk.codegen_c import get_backend, usual_backend
+from sdk.codegen_c.base import Backend, Runtime
+from sdk.driver.options import BuildOptions
+from sdk.errors import UsageError
+
+__all__ = ["backend_for", "runtime_of"]
+
+_OF_ALL: Final = frozenset(("name", "dims", "backend"))
+_FLAGS: Final = {"externs": "extern", "regions": "region", "arena_limit": "arena-limit"}  # fields called otherwise
+
+
+def backend_for(board: Board, options: BuildOptions) -> Backend:
+    """The backend of a build.
+
+    Raises:
+        UsageError: there is none of that name, it prints no code for the board, or another option means nothing to it.
+    """
+    if options.backend is None:
+        return usual_backend(board)
+    backend = get_backend(options.backend)
+    why = backend.refuses(board)
+    if why is not None:
+        hint = f"leave out --backend: {usual_backend(board).name} does"
+        raise UsageError(f"the {backend.name} backend prints no code for {board.name}", why=why, hint=hint)
+    for option in fields(BuildOptions):
+        known = option.name in _OF_ALL | backend.choices
+        if not known and getattr(options, option.name) != option.default:
+            flag = _FLAGS.get(option.name, option.name)
+            raise UsageError(f"--{flag} means nothing to the {backend.name} backend", hint=f"leave out --{flag}")
+    return backend
+
+
+def runtime_of(name: str) -> Runtime:
+    """How the code of a backend is run.
+
+    Raises:
+        UsageError: it cannot be yet.
+    """
+    backend = get_backend(name)
+    if backend.runtime is None:
+        raise UsageError(
+            f"the code of the {name} backend cannot be compiled and run yet",
+            why=f"no runtime of this version drives {backend.title}",
+            hint=f"sdk build --emit c --backend {name} writes the sources; without --backend the model runs",
+        )
+    return backend.runtime

@@ -1,0 +1,57 @@
+"""What is built: a model's file for a board, as the options say, all of it read and checked before anything is made."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sdk.boards import Board
+from sdk.codegen_c.base import Backend
+from sdk.driver.backends import backend_for
+from sdk.driver.files import read_model_file
+from sdk.driver.options import BuildOptions
+from sdk.errors import UsageError
+from sdk.frontends.base import ModelFile
+
+__all__ = ["Job", "job_of", "prefix_of"]
+
+RUNTIME_PREFIX = "sdk_rt"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A build: ``prefix`` starts the names in its code, which ``backend`` prints."""
+
+    file: ModelFile
+    board: Board
+    options: BuildOptions
+    prefix: str
+    backend: Backend
+
+
+def job_of(model: ModelFile | Path, board: Board, options: BuildOptions) -> Job:
+    """The build of a model with the files of libraries read.
+
+    Raises:
+        UsageError: a file cannot be read, a name is no C identifier, or the backend does not suit board and options.
+    """
+    file, options = read_model_file(model), options.read()
+    return Job(file, board, options, prefix_of(file, options), backend_for(board, options))
+
+
+def prefix_of(model: ModelFile | Path, options: BuildOptions) -> str:
+    """The C prefix: the option's, or the file's name made an identifier.
+
+    Raises:
+        UsageError: the given name is no C identifier.
+    """
+    if options.name is not None:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", options.name):
+            raise UsageError(f"{options.name!r} is not a C identifier", hint="letters, digits and _, a letter first")
+        if options.name.lower().startswith(RUNTIME_PREFIX):
+            raise UsageError(f"{options.name!r} begins like the runtime's own names", hint="choose another --name")
+        return options.name
+    stem = model.stem if isinstance(model, Path) else model.path.stem
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", stem).strip("_")
+    return name if name[:1].isalpha() and not name.lower().startswith(RUNTIME_PREFIX) else f"m_{name}"
