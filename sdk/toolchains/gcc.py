@@ -72,9 +72,12 @@ class GccToolchain(Toolchain):
 
         What gcc says of vectors wider than the registers it is told of concerns no static function; for the copies that
         it makes of them it heeds no pragma. gcc 12.2 at -O3 with AVX2 turns a guarded load (``i >= 2 && i < 4 ?
-        x[2 * i + k - 4] : 0`` in two loops) into masked loads that read zeros: it is told to keep such branches."""
+        x[2 * i + k - 4] : 0`` in two loops) into masked loads that read zeros: it is told to keep such branches. For
+        Cortex-M55 it chooses between two doubles by two conditional moves in a block of one."""
         own = ["-fstack-size-section"] if self.name == "clang" else ["-fstack-usage", "-Wno-psabi"]
-        return [*own, *(["-fno-tree-loop-if-convert"] if self.name == "gcc" else []), "-fno-stack-protector"]
+        branches = ["-fno-tree-loop-if-convert"] if self.name == "gcc" else []
+        moves = ["-fno-if-conversion2"] if job.target.gathers and self.name != "clang" else []
+        return [*own, *branches, *moves, "-fno-stack-protector"]
 
     def link_flags(self, job: LinkJob) -> list[str]:
         """Leave libraries out of a shared library that names none, and no trace of the link in any file."""

@@ -103,6 +103,12 @@ WIDE = {
         "onnx-integer", 1, (("x", Spec((1, 2, 2), "int32")),),
         (layer("CenterCropPad", ["x"], ["y"], consts=((6, 1),), given=(("axes", (1, 0)),)),), ("y",),
     ),
+    # gcc 12 put two conditional moves of a double into a block of one
+    "powers": Network(
+        "onnx-float", 1, (("x", Spec((1, 1, 2, 1), "float32")),),
+        (layer("Conv", ["x"], ["t"], channels=4, kernel=(1, 1), strides=(1, 1), dilations=(1, 1), auto_pad="VALID",
+               bias=None, fill=("zero", 0), groups=1), layer("GlobalLpPool", ["t"], ["y"], given=(("p", 1),))), ("y",),
+    ),
     # LLVM 22 has no masked store to words of any address
     "the lower": Network(
         "onnx-float", 1, (("x", Spec((1, 1, 1, 4), "float32")),),
