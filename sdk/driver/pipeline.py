@@ -8,11 +8,10 @@ from pathlib import Path
 
 from sdk.boards import Board
 from sdk.budget import amount_text
-from sdk.codegen_c.c99.regions import CORE
-from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import check
+from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.base import Pass
@@ -41,8 +40,6 @@ from sdk.compiler.passes.share import Share
 from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.compiler.passes.still import Still
-from sdk.compiler.schedules.rules import core_for
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.sym import max_value
 from sdk.driver.files import read_model_file
 from sdk.driver.memories import rooms_of
@@ -103,10 +100,9 @@ def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
 def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     """The passes in order."""
     have = capabilities(board, options)
-    core = core_for(have)
-    words = core.lanes == 1 and core.dot > 1
+    machine = machine_for(have)
+    rolled = machine.assembly is not None
     streams = options.memory == "min" or options.arena_limit is not None
-    assembled = Unit("m", have).features >= CORE
     return (
         Inline(),
         Dispatch(),
@@ -119,12 +115,12 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Recognize(),
         Canonicalize(),
         Cleanup(),
-        _eliminate(core),
+        Eliminate(multiple=machine.channel_multiple or machine.lanes),
         Still(),
-        FoldOffset(x_offset=128 if core.unsigned else 0),
+        FoldOffset(x_offset=128 if machine.unsigned else 0),
         Narrow(),
         Cleanup(),
-        *([HighWord()] if words else []),
+        *([HighWord()] if machine.high_word else []),
         *([Accumulate()] if streams else []),
         Lower(),
         Fuse(),
@@ -135,7 +131,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             opt=options.opt,
             check=options.check,
         ),
-        *([Columns()] if words else []),
+        *([Columns()] if machine.column_tables else []),
         Cleanup(),
         Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
         PlanMemory(
@@ -147,15 +143,9 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),
-        *([Share(options.opt, rolled=assembled)] if options.opt == "size" or not board.hosted else []),
+        *([Share(options.opt, rolled=rolled)] if options.opt == "size" or not board.hosted else []),
         SimplifyLoops(),
     )
-
-
-def _eliminate(core: Core) -> Eliminate:
-    """Channels that fill lanes, or words where their products are of whole ones."""
-    lanes = max(core.lanes, core.floats.lanes)
-    return Eliminate(multiple=4) if lanes == 1 and core.dot > 1 else Eliminate(multiple=lanes)
 
 
 def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | None = None) -> Module:

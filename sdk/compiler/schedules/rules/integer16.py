@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.types import I64
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import has, loop_names
 from sdk.compiler.schedules.partial import MOST
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["halves_contraction", "in_parts"]
+__all__ = ["HalfTiles", "in_parts"]
 
 SHORT: Final = 32  # products of a part of a sum, at least
 
 
-def halves_contraction(loops: Loops, part: Contraction, pixels: int, compact: bool = False) -> Loops:
-    """So many pixels by two channels in registers, or four channels of one pixel; two products to a dot. The weights of
-    a tile lie beside each other, as 16 bits; where ``compact``, as bytes that are taken apart at each use."""
+@dataclass(frozen=True, slots=True)
+class HalfTiles:
+    """Some pixels by two channels in registers, or four channels of one pixel; two products to a dot. The weights of
+    a tile lie beside each other, as 16 bits; in a compact nest, as bytes that are taken apart at each use. It takes
+    ``least`` multiply-accumulates."""
+
+    least: int
+    name = "half-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of halves of words by bytes."""
+        return nest.is_product("contraction", "halves", self.least)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles in registers."""
+        return _tiles(nest.loops, nest.part, machine.tile_rows, nest.compact)
+
+
+def _tiles(loops: Loops, part: Contraction, pixels: int, compact: bool) -> Loops:
     channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
     tile = next(n for n in (2 if rows > 1 else 4, 2, 1) if channels % n == 0)

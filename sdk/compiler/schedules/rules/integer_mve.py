@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.loops import Alloc, Buffer, Loops
 from sdk.compiler.ir.pattern import Contraction, has_condition
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, has
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, products_of, trip
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["contraction_across", "window_quads"]
+__all__ = ["AcrossTiles", "QuadWindow"]
 
 STEPS: Final = 4  # steps of a reduction written out
 TAPS: Final = 16  # taps of a window written out
@@ -21,21 +23,37 @@ REGION_BYTES: Final = 1024  # what a region of many channels may take
 AT_ONCE: Final = 3  # pixels whose windows share what is read
 
 
-def contraction_across(loops: Loops, part: Contraction, core: Core) -> Loops:
+@dataclass(frozen=True, slots=True)
+class AcrossTiles:
     """Sums of two pixels by two channels in registers, of one pixel by four where it stands alone; what becomes of
-    the sums of four channels is computed in lanes.
+    the sums of four channels is computed in lanes. It takes ``least`` multiply-accumulates."""
 
-    Raises:
-        ScheduleError: there are no rows, or a step does not apply.
-    """
+    least: int
+    name = "across-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of bytes."""
+        return nest.is_product("contraction", "bytes", self.least)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles of sums, each of a dot along the reduction.
+
+        Raises:
+            ScheduleError: there are no rows, or a step does not apply.
+        """
+        return _across(nest.loops, nest.part, machine)
+
+
+def _across(loops: Loops, part: Contraction, machine: Machine) -> Loops:
     if len(part.spatial) < 2:
         raise ScheduleError("no rows")
     alone = extent(part.spatial[:-1]) == 1
-    tm, tn = (1, 4) if alone else (core.tile_rows, core.tile_cols)
-    s = Schedule(loops, tm=tm, tn=tn, dot=core.dot, lanes=4)
+    tm, tn = (1, 4) if alone else (machine.tile_rows, machine.tile_cols)
+    dot = products_of(machine)
+    s = Schedule(loops, tm=tm, tn=tn, dot=dot, lanes=4)
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
     if windowed(loops, part):
-        s.knobs |= {"word": core.dot, "run": COPY_RUN}
+        s.knobs |= {"word": dot, "run": COPY_RUN}
         gather_window(s, part, pixel, names(part.reduce), 1)
     s.do("pack", part.b, 1, 1)
     k = fuse_all(s, names(part.reduce), "k")
@@ -69,27 +87,41 @@ def _write_out(s: Schedule, steps: str) -> None:
             s.do("unroll", name)
 
 
-def window_quads(loops: Loops, part: Contraction, core: Core) -> Loops:
+@dataclass(frozen=True, slots=True)
+class QuadWindow:
     """Depthwise: four channels in lanes. The rows that a row of the result reads are staged, padded, of a vector of
-    channels at a time where that takes little memory; the windows of neighbouring pixels are computed at once.
+    channels at a time where that takes little memory; the windows of neighbouring pixels are computed at once."""
 
-    Raises:
-        ScheduleError: there are no pixels, fewer channels than lanes, or a step does not apply.
-    """
+    name = "quad-window"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Windows of bytes."""
+        return nest.is_product("window", "bytes", 0)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Pixels of staged rows, channels in lanes.
+
+        Raises:
+            ScheduleError: there are no pixels, fewer channels than lanes, or a step does not apply.
+        """
+        return _window(nest.loops, nest.part, machine)
+
+
+def _window(loops: Loops, part: Contraction, machine: Machine) -> Loops:
     if len(part.spatial) < 2 or not isinstance(part.spatial[-2].hi, int) or not isinstance(part.spatial[-1].hi, int):
         raise ScheduleError("no pixels, or no number of channels")
-    if has_condition(loops, part.a) and part.spatial[-1].hi >= core.dot:
-        wide = _quads(loops, part, core, core.dot)
+    if has_condition(loops, part.a) and part.spatial[-1].hi >= machine.vector_bytes:
+        wide = _quads(loops, part, machine, machine.vector_bytes)
         if _region(wide).type.max_bytes <= REGION_BYTES:
             return wide
-    return _quads(loops, part, core, core.lanes)
+    return _quads(loops, part, machine, machine.integer_lanes)
 
 
-def _quads(loops: Loops, part: Contraction, core: Core, group: int) -> Loops:
-    """As ``window_quads``, so many channels staged at a time."""
+def _quads(loops: Loops, part: Contraction, machine: Machine, group: int) -> Loops:
+    """As ``_window``, so many channels staged at a time."""
     channel, pixel, reduce = part.spatial[-1].var.name, part.spatial[-2].var.name, names(part.reduce)
     pixels = part.spatial[-2].var.hi + 1
-    s = Schedule(loops, group=group, lanes=core.lanes, tm=min(AT_ONCE, pixels))
+    s = Schedule(loops, group=group, lanes=machine.integer_lanes, tm=min(AT_ONCE, pixels))
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     if has_condition(loops, part.a):
         s.do("stage_region", f"{channel}_o", part.a)

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules.candidates import DEFAULT, Choice
 from sdk.compiler.schedules.rules.integer_window import PAIR_TILES, REGION, apart, copy_in_runs
 from sdk.compiler.schedules.rules.nest import fuse_all, names, unrolled
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["integer_rows"]
+__all__ = ["RowTaps"]
 
 FEW, MOST = 3, 8  # channels of the image: those that it is always for, and those that it may be for
 ROWS: Final = 4  # rows of taps written out, at most; those of several channels are long enough to be a loop
 
 
-def integer_rows(loops: Loops, part: Contraction, choice: Choice = DEFAULT) -> Loops:
+@dataclass(frozen=True, slots=True)
+class RowTaps:
     """One channel of the result at a time: elements staged once serve the windows of neighbouring pixels, of which
-    two products are summed at once.
+    two products are summed at once. It takes ``least`` multiply-accumulates of such ``factors``."""
 
-    Raises:
-        ScheduleError: it is no convolution of rows and columns of few channels, or one of its steps does not apply.
-    """
+    factors: Factors
+    least: int
+    name = "row-taps"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Convolutions over few channels, unless another structure is chosen."""
+        return nest.is_product("contraction", self.factors, self.least) and nest.choice.variant in (None, "rows")
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """All taps of a row as one run.
+
+        Raises:
+            ScheduleError: it is no convolution of rows and columns of few channels, or one of its steps does not apply.
+        """
+        return _rows(nest.loops, nest.part, nest.choice)
+
+
+def _rows(loops: Loops, part: Contraction, choice: Choice) -> Loops:
     if len(part.reduce) < 2:
         raise ScheduleError("no convolution of rows and columns")
     down, across, *depth = names(part.reduce)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.loops import Alloc, Load, Loops
 from sdk.compiler.ir.pattern import Contraction, has_condition
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import find, has
-from sdk.compiler.schedules.rules.candidates import Choice
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
-from sdk.compiler.schedules.rules.nest import extent, names, trip, unrolled
+from sdk.compiler.schedules.rules.nest import BYTES, extent, names, trip, unrolled
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var, free_vars
 
-__all__ = ["PAIR_TILES", "REGION", "apart", "copy_in_runs", "integer_window"]
+__all__ = [
+    "PAIR_TILES",
+    "REGION",
+    "ColumnWindow",
+    "LaneWindow",
+    "PairWindow",
+    "WordWindow",
+    "apart",
+    "copy_in_runs",
+]
 
 UNROLL_TAPS: Final = 16
 TILES: Final = (3, 4, 5, 6)  # pixels computed at once: as many as leave registers for what they read
@@ -28,27 +38,97 @@ REGION: Final = 28 * PITCH  # bytes of rows staged together, of 16-bit elements
 STORE, TILE = 6, 12  # instructions that bring a sum to 8 bits, and those around a tile
 
 
-def integer_window(loops: Loops, part: Contraction, core: Core) -> Loops:
-    """Depthwise: a few channels of the rows staged at a time on cores without vectors; else the padded window
-    gathered per pixel, channels in lanes, taps written out."""
-    if len(part.spatial) < 2 or part.spatial[-1].var.hi + 1 < core.lanes or not _same_channel(loops, part):
-        return loops
-    if core.lanes > 1:
-        return _window_lanes(loops, part, core)
-    channels, pixels = part.spatial[-1].hi, part.spatial[-2].hi
-    variant = core.choice.variant
-    paired = len(part.spatial) > 2 and part.reduce[-1].var in _taps_along(loops, part, part.spatial[-2].var)
-    if variant is None and core.dot == 4 and paired and isinstance(pixels, int) and pixels >= min(PAIR_TILES):
-        return _window_pairs(loops, part, pixels, core.choice)
-    if variant in (None, "columns") and isinstance(channels, int) and isinstance(pixels, int) and pixels >= min(TILES):
-        return _window_columns(loops, part, channels, pixels, core.choice)
-    bytewise = loops.param(part.a).buffer.dtype.bits == 8
-    return _window_words(loops, part) if bytewise and core.dot > 1 and part.spatial[-1].var.hi >= 3 else loops
+@dataclass(frozen=True, slots=True)
+class LaneWindow:
+    """Depthwise: the padded window gathered per pixel, channels in lanes, taps written out. It takes ``least``
+    multiply-accumulates."""
+
+    least: int
+    name = "lane-window"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Windows of bytes."""
+        return nest.is_product("window", "bytes", self.least) and _depthwise(nest, machine.integer_lanes)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Channels in lanes."""
+        return _window_lanes(nest.loops, nest.part, machine.integer_lanes)
 
 
-def _window_lanes(loops: Loops, part: Contraction, core: Core) -> Loops:
+@dataclass(frozen=True, slots=True)
+class PairWindow:
+    """One channel at a time: the rows that some rows of the result read are staged in 16 bits, padded; of neighbouring
+    pixels two products are summed at once. It takes ``least`` multiply-accumulates of such ``factors``."""
+
+    factors: Factors
+    least: int
+    name = "pair-window"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Windows along rows of some pixels, unless another structure is chosen."""
+        if not nest.is_product("window", self.factors, self.least) or nest.choice.variant is not None:
+            return False
+        part = nest.part
+        paired = len(part.spatial) > 2 and part.reduce[-1].var in _taps_along(nest.loops, part, part.spatial[-2].var)
+        return paired and _depthwise(nest) and _pixels(part) >= min(PAIR_TILES)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Neighbouring pixels of staged rows, in pairs of products."""
+        return _window_pairs(nest.loops, nest.part, _pixels(nest.part), nest.choice)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnWindow:
+    """The rows that a row of the result reads are staged, a word of channels at a time and padded; of each channel
+    neighbouring pixels are computed at once, so that an element read serves all of their windows. It takes ``least``
+    multiply-accumulates of such ``factors``."""
+
+    factors: Factors
+    least: int
+    name = "column-window"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Windows of some pixels."""
+        if not nest.is_product("window", self.factors, self.least) or nest.choice.variant not in (None, "columns"):
+            return False
+        return _depthwise(nest) and isinstance(nest.part.spatial[-1].hi, int) and _pixels(nest.part) >= min(TILES)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Neighbouring pixels of a word of channels."""
+        return _window_columns(nest.loops, nest.part, _pixels(nest.part), nest.choice)
+
+
+@dataclass(frozen=True, slots=True)
+class WordWindow:
+    """One column of pixels: channels in packed words. It takes ``least`` multiply-accumulates."""
+
+    least: int
+    name = "word-window"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Windows of a word of channels or more."""
+        fits = nest.is_product("window", "bytes", self.least) and _depthwise(nest)
+        return fits and nest.part.spatial[-1].var.hi + 1 >= BYTES
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Words of channels."""
+        return _window_words(nest.loops, nest.part)
+
+
+def _depthwise(nest: Nest, channels: int = 1) -> bool:
+    """Whether there are pixels of so many channels, each computed from the channel of its own."""
+    part = nest.part
+    return len(part.spatial) > 1 and part.spatial[-1].var.hi + 1 >= channels and _same_channel(nest.loops, part)
+
+
+def _pixels(part: Contraction) -> int:
+    """The pixels of a row; 0 where their number is known at run time."""
+    return part.spatial[-2].hi if isinstance(part.spatial[-2].hi, int) else 0
+
+
+def _window_lanes(loops: Loops, part: Contraction, lanes: int) -> Loops:
     channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
-    s = Schedule(loops, lanes=core.lanes)
+    s = Schedule(loops, lanes=lanes)
     reduce = names(part.reduce)
     if has_condition(loops, part.a):
         gather_window(s, part, pixel, [*reduce, channel], 1)
@@ -57,9 +137,8 @@ def _window_lanes(loops: Loops, part: Contraction, core: Core) -> Loops:
 
 
 def _window_words(loops: Loops, part: Contraction) -> Loops:
-    """One column of pixels: channels in packed words."""
     channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
-    s = Schedule(loops, lanes=4, word=4, run=COPY_RUN)
+    s = Schedule(loops, lanes=BYTES, word=BYTES, run=COPY_RUN)
     reduce = names(part.reduce)
     if has_condition(loops, part.a):
         gather_window(s, part, pixel, [*reduce, channel], 1)
@@ -67,11 +146,10 @@ def _window_words(loops: Loops, part: Contraction) -> Loops:
     return _taps_written_out(s, part, [channel])
 
 
-def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int, choice: Choice) -> Loops:
-    """The rows that a row of the result reads are staged, a word of channels at a time and padded; of each channel
-    neighbouring pixels are computed at once, so that an element read serves all of their windows."""
+def _window_columns(loops: Loops, part: Contraction, pixels: int, choice: Choice) -> Loops:
+    channels = part.spatial[-1].var.hi + 1
     channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
-    word = 4 // loops.param(part.a).buffer.dtype.nbytes
+    word = BYTES // loops.param(part.a).buffer.dtype.nbytes
     s = Schedule(loops, group=min(word, channels), tm=min(choice.rows or _pixels_at_once(loops, part, pixels), pixels))
     reduce = names(part.reduce)
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
@@ -86,8 +164,6 @@ def _window_columns(loops: Loops, part: Contraction, channels: int, pixels: int,
 
 
 def _window_pairs(loops: Loops, part: Contraction, pixels: int, choice: Choice) -> Loops:
-    """One channel at a time: the rows that some rows of the result read are staged in 16 bits, padded; of neighbouring
-    pixels two products are summed at once."""
     channel, pixel, row = (loop.var.name for loop in part.spatial[:-4:-1])
     step = apart(loops, part, part.spatial[-2].var)
     tm = min(choice.rows or _pair_tile(pixels, step), pixels)

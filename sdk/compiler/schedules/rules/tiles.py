@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from sdk.compiler.machines.model import FloatUnit
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules.cores import FloatCore
 from sdk.compiler.sym import Dim
 
 __all__ = ["Axis", "Product", "Tile", "tile_for"]
@@ -43,17 +43,17 @@ class Tile:
     tails: tuple[int, ...]
     axis: Axis = "rows"
 
-    def panels(self, core: FloatCore, product: Product) -> int:
+    def panels(self, unit: FloatUnit, product: Product) -> int:
         """How many panels the columns are, 1 where their number is symbolic."""
-        return -(-(_vectors(core, product) or 1) // self.vectors)
+        return -(-(_vectors(unit, product) or 1) // self.vectors)
 
 
-def tile_for(core: FloatCore, product: Product, threads: int = 1, axes: tuple[Axis, ...] = ("rows",)) -> Tile:
+def tile_for(unit: FloatUnit, product: Product, threads: int = 1, axes: tuple[Axis, ...] = ("rows",)) -> Tile:
     """The tile for a product that leaves registers for one row of the right operand and one element of the left;
     ``threads`` may divide it along one of ``axes``."""
     ways = [
-        (_time(core, product, threads, size, vectors, axis), size, vectors, axis)
-        for size, vectors in _tiles(core, product)
+        (_time(unit, product, threads, size, vectors, axis), size, vectors, axis)
+        for size, vectors in _tiles(unit, product)
         for axis in axes
     ]
     if not ways:
@@ -62,12 +62,12 @@ def tile_for(core: FloatCore, product: Product, threads: int = 1, axes: tuple[Ax
     return Tile(rows, vectors, _tails(rows, vectors), axis)
 
 
-def _tiles(core: FloatCore, product: Product) -> Iterator[tuple[int, int]]:
+def _tiles(unit: FloatUnit, product: Product) -> Iterator[tuple[int, int]]:
     """Rows and vectors of the tiles that fit the registers."""
     limit = MAX_ROWS if isinstance(product.stride, int) else MAX_POINTERS
-    wanted = _vectors(core, product)
+    wanted = _vectors(unit, product)
     for vectors in (1, 2, 3, 4, 5, 6, 8):
-        most = min((core.registers - 1 - vectors) // vectors, limit)
+        most = min((unit.registers - 1 - vectors) // vectors, limit)
         if most < 1 or vectors > (wanted or 2) or (vectors > 5 and product.rows != 1):
             continue
         for size in range(1, most + 1) if product.rows is not None else (most,):
@@ -75,13 +75,13 @@ def _tiles(core: FloatCore, product: Product) -> Iterator[tuple[int, int]]:
                 yield size, vectors
 
 
-def _vectors(core: FloatCore, product: Product) -> int | None:
-    return None if product.columns is None else -(-product.columns // core.lanes)
+def _vectors(unit: FloatUnit, product: Product) -> int | None:
+    return None if product.columns is None else -(-product.columns // unit.lanes)
 
 
-def _time(core: FloatCore, product: Product, threads: int, size: int, vectors: int, axis: Axis) -> float:
+def _time(unit: FloatUnit, product: Product, threads: int, size: int, vectors: int, axis: Axis) -> float:
     """Vectors of products, and what takes as long, per step of the sums and vector of columns."""
-    wanted, rows = _vectors(core, product), product.rows or USUAL_ROWS
+    wanted, rows = _vectors(unit, product), product.rows or USUAL_ROWS
     across = 1 if wanted is None else -(-wanted // vectors)
     if axis == "columns":
         across = -(-across // threads)
@@ -90,9 +90,9 @@ def _time(core: FloatCore, product: Product, threads: int, size: int, vectors: i
     work = _cost(mine, size, vectors) / vectors
     loads = (size + vectors) / (size * vectors)  # per product; two are free
     time = work * panels * max(1.0, loads) + 0.01 * loads * work
-    if 4 * core.lanes * vectors * (product.depth or 0) > PANEL_BYTES and (product.rows is None or mine > size):
+    if 4 * unit.lanes * vectors * (product.depth or 0) > PANEL_BYTES and (product.rows is None or mine > size):
         time *= 2  # every tile would fetch the panel from afar
-    return time + (_afar(core, product, threads, axis) / AFAR if threads > 1 else 0.0)
+    return time + (_afar(unit, product, threads, axis) / AFAR if threads > 1 else 0.0)
 
 
 def _largest_part(rows: int, size: int, threads: int) -> int:
@@ -101,11 +101,11 @@ def _largest_part(rows: int, size: int, threads: int) -> int:
     return max(b - a for a, b in zip(cuts, [*cuts[1:], rows], strict=True))
 
 
-def _afar(core: FloatCore, product: Product, threads: int, axis: Axis) -> float:
+def _afar(unit: FloatUnit, product: Product, threads: int, axis: Axis) -> float:
     """Bytes that a thread reads and no other cache near to it holds, per step of the sums and vector of columns:
     weights, the left operand, and of the result what others will read."""
-    rows, vector = product.rows or USUAL_ROWS, 4 * core.lanes
-    wanted = _vectors(core, product) or 1
+    rows, vector = product.rows or USUAL_ROWS, 4 * unit.lanes
+    wanted = _vectors(unit, product) or 1
     if axis == "rows":
         return vector + 4 * rows / threads / wanted
     result = rows * vector / (product.depth or 1) * (threads - 1) / threads

@@ -1,0 +1,34 @@
+"""Which machine a set of capabilities is: of the rows of this folder the one with most of what the core has."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from sdk.compiler.machines.model import Machine
+
+__all__ = ["MACHINES", "machine_for"]
+
+
+def _found() -> tuple[Machine, ...]:
+    """``MACHINES`` of every module of this folder, in the order in which they are asked: the widest vectors first, then
+    those that need most; rows that are equal in that as their file has them."""
+    package = importlib.import_module("sdk.compiler.machines")
+    rows: list[Machine] = []
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        if info.name != "lookup":
+            rows += getattr(importlib.import_module(f"sdk.compiler.machines.{info.name}"), "MACHINES", ())
+    return tuple(sorted(rows, key=lambda row: (-row.vector_bytes, -len(row.needs))))
+
+
+MACHINES: Final = _found()
+
+
+def machine_for(capabilities: Iterable[str]) -> Machine:
+    """The machine of a core that has these capabilities, with its unit for floats."""
+    have = frozenset(capabilities)
+    machine = next(row for row in MACHINES if row.needs <= have)
+    return replace(machine, floats=next(unit for unit in machine.float_units if unit.needs <= have))
