@@ -6,10 +6,11 @@ from pathlib import Path
 
 from sdk.boards import Board, Peripheral
 from sdk.driver.sources import Sources, compile_sources
+from sdk.driver.targets import target_of
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, get_toolchain, target_for
+from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, get_toolchain
 from sdk.toolchains.cache import digest
 from sdk.toolchains.linker import Region, region_overflows, render_linker_script
 
@@ -30,7 +31,7 @@ def link_agent(
         UsageError: the runtime has no driver for the board's peripherals.
     """
     toolchain = get_toolchain(toolchain_name)
-    target = target_for(board, aim)
+    target = target_of(board, aim)
     place = board.as_emulated() if board.emulator is not None else board
     runtime, defines, script = runtime_parts(place)
     hooks: tuple[str, ...] = ()

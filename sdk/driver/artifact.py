@@ -19,12 +19,13 @@ from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
 from sdk.driver.out_folder import MANIFEST, contents_of, replace_build
 from sdk.driver.sources import compile_sources
+from sdk.driver.targets import target_of
 from sdk.errors import MiscompileWarning, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.toolchains import BuildCache, LinkJob, get_toolchain, target_for
+from sdk.toolchains import BuildCache, LinkJob, get_toolchain
 from sdk.toolchains.cache import digest
 
 __all__ = ["Built", "build", "build_sources", "load_built", "prefix_of"]
@@ -123,7 +124,7 @@ def build(model: Path, board: Board, options: BuildOptions, *, emit: str, out: P
 
 
 def _libraries(built: Built, board: Board, options: BuildOptions) -> list[tuple[str, Path]]:
-    toolchain, target = get_toolchain(options.toolchain), target_for(board, options.opt)
+    toolchain, target = get_toolchain(options.toolchain), target_of(board, options.opt)
     key = digest("library", toolchain.version(), repr(target), built.sources.key)
     name = built.sources.prefix
 

@@ -25,10 +25,11 @@ from sdk.driver.op_facts import op_facts
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
 from sdk.driver.sources import Sources, as_files, compile_sources
+from sdk.driver.targets import target_of
 from sdk.errors import MiscompileWarning
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
-from sdk.toolchains import get_toolchain, target_for
+from sdk.toolchains import get_toolchain
 from sdk.toolchains.size import Sections, section_sizes
 from sdk.toolchains.stack import worst_case_stack
 
@@ -111,7 +112,7 @@ def _emit(
     )
     isa = capabilities(board, options)
     files = as_files(emit(module, prefix, isa=isa, options=choice) | extern_sources(options.libraries))
-    toolchain, target = get_toolchain(options.toolchain), target_for(board, options.opt)
+    toolchain, target = get_toolchain(options.toolchain), target_of(board, options.opt)
     objects = compile_sources(files, toolchain, target, pic=board.hosted)
     sections = section_sizes(o.path for o in objects)
     entries = interface_of(module, prefix, choice).entries

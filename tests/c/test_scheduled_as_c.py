@@ -19,7 +19,8 @@ from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.schedules.pack import pack_array
 from sdk.compiler.schedules.rules import schedule
 from sdk.compiler.sym import evaluate
-from sdk.toolchains import CompileJob, SourceText, get_toolchain, target_for
+from sdk.driver.targets import target_of
+from sdk.toolchains import CompileJob, SourceText, get_toolchain
 
 CONV = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "x_offset": 128, "pad_value": -128}
 T = TensorType
@@ -87,7 +88,7 @@ def test_microcontroller_code_has_no_warnings(board: str, compiler: str) -> None
     text = source_of(scheduled(core, even={"w"}), found.capabilities)
     assert ("smlad" in text) == (core.assembly is not None)
     assert ("adcs" in text) == (core.name == "thumb")
-    job = CompileJob(SourceText("kernels.c", text), target_for(found), flags=(*WARNINGS, "-ffreestanding"))
+    job = CompileJob(SourceText("kernels.c", text), target_of(found), flags=(*WARNINGS, "-ffreestanding"))
     toolchain = get_toolchain(compiler if compiler == "zig" else found.compilers.gcc_command)
     assert toolchain.compile(job).warnings == ""
 
