@@ -19,6 +19,7 @@ from sdk.compiler.ir.rows import row_granule
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import rewrite, walk
+from sdk.compiler.machines.common import PANELS
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.pack import pack_array
@@ -161,7 +162,7 @@ def test_sums_stay_in_vector_registers_and_join_their_product() -> None:
     done = scheduled(product((M, 24), (24, 40)), WIDEST, {"b"})
     sums = [n.buffer for n in walk(done.body) if isinstance(n, Alloc)]
     assert all(b.space == "register" and b.dtype.lanes == 16 for b in sums)
-    tile = tile_for(WIDEST.floats, Product(None, 40, 24))
+    tile = tile_for(WIDEST.floats, PANELS.costs, Product(None, 40, 24))
     assert sums[0].shape == (tile.rows, tile.vectors)
     assert len(sums) == 1 + len(tile.tails)
     assert any(isinstance(n, Op) and n.name == "fma" for n in walk(done.body))
@@ -176,7 +177,7 @@ def test_without_fused_products_none_is_used() -> None:
 @pytest.mark.parametrize("columns", [1, 24, 32, 144, 1000, None])
 @pytest.mark.parametrize("core", FLOATS.values(), ids=FLOATS)
 def test_a_tile_leaves_registers_for_its_operands(core: Machine, rows: int | None, columns: int | None) -> None:
-    tile = tile_for(core.floats, Product(rows, columns))
+    tile = tile_for(core.floats, PANELS.costs, Product(rows, columns))
     assert tile.rows * tile.vectors + tile.vectors + 1 <= core.floats.registers
     sizes = (tile.rows, *tile.tails)
     assert sizes[-1] == 1
@@ -240,8 +241,8 @@ def test_threads_divide_what_they_would_read_twice() -> None:
 
 def test_tiles_of_a_part_are_even() -> None:
     core = WIDEST.floats
-    tile = tile_for(core, Product(49, 160, 960), threads=2, axes=("rows", "columns"))
+    tile = tile_for(core, PANELS.costs, Product(49, 160, 960), threads=2, axes=("rows", "columns"))
     panels = -(-160 // (tile.vectors * core.lanes))
     assert tile.axis == "columns"
     assert panels % 2 == 0
-    assert tile_for(core, Product(3136, 24, 96), threads=2, axes=("rows", "columns")).axis == "rows"
+    assert tile_for(core, PANELS.costs, Product(3136, 24, 96), threads=2, axes=("rows", "columns")).axis == "rows"

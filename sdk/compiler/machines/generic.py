@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from sdk.compiler.machines.common import FPUS, LEAST, SINGLE_FLOATS
+from sdk.compiler.machines.common import COLUMNS, FPUS, SINGLE_FLOATS
 from sdk.compiler.machines.model import Machine
-from sdk.compiler.schedules.rules.integer_window import ColumnWindow
 
 __all__ = ["MACHINES"]
 
@@ -15,6 +14,6 @@ MACHINES: Final = (
         name="scalar",
         needs=frozenset(),
         float_units=FPUS,
-        rules=(ColumnWindow("bytes", LEAST), ColumnWindow("halves", LEAST), *SINGLE_FLOATS),
+        rules=(*COLUMNS, *SINGLE_FLOATS),
     ),
 )

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from sdk.compiler.machines.model import Machine
 
-__all__ = ["MACHINES", "machine_for"]
+__all__ = ["MACHINES", "in_order", "machine_for"]
 
 
-def _found() -> tuple[Machine, ...]:
-    """``MACHINES`` of every module of this folder, in the order in which they are asked: the widest vectors first, then
-    those that need most; rows that are equal in that as their file has them."""
-    package = importlib.import_module("sdk.compiler.machines")
-    rows: list[Machine] = []
-    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-        if info.name != "lookup":
-            rows += getattr(importlib.import_module(f"sdk.compiler.machines.{info.name}"), "MACHINES", ())
+def in_order(rows: Iterable[Machine]) -> tuple[Machine, ...]:
+    """Rows in the order in which they are asked: the widest vectors first, then those that need most."""
     return tuple(sorted(rows, key=lambda row: (-row.vector_bytes, -len(row.needs))))
 
 
-MACHINES: Final = _found()
+def _found() -> Iterator[Machine]:
+    """``MACHINES`` of every module of this folder."""
+    package = importlib.import_module("sdk.compiler.machines")
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        if info.name != "lookup":
+            yield from getattr(importlib.import_module(f"sdk.compiler.machines.{info.name}"), "MACHINES", ())
+
+
+MACHINES: Final = in_order(_found())
 
 
 def machine_for(capabilities: Iterable[str]) -> Machine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.ir.types import I8
-from sdk.compiler.machines.common import FPUS, LANES, LEAST, VECTOR_FLOATS
+from sdk.compiler.machines.common import FPUS, LANES, LEAST, PANELS, TILES
 from sdk.compiler.machines.model import Dot, FloatUnit, Machine
 from sdk.compiler.schedules.rules.integer_mve import AcrossTiles, QuadWindow
 from sdk.compiler.schedules.rules.plain import PlainWindow
@@ -25,6 +25,14 @@ MACHINES: Final = (
         tile_rows=2,
         tile_cols=2,
         gathers=True,
-        rules=(AcrossTiles(LEAST), QuadWindow(), PlainWindow("bytes", 0), *VECTOR_FLOATS, *LANES),
+        rules=(
+            AcrossTiles(LEAST, steps=4),
+            # three pixels leave of eight vectors some for what is read; 1 KB: stage all channels of narrow images
+            QuadWindow(region=1024, at_once=3, taps=16),
+            PlainWindow("bytes", 0),
+            PANELS,
+            TILES,
+            *LANES,
+        ),
     ),
 )

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from sdk.compiler.machines.common import LANES, LEAST
+from sdk.compiler.machines.common import COLUMNS, LANES, PANELS, PLAIN
 from sdk.compiler.machines.model import FloatUnit, Machine
-from sdk.compiler.schedules.rules.contraction import FloatPanels
-from sdk.compiler.schedules.rules.integer_window import ColumnWindow
-from sdk.compiler.schedules.rules.plain import PlainWindow
 
 __all__ = ["MACHINES"]
 
@@ -19,13 +16,6 @@ MACHINES: Final = (
         needs=frozenset({"neon"}),
         float_units=(FloatUnit("neon", frozenset({"neon"}), lanes=4, registers=32, fma=True),),
         vector_bytes=16,
-        rules=(
-            ColumnWindow("bytes", LEAST),
-            ColumnWindow("halves", LEAST),
-            PlainWindow("bytes", LEAST),
-            PlainWindow("halves", LEAST),
-            FloatPanels(LEAST),
-            *LANES,
-        ),
+        rules=(*COLUMNS, *PLAIN, PANELS, *LANES),
     ),
 )

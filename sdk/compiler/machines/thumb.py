@@ -6,19 +6,26 @@ from dataclasses import replace
 from typing import Final
 
 from sdk.compiler.ir.types import I16
-from sdk.compiler.machines.common import FPUS, LEAST, SINGLE_FLOATS
+from sdk.compiler.machines.common import COLUMNS, FPUS, LEAST, SINGLE_FLOATS
 from sdk.compiler.machines.model import NO_FLOATS, Assembly, Dot, Machine
 from sdk.compiler.machines.nest import Choice
 from sdk.compiler.schedules.rules.integer import WordTiles
 from sdk.compiler.schedules.rules.integer16 import HalfTiles
+from sdk.compiler.schedules.rules.integer_pairs import PairWindow
 from sdk.compiler.schedules.rules.integer_rows import RowTaps
-from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles
-from sdk.compiler.schedules.rules.integer_window import ColumnWindow, PairWindow, WordWindow
+from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles, WordPairs
+from sdk.compiler.schedules.rules.integer_window import ColumnWindow, WordWindow
 from sdk.compiler.schedules.rules.joined import JoinedTiles
 
 __all__ = ["MACHINES"]
 
-SMALL: Final = 1024  # in place of LEAST where layers share kernels, and hot loops are short
+# in place of LEAST where layers share kernels and hot loops are short: small products take the code of larger ones
+SMALL: Final = 1024
+# set by visual wake words: rows of its largest depthwise layers, of 48 pixels, have 50 elements. At one pitch, and with
+# as many rows at once, the layers of a stride are one kernel down to 6 by 6 (tests/schedules/test_rules.py)
+PITCH: Final = 52
+REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
+TILES: Final = (6, 5, 4, 3)  # pixels whose sums, and pairs of elements, are in registers
 
 # Cortex-M4, M33: SMLAD adds two products of halves of words; bytes are unpacked to them
 DSP: Final = Machine(
@@ -33,16 +40,18 @@ DSP: Final = Machine(
     column_tables=True,
     assembly=Assembly(),
     rules=(
-        RowTaps("bytes", SMALL),
-        JoinedTiles(SMALL),
-        WordTiles(SMALL),
-        PairWindow("bytes", SMALL),
-        ColumnWindow("bytes", SMALL),
+        RowTaps("bytes", SMALL, REGION, TILES),
+        # unpacking a row that stands alone costs its two bytes an element in scratch, and pays where channels share it
+        JoinedTiles(SMALL, wide_channels=16, small_row=384),
+        # eight dots of each sum written out: fewer instructions for more flash, in large layers only
+        WordTiles(SMALL, dots=8, long_work=1 << 17),
+        PairWindow("bytes", SMALL, REGION, PITCH, TILES),
+        ColumnWindow("bytes", SMALL, tiles=(3, 4, 5, 6), store=6, around=12),
         WordWindow(SMALL),
-        RowTaps("halves", LEAST),
-        HalfTiles(LEAST),
-        PairWindow("halves", LEAST),
-        ColumnWindow("halves", LEAST),
+        RowTaps("halves", LEAST, REGION, TILES),
+        HalfTiles(LEAST, part=32),
+        PairWindow("halves", LEAST, REGION, PITCH, TILES),
+        *COLUMNS[1:],
         *SINGLE_FLOATS,
     ),
     candidates={
@@ -63,9 +72,8 @@ MACHINES: Final = (
         tile_rows=3,
         tile_cols=2,
         rules=(
-            RegisterTiles(LEAST, steps=2),
-            ColumnWindow("bytes", LEAST),
-            ColumnWindow("halves", LEAST),
+            RegisterTiles(LEAST, steps=2, alone=8, part=32),
+            *COLUMNS,
             *SINGLE_FLOATS,
         ),
         candidates={"contraction": (Choice(rows=1, cols=4), Choice(rows=2)), "window": (Choice(rows=3),)},
@@ -78,9 +86,10 @@ MACHINES: Final = (
         tile_rows=1,
         tile_cols=2,
         rules=(
-            RegisterTiles(LEAST, steps=8, paired=True),
-            ColumnWindow("bytes", LEAST),
-            ColumnWindow("halves", LEAST),
+            # writing a window down as words pays where channels share it, and takes four bytes an element in scratch:
+            # to 640 elements, what the first layer of the anomaly detector reads
+            RegisterTiles(LEAST, steps=8, alone=8, part=32, pairs=WordPairs(widest=640, sharing=8)),
+            *COLUMNS,
         ),
     ),
 )

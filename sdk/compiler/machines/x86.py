@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.ir.types import I8, U8
-from sdk.compiler.machines.common import FPUS, LANES, LEAST, VECTOR_FLOATS
+from sdk.compiler.machines.common import COLUMNS, FPUS, LANES, LEAST, PANELS, PLAIN, TILES
 from sdk.compiler.machines.model import Dot, FloatUnit, Machine, Rule
-from sdk.compiler.schedules.rules.contraction import FloatPanels
 from sdk.compiler.schedules.rules.integer import LaneTiles
-from sdk.compiler.schedules.rules.integer_window import ColumnWindow, LaneWindow
+from sdk.compiler.schedules.rules.integer_window import LaneWindow
 from sdk.compiler.schedules.rules.plain import PlainWindow
 
 __all__ = ["MACHINES"]
@@ -23,7 +22,8 @@ AVX_RULES: Final[tuple[Rule, ...]] = (
     LaneTiles(LEAST),
     LaneWindow(LEAST),
     PlainWindow("bytes", LEAST),
-    *VECTOR_FLOATS,
+    PANELS,
+    TILES,
     *LANES,
 )
 
@@ -65,13 +65,6 @@ MACHINES: Final = (
         needs=frozenset({"sse2"}),
         float_units=(AVX512F, SSE2),
         vector_bytes=16,
-        rules=(
-            ColumnWindow("bytes", LEAST),
-            ColumnWindow("halves", LEAST),
-            PlainWindow("bytes", LEAST),
-            PlainWindow("halves", LEAST),
-            FloatPanels(LEAST),
-            *LANES,
-        ),
+        rules=(*COLUMNS, *PLAIN, PANELS, *LANES),
     ),
 )

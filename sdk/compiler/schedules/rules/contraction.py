@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final
 
 from sdk.compiler.ir.loops import Alloc, For, Load, Loops
 from sdk.compiler.ir.pattern import Contraction, has_condition
@@ -14,13 +13,11 @@ from sdk.compiler.machines.model import FloatUnit, Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, find, fresh, has
 from sdk.compiler.schedules.rules.nest import extent, from_rows, fuse_all, names
-from sdk.compiler.schedules.rules.tiles import Axis, Product, Tile, tile_for
+from sdk.compiler.schedules.rules.tiles import Axis, PanelCosts, Product, Tile, tile_for
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, min_value, substitute
 
 __all__ = ["FloatPanels", "column_axis"]
-
-REGION_PIXELS: Final = 48  # pixels that share a panel of weights, at least, where rows of an image are short
 
 
 def _number(dim: Dim) -> int | None:
@@ -34,9 +31,13 @@ class FloatPanels:
     Reads of the left operand that reach past an edge are staged, a region of some rows of the image at a time. Where
     the epilogue cannot be made lanes, it runs on a tile of sums kept in scratch. Threads that share a call divide
     its rows or its panels. It takes ``least`` multiply-accumulates.
+
+    ``costs`` choose the tile; where rows of an image are short, ``pixels`` at least share a panel of weights.
     """
 
     least: int
+    costs: PanelCosts
+    pixels: int
     name = "float-panels"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -49,17 +50,19 @@ class FloatPanels:
         Raises:
             ScheduleError: there are no rows, or an access cannot be proved inside its buffer.
         """
-        return _panels(nest.loops, nest.part, machine.floats, nest.constant(nest.part.b), nest.threads)
+        return _panels(self, nest.loops, nest.part, machine.floats, nest.constant(nest.part.b), nest.threads)
 
 
-def _panels(loops: Loops, part: Contraction, unit: FloatUnit, constant: bool, threads: int) -> Loops:
+def _panels(
+    rule: FloatPanels, loops: Loops, part: Contraction, unit: FloatUnit, constant: bool, threads: int
+) -> Loops:
     if len(part.spatial) < 2:
         raise ScheduleError("no rows")
     for apart in (False, True):
         try:
-            done = _scheduled(loops, part, unit, constant, threads, apart, aside=False)
+            done = _scheduled(rule, loops, part, unit, constant, threads, apart, aside=False)
         except ScheduleError:
-            done = _scheduled(loops, part, unit, constant, threads, apart, aside=True)
+            done = _scheduled(rule, loops, part, unit, constant, threads, apart, aside=True)
         if _proved(done):
             return done
     raise ScheduleError("an access cannot be proved inside its buffer")
@@ -73,14 +76,21 @@ def _proved(loops: Loops) -> bool:
 
 
 def _scheduled(
-    loops: Loops, part: Contraction, unit: FloatUnit, constant: bool, threads: int, apart: bool, aside: bool
+    rule: FloatPanels,
+    loops: Loops,
+    part: Contraction,
+    unit: FloatUnit,
+    constant: bool,
+    threads: int,
+    apart: bool,
+    aside: bool,
 ) -> Loops:
     column, reduce = part.spatial[-1].var.name, names(part.reduce)
     s = Schedule(loops)
-    rows = _region_rows(s, part) if has_condition(loops, part.a) else _pixels(s, part, apart)
+    rows = _region_rows(rule, s, part) if has_condition(loops, part.a) else _pixels(s, part, apart)
     if len(reduce) > 1:
         reduce = _run(s, reduce)
-    tile = _tile(s, part, unit, rows, threads, aside)
+    tile = _tile(rule.costs, s, part, unit, rows, threads, aside)
     s.knobs |= {"lanes": unit.lanes, "tm": tile.rows, "nr": tile.vectors * unit.lanes}
     if constant:
         s.do("pack", part.b, "nr", 1, column_axis(s.loops, part))
@@ -107,7 +117,9 @@ def _scheduled(
     return s.done()
 
 
-def _tile(s: Schedule, part: Contraction, unit: FloatUnit, rows: list[str], threads: int, aside: bool) -> Tile:
+def _tile(
+    costs: PanelCosts, s: Schedule, part: Contraction, unit: FloatUnit, rows: list[str], threads: int, aside: bool
+) -> Tile:
     """The tile; threads divide its rows where one loop runs over all rows of a call, or its panels."""
     product = Product(
         _count(s.loops, rows[-1]),
@@ -118,8 +130,8 @@ def _tile(s: Schedule, part: Contraction, unit: FloatUnit, rows: list[str], thre
     panels = threads > 1 and not aside and product.columns is not None
     if _whole(s.loops, rows):
         axes: tuple[Axis, ...] = ("rows", "columns") if panels else ("rows",)
-        return tile_for(unit, product, threads, axes)
-    tile = tile_for(unit, product)
+        return tile_for(unit, costs, product, threads, axes)
+    tile = tile_for(unit, costs, product)
     if panels and _evenly(_blocks(s.loops), threads) < _evenly(tile.panels(unit, product), threads):
         return replace(tile, axis="columns")
     return tile
@@ -180,7 +192,7 @@ def _one_loop(s: Schedule, part: Contraction, rows: list[str], pixel: str) -> No
         raise ScheduleError("a division by a symbol for each row of a tile")
 
 
-def _region_rows(s: Schedule, part: Contraction) -> list[str]:
+def _region_rows(rule: FloatPanels, s: Schedule, part: Contraction) -> list[str]:
     """Stages the rows of the image that some rows of the result read; the loops over pixels below."""
     chain = from_rows(s.loops, part.spatial[:-1])
     inside = names(chain)
@@ -189,7 +201,7 @@ def _region_rows(s: Schedule, part: Contraction) -> list[str]:
     across = 1
     for loop in chain[1:]:
         across *= math.isqrt(max(min_value(loop.hi) or 1, 1) * (loop.var.hi + 1))
-    s.knobs["region"] = -(-REGION_PIXELS // across)
+    s.knobs["region"] = -(-rule.pixels // across)
     if s.knobs["region"] > 1:
         s.do("block", inside[0], "region").do("stage_region", f"{inside[0]}_o", part.a)
         return [f"{inside[0]}_i", *inside[1:]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.pattern import Contraction
@@ -17,18 +16,18 @@ from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["FloatTiles"]
 
-ROWS: Final = 3
-COLUMNS: Final = 8
-TOGETHER: Final = 4  # weights read in one instruction
-STEPS: Final = 8  # steps of a sum written out
-
 
 @dataclass(frozen=True, slots=True)
 class FloatTiles:
-    """Sums of a few pixels by eight channels in registers; the weights, constants, are packed so that those of a step
-    follow each other and are read several at a time. It takes ``least`` multiply-accumulates."""
+    """Sums of ``rows`` pixels by ``columns`` channels in registers; the weights, constants, are packed so that those of
+    a step follow each other and are read ``together``. ``steps`` of a sum are written out. It takes ``least``
+    multiply-accumulates."""
 
     least: int
+    rows: int
+    columns: int
+    together: int
+    steps: int
     name = "float-tiles"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -42,18 +41,18 @@ class FloatTiles:
             ScheduleError: the weights are no constants, the channels no multiple of what is read at a time, or the
                 unit has too few registers.
         """
-        return _tiles(nest.loops, nest.part, machine.floats, nest.constant(nest.part.b))
+        return _tiles(self, nest.loops, nest.part, machine.floats, nest.constant(nest.part.b))
 
 
-def _tiles(loops: Loops, part: Contraction, unit: FloatUnit, constant: bool) -> Loops:
+def _tiles(rule: FloatTiles, loops: Loops, part: Contraction, unit: FloatUnit, constant: bool) -> Loops:
     channels = part.spatial[-1].hi
-    if not constant or len(part.spatial) < 2 or not isinstance(channels, int) or channels % TOGETHER:
+    if not constant or len(part.spatial) < 2 or not isinstance(channels, int) or channels % rule.together:
         raise ScheduleError("no constants, no pixels, or channels that are not read several at a time")
-    if unit.registers < ROWS * COLUMNS + ROWS + TOGETHER:
+    if unit.registers < rule.rows * rule.columns + rule.rows + rule.together:
         raise ScheduleError("too few registers")
     alone = extent(part.spatial[:-1]) == 1
-    columns = COLUMNS if channels % COLUMNS == 0 else TOGETHER
-    s = Schedule(loops, tm=ROWS, nr=columns, at_once=TOGETHER, steps=STEPS)
+    columns = rule.columns if channels % rule.columns == 0 else rule.together
+    s = Schedule(loops, tm=rule.rows, nr=columns, at_once=rule.together, steps=rule.steps)
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
     if windowed(loops, part):
         gather_window(s, part, pixel, names(part.reduce), 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.pattern import Contraction
@@ -17,9 +16,6 @@ from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["LaneTiles", "WordTiles"]
 
-DOTS: Final = 8  # steps of a reduction written out, of four products for each sum of a tile
-LONG_WORK: Final = 1 << 17  # multiply-accumulates that are worth code for it
-
 
 def _jam_pixels(s: Schedule, part: Contraction, pixel: str) -> None:
     """Several pixels at a time: each weight read serves all of them."""
@@ -32,9 +28,12 @@ def _jam_pixels(s: Schedule, part: Contraction, pixel: str) -> None:
 @dataclass(frozen=True, slots=True)
 class WordTiles:
     """Two pixels by two channels in registers, four products to a dot on packed words; one pixel by four channels
-    where it stands alone. It takes ``least`` multiply-accumulates."""
+    where it stands alone. It takes ``least`` multiply-accumulates; from ``long_work`` on ``dots`` steps of a sum, of
+    four products each, are written out."""
 
     least: int
+    dots: int
+    long_work: int
     name = "word-tiles"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -49,7 +48,7 @@ class WordTiles:
         """
         if extent(nest.part.reduce) < BYTES:
             raise ScheduleError("sums of fewer products than a word holds")
-        return _words(nest, *machine.tile(nest.choice))
+        return _words(self, nest, *machine.tile(nest.choice))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class LaneTiles:
         return _lanes(nest.loops, nest.part, machine)
 
 
-def _words(nest: Nest, rows: int, columns: int) -> Loops:
+def _words(rule: WordTiles, nest: Nest, rows: int, columns: int) -> Loops:
     loops, part = nest.loops, nest.part
     one_row = extent(part.spatial[:-1]) == 1
     s = Schedule(loops, tm=rows, tn=columns, alone=4, dot=BYTES, word=BYTES, run=COPY_RUN)
@@ -95,9 +94,9 @@ def _words(nest: Nest, rows: int, columns: int) -> Loops:
         _jam_pixels(s, part, pixel)
         if has(s.loops, f"{channel}_i"):
             s.do("reorder", f"{pixel}_i", f"{channel}_i")  # both pixels use a weight before the next is unpacked
-    if nest.work >= LONG_WORK and not nest.compact:
-        _write_out(s, f"{k}_o", DOTS)
-        _write_out(s, f"{k}_o_t", DOTS // 2)
+    if nest.work >= rule.long_work and not nest.compact:
+        _write_out(s, f"{k}_o", rule.dots)
+        _write_out(s, f"{k}_o_t", rule.dots // 2)
     return unrolled(s, [channel, f"{channel}_t", pixel])
 
 

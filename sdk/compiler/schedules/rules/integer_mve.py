@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from sdk.compiler.ir.loops import Alloc, Buffer, Loops
 from sdk.compiler.ir.pattern import Contraction, has_condition
@@ -17,18 +16,15 @@ from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["AcrossTiles", "QuadWindow"]
 
-STEPS: Final = 4  # steps of a reduction written out
-TAPS: Final = 16  # taps of a window written out
-REGION_BYTES: Final = 1024  # what a region of many channels may take
-AT_ONCE: Final = 3  # pixels whose windows share what is read
-
 
 @dataclass(frozen=True, slots=True)
 class AcrossTiles:
     """Sums of two pixels by two channels in registers, of one pixel by four where it stands alone; what becomes of
-    the sums of four channels is computed in lanes. It takes ``least`` multiply-accumulates."""
+    the sums of four channels is computed in lanes. Up to ``steps`` steps of a sum are written out. It takes ``least``
+    multiply-accumulates."""
 
     least: int
+    steps: int
     name = "across-tiles"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -41,10 +37,10 @@ class AcrossTiles:
         Raises:
             ScheduleError: there are no rows, or a step does not apply.
         """
-        return _across(nest.loops, nest.part, machine)
+        return _across(self, nest.loops, nest.part, machine)
 
 
-def _across(loops: Loops, part: Contraction, machine: Machine) -> Loops:
+def _across(rule: AcrossTiles, loops: Loops, part: Contraction, machine: Machine) -> Loops:
     if len(part.spatial) < 2:
         raise ScheduleError("no rows")
     alone = extent(part.spatial[:-1]) == 1
@@ -73,7 +69,7 @@ def _across(loops: Loops, part: Contraction, machine: Machine) -> Loops:
         if has(s.loops, f"{pixel}_i"):
             into = (f"{channel}_o", f"{channel}_i_o", f"{k}_o")
             s.do("jam", f"{pixel}_i", [name for name in into if has(s.loops, name)])
-    _write_out(s, f"{k}_o")
+    _write_out(s, f"{k}_o", rule.steps)
     for loop in (f"{pixel}_i", f"{channel}_i_i", f"{channel}_i_o"):
         for name in (loop, f"{loop}_t"):
             if has(s.loops, name):
@@ -81,17 +77,21 @@ def _across(loops: Loops, part: Contraction, machine: Machine) -> Loops:
     return s.done()
 
 
-def _write_out(s: Schedule, steps: str) -> None:
+def _write_out(s: Schedule, steps: str, most: int) -> None:
     for name in (steps, f"{steps}_t"):
-        if has(s.loops, name) and trip(s.loops, name) <= STEPS:
+        if has(s.loops, name) and trip(s.loops, name) <= most:
             s.do("unroll", name)
 
 
 @dataclass(frozen=True, slots=True)
 class QuadWindow:
     """Depthwise: four channels in lanes. The rows that a row of the result reads are staged, padded, of a vector of
-    channels at a time where that takes little memory; the windows of neighbouring pixels are computed at once."""
+    channels at a time where that takes ``region`` bytes at most; the windows of ``at_once`` neighbouring pixels share
+    what is read. Up to ``taps`` taps of a window are written out."""
 
+    region: int
+    at_once: int
+    taps: int
     name = "quad-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -104,31 +104,31 @@ class QuadWindow:
         Raises:
             ScheduleError: there are no pixels, fewer channels than lanes, or a step does not apply.
         """
-        return _window(nest.loops, nest.part, machine)
+        return _window(self, nest.loops, nest.part, machine)
 
 
-def _window(loops: Loops, part: Contraction, machine: Machine) -> Loops:
+def _window(rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine) -> Loops:
     if len(part.spatial) < 2 or not isinstance(part.spatial[-2].hi, int) or not isinstance(part.spatial[-1].hi, int):
         raise ScheduleError("no pixels, or no number of channels")
     if has_condition(loops, part.a) and part.spatial[-1].hi >= machine.vector_bytes:
-        wide = _quads(loops, part, machine, machine.vector_bytes)
-        if _region(wide).type.max_bytes <= REGION_BYTES:
+        wide = _quads(rule, loops, part, machine, machine.vector_bytes)
+        if _region(wide).type.max_bytes <= rule.region:
             return wide
-    return _quads(loops, part, machine, machine.integer_lanes)
+    return _quads(rule, loops, part, machine, machine.integer_lanes)
 
 
-def _quads(loops: Loops, part: Contraction, machine: Machine, group: int) -> Loops:
+def _quads(rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine, group: int) -> Loops:
     """As ``_window``, so many channels staged at a time."""
     channel, pixel, reduce = part.spatial[-1].var.name, part.spatial[-2].var.name, names(part.reduce)
     pixels = part.spatial[-2].var.hi + 1
-    s = Schedule(loops, group=group, lanes=machine.integer_lanes, tm=min(AT_ONCE, pixels))
+    s = Schedule(loops, group=group, lanes=machine.integer_lanes, tm=min(rule.at_once, pixels))
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     if has_condition(loops, part.a):
         s.do("stage_region", f"{channel}_o", part.a)
         _copy_lanes(s)
     s.do("split", f"{channel}_i", "lanes").do("reorder", f"{channel}_i_i", pixel).do("vectorize", f"{channel}_i_i")
     s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", reduce).do("unroll", f"{pixel}_i")
-    if extent(part.reduce) <= TAPS:
+    if extent(part.reduce) <= rule.taps:
         for name in reduce:
             s.do("unroll", name)
     return s.done()

@@ -24,16 +24,20 @@ from sdk.compiler.sym import flat_index
 __all__ = ["JoinedTiles", "joinable"]
 
 SUM_BITS: Final = 23  # the second of two joined sums stays below 2 to the power of this
-WIDE_CHANNELS: Final = 16  # channels that pay for unpacking what they read of a row that stands alone
-SMALL_ROW: Final = 384  # elements of a row and its result for which there is memory to unpack one that stands alone
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedTiles:
     """What some pixels read is unpacked to halves of words; two channels at a time then take one row of joined
-    weights, four channels where there is one pixel. It takes ``least`` multiply-accumulates."""
+    weights, four channels where there is one pixel. It takes ``least`` multiply-accumulates.
+
+    A row that stands alone is unpacked where ``wide_channels`` at least read it, and it has no more elements, with its
+    result, than ``small_row``.
+    """
 
     least: int
+    wide_channels: int
+    small_row: int
     name = "joined-tiles"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -48,7 +52,7 @@ class JoinedTiles:
         Raises:
             ScheduleError: the depth is no multiple of a word, of rows read where they lie.
         """
-        return _joined(nest.loops, nest.part, machine.tile(nest.choice)[0])
+        return _joined(self, nest.loops, nest.part, machine.tile(nest.choice)[0])
 
 
 def joinable(loops: Loops, part: Contraction, known: Known) -> bool:
@@ -83,14 +87,14 @@ def _bias(loops: Loops, part: Contraction) -> str:
     return next((v.buffer for v in starts if isinstance(v, Load) and v.buffer != part.a), "")
 
 
-def _joined(loops: Loops, part: Contraction, pixels: int) -> Loops:
+def _joined(rule: JoinedTiles, loops: Loops, part: Contraction, pixels: int) -> Loops:
     channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
     tile = 4 if rows == 1 and channels % 4 == 0 else 2
     s = Schedule(loops, tm=pixels, tn=tile, dot=BYTES, word=BYTES)
     fused = len(part.spatial) > 1 and s.attempt(_one_run, part)
     pixel = "px" if fused and has(s.loops, "px") else part.spatial[-2].var.name if part.spatial[:-1] else ""
-    small = bool(pixel) and channels >= WIDE_CHANNELS and depth + channels <= SMALL_ROW
+    small = bool(pixel) and channels >= rule.wide_channels and depth + channels <= rule.small_row
     staged = rows > 1 or small
     if staged:
         gather_window(s, part, pixel, names(part.reduce), "dot")
