@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sdk.compiler.machines.model import NO_FLOATS, FloatUnit, Rule
@@ -16,7 +17,7 @@ from sdk.compiler.schedules.rules.transform import Transform
 from sdk.compiler.schedules.rules.window import Window
 from sdk.compiler.schedules.rules.window_scalar import FloatWindow
 
-__all__ = ["COLUMNS", "FPUS", "LANES", "LEAST", "PANELS", "PLAIN", "SINGLE_FLOATS", "TILES"]
+__all__ = ["COLUMNS", "COLUMN_BYTES", "COLUMN_HALVES", "FPUS", "LANES", "LEAST", "PANELS", "PLAIN", "SINGLE_FLOATS", "TILES"]
 
 # multiply-accumulates below which the plain nest is kept: the code of a tile costs more flash than it saves time
 LEAST: Final = 4096
@@ -45,10 +46,9 @@ PANELS: Final = FloatPanels(
 )
 # integers on cores without dot products: more pixels at once share more reads, until sums do not fit registers. The
 # instructions of Thumb code were counted: 6 bring a sum to a byte, 12 are around a tile
-COLUMNS: Final[tuple[Rule, ...]] = (
-    ColumnWindow("bytes", LEAST, tiles=(3, 4, 5, 6), store=6, around=12),
-    ColumnWindow("halves", LEAST, tiles=(3, 4, 5, 6), store=6, around=12),
-)
+COLUMN_BYTES: Final = ColumnWindow("bytes", LEAST, tiles=(3, 4, 5, 6), store=6, around=12)
+COLUMN_HALVES: Final = replace(COLUMN_BYTES, factors="halves")
+COLUMNS: Final[tuple[Rule, ...]] = (COLUMN_BYTES, COLUMN_HALVES)
 # before ``LANES``, which would take those that are left
 PLAIN: Final[tuple[Rule, ...]] = (PlainWindow("bytes", LEAST), PlainWindow("halves", LEAST))
 # what is no product, and products that no rule before takes

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from sdk.compiler.ir.types import I16
-from sdk.compiler.machines.common import COLUMNS, FPUS, LEAST, SINGLE_FLOATS
+from sdk.compiler.machines.common import COLUMN_BYTES, COLUMN_HALVES, COLUMNS, FPUS, LEAST, SINGLE_FLOATS
 from sdk.compiler.machines.model import NO_FLOATS, Assembly, Dot, Machine
 from sdk.compiler.machines.nest import Choice
 from sdk.compiler.schedules.rules.integer import WordTiles
@@ -14,7 +14,7 @@ from sdk.compiler.schedules.rules.integer16 import HalfTiles
 from sdk.compiler.schedules.rules.integer_pairs import PairWindow
 from sdk.compiler.schedules.rules.integer_rows import RowTaps
 from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles, WordPairs
-from sdk.compiler.schedules.rules.integer_window import ColumnWindow, WordWindow
+from sdk.compiler.schedules.rules.integer_window import WordWindow
 from sdk.compiler.schedules.rules.joined import JoinedTiles
 
 __all__ = ["MACHINES"]
@@ -46,12 +46,12 @@ DSP: Final = Machine(
         # eight dots of each sum written out: fewer instructions for more flash, in large layers only
         WordTiles(SMALL, dots=8, long_work=1 << 17),
         PairWindow("bytes", SMALL, REGION, PITCH, TILES),
-        ColumnWindow("bytes", SMALL, tiles=(3, 4, 5, 6), store=6, around=12),
+        replace(COLUMN_BYTES, least=SMALL),
         WordWindow(SMALL),
         RowTaps("halves", LEAST, REGION, TILES),
         HalfTiles(LEAST, part=32),
         PairWindow("halves", LEAST, REGION, PITCH, TILES),
-        *COLUMNS[1:],
+        COLUMN_HALVES,
         *SINGLE_FLOATS,
     ),
     candidates={
