@@ -17,7 +17,18 @@ from sdk.compiler.schedules.rules.transform import Transform
 from sdk.compiler.schedules.rules.window import Window
 from sdk.compiler.schedules.rules.window_scalar import FloatWindow
 
-__all__ = ["COLUMNS", "COLUMN_BYTES", "COLUMN_HALVES", "FPUS", "LANES", "LEAST", "PANELS", "PLAIN", "SINGLE_FLOATS", "TILES"]
+__all__ = [
+    "COLUMNS",
+    "COLUMN_BYTES",
+    "COLUMN_HALVES",
+    "FPUS",
+    "LANES",
+    "LEAST",
+    "PANELS",
+    "PLAIN",
+    "SINGLE_FLOATS",
+    "TILES",
+]
 
 # multiply-accumulates below which the plain nest is kept: the code of a tile costs more flash than it saves time
 LEAST: Final = 4096
