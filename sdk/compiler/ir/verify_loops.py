@@ -78,7 +78,7 @@ class _Checker:
         self._rows(env)
         self.block(self.loops.body, env)
         for p in self.loops.params:
-            if p.mode == "write" and p.buffer.name not in self.stored:
+            if p.mode == "write" and p.buffer.name not in self.stored and product(p.buffer.shape) != 0:
                 self.error(f"parameter %{p.buffer.name} is to be written and never is")
 
     # --- declarations ---------------------------------------------------------------------------------------
