@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sdk.boards import load_board
-from sdk.compiler.schedules.rules import core_for
+from sdk.compiler.machines.lookup import machine_for
 from sdk.driver import BuildOptions
 from sdk.driver.execute import connect
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
@@ -180,7 +180,7 @@ def reference(path: Path, inputs: list[np.ndarray]) -> Callable[[], list[float]]
 def peak_loop(steps: int = 40_000) -> Callable[[], float]:
     """A function that measures the multiply-adds of one core in GFLOP/s."""
     host = load_board("host")
-    lanes = core_for(host.capabilities).floats.lanes
+    lanes = machine_for(host.capabilities).floats.lanes
     names = [f"a{k}" for k in range(CHAINS if lanes > 8 else CHAINS // 2)]
     fill = {
         "bytes": 4 * lanes,

@@ -3,7 +3,7 @@
     python benchmarks/schedule_candidates.py [--board NAME]... [--layers 50] [--first 0] [--json]
 
 Layers are drawn at random: convolutions, pointwise and depthwise ones, dense layers. Each is compiled in all candidates
-that its rule has on the core (sdk/compiler/schedules/rules/candidates.py), and the instructions are counted on the
+that its rule has on the core (`candidates` of a row in sdk/compiler/machines), and the instructions are counted on the
 stand-in of the board. For each kind of layer there is a line for each candidate: how many layers have it, of how many
 it is the best, and how much more than the rules' own choice, "default", it executes in the mean; the last line is what
 the best candidate of each layer comes to, which is what a tuner could gain. 50 layers of a board take half a minute.
@@ -31,13 +31,13 @@ from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan
+from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.nest import DEFAULT
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.passes.order import Order
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.schedule import ScheduleLoops, candidates_of
 from sdk.compiler.passes.share import Share
-from sdk.compiler.schedules.rules import core_for
-from sdk.compiler.schedules.rules.candidates import DEFAULT
 from sdk.devices.client import Session
 from sdk.driver import BuildOptions
 from sdk.driver.agents import link_agent
@@ -115,7 +115,7 @@ def _candidates(board: Board, module: Module) -> dict[int, list[str]]:
     passes = default_passes(board, BuildOptions())
     before = passes[: next(k for k, p in enumerate(passes) if isinstance(p, ScheduleLoops))]
     done = run_pipeline(replace(module, stage="typed"), before)
-    found = candidates_of(done, core_for(board.capabilities))
+    found = candidates_of(done, machine_for(board.capabilities))
     (graph,) = done.graphs.values()
     calls = ((v.name, node.callee) for node in graph.body if isinstance(node, Call) for v in node.outs)
     return {_number(output): list(map(str, found.get(callee, [DEFAULT]))) for output, callee in calls}

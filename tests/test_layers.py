@@ -35,6 +35,7 @@ LAYERS = {
     "sdk.compiler.passes": 5,
     "sdk.graph": 5,
     "sdk.compiler.schedules": 5,
+    "sdk.compiler.machines": 5,
     "sdk.codegen_c": 6,
     "sdk.devices": 6,
     "sdk.frontends": 6,

@@ -9,10 +9,11 @@ from sdk.codegen_c.base import Runtime
 from sdk.driver.backends import runtime_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.sources import Sources, compile_sources
+from sdk.driver.targets import target_of
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, get_toolchain, target_for
+from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, get_toolchain
 from sdk.toolchains.cache import digest
 from sdk.toolchains.linker import Region, region_overflows, render_linker_script
 
@@ -31,7 +32,7 @@ def link_agent(sources: Sources, board: Board, options: BuildOptions, profiled_o
         UsageError: the runtime has no driver for the board's peripherals, or runs no code of the backend.
     """
     how, toolchain = runtime_of(sources.backend), get_toolchain(options.toolchain)
-    target = target_for(board, options.opt)
+    target = target_of(board, options.opt)
     place = board.as_emulated() if board.emulator is not None else board
     runtime, defines, script = runtime_parts(how, place)
     hooks: tuple[str, ...] = ()

@@ -19,12 +19,13 @@ from sdk.driver.job import Job, job_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.out_folder import MANIFEST, contents_of, replace_build
 from sdk.driver.sources import compile_sources
+from sdk.driver.targets import target_of
 from sdk.errors import MiscompileWarning, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.toolchains import BuildCache, LinkJob, get_toolchain, target_for
+from sdk.toolchains import BuildCache, LinkJob, get_toolchain
 from sdk.toolchains.cache import digest
 
 __all__ = ["build", "build_sources"]
@@ -115,7 +116,7 @@ def _extra(job: Job, built: Built, emit: str) -> list[tuple[str, Path]]:
 
 def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:
     board = job.board
-    toolchain, target = get_toolchain(job.options.toolchain), target_for(board, job.options.opt)
+    toolchain, target = get_toolchain(job.options.toolchain), target_of(board, job.options.opt)
     key = digest("library", toolchain.version(), repr(target), built.sources.key)
     name = built.sources.prefix
 

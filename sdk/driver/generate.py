@@ -21,9 +21,10 @@ from sdk.driver.memories import linked_memories
 from sdk.driver.op_facts import op_facts
 from sdk.driver.pipeline import capabilities, imported, planned
 from sdk.driver.sources import Files, Sources, as_files, compile_sources
+from sdk.driver.targets import target_of
 from sdk.errors import MiscompileWarning
 from sdk.report import BuildReport
-from sdk.toolchains import get_toolchain, target_for
+from sdk.toolchains import get_toolchain
 from sdk.toolchains.size import section_sizes
 from sdk.toolchains.stack import worst_case_stack
 
@@ -125,7 +126,7 @@ def _printed(job: Job, module: Module) -> _Code:
 
 
 def _sizes(job: Job, files: Files, names: Mapping[str, str]) -> _Sizes:
-    toolchain, target = get_toolchain(job.options.toolchain), target_for(job.board, job.options.opt)
+    toolchain, target = get_toolchain(job.options.toolchain), target_of(job.board, job.options.opt)
     objects = compile_sources(files, toolchain, target, pic=job.board.hosted)
     found = {entry: worst_case_stack(objects, f"{name}_run") for entry, name in names.items()}
     stacks = {entry: EntryStack(stack.bytes, stack.unmeasured) for entry, stack in found.items()}

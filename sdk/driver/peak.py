@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from sdk.boards import Board
-from sdk.compiler.schedules.rules import core_for
+from sdk.compiler.machines.lookup import machine_for
 from sdk.cores import timing_for
 from sdk.driver.host_c import load_c
 from sdk.profile import Peak
@@ -31,10 +31,10 @@ def peak_of(board: Board, threads: int = 1) -> Peak | None:
         return Peak("cycle", timing.peak_macs, timing.peak_bytes, timing.source)
     if not board.hosted or board.emulator is not None:
         return None
-    core = core_for(board.capabilities)
-    products, read = _measured(core.floats.lanes if core.floats.lanes > 1 else 4)
+    machine = machine_for(board.capabilities)
+    products, read = _measured(machine.floats.lanes if machine.floats.lanes > 1 else 4)
     source = "measured here: floats in registers, four 8-bit products for one of floats where dot instructions are"
-    return Peak("us", products * max(core.dot, 1) * threads, read, source)
+    return Peak("us", products * (machine.dot.products if machine.dot else 1) * threads, read, source)
 
 
 @lru_cache(maxsize=4)

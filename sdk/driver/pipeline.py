@@ -13,6 +13,7 @@ from sdk.codegen_c.base import Kernels
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.verify import check
+from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.base import Pass
@@ -42,8 +43,6 @@ from sdk.compiler.passes.share import Share
 from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.compiler.passes.still import Still
-from sdk.compiler.schedules.rules import core_for
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.sym import max_value
 from sdk.driver.backends import backend_for
 from sdk.driver.externs import add_patterns
@@ -129,8 +128,7 @@ def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
 def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     """The passes in order."""
     backend, have = backend_for(board, options), capabilities(board, options)
-    core = core_for(have)
-    words = core.lanes == 1 and core.dot > 1
+    machine = machine_for(have)
     streams = options.memory == "min" or options.arena_limit is not None
     return (
         Inline(),
@@ -144,18 +142,18 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Recognize(),
         Canonicalize(),
         Cleanup(),
-        _eliminate(core),
+        Eliminate(multiple=machine.channel_multiple or machine.lanes),
         Still(),
-        FoldOffset(x_offset=128 if core.unsigned else 0),
+        FoldOffset(x_offset=128 if machine.unsigned else 0),
         Narrow(),
         Cleanup(),
-        *([HighWord()] if words else []),
+        *([HighWord()] if machine.high_word else []),
         *([Accumulate()] if streams else []),
         Lower(),
         Fuse(),
         SimplifyLoops(),
         _schedule(backend.kernels, have, 1 if streams else options.threads, options),
-        *([Columns()] if words else []),
+        *([Columns()] if machine.column_tables else []),
         Cleanup(),
         Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
         PlanMemory(
@@ -181,12 +179,6 @@ def _schedule(kernels: Kernels, have: frozenset[str], threads: int, options: Bui
             return MapGrid()
         case _:
             assert_never(kernels)
-
-
-def _eliminate(core: Core) -> Eliminate:
-    """Channels that fill lanes, or words where their products are of whole ones."""
-    lanes = max(core.lanes, core.floats.lanes)
-    return Eliminate(multiple=4) if lanes == 1 and core.dot > 1 else Eliminate(multiple=lanes)
 
 
 def lower_module(module: Module, passes: Sequence[Pass], observe: Observer | None = None) -> Module:

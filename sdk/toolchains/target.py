@@ -57,9 +57,9 @@ class Target:
     gathers: bool = False
 
 
-def target_for(board: Board, aim: str = "time") -> Target:
+def target_for(board: Board, aim: str = "time", *, rolled: bool = False, gathers: bool = False) -> Target:
     """Return the target of a board, of which code is made for "time" or "size"; a "native" CPU is spelled out from the
-    board's capabilities."""
+    board's capabilities. ``rolled`` and ``gathers`` are those of ``Target``."""
     compilers = board.compilers
     zig_cpu, gcc_flags, link_cpu = compilers.zig.cpu, compilers.gcc.flags, compilers.zig.cpu
     if zig_cpu == "native":
@@ -74,8 +74,8 @@ def target_for(board: Board, aim: str = "time") -> Target:
         gcc_flags=gcc_flags,
         opt=compilers.opt,
         small=aim == "size",
-        rolled=aim == "size" or ({"thumb2", "dsp"} <= board.capabilities and "mve" not in board.capabilities),
-        gathers="mve" in board.capabilities,
+        rolled=rolled or aim == "size",
+        gathers=gathers,
         hosted=board.hosted,
         pointer_bits=board.pointer_bits,
     )

@@ -15,10 +15,13 @@ from sdk.compiler.ir.layout import Join
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, TensorType
+from sdk.compiler.machines.lookup import MACHINES, machine_for
+from sdk.compiler.machines.model import Machine
 from sdk.compiler.ops.registry import get_op, infer
-from sdk.compiler.schedules.rules import CORES, Core, core_for, schedule
+from sdk.compiler.schedules.rules import schedule
 from sdk.compiler.sym import evaluate
-from sdk.toolchains import CompileJob, SourceText, get_toolchain, target_for
+from sdk.driver.targets import target_of
+from sdk.toolchains import CompileJob, SourceText, get_toolchain
 
 CONV = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "x_offset": 128, "pad_value": -128}
 T = TensorType
@@ -54,22 +57,22 @@ SHAPES = {
 PORTABLE = {1: frozenset[str](), 4: frozenset({"sse2"}), 8: frozenset({"sse2"}), 16: frozenset({"sse2"})}
 BUILDS = [
     pytest.param(core, isa, tool, id=f"{core.name}-{kind}-{tool}")
-    for core in CORES
-    for kind, isa in (("own", HOST_ISA), ("portable", PORTABLE[core.lanes]))
+    for core in MACHINES
+    for kind, isa in (("own", HOST_ISA), ("portable", PORTABLE[core.integer_lanes]))
     for tool in ("zig", "gcc")
-    if kind == "portable" or (core.needs <= HOST_ISA and core.lanes > 1)
+    if kind == "portable" or (core.needs <= HOST_ISA and core.vector_bytes)
 ]
 
 
-def attributes(name: str, core: Core) -> dict[str, Any]:
+def attributes(name: str, core: Machine) -> dict[str, Any]:
     """Those of the shape, with the input offset that passes leave for a core: what its dot takes."""
     attrs = SHAPES[name][2]
     if "x_offset" not in attrs:
         return attrs
-    return {**attrs, "x_offset": 0 if core.paired else 7 if core.dot == 1 else 128 if core.unsigned else 0}
+    return {**attrs, "x_offset": 0 if core.name == "thumb" else 7 if core.dot is None else 128 if core.unsigned else 0}
 
 
-def scheduled(core: Core, even: Iterable[str] = ()) -> list[Loops]:
+def scheduled(core: Machine, even: Iterable[str] = ()) -> list[Loops]:
     out = []
     for name, (op, types, _) in SHAPES.items():
         attrs = attributes(name, core)
@@ -82,11 +85,11 @@ def scheduled(core: Core, even: Iterable[str] = ()) -> list[Loops]:
 @pytest.mark.parametrize("board", ["nucleo_l4r5zi", "qemu-cortex-m55", "qemu-cortex-m3", "microbit", "qemu-riscv32"])
 def test_microcontroller_code_has_no_warnings(board: str, compiler: str) -> None:
     found = load_board(board)
-    core = core_for(found.capabilities)
+    core = machine_for(found.capabilities)
     text = source_of(scheduled(core, even={"w"}), found.capabilities)
-    assert ("smlad" in text) == (core.name == "dsp")
-    assert ("adcs" in text) == core.paired
-    job = CompileJob(SourceText("kernels.c", text), target_for(found), flags=(*WARNINGS, "-ffreestanding"))
+    assert ("smlad" in text) == (core.assembly is not None)
+    assert ("adcs" in text) == (core.name == "thumb")
+    job = CompileJob(SourceText("kernels.c", text), target_of(found), flags=(*WARNINGS, "-ffreestanding"))
     toolchain = get_toolchain(compiler if compiler == "zig" else found.compilers.gcc.command)
     assert toolchain.compile(job).warnings == ""
 
@@ -101,7 +104,7 @@ def values(name: str, k: int, type: TensorType, rng: np.random.Generator) -> np.
 
 
 @pytest.mark.parametrize(("core", "isa", "toolchain"), BUILDS)
-def test_scheduled_equals_reference(core: Core, isa: frozenset[str], toolchain: str, tmp_path: Path) -> None:
+def test_scheduled_equals_reference(core: Machine, isa: frozenset[str], toolchain: str, tmp_path: Path) -> None:
     functions = scheduled(core)
     kernels = build(functions, tmp_path, isa, toolchain)
     rng = np.random.default_rng(5)
@@ -119,7 +122,7 @@ def test_scheduled_equals_reference(core: Core, isa: frozenset[str], toolchain: 
 
 
 def test_halves_of_words_equal_the_reference(tmp_path: Path) -> None:
-    core = core_for({"thumb"})
+    core = machine_for({"thumb"})
     pairs = Join(0, 2, I32)
     functions = [f for f in scheduled(core, even={"w"}) if any(pairs in of.steps for of in f.layouts.values())]
     assert {f.name for f in functions} == {"pointwise", "strided"}

@@ -20,14 +20,15 @@ from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.ir.verify import verify
 from sdk.compiler.ir.work import length, work
+from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.memory.verify_plan import check_plan, verify_plan
 from sdk.compiler.ops import registry
 from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
 from sdk.compiler.passes.sharing import Different, generalise, grouped, proved, written_out
-from sdk.compiler.schedules.rules import core_for, schedule
+from sdk.compiler.schedules.rules import schedule
 
-DSP = core_for({"dsp", "thumb2"})
+DSP = machine_for({"dsp", "thumb2"})
 T = TensorType
 
 NET = """module net typed

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sdk.boards import Board, load_board
 from sdk.devices import EmulatorSpec, Session, open_device
+from sdk.driver.targets import target_of
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, Target, get_toolchain, target_for
 from sdk.toolchains.linker import Region, render_linker_script
@@ -102,7 +103,7 @@ def firmware(
         f'SDK_RT_DEVICE_NAME="{board.name}"',
         f"SDK_RT_FRAME_MAX={256 if (board.ram_bytes or 0) <= SMALL_RAM else 512}u",
     )
-    target = target_for(board)
+    target = target_of(board)
     tools = get_toolchain(toolchain)
     units = jobs(sources, target, tuple(f"-D{define}" for define in defines))
     objects = tools.compile_all([replace(job, opt="s") for job in units])

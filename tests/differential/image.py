@@ -19,9 +19,10 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, lower_module
+from sdk.driver.targets import target_of
 from sdk.errors import BuildError
 from sdk.resources import data_dir
-from sdk.toolchains import Blob, BuildCache, CompileJob, LinkJob, SourceText, Target, get_toolchain, target_for
+from sdk.toolchains import Blob, BuildCache, CompileJob, LinkJob, SourceText, Target, get_toolchain
 from sdk.toolchains.base import ObjectFile, Toolchain
 
 __all__ = ["CODE", "RAM", "Compiled", "compiled", "link"]
@@ -137,9 +138,9 @@ def _targets(core: str, opt: str) -> tuple[Board, Target, str]:
     board = board_of(core)
     lacking = missing(core)
     if not lacking:
-        return board, target_for(board, opt), ""
+        return board, target_of(board, opt), ""
     here = structs.replace(board.core, capabilities=board.capabilities & load_board(CORES[core].board).capabilities)
-    target = target_for(replace(board, cores=(here,)), opt)
+    target = target_of(replace(board, cores=(here,)), opt)
     return board, target, (HERE / "avx512_in_c.h").read_text(encoding="utf-8")
 
 

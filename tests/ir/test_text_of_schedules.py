@@ -11,17 +11,20 @@ from round_trip import check_function
 
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import F32, I8, I16, I32, I64, DType, TensorType
+from sdk.compiler.machines.lookup import MACHINES, machine_for
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import get_op, infer
-from sdk.compiler.schedules.rules import CORES, Core, core_for, schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import PRIMITIVES, Arg, Schedule
 from sdk.compiler.sym import Dim, Var
 
 ROWS = Var("n", 1, 64).expr
-INT = {core.name: core for core in CORES}
+INT = {core.name: core for core in MACHINES}
 FLOAT = {
-    "avx2": core_for({"sse2", "avx2", "fma"}),
-    "neon": core_for({"neon"}),
-    "fpu": core_for({"thumb2", "dsp", "fpu-sp"}),
+    "avx2": machine_for({"sse2", "avx2", "fma"}),
+    "neon": machine_for({"neon"}),
+    "fpu": machine_for({"thumb2", "dsp", "fpu-sp"}),
 }
 Shape = tuple[Dim, ...]
 THREE = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "pad_value": 0, "x_offset": 0}
@@ -51,10 +54,10 @@ TOTAL = nest("reduce_sum", (F32,), ((4, 100),), axes=(1,))
 RELU = nest("relu", (F32,), ((ROWS, 40),))
 
 BYTEWISE = (CONV, IMAGE, DENSE, DEPTHWISE, COLUMN)
-RULES: tuple[tuple[Loops, Core, int], ...] = (
-    *((loops, core, 1) for loops in BYTEWISE for core in (INT["dsp"], INT["thumb"], INT["mve"], INT["avx2"])),
-    *((loops, core, 1) for loops in (SHORT, SUMS) for core in (INT["dsp"], replace(INT["dsp"], compact=True))),
-    *((loops, core, 4) for loops in (MATMUL, WINDOW, TURN, TOTAL, RELU) for core in FLOAT.values()),
+RULES: tuple[tuple[Nest, Machine], ...] = (
+    *((Nest(loops), core) for loops in BYTEWISE for core in (INT["dsp"], INT["thumb"], INT["mve"], INT["avx2"])),
+    *((Nest(loops, compact=compact), INT["dsp"]) for loops in (SHORT, SUMS) for compact in (False, True)),
+    *((Nest(loops, threads=4), core) for loops in (MATMUL, WINDOW, TURN, TOTAL, RELU) for core in FLOAT.values()),
 )
 # what no rule of these does
 STEPS: tuple[tuple[Loops, str, tuple[Arg, ...]], ...] = (
@@ -82,9 +85,9 @@ def test_every_primitive(monkeypatch: pytest.MonkeyPatch) -> None:
         return done
 
     monkeypatch.setattr(Schedule, "do", do)
-    for loops, core, threads in RULES:
-        constants = known(loops)
-        check_function(schedule(loops, core, None, threads, set(constants), constants))
+    for one, core in RULES:
+        constants = known(one.loops)
+        check_function(schedule_nest(replace(one, even=frozenset(constants), known=constants), core))
     for loops, primitive, args in STEPS:
         Schedule(loops).do(primitive, *args)
     assert set(PRIMITIVES) - seen == set()

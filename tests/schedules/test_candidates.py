@@ -15,16 +15,18 @@ from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.verify_loops import verify_loops
+from sdk.compiler.machines.lookup import MACHINES, machine_for
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import DEFAULT, Choice, Nest
 from sdk.compiler.passes.fuse import Fuse
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.schedule import ScheduleLoops, candidates_of
-from sdk.compiler.schedules.rules import CORES, Core, alternatives, core_for, schedule
-from sdk.compiler.schedules.rules.candidates import CANDIDATES, DEFAULT, Choice, candidates_for
+from sdk.compiler.schedules.rules import alternatives, schedule_nest
 from sdk.compiler.schedules.trace import replay
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-CHOOSING = [core for core in CORES if core.name in CANDIDATES]
+CHOOSING = [core for core in MACHINES if core.candidates]
 DSP = ("dsp", "thumb2")
 CASES = [
     conv(5, 6, 16, 18, 3, 1, 1),
@@ -37,29 +39,30 @@ CASES = [
 ]
 
 
-def test_candidates_are_of_cores_that_there_are() -> None:
-    assert {core.name for core in CHOOSING} == set(CANDIDATES)
+def test_candidates_begin_with_what_the_rules_choose() -> None:
+    assert {core.name for core in CHOOSING} == {"dsp", "dsp-dual-issue", "rvm", "thumb2"}
     for core in CHOOSING:
-        for kind in CANDIDATES[core.name]:
-            choices = candidates_for(core.name, kind)
+        for kind in core.candidates:
+            choices = core.choices(kind)
             assert choices[0] == DEFAULT
             assert len(set(map(str, choices))) == len(choices)
-    assert candidates_for("avx2", "contraction") == (DEFAULT,)
+    assert machine_for({"avx2"}).choices("contraction") == (DEFAULT,)
     assert str(Choice(variant="columns", rows=2)) == "variant=columns rows=2"
     assert str(DEFAULT) == "default"
 
 
 @pytest.mark.parametrize("core", CHOOSING, ids=lambda c: c.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{'x'.join(map(str, c[1][1].shape))}")
-def test_every_candidate_computes_the_same(case: Any, core: Core) -> None:
+def test_every_candidate_computes_the_same(case: Any, core: Machine) -> None:
     loops, arrays, want = naive(case, core)
     constants = {name: [values] for name, values in arrays.items() if name != "x"}
     constants["w"] = [np.maximum(constants["w"][0], -127)]
     arrays["w"] = constants["w"][0]
     plain = {**arrays, "o": np.zeros(want.shape, want.dtype)}
     run_loops(loops, plain)
-    first = schedule(loops, core, constants, 1, (), constants)
-    found = {DEFAULT: first, **dict(alternatives(loops, first, core, constants, 1, (), constants))}
+    nest = Nest(loops, frozenset(constants), known=constants)
+    first = schedule_nest(nest, core)
+    found = {DEFAULT: first, **dict(alternatives(nest, first, core))}
     assert len({(f.body, f.params) for f in found.values()}) == len(found)
     for choice, done in found.items():
         packed = {name: pack_array(arrays[name], layout) for name, layout in done.layouts.items()}
@@ -75,10 +78,10 @@ def test_every_candidate_computes_the_same(case: Any, core: Core) -> None:
 
 def test_products_and_windows_have_candidates() -> None:
     for case in (CASES[0], CASES[1], CASES[3]):
-        loops, arrays, _ = naive(case, core_for(DSP))
+        loops, arrays, _ = naive(case, machine_for(DSP))
         known = {"w": [np.maximum(arrays["w"], -127)], "bias": [arrays["bias"]]} if "bias" in arrays else {}
-        first = schedule(loops, core_for(DSP), None, 1, (), known)
-        assert list(alternatives(loops, first, core_for(DSP), None, 1, (), known)), case
+        nest = Nest(loops, known=known)
+        assert list(alternatives(nest, schedule_nest(nest, machine_for(DSP)), machine_for(DSP))), case
 
 
 def fused() -> Module:
@@ -90,7 +93,7 @@ def fused() -> Module:
 
 def test_a_pass_takes_the_candidate_of_a_number() -> None:
     module, isa = fused(), ".".join(DSP)
-    names = candidates_of(module, core_for(DSP))
+    names = candidates_of(module, machine_for(DSP))
     assert all(found[0] == DEFAULT for found in names.values())
     most = max(map(len, names.values()))
     taken = [ScheduleLoops(isa, candidate=k).run(module) for k in range(most)]

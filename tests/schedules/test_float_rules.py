@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schedules.float_machines import FLOATS
 
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import op
@@ -19,13 +20,15 @@ from sdk.compiler.ir.rows import row_granule
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import rewrite, walk
+from sdk.compiler.machines.common import PANELS
+from sdk.compiler.machines.model import Machine
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.rules import core_for, schedule
-from sdk.compiler.schedules.rules.cores import FLOAT_CORES, FloatCore
+from sdk.compiler.schedules.rules import schedule
 from sdk.compiler.schedules.rules.tiles import Product, tile_for
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
 
+WIDEST = FLOATS["avx512f"]
 M, N, K = Var("m", 1, 40).expr, Var("n", 1, 70).expr, Var("kk", 1, 33).expr
 H, W, B = Var("h", 8, 24, 8).expr, Var("w", 8, 16).expr, Var("b", 1, 2).expr
 Shape = tuple[Dim, ...]
@@ -77,8 +80,8 @@ def convolution(name: str) -> tuple[Loops, list[TensorType], dict[str, Any]]:
     return drop_single_trips(made), types, attrs
 
 
-def scheduled(loops: Loops, floats: FloatCore, packable: set[str], threads: int = 1) -> Loops:
-    done = schedule(loops, core_for(floats.needs), packable, threads)
+def scheduled(loops: Loops, floats: Machine, packable: set[str], threads: int = 1) -> Loops:
+    done = schedule(loops, floats, packable, threads)
     assert done.trace, "the plain nest was kept"
     assert replay(loops, done.trace) == done
     found: list[str] = []
@@ -120,16 +123,16 @@ def run(done: Loops, arrays: dict[str, np.ndarray], want: np.ndarray, env: dict[
 def cases(names: Iterable[str], everywhere: set[str]) -> list[Any]:
     """All on the widest vectors; those that differ most on the others too (the C tests run them as well)."""
     return [
-        pytest.param(name, floats, id=f"{name}-{floats.name}")
-        for floats in FLOAT_CORES
+        pytest.param(name, floats, id=f"{name}-{key}")
+        for key, floats in FLOATS.items()
         for name in names
-        if floats is FLOAT_CORES[0] or name in everywhere
+        if floats is WIDEST or name in everywhere
     ]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("name", "floats"), cases(PRODUCTS, {"inputs", "long"}))
-def test_products(name: str, floats: FloatCore, threads: int) -> None:
+def test_products(name: str, floats: Machine, threads: int) -> None:
     left, right, constant = PRODUCTS[name]
     loops = product(left, right)
     done = scheduled(loops, floats, {"b"} if constant else set(), threads)
@@ -144,7 +147,7 @@ def test_products(name: str, floats: FloatCore, threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("name", "floats"), cases(CONVOLUTIONS, {"first", "short rows"}))
-def test_convolutions(name: str, floats: FloatCore, threads: int) -> None:
+def test_convolutions(name: str, floats: Machine, threads: int) -> None:
     loops, types, attrs = convolution(name)
     done = scheduled(loops, floats, {"w", "b"}, threads)
     assert threads == 1 or row_granule(done) is not None
@@ -156,26 +159,26 @@ def test_convolutions(name: str, floats: FloatCore, threads: int) -> None:
 
 
 def test_sums_stay_in_vector_registers_and_join_their_product() -> None:
-    done = scheduled(product((M, 24), (24, 40)), FLOAT_CORES[0], {"b"})
+    done = scheduled(product((M, 24), (24, 40)), WIDEST, {"b"})
     sums = [n.buffer for n in walk(done.body) if isinstance(n, Alloc)]
     assert all(b.space == "register" and b.dtype.lanes == 16 for b in sums)
-    tile = tile_for(FLOAT_CORES[0], Product(None, 40, 24))
+    tile = tile_for(WIDEST.floats, PANELS.costs, Product(None, 40, 24))
     assert sums[0].shape == (tile.rows, tile.vectors)
     assert len(sums) == 1 + len(tile.tails)
     assert any(isinstance(n, Op) and n.name == "fma" for n in walk(done.body))
 
 
 def test_without_fused_products_none_is_used() -> None:
-    done = scheduled(product((M, 24), (24, 40)), FLOAT_CORES[-1], {"b"})
+    done = scheduled(product((M, 24), (24, 40)), FLOATS["sse2"], {"b"})
     assert not any(isinstance(n, Op) and n.name == "fma" for n in walk(done.body))
 
 
 @pytest.mark.parametrize("rows", [1, 7, 49, 64, 3136, None])
 @pytest.mark.parametrize("columns", [1, 24, 32, 144, 1000, None])
-@pytest.mark.parametrize("core", FLOAT_CORES, ids=lambda c: c.name)
-def test_a_tile_leaves_registers_for_its_operands(core: FloatCore, rows: int | None, columns: int | None) -> None:
-    tile = tile_for(core, Product(rows, columns))
-    assert tile.rows * tile.vectors + tile.vectors + 1 <= core.registers
+@pytest.mark.parametrize("core", FLOATS.values(), ids=FLOATS)
+def test_a_tile_leaves_registers_for_its_operands(core: Machine, rows: int | None, columns: int | None) -> None:
+    tile = tile_for(core.floats, PANELS.costs, Product(rows, columns))
+    assert tile.rows * tile.vectors + tile.vectors + 1 <= core.floats.registers
     sizes = (tile.rows, *tile.tails)
     assert sizes[-1] == 1
     assert all(b < a for a, b in pairwise(sizes))
@@ -183,7 +186,7 @@ def test_a_tile_leaves_registers_for_its_operands(core: FloatCore, rows: int | N
 
 def test_an_epilogue_runs_on_the_registers() -> None:
     loops = with_epilogue(product((M, 24), (24, 40)))
-    done = scheduled(loops, FLOAT_CORES[0], {"b"})
+    done = scheduled(loops, WIDEST, {"b"})
     stores = [n for n in walk(done.body) if isinstance(n, Store) and n.buffer == "o"]
     assert stores
     assert all(n.value.dtype.lanes == 16 and isinstance(n.value, Op) and n.value.name == "add" for n in stores)
@@ -194,8 +197,8 @@ def test_an_epilogue_runs_on_the_registers() -> None:
 
 
 @pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize("floats", FLOAT_CORES[:2], ids=lambda c: c.name)
-def test_an_epilogue_that_no_lanes_can_run_reads_sums_from_scratch(floats: FloatCore, constant: bool) -> None:
+@pytest.mark.parametrize("floats", [FLOATS["avx512f"], FLOATS["avx2fma"]], ids=["avx512f", "avx2fma"])
+def test_an_epilogue_that_no_lanes_can_run_reads_sums_from_scratch(floats: Machine, constant: bool) -> None:
     plain = product((M, 24), (24, 40))
 
     def turned(node: Any) -> Any:
@@ -217,7 +220,7 @@ def test_an_epilogue_that_no_lanes_can_run_reads_sums_from_scratch(floats: Float
 
 def test_padding_is_copied_once_for_rows_that_share_weights() -> None:
     loops, _, _ = convolution("short rows")
-    done = scheduled(loops, FLOAT_CORES[0], {"w", "b"})
+    done = scheduled(loops, WIDEST, {"w", "b"})
     regions = [n.buffer for n in walk(done.body) if isinstance(n, Alloc) and n.buffer.space == "scratch"]
     assert [b.shape for b in regions] == [(9, 9, 16)]
     inner = [n for n in walk(done.body) if isinstance(n, For) and n.var.name.startswith("run")]
@@ -227,19 +230,19 @@ def test_padding_is_copied_once_for_rows_that_share_weights() -> None:
 
 
 def test_threads_divide_what_they_would_read_twice() -> None:
-    weights = scheduled(product((M, 384), (384, 1536)), FLOAT_CORES[0], {"b"}, threads=2)
-    row = scheduled(product((1, 384), (384, 1000)), FLOAT_CORES[0], {"b"}, threads=2)
+    weights = scheduled(product((M, 384), (384, 1536)), WIDEST, {"b"}, threads=2)
+    row = scheduled(product((1, 384), (384, 1000)), WIDEST, {"b"}, threads=2)
     pixels, _, _ = convolution("1x1")
-    image = scheduled(pixels, FLOAT_CORES[0], {"w", "b"}, threads=2)
+    image = scheduled(pixels, WIDEST, {"w", "b"}, threads=2)
     # panels of 64 columns, panels of 128, pixels
     assert [f.rows.extent for f in (weights, row, image) if f.rows] == [24, 8, H * W]
     assert [row_granule(f) for f in (weights, row)] == [1, 1]
 
 
 def test_tiles_of_a_part_are_even() -> None:
-    core = FLOAT_CORES[0]
-    tile = tile_for(core, Product(49, 160, 960), threads=2, axes=("rows", "columns"))
+    core = WIDEST.floats
+    tile = tile_for(core, PANELS.costs, Product(49, 160, 960), threads=2, axes=("rows", "columns"))
     panels = -(-160 // (tile.vectors * core.lanes))
     assert tile.axis == "columns"
     assert panels % 2 == 0
-    assert tile_for(core, Product(3136, 24, 96), threads=2, axes=("rows", "columns")).axis == "rows"
+    assert tile_for(core, PANELS.costs, Product(3136, 24, 96), threads=2, axes=("rows", "columns")).axis == "rows"

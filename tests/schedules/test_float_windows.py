@@ -13,11 +13,13 @@ from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.model import Machine
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.rules import Core, core_for, schedule
+from sdk.compiler.schedules.rules import schedule
 from sdk.compiler.schedules.trace import replay
 
-CORES = {"double": core_for({"thumb2", "dsp", "fpu-dp"}), "single": core_for({"thumb2", "dsp", "fpu-sp"})}
+CORES = {"double": machine_for({"thumb2", "dsp", "fpu-dp"}), "single": machine_for({"thumb2", "dsp", "fpu-sp"})}
 # rows, columns, channels, multiplier, taps, stride, padding, dilation
 CASES = {
     "same": (9, 12, 6, 1, 3, 1, 1, 1),
@@ -49,7 +51,7 @@ def nest(case: str) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
 
 @pytest.mark.parametrize("core", CORES.values(), ids=CORES)
 @pytest.mark.parametrize("case", CASES)
-def test_scheduled_windows_compute_the_same(case: str, core: Core) -> None:
+def test_scheduled_windows_compute_the_same(case: str, core: Machine) -> None:
     loops, arrays, want = nest(case)
     done = schedule(loops, core)
     assert "stage_region" in done.trace

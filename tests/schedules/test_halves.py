@@ -13,12 +13,13 @@ from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, U8, DType, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules import core_for, schedule
+from sdk.compiler.schedules.rules import schedule
 from sdk.compiler.schedules.trace import Schedule, replay
 
-FEW = core_for({"thumb"})
+FEW = machine_for({"thumb"})
 WINDOW = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "pad_value": 5}
 CASES = {
     "conv": ("conv2d", ((1, 6, 5, 4), (10, 3, 3, 4), (10,)), WINDOW),
@@ -84,7 +85,7 @@ def test_a_window_of_many_elements_is_not_kept_as_words() -> None:
 def test_weights_of_minus_128_and_odd_shapes_get_a_tile_of_sums() -> None:
     op, shapes, attrs = CASES["pointwise"]
     assert not halved(schedule(nest(op, shapes, attrs), FEW))
-    assert not halved(schedule(nest(op, shapes, attrs), core_for({"thumb", "thumb2"}), even={"w"}))
+    assert not halved(schedule(nest(op, shapes, attrs), machine_for({"thumb", "thumb2"}), even={"w"}))
     odd = ((1, 6, 5, 33), (12, 1, 1, 33), (12,))
     assert not halved(schedule(nest(op, odd, attrs), FEW, even={"w"}))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,15 @@ from sdk.compiler.ir.loops import Load, Loops, Op, Store
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I16, I32, I64, DType, TensorType
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.lookup import MACHINES
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules import CORES, Core, schedule
+from sdk.compiler.schedules.rules import schedule, schedule_nest
 from sdk.compiler.schedules.trace import Schedule, replay
 
-DSP = next(core for core in CORES if core.name == "dsp")
+DSP = next(core for core in MACHINES if core.name == "dsp")
 Case = tuple[str, tuple[TensorType, ...], dict[str, Any]]
 
 
@@ -48,7 +50,6 @@ def dense(rows: int, inner: int, outs: int, sums: DType) -> Case:
     return "dense", types, {"x_offset": 0, "w_offset": 0}
 
 
-COMPACT = replace(DSP, name="dsp compact", compact=True)
 CASES = {
     "pointwise": conv(6, 20, 14, 1, I32),
     "odd": conv(5, 17, 15, 1, I32),
@@ -76,11 +77,20 @@ def nest(case: Case) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
     return loops, dict(zip(op.inputs, values, strict=True)), op.reference(*values, **given)
 
 
-@pytest.mark.parametrize("core", [*(c for c in CORES if c.lanes < 8), COMPACT], ids=lambda c: c.name)
+@pytest.mark.parametrize("core", [c for c in MACHINES if c.lanes < 8], ids=lambda c: c.name)
 @pytest.mark.parametrize("case", CASES)
-def test_scheduled_nest_computes_the_same(case: str, core: Core) -> None:
+def test_scheduled_nest_computes_the_same(case: str, core: Machine) -> None:
+    computes_the_same(case, core, False)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_compact_nest_computes_the_same(case: str) -> None:
+    computes_the_same(case, DSP, True)
+
+
+def computes_the_same(case: str, core: Machine, compact: bool) -> None:
     loops, arrays, want = nest(CASES[case])
-    done = schedule(loops, core)
+    done = schedule_nest(Nest(loops, compact=compact), core)
     for name, layout in done.layouts.items():
         arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.full(want.shape, 99, want.dtype)
@@ -99,7 +109,7 @@ def test_cores_that_multiply_halves_take_two_products_at_once(case: str) -> None
 
 
 def test_compact_code_takes_bytes_of_weights_apart() -> None:
-    done = schedule(nest(CASES["odd"])[0], COMPACT)
+    done = schedule_nest(Nest(nest(CASES["odd"])[0], compact=True), DSP)
     assert {n.name for n in walk(done.body) if isinstance(n, Op)} >= {"dot", "evens", "odds"}
     assert done.param("w").buffer.dtype == I8
     assert isinstance(done.param("w").layout.steps[-1], Interleave)

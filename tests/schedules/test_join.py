@@ -15,15 +15,16 @@ from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.pattern import classify
 from sdk.compiler.ir.types import I8, I16, I32
 from sdk.compiler.ir.walk import rewrite, walk
+from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules import core_for, schedule
+from sdk.compiler.schedules.rules import schedule
 from sdk.compiler.schedules.rules.joined import joinable
 from sdk.compiler.schedules.trace import Schedule, replay
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
 
 PACKED = (Fuse(1, -1), Tile(1, 4), Join(0, 2, I16))
-CORE = core_for(["thumb2", "dsp"])
+CORE = machine_for(["thumb2", "dsp"])
 
 
 def product(rows: int, channels: int, depth: int) -> Loops:

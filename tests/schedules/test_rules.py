@@ -15,11 +15,13 @@ from sdk.compiler.ir.row_calls import by_rows
 from sdk.compiler.ir.types import I8, I32, DType, TensorType
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.lookup import MACHINES
+from sdk.compiler.machines.model import Machine
 from sdk.compiler.memory.rings import with_rings
 from sdk.compiler.memory.scratch import scratch_layout
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules import CORES, Core, schedule
+from sdk.compiler.schedules.rules import schedule
 from sdk.compiler.schedules.trace import replay
 
 
@@ -49,7 +51,9 @@ def dense(m: int, k: int, n: int) -> tuple[str, Any, dict[str, Any]]:
     return "dense", (tensor(I8, m, k), tensor(I8, n, k), tensor(I32, n)), {"w_offset": 0}
 
 
-DSP = next(core for core in CORES if core.name == "dsp")
+BY_NAME = {core.name: core for core in MACHINES}
+DSP, MVE = BY_NAME["dsp"], BY_NAME["mve"]
+SCALAR = [core for core in MACHINES if not core.vector_bytes]
 CASES = [
     conv(8, 7, 16, 19, 3, 1, 1),
     conv(9, 5, 64, 64, 1, 1, 0),
@@ -66,7 +70,7 @@ CASES = [
 ]
 
 
-def naive(case: tuple[str, Any, dict[str, Any]], core: Core) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
+def naive(case: tuple[str, Any, dict[str, Any]], core: Machine) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
     name, types, attrs = case
     attrs = {**attrs, "x_offset": 128 if core.unsigned else 0}
     rng = np.random.default_rng(7)
@@ -77,9 +81,9 @@ def naive(case: tuple[str, Any, dict[str, Any]], core: Core) -> tuple[Loops, dic
     return loops, dict(zip(op.inputs, values, strict=True)), op.reference(*values, **attrs)
 
 
-@pytest.mark.parametrize("core", CORES, ids=lambda c: c.name)
+@pytest.mark.parametrize("core", MACHINES, ids=lambda c: c.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{'x'.join(map(str, c[1][1].shape))}")
-def test_scheduled_nest_computes_the_same(case: Any, core: Core) -> None:
+def test_scheduled_nest_computes_the_same(case: Any, core: Machine) -> None:
     loops, arrays, want = naive(case, core)
     done = schedule(loops, core)
     for name, layout in done.layouts.items():
@@ -91,9 +95,9 @@ def test_scheduled_nest_computes_the_same(case: Any, core: Core) -> None:
         assert replay(loops, done.trace) == done
 
 
-@pytest.mark.parametrize("core", CORES, ids=lambda c: c.name)
+@pytest.mark.parametrize("core", MACHINES, ids=lambda c: c.name)
 @pytest.mark.parametrize("case", CASES[:2] + CASES[4:5], ids=["conv3x3", "conv1x1", "depthwise"])
-def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Core) -> None:
+def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Machine) -> None:
     loops, arrays, want = naive(case, core)
     done = schedule(loops, core)
     for name, layout in done.layouts.items():
@@ -105,17 +109,17 @@ def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Core) -> No
 
 
 @pytest.mark.parametrize(
-    ("core", "wanted"), [(CORES[0], "dot"), (CORES[1], "dot"), (CORES[3], "dot")], ids=lambda c: str(c)[:12]
+    "core", [core for core in MACHINES if (core.dot and core.dot.sums > 1) or core is MVE], ids=lambda c: c.name
 )
-def test_contractions_reach_the_dot_instruction(core: Core, wanted: str) -> None:
+def test_contractions_reach_the_dot_instruction(core: Machine) -> None:
     for case in (CASES[0], CASES[1], CASES[6]):
         done = schedule(naive(case, core)[0], core)
-        assert any(isinstance(n, Op) and n.name == wanted for n in walk(done.body))
+        assert any(isinstance(n, Op) and n.name == "dot" for n in walk(done.body))
 
 
-@pytest.mark.parametrize("core", CORES, ids=lambda c: c.name)
+@pytest.mark.parametrize("core", MACHINES, ids=lambda c: c.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{'x'.join(map(str, c[1][1].shape))}")
-def test_scheduled_nests_run_row_by_row(case: Any, core: Core) -> None:
+def test_scheduled_nests_run_row_by_row(case: Any, core: Machine) -> None:
     loops, arrays, want = naive(case, core)
     done = by_rows(schedule(loops, core))
     for name, layout in done.layouts.items():
@@ -128,9 +132,9 @@ def test_scheduled_nests_run_row_by_row(case: Any, core: Core) -> None:
     assert problems == []
 
 
-@pytest.mark.parametrize("core", [core for core in CORES if core.lanes == 1], ids=lambda c: c.name)
+@pytest.mark.parametrize("core", SCALAR, ids=lambda c: c.name)
 @pytest.mark.parametrize("case", [CASES[k] for k in (0, 1, 4, 8)], ids=["conv3x3", "conv1x1", "depthwise", "tails"])
-def test_scheduled_nests_read_and_write_rings(case: Any, core: Core) -> None:
+def test_scheduled_nests_read_and_write_rings(case: Any, core: Machine) -> None:
     loops, arrays, want = naive(case, core)
     kept = case[1][1].shape[0] if case[0] == "depthwise_conv2d" else case[1][1].shape[1]
     done = with_rings(schedule(loops, core), {"x": kept, "o": 2})
@@ -154,8 +158,8 @@ def test_depthwise_of_one_column_runs_on_packed_words() -> None:
     assert any(isinstance(n, Op) and n.name == "mac_lane" for n in walk(done.body))
 
 
-@pytest.mark.parametrize("core", [core for core in CORES if core.lanes == core.dot == 1], ids=lambda c: c.name)
-def test_depthwise_stages_a_word_of_channels(core: Core) -> None:
+@pytest.mark.parametrize("core", [core for core in SCALAR if not core.dot], ids=lambda c: c.name)
+def test_depthwise_stages_a_word_of_channels(core: Machine) -> None:
     done = schedule(naive(CASES[4], core)[0], core)
     assert scratch_layout(done).bytes == 3 * (5 + 2) * 4
 
@@ -184,12 +188,12 @@ def test_depthwise_layers_of_halved_images_are_alike() -> None:
 
 
 def test_small_work_keeps_the_plain_nest() -> None:
-    loops = naive(dense(1, 16, 16), CORES[3])[0]
-    assert schedule(loops, CORES[3]) is loops
+    loops = naive(dense(1, 16, 16), MVE)[0]
+    assert schedule(loops, MVE) is loops
 
 
 def test_a_trace_of_other_loops_does_not_apply() -> None:
-    done = schedule(naive(CASES[0], CORES[3])[0], CORES[3])
-    other = replace(naive(dense(7, 64, 40), CORES[3])[0], name="g")
+    done = schedule(naive(CASES[0], MVE)[0], MVE)
+    other = replace(naive(dense(7, 64, 40), MVE)[0], name="g")
     with pytest.raises((ScheduleError, KeyError)):
         replay(other, done.trace)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schedules.float_machines import FLOATS
 
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops
@@ -15,11 +16,9 @@ from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.verify_bounds import Facts
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.rules import core_for, schedule
-from sdk.compiler.schedules.rules.cores import FLOAT_CORES
+from sdk.compiler.schedules.rules import schedule
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
 
-CORES = {core.name: core for core in FLOAT_CORES}
 NONE, SAME = (0, 0, 0, 0), (1, 1, 1, 1)
 B = Var("b", 1, 4).expr
 
@@ -43,9 +42,9 @@ WIDTHS: tuple[Case, ...] = (
     (1, v("h", 32, 672, 32) + 3, 14, 16, 64, (7, 7), (4, 4), (1, 1, 0, 0), 2, "neon", 1),
     (1, v("h", 8, 2408, 8), 1, 3, 32, (3, 3), (2, 2), SAME, 1, "neon", 1),
     *((1, v("h", 64, 256, m), v("w", 64, 256, m), 3, 32, (3, 3), (2, 2), SAME, 1, core, 1) for m in (1, 32)
-      for core in CORES),
+      for core in FLOATS),
     *((1, v("h", 3, 17), v("w", 3, 17), 8, 24, (3, 3), (2, 2), pad, 1, core, 2) for pad in (SAME, NONE)
-      for core in CORES),
+      for core in FLOATS),
 )  # fmt: skip
 PIXELS: tuple[Case, ...] = (
     (1, v("h", 32, 95) + 3, 224, 64, 128, (3, 3), (2, 2), NONE, 1, "avx512f", 1),
@@ -72,7 +71,7 @@ def made(case: Case) -> tuple[Loops, list[TensorType], dict[str, Any]]:
 
 
 def proved(case: Case) -> Loops:
-    done = schedule(made(case)[0], core_for(CORES[case[-2]].needs), {"w", "b"}, case[-1])
+    done = schedule(made(case)[0], FLOATS[case[-2]], {"w", "b"}, case[-1])
     found: list[str] = []
     verify_loops(done, lambda where, what: found.append(f"{where}: {what}"))
     assert found == []

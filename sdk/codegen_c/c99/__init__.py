@@ -19,10 +19,9 @@ def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions
 
 
 def _rolled(isa: frozenset[str]) -> bool:
-    from sdk.codegen_c.c99.regions import CORE
-    from sdk.codegen_c.c99.unit import Unit
+    from sdk.compiler.machines.lookup import machine_for
 
-    return Unit("m", isa).features >= CORE
+    return machine_for(isa).assembly is not None
 
 
 def _hooks(prefix: str) -> tuple[str, ...]:

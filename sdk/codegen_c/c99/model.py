@@ -14,7 +14,6 @@ from sdk.codegen_c.c99.interface import Entry, Interface, quoted
 from sdk.codegen_c.c99.kernel_calls import kernel_calls
 from sdk.codegen_c.c99.parts import parts_of
 from sdk.codegen_c.c99.plan import RunPrinter
-from sdk.codegen_c.c99.regions import CORE
 from sdk.codegen_c.c99.selftest import selftest_file
 from sdk.codegen_c.c99.state import StatePrinter
 from sdk.codegen_c.c99.steps import by_steps, step_kernels
@@ -110,7 +109,7 @@ def _kernels(module: Module, unit: Unit, small: frozenset[str], rows: frozenset[
             raise BuildError(f"a plan calls @{name}, which the module lacks")
         loops = module.loops[name]
         constant = _constant(loops, found)
-        samples = kernel_calls(module, loops, found) if unit.features >= CORE else []
+        samples = kernel_calls(module, loops, found) if unit.machine.assembly else []
         offsets = scratch_layout(loops).offsets
         out[name] = emit_loops(unit, loops, offsets, constant, name in small, name in rows, samples)
     return out

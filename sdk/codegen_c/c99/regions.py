@@ -14,16 +14,12 @@ from sdk.codegen_c.c99.asm_statement import Operands, Pointer, Statement
 from sdk.codegen_c.c99.dims import DimPrinter
 from sdk.compiler.ir.loops import For, Load, Loops, Stmt, Store
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Assembly
 from sdk.compiler.sym import Dim, evaluate, floordiv, free_vars, prove_ge
 
-__all__ = ["CORE", "Regions"]
+__all__ = ["Regions"]
 
-CORE: Final = frozenset({"thumb2", "dsp", "words"})  # features of cores whose hot code is written here
-LONG: Final = 72  # instructions of a loop of which several turns are written out
-SHORT: Final = 32  # the same where code is for size
 AROUND: Final = 16  # lines around the instructions of a loop
-TURNS: Final = 8  # turns written out, at most
-FEW: Final = 8  # products that are worth a statement of their own
 
 Element = Callable[[str, Dim], str]
 
@@ -31,9 +27,9 @@ Element = Callable[[str, Dim], str]
 @dataclass(frozen=True, slots=True)
 class Regions:
     """Prints regions of a function as assembly; everything else of it stays C. ``element`` is the C text of the element
-    so many bytes behind the start of a buffer, ``fresh`` a name that nothing has. With
-    ``alone`` words are read one by one, for a core that issues such a read beside a product. What ``holds`` does not
-    say of, a statement in the place of some statements after which nothing reads the registers named, stays C."""
+    so many bytes behind the start of a buffer, ``fresh`` a name that nothing has, ``how`` how long statements may get
+    and what is worth one. What ``holds`` does not say of, a statement in the place of some statements after which
+    nothing reads the registers named, stays C."""
 
     loops: Loops
     dims: DimPrinter
@@ -41,7 +37,7 @@ class Regions:
     element: Element
     fresh: Callable[[str], str]
     small: bool
-    alone: bool
+    how: Assembly
     holds: Callable[[Statement, Sequence[Stmt], Set[str]], bool]
 
     def loop(self, stmt: For) -> list[str]:
@@ -49,7 +45,7 @@ class Regions:
         if stmt.kind != "serial" or stmt.until is not None:
             return []
         trip = stmt.hi - stmt.lo
-        most = SHORT if self.small else LONG
+        most = self.how.most_small if self.small else self.how.most
         once = self._turned(stmt, trip, 1)
         if once is None:
             return []
@@ -78,9 +74,10 @@ class Regions:
     def _worth(self, lifted: thumb.Lifted) -> bool:
         """Whether straight code gains by a statement of its own. Compilers spread the reads of constants over the code
         around better than a statement that needs them all at once."""
-        if lifted.products < FEW and lifted.shared and not all(stream.stored for stream in lifted.streams):
+        few = lifted.products < self.how.products
+        if few and lifted.shared and not all(stream.stored for stream in lifted.streams):
             return False
-        return lifted.products >= FEW or lifted.writes >= FEW // 2
+        return not few or lifted.writes >= self.how.products // 2
 
     def _best(
         self,
@@ -106,7 +103,7 @@ class Regions:
         """How many turns may be written out, the most first: divisors of the trip count at every call."""
         counts = [trip] if isinstance(trip, int) else self._trips(trip)
         whole = math.gcd(*counts) if counts else 1
-        return [n for n in range(TURNS, 1, -1) if whole and whole % n == 0]
+        return [n for n in range(self.how.turns, 1, -1) if whole and whole % n == 0]
 
     def _trips(self, trip: Dim) -> list[int]:
         """The trip counts of the functions that share this one; none where they depend on more than its dims."""
@@ -133,7 +130,7 @@ class Regions:
             paths,
             looped,
             lifted.spent,
-            self.alone,
+            self.how.single_loads,
         )
         if emitted is None:
             return None

@@ -14,7 +14,7 @@ from sdk.codegen_c.c99.function import CFunction, has_scratch
 from sdk.codegen_c.c99.hoist import invariant_reads
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
 from sdk.codegen_c.c99.places import Addresses, Index, Place
-from sdk.codegen_c.c99.regions import CORE, Regions
+from sdk.codegen_c.c99.regions import Regions
 from sdk.codegen_c.c99.samples import Around, Branch, KernelCall
 from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.thumb import Memory, Names
@@ -106,9 +106,8 @@ class _Printer:
         self.addresses = Addresses(self.dims, scratch, frozenset(loops.layouts))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
         names = Names(self._register, self._memory, self._operand, self.values.is_small)
-        alone = "dual-issue" in unit.features
-        regions = Regions(loops, self.dims, names, self._element, self._fresh, small, alone, self._holds)
-        self.regions = regions if unit.features >= CORE else None
+        how = unit.machine.assembly
+        self.regions = how and Regions(loops, self.dims, names, self._element, self._fresh, small, how, self._holds)
         self.validator = Validator(loops, scratch, calls, unit.check)
         self.around: list[Around] = []
         rows = (loops.rows.lo, loops.rows.hi) if loops.rows else ()

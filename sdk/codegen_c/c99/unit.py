@@ -9,26 +9,28 @@ from sdk.codegen_c.c99.helpers import helper_header, helper_text
 from sdk.codegen_c.c99.mve import compared
 from sdk.codegen_c.c99.names import scalar_name
 from sdk.compiler.ir.types import DType, dtype
+from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.schedules.validate import Check
 from sdk.errors import BuildError
 
 __all__ = ["Unit"]
 
-_VECTOR_REGISTERS: Final = frozenset({"sse2", "neon", "mve"})
 _LANES: Final = re.compile(r"([iuf]\d+x\d+)(_mem)?")
 
 
 class Unit:
     """Collects what a file needs ahead of its functions.
 
-    ``isa`` holds the board's capabilities; ``features`` adds "vectors" or "words": whether short vectors
-    live in vector registers, or four bytes in one 32-bit word. ``check`` is how much its assembly is tried.
+    ``isa`` holds the board's capabilities, ``machine`` is what they make; ``features`` adds "vectors" or "words":
+    whether short vectors live in vector registers, or four bytes in one 32-bit word. ``check`` is how much its
+    assembly is tried.
     """
 
     def __init__(self, prefix: str, isa: frozenset[str], check: Check = "sample") -> None:
         self.prefix = prefix
         self.check: Check = check
-        self.features = isa | {"vectors" if isa & _VECTOR_REGISTERS else "words"}
+        self.machine = machine_for(isa)
+        self.features = isa | {"vectors" if self.machine.vector_bytes else "words"}
         self._typedefs: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
         self._externs: dict[str, str] = {}

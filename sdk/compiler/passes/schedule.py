@@ -14,9 +14,10 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, TensorType
-from sdk.compiler.schedules.rules import Core, alternatives, core_for, schedule
-from sdk.compiler.schedules.rules.candidates import DEFAULT, Choice
-from sdk.compiler.schedules.rules.joined import Known
+from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import DEFAULT, Choice, Nest
+from sdk.compiler.schedules.rules import alternatives, schedule_nest
 from sdk.compiler.schedules.trace import loops_key
 from sdk.compiler.schedules.validate import Candidate, Check, described, differing
 from sdk.errors import MiscompileWarning
@@ -44,8 +45,9 @@ class ScheduleLoops:
 
     def run(self, module: Module) -> Module:
         """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
-        core = replace(core_for(self.isa.split(".")), compact=self.opt == "size")
-        nests = {name: _nest(module, name, core, self.threads) for name in module.loops}
+        machine = machine_for(self.isa.split("."))
+        small = self.opt == "size"
+        nests = {name: _Scheduled(_nest(module, name, self.threads, small), machine) for name in module.loops}
         done = _checked(nests, {name: nest.numbered(self.candidate) for name, nest in nests.items()}, self.check)
         kernel: dict[str, str] = {}
         names: dict[str, str] = {}
@@ -58,26 +60,21 @@ class ScheduleLoops:
 
 
 @dataclass(frozen=True)
-class _Nest:
-    """A function before it is scheduled, and what is known of the constants that its calls give it."""
+class _Scheduled:
+    """The schedules of a function on a machine."""
 
-    plain: Loops
-    core: Core
-    packable: frozenset[str]
-    threads: int
-    even: frozenset[str]
-    known: Known
+    nest: Nest
+    machine: Machine
 
     @cached_property
     def first(self) -> Loops:
         """Scheduled as the rules have it; plain where an argument to be packed is known only at run time."""
-        scheduled = schedule(self.plain, self.core, self.packable, self.threads, self.even, self.known)
-        return scheduled if scheduled.layouts.keys() <= self.packable else self.plain
+        scheduled = schedule_nest(self.nest, self.machine)
+        return scheduled if all(map(self.nest.constant, scheduled.layouts)) else self.nest.loops
 
     def candidates(self) -> dict[Choice, Loops]:
         """All of its schedules, ``first`` first."""
-        others = alternatives(self.plain, self.first, self.core, self.packable, self.threads, self.even, self.known)
-        return {DEFAULT: self.first, **dict(others)}
+        return {DEFAULT: self.first, **dict(alternatives(self.nest, self.first, self.machine))}
 
     def numbered(self, number: int) -> Loops:
         """The candidate of this number; ``first`` where there are fewer."""
@@ -85,31 +82,32 @@ class _Nest:
         return made[number] if number < len(made) else made[0]
 
 
-def _checked(nests: Mapping[str, _Nest], done: Mapping[str, Loops], check: Check) -> dict[str, Loops]:
+def _checked(nests: Mapping[str, _Scheduled], done: Mapping[str, Loops], check: Check) -> dict[str, Loops]:
     """The functions as scheduled, those plain that are seen to compute something else."""
     pairs = {
-        name: Candidate(nests[name].plain, loops, {p: of[0] for p, of in nests[name].known.items() if of})
-        for name, loops in done.items()
+        name: Candidate(nest.loops, done[name], {p: of[0] for p, of in (nest.known or {}).items() if of})
+        for name, nest in ((name, one.nest) for name, one in nests.items())
     }
     wrong = differing(pairs, check)
     for name, what in wrong.items():
         warnings.warn(MiscompileWarning.of(name, what, described(pairs[name])), stacklevel=2)
-    return {name: nests[name].plain if name in wrong else loops for name, loops in done.items()}
+    return {name: nests[name].nest.loops if name in wrong else loops for name, loops in done.items()}
 
 
-def _nest(module: Module, name: str, core: Core, threads: int) -> _Nest:
+def _nest(module: Module, name: str, threads: int = 1, compact: bool = False) -> Nest:
+    """A function before it is scheduled, with what is known of the constants that its calls give it."""
     plain = module.loops[name]
     reads = [p.buffer.name for p in plain.params if p.mode == "read"]
     calls = [n for g in module.graphs.values() for n in g.body if isinstance(n, Call) and n.callee == name]
     packable = {p for k, p in enumerate(reads) if all(call.args[k].const for call in calls)}
     even = {p for k, p in enumerate(reads) if p in packable and all(_even(module, call.args[k]) for call in calls)}
     known = {p: [module.consts[c.args[k].name].data for c in calls] for k, p in enumerate(reads) if p in packable}
-    return _Nest(plain, core, frozenset(packable), threads, frozenset(even), known)
+    return Nest(plain, frozenset(packable), threads, frozenset(even), known, compact)
 
 
-def candidates_of(module: Module, core: Core) -> dict[str, list[Choice]]:
+def candidates_of(module: Module, machine: Machine) -> dict[str, list[Choice]]:
     """The candidates for each function of a module that is not scheduled yet, in order."""
-    return {name: list(_nest(module, name, core, 1).candidates()) for name in module.loops}
+    return {name: list(_Scheduled(_nest(module, name), machine).candidates()) for name in module.loops}
 
 
 def _even(module: Module, arg: Value) -> bool:

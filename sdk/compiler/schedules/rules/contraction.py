@@ -3,47 +3,66 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
 
 from sdk.compiler.ir.loops import Alloc, For, Load, Loops
 from sdk.compiler.ir.pattern import Contraction, has_condition
 from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import FloatUnit, Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, find, fresh, has
-from sdk.compiler.schedules.rules.cores import FloatCore
 from sdk.compiler.schedules.rules.nest import extent, from_rows, fuse_all, names
-from sdk.compiler.schedules.rules.tiles import Axis, Product, Tile, tile_for
+from sdk.compiler.schedules.rules.tiles import Axis, PanelCosts, Product, Tile, tile_for
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, min_value, substitute
 
-__all__ = ["column_axis", "float_contraction"]
-
-REGION_PIXELS: Final = 48  # pixels that share a panel of weights, at least, where rows of an image are short
+__all__ = ["FloatPanels", "column_axis"]
 
 
 def _number(dim: Dim) -> int | None:
     return dim if isinstance(dim, int) else None
 
 
-def float_contraction(
-    loops: Loops, part: Contraction, core: FloatCore, packable: Iterable[str] | None, threads: int = 1
-) -> Loops:
+@dataclass(frozen=True, slots=True)
+class FloatPanels:
     """Panels of the right operand outside, rows in tiles of registers inside, the epilogue on the registers.
 
     Reads of the left operand that reach past an edge are staged, a region of some rows of the image at a time. Where
-    the epilogue cannot be made lanes, it runs on a tile of sums kept in scratch. ``threads`` that share a call divide
-    its rows or its panels.
+    the epilogue cannot be made lanes, it runs on a tile of sums kept in scratch. Threads that share a call divide
+    its rows or its panels. It takes ``least`` multiply-accumulates.
+
+    ``costs`` choose the tile; where rows of an image are short, ``pixels`` at least share a panel of weights.
     """
-    if len(part.spatial) < 2 or core.lanes < 2:
-        raise ScheduleError("no rows, or no vectors")
-    constant = packable is None or part.b in packable
+
+    least: int
+    costs: PanelCosts
+    pixels: int
+    name = "float-panels"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of floats, in vectors."""
+        return machine.floats.lanes > 1 and nest.is_product("contraction", "floats", self.least)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles of vector registers.
+
+        Raises:
+            ScheduleError: there are no rows, or an access cannot be proved inside its buffer.
+        """
+        return _panels(self, nest.loops, nest.part, machine.floats, nest.constant(nest.part.b), nest.threads)
+
+
+def _panels(
+    rule: FloatPanels, loops: Loops, part: Contraction, unit: FloatUnit, constant: bool, threads: int
+) -> Loops:
+    if len(part.spatial) < 2:
+        raise ScheduleError("no rows")
     for apart in (False, True):
         try:
-            done = _scheduled(loops, part, core, constant, threads, apart, aside=False)
+            done = _scheduled(rule, loops, part, unit, constant, threads, apart, aside=False)
         except ScheduleError:
-            done = _scheduled(loops, part, core, constant, threads, apart, aside=True)
+            done = _scheduled(rule, loops, part, unit, constant, threads, apart, aside=True)
         if _proved(done):
             return done
     raise ScheduleError("an access cannot be proved inside its buffer")
@@ -57,22 +76,29 @@ def _proved(loops: Loops) -> bool:
 
 
 def _scheduled(
-    loops: Loops, part: Contraction, core: FloatCore, constant: bool, threads: int, apart: bool, aside: bool
+    rule: FloatPanels,
+    loops: Loops,
+    part: Contraction,
+    unit: FloatUnit,
+    constant: bool,
+    threads: int,
+    apart: bool,
+    aside: bool,
 ) -> Loops:
     column, reduce = part.spatial[-1].var.name, names(part.reduce)
     s = Schedule(loops)
-    rows = _region_rows(s, part) if has_condition(loops, part.a) else _pixels(s, part, apart)
+    rows = _region_rows(rule, s, part) if has_condition(loops, part.a) else _pixels(s, part, apart)
     if len(reduce) > 1:
         reduce = _run(s, reduce)
-    tile = _tile(s, part, core, rows, threads, aside)
-    s.knobs |= {"lanes": core.lanes, "tm": tile.rows, "nr": tile.vectors * core.lanes}
+    tile = _tile(rule.costs, s, part, unit, rows, threads, aside)
+    s.knobs |= {"lanes": unit.lanes, "tm": tile.rows, "nr": tile.vectors * unit.lanes}
     if constant:
         s.do("pack", part.b, "nr", 1, column_axis(s.loops, part))
     right = "" if constant else part.b
     if threads > 1 and tile.axis == "rows" and _whole(s.loops, rows) and _stride(s.loops, part, rows[0]) is not None:
         s.do("share", rows[0])  # rows that lie one behind the other are cut anywhere
     if not aside:
-        _columns(s, right, column, rows, reduce, core.fma)
+        _columns(s, right, column, rows, reduce, unit.fma)
     if tile.axis == "columns":
         s.do("share", f"{column}_o")
     row = rows[-1]
@@ -83,7 +109,7 @@ def _scheduled(
             continue
         if aside:
             s.do("round_up", across, "nr").do("split", across, "nr").do("set_aside", inner)
-            _columns(s, right, across, [inner], sums, core.fma)
+            _columns(s, right, across, [inner], sums, unit.fma)
         s.do("jam", inner, sums).do("unroll", inner)
         written_out = f"{column}_i_o{suffix}" if not aside else f"{across}_i_o"
         if has(s.loops, written_out):
@@ -91,7 +117,9 @@ def _scheduled(
     return s.done()
 
 
-def _tile(s: Schedule, part: Contraction, core: FloatCore, rows: list[str], threads: int, aside: bool) -> Tile:
+def _tile(
+    costs: PanelCosts, s: Schedule, part: Contraction, unit: FloatUnit, rows: list[str], threads: int, aside: bool
+) -> Tile:
     """The tile; threads divide its rows where one loop runs over all rows of a call, or its panels."""
     product = Product(
         _count(s.loops, rows[-1]),
@@ -102,9 +130,9 @@ def _tile(s: Schedule, part: Contraction, core: FloatCore, rows: list[str], thre
     panels = threads > 1 and not aside and product.columns is not None
     if _whole(s.loops, rows):
         axes: tuple[Axis, ...] = ("rows", "columns") if panels else ("rows",)
-        return tile_for(core, product, threads, axes)
-    tile = tile_for(core, product)
-    if panels and _evenly(_blocks(s.loops), threads) < _evenly(tile.panels(core, product), threads):
+        return tile_for(unit, costs, product, threads, axes)
+    tile = tile_for(unit, costs, product)
+    if panels and _evenly(_blocks(s.loops), threads) < _evenly(tile.panels(unit, product), threads):
         return replace(tile, axis="columns")
     return tile
 
@@ -164,7 +192,7 @@ def _one_loop(s: Schedule, part: Contraction, rows: list[str], pixel: str) -> No
         raise ScheduleError("a division by a symbol for each row of a tile")
 
 
-def _region_rows(s: Schedule, part: Contraction) -> list[str]:
+def _region_rows(rule: FloatPanels, s: Schedule, part: Contraction) -> list[str]:
     """Stages the rows of the image that some rows of the result read; the loops over pixels below."""
     chain = from_rows(s.loops, part.spatial[:-1])
     inside = names(chain)
@@ -173,7 +201,7 @@ def _region_rows(s: Schedule, part: Contraction) -> list[str]:
     across = 1
     for loop in chain[1:]:
         across *= math.isqrt(max(min_value(loop.hi) or 1, 1) * (loop.var.hi + 1))
-    s.knobs["region"] = -(-REGION_PIXELS // across)
+    s.knobs["region"] = -(-rule.pixels // across)
     if s.knobs["region"] > 1:
         s.do("block", inside[0], "region").do("stage_region", f"{inside[0]}_o", part.a)
         return [f"{inside[0]}_i", *inside[1:]]

@@ -2,47 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
 
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.pattern import Contraction
+from sdk.compiler.machines.model import FloatUnit, Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, has
 from sdk.compiler.schedules.rules.contraction import column_axis
-from sdk.compiler.schedules.rules.cores import FloatCore
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, names
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["contraction_registers"]
-
-ROWS: Final = 3
-COLUMNS: Final = 8
-TOGETHER: Final = 4  # weights read in one instruction
-STEPS: Final = 8  # steps of a sum written out
+__all__ = ["FloatTiles"]
 
 
-def contraction_registers(loops: Loops, part: Contraction, core: FloatCore, constant: bool) -> Loops:
-    """Sums of a few pixels by eight channels in registers; the weights, constants, are packed so that those of a step
-    follow each other and are read several at a time.
+@dataclass(frozen=True, slots=True)
+class FloatTiles:
+    """Sums of ``rows`` pixels by ``columns`` channels in registers; the weights, constants, are packed so that those of
+    a step follow each other and are read ``together``. ``steps`` of a sum are written out. It takes ``least``
+    multiply-accumulates."""
 
-    Raises:
-        ScheduleError: the weights are no constants, the channels no multiple of what is read at a time, or the core
-            has too few registers.
-    """
+    least: int
+    rows: int
+    columns: int
+    together: int
+    steps: int
+    name = "float-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of floats, computed one at a time."""
+        return machine.floats.lanes == 1 and nest.is_product("contraction", "floats", self.least)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles in registers.
+
+        Raises:
+            ScheduleError: the weights are no constants, the channels no multiple of what is read at a time, or the
+                unit has too few registers.
+        """
+        return _tiles(self, nest.loops, nest.part, machine.floats, nest.constant(nest.part.b))
+
+
+def _tiles(rule: FloatTiles, loops: Loops, part: Contraction, unit: FloatUnit, constant: bool) -> Loops:
     channels = part.spatial[-1].hi
-    if not constant or len(part.spatial) < 2 or not isinstance(channels, int) or channels % TOGETHER:
+    if not constant or len(part.spatial) < 2 or not isinstance(channels, int) or channels % rule.together:
         raise ScheduleError("no constants, no pixels, or channels that are not read several at a time")
-    if core.registers < ROWS * COLUMNS + ROWS + TOGETHER:
+    if unit.registers < rule.rows * rule.columns + rule.rows + rule.together:
         raise ScheduleError("too few registers")
     alone = extent(part.spatial[:-1]) == 1
-    columns = COLUMNS if channels % COLUMNS == 0 else TOGETHER
-    s = Schedule(loops, tm=ROWS, nr=columns, at_once=TOGETHER, steps=STEPS)
+    columns = rule.columns if channels % rule.columns == 0 else rule.together
+    s = Schedule(loops, tm=rule.rows, nr=columns, at_once=rule.together, steps=rule.steps)
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
     if windowed(loops, part):
         gather_window(s, part, pixel, names(part.reduce), 1)
     s.do("pack", part.b, "nr", 1, column_axis(s.loops, part))
     k = fuse_all(s, names(part.reduce), "k")
-    if core.fma:
+    if unit.fma:
         s.do("use_fma", k)
     s.do("split", k, "steps")
     sums = [f"{k}_o", f"{k}_i", f"{k}_t", k]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.loops import For, Load, Loops, Op, Store
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["LEAST", "elementwise", "innermost", "to_lanes", "vector_lanes"]
+__all__ = ["LEAST", "Elementwise", "innermost", "to_lanes", "vector_lanes"]
 
 LEAST: Final = 4  # iterations below which a loop is left as it is
 
 
-def vector_lanes(node: object, core: Core) -> int:
-    """How many elements of the widest type in ``node`` fill a vector of the core; 1 where it has none.
+def vector_lanes(node: object, machine: Machine) -> int:
+    """How many elements of the widest type in ``node`` fill a vector of the machine; 1 where it has none.
 
     64-bit types count only where nothing is narrower: what mixes them is computed in two vectors each.
     """
@@ -27,8 +29,7 @@ def vector_lanes(node: object, core: Core) -> int:
         elif isinstance(n, Store):
             widths.add(n.value.dtype.scalar.nbytes)
     widest = max(widths, default=4)
-    lanes = max(core.lanes, core.floats.lanes)
-    return 1 if lanes == 1 else lanes * 4 // (widest if widths == {8} else min(widest, 4))
+    return 1 if machine.lanes == 1 else machine.lanes * 4 // (widest if widths == {8} else min(widest, 4))
 
 
 def innermost(loops: Loops) -> list[str]:
@@ -54,12 +55,23 @@ def to_lanes(s: Schedule, name: str, lanes: int | str) -> None:
             s.do("vectorize", part)
 
 
-def elementwise(loops: Loops, core: Core) -> Loops:
+@dataclass(frozen=True, slots=True)
+class Elementwise:
     """The innermost loop in lanes where operands are consecutive or constant along it."""
-    inside = loop_names(loops.body)
-    lanes = vector_lanes(loops.body, core)
-    if not inside or lanes == 1 or find(loops, inside[-1]).var.hi + 1 < LEAST:
-        raise ScheduleError("no loop that is worth a vector, or no vectors")
-    s = Schedule(loops, lanes=lanes)
-    to_lanes(s, inside[-1], "lanes")
-    return s.done()
+
+    name = "elementwise"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Elements that are computed or moved one by one."""
+        return nest.kind in ("elementwise", "injective")
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """The innermost loop in strips of lanes."""
+        loops = nest.loops
+        inside = loop_names(loops.body)
+        lanes = vector_lanes(loops.body, machine)
+        if not inside or lanes == 1 or find(loops, inside[-1]).var.hi + 1 < LEAST:
+            raise ScheduleError("no loop that is worth a vector, or no vectors")
+        s = Schedule(loops, lanes=lanes)
+        to_lanes(s, inside[-1], "lanes")
+        return s.done()

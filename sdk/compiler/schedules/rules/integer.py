@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
 
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.joined import Known, contraction_joined, joinable
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, reductions, trip, unrolled, work
+from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, names, products_of, reductions, trip, unrolled
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["integer_contraction"]
-
-DOTS: Final = 8  # steps of a reduction written out, of four products for each sum of a tile
-LONG_WORK: Final = 1 << 17  # multiply-accumulates that are worth code for it
+__all__ = ["LaneTiles", "WordTiles"]
 
 
 def _jam_pixels(s: Schedule, part: Contraction, pixel: str) -> None:
@@ -28,27 +25,59 @@ def _jam_pixels(s: Schedule, part: Contraction, pixel: str) -> None:
     s.do("jam", f"{pixel}_i", into)
 
 
-def integer_contraction(loops: Loops, part: Contraction, core: Core, known: Known) -> Loops:
-    """Gathers the window, fuses the reduction, tiles channels and pixels in registers, dots where there is one."""
-    if core.lanes > 1:
-        return _contraction_lanes(loops, part, core)
-    if core.dot == 1 or extent(part.reduce) < core.dot:
-        return loops
-    if joinable(loops, part, known):
-        try:
-            return contraction_joined(loops, part, core.tile_rows)
-        except ScheduleError:
-            if core.choice.variant == "joined":
-                raise
-            pass  # a depth that is no multiple of a word, read where it lies
-    return _contraction_words(loops, part, core)
-
-
-def _contraction_words(loops: Loops, part: Contraction, core: Core) -> Loops:
+@dataclass(frozen=True, slots=True)
+class WordTiles:
     """Two pixels by two channels in registers, four products to a dot on packed words; one pixel by four channels
-    where it stands alone."""
+    where it stands alone. It takes ``least`` multiply-accumulates; from ``long_work`` on ``dots`` steps of a sum, of
+    four products each, are written out."""
+
+    least: int
+    dots: int
+    long_work: int
+    name = "word-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of bytes, unless another structure is chosen."""
+        return nest.is_product("contraction", "bytes", self.least) and nest.choice.variant != "rows"
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles of dots of words.
+
+        Raises:
+            ScheduleError: sums of fewer products than a word holds.
+        """
+        if extent(nest.part.reduce) < BYTES:
+            raise ScheduleError("sums of fewer products than a word holds")
+        return _words(self, nest, *machine.tile(nest.choice))
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTiles:
+    """Channels in lanes, weights packed so that one load feeds one dot, pixels and vectors tiled in registers. It takes
+    ``least`` multiply-accumulates."""
+
+    least: int
+    name = "lane-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of bytes."""
+        return nest.is_product("contraction", "bytes", self.least)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles of vectors.
+
+        Raises:
+            ScheduleError: there are fewer channels than lanes, or no rows.
+        """
+        if nest.part.spatial[-1].var.hi + 1 < machine.integer_lanes or len(nest.part.spatial) < 2:
+            raise ScheduleError("fewer channels than lanes, or no rows")
+        return _lanes(nest.loops, nest.part, machine)
+
+
+def _words(rule: WordTiles, nest: Nest, rows: int, columns: int) -> Loops:
+    loops, part = nest.loops, nest.part
     one_row = extent(part.spatial[:-1]) == 1
-    s = Schedule(loops, tm=core.tile_rows, tn=core.tile_cols, alone=4, dot=core.dot, word=4, run=COPY_RUN)
+    s = Schedule(loops, tm=rows, tn=columns, alone=4, dot=BYTES, word=BYTES, run=COPY_RUN)
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
     if pixel and windowed(loops, part):
         gather_window(s, part, pixel, names(part.reduce), 1)
@@ -65,9 +94,9 @@ def _contraction_words(loops: Loops, part: Contraction, core: Core) -> Loops:
         _jam_pixels(s, part, pixel)
         if has(s.loops, f"{channel}_i"):
             s.do("reorder", f"{pixel}_i", f"{channel}_i")  # both pixels use a weight before the next is unpacked
-    if work(part) >= LONG_WORK and not core.compact:
-        _write_out(s, f"{k}_o", DOTS)
-        _write_out(s, f"{k}_o_t", DOTS // 2)
+    if nest.work >= rule.long_work and not nest.compact:
+        _write_out(s, f"{k}_o", rule.dots)
+        _write_out(s, f"{k}_o_t", rule.dots // 2)
     return unrolled(s, [channel, f"{channel}_t", pixel])
 
 
@@ -90,22 +119,20 @@ def _tile_channels(s: Schedule, channel: str, reduce: list[str], size: str) -> N
             s.do("jam", f"{channel}_i", [name for name in reduce if has(s.loops, name)])
 
 
-def _contraction_lanes(loops: Loops, part: Contraction, core: Core) -> Loops:
-    """Channels in lanes, weights packed so that one load feeds one dot, pixels and vectors tiled in registers."""
-    if part.spatial[-1].var.hi + 1 < core.lanes or len(part.spatial) < 2:
-        return loops
+def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
     one_row = extent(part.spatial[:-1]) == 1
-    s = Schedule(loops, tm=1 if one_row else core.tile_rows, tn=core.tile_cols, lanes=core.lanes, dot=core.dot)
+    rows, columns, dot = machine.tile_rows, machine.tile_cols, products_of(machine)
+    s = Schedule(loops, tm=1 if one_row else rows, tn=columns, lanes=machine.integer_lanes, dot=dot)
     acc = next(n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc))
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
-    if core.dot > 1 or windowed(loops, part):
+    if dot > 1 or windowed(loops, part):
         s.do("stage", pixel, part.a, names(part.reduce), "dot")
     s.do("pack", part.b, "lanes", "dot")
     k = fuse_all(s, names(part.reduce), "k")
-    if core.dot > 1:
+    if dot > 1:
         s.do("pad", k, "dot").do("split", k, "dot")
     s.do("split", channel, "lanes").do("jam", f"{channel}_i", reductions(s, k))
-    if core.dot > 1:
+    if dot > 1:
         s.do("use_dot", f"{k}_i", f"{channel}_i")
     s.do("vectorize", f"{channel}_i").do("vector_registers", acc, "lanes")
     outer = f"{channel}_o"

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
 
 from sdk.compiler.ir.loops import Alloc, Loops
-from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.types import I64
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import has, loop_names
 from sdk.compiler.schedules.partial import MOST
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["halves_contraction", "in_parts"]
-
-SHORT: Final = 32  # products of a part of a sum, at least
+__all__ = ["HalfTiles", "in_parts"]
 
 
-def halves_contraction(loops: Loops, part: Contraction, pixels: int, compact: bool = False) -> Loops:
-    """So many pixels by two channels in registers, or four channels of one pixel; two products to a dot. The weights of
-    a tile lie beside each other, as 16 bits; where ``compact``, as bytes that are taken apart at each use."""
+@dataclass(frozen=True, slots=True)
+class HalfTiles:
+    """Some pixels by two channels in registers, or four channels of one pixel; two products to a dot. The weights of
+    a tile lie beside each other, as 16 bits; in a compact nest, as bytes that are taken apart at each use. Sums
+    of 64 bits are added up in parts of ``part`` products at least. It takes ``least`` multiply-accumulates."""
+
+    least: int
+    part: int
+    name = "half-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of halves of words by bytes."""
+        return nest.is_product("contraction", "halves", self.least)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles in registers."""
+        return _tiles(self, nest, machine.tile_rows)
+
+
+def _tiles(rule: HalfTiles, nest: Nest, pixels: int) -> Loops:
+    loops, part = nest.loops, nest.part
     channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
     tile = next(n for n in (2 if rows > 1 else 4, 2, 1) if channels % n == 0)
-    s = Schedule(loops, tm=pixels, tn=tile, dot=4 if compact else 2, word=2)
+    s = Schedule(loops, tm=pixels, tn=tile, dot=4 if nest.compact else 2, word=2)
     pixel = pixel_loop(s, part)
     if pixel and (windowed(loops, part) or depth % s.knobs["dot"]):
         gather_window(s, part, pixel, names(part.reduce), "dot")
@@ -33,8 +50,8 @@ def halves_contraction(loops: Loops, part: Contraction, pixels: int, compact: bo
     k = fuse_all(s, names(part.reduce), "k")
     if depth % s.knobs["dot"]:
         s.do("pad", k, "dot")
-    *outer, k = in_parts(s, k, s.knobs["dot"])
-    if compact:
+    *outer, k = in_parts(s, k, rule.part, s.knobs["dot"])
+    if nest.compact:
         s.do("split", k, "dot").do("use_crossed", f"{k}_i", part.b)
     else:
         s.do("use_i16", part.b).do("split", k, "dot").do("use_dot", f"{k}_i")
@@ -50,14 +67,14 @@ def halves_contraction(loops: Loops, part: Contraction, pixels: int, compact: bo
     return s.done()
 
 
-def in_parts(s: Schedule, k: str, step: int = 1) -> list[str]:
+def in_parts(s: Schedule, k: str, least: int, step: int = 1) -> list[str]:
     """Sums of 64 bits are added up in parts that are sure to fit 32 bits, of a multiple of ``step`` products, unless
-    the parts would be short; the loops that the reduction becomes, inner last."""
+    the parts would have less than ``least``; the loops that the reduction becomes, inner last."""
     if not _wide(s.loops):
         return [k]
     depth = trip(s.loops, k)
     size = max((n for n in range(step, MOST + 1, step) if depth % n == 0), default=0)
-    if size < min(depth, SHORT):
+    if size < min(depth, least):
         return [k]
     s.knobs["part"] = size
     if size == depth:

@@ -2,40 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
 
 from sdk.compiler.ir.loops import Alloc, Buffer, Loops
 from sdk.compiler.ir.pattern import Contraction, has_condition
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, has
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, products_of, trip
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["contraction_across", "window_quads"]
-
-STEPS: Final = 4  # steps of a reduction written out
-TAPS: Final = 16  # taps of a window written out
-REGION_BYTES: Final = 1024  # what a region of many channels may take
-AT_ONCE: Final = 3  # pixels whose windows share what is read
+__all__ = ["AcrossTiles", "QuadWindow"]
 
 
-def contraction_across(loops: Loops, part: Contraction, core: Core) -> Loops:
+@dataclass(frozen=True, slots=True)
+class AcrossTiles:
     """Sums of two pixels by two channels in registers, of one pixel by four where it stands alone; what becomes of
-    the sums of four channels is computed in lanes.
+    the sums of four channels is computed in lanes. Up to ``steps`` steps of a sum are written out. It takes ``least``
+    multiply-accumulates."""
 
-    Raises:
-        ScheduleError: there are no rows, or a step does not apply.
-    """
+    least: int
+    steps: int
+    name = "across-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of bytes."""
+        return nest.is_product("contraction", "bytes", self.least)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles of sums, each of a dot along the reduction.
+
+        Raises:
+            ScheduleError: there are no rows, or a step does not apply.
+        """
+        return _across(self, nest.loops, nest.part, machine)
+
+
+def _across(rule: AcrossTiles, loops: Loops, part: Contraction, machine: Machine) -> Loops:
     if len(part.spatial) < 2:
         raise ScheduleError("no rows")
     alone = extent(part.spatial[:-1]) == 1
-    tm, tn = (1, 4) if alone else (core.tile_rows, core.tile_cols)
-    s = Schedule(loops, tm=tm, tn=tn, dot=core.dot, lanes=4)
+    tm, tn = (1, 4) if alone else (machine.tile_rows, machine.tile_cols)
+    dot = products_of(machine)
+    s = Schedule(loops, tm=tm, tn=tn, dot=dot, lanes=4)
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
     if windowed(loops, part):
-        s.knobs |= {"word": core.dot, "run": COPY_RUN}
+        s.knobs |= {"word": dot, "run": COPY_RUN}
         gather_window(s, part, pixel, names(part.reduce), 1)
     s.do("pack", part.b, 1, 1)
     k = fuse_all(s, names(part.reduce), "k")
@@ -55,7 +69,7 @@ def contraction_across(loops: Loops, part: Contraction, core: Core) -> Loops:
         if has(s.loops, f"{pixel}_i"):
             into = (f"{channel}_o", f"{channel}_i_o", f"{k}_o")
             s.do("jam", f"{pixel}_i", [name for name in into if has(s.loops, name)])
-    _write_out(s, f"{k}_o")
+    _write_out(s, f"{k}_o", rule.steps)
     for loop in (f"{pixel}_i", f"{channel}_i_i", f"{channel}_i_o"):
         for name in (loop, f"{loop}_t"):
             if has(s.loops, name):
@@ -63,40 +77,58 @@ def contraction_across(loops: Loops, part: Contraction, core: Core) -> Loops:
     return s.done()
 
 
-def _write_out(s: Schedule, steps: str) -> None:
+def _write_out(s: Schedule, steps: str, most: int) -> None:
     for name in (steps, f"{steps}_t"):
-        if has(s.loops, name) and trip(s.loops, name) <= STEPS:
+        if has(s.loops, name) and trip(s.loops, name) <= most:
             s.do("unroll", name)
 
 
-def window_quads(loops: Loops, part: Contraction, core: Core) -> Loops:
+@dataclass(frozen=True, slots=True)
+class QuadWindow:
     """Depthwise: four channels in lanes. The rows that a row of the result reads are staged, padded, of a vector of
-    channels at a time where that takes little memory; the windows of neighbouring pixels are computed at once.
+    channels at a time where that takes ``region`` bytes at most; the windows of ``at_once`` neighbouring pixels share
+    what is read. Up to ``taps`` taps of a window are written out."""
 
-    Raises:
-        ScheduleError: there are no pixels, fewer channels than lanes, or a step does not apply.
-    """
+    region: int
+    at_once: int
+    taps: int
+    name = "quad-window"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Windows of bytes."""
+        return nest.is_product("window", "bytes", 0)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Pixels of staged rows, channels in lanes.
+
+        Raises:
+            ScheduleError: there are no pixels, fewer channels than lanes, or a step does not apply.
+        """
+        return _window(self, nest.loops, nest.part, machine)
+
+
+def _window(rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine) -> Loops:
     if len(part.spatial) < 2 or not isinstance(part.spatial[-2].hi, int) or not isinstance(part.spatial[-1].hi, int):
         raise ScheduleError("no pixels, or no number of channels")
-    if has_condition(loops, part.a) and part.spatial[-1].hi >= core.dot:
-        wide = _quads(loops, part, core, core.dot)
-        if _region(wide).type.max_bytes <= REGION_BYTES:
+    if has_condition(loops, part.a) and part.spatial[-1].hi >= machine.vector_bytes:
+        wide = _quads(rule, loops, part, machine, machine.vector_bytes)
+        if _region(wide).type.max_bytes <= rule.region:
             return wide
-    return _quads(loops, part, core, core.lanes)
+    return _quads(rule, loops, part, machine, machine.integer_lanes)
 
 
-def _quads(loops: Loops, part: Contraction, core: Core, group: int) -> Loops:
-    """As ``window_quads``, so many channels staged at a time."""
+def _quads(rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine, group: int) -> Loops:
+    """As ``_window``, so many channels staged at a time."""
     channel, pixel, reduce = part.spatial[-1].var.name, part.spatial[-2].var.name, names(part.reduce)
     pixels = part.spatial[-2].var.hi + 1
-    s = Schedule(loops, group=group, lanes=core.lanes, tm=min(AT_ONCE, pixels))
+    s = Schedule(loops, group=group, lanes=machine.integer_lanes, tm=min(rule.at_once, pixels))
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     if has_condition(loops, part.a):
         s.do("stage_region", f"{channel}_o", part.a)
         _copy_lanes(s)
     s.do("split", f"{channel}_i", "lanes").do("reorder", f"{channel}_i_i", pixel).do("vectorize", f"{channel}_i_i")
     s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", reduce).do("unroll", f"{pixel}_i")
-    if extent(part.reduce) <= TAPS:
+    if extent(part.reduce) <= rule.taps:
         for name in reduce:
             s.do("unroll", name)
     return s.done()

@@ -3,42 +3,66 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from dataclasses import dataclass
 
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules.candidates import DEFAULT, Choice
-from sdk.compiler.schedules.rules.integer_window import PAIR_TILES, REGION, apart, copy_in_runs
+from sdk.compiler.schedules.rules.integer_window import apart, copy_in_runs
 from sdk.compiler.schedules.rules.nest import fuse_all, names, unrolled
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["integer_rows"]
+__all__ = ["RowTaps"]
 
-FEW, MOST = 3, 8  # channels of the image: those that it is always for, and those that it may be for
-ROWS: Final = 4  # rows of taps written out, at most; those of several channels are long enough to be a loop
-
-
-def integer_rows(loops: Loops, part: Contraction, choice: Choice = DEFAULT) -> Loops:
+@dataclass(frozen=True, slots=True)
+class RowTaps:
     """One channel of the result at a time: elements staged once serve the windows of neighbouring pixels, of which
-    two products are summed at once.
+    two products are summed at once. It takes ``least`` multiply-accumulates of such ``factors``.
 
-    Raises:
-        ScheduleError: it is no convolution of rows and columns of few channels, or one of its steps does not apply.
+    ``region`` bytes of rows are staged together, in 16 bits, and the first of ``tiles`` that divides their pixels is
+    computed at once. It is for images of ``few`` channels, where chosen of ``most``; fewer than ``rows`` rows of taps
+    are written out, those of several channels are long enough to be a loop.
     """
+
+    factors: Factors
+    least: int
+    region: int
+    tiles: tuple[int, ...]
+    few: int = 3
+    most: int = 8
+    rows: int = 4
+    name = "row-taps"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Convolutions over few channels, unless another structure is chosen."""
+        return nest.is_product("contraction", self.factors, self.least) and nest.choice.variant in (None, "rows")
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """All taps of a row as one run.
+
+        Raises:
+            ScheduleError: it is no convolution of rows and columns of few channels, or one of its steps does not apply.
+        """
+        return _rows(self, nest.loops, nest.part, nest.choice)
+
+
+def _rows(rule: RowTaps, loops: Loops, part: Contraction, choice: Choice) -> Loops:
     if len(part.reduce) < 2:
         raise ScheduleError("no convolution of rows and columns")
     down, across, *depth = names(part.reduce)
-    few = MOST if choice.variant == "rows" else FEW
+    few = rule.most if choice.variant == "rows" else rule.few
     if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= few):
         raise ScheduleError("no convolution of rows and columns of few channels")
     channel, pixel = (loop.var.name for loop in part.spatial[:-3:-1])
     pixels = part.spatial[-2].hi
-    if not isinstance(pixels, int) or pixels < PAIR_TILES[-1]:
+    if not isinstance(pixels, int) or pixels < rule.tiles[-1]:
         raise ScheduleError("rows of too few pixels, or of a number known at run time")
-    columns = max((n for n in range(1, pixels + 1) if pixels % n == 0 and _bytes(loops, part, n) <= REGION), default=1)
-    tm = choice.rows or next((size for size in PAIR_TILES if columns % size == 0), PAIR_TILES[-1])
+    parts = (n for n in range(1, pixels + 1) if pixels % n == 0 and _bytes(loops, part, n) <= rule.region)
+    columns = max(parts, default=1)
+    tm = choice.rows or next((size for size in rule.tiles if columns % size == 0), rule.tiles[-1])
     s = Schedule(loops, columns=columns, tm=tm)
     inner = pixel
     if columns < pixels:
@@ -60,7 +84,7 @@ def integer_rows(loops: Loops, part: Contraction, choice: Choice = DEFAULT) -> L
         s.do("flatten", region.name)
         taps = fuse_all(s, [across, *depth], "k")
     s.do("overlap", inner, "tm").do("jam", f"{inner}_i", [down, taps]).do("use_pairs", taps)
-    if part.reduce[0].var.hi < ROWS and not depth:
+    if part.reduce[0].var.hi < rule.rows and not depth:
         s.do("unroll", down)
     return unrolled(s, [inner])
 

@@ -2,45 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
 
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.pattern import Contraction
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Choice, Nest
 from sdk.compiler.schedules.locate import find, has, loop_names
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.integer16 import in_parts
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip, unrolled
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["integer_registers"]
-
-WIDEST: Final = 640  # elements of a window that are worth a word each
-ALONE: Final = 8  # channels of a pixel that stands alone
-SHARING: Final = 8  # channels from which on it pays to write them down as words
+__all__ = ["RegisterTiles", "WordPairs"]
 
 
-def integer_registers(loops: Loops, part: Contraction, core: Core, even: frozenset[str]) -> Loops:
-    """A tile of pixels by channels in registers, weights laid out in the order in which the tile reads them; on a core
-    with few registers two channels of a pixel as halves of words, where none of the weights (``even``) is -128."""
-    s = Schedule(loops, steps=core.steps, run=COPY_RUN)
-    if core.paired and part.b in even and s.attempt(_halves, part):
+
+@dataclass(frozen=True, slots=True)
+class WordPairs:
+    """Two weights in a word: the window of a pixel is written down as words where it has ``widest`` elements at most
+    and ``sharing`` channels at least use it."""
+
+    widest: int
+    sharing: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTiles:
+    """A tile of pixels by channels in registers, weights laid out in the order in which the tile reads them; with
+    ``pairs`` two channels of a pixel as halves of words, if none of the weights is -128. ``steps`` of a sum are
+    written out, ``alone`` channels of a pixel that stands alone computed at once, sums of 64 bits added up in parts of
+    ``part`` products at least. It takes ``least`` multiply-accumulates."""
+
+    least: int
+    steps: int
+    alone: int
+    part: int
+    pairs: WordPairs | None = None
+    name = "register-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of bytes, or of halves of words by bytes."""
+        return any(nest.is_product("contraction", factors, self.least) for factors in ("bytes", "halves"))
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles in registers."""
+        s = Schedule(nest.loops, steps=self.steps, run=COPY_RUN)
+        even = nest.factors == "bytes" and nest.part.b in nest.even
+        if not (self.pairs and even and s.attempt(_halves, nest.part, self.pairs)):
+            _tiles(self, s, nest.part, machine, nest.choice)
         return s.done()
-    _tiles(s, part, core)
-    return s.done()
 
 
-def _tiles(s: Schedule, part: Contraction, core: Core) -> None:
+def _tiles(rule: RegisterTiles, s: Schedule, part: Contraction, machine: Machine, choice: Choice) -> None:
     one_row = extent(part.spatial[:-1]) == 1
     channels = part.spatial[-1].var.hi + 1
-    s.knobs["tm"] = core.tile_rows
-    s.knobs["tn"] = _divisor(channels, (core.choice.cols or ALONE) if one_row else core.tile_cols)
+    rows, columns = machine.tile(choice)
+    s.knobs["tm"] = rows
+    s.knobs["tn"] = _divisor(channels, (choice.cols or rule.alone) if one_row else columns)
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
     if pixel and windowed(s.loops, part):
         gather_window(s, part, pixel, names(part.reduce), 1)
     s.do("pack", part.b, "tn", 1)
-    *outer, k = in_parts(s, fuse_all(s, names(part.reduce), "k"))
-    if not one_row and core.tile_rows > 1:
+    *outer, k = in_parts(s, fuse_all(s, names(part.reduce), "k"), rule.part)
+    if not one_row and rows > 1:
         s.do("split", pixel, "tm")
     if s.knobs["tn"] > 1:
         for name, tail in ((f"{channel}_t", "_t"), (channel, "")):
@@ -52,11 +77,11 @@ def _tiles(s: Schedule, part: Contraction, core: Core) -> None:
     s.loops = unrolled(s, [channel, f"{channel}_t", pixel])
 
 
-def _halves(s: Schedule, part: Contraction) -> None:
+def _halves(s: Schedule, part: Contraction, pairs: WordPairs) -> None:
     """The window of a pixel is kept as words where that pays: the core reads those at a number from an address, but no
     signed bytes."""
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
-    words = extent(part.reduce) <= WIDEST and part.spatial[-1].var.hi + 1 >= SHARING
+    words = extent(part.reduce) <= pairs.widest and part.spatial[-1].var.hi + 1 >= pairs.sharing
     if words or windowed(s.loops, part):
         s.do("stage", pixel, part.a, names(part.reduce), 1)
     s.do("pack", part.b, 1, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -13,18 +13,46 @@ from sdk.compiler.ir.loops import Alloc, Load, Loops, Op, Store
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.types import I8
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Known, Nest
 from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names
+from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, names
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import flat_index
 
-__all__ = ["Known", "contraction_joined", "joinable"]
+__all__ = ["JoinedTiles", "joinable"]
 
-Known = Mapping[str, Sequence[NDArray[Any]]]
 SUM_BITS: Final = 23  # the second of two joined sums stays below 2 to the power of this
-WIDE_CHANNELS: Final = 16  # channels that pay for unpacking what they read of a row that stands alone
-SMALL_ROW: Final = 384  # elements of a row and its result for which there is memory to unpack one that stands alone
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedTiles:
+    """What some pixels read is unpacked to halves of words; two channels at a time then take one row of joined
+    weights, four channels where there is one pixel. It takes ``least`` multiply-accumulates.
+
+    A row that stands alone is unpacked where ``wide_channels`` at least read it, and it has no more elements, with its
+    result, than ``small_row``.
+    """
+
+    least: int
+    wide_channels: int
+    small_row: int
+    name = "joined-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of bytes whose constants can be joined, unless another structure is chosen."""
+        if not nest.is_product("contraction", "bytes", self.least) or nest.choice.variant == "rows":
+            return False
+        return extent(nest.part.reduce) >= BYTES and joinable(nest.loops, nest.part, nest.known or {})
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles of sums of joined weights.
+
+        Raises:
+            ScheduleError: the depth is no multiple of a word, of rows read where they lie.
+        """
+        return _joined(self, nest.loops, nest.part, machine.tile(nest.choice)[0])
 
 
 def joinable(loops: Loops, part: Contraction, known: Known) -> bool:
@@ -59,22 +87,20 @@ def _bias(loops: Loops, part: Contraction) -> str:
     return next((v.buffer for v in starts if isinstance(v, Load) and v.buffer != part.a), "")
 
 
-def contraction_joined(loops: Loops, part: Contraction, pixels: int) -> Loops:
-    """What so many pixels read is unpacked to halves of words; two channels at a time then take one row of joined
-    weights, four channels where there is one pixel."""
+def _joined(rule: JoinedTiles, loops: Loops, part: Contraction, pixels: int) -> Loops:
     channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
     tile = 4 if rows == 1 and channels % 4 == 0 else 2
-    s = Schedule(loops, tm=pixels, tn=tile, dot=4, word=4)
+    s = Schedule(loops, tm=pixels, tn=tile, dot=BYTES, word=BYTES)
     fused = len(part.spatial) > 1 and s.attempt(_one_run, part)
     pixel = "px" if fused and has(s.loops, "px") else part.spatial[-2].var.name if part.spatial[:-1] else ""
-    small = bool(pixel) and channels >= WIDE_CHANNELS and depth + channels <= SMALL_ROW
+    small = bool(pixel) and channels >= rule.wide_channels and depth + channels <= rule.small_row
     staged = rows > 1 or small
     if staged:
         gather_window(s, part, pixel, names(part.reduce), "dot")
     s.do("pack", part.b, 1, "dot")
     k = fuse_all(s, names(part.reduce), "k")
-    if depth % 4:
+    if depth % BYTES:
         s.do("pad", k, "dot")
     s.do("split", k, "dot").do("use_dot", f"{k}_i")
     s.do("split", channel, "tn").do("jam", f"{channel}_i", [f"{k}_o"]).do("join", part.b, f"{channel}_i")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sdk.compiler.ir.loops import For, Loops
-from sdk.compiler.ir.pattern import Contraction
+from sdk.compiler.machines.model import Machine
 from sdk.compiler.schedules.locate import find, has, loop_names
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import max_value, product
 
-__all__ = ["extent", "from_rows", "fuse_all", "names", "reductions", "trip", "unrolled", "work"]
+__all__ = ["BYTES", "extent", "from_rows", "fuse_all", "names", "products_of", "reductions", "trip", "unrolled"]
 
 
-def work(part: Contraction) -> int:
-    """Multiply-accumulates at the largest dims."""
-    return max_value(product(tuple(loop.var.hi + 1 for loop in (*part.spatial, *part.reduce)))) or 0
+BYTES: Final = 4  # of a word
 
 
 def extent(chain: tuple[For, ...]) -> int:
@@ -33,6 +32,11 @@ def from_rows(loops: Loops, chain: tuple[For, ...]) -> tuple[For, ...]:
     """A chain from the loop over the rows of a call on; all of it where none of its loops is that."""
     lo = loops.rows.lo.expr if loops.rows else None
     return chain[next((k for k, loop in enumerate(chain) if loop.lo is lo), 0) :]
+
+
+def products_of(machine: Machine) -> int:
+    """The products that its dot instruction adds to each sum; 1 where it has none."""
+    return machine.dot.products if machine.dot else 1
 
 
 def trip(loops: Loops, name: str) -> int:

@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.intrinsics import INTRINSICS, Cost
 from sdk.compiler.ir.loops import Alloc, Block, For, Loops, Op
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.elementwise import LEAST, innermost, to_lanes, vector_lanes
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["chain", "column_lanes", "columns", "rows"]
+__all__ = ["Columns", "Rows", "chain", "column_lanes"]
 
 WAYS: Final = 4  # vectors that one loop accumulates in: what hides the time an addition takes
 
 
-def rows(loops: Loops, core: Core) -> Loops:
-    """Every innermost loop in lanes: independent iterations as they are, sums and extremes in vectors.
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Every innermost loop in lanes: independent iterations as they are, sums and extremes in vectors."""
 
-    Raises:
-        ScheduleError: no loop allows it, or the core has no vectors.
-    """
+    name = "rows"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Nests of several loops that are no product."""
+        return nest.kind in ("injective", "window", "reduction")
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """The loops that allow it in lanes.
+
+        Raises:
+            ScheduleError: no loop allows it, or the machine has no vectors.
+        """
+        return _rows(nest.loops, machine)
+
+
+def _rows(loops: Loops, machine: Machine) -> Loops:
     s = Schedule(loops, ways=WAYS)
     for name in innermost(loops):
         loop = find(loops, name)
-        lanes = vector_lanes(loop.body, core)
+        lanes = vector_lanes(loop.body, machine)
         if lanes == 1 or loop.var.hi + 1 < LEAST or loop.kind not in ("serial", "parallel"):
             continue
         if not s.attempt(to_lanes, name, lanes):
@@ -43,37 +59,48 @@ def _accumulate(s: Schedule, name: str, lanes: int) -> None:
     s.do("accumulate", name, lanes, 1 if dear or loop.var.hi + 1 < lanes * WAYS else "ways")
 
 
-def columns(loops: Loops, core: Core) -> Loops:
+@dataclass(frozen=True, slots=True)
+class Columns:
     """The innermost axis of the output in lanes, its accumulators in registers while the reduction runs.
 
     For sums over other axes than the last, pools, and depthwise products: all read consecutive channels.
-
-    Raises:
-        ScheduleError: an operand is not consecutive along that axis, or the core has no vectors.
     """
-    around = chain(loops)
-    if not around:
-        raise ScheduleError("no columns")
-    s = Schedule(loops).do("inline").do("settle")
-    column_lanes(s, around[-1].var.name, core)
-    return s.done()
+
+    name = "columns"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Windows and reductions."""
+        return nest.kind in ("window", "reduction")
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """The columns in lanes.
+
+        Raises:
+            ScheduleError: an operand is not consecutive along that axis, or the machine has no vectors.
+        """
+        around = chain(nest.loops)
+        if not around:
+            raise ScheduleError("no columns")
+        s = Schedule(nest.loops).do("inline").do("settle")
+        column_lanes(s, around[-1].var.name, machine)
+        return s.done()
 
 
-def column_lanes(s: Schedule, column: str, core: Core) -> None:
+def column_lanes(s: Schedule, column: str, machine: Machine) -> None:
     """Makes lanes of the loop ``column`` around a reduction into registers, a few vectors of it at a time.
 
     Raises:
-        ScheduleError: as ``columns``.
+        ScheduleError: as ``Columns``.
     """
     loop = find(s.loops, column)
-    lanes = vector_lanes(loop, core)
+    lanes = vector_lanes(loop, machine)
     if lanes == 1 or loop.var.hi + 1 < LEAST or loop.lo != 0:
         raise ScheduleError("no columns, or no vectors")
     accs = [n.buffer for n in loop.body.body if isinstance(n, Alloc)]
     inside = list(dict.fromkeys(loop_names(loop.body)))
     if not accs or not inside or any(b.space != "register" or b.shape for b in accs):
         raise ScheduleError("no accumulators in registers")
-    most = max(1, min(WAYS, core.floats.registers // 4))  # where few, what is read fills them
+    most = max(1, min(WAYS, machine.floats.registers // 4))  # where few, what is read fills them
     wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
     s.do("round_up", column, wide).do("split", column, wide)
     block = f"{column}_i" if has(s.loops, f"{column}_i") else column

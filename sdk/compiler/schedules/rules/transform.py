@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sdk.compiler.ir.dependence import linear
 from sdk.compiler.ir.loops import For, Load, Loops, Store
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, find, has
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.elementwise import LEAST
 from sdk.compiler.schedules.rules.reduction import chain
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Dim, free_vars
 
-__all__ = ["transform"]
+__all__ = ["Transform"]
 
 
-def transform(loops: Loops, core: Core) -> Loops:
-    """A copy whose source runs along another loop than its destination: tiles of both, the rest element by element.
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A copy whose source runs along another loop than its destination: tiles of both, the rest element by element."""
 
-    Raises:
-        ScheduleError: it is no such copy, or the core has no vectors.
-    """
+    name = "transform"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Elements that are moved."""
+        return nest.kind == "injective"
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Square tiles transposed in registers.
+
+        Raises:
+            ScheduleError: it is no such copy, or the machine has no vectors.
+        """
+        return _transposed(nest.loops, machine)
+
+
+def _transposed(loops: Loops, machine: Machine) -> Loops:
     around = chain(loops)
-    lanes = max(core.lanes, core.floats.lanes)
+    lanes = machine.lanes
     store = around[-1].body.body[0] if around else None
     if lanes == 1 or not isinstance(store, Store) or not isinstance(store.value, Load) or not store.index:
         raise ScheduleError("no copy, or no vectors")

@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.loops import For, Idx, Load, Loops, Op
 from sdk.compiler.ir.types import F32
 from sdk.compiler.ir.verify_bounds import facts_of
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
-from sdk.compiler.schedules.rules.cores import Core
 from sdk.compiler.schedules.rules.nest import trip
 from sdk.compiler.schedules.rules.reduction import chain, column_lanes
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import free_vars, prove_ge, substitute
 
-__all__ = ["window"]
+__all__ = ["Window"]
 
 UNROLL_TAPS: Final = 16
 
 
-def window(loops: Loops, core: Core) -> Loops:
+@dataclass(frozen=True, slots=True)
+class Window:
     """Pools and depthwise products: the taps written out, and rows and pixels whose window lies inside the image
-    run without checks.
+    run without checks."""
 
-    Raises:
-        ScheduleError: it is no small window, or the channels do not run in lanes.
-    """
+    name = "window"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Windows and reductions."""
+        return nest.kind in ("window", "reduction")
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """The window written out, its channels in lanes where they are not floats computed one by one.
+
+        Raises:
+            ScheduleError: it is no small window, or the channels do not run in lanes.
+        """
+        return _window(nest.loops, machine)
+
+
+def _window(loops: Loops, machine: Machine) -> Loops:
     around = chain(loops)
     taps = loop_names(around[-1].body) if around else []
     if len(around) < 2 or not taps or any(not isinstance(find(loops, t).hi, int) for t in taps):
@@ -40,25 +56,25 @@ def window(loops: Loops, core: Core) -> Loops:
         if inside is not None:
             s.do("ends", loop.var.name, *inside).do("settle")
     column = around[-1].var.name
-    if not _one_by_one(around[-1], core):
+    if not _one_by_one(around[-1], machine):
         for name in dict.fromkeys(loop_names(s.loops.body)):
             if name == column or name.startswith(f"{column}_"):
-                column_lanes(s, name, core)
+                column_lanes(s, name, machine)
     pixel = around[-2].var.name
     if has(s.loops, pixel) and _shares(s.loops, pixel):
         columns = column if has(s.loops, column) else f"{column}_o"
-        s.attempt(_tile, pixel, [columns, *taps], 4 if core.floats.registers >= 32 else 2)
+        s.attempt(_tile, pixel, [columns, *taps], 4 if machine.floats.registers >= 32 else 2)
     for tap in taps:
         s.do("unroll", tap)
-    if core.floats.fma:
+    if machine.floats.fma:
         _fuse(s, taps[-1])
     return s.done()
 
 
-def _one_by_one(column: For, core: Core) -> bool:
+def _one_by_one(column: For, machine: Machine) -> bool:
     """Whether all that is computed for a column are floats, in a unit for one at a time."""
     values = (n.dtype for n in walk(column.body) if isinstance(n, Load))
-    return core.lanes == core.floats.lanes == 1 and core.floats.registers >= 32 and all(t == F32 for t in values)
+    return machine.lanes == 1 and machine.floats.registers >= 32 and all(t == F32 for t in values)
 
 
 def _shares(loops: Loops, pixel: str) -> bool:

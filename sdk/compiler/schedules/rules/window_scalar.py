@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
 
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.model import FloatUnit, Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules.cores import FloatCore
 from sdk.compiler.schedules.rules.integer_window import apart, copy_in_runs
 from sdk.compiler.schedules.rules.nest import extent, names, unrolled
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["window_registers"]
-
-REGION: Final = 2048  # bytes of rows staged together
-MOST_TAPS: Final = 25  # taps written out
-TILES: Final = {32: (6, 5, 4, 3), 16: (4, 3)}  # pixels computed at once, by the registers of the unit
+__all__ = ["FloatWindow"]
 
 
-def window_registers(loops: Loops, part: Contraction, core: FloatCore, constant: bool) -> Loops:
+@dataclass(frozen=True, slots=True)
+class FloatWindow:
     """One channel at a time: the rows that some rows of the result read are staged, padded; the windows of neighbouring
-    pixels share what is read, in registers, as do all rows the weights, which are constants.
+    pixels share what is read, in registers, as do all rows the weights, which are constants. It takes ``least``
+    multiply-accumulates.
 
-    Raises:
-        ScheduleError: the weights are no constants, there are no rows of pixels, few of them, a large window, few
-            registers, or a step does not apply.
+    ``region`` bytes of rows are staged together, ``taps`` taps at most written out; ``tiles`` are the pixels that are
+    computed at once, the first that divides a row.
     """
-    tiles = next((sizes for least, sizes in TILES.items() if core.registers >= least), ())
+
+    least: int
+    region: int
+    taps: int
+    tiles: tuple[int, ...]
+    name = "float-window"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Depthwise products of floats, computed one at a time."""
+        unit = machine.lanes == 1 and bool(machine.floats.needs)
+        return unit and nest.is_product("window", "floats", self.least)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles of pixels of staged rows.
+
+        Raises:
+            ScheduleError: the weights are no constants, there are no rows of pixels, few of them, a large window,
+                or a step does not apply.
+        """
+        return _window(self, nest.loops, nest.part, machine.floats, nest.constant(nest.part.b))
+
+
+def _window(rule: FloatWindow, loops: Loops, part: Contraction, unit: FloatUnit, constant: bool) -> Loops:
     pixels = part.spatial[-2].hi if len(part.spatial) >= 3 else 0
-    if not constant or len(part.reduce) != 2 or extent(part.reduce) > MOST_TAPS or not isinstance(pixels, int):
+    if not constant or len(part.reduce) != 2 or extent(part.reduce) > rule.taps or not isinstance(pixels, int):
         raise ScheduleError("no constants, no rows of pixels, or a large window")
-    if not tiles or pixels < tiles[-1]:
-        raise ScheduleError("few pixels, or few registers")
+    if pixels < rule.tiles[-1]:
+        raise ScheduleError("few pixels")
     channel, pixel, row = (loop.var.name for loop in part.spatial[:-4:-1])
-    tm = next((size for size in tiles if pixels % size == 0), tiles[-1])
-    s = Schedule(loops, rows=_rows_at_once(loops, part), tm=tm)
+    tm = next((size for size in rule.tiles if pixels % size == 0), rule.tiles[-1])
+    s = Schedule(loops, rows=_rows_at_once(rule, loops, part), tm=tm)
     down, taps = names(part.reduce)
     s.do("pack", part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1)
     s.do("block", row, "rows").do("reorder", pixel, channel).do("reorder", f"{row}_i", channel)
@@ -44,15 +64,15 @@ def window_registers(loops: Loops, part: Contraction, core: FloatCore, constant:
     region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
     copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
     s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [down, taps])
-    if core.fma:
+    if unit.fma:
         s.do("use_fma", taps)
     s.do("unroll", taps).do("unroll", down)
     return unrolled(s, [pixel])
 
 
-def _rows_at_once(loops: Loops, part: Contraction) -> int:
-    """Rows of the result whose windows are staged together: as many as REGION bytes have room for."""
+def _rows_at_once(rule: FloatWindow, loops: Loops, part: Contraction) -> int:
+    """Rows of the result whose windows are staged together: as many as the region has room for."""
     row, pixel = part.spatial[-3].var, part.spatial[-2].var
     width = apart(loops, part, pixel) * pixel.hi + part.reduce[1].var.hi + 1
-    most = (REGION // (4 * width) - part.reduce[0].var.hi - 1) // apart(loops, part, row) + 1
+    most = (rule.region // (4 * width) - part.reduce[0].var.hi - 1) // apart(loops, part, row) + 1
     return max(1, min(most, row.hi + 1))

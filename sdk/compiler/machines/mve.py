@@ -1,0 +1,38 @@
+"""Arm's M-profile vectors (Helium): Cortex-M55 and M85."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.ir.types import I8
+from sdk.compiler.machines.common import FPUS, LANES, LEAST, PANELS, TILES
+from sdk.compiler.machines.model import Dot, FloatUnit, Machine
+from sdk.compiler.schedules.rules.integer_mve import AcrossTiles, QuadWindow
+from sdk.compiler.schedules.rules.plain import PlainWindow
+
+__all__ = ["MACHINES"]
+
+MVE_FLOATS: Final = FloatUnit("mve", frozenset({"mve-fp"}), lanes=4, registers=8, fma=True)
+
+MACHINES: Final = (
+    # VMLADAVA adds all sixteen products of two vectors of bytes to one sum in a general register
+    Machine(
+        name="mve",
+        needs=frozenset({"mve"}),
+        float_units=(MVE_FLOATS, *FPUS),
+        vector_bytes=16,
+        dot=Dot("vmladava", I8, I8, 16),
+        tile_rows=2,
+        tile_cols=2,
+        gathers=True,
+        rules=(
+            AcrossTiles(LEAST, steps=4),
+            # three pixels leave of eight vectors some for what is read; 1 KB: stage all channels of narrow images
+            QuadWindow(region=1024, at_once=3, taps=16),
+            PlainWindow("bytes", 0),
+            PANELS,
+            TILES,
+            *LANES,
+        ),
+    ),
+)

@@ -1,0 +1,95 @@
+"""Arm's M-profile without vectors: Armv6-M (Cortex-M0, M0+), Armv7-M (M3), Armv7E-M and Armv8-M with DSP (M4 ...)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from sdk.compiler.ir.types import I16
+from sdk.compiler.machines.common import COLUMN_BYTES, COLUMN_HALVES, COLUMNS, FPUS, LEAST, SINGLE_FLOATS
+from sdk.compiler.machines.model import NO_FLOATS, Assembly, Dot, Machine
+from sdk.compiler.machines.nest import Choice
+from sdk.compiler.schedules.rules.integer import WordTiles
+from sdk.compiler.schedules.rules.integer16 import HalfTiles
+from sdk.compiler.schedules.rules.integer_pairs import PairWindow
+from sdk.compiler.schedules.rules.integer_rows import RowTaps
+from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles, WordPairs
+from sdk.compiler.schedules.rules.integer_window import WordWindow
+from sdk.compiler.schedules.rules.joined import JoinedTiles
+
+__all__ = ["MACHINES"]
+
+# in place of LEAST where layers share kernels and hot loops are short: small products take the code of larger ones
+SMALL: Final = 1024
+# set by visual wake words: rows of its largest depthwise layers, of 48 pixels, have 50 elements. At one pitch, and with
+# as many rows at once, the layers of a stride are one kernel down to 6 by 6 (tests/schedules/test_rules.py)
+PITCH: Final = 52
+REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
+TILES: Final = (6, 5, 4, 3)  # pixels whose sums, and pairs of elements, are in registers
+
+# Cortex-M4, M33: SMLAD adds two products of halves of words; bytes are unpacked to them
+DSP: Final = Machine(
+    name="dsp",
+    needs=frozenset({"dsp"}),
+    float_units=FPUS,
+    dot=Dot("smlad", I16, I16, 2),
+    tile_rows=2,
+    tile_cols=2,
+    channel_multiple=4,
+    high_word=True,
+    column_tables=True,
+    assembly=Assembly(),
+    rules=(
+        RowTaps("bytes", SMALL, REGION, TILES),
+        # unpacking a row that stands alone costs its two bytes an element in scratch, and pays where channels share it
+        JoinedTiles(SMALL, wide_channels=16, small_row=384),
+        # eight dots of each sum written out: fewer instructions for more flash, in large layers only
+        WordTiles(SMALL, dots=8, long_work=1 << 17),
+        PairWindow("bytes", SMALL, REGION, PITCH, TILES),
+        replace(COLUMN_BYTES, least=SMALL),
+        WordWindow(SMALL),
+        RowTaps("halves", LEAST, REGION, TILES),
+        HalfTiles(LEAST, part=32),
+        PairWindow("halves", LEAST, REGION, PITCH, TILES),
+        COLUMN_HALVES,
+        *SINGLE_FLOATS,
+    ),
+    candidates={
+        "contraction": (Choice(rows=1), Choice(variant="joined"), Choice(variant="rows")),
+        "window": (Choice(rows=5), Choice(rows=6), Choice(variant="columns")),
+    },
+)
+
+MACHINES: Final = (
+    # Cortex-M7: a read of a word issues beside a product
+    replace(DSP, name="dsp-dual-issue", needs=DSP.needs | {"dual-issue"}, assembly=Assembly(single_loads=True)),
+    DSP,
+    # Cortex-M3: thirteen registers, of which six hold sums; MLA adds one product
+    Machine(
+        name="thumb2",
+        needs=frozenset({"thumb2"}),
+        float_units=FPUS,
+        tile_rows=3,
+        tile_cols=2,
+        rules=(
+            RegisterTiles(LEAST, steps=2, alone=8, part=32),
+            *COLUMNS,
+            *SINGLE_FLOATS,
+        ),
+        candidates={"contraction": (Choice(rows=1, cols=4), Choice(rows=2)), "window": (Choice(rows=3),)},
+    ),
+    # Cortex-M0 and M0+: eight registers, products of 32 bits only; one product by two weights in a word
+    Machine(
+        name="thumb",
+        needs=frozenset({"thumb"}),
+        float_units=(NO_FLOATS,),
+        tile_rows=1,
+        tile_cols=2,
+        rules=(
+            # writing a window down as words pays where channels share it, and takes four bytes an element in scratch:
+            # to 640 elements, what the first layer of the anomaly detector reads
+            RegisterTiles(LEAST, steps=8, alone=8, part=32, pairs=WordPairs(widest=640, sharing=8)),
+            *COLUMNS,
+        ),
+    ),
+)

@@ -1,0 +1,103 @@
+"""Machines are rows: each is found by what it needs, each of its rules is for some nest, and a row is all of a core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from schedules import test_float_windows, test_integer16, test_rules
+
+from sdk.boards import load_board
+from sdk.cli import run_command
+from sdk.compiler.ir.row_calls import drop_single_trips
+from sdk.compiler.ir.types import F32, I16, TensorType
+from sdk.compiler.machines import lookup
+from sdk.compiler.machines.lookup import MACHINES, in_order, machine_for
+from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
+from sdk.compiler.ops import OPS, infer
+from sdk.compiler.schedules.rules import rule_for
+from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles
+
+RULES = (RegisterTiles(1, steps=2, alone=8, part=32),)
+ROOT = Path(__file__).resolve().parents[2]
+
+# windows of one column of taps among them: no two products along a row to sum at once
+COLUMN = test_rules.depthwise(20, 8, 40, 5, 1, 0)
+BYTES = [*test_rules.CASES, COLUMN]
+WIDE = (TensorType(I16, (1, 20, 8, 40)), *COLUMN[1][1:])
+HALVES = [*test_integer16.CASES.values(), (COLUMN[0], WIDE, {**COLUMN[2], "pad_value": 0, "x_offset": 0})]
+
+
+def f32(*shape: int) -> TensorType:
+    return TensorType(F32, shape)
+
+
+# what is no product of integers: elements, rows, columns, windows, moves
+OTHERS = ("add", "softmax", "transpose", "reduce_sum", "max_pool2d")
+
+
+def built(op: str, types: tuple[TensorType, ...], attrs: dict[str, Any]) -> Nest:
+    loops = OPS[op].loops
+    assert loops is not None
+    return Nest(drop_single_trips(loops("f", types, infer(op, types, tuple(sorted(attrs.items()))), attrs)))
+
+
+def nests(machine: Machine) -> Iterator[Nest]:
+    """Nests of all kinds and factors, with constants that can be joined, and with others."""
+    for case in BYTES:
+        loops, arrays, _ = test_rules.naive(case, machine)
+        plain, known = drop_single_trips(loops), {"w": [arrays["w"] // 4], "b": [arrays["b"] % 99]}
+        yield Nest(plain, even=frozenset({"w"}), known=known)
+        yield Nest(plain)
+    for case in HALVES:
+        yield Nest(drop_single_trips(test_integer16.nest(case)[0]))
+    yield Nest(test_float_windows.nest("same")[0])
+    yield built("matmul", (f32(16, 24), f32(24, 40)), {})
+    yield built("transpose", (f32(32, 40),), {"perm": (1, 0)})
+    yield from (built(op, case.inputs, dict(case.attrs)) for op in OTHERS for case in OPS[op].samples)
+
+
+@pytest.mark.parametrize("row", MACHINES, ids=lambda row: row.name)
+def test_a_row_is_found_by_what_it_needs(row: Machine) -> None:
+    assert machine_for(row.needs).name == row.name
+    assert machine_for(row.needs | {"unaligned", "div"}).name == row.name
+
+
+def test_rows_have_names_of_their_own_and_the_last_needs_nothing() -> None:
+    assert len({row.name for row in MACHINES}) == len(MACHINES)
+    assert not MACHINES[-1].needs
+    assert all(row.float_units[-1].needs <= row.needs for row in MACHINES), "no unit for floats"
+
+
+@pytest.mark.parametrize("row", MACHINES, ids=lambda row: row.name)
+def test_every_rule_of_a_machine_takes_some_nest(row: Machine) -> None:
+    machines = [machine_for(row.needs | unit.needs) for unit in row.float_units]
+    used = {id(rule_for(nest, machine)[0]) for nest in nests(row) for machine in machines if machine.name == row.name}
+    assert [rule for rule in row.rules if id(rule) not in used] == []
+
+
+@pytest.mark.parametrize("board", ["host", pytest.param("qemu-cortex-m4", marks=pytest.mark.emulator)])
+def test_a_core_is_one_row(
+    board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], need_tool: Any
+) -> None:
+    """A core that has what no other row asks for, with tiles of its own, is built for, run and right."""
+    if board != "host":
+        need_tool("qemu-system-arm")
+    model, have = ROOT / "examples" / "digits" / "digits_int8.tflite", load_board(board).capabilities
+    monkeypatch.setenv("CROSSLEVEL_CACHE", str(tmp_path))
+
+    def text() -> str:
+        assert run_command(["inspect", str(model), "--board", board, "--stage", "schedule"]) == 0
+        return capsys.readouterr().out
+
+    usual = text()
+    needs = frozenset(c for c in have if "." not in c)  # dots join capabilities in the text of a pipeline
+    toy = replace(machine_for(have), name="toy", needs=needs, tile_rows=1, tile_cols=1, rules=RULES)
+    monkeypatch.setattr(lookup, "MACHINES", in_order((*MACHINES, toy)))
+    assert machine_for(have).name == "toy"
+    assert text() != usual
+    assert run_command(["verify", str(model), "--board", board, "--cases", "3"]) == 0
