@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_model import CModel, Net, check, files_of, load
+from elftools.elf.constants import SH_FLAGS
 
 from sdk.boards import load_board
 from sdk.codegen_c.c99.weights_blob import BLOB_ABOVE
@@ -16,7 +17,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I8, I16, I32
 from sdk.driver.sources import as_files, compile_sources
 from sdk.toolchains import Blob, SourceText, get_toolchain, target_for
-from sdk.toolchains.elf import SHF_ALLOC, SHF_WRITE, ElfFile
+from sdk.toolchains.elf import ElfFile
 from sdk.toolchains.size import section_sizes
 
 ROWS = BLOB_ABOVE // 5
@@ -58,9 +59,9 @@ def test_assembles_for_boards(board: str, toolchain: str) -> None:
     (unit,) = compile_sources(files, get_toolchain(toolchain), target_for(load_board(board)))
     assert unit.warnings == ""
     elf = ElfFile(unit.path)
-    named = {s.name: (elf.sections[s.section].flags & (SHF_ALLOC | SHF_WRITE), s.size) for s in elf.symbols if s.size}
+    named = {s.name: (elf.sections[s.section].flags & (SH_FLAGS.SHF_ALLOC | SH_FLAGS.SHF_WRITE), s.size) for s in elf.symbols if s.size}
     assert named == {
-        "net_w_w": (SHF_ALLOC, ROWS * 5), "net_w_small": (SHF_ALLOC, 6), "net_w_wide": (SHF_ALLOC, 28)
+        "net_w_w": (SH_FLAGS.SHF_ALLOC, ROWS * 5), "net_w_small": (SH_FLAGS.SHF_ALLOC, 6), "net_w_wide": (SH_FLAGS.SHF_ALLOC, 28)
     }  # fmt: skip
     blob = files["net_weights.bin"]
     assert len(blob) % 64 == 0
