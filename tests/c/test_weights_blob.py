@@ -20,6 +20,8 @@ from sdk.toolchains import Blob, SourceText, get_toolchain, target_for
 from sdk.toolchains.elf import ElfFile
 from sdk.toolchains.size import section_sizes
 
+ALLOC, WRITE = SH_FLAGS.SHF_ALLOC, SH_FLAGS.SHF_WRITE
+
 ROWS = BLOB_ABOVE // 5
 
 
@@ -59,9 +61,9 @@ def test_assembles_for_boards(board: str, toolchain: str) -> None:
     (unit,) = compile_sources(files, get_toolchain(toolchain), target_for(load_board(board)))
     assert unit.warnings == ""
     elf = ElfFile(unit.path)
-    named = {s.name: (elf.sections[s.section].flags & (SH_FLAGS.SHF_ALLOC | SH_FLAGS.SHF_WRITE), s.size) for s in elf.symbols if s.size}
+    named = {s.name: (elf.sections[s.section].flags & (ALLOC | WRITE), s.size) for s in elf.symbols if s.size}
     assert named == {
-        "net_w_w": (SH_FLAGS.SHF_ALLOC, ROWS * 5), "net_w_small": (SH_FLAGS.SHF_ALLOC, 6), "net_w_wide": (SH_FLAGS.SHF_ALLOC, 28)
+        "net_w_w": (ALLOC, ROWS * 5), "net_w_small": (ALLOC, 6), "net_w_wide": (ALLOC, 28)
     }  # fmt: skip
     blob = files["net_weights.bin"]
     assert len(blob) % 64 == 0
