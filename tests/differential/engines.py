@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from generate.engines import outputs
 from numpy.typing import NDArray
 
 from differential.case import Array
 
-__all__ = ["differences", "load_engines", "moved", "outputs"]
+__all__ = ["differences", "load_engines", "moved"]
 
-ARENA = 1 << 20  # bytes, for the small; real models take as much as they are large
 BOUND = 5e-4  # of the largest number of an output, or of 1: how far reals may be apart
 STEPS = 3  # of QDQ models: their engine rounds a rescaled sum as a float, we as integers; later layers scale that step
 QDQ_BOUND = 0.02  # reals of QDQ models, which such steps end in
@@ -26,46 +25,6 @@ def load_engines() -> None:
     """Imports them, so that a child process need not."""
     for engine in ("onnxruntime", "tflite_micro.python.tflite_micro.runtime"):
         import_module(engine)
-
-
-def outputs(file: bytes | Path, suffix: str, inputs: Sequence[Sequence[Array]], results: int) -> list[list[Array]]:
-    """The outputs of each run, by tflite-micro or onnxruntime (with its optimisations off: those change last bits).
-
-    Args:
-        file: the model, as bytes or, where other files lie beside it, by its path.
-        suffix: what kind of file it is.
-        inputs: of each run, in the model's order; a model with state keeps it from run to run.
-        results: outputs of the model.
-
-    Raises:
-        Exception: the engine's own, where it does not take the model.
-    """
-    run = _tflite_micro if suffix == ".tflite" else _onnxruntime
-    return list(run(file, inputs, results))
-
-
-def _tflite_micro(file: bytes | Path, inputs: Sequence[Sequence[Array]], results: int) -> Iterator[list[Array]]:
-    runtime = import_module("tflite_micro.python.tflite_micro.runtime")
-    data = file if isinstance(file, bytes) else file.read_bytes()
-    engine = runtime.Interpreter.from_bytes(data, arena_size=ARENA + 10 * len(data))
-    for given in inputs:
-        for k, array in enumerate(given):
-            engine.set_input(np.ascontiguousarray(array), k)
-        engine.invoke()
-        yield [np.array(engine.get_output(k)) for k in range(results)]
-
-
-def _onnxruntime(file: bytes | Path, inputs: Sequence[Sequence[Array]], results: int) -> Iterator[list[Array]]:
-    runtime = import_module("onnxruntime")
-    runtime.set_default_logger_severity(4)
-    options = runtime.SessionOptions()
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    model = file if isinstance(file, bytes) else str(file)
-    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    names = [p.name for p in session.get_inputs()]
-    for given in inputs:
-        yield [np.asarray(v) for v in session.run(None, dict(zip(names, given, strict=True)))][:results]
 
 
 def moved(

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from generate import Network, generate, values
+from generate.engines import outputs
 
 from differential.apart import apart
 from differential.case import Array, Runs, interpreted
-from differential.engines import differences, load_engines, moved, outputs
+from differential.engines import differences, load_engines, moved
 from sdk.compiler.ir.module import Module
 from sdk.driver.reference import entry_graph
 from sdk.errors import SdkError

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,11 @@ from sdk.frontends.tflite.importer import import_tflite
 
 from .network import Network
 
-__all__ = ["differences", "imported", "on_interpreter", "on_litert", "on_reference"]
+__all__ = ["differences", "imported", "on_interpreter", "on_litert", "on_reference", "outputs"]
 
 Array = NDArray[Any]
 Step = Mapping[str, Array]
-ARENA = 1 << 20
+ARENA = 1 << 20  # bytes, for the small; real models take as much as they are large
 
 
 def imported(network: Network) -> Module:
@@ -42,37 +44,49 @@ def on_interpreter(network: Network, steps: Sequence[Step], module: Module | Non
 
 
 def on_reference(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
-    """The same by tflite-micro or onnxruntime (with its optimisations off: those change the last bits).
+    """The same by tflite-micro or onnxruntime: see ``outputs``."""
+    given = [[step[name] for name, _ in network.inputs] for step in steps]
+    return outputs(network.data(), network.suffix, given, len(network.outputs))
+
+
+def outputs(file: bytes | Path, suffix: str, inputs: Sequence[Sequence[Array]], results: int) -> list[list[Array]]:
+    """The outputs of each run, by tflite-micro or onnxruntime (with its optimisations off: those change last bits).
+
+    Args:
+        file: the model, as bytes or, where other files lie beside it, by its path.
+        suffix: what kind of file it is.
+        inputs: of each run, in the model's order; a model with state keeps it from run to run.
+        results: outputs of the model.
 
     Raises:
-        Exception: the engine's own, where it does not take the file.
+        Exception: the engine's own, where it does not take the model.
     """
-    run = _tflite_micro if network.suffix == ".tflite" else _onnxruntime
-    return run(network, steps)
+    run = _tflite_micro if suffix == ".tflite" else _onnxruntime
+    return list(run(file, inputs, results))
 
 
-def _tflite_micro(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
-    from tflite_micro.python.tflite_micro import runtime
-
-    engine = runtime.Interpreter.from_bytes(network.data(), arena_size=ARENA)
-    found = []
-    for step in steps:
-        for k, (name, _) in enumerate(network.inputs):
-            engine.set_input(np.ascontiguousarray(step[name]), k)
+def _tflite_micro(file: bytes | Path, inputs: Sequence[Sequence[Array]], results: int) -> Iterator[list[Array]]:
+    runtime = import_module("tflite_micro.python.tflite_micro.runtime")
+    data = file if isinstance(file, bytes) else file.read_bytes()
+    engine = runtime.Interpreter.from_bytes(data, arena_size=ARENA + 10 * len(data))
+    for given in inputs:
+        for k, array in enumerate(given):
+            engine.set_input(np.ascontiguousarray(array), k)
         engine.invoke()
-        found.append([np.array(engine.get_output(k)) for k in range(len(network.outputs))])
-    return found
+        yield [np.array(engine.get_output(k)) for k in range(results)]
 
 
-def _onnxruntime(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
-    import onnxruntime
-
-    onnxruntime.set_default_logger_severity(4)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+def _onnxruntime(file: bytes | Path, inputs: Sequence[Sequence[Array]], results: int) -> Iterator[list[Array]]:
+    runtime = import_module("onnxruntime")
+    runtime.set_default_logger_severity(4)
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(network.data(), options, providers=["CPUExecutionProvider"])
-    return [[np.asarray(v) for v in session.run(None, dict(step))] for step in steps]
+    model = file if isinstance(file, bytes) else str(file)
+    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [p.name for p in session.get_inputs()]
+    for given in inputs:
+        yield [np.asarray(v) for v in session.run(None, dict(zip(names, given, strict=True)))][:results]
 
 
 def on_litert(network: Network, steps: Sequence[Step]) -> list[list[Array]]:

@@ -14,10 +14,11 @@ import numpy as np
 from differential.apart import apart
 from differential.case import Array, Runs, inputs_of, interpreted
 from differential.cores import board_of
-from differential.engines import differences, load_engines, outputs
+from differential.engines import differences, load_engines
 from differential.image import Compiled, compiled, link
 from differential.machines import execute
 from elftools.elf.constants import SH_FLAGS
+from generate.engines import outputs
 
 from sdk.boards import Board
 from sdk.compiler.ir.graph import Call, Graph

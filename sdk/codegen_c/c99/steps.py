@@ -39,25 +39,24 @@ class StepKernel:
 
 def by_steps(module: Module) -> frozenset[str]:
     """The loops functions whose every call is one of a run of steps, with places and numbers known now."""
-    calls = [(p.name, s) for p in module.plans.values() for s in walk_plan(p.body) if isinstance(s, PlanCall)]
+    calls = [(p, s) for p in module.plans.values() for s in walk_plan(p.body) if isinstance(s, PlanCall)]
     runs = [(p.name, run) for p in module.plans.values() for run in runs_of(p)]
-    mixed = _mixed(module)
+    mixed = _mixed(calls)
     while True:
         inside = {(plan, c.index) for plan, run in runs for c in run}
-        outside = mixed | {c.callee for plan, c in calls if (plan, c.index) not in inside}
+        outside = mixed | {c.callee for plan, c in calls if (plan.name, c.index) not in inside}
         kept = [(plan, run) for plan, run in runs if not any(c.callee in outside for c in run)]
         if len(kept) == len(runs):
             return frozenset(c.callee for _, run in runs for c in run)
         runs = kept
 
 
-def _mixed(module: Module) -> set[str]:
+def _mixed(calls: Iterable[tuple[Plan, PlanCall]]) -> set[str]:
     """The functions that read a constant in one call where another reads the arena: a column of rows has one type."""
     found: dict[str, set[tuple[bool, ...]]] = {}
-    for plan in module.plans.values():
-        for call in (s for s in walk_plan(plan.body) if isinstance(s, PlanCall)):
-            kinds = (plan.region(plan.buffer(n).region).kind == "const" for n in call.args)
-            found.setdefault(call.callee, set()).add(tuple(kinds))
+    for plan, call in calls:
+        kinds = (plan.region(plan.buffer(n).region).kind == "const" for n in call.args)
+        found.setdefault(call.callee, set()).add(tuple(kinds))
     return {callee for callee, kinds in found.items() if len(kinds) > 1}
 
 

@@ -73,8 +73,8 @@ class Timeline:
             spared = [most * (used[name] & used[other]) for other, most in over]
             # results that begin below an argument all take its first bytes: one of them does, where they lie apart
             below = all(lags.get((b, name), 1) >= 0 for b, _ in over)
-            other = all((b, c) not in lags for b, _ in over for c, _ in over)
-            load = load - (np.maximum.reduce(spared) if below and other else np.add.reduce(spared))
+            apart = all((b, c) not in lags for b, _ in over for c, _ in over)
+            load = load - (np.maximum.reduce(spared) if below and apart else np.add.reduce(spared))
         return out, int(load.max(initial=0))
 
     def fullest(self, blocks: Sequence[Block], used: Mapping[str, Bits]) -> tuple[Block, ...]:
