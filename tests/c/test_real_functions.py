@@ -50,7 +50,7 @@ def of_lanes(type: DType, lanes: int) -> DType:
 
 
 def c_array(unit: Unit, type: DType, lanes: int) -> str:
-    return unit.memory_type(of_lanes(type, lanes)) if lanes > 1 else unit.value_type(type)
+    return unit.memory_type(of_lanes(type, lanes), type) if lanes > 1 else unit.value_type(type)
 
 
 def wrapper(unit: Unit, name: str, helper: str, types: list[DType], lanes: int) -> str:
