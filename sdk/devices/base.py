@@ -16,12 +16,13 @@ class EmulatorSpec:
 
     ``command`` is an argv with the placeholders {elf}, {serial} (in QEMU's -serial syntax) and {shift}: an
     instruction lasts 2**``icount_shift`` ns of guest time (None: not counted). ``timer_hz`` is the board timer's
-    frequency.
+    frequency. ``timed``: what runs in it takes the time that it takes, as in the engine of a browser.
     """
 
     command: tuple[str, ...]
     icount_shift: int | None
     timer_hz: int
+    timed: bool = False
 
 
 @dataclass(frozen=True)

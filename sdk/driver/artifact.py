@@ -124,7 +124,8 @@ def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:
         objects = compile_sources(built.sources.model, toolchain, target, pic=board.hosted)
         toolchain.link(LinkJob("static", objects, target), folder / f"lib{name}.a")
         if board.hosted:
-            toolchain.link(LinkJob("shared", objects, target), folder / f"lib{name}.so")
+            shared = f"{name}.wasm" if target.wasm else f"lib{name}.so"
+            toolchain.link(LinkJob("shared", objects, target), folder / shared)
 
     folder = toolchain.cache.entry(key, make)
-    return [(p.name, p) for p in sorted(folder.glob("lib*"))]
+    return [(p.name, p) for p in sorted(folder.iterdir()) if p.suffix in (".a", ".so", ".wasm")]

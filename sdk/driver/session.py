@@ -12,6 +12,7 @@ from sdk.devices.base import EmulatorSpec
 from sdk.devices.client import Session, open_device
 from sdk.devices.link import DEADLINE_S
 from sdk.errors import NoDeviceError, UsageError
+from sdk.resources import data_dir
 
 __all__ = ["open_session"]
 
@@ -35,12 +36,14 @@ def open_session(
     if board.emulator is not None:
         timer = board.as_emulated().runtime.timer
         hz = timer.hz if timer else 0
-        program, *rest = board.emulator.argv
-        emulator = EmulatorSpec((program, *emulator_arguments, *rest), board.emulator.icount_shift, hz)
+        runtime = str(data_dir("c_runtime"))
+        program, *rest = (part.replace("{runtime}", runtime) for part in board.emulator.argv)
+        command = (program, *emulator_arguments, *rest)
+        emulator = EmulatorSpec(command, board.emulator.icount_shift, hz, board.emulator.timed)
     if uri is None:
         if not board.hosted and emulator is None:
             raise NoDeviceError(f"{board.name} has no stand-in here", hint="name the device: --device URI")
-        uri = ("local:" if emulator is None else "qemu-user://") if board.hosted else "qemu://"
+        uri = ("local:" if emulator is None else "program://") if board.hosted else "qemu://"
     if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
         raise UsageError(f"{uri!r} is not a device address", hint="local: or qemu://")
     return open_device(

@@ -212,7 +212,7 @@ class Toolchain(ABC):
         return [
             f"-O{job.opt or (self.small_opt if job.target.small else job.target.opt)}",
             *_COMMON_FLAGS,
-            *(["-fPIC"] if job.pic else []),
+            *(["-fPIC"] if job.pic and not job.target.wasm else []),  # an object of a module has no place of its own
             *([f"-fsanitize={','.join(job.sanitize)}"] if job.sanitize else []),
             *self.compile_flags(job),
             *job.flags,

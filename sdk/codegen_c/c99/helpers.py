@@ -17,6 +17,7 @@ from sdk.codegen_c.c99.mve import MVE, MVE_HEADER
 from sdk.codegen_c.c99.names import scalar_name
 from sdk.codegen_c.c99.real import real_text
 from sdk.codegen_c.c99.rescale import RESCALE
+from sdk.codegen_c.c99.wasm import WASM
 from sdk.compiler.ir.types import DType, dtype
 from sdk.errors import BuildError
 
@@ -433,7 +434,7 @@ def helper_text(name: str) -> str:
     Raises:
         BuildError: no such helper.
     """
-    body = _PLAIN.get(name) or MVE.get(name) or _of_family(name)
+    body = _PLAIN.get(name) or MVE.get(name) or WASM.get(name) or _of_family(name)
     if body is None:
         raise BuildError(f"no helper function {name}")
     inline = "" if body.startswith("static ") else _INLINE

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from sdk.codegen_c.c99.mve import MVE_FIRST, MVE_INTEGERS
+from sdk.codegen_c.c99.wasm import WASM_ROWS
 from sdk.compiler.ir.types import DType
 
 __all__ = ["Spelling", "find_spelling"]
@@ -86,6 +87,7 @@ _ROWS: Final = (
     *(_row("cast", f"{t} i32x4", f"@narrow_mve_{t}({{0}})", "mve") for t in ("i8x4", "u8x4")),
     *(_row("cast", f"i32x4 {t}", f"@widen_mve_{t}({{0}})", "mve") for t in ("i8x4", "u8x4")),
     _row("fma", "f32x4", "@fma_mve({0}, {1}, {2})", "mve-fp"),
+    *(_row(*row) for row in WASM_ROWS),
     # The same on lanes.
     _row("srdhm", "i32x*", "@srdhm_$T({0}, {1})"),
     _row("srdhm30", "i32x*", "@srdhm30_$T({0}, {1})"),

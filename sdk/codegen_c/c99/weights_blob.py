@@ -66,6 +66,8 @@ def _head(prefix: str, options: EmitOptions) -> str:
     {macro}_WEIGHTS_SECTION
 #elif defined(__APPLE__)
     .section __TEXT,__const
+#elif defined(__wasm__)
+    .section .rodata.{prefix}_weights,"",@
 #else
     .section .rodata.{prefix}_weights,"a",%progbits
 #endif

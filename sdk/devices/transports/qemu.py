@@ -16,6 +16,7 @@ _PACKAGES = {
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
     "qemu-aarch64": "qemu-user",
+    "node": "nodejs",
 }
 _BYTES_PER_S = 2000.0  # an emulated UART on a busy machine; 30 to 200 kB/s on an idle one
 _POLL_S = 0.02
@@ -38,7 +39,7 @@ def open_qemu(request: OpenRequest) -> Transport:
     if not request.artifact.is_file():
         raise NoDeviceError("there is no firmware image to boot", where=str(request.artifact))
     if spec.icount_shift is None:
-        raise UsageError("this board's emulator runs programs, not machines", where=request.uri, hint="use qemu-user:")
+        raise UsageError("this board's emulator runs programs, not machines", where=request.uri, hint="use program:")
     require_program(spec.command[0])
     with tempfile.TemporaryDirectory(prefix="sdk-") as folder, socket.socket(socket.AF_UNIX) as listener:
         path = Path(folder) / "uart"
