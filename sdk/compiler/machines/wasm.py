@@ -26,6 +26,8 @@ MACHINES: Final = (
         tile_cols=2,
         rules=(
             LaneTiles(LEAST),
+            # products of eight bytes are halves of words in one vector, their sums two
+            LaneWindow(LEAST, vectors=2),
             LaneWindow(LEAST),
             PlainWindow("bytes", LEAST),
             PANELS,

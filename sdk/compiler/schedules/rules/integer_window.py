@@ -35,18 +35,20 @@ COPY: Final = 6  # elements copied between two branches; the last ones overlap
 @dataclass(frozen=True, slots=True)
 class LaneWindow:
     """Depthwise: the padded window gathered per pixel, channels in lanes, taps written out. It takes ``least``
-    multiply-accumulates."""
+    multiply-accumulates; the sums of the channels read at once fill ``vectors``."""
 
     least: int
+    vectors: int = 1
     name = "lane-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows of bytes."""
-        return nest.is_product("window", "bytes", self.least) and is_depthwise(nest, machine.integer_lanes)
+        lanes = self.vectors * machine.integer_lanes
+        return nest.is_product("window", "bytes", self.least) and is_depthwise(nest, lanes)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Channels in lanes."""
-        return _window_lanes(nest.loops, nest.part, machine.integer_lanes)
+        return _window_lanes(nest.loops, nest.part, self.vectors * machine.integer_lanes)
 
 
 @dataclass(frozen=True, slots=True)
