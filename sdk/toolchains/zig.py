@@ -68,10 +68,10 @@ def is_cold() -> bool:
 
 
 def _module_flags(job: LinkJob) -> list[str]:
-    """What makes a WebAssembly module: a program has as much memory as its objects ask for, and it stays at that; what
-    takes the place of a shared library exports every function, and where the memory that is free begins."""
+    """What links WebAssembly: a program has as much memory as its objects ask for, and it stays at that; a module to be
+    called exports every function, and where the memory that is free begins."""
     flags = ["-s", f"-Wl,-z,stack-size={job.target.stack_bytes}"]
-    if job.kind == "shared":
+    if job.kind == "module":
         functions = sorted({f.name for o in job.objects for f in WasmObject(o.path).functions if not f.local})
         return [*flags, "-mexec-model=reactor", *(f"-Wl,--export={name}" for name in (*functions, "__heap_base"))]
     need = section_sizes(o.path for o in job.objects)
