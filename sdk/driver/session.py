@@ -12,9 +12,8 @@ from sdk.devices.base import EmulatorSpec
 from sdk.devices.client import Session, open_device
 from sdk.devices.link import DEADLINE_S
 from sdk.errors import NoDeviceError, UsageError
-from sdk.resources import data_dir
 
-__all__ = ["open_session"]
+__all__ = ["emulator_spec", "open_session"]
 
 TIMEOUT_S = 20.0
 _TIMEOUT_VARIABLE = "CROSSLEVEL_TIMEOUT"
@@ -32,14 +31,7 @@ def open_session(
         NoDeviceError: the board can neither run here nor be emulated, and no device is given.
         UsageError: the address is none, or the variables are no numbers of seconds.
     """
-    emulator = None
-    if board.emulator is not None:
-        timer = board.as_emulated().runtime.timer
-        hz = timer.hz if timer else 0
-        runtime = str(data_dir("c_runtime"))
-        program, *rest = (part.replace("{runtime}", runtime) for part in board.emulator.argv)
-        command = (program, *emulator_arguments, *rest)
-        emulator = EmulatorSpec(command, board.emulator.icount_shift, hz, board.emulator.timed)
+    emulator = emulator_spec(board, emulator_arguments)
     if uri is None:
         if not board.hosted and emulator is None:
             raise NoDeviceError(f"{board.name} has no stand-in here", hint="name the device: --device URI")
@@ -53,6 +45,16 @@ def open_session(
         timeout_s=_seconds(_TIMEOUT_VARIABLE, TIMEOUT_S),
         deadline_s=_seconds(_DEADLINE_VARIABLE, DEADLINE_S),
     )
+
+
+def emulator_spec(board: Board, arguments: tuple[str, ...] = ()) -> EmulatorSpec | None:
+    """How the board's stand-in is started, with more arguments; None where it has none."""
+    if board.emulator is None:
+        return None
+    timer = board.as_emulated().runtime.timer
+    program, *rest = board.emulator.argv
+    command = (program, *arguments, *rest)
+    return EmulatorSpec(command, board.emulator.icount_shift, timer.hz if timer else 0, board.emulator.timed)
 
 
 def _seconds(variable: str, default: float) -> float:

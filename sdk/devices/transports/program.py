@@ -22,6 +22,5 @@ def open_program(request: OpenRequest) -> Transport:
     if spec.icount_shift is not None:
         raise UsageError("this board's emulator runs machines, not programs", where=request.uri, hint="use qemu://")
     require_program(spec.command[0])
-    values = {"elf": str(request.artifact), "serial": "null", "shift": ""}
-    argv = [part.format_map(values) for part in spec.command]
+    argv = spec.argv(request.artifact)
     return open_piped(argv, f"the agent under {spec.command[0]}", request.uri, emulated=not spec.timed)

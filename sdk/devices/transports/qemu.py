@@ -45,7 +45,7 @@ def open_qemu(request: OpenRequest) -> Transport:
         path = Path(folder) / "uart"
         listener.bind(str(path))
         listener.listen(1)
-        child = spawn(_argv(spec, request.artifact, path), f"the emulator {spec.command[0]}", piped=False)
+        child = spawn(spec.argv(request.artifact, f"unix:{path}"), f"the emulator {spec.command[0]}", piped=False)
         try:
             link = _accept(listener, child, request)
             fd = link.fileno()
@@ -72,11 +72,6 @@ def require_program(program: str) -> None:
             why="the board's stand-in machine runs in it",
             hint=f"apt-get install {package}",
         )
-
-
-def _argv(spec: EmulatorSpec, image: Path, path: Path) -> list[str]:
-    values = {"elf": str(image), "serial": f"unix:{path}", "shift": str(spec.icount_shift)}
-    return [part.format_map(values) for part in spec.command]
 
 
 def _accept(listener: socket.socket, child: Child, request: OpenRequest) -> socket.socket:
