@@ -17,8 +17,8 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait
 from sdk.compiler.memory import verify_plan as verify_plan_module
 from sdk.compiler.memory.report import plan_summary
-from sdk.compiler.memory.verify_plan import check_plan, verify_plan
 from sdk.compiler.sym import Var
+from sdk.compiler.verify.plan import check_plan, verify_plan
 from sdk.errors import BuildError
 
 NETS = {"residual": residual, "stateful": stateful, "dynamic": dynamic}
