@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import For, Loops, Op
-from sdk.compiler.ir.pattern import Contraction, has_condition
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import find, has
 from sdk.compiler.schedules.rules.nest import from_rows, fuse_all, names, trip

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Alloc, Loops
-from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
