@@ -49,7 +49,7 @@ class Core(Table, frozen=True):
 
     name: str
     cpu: str  # the compiler's name for it, "native" for the machine we run on
-    arch: str = ""  # armv6-m, armv7-m, armv7e-m, armv8-m.main, armv8.1-m.main, rv32, x86_64, aarch64, wasm32
+    arch: str = ""  # armv6-m, armv7-m, armv7e-m, armv8-m.main, armv8.1-m.main, rv32, x86_64, aarch64, wasm
     capabilities: frozenset[Capability] = frozenset()
     pointer_bits: int = 32
     fpu: str | None = None
@@ -105,8 +105,8 @@ class Emulator(Table, frozen=True):
     ``{elf}`` is the image or program, ``{runtime}`` the folder of the device runtime.
     ``memory`` maps a region's name to its base on that machine; the region keeps the board's size.
     ``icount_shift`` N makes each instruction last 2**N ns of guest time; None where instructions are not counted,
-    as for a process in user mode. ``timed``: what runs in it takes the time that it takes for users too, as in the engine
-    of a browser; times are measured and nothing is counted.
+    as for a process in user mode. ``timed``: what runs in it takes the time that it takes for users too, as in the
+    engine of a browser; times are measured and nothing is counted.
     """
 
     argv: tuple[str, ...] = ()
@@ -135,8 +135,8 @@ class Peripheral(Table, frozen=True):
 
 
 class Runtime(Table, frozen=True):
-    """What the on-device runtime needs: its port, the stack in bytes (0 where the system gives one), and the peripherals
-    it drives.
+    """What the on-device runtime needs: its port, the stack in bytes (0 where the system gives one), and the
+    peripherals it drives.
 
     ``uart`` and ``timer`` are those of the real board; ``emulated_uart`` and ``emulated_timer``
     replace them on the stand-in machine where the two differ.

@@ -15,9 +15,10 @@ from sdk.resources import data_dir
 class EmulatorSpec:
     """How to start a board's stand-in machine.
 
-    ``command`` is an argv with the placeholders {elf}, {runtime} (the folder of the device runtime), {serial} (in QEMU's
-    -serial syntax) and {shift}: an instruction lasts 2**``icount_shift`` ns of guest time (None: not counted). ``timer_hz`` is the board timer's
-    frequency. ``timed``: what runs in it takes the time that it takes, as in the engine of a browser.
+    ``command`` is an argv with the placeholders {elf}, {runtime} (the folder of the device runtime), {serial} (in
+    QEMU's -serial syntax) and {shift}: an instruction lasts 2**``icount_shift`` ns of guest time (None: not counted).
+    ``timer_hz`` is the board timer's frequency. ``timed``: what runs in it takes the time that it takes, as in the
+    engine of a browser.
     """
 
     command: tuple[str, ...]

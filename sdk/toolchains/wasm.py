@@ -87,8 +87,8 @@ class _Bytes:
 
 
 class WasmObject:
-    """One object: ``functions`` that it defines, names of the ``data`` that others may refer to, the ``code_bytes`` of all
-    functions and the bytes of each of its ``segments`` of data by name."""
+    """One object: ``functions`` that it defines, names of the ``data`` that others may refer to, the ``code_bytes`` of
+    all functions and the bytes of each of its ``segments`` of data by name."""
 
     def __init__(self, path: Path) -> None:
         try:

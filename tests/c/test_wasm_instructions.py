@@ -12,8 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from c_harness import WARNINGS
-
 from differential.started import run_started
+
 from sdk.boards import load_board
 from sdk.codegen_c.c99.instructions.lookup import INSTRUCTION_SETS, instruction_text
 from sdk.codegen_c.c99.instructions.model import Instruction
@@ -47,8 +47,8 @@ def source() -> str:
             size += type.nbytes
         value = unit.expand(text.format(*loads))
         out = f"*({unit.vector_type(f'{result}_mem')} *)out = {value};"
-        cases.append(f"case {k}: for (int32_t i = 0; i < words[1]; ++i, in += {size}, out += {result.nbytes}) {{ {out} }} "
-                     "return 0;")  # fmt: skip
+        step = f"++i, in += {size}, out += {result.nbytes}"
+        cases.append(f"case {k}: for (int32_t i = 0; i < words[1]; {step}) {{ {out} }} return 0;")
     signature = "int32_t drive(const int32_t *words, const uint8_t *in, uint8_t *out)"
     body = "\n".join(cases)
     return (

@@ -179,5 +179,5 @@ def test_damaged_objects_are_refused(tmp_path: Path) -> None:
     for size in range(8, len(whole) - 1, 7):
         (tmp_path / "cut.o").write_bytes(whole[:size])
         unit = replace(compiled(CALLS), path=tmp_path / "cut.o")
-        with pytest.raises(BuildError):
+        with pytest.raises(BuildError, match=r"damaged WebAssembly object|no function 'outer'"):
             worst_case_stack([unit], "outer")

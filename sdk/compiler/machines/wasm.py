@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.ir.types import I8
-from sdk.compiler.machines.common import LANES, LEAST, PANELS, TILES
+from sdk.compiler.machines.common import LANES, LEAST, PANELS
 from sdk.compiler.machines.model import Dot, FloatUnit, Machine
 from sdk.compiler.schedules.rules.integer import LaneTiles
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
@@ -28,10 +28,8 @@ MACHINES: Final = (
             LaneTiles(LEAST),
             # products of eight bytes are halves of words in one vector, their sums two
             LaneWindow(LEAST, vectors=2),
-            LaneWindow(LEAST),
             PlainWindow("bytes", LEAST),
             PANELS,
-            TILES,
             *LANES,
         ),
     ),

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sdk.devices.base import EmulatorSpec, OpenRequest, Transport, register
+from sdk.devices.base import OpenRequest, Transport, register
 from sdk.devices.process import Child, ProcessTransport, spawn, stop
 from sdk.errors import LinkError, MissingToolError, NoDeviceError, UsageError
 

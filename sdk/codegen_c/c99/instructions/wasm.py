@@ -51,8 +51,8 @@ SET: Final = InstructionSet(
         ),
         *(_dot(a, b) for a in _BYTES for b in _BYTES),
         *map(_pairs, (*_BYTES, "i16")),
-        # The instructions shift all lanes by one number. By numbers of their own: times a power of two, which is made as
-        # floats are, and all by 30.
+        # The instructions shift all lanes by one number. By numbers of their own: times a power of two, which is made
+        # as floats are, and all by 30.
         function(
             "rdbpot1_wasm",
             "rdbpot1 rdbpot22",

@@ -35,7 +35,7 @@ COPY: Final = 6  # elements copied between two branches; the last ones overlap
 @dataclass(frozen=True, slots=True)
 class LaneWindow:
     """Depthwise: the padded window gathered per pixel, channels in lanes, taps written out. It takes ``least``
-    multiply-accumulates; the sums of the channels read at once fill ``vectors``."""
+    multiply-accumulates; the sums of the channels read at once fill at most ``vectors``."""
 
     least: int
     vectors: int = 1
@@ -43,12 +43,12 @@ class LaneWindow:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows of bytes."""
-        lanes = self.vectors * machine.integer_lanes
-        return nest.is_product("window", "bytes", self.least) and is_depthwise(nest, lanes)
+        return nest.is_product("window", "bytes", self.least) and is_depthwise(nest, machine.integer_lanes)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Channels in lanes."""
-        return _window_lanes(nest.loops, nest.part, self.vectors * machine.integer_lanes)
+        channels, lanes = nest.part.spatial[-1].var.hi + 1, machine.integer_lanes
+        return _window_lanes(nest.loops, nest.part, min(self.vectors, channels // lanes) * lanes)
 
 
 @dataclass(frozen=True, slots=True)
