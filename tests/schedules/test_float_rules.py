@@ -208,7 +208,7 @@ def test_an_epilogue_that_no_lanes_can_run_reads_sums_from_scratch(floats: Machi
     out = replace(o, buffer=replace(o.buffer, shape=(40, M)))
     loops = replace(plain, params=(a, b, out), body=rewrite(plain.body, turned))
     done = scheduled(loops, floats, {"b"} if constant else set())
-    assert "set_aside" in done.trace
+    assert "fission" in done.trace
     rng = np.random.default_rng(6)
     env = {v: 37 for v in done.dims}
     left, right = whole(rng, (M, 24), env), whole(rng, (24, 40), env)

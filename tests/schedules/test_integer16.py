@@ -118,10 +118,10 @@ def test_compact_code_takes_bytes_of_weights_apart() -> None:
 def test_words_of_bytes_are_those_of_a_packed_parameter() -> None:
     plain = Schedule(nest(CASES["wide dense"])[0])
     with pytest.raises(ScheduleError, match="not packed in columns of four bytes"):
-        plain.do("split", "k", 4).do("use_crossed", "k_i", "w")
+        plain.do("split", "k", 4).do("use_interleaved_dot", "k_i", "w")
     packed = Schedule(nest(CASES["wide dense"])[0]).do("pack", "w", 1, 4)
     with pytest.raises(ScheduleError, match="not one multiply-accumulate of four steps"):
-        packed.do("split", "k", 8).do("use_crossed", "k_i", "w")
+        packed.do("split", "k", 8).do("use_interleaved_dot", "k_i", "w")
 
 
 def test_parts_hold_as_many_products_as_are_sure_to_fit() -> None:

@@ -10,9 +10,9 @@ from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Op, Param, Ref, Store
 from sdk.compiler.ir.types import F32
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.conditions import partition, simplify_conditions
 from sdk.compiler.schedules.lanes import accumulate, strip
 from sdk.compiler.schedules.locate import ScheduleError, has, loop_names
-from sdk.compiler.schedules.settle import ends, settle
 from sdk.compiler.schedules.tensorize import vectorize
 from sdk.compiler.schedules.transpose import inline, transpose_tile
 from sdk.compiler.sym import Dim, Var
@@ -87,7 +87,7 @@ def _swapped() -> Loops:
 
 def test_strip_leaves_whole_vectors_and_a_rest() -> None:
     for n in (1, 3, 4, 5, 6, 8, 9):
-        done = strip(inline(settle(padded(n))), "i", 4)
+        done = strip(inline(simplify_conditions(padded(n))), "i", 4)
         assert has(done, "i_i") == (n >= 4)
         assert loop_names(done.body)[-1] == {0: "i_i", 1: "i_t"}.get(n % 4, "i_r")
         data = np.arange(8.0)
@@ -95,7 +95,7 @@ def test_strip_leaves_whole_vectors_and_a_rest() -> None:
 
 
 def test_ends_and_settle_free_the_inside_of_checks() -> None:
-    done = settle(ends(inline(padded()), "i", 1, 9))
+    done = simplify_conditions(partition(inline(padded()), "i", 1, 9))
     assert loop_names(done.body) == ["i_a", "i"]
     inside = next(n for n in walk(done.body) if isinstance(n, For) and n.var.name == "i")
     assert not any(isinstance(n, Op) and n.name == "select" for n in walk(inside))

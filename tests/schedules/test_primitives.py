@@ -14,15 +14,15 @@ from sdk.compiler.ir.rows import row_granule
 from sdk.compiler.ir.types import F32, I8, I32, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops.registry import get_op, infer
+from sdk.compiler.schedules.bind_rows import bind_rows
 from sdk.compiler.schedules.blocks import overlap
-from sdk.compiler.schedules.jam import jam
+from sdk.compiler.schedules.cache_read import cache_read
+from sdk.compiler.schedules.fission import fission
 from sdk.compiler.schedules.locate import ScheduleError, find, loop_names
 from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
-from sdk.compiler.schedules.set_aside import set_aside
-from sdk.compiler.schedules.share import share
-from sdk.compiler.schedules.stage import stage
 from sdk.compiler.schedules.tensorize import use_dot, use_dot_first, vectorize
 from sdk.compiler.schedules.trace import PRIMITIVES, Schedule
+from sdk.compiler.schedules.unroll_and_jam import unroll_and_jam
 from sdk.compiler.sym import Var
 
 M, N, K = 6, 10, 8
@@ -104,7 +104,7 @@ def test_random_sequences_keep_the_result() -> None:
                 ("split", name, int(rng.integers(1, 5))),
                 ("peel", name, 1),
                 ("unroll", name),
-                ("jam", name, names),
+                ("unroll_and_jam", name, names),
                 ("vectorize", name),
                 ("reorder", name, names[-1]),
                 ("fuse", name, names[-1], "f"),
@@ -131,7 +131,7 @@ def test_peel_and_unroll() -> None:
 
 
 def test_jam_gives_each_iteration_its_accumulator() -> None:
-    done = jam(split(product(), "j", 2), "j_i", ["k"])
+    done = unroll_and_jam(split(product(), "j", 2), "j_i", ["k"])
     acc = next(n.buffer for n in walk(done.body) if isinstance(n, Alloc))
     assert acc.shape == (2,)
     assert [n.var.name for n in walk(find(done, "k")) if isinstance(n, For)] == ["k", "j_i"]
@@ -154,24 +154,24 @@ def test_use_dot_first_takes_what_is_left_of_a_reduction() -> None:
 
 
 def test_sums_are_kept_on_the_stack_and_read_back_as_vectors() -> None:
-    done = vectorize(set_aside(split(product(), "j", 2), "j_i", "local"), "j_i_e")
+    done = vectorize(fission(split(product(), "j", 2), "j_i", "local"), "j_i_e")
     kept = next(n.buffer for n in walk(done.body) if isinstance(n, Alloc) and n.buffer.space == "local")
     assert kept.shape == (2,)
     assert any(isinstance(n, Load) and n.buffer == kept.name and n.dtype.lanes == 2 for n in walk(done.body))
     np.testing.assert_array_equal(result(done), WANT)
     with pytest.raises(ScheduleError, match="not kept in heap"):
-        set_aside(split(product(), "j", 2), "j_i", "heap")  # type: ignore[arg-type]
+        fission(split(product(), "j", 2), "j_i", "heap")  # type: ignore[arg-type]
 
 
 def test_elements_are_staged_in_registers() -> None:
     plain = product()
     operand = plain.params[1].buffer.name
-    done = stage(jam(split(plain, "j", 2), "j_i", ["k"]), "k", operand, ["j_i"], 1, "register")
+    done = cache_read(unroll_and_jam(split(plain, "j", 2), "j_i", ["k"]), "k", operand, ["j_i"], 1, "register")
     window = next(n.buffer for n in walk(done.body) if isinstance(n, Alloc) and "window" in n.buffer.name)
     assert (window.space, window.shape) == ("register", (2,))
     np.testing.assert_array_equal(result(done), WANT)
     with pytest.raises(ScheduleError, match="not staged in heap"):
-        stage(plain, "j", operand, ["k"], 1, "heap")  # type: ignore[arg-type]
+        cache_read(plain, "j", operand, ["k"], 1, "heap")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("primitive", [parallel, vectorize])
@@ -184,7 +184,7 @@ def test_dependent_iterations_are_not_bound_or_jammed() -> None:
     with pytest.raises(ScheduleError, match="same element"):
         bind(running_sum(), "i", "local.x")
     with pytest.raises(ScheduleError, match="same element"):
-        jam(running_sum(), "i", [])
+        unroll_and_jam(running_sum(), "i", [])
 
 
 def test_reduction_loop_is_not_parallel() -> None:
@@ -202,7 +202,7 @@ def test_reduction_loop_is_not_parallel() -> None:
         (("vectorize", "k"), "acc"),
         (("use_dot", "j"), "one statement"),
         (("pack", "o", 2, 2), "written"),
-        (("stage", "j", "a", ["i"]), "depends on loops other"),
+        (("cache_read", "j", "a", ["i"]), "depends on loops other"),
         (("shuffle", "j"), "no schedule primitive"),
     ],
 )
@@ -217,7 +217,7 @@ def test_share_lets_calls_run_a_loop_in_parts() -> None:
     first = plain.body.body[0]
     assert isinstance(first, For)
     over = replace(plain, rows=rows, body=Block((replace(first, lo=rows.lo.expr, hi=rows.hi.expr),)))
-    done = share(over, "j")
+    done = bind_rows(over, "j")
     assert done.rows is not None
     assert done.rows.extent == N
     rng = np.random.default_rng(3)
@@ -231,9 +231,9 @@ def test_share_lets_calls_run_a_loop_in_parts() -> None:
     assert not given["o"][:, :4].any()
     assert row_granule(done) == 1
     with pytest.raises(ScheduleError, match="does not start at 0"):
-        share(split(over, "j", 4), "j_t")
+        bind_rows(split(over, "j", 4), "j_t")
     with pytest.raises(ScheduleError, match="has no rows"):
-        share(plain, "j")
+        bind_rows(plain, "j")
 
 
 def test_every_primitive_states_its_rewrite_or_obligation() -> None:
@@ -253,9 +253,9 @@ def sums_over_two_axes() -> Loops:
 
 def test_a_region_larger_than_what_is_read_stays_in_its_buffer() -> None:
     s = Schedule(sums_over_two_axes())
-    s.do("settle").do("strip", "r0", 4).do("block", "r0_r", 3).do("stage_region", "r0_r_o", "x")
+    s.do("simplify_conditions").do("strip", "r0", 4).do("block", "r0_r", 3).do("line_buffer", "r0_r_o", "x")
     with pytest.raises(ScheduleError, match="past the end of the buffer"):
-        s.do("stage_region", "i2", "x")
+        s.do("line_buffer", "i2", "x")
 
 
 def test_an_element_read_outside_of_the_loops_staged_is_refused() -> None:
@@ -264,6 +264,6 @@ def test_an_element_read_outside_of_the_loops_staged_is_refused() -> None:
     loops = get_op("conv2d").loops
     assert loops is not None
     plain = loops("f", types, infer("conv2d", types, tuple(given.items())), given)
-    assert stage(plain, "oc", "w", ["kh", "kw", "ic"]) != plain
+    assert cache_read(plain, "oc", "w", ["kh", "kw", "ic"]) != plain
     with pytest.raises(ScheduleError, match="outside of the loops ic"):
-        stage(plain, "oc", "b", ["ic"])
+        cache_read(plain, "oc", "b", ["ic"])

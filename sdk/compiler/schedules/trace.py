@@ -9,24 +9,24 @@ from dataclasses import replace
 from typing import Any, Concatenate, Final, ParamSpec
 
 from sdk.compiler.ir.loops import Loops
+from sdk.compiler.schedules.bind_rows import bind_rows
 from sdk.compiler.schedules.blocks import block, cascade, overlap, round_up
-from sdk.compiler.schedules.halves import use_halves, widen
+from sdk.compiler.schedules.cache_read import cache_read
+from sdk.compiler.schedules.conditions import partition, simplify_conditions
+from sdk.compiler.schedules.dual_mac import flatten, use_dual_mac, use_i16, use_interleaved_dot
+from sdk.compiler.schedules.fission import fission
 from sdk.compiler.schedules.interleave import interleave
-from sdk.compiler.schedules.jam import jam, tile
-from sdk.compiler.schedules.join import join, unpack
+from sdk.compiler.schedules.interleave_channels import interleave_channels, unpack
 from sdk.compiler.schedules.lanes import accumulate, strip
+from sdk.compiler.schedules.line_buffer import line_buffer
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.pack import pack, pad
-from sdk.compiler.schedules.pairs import flatten, use_crossed, use_i16, use_pairs
 from sdk.compiler.schedules.partial import partial
 from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
-from sdk.compiler.schedules.set_aside import set_aside
-from sdk.compiler.schedules.settle import ends, settle
-from sdk.compiler.schedules.share import share
-from sdk.compiler.schedules.stage import stage
-from sdk.compiler.schedules.stage_region import stage_region
+from sdk.compiler.schedules.swar import use_swar, widen
 from sdk.compiler.schedules.tensorize import use_dot, use_dot_first, use_fma, use_mac_lanes, vector_registers, vectorize
 from sdk.compiler.schedules.transpose import inline, transpose_tile
+from sdk.compiler.schedules.unroll_and_jam import tile, unroll_and_jam
 
 __all__ = ["PRIMITIVES", "Schedule", "loops_key", "replay"]
 
@@ -38,12 +38,12 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         bind,
         block,
         cascade,
-        ends,
+        partition,
         flatten,
         fuse,
         inline,
-        jam,
-        join,
+        unroll_and_jam,
+        interleave_channels,
         overlap,
         pack,
         pad,
@@ -52,26 +52,26 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         peel,
         reorder,
         round_up,
-        set_aside,
-        share,
+        fission,
+        bind_rows,
         split,
-        settle,
-        stage,
+        simplify_conditions,
+        cache_read,
         strip,
         tile,
         transpose_tile,
-        stage_region,
+        line_buffer,
         interleave,
         unpack,
         unroll,
-        use_crossed,
+        use_interleaved_dot,
         use_dot,
         use_dot_first,
         use_fma,
-        use_halves,
+        use_swar,
         use_i16,
         use_mac_lanes,
-        use_pairs,
+        use_dual_mac,
         vector_registers,
         vectorize,
         widen,

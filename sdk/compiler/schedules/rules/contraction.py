@@ -96,11 +96,11 @@ def _scheduled(
         s.do("pack", part.b, "nr", 1, column_axis(s.loops, part))
     right = "" if constant else part.b
     if threads > 1 and tile.axis == "rows" and _whole(s.loops, rows) and _stride(s.loops, part, rows[0]) is not None:
-        s.do("share", rows[0])  # rows that lie one behind the other are cut anywhere
+        s.do("bind_rows", rows[0])  # rows that lie one behind the other are cut anywhere
     if not aside:
         _columns(s, right, column, rows, reduce, unit.fma)
     if tile.axis == "columns":
-        s.do("share", f"{column}_o")
+        s.do("bind_rows", f"{column}_o")
     row = rows[-1]
     s.do("cascade", row, ["tm", *(str(size) for size in tile.tails)])
     for suffix in ("", *(f"_t{size}" for size in tile.tails)):
@@ -108,9 +108,9 @@ def _scheduled(
         if not has(s.loops, inner):
             continue
         if aside:
-            s.do("round_up", across, "nr").do("split", across, "nr").do("set_aside", inner)
+            s.do("round_up", across, "nr").do("split", across, "nr").do("fission", inner)
             _columns(s, right, across, [inner], sums, unit.fma)
-        s.do("jam", inner, sums).do("unroll", inner)
+        s.do("unroll_and_jam", inner, sums).do("unroll", inner)
         written_out = f"{column}_i_o{suffix}" if not aside else f"{across}_i_o"
         if has(s.loops, written_out):
             s.do("unroll", written_out)
@@ -169,8 +169,8 @@ def _columns(s: Schedule, right: str, column: str, rows: list[str], reduce: list
     into = [*rows, *reduce]
     inside = walk(find(s.loops, rows[0]).body)
     acc = next(n.buffer.name for n in inside if isinstance(n, Alloc) and n.buffer.space == "register")
-    s.do("split", f"{column}_i", "lanes").do("jam", f"{column}_i_i", into)
-    s.do("vectorize", f"{column}_i_i").do("vector_registers", acc, "lanes").do("jam", f"{column}_i_o", into)
+    s.do("split", f"{column}_i", "lanes").do("unroll_and_jam", f"{column}_i_i", into)
+    s.do("vectorize", f"{column}_i_i").do("vector_registers", acc, "lanes").do("unroll_and_jam", f"{column}_i_o", into)
     if fma:
         s.do("use_fma", reduce[-1])
 
@@ -203,9 +203,9 @@ def _region_rows(rule: FloatPanels, s: Schedule, part: Contraction) -> list[str]
         across *= math.isqrt(max(min_value(loop.hi) or 1, 1) * (loop.var.hi + 1))
     s.knobs["region"] = -(-rule.pixels // across)
     if s.knobs["region"] > 1:
-        s.do("block", inside[0], "region").do("stage_region", f"{inside[0]}_o", part.a)
+        s.do("block", inside[0], "region").do("line_buffer", f"{inside[0]}_o", part.a)
         return [f"{inside[0]}_i", *inside[1:]]
-    s.do("stage_region", inside[0], part.a)
+    s.do("line_buffer", inside[0], part.a)
     if len(inside) < 2:
         raise ScheduleError("one row is one pixel")
     return inside[1:]
@@ -287,7 +287,7 @@ def column_axis(loops: Loops, part: Contraction) -> int:
 
 def _stage_panel(s: Schedule, right: str, at: str, over: list[str]) -> None:
     """Copies a panel, in lanes where its rows are runs of memory."""
-    s.do("stage", at, right, over)
+    s.do("cache_read", at, right, over)
     s.attempt(_copy_lanes, f"{over[-1]}_s")
 
 

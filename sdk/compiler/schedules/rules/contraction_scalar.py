@@ -64,13 +64,13 @@ def _tiles(rule: FloatTiles, loops: Loops, part: Contraction, unit: FloatUnit, c
     sums = [f"{k}_o", f"{k}_i", f"{k}_t", k]
     s.do("split", channel, "nr").do("split", f"{channel}_i", "at_once")
     inner, outer = f"{channel}_i_i", f"{channel}_i_o"
-    s.do("jam", inner, _there(s, sums))
+    s.do("unroll_and_jam", inner, _there(s, sums))
     if not alone:
         s.do("split", pixel, "tm")
     if has(s.loops, f"{pixel}_i"):
-        s.do("jam", f"{pixel}_i", _there(s, [f"{channel}_o", outer, *sums]))
-    s.do("jam", outer, _there(s, sums))
-    s.do("stage", outer, part.b, [inner], 1, "register").do("vectorize", f"{inner}_s")
+        s.do("unroll_and_jam", f"{pixel}_i", _there(s, [f"{channel}_o", outer, *sums]))
+    s.do("unroll_and_jam", outer, _there(s, sums))
+    s.do("cache_read", outer, part.b, [inner], 1, "register").do("vectorize", f"{inner}_s")
     for name in (f"{pixel}_i", inner, outer, f"{k}_i"):
         for copy in (name, f"{name}_t"):
             if has(s.loops, copy):

@@ -32,7 +32,7 @@ def pixel_loop(s: Schedule, part: Contraction) -> str:
 def gather_window(s: Schedule, part: Contraction, pixel: str, over: list[str], multiple: int | str) -> None:
     """Stages the window of a pixel; on cores without vectors it is copied in words, ``run`` of which are written out
     where the schedule says how many."""
-    s.do("stage", pixel, part.a, over, multiple)
+    s.do("cache_read", pixel, part.a, over, multiple)
     copy = f"{over[-1]}_s"
     if "word" not in s.knobs or trip(s.loops, copy) % s.knobs["word"] or _selects(find(s.loops, copy)):
         return

@@ -22,7 +22,7 @@ def _jam_pixels(s: Schedule, part: Contraction, pixel: str) -> None:
     inside = dict.fromkeys(loop_names(find(s.loops, f"{pixel}_i").body))
     small = (f"{part.spatial[-1].var.name}_i", f"{part.spatial[-1].var.name}_o_i")
     into = [n for n in inside if not n.endswith("_s") and "_window" not in n and not n.startswith(small)]
-    s.do("jam", f"{pixel}_i", into)
+    s.do("unroll_and_jam", f"{pixel}_i", into)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _tile_channels(s: Schedule, channel: str, reduce: list[str], size: str) -> N
     if has(s.loops, channel):
         s.do("split", channel, size)
         if has(s.loops, f"{channel}_i"):
-            s.do("jam", f"{channel}_i", [name for name in reduce if has(s.loops, name)])
+            s.do("unroll_and_jam", f"{channel}_i", [name for name in reduce if has(s.loops, name)])
 
 
 def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
@@ -126,12 +126,12 @@ def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
     acc = next(n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc))
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
     if dot > 1 or windowed(loops, part):
-        s.do("stage", pixel, part.a, names(part.reduce), "dot")
+        s.do("cache_read", pixel, part.a, names(part.reduce), "dot")
     s.do("pack", part.b, "lanes", "dot")
     k = fuse_all(s, names(part.reduce), "k")
     if dot > 1:
         s.do("pad", k, "dot").do("split", k, "dot")
-    s.do("split", channel, "lanes").do("jam", f"{channel}_i", reductions(s, k))
+    s.do("split", channel, "lanes").do("unroll_and_jam", f"{channel}_i", reductions(s, k))
     if dot > 1:
         s.do("use_dot", f"{k}_i", f"{channel}_i")
     s.do("vectorize", f"{channel}_i").do("vector_registers", acc, "lanes")
@@ -139,7 +139,7 @@ def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
     if s.knobs["tn"] > 1 and trip(s.loops, outer) > 1:
         s.do("split", outer, "tn")
         if has(s.loops, f"{outer}_i"):
-            s.do("jam", f"{outer}_i", reductions(s, k))
+            s.do("unroll_and_jam", f"{outer}_i", reductions(s, k))
     if not one_row:
         s.do("split", pixel, "tm")
         if has(s.loops, f"{pixel}_i"):

@@ -52,12 +52,12 @@ def _tiles(rule: HalfTiles, nest: Nest, pixels: int) -> Loops:
         s.do("pad", k, "dot")
     *outer, k = in_parts(s, k, rule.part, s.knobs["dot"])
     if nest.compact:
-        s.do("split", k, "dot").do("use_crossed", f"{k}_i", part.b)
+        s.do("split", k, "dot").do("use_interleaved_dot", f"{k}_i", part.b)
     else:
         s.do("use_i16", part.b).do("split", k, "dot").do("use_dot", f"{k}_i")
     steps = [*outer, f"{k}_o"]
     if tile > 1:
-        s.do("split", channel, "tn").do("jam", f"{channel}_i", steps)
+        s.do("split", channel, "tn").do("unroll_and_jam", f"{channel}_i", steps)
     if rows > 1:
         s.do("tile", pixel, "tm", [n for n in (f"{channel}_o", channel, *steps) if has(s.loops, n)])
     for name in dict.fromkeys(n for n in loop_names(s.loops.body) if n.startswith(f"{channel}_i")):

@@ -62,13 +62,14 @@ def _across(rule: AcrossTiles, loops: Loops, part: Contraction, machine: Machine
     s.do("split", channel, "lanes")
     tiled = has(s.loops, f"{channel}_i")
     if tiled:
-        s.do("set_aside", f"{channel}_i", "local").do("vectorize", f"{channel}_i_e")
-        s.do("split", f"{channel}_i", "tn").do("jam", f"{channel}_i_i", [f"{k}_o"] if has(s.loops, f"{k}_o") else [])
+        s.do("fission", f"{channel}_i", "local").do("vectorize", f"{channel}_i_e")
+        s.do("split", f"{channel}_i", "tn")
+        s.do("unroll_and_jam", f"{channel}_i_i", [f"{k}_o"] if has(s.loops, f"{k}_o") else [])
     if not alone:
         s.do("split", pixel, "tm")
         if has(s.loops, f"{pixel}_i"):
             into = (f"{channel}_o", f"{channel}_i_o", f"{k}_o")
-            s.do("jam", f"{pixel}_i", [name for name in into if has(s.loops, name)])
+            s.do("unroll_and_jam", f"{pixel}_i", [name for name in into if has(s.loops, name)])
     _write_out(s, f"{k}_o", rule.steps)
     for loop in (f"{pixel}_i", f"{channel}_i_i", f"{channel}_i_o"):
         for name in (loop, f"{loop}_t"):
@@ -124,10 +125,10 @@ def _quads(rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine, 
     s = Schedule(loops, group=group, lanes=machine.integer_lanes, tm=min(rule.at_once, pixels))
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     if has_condition(loops, part.a):
-        s.do("stage_region", f"{channel}_o", part.a)
+        s.do("line_buffer", f"{channel}_o", part.a)
         _copy_lanes(s)
     s.do("split", f"{channel}_i", "lanes").do("reorder", f"{channel}_i_i", pixel).do("vectorize", f"{channel}_i_i")
-    s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", reduce).do("unroll", f"{pixel}_i")
+    s.do("overlap", pixel, "tm").do("unroll_and_jam", f"{pixel}_i", reduce).do("unroll", f"{pixel}_i")
     if extent(part.reduce) <= rule.taps:
         for name in reduce:
             s.do("unroll", name)

@@ -60,7 +60,7 @@ def _pairs(rule: PairWindow, loops: Loops, part: Contraction, choice: Choice) ->
     *outer, taps = names(part.reduce)
     s.do("pack", part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).do("use_i16", part.b)
     s.do("block", row, "rows").do("reorder", pixel, channel).do("reorder", f"{row}_i", channel)
-    s.do("stage_region", channel, part.a, 1, "pitch")
+    s.do("line_buffer", channel, part.a, 1, "pitch")
     region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
     if region.dtype.bits == 8:
         s.do("use_i16", region.name)
@@ -69,7 +69,7 @@ def _pairs(rule: PairWindow, loops: Loops, part: Contraction, choice: Choice) ->
         if trip(s.loops, f"{region.name}_f") % 2 == 0:
             s.attempt(_fill_words, f"{region.name}_f")
     copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
-    s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [*outer, taps]).do("use_pairs", taps)
+    s.do("overlap", pixel, "tm").do("unroll_and_jam", f"{pixel}_i", [*outer, taps]).do("use_dual_mac", taps)
     for name in outer:
         s.do("unroll", name)
     return unrolled(s, [pixel])

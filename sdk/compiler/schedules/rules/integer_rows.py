@@ -74,7 +74,7 @@ def _rows(rule: RowTaps, loops: Loops, part: Contraction, choice: Choice) -> Loo
         s.do("reorder", pixel, channel)
         around = part.spatial[-3].var.name
     s.do("pack", part.b, 1, 1).do("use_i16", part.b)
-    s.do("stage_region", around, part.a)
+    s.do("line_buffer", around, part.a)
     region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
     if region.dtype.bits == 8:
         s.do("use_i16", region.name)
@@ -83,7 +83,7 @@ def _rows(rule: RowTaps, loops: Loops, part: Contraction, choice: Choice) -> Loo
     if depth:
         s.do("flatten", region.name)
         taps = fuse_all(s, [across, *depth], "k")
-    s.do("overlap", inner, "tm").do("jam", f"{inner}_i", [down, taps]).do("use_pairs", taps)
+    s.do("overlap", inner, "tm").do("unroll_and_jam", f"{inner}_i", [down, taps]).do("use_dual_mac", taps)
     if part.reduce[0].var.hi < rule.rows and not depth:
         s.do("unroll", down)
     return unrolled(s, [inner])

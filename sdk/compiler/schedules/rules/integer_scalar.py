@@ -70,7 +70,7 @@ def _tiles(rule: RegisterTiles, s: Schedule, part: Contraction, machine: Machine
     if s.knobs["tn"] > 1:
         for name, tail in ((f"{channel}_t", "_t"), (channel, "")):
             if has(s.loops, name):
-                s.do("split", name, "tn").do("jam", f"{name}_i", [f"{loop}{tail}" for loop in (*outer, k)])
+                s.do("split", name, "tn").do("unroll_and_jam", f"{name}_i", [f"{loop}{tail}" for loop in (*outer, k)])
     if has(s.loops, f"{pixel}_i"):
         _jam_pixels(s, channel, pixel)
     _write_out(s, k)
@@ -83,10 +83,10 @@ def _halves(s: Schedule, part: Contraction, pairs: WordPairs) -> None:
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
     words = extent(part.reduce) <= pairs.widest and part.spatial[-1].var.hi + 1 >= pairs.sharing
     if words or windowed(s.loops, part):
-        s.do("stage", pixel, part.a, names(part.reduce), 1)
+        s.do("cache_read", pixel, part.a, names(part.reduce), 1)
     s.do("pack", part.b, 1, 1)
     k = fuse_all(s, names(part.reduce), "k")
-    s.do("use_halves", channel, part.b)
+    s.do("use_swar", channel, part.b)
     if words:
         s.do("widen", f"{part.a}_window")
     _write_out(s, f"{k}_h")
@@ -108,4 +108,4 @@ def _jam_pixels(s: Schedule, channel: str, pixel: str) -> None:
     """Several pixels at a time: each weight read serves all of them."""
     inside = dict.fromkeys(loop_names(find(s.loops, f"{pixel}_i").body))
     into = [n for n in inside if not n.endswith("_s") and "_window" not in n and not n.startswith(f"{channel}_i")]
-    s.do("jam", f"{pixel}_i", into)
+    s.do("unroll_and_jam", f"{pixel}_i", into)

@@ -119,7 +119,7 @@ def _window_words(loops: Loops, part: Contraction) -> Loops:
     reduce = names(part.reduce)
     if has_condition(loops, part.a):
         gather_window(s, part, pixel, [*reduce, channel], 1)
-    s.do("split", channel, "lanes").do("jam", f"{channel}_i", reduce).do("use_mac_lanes", f"{channel}_i")
+    s.do("split", channel, "lanes").do("unroll_and_jam", f"{channel}_i", reduce).do("use_mac_lanes", f"{channel}_i")
     return _taps_written_out(s, part, [channel])
 
 
@@ -131,13 +131,13 @@ def _window_columns(rule: ColumnWindow, loops: Loops, part: Contraction, choice:
     s = Schedule(loops, group=min(word, channels), tm=min(tile, pixels))
     reduce = names(part.reduce)
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
-    s.do("stage_region", f"{channel}_o", part.a).do("reorder", f"{channel}_i", pixel)
+    s.do("line_buffer", f"{channel}_o", part.a).do("reorder", f"{channel}_i", pixel)
     if channels >= word:
         region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
         copies = (f"{region.name}_{len(region.shape) - 1}{part}" for part in ("l", "", "r"))
         for copy in (name for name in copies if has(s.loops, name)):
             s.do("vectorize", copy)
-    s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [f"{channel}_i", *reduce])
+    s.do("overlap", pixel, "tm").do("unroll_and_jam", f"{pixel}_i", [f"{channel}_i", *reduce])
     return _taps_written_out(s, part, [pixel])
 
 

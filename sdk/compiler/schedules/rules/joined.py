@@ -103,7 +103,8 @@ def _joined(rule: JoinedTiles, loops: Loops, part: Contraction, pixels: int) -> 
     if depth % BYTES:
         s.do("pad", k, "dot")
     s.do("split", k, "dot").do("use_dot", f"{k}_i")
-    s.do("split", channel, "tn").do("jam", f"{channel}_i", [f"{k}_o"]).do("join", part.b, f"{channel}_i")
+    s.do("split", channel, "tn").do("unroll_and_jam", f"{channel}_i", [f"{k}_o"])
+    s.do("interleave_channels", part.b, f"{channel}_i")
     if staged:
         window = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
         s.do("unpack", window.name)

@@ -81,7 +81,7 @@ class Columns:
         around = chain(nest.loops)
         if not around:
             raise ScheduleError("no columns")
-        s = Schedule(nest.loops).do("inline").do("settle")
+        s = Schedule(nest.loops).do("inline").do("simplify_conditions")
         column_lanes(s, around[-1].var.name, machine)
         return s.done()
 
@@ -104,10 +104,10 @@ def column_lanes(s: Schedule, column: str, machine: Machine) -> None:
     wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
     s.do("round_up", column, wide).do("split", column, wide)
     block = f"{column}_i" if has(s.loops, f"{column}_i") else column
-    s.do("split", block, lanes).do("jam", f"{block}_i", inside).do("vectorize", f"{block}_i")
+    s.do("split", block, lanes).do("unroll_and_jam", f"{block}_i", inside).do("vectorize", f"{block}_i")
     for buffer in accs:
         s.do("vector_registers", buffer.name, lanes)
-    s.do("jam", f"{block}_o", inside).do("unroll", f"{block}_o")
+    s.do("unroll_and_jam", f"{block}_o", inside).do("unroll", f"{block}_o")
 
 
 def chain(loops: Loops) -> list[For]:

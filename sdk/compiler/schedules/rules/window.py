@@ -50,11 +50,11 @@ def _window(loops: Loops, machine: Machine) -> Loops:
         raise ScheduleError("no pixels, or no window")
     if math.prod(trip(loops, t) for t in taps) > UNROLL_TAPS:
         raise ScheduleError("the window is large")
-    s = Schedule(loops).do("inline").do("settle")
+    s = Schedule(loops).do("inline").do("simplify_conditions")
     for loop in around[:-1][-2:]:
         inside = _inside(s.loops, loop.var.name)
         if inside is not None:
-            s.do("ends", loop.var.name, *inside).do("settle")
+            s.do("partition", loop.var.name, *inside).do("simplify_conditions")
     column = around[-1].var.name
     if not _one_by_one(around[-1], machine):
         for name in dict.fromkeys(loop_names(s.loops.body)):
@@ -87,7 +87,7 @@ def _shares(loops: Loops, pixel: str) -> bool:
 
 def _tile(s: Schedule, pixel: str, into: list[str], size: int) -> None:
     """Several pixels at a time: each weight read serves all of them."""
-    s.do("split", pixel, size).do("jam", f"{pixel}_i", into).do("unroll", f"{pixel}_i")
+    s.do("split", pixel, size).do("unroll_and_jam", f"{pixel}_i", into).do("unroll", f"{pixel}_i")
 
 
 def _fuse(s: Schedule, tap: str) -> None:

@@ -60,10 +60,10 @@ def _window(rule: FloatWindow, loops: Loops, part: Contraction, unit: FloatUnit,
     down, taps = names(part.reduce)
     s.do("pack", part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1)
     s.do("block", row, "rows").do("reorder", pixel, channel).do("reorder", f"{row}_i", channel)
-    s.do("stage_region", channel, part.a, 1)
+    s.do("line_buffer", channel, part.a, 1)
     region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
     copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
-    s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [down, taps])
+    s.do("overlap", pixel, "tm").do("unroll_and_jam", f"{pixel}_i", [down, taps])
     if unit.fma:
         s.do("use_fma", taps)
     s.do("unroll", taps).do("unroll", down)

@@ -56,8 +56,9 @@ def result(loops: Loops, plain: Loops) -> np.ndarray:
 
 def in_pairs(loops: Loops, tile: int) -> Schedule:
     """The windows in tiles of pixels, two taps at a time."""
-    s = Schedule(loops).do("pack", "w", 1, 1, 1).do("use_i16", "w").do("stage_region", "c", "x", 1)
-    return s.do("use_i16", "x_region").do("overlap", "p", tile).do("jam", "p_i", ["k"]).do("use_pairs", "k")
+    s = Schedule(loops).do("pack", "w", 1, 1, 1).do("use_i16", "w").do("line_buffer", "c", "x", 1)
+    s = s.do("use_i16", "x_region").do("overlap", "p", tile)
+    return s.do("unroll_and_jam", "p_i", ["k"]).do("use_dual_mac", "k")
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
@@ -74,7 +75,7 @@ def test_pairs_sum_what_single_products_do(step: int, taps: int, tile: int) -> N
 def test_what_is_outside_is_filled_in_once() -> None:
     """Before the loop, where all of its iterations share the region: all of it, and no more later."""
     plain = windows(6, 3, 1)
-    done = Schedule(plain).do("stage_region", "c", "x", 1, 10).done()
+    done = Schedule(plain).do("line_buffer", "c", "x", 1, 10).done()
     fills = [
         n for n in walk(done.body.body[-1]) if isinstance(n, Store) and isinstance(n.value, Imm) and n.buffer != "acc"
     ]
@@ -88,14 +89,14 @@ def test_what_is_outside_is_filled_in_once() -> None:
 
 
 def test_pairs_refuse_what_is_not_of_16_bits() -> None:
-    s = Schedule(windows(6, 3, 1)).do("stage_region", "c", "x", 1).do("split", "p", 2).do("jam", "p_i", ["k"])
+    s = Schedule(windows(6, 3, 1)).do("line_buffer", "c", "x", 1).do("split", "p", 2).do("unroll_and_jam", "p_i", ["k"])
     with pytest.raises(ScheduleError, match="its factors are i8 and i8"):
-        s.do("use_pairs", "k")
+        s.do("use_dual_mac", "k")
 
 
 def test_pairs_refuse_a_loop_of_one_sum() -> None:
     with pytest.raises(ScheduleError, match="more than one loop"):
-        Schedule(windows(6, 3, 1)).do("use_pairs", "k")
+        Schedule(windows(6, 3, 1)).do("use_dual_mac", "k")
 
 
 @pytest.mark.parametrize("buffer", ["x", "acc", "missing"])

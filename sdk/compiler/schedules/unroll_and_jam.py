@@ -13,10 +13,10 @@ from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, dmin, free_vars, max_value
 
-__all__ = ["jam", "tile"]
+__all__ = ["tile", "unroll_and_jam"]
 
 
-def jam(loops: Loops, name: str, into: Sequence[str]) -> Loops:
+def unroll_and_jam(loops: Loops, name: str, into: Sequence[str]) -> Loops:
     """Distributes a loop over the statements of its body and swaps it with the loops named in ``into``.
 
     rewrite: ``for i in 0..n { alloc t; S(i); for k { T(i, k) } }`` -->
@@ -27,9 +27,9 @@ def jam(loops: Loops, name: str, into: Sequence[str]) -> Loops:
     def one(loop: For) -> tuple[Stmt, ...]:
         why = conflict(loop, loops)
         if why:
-            raise ScheduleError(f"jam({name}): {why}")
+            raise ScheduleError(f"unroll_and_jam({name}): {why}")
         if loop.lo != 0 or not isinstance(loop.hi, int):
-            raise ScheduleError(f"jam({name}): the loop must run from 0 to a number, not {loop.lo}..{loop.hi}")
+            raise ScheduleError(f"unroll_and_jam({name}): it must run from 0 to a number, not {loop.lo}..{loop.hi}")
         return _push(loop, loop.hi, _expand(loop.body, loop.var, loop.hi), frozenset(into)).body
 
     return replace_loop(loops, name, one)
@@ -72,7 +72,7 @@ def _expand(block: Block, var: Var, extent: int) -> Block:
     def buffer(old: Buffer) -> Buffer:
         new = replace(old, shape=(extent, *old.shape))
         if new.space == "local" and (new.type.max_bytes or LOCAL_BYTES + 1) > LOCAL_BYTES:
-            raise ScheduleError(f"jam({var.name}): {new.name} would take more than {LOCAL_BYTES} bytes of the stack")
+            raise ScheduleError(f"unroll_and_jam({var.name}): {new.name} takes over {LOCAL_BYTES} bytes of stack")
         return new
 
     def one(node: Any) -> Any:
@@ -96,13 +96,13 @@ def _push(loop: For, extent: int, block: Block, into: frozenset[str]) -> Block:
             case Alloc():
                 allocs.append(stmt)
             case Let():
-                raise ScheduleError(f"jam({loop.var.name}): the scalar {stmt.name} is bound once per iteration")
+                raise ScheduleError(f"unroll_and_jam({loop.var.name}): {stmt.name} is bound once per iteration")
             case For() if stmt.var.name in into:
                 if loop.var in free_vars(stmt.lo) | free_vars(stmt.hi):
-                    raise ScheduleError(f"jam({loop.var.name}): the bounds of {stmt.var.name} depend on it")
+                    raise ScheduleError(f"unroll_and_jam({loop.var.name}): the bounds of {stmt.var.name} depend on it")
                 out.append(replace(stmt, body=_push(loop, extent, stmt.body, into)))
             case If() if any(n.var.name in into for n in walk(stmt) if isinstance(n, For)):
-                raise ScheduleError(f"jam({loop.var.name}): a condition stands before the loops it should enter")
+                raise ScheduleError(f"unroll_and_jam({loop.var.name}): a condition is before the loops to enter")
             case _:
                 out.append(replace(loop, hi=extent, body=Block((stmt,))))
     return Block((*allocs, *out))

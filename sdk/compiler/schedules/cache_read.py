@@ -12,12 +12,12 @@ from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_di
 from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, flat_index, free_vars, product, prove_eq, substitute
 
-__all__ = ["stage", "staged_expr"]
+__all__ = ["cache_read", "cached_expr"]
 
 StageSpace = Literal["scratch", "register"]
 
 
-def stage(
+def cache_read(
     loops: Loops, at: str, buffer: str, over: Sequence[str], multiple: int = 1, space: StageSpace = "scratch"
 ) -> Loops:
     """Gathers what one iteration of ``at`` reads from ``buffer``, in the order of the loops ``over``, innermost last.
@@ -39,24 +39,24 @@ def stage(
         if reads and buffer not in buffers_used(loop.body)[0]:
             return (loop,)
         inner = {n.var.name: n for n in walk(loop.body) if isinstance(n, For)}
-        expr = staged_expr(loop, buffer)
+        expr = cached_expr(loop, buffer)
         if buffer in buffers_used(loop.body)[1]:
-            raise ScheduleError(f"stage({at}, {buffer}): the buffer is written below {at}")
+            raise ScheduleError(f"cache_read({at}, {buffer}): the buffer is written below {at}")
         if any(isinstance(n, Let) or (isinstance(n, If) and buffer in buffers_used(n)[0]) for n in walk(loop.body)):
-            raise ScheduleError(f"stage({at}, {buffer}): a condition or a scalar stands before the element read")
+            raise ScheduleError(f"cache_read({at}, {buffer}): a condition or a scalar stands before the element read")
         used = {v for d in dims_used(expr) for v in free_vars(d)}
         missing = [n for n in over if n not in inner]
         if missing or any(v.name in inner and v.name not in over for v in used):
             raise ScheduleError(
-                f"stage({at}, {buffer}): the element read depends on loops other than {', '.join(over)}"
+                f"cache_read({at}, {buffer}): the element read depends on loops other than {', '.join(over)}"
             )
         if any(_count(inner[n].body, expr) != _count(loop.body, expr) for n in over):
-            raise ScheduleError(f"stage({at}, {buffer}): the element is read outside of the loops {', '.join(over)}")
+            raise ScheduleError(f"cache_read({at}, {buffer}): the element is read outside of {', '.join(over)}")
         extents = [inner[n].hi for n in over]
         if any(inner[n].lo != 0 for n in over) or any(not isinstance(hi, int) for hi in extents[1:]):
-            raise ScheduleError(f"stage({at}, {buffer}): the loops {', '.join(over)} do not run from 0 to numbers")
+            raise ScheduleError(f"cache_read({at}, {buffer}): the loops {', '.join(over)} do not run from 0 to numbers")
         if any(inner[a].var in free_vars(inner[b].hi) for a in inner for b in over):
-            raise ScheduleError(f"stage({at}, {buffer}): the extent of {over[0]} depends on a loop inside")
+            raise ScheduleError(f"cache_read({at}, {buffer}): the extent of {over[0]} depends on a loop inside")
         flat = flat_index([inner[n].var.expr for n in over], extents)
         size = product(tuple(extents))
         total = ceildiv(size, multiple) * multiple
@@ -64,10 +64,10 @@ def stage(
         copy = _copy_nest([inner[n] for n in over], expr, flat, name)
         tail: list[Stmt] = []
         if space not in get_args(StageSpace) or (space == "register" and not isinstance(total, int)):
-            raise ScheduleError(f"stage({at}, {buffer}): {total} elements are not staged in {space}")
+            raise ScheduleError(f"cache_read({at}, {buffer}): {total} elements are not staged in {space}")
         if prove_eq(total, size) is not True:
             if not isinstance(total, int):
-                raise ScheduleError(f"stage({at}, {buffer}): the size {size} is not a number to round up")
+                raise ScheduleError(f"cache_read({at}, {buffer}): the size {size} is not a number to round up")
             tail_var = Var(f"{name}_pad", 0, total - 1)
             tail = [For(tail_var, size, total, Block((Store(name, (tail_var.expr,), imm(0, expr.dtype)),)))]
         body = rewrite(loop.body, lambda n: Load(name, (flat,), expr.dtype) if n == expr else n)
@@ -76,7 +76,7 @@ def stage(
     return replace_loop(loops, at, one)
 
 
-def staged_expr(loop: For, buffer: str) -> ValueExpr:
+def cached_expr(loop: For, buffer: str) -> ValueExpr:
     """The largest 8-bit, 16-bit or float expression made of one element of ``buffer`` and constants."""
     found: list[ValueExpr] = []
     for node in walk(loop.body):

@@ -145,17 +145,17 @@ def test_constants_decide_what_is_joined() -> None:
 def test_join_needs_an_even_number_of_packed_rows() -> None:
     odd = Schedule(product(4, 7, 8)).do("pack", "w", 1, 4)
     with pytest.raises(ScheduleError, match="7 rows do not make pairs"):
-        odd.do("join", "w", "c_i")
+        odd.do("interleave_channels", "w", "c_i")
     plain = Schedule(product(4, 8, 8)).do("split", "c", 2)
     with pytest.raises(ScheduleError, match="not packed by 1 row and 4 columns"):
-        plain.do("join", "w", "c_i")
+        plain.do("interleave_channels", "w", "c_i")
     single = Schedule(product(4, 8, 8)).do("pack", "w", 1, 4).do("split", "c", 2)
     with pytest.raises(ScheduleError, match=r"not used in dot products|no even number"):
-        single.do("join", "w", "c_i")
+        single.do("interleave_channels", "w", "c_i")
 
 
 def test_unpack_refuses_a_window_that_is_read_as_it_is() -> None:
-    s = Schedule(product(4, 8, 8)).do("stage", "i", "x", ["k"], 4)
+    s = Schedule(product(4, 8, 8)).do("cache_read", "i", "x", ["k"], 4)
     with pytest.raises(ScheduleError, match="read otherwise"):
         s.do("unpack", "x_window")
     with pytest.raises(ScheduleError, match="no scratch buffer"):

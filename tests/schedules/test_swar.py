@@ -79,7 +79,7 @@ def test_a_window_of_many_elements_is_not_kept_as_words() -> None:
     kept = {name: schedule(nest(*CASES[name]), FEW, even={"w"}).trace for name in ("pointwise", "few channels")}
     assert "widen" in kept["pointwise"]
     assert "widen" not in kept["few channels"]
-    assert "stage" not in kept["few channels"]
+    assert "cache_read" not in kept["few channels"]
 
 
 def test_weights_of_minus_128_and_odd_shapes_get_a_tile_of_sums() -> None:
@@ -93,13 +93,13 @@ def test_weights_of_minus_128_and_odd_shapes_get_a_tile_of_sums() -> None:
 def test_refusals() -> None:
     op, shapes, attrs = CASES["dense"]
     with pytest.raises(ScheduleError, match="not packed in tiles of 1"):
-        Schedule(nest(op, shapes, attrs)).do("use_halves", "i1", "w")
+        Schedule(nest(op, shapes, attrs)).do("use_swar", "i1", "w")
     with pytest.raises(ScheduleError, match="not packed in tiles of 1"):
-        Schedule(nest(op, shapes, attrs)).do("pack", "w", 2, 1).do("use_halves", "i1", "w")
+        Schedule(nest(op, shapes, attrs)).do("pack", "w", 2, 1).do("use_swar", "i1", "w")
     odd = ((3, 130), (13, 130), (13,))
     with pytest.raises(ScheduleError, match="even numbers"):
-        Schedule(nest(op, odd, attrs)).do("pack", "w", 1, 1).do("use_halves", "i1", "w")
+        Schedule(nest(op, odd, attrs)).do("pack", "w", 1, 1).do("use_swar", "i1", "w")
     with pytest.raises(ScheduleError, match="not of int8"):
-        Schedule(nest(op, shapes, attrs, U8)).do("pack", "w", 1, 1).do("use_halves", "i1", "w")
+        Schedule(nest(op, shapes, attrs, U8)).do("pack", "w", 1, 1).do("use_swar", "i1", "w")
     with pytest.raises(ScheduleError, match="no temporary"):
         Schedule(nest(op, shapes, attrs)).do("widen", "x")

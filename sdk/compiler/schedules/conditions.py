@@ -13,12 +13,12 @@ from sdk.compiler.ir.walk import rewrite, substitute_dims
 from sdk.compiler.schedules.locate import ScheduleError, renamed, replace_loop
 from sdk.compiler.sym import Var, dmax, dmin, prove_ge
 
-__all__ = ["ends", "settle"]
+__all__ = ["partition", "simplify_conditions"]
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq")
 
 
-def settle(loops: Loops) -> Loops:
+def simplify_conditions(loops: Loops) -> Loops:
     """Drops comparisons of indices that always hold where they stand.
 
     rewrite: ``for i in 0..n { o[i] = select(i >= 0 & i < n, x[i], 0) }`` --> ``for i in 0..n { o[i] = x[i] }``
@@ -76,7 +76,7 @@ def _one(node: Any, facts: Facts) -> Any:
     return node
 
 
-def ends(loops: Loops, name: str, first: int, last: int) -> Loops:
+def partition(loops: Loops, name: str, first: int, last: int) -> Loops:
     """Runs what comes before one number and from another on in loops of their own, for ``settle`` to free the
     iterations between of checks.
 
@@ -87,7 +87,7 @@ def ends(loops: Loops, name: str, first: int, last: int) -> Loops:
 
     def one(loop: For) -> tuple[Stmt, ...]:
         if loop.until is not None or loop.axis or first > last:
-            raise ScheduleError(f"ends({name}): the loop may end early or is bound to an axis, or {first} > {last}")
+            raise ScheduleError(f"partition({name}): it may end early or is bound to an axis, or {first} > {last}")
         out: list[Stmt] = []
         for part, lo, hi in (
             ("a", loop.lo, dmin(loop.hi, first)),

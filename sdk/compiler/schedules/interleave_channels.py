@@ -14,7 +14,7 @@ from sdk.compiler.schedules.locate import ScheduleError, fresh
 from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.sym import Dim, Var, floordiv, mod, prove_eq, substitute
 
-__all__ = ["join", "unpack"]
+__all__ = ["interleave_channels", "unpack"]
 
 _HALVES = I16.with_lanes(2)
 _WORD = I8.with_lanes(4)
@@ -22,7 +22,7 @@ _SHIFT = imm(8)
 _JOINED = (Join(0, 2, I16), Interleave(2, 2))  # rows in pairs; of each four columns 0, 2, 1, 3
 
 
-def join(loops: Loops, param: str, name: str) -> Loops:
+def interleave_channels(loops: Loops, param: str, name: str) -> Loops:
     """Computes two sums with weights joined in one: row ``2*r`` of a packed parameter in the low, row ``2*r + 1`` in
     the high byte of 16-bit elements, of each four in the order 0, 2, 1, 3.
 
@@ -35,7 +35,7 @@ def join(loops: Loops, param: str, name: str) -> Loops:
     first factor does not change with the loop, whose extent is even; nothing else touches the sums between.
     At build time: 256*w[2*r + 1] + w[2*r] fits 16 bits, and every odd sum 24.
     """
-    step = f"join({param}, {name})"
+    step = f"interleave_channels({param}, {name})"
     steps, buffer = loops.param(param).layout.steps, loops.param(param).buffer
     rows = buffer.shape[0]
     tiles = [s for s in steps if not isinstance(s, Permute | Fuse)]
