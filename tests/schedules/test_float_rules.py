@@ -22,8 +22,9 @@ from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.machines.common import PANELS
 from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.rules.tiles import Product, tile_for
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
@@ -81,7 +82,7 @@ def convolution(name: str) -> tuple[Loops, list[TensorType], dict[str, Any]]:
 
 
 def scheduled(loops: Loops, floats: Machine, packable: set[str], threads: int = 1) -> Loops:
-    done = schedule(loops, floats, packable, threads)
+    done = schedule_nest(Nest(loops, packable, threads), floats)
     assert done.trace, "the plain nest was kept"
     assert replay(loops, done.trace) == done
     found: list[str] = []

@@ -15,8 +15,9 @@ from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import replay
 
 CORES = {"double": machine_for({"thumb2", "dsp", "fpu-dp"}), "single": machine_for({"thumb2", "dsp", "fpu-sp"})}
@@ -53,7 +54,7 @@ def nest(case: str) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
 @pytest.mark.parametrize("case", CASES)
 def test_scheduled_windows_compute_the_same(case: str, core: Machine) -> None:
     loops, arrays, want = nest(case)
-    done = schedule(loops, core)
+    done = schedule_nest(Nest(loops), core)
     assert "line_buffer" in done.trace
     assert replay(loops, done.trace) == done
     problems: list[str] = []
@@ -68,12 +69,12 @@ def test_scheduled_windows_compute_the_same(case: str, core: Machine) -> None:
 
 
 def test_weights_known_at_run_time_are_not_laid_out_anew() -> None:
-    done = schedule(nest("same")[0], CORES["double"], packable=())
+    done = schedule_nest(Nest(nest("same")[0], frozenset()), CORES["double"])
     assert done.layouts == {}
     assert done.trace
 
 
 def test_rows_of_one_channel_are_staged() -> None:
-    done = schedule(nest("same")[0], CORES["double"])
+    done = schedule_nest(Nest(nest("same")[0]), CORES["double"])
     (region,) = (n.buffer for n in walk(done.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
     assert region.shape == (11, 14)

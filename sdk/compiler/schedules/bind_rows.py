@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from sdk.compiler.ir.loops import For, Loops, Rows, Stmt
 from sdk.compiler.ir.walk import substitute_dims
-from sdk.compiler.schedules.locate import ScheduleError, find, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, find, replace_loop
 from sdk.compiler.sym import Dim, Var, free_vars, max_value, substitute
 
 __all__ = ["bind_rows"]
 
 
-def bind_rows(loops: Loops, name: str) -> Loops:
+def bind_rows(loops: Loops, name: Loop) -> Loops:
     """Makes the row range of a call count the iterations of a loop.
 
     rewrite: ``rows lo, hi of n { for i in lo..hi { for j in 0..m { S } } }`` -->

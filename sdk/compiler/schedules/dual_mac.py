@@ -1,4 +1,4 @@
-"""Primitives for products of 16-bit pairs: use_i16 a temporary, and sum neighbouring taps two at a time."""
+"""Primitives for instructions that add two products of 16 bits at once: elements of 16 bits, taps two at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sdk.compiler.ir.layout import ROW_MAJOR, Interleave, Tile, Widen
 from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, I64, U8
 from sdk.compiler.ir.walk import rewrite, walk
-from sdk.compiler.schedules.locate import ScheduleError, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.schedules.tensorize import factors_of
 from sdk.compiler.sym import Dim, Var, free_vars, prove_lt, substitute
@@ -55,7 +55,7 @@ def use_i16(loops: Loops, buffer: str) -> Loops:
     return stored_as(done, buffer, Widen(I16)) if packed else done
 
 
-def use_interleaved_dot(loops: Loops, reduce: str, param: str) -> Loops:
+def use_interleaved_dot(loops: Loops, reduce: Loop, param: str) -> Loops:
     """Multiplies 16-bit integers by words of four bytes of a packed parameter, which come in the order 0, 2, 1, 3.
 
     rewrite: ``for k in 0..4 { c = c + a[k]*w[k] }`` -->
@@ -93,7 +93,7 @@ def use_interleaved_dot(loops: Loops, reduce: str, param: str) -> Loops:
     return stored_as(done, param, Interleave(len(loops.param(param).buffer.shape) - 1, 2))
 
 
-def use_dual_mac(loops: Loops, taps: str) -> Loops:
+def use_dual_mac(loops: Loops, taps: Loop) -> Loops:
     """Writes out the taps of neighbouring sums, two at a time: pairs of elements serve two sums, pairs of weights two
     taps.
 

@@ -9,7 +9,7 @@ from sdk.compiler.ir.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Stmt, Store
 from sdk.compiler.ir.verify_loops import LOCAL_BYTES
 from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
-from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, replace_loop
 from sdk.compiler.sym import Dim, Var, free_vars, max_value
 
 __all__ = ["fission"]
@@ -17,9 +17,9 @@ __all__ = ["fission"]
 SumSpace = Literal["scratch", "local"]
 
 
-def fission(loops: Loops, name: str, space: SumSpace = "scratch") -> Loops:
-    """Computes all sums of a tile first, and what they become after; they are kept in scratch, or on the stack
-    (``local``) where they are few.
+def fission(loops: Loops, name: Loop, space: SumSpace = "scratch") -> tuple[Loops, tuple[Loop, ...]]:
+    """Computes all sums of a tile first, and what they become after, in loops of their own; they are kept in scratch,
+    or on the stack (``local``) where they are few.
 
     rewrite: ``for i { for j in 0..n { alloc c; …; o[i, j] = f(c) } }`` -->
     ``alloc t[ni, n]; for i { for j { alloc c; …; t[i, j] = c } }
@@ -32,8 +32,10 @@ def fission(loops: Loops, name: str, space: SumSpace = "scratch") -> Loops:
     if space not in get_args(SumSpace):
         raise ScheduleError(f"fission({name}): sums are not kept in {space}")
     stem = fresh(loops, "sums")
+    made: tuple[Loop, ...] = ()
 
     def one(loop: For) -> tuple[Stmt, ...]:
+        nonlocal made
         chain = [loop]
         while len(chain[-1].body.body) == 1 and isinstance(inside := chain[-1].body.body[0], For):
             chain.append(inside)
@@ -57,12 +59,13 @@ def fission(loops: Loops, name: str, space: SumSpace = "scratch") -> Loops:
         read = Load(total.buffer.name, (), total.buffer.dtype)
         sums = _around(chain, (*body[:-1], Store(stem, at, read)))
         after = {f.var: Var(f"{f.var.name}_e", f.var.lo, f.var.hi) for f in chain}
+        made = tuple(Loop(var.name) for var in after.values())
         back = rewrite(last, lambda n: Load(stem, at, read.dtype) if n == read else n)
         back = substitute_dims(back, {v: w.expr for v, w in after.items()})
         rest = _around([replace(f, var=after[f.var]) for f in chain], (back,))
         return Alloc(kept), sums, rest
 
-    return replace_loop(loops, name, one)
+    return replace_loop(loops, name, one), made
 
 
 def _stored(stmts: tuple[Stmt, ...]) -> set[str]:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.dependence import linear
-from sdk.compiler.ir.loops import Alloc, Load, Loops
+from sdk.compiler.ir.loops import Load, Loops
 from sdk.compiler.ir.pattern import Contraction, has_condition
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
-from sdk.compiler.schedules.locate import find, has
+from sdk.compiler.schedules.locate import Loop, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
-from sdk.compiler.schedules.rules.nest import BYTES, extent, names, unrolled
+from sdk.compiler.schedules.rules.nest import BYTES, extent, write_out
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var, free_vars
 
@@ -104,49 +104,52 @@ def pixels_of(part: Contraction) -> int:
 
 
 def _window_lanes(loops: Loops, part: Contraction, lanes: int) -> Loops:
-    channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
-    s = Schedule(loops, lanes=lanes)
-    reduce = names(part.reduce)
+    channel, pixel = loop_of(part.spatial[-1]), loop_of(part.spatial[-2])
+    s = Schedule(loops)
     if has_condition(loops, part.a):
-        gather_window(s, part, pixel, [*reduce, channel], 1)
-    s.do("split", channel, "lanes").do("vectorize", f"{channel}_i")
-    return _taps_written_out(s, part, [channel])
+        gather_window(s, part, pixel, [*loops_of(part.reduce), channel])
+    s.vectorize(s.split(channel, lanes).inner)
+    return write_out(s, _small(part))
 
 
 def _window_words(loops: Loops, part: Contraction) -> Loops:
-    channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
-    s = Schedule(loops, lanes=BYTES, word=BYTES, run=COPY_RUN)
-    reduce = names(part.reduce)
+    channel, pixel, reduce = loop_of(part.spatial[-1]), loop_of(part.spatial[-2]), loops_of(part.reduce)
+    s = Schedule(loops)
     if has_condition(loops, part.a):
-        gather_window(s, part, pixel, [*reduce, channel], 1)
-    s.do("split", channel, "lanes").do("unroll_and_jam", f"{channel}_i", reduce).do("use_mac_lanes", f"{channel}_i")
-    return _taps_written_out(s, part, [channel])
+        gather_window(s, part, pixel, [*reduce, channel], word=BYTES, run=COPY_RUN)
+    word = s.split(channel, BYTES).inner
+    s.unroll_and_jam(word, reduce).use_mac_lanes(word)
+    return write_out(s, [*_small(part), word])
 
 
 def _window_columns(rule: ColumnWindow, loops: Loops, part: Contraction, choice: Choice) -> Loops:
     channels, pixels = part.spatial[-1].var.hi + 1, pixels_of(part)
-    channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
+    channel, pixel = loop_of(part.spatial[-1]), loop_of(part.spatial[-2])
     word = BYTES // loops.param(part.a).buffer.dtype.nbytes
-    tile = choice.rows or _pixels_at_once(rule, loops, part)
-    s = Schedule(loops, group=min(word, channels), tm=min(tile, pixels))
-    reduce = names(part.reduce)
-    s.do("reorder", pixel, channel).do("overlap", channel, "group")
-    s.do("line_buffer", f"{channel}_o", part.a).do("reorder", f"{channel}_i", pixel)
+    size = choice.rows or _pixels_at_once(rule, loops, part)
+    s = Schedule(loops)
+    words = s.reorder(pixel, channel).overlap(channel, min(word, channels))
+    lines = s.line_buffer(words.outer, part.a)
+    s.reorder(words.inner, pixel)
     if channels >= word:
-        region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
-        copies = (f"{region.name}_{len(region.shape) - 1}{part}" for part in ("l", "", "r"))
-        for copy in (name for name in copies if has(s.loops, name)):
-            s.do("vectorize", copy)
-    s.do("overlap", pixel, "tm").do("unroll_and_jam", f"{pixel}_i", [f"{channel}_i", *reduce])
-    return _taps_written_out(s, part, [pixel])
+        for copy in (lines.copy, *lines.borders):
+            s.vectorize(copy)
+    tile = s.overlap(pixel, min(size, pixels)).inner
+    s.unroll_and_jam(tile, [words.inner, *loops_of(part.reduce)])
+    return write_out(s, [*_small(part), tile])
 
 
-def copy_in_runs(s: Schedule, copy: str) -> None:
+def _small(part: Contraction) -> list[Loop]:
+    """The loops over taps where they are few: to be written out."""
+    return loops_of(part.reduce) if extent(part.reduce) <= TAPS else []
+
+
+def copy_in_runs(s: Schedule, copy: Loop) -> None:
     """Writes out some elements of a copy between two branches."""
     loop = find(s.loops, copy)
     count = loop.hi - loop.lo
     if isinstance(count, int) and count > 1:
-        s.do("overlap", copy, min(COPY, count)).do("unroll", f"{copy}_i")
+        s.unroll(s.overlap(copy, min(COPY, count)).inner)
 
 
 def apart(loops: Loops, part: Contraction, over: Var) -> int:
@@ -173,13 +176,6 @@ def _pixels_at_once(rule: ColumnWindow, loops: Loops, part: Contraction) -> int:
         return -(-pixels // size) * (loads + taps * (size + 1) + rule.store * size + rule.around), size
 
     return min((size for size in rule.tiles if size <= pixels), key=cost)
-
-
-def _taps_written_out(s: Schedule, part: Contraction, stems: list[str]) -> Loops:
-    if extent(part.reduce) <= TAPS:
-        for name in names(part.reduce):
-            s.do("unroll", name)
-    return unrolled(s, stems)
 
 
 def _same_channel(loops: Loops, part: Contraction) -> bool:
