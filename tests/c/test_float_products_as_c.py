@@ -10,9 +10,9 @@ import pytest
 from c_harness import HOST_ISA, WARNINGS, build, source_of
 
 from sdk.boards import load_board
+from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.packing import pack_array
-from sdk.compiler.ir.row_calls import drop_single_trips
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import Nest

@@ -15,13 +15,13 @@ from c_harness import HOST_ISA, Kernels, build
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I32, I64, U8, DType, TensorType
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.sym import Var, evaluate, free_vars
+from sdk.compiler.verify.loops import verify_loops
 
 N, M = Var("n", 1, 70).expr, Var("m", 1, 5).expr
 EPS = {"epsilon": 1e-5}

@@ -9,27 +9,27 @@ import pytest
 
 from sdk.boards import load_board
 from sdk.compiler import ops
+from sdk.compiler.analysis.accumulate import accumulators
+from sdk.compiler.analysis.rows import row_granule
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.interp.plan import run_plan
-from sdk.compiler.ir.accumulate import accumulators
 from sdk.compiler.ir.graph import Call, Graph, Value, attrs
 from sdk.compiler.ir.loops import For, If, Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, Repeat
-from sdk.compiler.ir.rows import row_granule
 from sdk.compiler.ir.types import F16, F32, I8, I16, DType, TensorType
-from sdk.compiler.ir.verify import check
 from sdk.compiler.ir.walk import rewrite
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.sym import Var
+from sdk.compiler.verify.module import check
+from sdk.compiler.verify.plan import verify_plan
 
 SETS = (
     frozenset({"sse2", "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512vnni"}),

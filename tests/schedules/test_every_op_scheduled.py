@@ -7,7 +7,6 @@ import pytest
 from sdk.boards import load_board
 from sdk.codegen_c.c99.stmt import emit_loops
 from sdk.codegen_c.c99.unit import Unit
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.memory.scratch import scratch_layout
@@ -15,6 +14,7 @@ from sdk.compiler.ops import OPS, infer
 from sdk.compiler.ops.registry import OpDef
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import replay
+from sdk.compiler.verify.loops import verify_loops
 
 SETS = {
     "avx512": frozenset({"sse2", "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512vnni"}),

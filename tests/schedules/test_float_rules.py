@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from schedules.float_machines import FLOATS
 
+from sdk.compiler.analysis.row_calls import drop_single_trips
+from sdk.compiler.analysis.rows import row_granule
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Buffer, For, Load, Loops, Op, Param, Store
 from sdk.compiler.ir.packing import pack_array
-from sdk.compiler.ir.row_calls import drop_single_trips
-from sdk.compiler.ir.rows import row_granule
 from sdk.compiler.ir.types import F32, TensorType
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.machines.common import PANELS
 from sdk.compiler.machines.model import Machine
@@ -28,6 +27,7 @@ from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.rules.tiles import Product, tile_for
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
+from sdk.compiler.verify.loops import verify_loops
 
 WIDEST = FLOATS["avx512f"]
 M, N, K = Var("m", 1, 40).expr, Var("n", 1, 70).expr, Var("kk", 1, 33).expr

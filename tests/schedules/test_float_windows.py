@@ -11,7 +11,6 @@ from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import F32, TensorType
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.model import Machine
@@ -19,6 +18,7 @@ from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import replay
+from sdk.compiler.verify.loops import verify_loops
 
 CORES = {"double": machine_for({"thumb2", "dsp", "fpu-dp"}), "single": machine_for({"thumb2", "dsp", "fpu-sp"})}
 # rows, columns, channels, multiplier, taps, stride, padding, dilation

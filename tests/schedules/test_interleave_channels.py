@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sdk.compiler.analysis.pattern import classify
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Tile
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Param, Store
 from sdk.compiler.ir.packing import pack_array
-from sdk.compiler.ir.pattern import classify
 from sdk.compiler.ir.types import I8, I16, I32
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.machines.lookup import machine_for

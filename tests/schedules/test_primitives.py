@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sdk.compiler.analysis.rows import row_granule
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import cast, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Param, Rows, Store
-from sdk.compiler.ir.rows import row_granule
 from sdk.compiler.ir.types import F32, I8, I32, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops.registry import get_op, infer

@@ -18,13 +18,13 @@ from sdk.compiler.ir.graph import attr_symbols, attr_values, attrs
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import loops_in
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import evaluate, free_vars
+from sdk.compiler.verify.loops import verify_loops
 from sdk.errors import SdkError
 
 Arrays = dict[str, np.ndarray]

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sdk.compiler.analysis.row_calls import by_rows
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops, Op
 from sdk.compiler.ir.packing import pack_array
-from sdk.compiler.ir.row_calls import by_rows
 from sdk.compiler.ir.types import I8, I32, DType, TensorType
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.lookup import MACHINES
 from sdk.compiler.machines.model import Machine
@@ -24,6 +23,7 @@ from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import replay
+from sdk.compiler.verify.loops import verify_loops
 
 
 def tensor(dtype: DType, *shape: int) -> TensorType:

@@ -11,7 +11,6 @@ from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops, Op
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, U8, DType, TensorType
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import Nest
@@ -19,6 +18,7 @@ from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import Schedule, replay
+from sdk.compiler.verify.loops import verify_loops
 
 FEW = machine_for({"thumb"})
 WINDOW = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "pad_value": 5}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sdk.compiler.ir.dependence import conflict
+from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, For, Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.walk import walk

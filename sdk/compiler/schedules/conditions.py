@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sdk.compiler.analysis.facts import Facts, facts_of
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Block, For, Idx, If, Imm, Loops, Op, Stmt, ValueExpr
 from sdk.compiler.ir.types import BOOL
-from sdk.compiler.ir.verify_bounds import Facts, facts_of
 from sdk.compiler.ir.walk import rewrite, substitute_dims
 from sdk.compiler.schedules.locate import Loop, ScheduleError, copied, replace_loop
 from sdk.compiler.sym import Var, dmax, dmin, prove_ge

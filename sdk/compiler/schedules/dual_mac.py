@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sdk.compiler.ir.dependence import linear
+from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.layout import ROW_MAJOR, Interleave, Tile, Widen
 from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Op, Stmt, Store, ValueExpr

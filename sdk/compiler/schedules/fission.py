@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, get_args
 
-from sdk.compiler.ir.dependence import conflict
+from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Stmt, Store
-from sdk.compiler.ir.verify_loops import LOCAL_BYTES
 from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, replace_loop
 from sdk.compiler.sym import Dim, Var, free_vars, max_value
+from sdk.compiler.verify.loops import LOCAL_BYTES
 
 __all__ = ["fission"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sdk.compiler.ir.dependence import linear
+from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Idx, If, Imm, Let, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import buffers_used, rewrite, walk

@@ -6,9 +6,9 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from sdk.compiler.analysis.pattern import has_condition
 from sdk.compiler.ir.layout import Fuse, Layout, Permute, Step, Tile
 from sdk.compiler.ir.loops import Alloc, For, Imm, Let, Load, Loops, Param, Stmt, Store
-from sdk.compiler.ir.pattern import has_condition
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import is_mac

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sdk.compiler.ir.dependence import conflict
+from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, For, ForKind, Loops, Stmt
 from sdk.compiler.ir.walk import buffers_used, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, copied, replace_loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sdk.compiler.ir.dependence import conflict
+from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.layout import ROW_MAJOR, Fuse, Join, Permute
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Stmt, Store, ValueExpr

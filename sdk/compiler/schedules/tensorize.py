@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sdk.compiler.ir.dependence import conflict, linear
+from sdk.compiler.analysis.dependence import conflict, linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import (
     Alloc,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sdk.compiler.ir.dependence import conflict, linear
+from sdk.compiler.analysis.dependence import conflict, linear
 from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import dims_used, rewrite, walk

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sdk.compiler.ir.dependence import conflict
+from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Buffer, Eval, For, If, Let, Load, Loops, Stmt, Store
-from sdk.compiler.ir.verify_loops import LOCAL_BYTES
 from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, dmin, free_vars, max_value
+from sdk.compiler.verify.loops import LOCAL_BYTES
 
 __all__ = ["tile", "unroll_and_jam"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from sdk.compiler.analysis.work import length
 from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.ir.work import length
 from sdk.compiler.schedules.locate import ScheduleError, loop_of
 from sdk.compiler.schedules.reshape_loops import split, unroll
 from sdk.compiler.sym import Dim, Var, interval, substitute

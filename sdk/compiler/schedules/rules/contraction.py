@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import Alloc, For, Load, Loops
-from sdk.compiler.ir.pattern import Contraction, has_condition
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import FloatUnit, Machine
 from sdk.compiler.machines.nest import Nest
@@ -16,6 +15,7 @@ from sdk.compiler.schedules.rules.nest import extent, from_rows, fuse_all, write
 from sdk.compiler.schedules.rules.tiles import Axis, PanelCosts, Product, Tile, tile_for
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, min_value, substitute
+from sdk.compiler.verify.loops import verify_loops
 
 __all__ = ["FloatPanels", "column_axis"]
 

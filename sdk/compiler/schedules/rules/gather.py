@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import For, Loops, Op
-from sdk.compiler.ir.pattern import Contraction, has_condition
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.cache_read import CacheRead
 from sdk.compiler.schedules.locate import Loop, find, loop_of, loops_of

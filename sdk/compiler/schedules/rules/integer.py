@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, loop_of, loops_of

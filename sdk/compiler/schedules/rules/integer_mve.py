@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import Buffer, Loops
-from sdk.compiler.ir.pattern import Contraction, has_condition
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, loop_of, loops_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import ScheduleError, loops_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Choice, Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, loop_of, loops_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.compiler.ir.dependence import linear
+from sdk.compiler.analysis.dependence import linear
+from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import Load, Loops
-from sdk.compiler.ir.pattern import Contraction, has_condition
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.dependence import slope
+from sdk.compiler.analysis.dependence import slope
+from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Alloc, Load, Loops, Op, Store
-from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.types import I8
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine

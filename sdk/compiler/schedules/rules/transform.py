@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sdk.compiler.ir.dependence import linear
+from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.loops import For, Load, Loops, Store
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest

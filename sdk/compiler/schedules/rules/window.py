@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from sdk.compiler.analysis.facts import facts_of
 from sdk.compiler.ir.loops import For, Idx, Load, Loops, Op
 from sdk.compiler.ir.types import F32
-from sdk.compiler.ir.verify_bounds import facts_of
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest

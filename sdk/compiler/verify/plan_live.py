@@ -9,8 +9,8 @@ from functools import cached_property
 
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, Repeat, named
 from sdk.compiler.memory.rings import stored_type
-from sdk.compiler.memory.verify_below import Below
 from sdk.compiler.sym import Dim, evaluate, max_value
+from sdk.compiler.verify.plan_below import Below
 
 __all__ = ["Finding", "Live", "above", "by_rows", "named", "stacked"]
 

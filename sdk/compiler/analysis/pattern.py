@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sdk.compiler.ir.dependence import accesses
+from sdk.compiler.analysis.dependence import accesses
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import dims_used, walk
 from sdk.compiler.sym import Dim, Var, free_vars

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sdk.compiler.analysis.facts import Facts
 from sdk.compiler.ir.loops import Buffer
 from sdk.compiler.ir.types import DType
-from sdk.compiler.ir.verify_bounds import Facts
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, product
 from sdk.compiler.sym.text import print_dim
 

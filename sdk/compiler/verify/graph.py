@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from sdk.compiler.analysis.unify import unify
 from sdk.compiler.ir.graph import (
     BindDim,
     Call,
@@ -26,7 +27,6 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.op_table import OpTable
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.ir.unify import unify
 from sdk.compiler.sym import Dim, Var, free_vars, interval, prove_ge
 from sdk.compiler.sym.text import print_bounds, print_dim
 from sdk.errors import SdkError

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sdk.compiler.ir.diagnostic import Diagnostic
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.memory.placed import CallAt, CallRows, Place, Rows, place_of
-from sdk.compiler.memory.tags import InUse, Tags
 from sdk.compiler.sym import Var, evaluate
+from sdk.compiler.verify.diagnostic import Diagnostic
+from sdk.compiler.verify.plan_tags import InUse, Tags
 
 __all__ = ["Proved", "simulate"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sdk.compiler.analysis.rows import row_granule, shared_params
 from sdk.compiler.ir.layout import ROW_MAJOR, Layout
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Wait, named, walk_plan
-from sdk.compiler.ir.rows import row_granule, shared_params
 from sdk.compiler.memory.scratch import scratch_layout, scratch_share
-from sdk.compiler.memory.verify_live import Finding
-from sdk.compiler.memory.verify_scratch import check_scratch
 from sdk.compiler.sym import Dim, Var, free_vars, min_value, prove_eq, prove_ge, substitute
+from sdk.compiler.verify.plan_live import Finding
+from sdk.compiler.verify.plan_scratch import check_scratch
 
 __all__ = ["Statements", "located"]
 

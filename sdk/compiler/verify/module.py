@@ -5,15 +5,15 @@ from __future__ import annotations
 import graphlib
 from collections.abc import Callable, Mapping
 
-from sdk.compiler.ir.diagnostic import Diagnostic
+from sdk.compiler.analysis.instances import instance
 from sdk.compiler.ir.graph import Call
-from sdk.compiler.ir.instances import instance
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.op_table import OpTable
-from sdk.compiler.ir.verify_graph import verify_graph
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.sym import Var, prove_ge
+from sdk.compiler.verify.diagnostic import Diagnostic
+from sdk.compiler.verify.graph import verify_graph
+from sdk.compiler.verify.loops import verify_loops
 from sdk.errors import BuildError
 
 __all__ = ["check", "verify"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from sdk.compiler.ir.diagnostic import Diagnostic
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanBuffer, Region, named
-from sdk.compiler.memory.covered import lower_arms
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN
-from sdk.compiler.memory.verify_below import Below
-from sdk.compiler.memory.verify_calls import Statements, located
-from sdk.compiler.memory.verify_live import Finding
 from sdk.compiler.sym import Dim, free_vars, max_value, min_value, prove_eq, prove_ge
+from sdk.compiler.verify.diagnostic import Diagnostic
+from sdk.compiler.verify.plan_below import Below
+from sdk.compiler.verify.plan_calls import Statements, located
+from sdk.compiler.verify.plan_covered import lower_arms
+from sdk.compiler.verify.plan_live import Finding
 from sdk.errors import BuildError
 
 __all__ = ["check_structure"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
+from sdk.compiler.analysis.facts import Facts, facts_of, value_range
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -28,11 +29,10 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.types import BOOL, DType
-from sdk.compiler.ir.verify_access import access_errors
-from sdk.compiler.ir.verify_bounds import Facts, facts_of, value_range
-from sdk.compiler.ir.verify_types import op_error
 from sdk.compiler.sym import Dim, Var, free_vars, interval, product
 from sdk.compiler.sym.text import print_bounds, print_dim
+from sdk.compiler.verify.access import access_errors
+from sdk.compiler.verify.op_types import op_error
 
 __all__ = ["LOCAL_BYTES", "verify_loops"]
 

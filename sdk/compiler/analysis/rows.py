@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from sdk.compiler.analysis.facts import Facts, facts_of
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -26,7 +27,6 @@ from sdk.compiler.ir.loops import (
     Store,
     ValueExpr,
 )
-from sdk.compiler.ir.verify_bounds import Facts, facts_of
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import (
     Dim,

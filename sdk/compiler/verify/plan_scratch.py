@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from sdk.compiler.analysis.access import Same
 from sdk.compiler.ir.loops import Alloc, Block, For, If, Loops, Stmt
 from sdk.compiler.ir.walk import buffers_used
-from sdk.compiler.memory.access import Same
 from sdk.compiler.memory.rings import stored_bytes
 from sdk.compiler.memory.scratch import ScratchLayout, scratch_layout
 

@@ -12,16 +12,16 @@ from typing import Final
 
 import numpy as np
 
-from sdk.compiler.ir.diagnostic import Diagnostic
-from sdk.compiler.ir.instances import specialised
+from sdk.compiler.analysis.instances import specialised
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanBuffer
 from sdk.compiler.memory.dims_of_run import complete, some_run
 from sdk.compiler.memory.effects import Effects
-from sdk.compiler.memory.simulate import Proved, simulate
-from sdk.compiler.memory.verify_live import Live, above, by_rows
-from sdk.compiler.memory.verify_structure import check_structure
 from sdk.compiler.sym import Expr, Var, free_vars, values
+from sdk.compiler.verify.diagnostic import Diagnostic
+from sdk.compiler.verify.plan_live import Live, above, by_rows
+from sdk.compiler.verify.plan_simulate import Proved, simulate
+from sdk.compiler.verify.plan_structure import check_structure
 from sdk.errors import BuildError
 
 __all__ = ["check_plan", "verify_plan"]

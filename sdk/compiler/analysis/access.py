@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from sdk.compiler.ir.dependence import row_axis
+from sdk.compiler.analysis.dependence import row_axis
+from sdk.compiler.analysis.facts import facts_of
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Eval, For, If, Let, Load, Loops, Stmt, Store
-from sdk.compiler.ir.verify_bounds import facts_of
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import (
     Dim,

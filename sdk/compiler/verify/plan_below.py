@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.plan import Bind, Check, Plan, PlanBuffer
-from sdk.compiler.memory.covered import Covered
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.sym import Dim, Var, evaluate_grid, free_vars, max_value, substitute
+from sdk.compiler.verify.plan_covered import Covered
 
 __all__ = ["Below"]
 
