@@ -61,7 +61,6 @@ RULES: tuple[tuple[Nest, Machine], ...] = (
 )
 # what no rule of these does
 STEPS: tuple[tuple[Loops, str, tuple[Arg, ...]], ...] = (
-    (RELU, "parallel", ("i1",)),
     (RELU, "bind", ("i0", "group.x")),
 )
 

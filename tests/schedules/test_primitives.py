@@ -19,7 +19,7 @@ from sdk.compiler.schedules.blocks import overlap
 from sdk.compiler.schedules.cache_read import cache_read
 from sdk.compiler.schedules.fission import fission
 from sdk.compiler.schedules.locate import ScheduleError, find, loops_in
-from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, reorder, split, unroll
+from sdk.compiler.schedules.reshape_loops import bind, fuse, reorder, split, unroll
 from sdk.compiler.schedules.tensorize import use_dot, use_dot_first, vectorize
 from sdk.compiler.schedules.trace import PRIMITIVES, Schedule
 from sdk.compiler.schedules.unroll_and_jam import unroll_and_jam
@@ -174,10 +174,9 @@ def test_elements_are_staged_in_registers() -> None:
         cache_read(plain, "j", operand, ["k"], 1, "heap")[0]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("primitive", [parallel, vectorize])
-def test_dependent_iterations_are_refused(primitive: object) -> None:
+def test_dependent_iterations_are_refused() -> None:
     with pytest.raises(ScheduleError, match="may touch the same element of o"):
-        primitive(running_sum(), "i")  # type: ignore[operator]
+        vectorize(running_sum(), "i")
 
 
 def test_dependent_iterations_are_not_bound_or_jammed() -> None:
@@ -187,9 +186,9 @@ def test_dependent_iterations_are_not_bound_or_jammed() -> None:
         unroll_and_jam(running_sum(), "i", [])
 
 
-def test_reduction_loop_is_not_parallel() -> None:
+def test_reduction_loop_is_not_bound() -> None:
     with pytest.raises(ScheduleError, match="acc"):
-        parallel(product(), "k")
+        bind(product(), "k", "local.x")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +238,7 @@ def test_every_primitive_states_its_rewrite_or_obligation() -> None:
     for name, primitive in PRIMITIVES.items():
         text = primitive.__doc__ or ""
         assert "obligation:" in text, name
-        assert "rewrite:" in text or name in ("parallel", "bind"), name
+        assert "rewrite:" in text or name == "bind", name
 
 
 def sums_over_two_axes() -> Loops:

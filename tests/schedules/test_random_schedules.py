@@ -84,7 +84,7 @@ def a_step(rng: random.Random, loops: Loops, k: int) -> tuple[Any, ...]:
         ("line_buffer", one, rng.choice(params)), ("use_fma", one),
         ("fission", one), ("strip", one, rng.choice((2, 4))), ("simplify_conditions",), ("inline",),
         ("accumulate", one, 4, rng.choice((1, 2))),
-        ("partition", one, 1, 1), ("transpose_tile", one, two), ("use_mac_lanes", one), ("parallel", one),
+        ("partition", one, 1, 1), ("transpose_tile", one, two), ("use_mac_lanes", one), ("bind", one, "local.x"),
         ("vector_registers", rng.choice(buffers), rng.choice((2, 4))),
     ))  # fmt: skip
 

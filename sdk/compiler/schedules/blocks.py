@@ -24,17 +24,10 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_dims, walk
-from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, copied, replace_loop
-from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, free_vars, max_value, prove_eq, prove_ge, prove_lt
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, check_whole, copied, counter, replace_loop
+from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, free_vars, prove_eq, prove_ge, prove_lt
 
 __all__ = ["block", "cascade", "overlap", "round_up"]
-
-
-def _variable(name: str, extent: Dim) -> Var:
-    most = max_value(extent)
-    if most is None:
-        raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
-    return Var(name, 0, max(most - 1, 0))
 
 
 def block(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
@@ -49,11 +42,10 @@ def block(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
     made = Tiles(Loop(f"{name}_o"), Loop(f"{name}_i"))
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        if loop.until is not None or loop.axis:
-            raise ScheduleError(f"block({name}): it may end early or is bound to an axis")
+        check_whole(loop, f"block({name})")
         extent = loop.hi - loop.lo
         count = floordiv(extent - 1, size) + 1  # of its numbers, all are the size
-        outer, inner = _variable(made.outer, count), Var(made.inner, 0, size - 1)
+        outer, inner = counter(made.outer, count), Var(made.inner, 0, size - 1)
         at = loop.lo + outer.expr * size + inner.expr
         whole = prove_eq(ceildiv(extent, size) * size, extent) is True
         most: Dim = size if whole else dmin(size, extent - outer.expr * size)
@@ -80,8 +72,7 @@ def cascade(loops: Loops, name: Loop, sizes: Sequence[int]) -> tuple[Loops, list
     made: dict[int, Tiles] = {}
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        if loop.until is not None or loop.axis:
-            raise ScheduleError(f"cascade({name}): it may end early or is bound to an axis")
+        check_whole(loop, f"cascade({name})")
         out: list[Stmt] = []
         at = loop.lo
         for before, size in pairwise((0, *sizes)):
@@ -100,7 +91,7 @@ def cascade(loops: Loops, name: Loop, sizes: Sequence[int]) -> tuple[Loops, list
 def _tiles(loop: For, size: int) -> tuple[Stmt, Tiles]:
     """The tiles of the first size."""
     name, count = loop.var.name, floordiv(loop.hi - loop.lo, size)
-    outer, inner = _variable(f"{name}_o", count), Var(f"{name}_i", 0, size - 1)
+    outer, inner = counter(f"{name}_o", count), Var(f"{name}_i", 0, size - 1)
     body = substitute_dims(loop.body, {loop.var: loop.lo + outer.expr * size + inner.expr})
     tiles = For(outer, 0, count, Block((For(inner, 0, size, body),)), loop.kind)
     return tiles, Tiles(Loop(outer.name), Loop(inner.name))
@@ -129,13 +120,14 @@ def overlap(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
 
     def one(loop: For) -> tuple[Stmt, ...]:
         extent = loop.hi - loop.lo
-        if loop.until is not None or loop.axis or size < 1 or not isinstance(extent, int) or extent < size:
+        check_whole(loop, f"overlap({name}, {size})")
+        if size < 1 or not isinstance(extent, int) or extent < size:
             raise ScheduleError(f"overlap({name}, {size}): the loop does not run {size} times or more for certain")
         private = {n.buffer.name for n in walk(loop.body) if isinstance(n, Alloc)}
         loads, stores = buffers_used(loop.body)
         if (loads & stores) - private or any(isinstance(n, Eval | Atomic | Barrier) for n in walk(loop.body)):
             raise ScheduleError(f"overlap({name}, {size}): an iteration run twice may give something else")
-        outer, inner = _variable(made.outer, ceildiv(extent, size)), Var(made.inner, 0, size - 1)
+        outer, inner = counter(made.outer, ceildiv(extent, size)), Var(made.inner, 0, size - 1)
         start = outer.expr * size if extent % size == 0 else dmin(outer.expr * size, extent - size)
         at = loop.lo + start + inner.expr
         body = substitute_dims(loop.body, {loop.var: at})
@@ -160,7 +152,7 @@ def round_up(loops: Loops, name: Loop, multiple: int) -> Loops:
         whole = ceildiv(loop.hi, multiple) * multiple
         if prove_eq(whole, loop.hi) is True:
             return (loop,)
-        var = _variable(name, whole)
+        var = counter(name, whole)
         body = substitute_dims(loop.body, {loop.var: var.expr})
         return (replace(loop, var=var, hi=whole, body=_Guard(loops, body, var, loop.hi).block(body)),)
 

@@ -10,7 +10,7 @@ from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Block, For, Idx, If, Imm, Loops, Op, Stmt, ValueExpr
 from sdk.compiler.ir.types import BOOL
 from sdk.compiler.ir.walk import rewrite, substitute_dims
-from sdk.compiler.schedules.locate import Loop, ScheduleError, copied, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, check_whole, copied, replace_loop
 from sdk.compiler.sym import Var, dmax, dmin, prove_ge
 
 __all__ = ["partition", "simplify_conditions"]
@@ -89,8 +89,9 @@ def partition(loops: Loops, name: Loop, first: int, last: int) -> tuple[Loops, l
     made: dict[str, dict[Loop, Loop]] = {}
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        if loop.until is not None or loop.axis or first > last:
-            raise ScheduleError(f"partition({name}): it may end early or is bound to an axis, or {first} > {last}")
+        check_whole(loop, f"partition({name})")
+        if first > last:
+            raise ScheduleError(f"partition({name}): {first} > {last}")
         out: list[Stmt] = []
         for part, lo, hi in (
             ("a", loop.lo, dmin(loop.hi, first)),

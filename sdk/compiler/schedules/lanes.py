@@ -10,9 +10,9 @@ from sdk.compiler.ir.intrinsics import idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import BOOL, DType
 from sdk.compiler.ir.walk import substitute_dims, walk
-from sdk.compiler.schedules.locate import Loop, ScheduleError, copied, fresh, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, check_whole, copied, counter, fresh, replace_loop
 from sdk.compiler.schedules.tensorize import Lanes, broadcast
-from sdk.compiler.sym import Dim, Var, dmax, floordiv, max_value, prove_eq, prove_lt
+from sdk.compiler.sym import Dim, Var, dmax, floordiv, prove_eq, prove_lt
 
 __all__ = ["accumulate", "strip"]
 
@@ -33,11 +33,11 @@ def strip(loops: Loops, name: Loop, size: int) -> tuple[Loops, list[Loop]]:
     made: list[Loop] = []
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        _plain(loop, f"strip({name}, {size})")
+        check_whole(loop, f"strip({name}, {size})")
         whole = floordiv(loop.hi - loop.lo, size)
         out: list[Stmt] = []
         if not _none(loop, size):
-            outer, inner = _counter(f"{name}_o", whole), Var(f"{name}_i", 0, size - 1)
+            outer, inner = counter(f"{name}_o", whole), Var(f"{name}_i", 0, size - 1)
             body = substitute_dims(loop.body, {loop.var: loop.lo + outer.expr * size + inner.expr})
             made.append(Loop(inner.name))
             out.append(For(outer, 0, whole, Block((For(inner, 0, size, body),)), loop.kind))
@@ -49,11 +49,6 @@ def strip(loops: Loops, name: Loop, size: int) -> tuple[Loops, list[Loop]]:
     return replace_loop(loops, name, one), list(dict.fromkeys(made))
 
 
-def _plain(loop: For, step: str) -> None:
-    if loop.until is not None or loop.axis:
-        raise ScheduleError(f"{step}: the loop may end early or is bound to an axis")
-
-
 def _none(loop: For, size: int) -> bool:
     """Whether no strip is whole, by proof."""
     return prove_lt(loop.hi - loop.lo, size) is True
@@ -62,13 +57,6 @@ def _none(loop: For, size: int) -> bool:
 def _steps(loop: For, size: int) -> Dim:
     """How many strips are whole; a range that is empty backwards has none."""
     return 0 if _none(loop, size) else dmax(floordiv(loop.hi - loop.lo, size), 0)
-
-
-def _counter(name: str, extent: Dim) -> Var:
-    most = max_value(extent)
-    if most is None:
-        raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
-    return Var(name, 0, max(most - 1, 0))
 
 
 def _rest(loop: For, start: Dim, size: int, suffix: str, made: list[Loop]) -> Stmt:
@@ -102,7 +90,7 @@ def accumulate(loops: Loops, name: Loop, lanes: int, ways: int) -> Loops:
 
     def one(loop: For) -> tuple[Stmt, ...]:
         step = f"accumulate({name}, {lanes})"
-        _plain(loop, step)
+        check_whole(loop, step)
         store, operation, term = _step(loop, step)
         if store.buffer not in stack:
             raise ScheduleError(f"{step}: {store.buffer} is no register")
@@ -157,13 +145,13 @@ class _Vectors:
         out: list[Stmt] = [Alloc(Buffer(self.name, self.wide, (self.ways,), "register"))]
         out += [Store(self.name, (k,), self.start) for k in range(self.ways)]
         if not _none(loop, size):
-            outer = _counter(f"{loop.var.name}_o", floordiv(loop.hi - loop.lo, size))
+            outer = counter(f"{loop.var.name}_o", floordiv(loop.hi - loop.lo, size))
             base = loop.lo + outer.expr * size
             steps = tuple(self._more(k, base + k * self.lanes) for k in range(self.ways))
             out.append(For(outer, 0, floordiv(loop.hi - loop.lo, size), Block(steps)))
         after = replace(loop, lo=loop.lo + _steps(loop, size) * size)
         if self.ways > 1 and not _none(after, self.lanes) and prove_eq(after.lo, after.hi) is not True:
-            inner = _counter(f"{loop.var.name}_v", floordiv(after.hi - after.lo, self.lanes))
+            inner = counter(f"{loop.var.name}_v", floordiv(after.hi - after.lo, self.lanes))
             at = after.lo + inner.expr * self.lanes
             out.append(For(inner, 0, floordiv(after.hi - after.lo, self.lanes), Block((self._more(0, at),))))
             after = replace(after, lo=after.lo + _steps(after, self.lanes) * self.lanes)

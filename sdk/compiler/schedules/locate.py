@@ -9,14 +9,16 @@ from typing import Any, NewType
 from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
 from sdk.compiler.ir.walk import rename_buffers, rewrite, statements, substitute_dims, walk
 from sdk.compiler.ops.apart import derives
-from sdk.compiler.sym import Dim, Var
+from sdk.compiler.sym import Dim, Var, max_value
 from sdk.errors import BuildError
 
 __all__ = [
     "Loop",
     "ScheduleError",
     "Tiles",
+    "check_whole",
     "copied",
+    "counter",
     "find",
     "fresh",
     "has",
@@ -80,13 +82,13 @@ def loops_of(chain: Iterable[For]) -> list[Loop]:
     return [loop_of(node) for node in chain]
 
 
-def has(loops: Loops, name: str) -> bool:
-    """Whether there is a loop called ``name``."""
+def has(loops: Loops, name: Loop) -> bool:
+    """Whether the loop is there."""
     return name in loops_in(loops.body)
 
 
-def find(loops: Loops, name: str) -> For:
-    """The loop over ``name``.
+def find(loops: Loops, name: Loop) -> For:
+    """The loop that a handle stands for; the first of its copies.
 
     Raises:
         ScheduleError: there is none.
@@ -100,13 +102,27 @@ def find(loops: Loops, name: str) -> For:
     )
 
 
-def replace_loop(loops: Loops, name: str, fn: Callable[[For], tuple[Stmt, ...]]) -> Loops:
-    """``loops`` with every loop over ``name`` (there are copies after ``jam``) replaced by what ``fn`` makes of it."""
+def check_whole(loop: For, step: str) -> None:
+    """Refuses loops whose other properties a new shape would lose."""
+    if loop.until is not None or loop.axis:
+        raise ScheduleError(f"{step}: {loop.var.name} may end early or is bound to an axis")
+
+
+def counter(name: str, extent: Dim) -> Var:
+    """The variable of a loop from 0 to an extent that has an upper bound."""
+    most = max_value(extent)
+    if most is None:
+        raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
+    return Var(name, 0, max(most - 1, 0))
+
+
+def replace_loop(loops: Loops, name: Loop, fn: Callable[[For], tuple[Stmt, ...]]) -> Loops:
+    """``loops`` with what ``fn`` makes of a loop, of each of its copies, in its place."""
     find(loops, name)
     return replace(loops, body=_replace(loops.body, name, fn))
 
 
-def _replace(block: Block, name: str, fn: Callable[[For], tuple[Stmt, ...]]) -> Block:
+def _replace(block: Block, name: Loop, fn: Callable[[For], tuple[Stmt, ...]]) -> Block:
     out: list[Stmt] = []
     for stmt in block.body:
         match stmt:

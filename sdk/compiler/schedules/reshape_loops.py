@@ -1,29 +1,16 @@
-"""Primitives that change the shape of a nest: split, fuse, reorder, unroll, parallel, bind."""
+"""Primitives that change the shape of a nest: split, fuse, reorder, unroll, bind."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from sdk.compiler.analysis.dependence import conflict
-from sdk.compiler.ir.loops import Alloc, Block, For, ForKind, Loops, Stmt
+from sdk.compiler.ir.loops import Alloc, Block, For, Loops, Stmt
 from sdk.compiler.ir.walk import buffers_used, substitute_dims, walk
-from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, copied, replace_loop
-from sdk.compiler.sym import Dim, Var, dmax, floordiv, free_vars, max_value, prove_eq
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, check_whole, copied, counter, has, replace_loop
+from sdk.compiler.sym import Var, dmax, floordiv, free_vars, prove_eq
 
-__all__ = ["bind", "fuse", "parallel", "reorder", "split", "unroll"]
-
-
-def _variable(name: str, extent: Dim) -> Var:
-    most = max_value(extent)
-    if most is None:
-        raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
-    return Var(name, 0, max(most - 1, 0))
-
-
-def _plain(loop: For, step: str) -> None:
-    """Refuses loops whose other properties a new shape would lose."""
-    if loop.until is not None or loop.axis:
-        raise ScheduleError(f"{step}: {loop.var.name} may end early or is bound to an axis")
+__all__ = ["bind", "fuse", "reorder", "split", "unroll"]
 
 
 def split(loops: Loops, name: Loop, factor: int) -> tuple[Loops, Tiles]:
@@ -35,34 +22,30 @@ def split(loops: Loops, name: Loop, factor: int) -> tuple[Loops, Tiles]:
     """
     if factor < 1:
         raise ScheduleError(f"split({name}, {factor}): the factor must be at least 1")
-    made = Tiles(Loop(f"{name}_o"), Loop(f"{name}_i"), whole=False)
+    outer, inner, tail = Loop(f"{name}_o"), Loop(f"{name}_i"), Loop(f"{name}_t")
+    copies: dict[Loop, Loop] = {}
+    buffers: dict[str, str] = {}
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        nonlocal made
-        _plain(loop, f"split({name}, {factor})")
+        check_whole(loop, f"split({name}, {factor})")
         extent = loop.hi - loop.lo
         whole = floordiv(extent, factor)
         out: list[Stmt] = []
         if whole != 0:
-            made = replace(made, whole=True)
-            outer, inner = _variable(made.outer, whole), Var(made.inner, 0, factor - 1)
-            at = loop.lo + outer.expr * factor + inner.expr
-            body = substitute_dims(loop.body, {loop.var: at})
-            out.append(For(outer, 0, whole, Block((For(inner, 0, factor, body),)), loop.kind))
+            over, each = counter(outer, whole), Var(inner, 0, factor - 1)
+            body = substitute_dims(loop.body, {loop.var: loop.lo + over.expr * factor + each.expr})
+            out.append(For(over, 0, whole, Block((For(each, 0, factor, body),)), loop.kind))
         if prove_eq(whole * factor, extent) is not True:
-            tail = Var(f"{name}_t", loop.var.lo, loop.var.hi)
-            body, copies, buffers = copied(substitute_dims(loop.body, {loop.var: tail.expr}), "_t" if out else "")
-            made = replace(
-                made,
-                tail=Loop(tail.name),
-                copies={**made.copies, **copies},
-                buffers={**made.buffers, **buffers},
-            )
+            rest = Var(tail, loop.var.lo, loop.var.hi)
+            body, inside, own = copied(substitute_dims(loop.body, {loop.var: rest.expr}), "_t" if out else "")
+            copies.update(inside)
+            buffers.update(own)
             start = loop.lo + dmax(whole, 0) * factor  # a range that is empty backwards has no tail either
-            out.append(For(tail, start, loop.hi, body))
+            out.append(For(rest, start, loop.hi, body))
         return tuple(out)
 
-    return replace_loop(loops, name, one), made
+    done = replace_loop(loops, name, one)
+    return done, Tiles(outer, inner, has(done, outer), tail if has(done, tail) else None, copies, buffers)
 
 
 def fuse(loops: Loops, outer: Loop, inner: Loop, name: str) -> tuple[Loops, Loop]:
@@ -76,11 +59,11 @@ def fuse(loops: Loops, outer: Loop, inner: Loop, name: str) -> tuple[Loops, Loop
         child = loop.body.body[0]
         if len(loop.body.body) != 1 or not isinstance(child, For) or child.var.name != inner:
             raise ScheduleError(f"fuse({outer}, {inner}): {inner} is not alone inside {outer}")
-        _plain(loop, f"fuse({outer}, {inner})")
-        _plain(child, f"fuse({outer}, {inner})")
+        check_whole(loop, f"fuse({outer}, {inner})")
+        check_whole(child, f"fuse({outer}, {inner})")
         if child.lo != 0 or loop.var in free_vars(child.hi):
             raise ScheduleError(f"fuse({outer}, {inner}): {inner} must start at 0 and not depend on {outer}")
-        var = _variable(name, (loop.var.hi + 1) * child.hi)
+        var = counter(name, (loop.var.hi + 1) * child.hi)
         at = var.expr if var.hi else 0
         div = floordiv(at, child.hi)
         env = {loop.var: div, child.var: at - div * child.hi}
@@ -134,21 +117,13 @@ def unroll(loops: Loops, name: Loop, copies: str = "all") -> Loops:
     return replace_loop(loops, name, one)
 
 
-def parallel(loops: Loops, name: Loop) -> Loops:
-    """Lets iterations run at the same time. obligation: they are independent."""
-    return _concurrent(loops, name, "parallel", "")
-
-
 def bind(loops: Loops, name: Loop, axis: str) -> Loops:
     """Maps iterations to a hardware axis (``group.x``, ``local.x`` …). obligation: they are independent."""
-    return _concurrent(loops, name, "bind", axis)
 
-
-def _concurrent(loops: Loops, name: Loop, kind: ForKind, axis: str) -> Loops:
     def one(loop: For) -> tuple[Stmt, ...]:
         why = conflict(loop, loops)
         if why:
-            raise ScheduleError(f"{kind}({name}): {why}")
-        return (replace(loop, kind=kind, axis=axis),)
+            raise ScheduleError(f"bind({name}): {why}")
+        return (replace(loop, kind="bind", axis=axis),)
 
     return replace_loop(loops, name, one)

@@ -80,7 +80,6 @@ class Schedule:
     partial = _step(partial.partial)
     bind = _step(reshape_loops.bind)
     fuse = _step(reshape_loops.fuse)
-    parallel = _step(reshape_loops.parallel)
     reorder = _step(reshape_loops.reorder)
     split = _step(reshape_loops.split)
     unroll = _step(reshape_loops.unroll)

@@ -11,17 +11,13 @@ from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import FloatUnit, Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, find, fresh, loop_of, loops_of
-from sdk.compiler.schedules.rules.nest import extent, from_rows, fuse_all, write_out
+from sdk.compiler.schedules.rules.nest import extent, from_rows, fuse_all
 from sdk.compiler.schedules.rules.tiles import Axis, PanelCosts, Product, Tile, tile_for
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, min_value, substitute
 from sdk.compiler.verify.loops import verify_loops
 
 __all__ = ["FloatPanels", "column_axis"]
-
-
-def _number(dim: Dim) -> int | None:
-    return dim if isinstance(dim, int) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +46,16 @@ class FloatPanels:
         Raises:
             ScheduleError: there are no rows, or an access cannot be proved inside its buffer.
         """
-        return _panels(self, nest.loops, nest.part, machine.floats, nest.constant(nest.part.b), nest.threads)
-
-
-def _panels(rule: FloatPanels, loops: Loops, part: Contraction, unit: FloatUnit, constant: bool, threads: int) -> Loops:
-    if len(part.spatial) < 2:
-        raise ScheduleError("no rows")
-    for apart in (False, True):
-        try:
-            done = _scheduled(rule, loops, part, unit, constant, threads, apart, aside=False)
-        except ScheduleError:
-            done = _scheduled(rule, loops, part, unit, constant, threads, apart, aside=True)
-        if _proved(done):
-            return done
-    raise ScheduleError("an access cannot be proved inside its buffer")
+        if len(nest.part.spatial) < 2:
+            raise ScheduleError("no rows")
+        for separate in (False, True):
+            try:
+                done = _scheduled(self, nest, machine.floats, separate, fissioned=False)
+            except ScheduleError:
+                done = _scheduled(self, nest, machine.floats, separate, fissioned=True)
+            if _proved(done):
+                return done
+        raise ScheduleError("an access cannot be proved inside its buffer")
 
 
 def _proved(loops: Loops) -> bool:
@@ -73,28 +65,25 @@ def _proved(loops: Loops) -> bool:
     return not found
 
 
-def _scheduled(
-    rule: FloatPanels,
-    loops: Loops,
-    part: Contraction,
-    unit: FloatUnit,
-    constant: bool,
-    threads: int,
-    apart: bool,
-    aside: bool,
-) -> Loops:
-    s, column, reduce = Schedule(loops), loop_of(part.spatial[-1]), loops_of(part.reduce)
-    checked = has_condition(loops, part.a)
-    left, rows = _region_rows(rule, s, part) if checked else (part.a, _pixels(s, part, apart))
+def _scheduled(rule: FloatPanels, nest: Nest, unit: FloatUnit, separate: bool, fissioned: bool) -> Loops:
+    part, s = nest.part, Schedule(nest.loops)
+    column, reduce = loop_of(part.spatial[-1]), loops_of(part.reduce)
+    checked = has_condition(nest.loops, part.a)
+    left, rows = _region_rows(rule, s, part) if checked else (part.a, _pixels(s, part, separate))
     if len(reduce) > 1:
         reduce = _run(s, reduce)
-    tile = _tile(rule.costs, s, part, left, unit, rows, threads, aside)
-    width, right = tile.vectors * unit.lanes, None if constant else part.b
-    if constant:
+    tile = _tile(rule.costs, s, nest, left, unit, rows, fissioned)
+    width, right = tile.vectors * unit.lanes, None if nest.constant(part.b) else part.b
+    if right is None:
         s.pack(part.b, width, 1, column_axis(s.loops, part))
-    if threads > 1 and tile.axis == "rows" and _whole(s.loops, rows) and _stride(s.loops, left, rows[0]) is not None:
+    if (
+        tile.axis == "rows"
+        and nest.threads > 1
+        and _whole(s.loops, rows)
+        and _stride(s.loops, left, rows[0]) is not None
+    ):
         s.bind_rows(rows[0])  # rows that lie one behind the other are cut anywhere
-    if not aside:
+    if not fissioned:
         for row in reversed(rows):
             s.reorder(row, column)
         panel = s.round_up(column, width).split(column, width)
@@ -103,38 +92,31 @@ def _scheduled(
             s.bind_rows(panel.outer)
     for tiles in s.cascade(rows[-1], [tile.rows, *tile.tails]):
         sums = tiles.in_tail(reduce)
-        if aside:
-            (across,) = tiles.in_tail([column])
-            panel = s.round_up(across, width).split(across, width)
+        if fissioned:
+            (whole,) = tiles.in_tail([column])
+            panel = s.round_up(whole, width).split(whole, width)
             s.fission(tiles.inner)
             s.reorder(tiles.inner, panel.outer).reorder(tiles.inner, panel.inner)
             acc = tiles.buffers.get(part.acc, part.acc)
-            written_out = [_vectors(s, unit, right, acc, panel, [tiles.inner], sums)]
+            across = _vectors(s, unit, right, acc, panel, [tiles.inner], sums)
         else:
-            written_out = tiles.in_tail([vectors])
-        s.unroll_and_jam(tiles.inner, sums)
-        write_out(s, [tiles.inner, *written_out])
+            (across,) = tiles.in_tail([vectors])
+        s.unroll_and_jam(tiles.inner, sums).unroll(tiles.inner).unroll(across)
     return s.done()
 
 
 def _tile(
-    costs: PanelCosts,
-    s: Schedule,
-    part: Contraction,
-    left: str,
-    unit: FloatUnit,
-    rows: list[Loop],
-    threads: int,
-    aside: bool,
+    costs: PanelCosts, s: Schedule, nest: Nest, left: str, unit: FloatUnit, rows: list[Loop], fissioned: bool
 ) -> Tile:
     """The tile; threads divide its rows where one loop runs over all rows of a call, or its panels."""
+    threads, columns = nest.threads, nest.part.spatial[-1].hi
     product = Product(
         _count(s.loops, rows[-1]),
-        _number(part.spatial[-1].hi),
-        extent(part.reduce),
+        columns if isinstance(columns, int) else None,
+        extent(nest.part.reduce),
         _stride(s.loops, left, rows[-1]),
     )
-    panels = threads > 1 and not aside and product.columns is not None
+    panels = threads > 1 and not fissioned and product.columns is not None
     if _whole(s.loops, rows):
         axes: tuple[Axis, ...] = ("rows", "columns") if panels else ("rows",)
         return tile_for(unit, costs, product, threads, axes)
@@ -182,12 +164,12 @@ def _copy_lanes(s: Schedule, copy: Loop, lanes: int) -> Schedule:
     return s.vectorize(s.split(copy, lanes).inner)
 
 
-def _pixels(s: Schedule, part: Contraction, apart: bool) -> list[Loop]:
+def _pixels(s: Schedule, part: Contraction, separate: bool) -> list[Loop]:
     """The loops over rows of the left operand that share the right one: one loop of all where they follow each
-    other in memory, unless they are to stay ``apart``."""
+    other in memory, unless they are to stay ``separate``."""
     inside = loops_of(from_rows(s.loops, part.spatial[:-1]))
     shared = [n for n in inside if not _reads_vary(s.loops, part.b, n)]
-    if apart or len(inside) < 2 or shared != inside:
+    if separate or len(inside) < 2 or shared != inside:
         return shared or inside[-1:]
     pixel = s.attempt(_one_loop, part, inside)
     return [pixel] if pixel else inside
@@ -263,7 +245,8 @@ def _flat_step(loops: Loops, buffer: str, var: Var) -> Dim | None:
 
 def _count(loops: Loops, row: Loop) -> int | None:
     """How many iterations the rows have, at the whole extent of the result."""
-    return _number(_all_rows(loops, find(loops, row).hi))
+    count = _all_rows(loops, find(loops, row).hi)
+    return count if isinstance(count, int) else None
 
 
 def _all_rows(loops: Loops, dim: Dim) -> Dim:

@@ -10,7 +10,7 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import Loop, loops_of
-from sdk.compiler.schedules.rules.integer_window import apart, copy_in_runs, is_depthwise, pixels_of, taps_along
+from sdk.compiler.schedules.rules.integer_window import copy_in_runs, is_depthwise, pixels_of, taps_along, window_stride
 from sdk.compiler.schedules.rules.nest import trip, write_out
 from sdk.compiler.schedules.trace import Schedule
 
@@ -48,7 +48,7 @@ class PairWindow:
 
 def _pairs(rule: PairWindow, loops: Loops, part: Contraction, choice: Choice) -> Loops:
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
-    pixels, step = pixels_of(part), apart(loops, part, part.spatial[-2].var)
+    pixels, step = pixels_of(part), window_stride(loops, part, part.spatial[-2].var)
     sizes = rule.tiles if step == 1 else rule.tiles[::-1]  # windows that share few elements gain little by being many
     best = next((size for size in sizes if pixels % size == 0), min(rule.tiles[-1] + 1, pixels))
     tm = min(choice.rows or best, pixels)
@@ -80,5 +80,5 @@ def _rows_at_once(rule: PairWindow, loops: Loops, part: Contraction, pitch: int)
     """Rows of the result whose windows are staged together: as many as the region has room for."""
     row = part.spatial[-3].var
     taps = math.prod(tap.hi + 1 for tap in taps_along(loops, part, row))
-    most = max((rule.region // (2 * pitch) - taps) // apart(loops, part, row) + 1, 1)
+    most = max((rule.region // (2 * pitch) - taps) // window_stride(loops, part, row) + 1, 1)
     return most if pitch == rule.pitch else min(most, row.hi + 1)

@@ -10,7 +10,7 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import ScheduleError, loops_of
-from sdk.compiler.schedules.rules.integer_window import apart, copy_in_runs
+from sdk.compiler.schedules.rules.integer_window import copy_in_runs, window_stride
 from sdk.compiler.schedules.rules.nest import fuse_all, write_out
 from sdk.compiler.schedules.trace import Schedule
 
@@ -84,6 +84,6 @@ def _rows(rule: RowTaps, loops: Loops, part: Contraction, choice: Choice) -> Loo
 
 def _bytes(loops: Loops, part: Contraction, pixels: int) -> int:
     """What the rows take that so many neighbouring pixels read."""
-    columns = apart(loops, part, part.spatial[-2].var) * (pixels - 1) + part.reduce[1].var.hi + 1
+    columns = window_stride(loops, part, part.spatial[-2].var) * (pixels - 1) + part.reduce[1].var.hi + 1
     rest = (loop.var.hi + 1 for loop in (part.reduce[0], *part.reduce[2:]))
     return 2 * columns * math.prod(rest)

@@ -21,11 +21,11 @@ __all__ = [
     "ColumnWindow",
     "LaneWindow",
     "WordWindow",
-    "apart",
     "copy_in_runs",
     "is_depthwise",
     "pixels_of",
     "taps_along",
+    "window_stride",
 ]
 
 TAPS: Final = 16  # taps written out; more are a loop
@@ -152,8 +152,8 @@ def copy_in_runs(s: Schedule, copy: Loop) -> None:
         s.unroll(s.overlap(copy, min(COPY, count)).inner)
 
 
-def apart(loops: Loops, part: Contraction, over: Var) -> int:
-    """How many elements of an axis the windows of neighbours are apart."""
+def window_stride(loops: Loops, part: Contraction, over: Var) -> int:
+    """How many elements of an axis the windows of neighbours are from each other."""
     reads = (n for n in walk(loops.body) if isinstance(n, Load) and n.buffer == part.a)
     steps = (step[0] for n in reads for d in n.index if (step := linear(d, over)) is not None)
     return max(steps, default=1) or 1
@@ -169,7 +169,7 @@ def taps_along(loops: Loops, part: Contraction, over: Var) -> set[Var]:
 def _pixels_at_once(rule: ColumnWindow, loops: Loops, part: Contraction) -> int:
     """How many pixels to compute at once: that which takes the fewest instructions for a row."""
     columns, taps = part.reduce[-1].var.hi + 1, extent(part.reduce)
-    step, pixels = apart(loops, part, part.spatial[-2].var), pixels_of(part)
+    step, pixels = window_stride(loops, part, part.spatial[-2].var), pixels_of(part)
 
     def cost(size: int) -> tuple[int, int]:
         loads = taps // columns * (step * (size - 1) + columns)

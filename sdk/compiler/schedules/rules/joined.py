@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.analysis.dependence import slope
 from sdk.compiler.analysis.pattern import Contraction
-from sdk.compiler.ir.loops import Alloc, Load, Loops, Op, Store
+from sdk.compiler.ir.loops import Load, Loops, Op, Store
 from sdk.compiler.ir.types import I8
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
@@ -82,8 +82,7 @@ def _farthest(loops: Loops, part: Contraction) -> int:
 
 def _bias(loops: Loops, part: Contraction) -> str:
     """The parameter that sums start from; "" where there is none."""
-    sums = {n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register"}
-    starts = (n.value for n in walk(loops.body) if isinstance(n, Store) and n.buffer in sums)
+    starts = (n.value for n in walk(loops.body) if isinstance(n, Store) and n.buffer == part.acc)
     return next((v.buffer for v in starts if isinstance(v, Load) and v.buffer != part.a), "")
 
 

@@ -9,7 +9,7 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import FloatUnit, Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, loops_of
-from sdk.compiler.schedules.rules.integer_window import apart, copy_in_runs
+from sdk.compiler.schedules.rules.integer_window import copy_in_runs, window_stride
 from sdk.compiler.schedules.rules.nest import extent, write_out
 from sdk.compiler.schedules.trace import Schedule
 
@@ -69,6 +69,6 @@ def _window(rule: FloatWindow, loops: Loops, part: Contraction, unit: FloatUnit,
 def _rows_at_once(rule: FloatWindow, loops: Loops, part: Contraction) -> int:
     """Rows of the result whose windows are staged together: as many as the region has room for."""
     row, pixel = part.spatial[-3].var, part.spatial[-2].var
-    width = apart(loops, part, pixel) * pixel.hi + part.reduce[1].var.hi + 1
-    most = (rule.region // (4 * width) - part.reduce[0].var.hi - 1) // apart(loops, part, row) + 1
+    width = window_stride(loops, part, pixel) * pixel.hi + part.reduce[1].var.hi + 1
+    most = (rule.region // (4 * width) - part.reduce[0].var.hi - 1) // window_stride(loops, part, row) + 1
     return max(1, min(most, row.hi + 1))
