@@ -15,6 +15,7 @@ from sdk.codegen_c.c99.convert import conversion_text
 from sdk.codegen_c.c99.halves import HALVES
 from sdk.codegen_c.c99.mve import MVE, MVE_HEADER
 from sdk.codegen_c.c99.names import scalar_name
+from sdk.codegen_c.c99.neon import NEON, NEON_HEADER
 from sdk.codegen_c.c99.real import real_text
 from sdk.codegen_c.c99.rescale import RESCALE
 from sdk.compiler.ir.types import DType, dtype
@@ -433,7 +434,7 @@ def helper_text(name: str) -> str:
     Raises:
         BuildError: no such helper.
     """
-    body = _PLAIN.get(name) or MVE.get(name) or _of_family(name)
+    body = _PLAIN.get(name) or MVE.get(name) or NEON.get(name) or _of_family(name)
     if body is None:
         raise BuildError(f"no helper function {name}")
     inline = "" if body.startswith("static ") else _INLINE
@@ -444,7 +445,7 @@ def helper_text(name: str) -> str:
 
 def helper_header(name: str) -> str | None:
     """The header of the compiler that helper ``name`` needs; None for most."""
-    return MVE_HEADER if name in MVE else None
+    return MVE_HEADER if name in MVE else NEON_HEADER if name in NEON else None
 
 
 def _of_family(name: str) -> str | None:

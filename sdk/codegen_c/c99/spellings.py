@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from sdk.codegen_c.c99.mve import MVE_FIRST, MVE_INTEGERS
+from sdk.codegen_c.c99.neon import NEON_ROWS
 from sdk.compiler.ir.types import DType
 
 __all__ = ["Spelling", "find_spelling"]
@@ -42,6 +43,7 @@ _REAL: Final = (
 )
 # fmt: on
 _ROWS: Final = (
+    *(_row(*row) for row in NEON_ROWS),
     # Fixed point on scalars.
     _row("srdhm", "i32", "@srdhm({0}, {1})"),
     _row("srdhm30", "i32", "@srdhm30_dsp({0}, {1})", "dsp thumb2"),

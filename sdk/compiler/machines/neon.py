@@ -1,21 +1,41 @@
-"""AArch64 with Advanced SIMD."""
+"""AArch64 with Advanced SIMD: plain, and with the dot products of Armv8.2."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sdk.compiler.machines.common import COLUMNS, LANES, PANELS, PLAIN
-from sdk.compiler.machines.model import FloatUnit, Machine
+from sdk.compiler.ir.types import I8
+from sdk.compiler.machines.common import COLUMNS, LANES, LEAST, PANELS, PLAIN
+from sdk.compiler.machines.model import Dot, FloatUnit, Machine, Rule
+from sdk.compiler.schedules.rules.integer import LaneTiles
+from sdk.compiler.schedules.rules.integer_window import LaneWindow
 
 __all__ = ["MACHINES"]
 
+UNITS: Final = (FloatUnit("neon", frozenset({"neon"}), lanes=4, registers=32, fma=True),)
+RULES: Final[tuple[Rule, ...]] = (LaneTiles(LEAST), LaneWindow(LEAST), *COLUMNS, *PLAIN, PANELS, *LANES)
+
 MACHINES: Final = (
-    # no rule puts products of integers in lanes yet
+    # SDOT adds four products of signed bytes to each of four sums
+    Machine(
+        name="dotprod",
+        needs=frozenset({"neon", "dotprod"}),
+        float_units=UNITS,
+        vector_bytes=16,
+        dot=Dot("sdot", I8, I8, 4, sums=4),
+        tile_rows=4,
+        tile_cols=4,
+        rules=RULES,
+    ),
+    # SMULL makes eight products of signed bytes, of which SADALP adds two to each of four sums
     Machine(
         name="neon",
         needs=frozenset({"neon"}),
-        float_units=(FloatUnit("neon", frozenset({"neon"}), lanes=4, registers=32, fma=True),),
+        float_units=UNITS,
         vector_bytes=16,
-        rules=(*COLUMNS, *PLAIN, PANELS, *LANES),
+        dot=Dot("sadalp", I8, I8, 2, sums=4),
+        tile_rows=4,
+        tile_cols=4,
+        rules=RULES,
     ),
 )

@@ -125,12 +125,15 @@ def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
     s = Schedule(loops, tm=1 if one_row else rows, tn=columns, lanes=machine.integer_lanes, dot=dot)
     acc = next(n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc))
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
-    if dot > 1 or windowed(loops, part):
+    staged = windowed(loops, part) or machine.unsigned or extent(part.reduce) % dot != 0
+    if staged:
         s.do("stage", pixel, part.a, names(part.reduce), "dot")
     s.do("pack", part.b, "lanes", "dot")
     k = fuse_all(s, names(part.reduce), "k")
+    if dot > 1 and staged:
+        s.do("pad", k, "dot")
     if dot > 1:
-        s.do("pad", k, "dot").do("split", k, "dot")
+        s.do("split", k, "dot")
     s.do("split", channel, "lanes").do("jam", f"{channel}_i", reductions(s, k))
     if dot > 1:
         s.do("use_dot", f"{k}_i", f"{channel}_i")

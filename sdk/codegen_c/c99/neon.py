@@ -1,0 +1,84 @@
+"""What AArch64's vectors compute in one instruction and GNU vectors have no operator for: rows of spellings, C texts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.codegen_c.c99.names import scalar_name
+from sdk.compiler.ir.types import DType, dtype
+
+__all__ = ["NEON", "NEON_HEADER", "NEON_ROWS"]
+
+NEON_HEADER: Final = "arm_neon.h"
+_INTEGERS: Final = tuple(dtype(name) for name in ("i8x16", "u8x16", "i16x8", "u16x8", "i32x4", "u32x4"))
+_RIGHT: Final = ("rdbpot1", "rdbpot22")  # right shifts by 1 or more
+
+
+def _own(type: DType) -> str:
+    """The header's name of a vector type: gcc takes it for another than a GNU vector of the same lanes."""
+    return f"{'u' if type.kind == 'u' else ''}int{type.bits}x{type.lanes}_t"
+
+
+def _suffix(type: DType) -> str:
+    return f"{'s' if type.kind == 'i' else type.kind}{type.bits}"
+
+
+# Operation, types (result, arguments), text, capabilities, and whether |argument 0| <= 2**30 must be known.
+NEON_ROWS: Final[tuple[tuple[str, str, str, str, bool], ...]] = (
+    # four products to each of four sums, or two where the core has no such instruction
+    ("dot", "i32x4 i32x4 i8x16 i8x16", "@sdot_neon({0}, {1}, {2})", "neon dotprod", False),
+    ("dot", "i32x4 i32x4 u8x16 u8x16", "@udot_neon({0}, {1}, {2})", "neon dotprod", False),
+    ("dot", "i32x4 i32x4 u8x16 i8x16", "@usdot_neon({0}, {1}, {2})", "neon i8mm", False),
+    ("dot", "i32x4 i32x4 i8x16 u8x16", "@usdot_neon({0}, {2}, {1})", "neon i8mm", False),
+    ("dot", "i32x4 i32x4 i8x8 i8x8", "@sadalp_neon({0}, {1}, {2})", "neon", False),
+    ("dot", "i32x4 i32x4 u8x8 u8x8", "@uadalp_neon({0}, {1}, {2})", "neon", False),
+    *((f"srdhm{small}", "i32x4", "@srdhm_neon({0}, {1})", "neon", False) for small in ("", "30")),
+    ("rdbpot", "i32x4", "@rdbpot_neon({0}, {1})", "neon", False),
+    *((name, "i32x4", "@rdbpot1_neon({0}, {1})", "neon", True) for name in _RIGHT),
+    *((name, "i32x4", "@rdbpot_neon({0}, {1})", "neon", False) for name in _RIGHT),
+    *((name, str(t), f"@{name}_neon_{t}({{0}}, {{1}})", "neon", False) for t in _INTEGERS for name in ("min", "max")),
+    *(("fold_add", f"{t.scalar} {t}", f"@foldadd_neon_{t}({{0}})", "neon", False) for t in _INTEGERS),
+)
+
+_EXTREMES: Final = {
+    f"{name}_neon_{t}": f"@{t} @@(@{t} a, @{t} b) {{\n"
+    f"    return (@{t})v{name}q_{_suffix(t)}(({_own(t)})a, ({_own(t)})b);\n}}"
+    for name in ("min", "max")
+    for t in _INTEGERS
+}
+_FOLDS: Final = {
+    f"foldadd_neon_{t}": f"{scalar_name(t)} @@(@{t} x) {{\n"
+    f"    return vaddvq_{_suffix(t)}(({_own(t)})x);\n}}"
+    for t in _INTEGERS
+}
+
+NEON: Final = {
+    "sdot_neon": """@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {
+    return (@i32x4)vdotq_s32((int32x4_t)acc, (int8x16_t)b, (int8x16_t)a);
+}""",
+    "udot_neon": """@i32x4 @@(@i32x4 acc, @u8x16 a, @u8x16 b) {
+    return (@i32x4)vdotq_u32((uint32x4_t)acc, (uint8x16_t)b, (uint8x16_t)a);
+}""",
+    "usdot_neon": """@i32x4 @@(@i32x4 acc, @u8x16 a, @i8x16 b) {
+    return (@i32x4)vusdotq_s32((int32x4_t)acc, (uint8x16_t)a, (int8x16_t)b);
+}""",
+    "sadalp_neon": """@i32x4 @@(@i32x4 acc, @i8x8 a, @i8x8 b) {
+    return (@i32x4)vpadalq_s16((int32x4_t)acc, vmull_s8((int8x8_t)a, (int8x8_t)b));
+}""",
+    "uadalp_neon": """@i32x4 @@(@i32x4 acc, @u8x8 a, @u8x8 b) {
+    return (@i32x4)vpadalq_u16((uint32x4_t)acc, vmull_u8((uint8x8_t)a, (uint8x8_t)b));
+}""",
+    # As the scalar functions of these names: sqrdmulh saturates and rounds as srdhm does, srshl rounds half up.
+    "srdhm_neon": """@i32x4 @@(@i32x4 a, @i32x4 b) {
+    return (@i32x4)vqrdmulhq_s32((int32x4_t)a, (int32x4_t)b);
+}""",
+    "rdbpot_neon": """@i32x4 @@(@i32x4 x, @i32x4 e) {
+    int32x4_t down = vqaddq_s32((int32x4_t)x, (int32x4_t)((x & -e) >> 31)); /* negative: half away from zero */
+    return (@i32x4)vrshlq_s32(down, (int32x4_t)-e);
+}""",
+    "rdbpot1_neon": """@i32x4 @@(@i32x4 x, @i32x4 e) { /* |x| <= 2**30, e >= 1 */
+    return (@i32x4)vrshlq_s32(vsraq_n_s32((int32x4_t)x, (int32x4_t)x, 31), (int32x4_t)-e);
+}""",
+    **_EXTREMES,
+    **_FOLDS,
+}
