@@ -30,6 +30,7 @@ NEON_ROWS: Final[tuple[tuple[str, str, str, str, bool], ...]] = (
     ("dot", "i32x4 i32x4 u8x16 u8x16", "@udot_neon({0}, {1}, {2})", "neon dotprod", False),
     ("dot", "i32x4 i32x4 u8x16 i8x16", "@usdot_neon({0}, {1}, {2})", "neon i8mm", False),
     ("dot", "i32x4 i32x4 i8x16 u8x16", "@usdot_neon({0}, {2}, {1})", "neon i8mm", False),
+    ("dot_lane", "i32x4 i32x4 i8x16 i8x16 i32", "@sdot{3:int}_neon({0}, {1}, {2})", "neon dotprod", False),
     ("dot", "i32x4 i32x4 i8x8 i8x8", "@sadalp_neon({0}, {1}, {2})", "neon", False),
     ("dot", "i32x4 i32x4 u8x8 u8x8", "@uadalp_neon({0}, {1}, {2})", "neon", False),
     *((f"srdhm{small}", "i32x4", "@srdhm_neon({0}, {1})", "neon", False) for small in ("", "30")),
@@ -52,7 +53,16 @@ _FOLDS: Final = {
     for t in _INTEGERS
 }
 
+# The word is the second factor of the instruction.
+_WORDS: Final = {
+    f"sdot{lane}_neon": f"""@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {{
+    return (@i32x4)vdotq_laneq_s32((int32x4_t)acc, (int8x16_t)b, (int8x16_t)a, {lane});
+}}"""
+    for lane in range(4)
+}
+
 NEON: Final = {
+    **_WORDS,
     "sdot_neon": """@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {
     return (@i32x4)vdotq_s32((int32x4_t)acc, (int8x16_t)b, (int8x16_t)a);
 }""",

@@ -176,6 +176,13 @@ def _dot(args: list[Array], dtype: DType) -> Array:
     return np.asarray(acc + groups.sum(axis=-1)).astype(dtype.numpy)
 
 
+def _dot_lane(args: list[Array], dtype: DType) -> Array:
+    """acc[l] + sum over j of a[lane*n + j] * b[l*n + j], n products to a sum."""
+    acc, a, b, lane = args
+    n, k = b.shape[-1] // dtype.lanes, int(lane.reshape(-1)[0])
+    return _dot([acc, np.tile(a[..., k * n : k * n + n], dtype.lanes), b], dtype)
+
+
 def _mac_lane(args: list[Array], dtype: DType) -> Array:
     """acc + a[lane]*b[lane]."""
     acc, a, b, lane = (x.astype(np.int64) for x in args)
@@ -309,6 +316,7 @@ INTRINSICS: Final = _rows(
     ("mulq64", 3, "given", MEDIUM, _mulq64),
     ("add_halves", 2, "same", CHEAP, _add_halves),
     ("dot", 3, "same", CHEAP, _dot),
+    ("dot_lane", 4, "same", CHEAP, _dot_lane),
     ("mac_lane", 4, "same", CHEAP, _mac_lane),
     ("mac_pair", 5, "same", CHEAP, _mac_pair),
 )

@@ -22,7 +22,7 @@ MACHINES: Final = (
         needs=frozenset({"neon", "dotprod"}),
         float_units=UNITS,
         vector_bytes=16,
-        dot=Dot("sdot", I8, I8, 4, sums=4),
+        dot=Dot("sdot", I8, I8, 4, sums=4, lane=True),
         tile_rows=4,
         tile_cols=4,
         rules=RULES,

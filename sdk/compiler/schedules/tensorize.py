@@ -32,6 +32,7 @@ __all__ = [
     "is_mac",
     "use_dot",
     "use_dot_first",
+    "use_dot_lanes",
     "use_fma",
     "use_mac_lanes",
     "vector_registers",
@@ -235,6 +236,37 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
         return (Store(store.buffer, base, Op("dot", (Load(store.buffer, base, vector), spread, wide), vector)),)
 
     return replace_loop(loops, lanes or reduce, one)
+
+
+def use_dot_lanes(loops: Loops, name: str) -> Loops:
+    """Replaces neighbouring words, each spread over a vector for a ``dot``, by the words of one vector.
+
+    rewrite: ``for i in 0..4 { c = dot(c, broadcast(a[4*i : 4*i + 4]), b[i]) }`` -->
+    ``c = dot_lane(c, a[0:16], b[0], 0) … c = dot_lane(c, a[0:16], b[3], 3)``
+    obligation: the loop runs from 0 to a number and holds one such dot; the words of a follow each other over i.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        match loop.body.body:
+            case (Store(value=Op("dot", (acc, Op("broadcast", (Load() as word,)), _))) as store,):
+                pass
+            case _:
+                return (loop,)  # a copy around another statement
+        if loop.lo != 0 or not isinstance(loop.hi, int):
+            raise ScheduleError(f"use_dot_lanes({name}): the loop must run from 0 to a number")
+        step = linear(word.index[-1], loop.var)
+        if step is None or step[0] != word.dtype.lanes or any(loop.var in free_vars(d) for d in word.index[:-1]):
+            raise ScheduleError(f"use_dot_lanes({name}): words of {word.buffer} are not consecutive")
+        first = substitute_dims(word, {loop.var: 0})
+        words = replace(first, dtype=first.dtype.with_lanes(first.dtype.lanes * loop.hi))
+        out: list[Stmt] = []
+        for k in range(loop.hi):
+            at = substitute_dims(store, {loop.var: k})
+            second = substitute_dims(store.value.args[2], {loop.var: k})
+            out.append(replace(at, value=Op("dot_lane", (acc, words, second, imm(k)), store.value.dtype)))
+        return tuple(out)
+
+    return replace_loop(loops, name, one)
 
 
 def use_dot_first(loops: Loops, reduce: str, lanes: int) -> Loops:

@@ -25,7 +25,15 @@ from sdk.compiler.schedules.settle import ends, settle
 from sdk.compiler.schedules.share import share
 from sdk.compiler.schedules.stage import stage
 from sdk.compiler.schedules.stage_region import stage_region
-from sdk.compiler.schedules.tensorize import use_dot, use_dot_first, use_fma, use_mac_lanes, vector_registers, vectorize
+from sdk.compiler.schedules.tensorize import (
+    use_dot,
+    use_dot_first,
+    use_dot_lanes,
+    use_fma,
+    use_mac_lanes,
+    vector_registers,
+    vectorize,
+)
 from sdk.compiler.schedules.transpose import inline, transpose_tile
 
 __all__ = ["PRIMITIVES", "Schedule", "loops_key", "replay"]
@@ -67,6 +75,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         use_crossed,
         use_dot,
         use_dot_first,
+        use_dot_lanes,
         use_fma,
         use_halves,
         use_i16,

@@ -119,6 +119,14 @@ def _tile_channels(s: Schedule, channel: str, reduce: list[str], size: str) -> N
             s.do("jam", f"{channel}_i", [name for name in reduce if has(s.loops, name)])
 
 
+def _words_of_vectors(s: Schedule, words: str, count: int) -> None:
+    """Reads so many words of the first factor at a time, where there are as many."""
+    if has(s.loops, words):
+        s.do("split", words, count)
+        if has(s.loops, f"{words}_i"):
+            s.do("use_dot_lanes", f"{words}_i")
+
+
 def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
     one_row = extent(part.spatial[:-1]) == 1
     rows, columns, dot = machine.tile_rows, machine.tile_cols, products_of(machine)
@@ -137,6 +145,8 @@ def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
     s.do("split", channel, "lanes").do("jam", f"{channel}_i", reductions(s, k))
     if dot > 1:
         s.do("use_dot", f"{k}_i", f"{channel}_i")
+    if machine.dot and machine.dot.lane:
+        _words_of_vectors(s, f"{k}_o", machine.vector_bytes // dot)
     s.do("vectorize", f"{channel}_i").do("vector_registers", acc, "lanes")
     outer = f"{channel}_o"
     if s.knobs["tn"] > 1 and trip(s.loops, outer) > 1:

@@ -56,7 +56,7 @@ def fuse_all(s: Schedule, chain: list[str], into: str) -> str:
 
 def reductions(s: Schedule, k: str) -> list[str]:
     """The loops that the reduction ``k`` has become, for jam to enter."""
-    return [n for n in (f"{k}_o", f"{k}_t", k) if has(s.loops, n)]
+    return [n for n in (f"{k}_o_o", f"{k}_o_t", f"{k}_o", f"{k}_t", k) if has(s.loops, n)]
 
 
 def unrolled(s: Schedule, stems: list[str]) -> Loops:
