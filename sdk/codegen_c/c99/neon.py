@@ -11,6 +11,7 @@ __all__ = ["NEON", "NEON_HEADER", "NEON_ROWS"]
 
 NEON_HEADER: Final = "arm_neon.h"
 _INTEGERS: Final = tuple(dtype(name) for name in ("i8x16", "u8x16", "i16x8", "u16x8", "i32x4", "u32x4"))
+_LANES: Final = (4, 8, 16)  # of sums: one vector, or as many as four that a rule computes on together
 _RIGHT: Final = ("rdbpot1", "rdbpot22")  # right shifts by 1 or more
 
 
@@ -33,10 +34,17 @@ NEON_ROWS: Final[tuple[tuple[str, str, str, str, bool], ...]] = (
     ("dot_lane", "i32x4 i32x4 i8x16 i8x16 i32", "@sdot{3:int}_neon({0}, {1}, {2})", "neon dotprod", False),
     ("dot", "i32x4 i32x4 i8x8 i8x8", "@sadalp_neon({0}, {1}, {2})", "neon", False),
     ("dot", "i32x4 i32x4 u8x8 u8x8", "@uadalp_neon({0}, {1}, {2})", "neon", False),
-    *((f"srdhm{small}", "i32x4", "@srdhm_neon({0}, {1})", "neon", False) for small in ("", "30")),
-    ("rdbpot", "i32x4", "@rdbpot_neon({0}, {1})", "neon", False),
-    *((name, "i32x4", "@rdbpot1_neon({0}, {1})", "neon", True) for name in _RIGHT),
-    *((name, "i32x4", "@rdbpot_neon({0}, {1})", "neon", False) for name in _RIGHT),
+    *(
+        (name, f"i32x{lanes}", f"@{helper}_neon_i32x{lanes}({{0}}, {{1}})", "neon", small)
+        for lanes in _LANES
+        for name, helper, small in (
+            ("srdhm", "srdhm", False),
+            ("srdhm30", "srdhm", False),
+            ("rdbpot", "rdbpot", False),
+            *((right, "rdbpot1", True) for right in _RIGHT),
+            *((right, "rdbpot", False) for right in _RIGHT),
+        )
+    ),
     *((name, str(t), f"@{name}_neon_{t}({{0}}, {{1}})", "neon", False) for t in _INTEGERS for name in ("min", "max")),
     *(("fold_add", f"{t.scalar} {t}", f"@foldadd_neon_{t}({{0}})", "neon", False) for t in _INTEGERS),
 )
@@ -61,7 +69,26 @@ _WORDS: Final = {
     for lane in range(4)
 }
 
+# What there is for one vector, on some of them.
+_SEVERAL: Final = {
+    f"{name}_neon_i32x{lanes}": f"""@i32x{lanes} @@(@i32x{lanes} a, @i32x{lanes} b) {{
+    union {{
+        @i32x{lanes} whole;
+        @i32x4 part[{lanes // 4}];
+    }} x, y;
+    x.whole = a;
+    y.whole = b;
+    for (int32_t i = 0; i < {lanes // 4}; ++i) {{
+        x.part[i] = @{name}_neon_i32x4(x.part[i], y.part[i]);
+    }}
+    return x.whole;
+}}"""
+    for name in ("srdhm", "rdbpot", "rdbpot1")
+    for lanes in _LANES[1:]
+}
+
 NEON: Final = {
+    **_SEVERAL,
     **_WORDS,
     "sdot_neon": """@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {
     return (@i32x4)vdotq_s32((int32x4_t)acc, (int8x16_t)b, (int8x16_t)a);
@@ -79,14 +106,14 @@ NEON: Final = {
     return (@i32x4)vpadalq_u16((uint32x4_t)acc, vmull_u8((uint8x8_t)a, (uint8x8_t)b));
 }""",
     # As the scalar functions of these names: sqrdmulh saturates and rounds as srdhm does, srshl rounds half up.
-    "srdhm_neon": """@i32x4 @@(@i32x4 a, @i32x4 b) {
+    "srdhm_neon_i32x4": """@i32x4 @@(@i32x4 a, @i32x4 b) {
     return (@i32x4)vqrdmulhq_s32((int32x4_t)a, (int32x4_t)b);
 }""",
-    "rdbpot_neon": """@i32x4 @@(@i32x4 x, @i32x4 e) {
+    "rdbpot_neon_i32x4": """@i32x4 @@(@i32x4 x, @i32x4 e) {
     int32x4_t down = vqaddq_s32((int32x4_t)x, (int32x4_t)((x & -e) >> 31)); /* negative: half away from zero */
     return (@i32x4)vrshlq_s32(down, (int32x4_t)-e);
 }""",
-    "rdbpot1_neon": """@i32x4 @@(@i32x4 x, @i32x4 e) { /* |x| <= 2**30, e >= 1 */
+    "rdbpot1_neon_i32x4": """@i32x4 @@(@i32x4 x, @i32x4 e) { /* |x| <= 2**30, e >= 1 */
     return (@i32x4)vrshlq_s32(vsraq_n_s32((int32x4_t)x, (int32x4_t)x, 31), (int32x4_t)-e);
 }""",
     **_EXTREMES,

@@ -8,12 +8,15 @@ from sdk.compiler.ir.types import I8
 from sdk.compiler.machines.common import COLUMNS, LANES, LEAST, PANELS, PLAIN
 from sdk.compiler.machines.model import Dot, FloatUnit, Machine, Rule
 from sdk.compiler.schedules.rules.integer import LaneTiles
+from sdk.compiler.schedules.rules.integer_mve import QuadWindow
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
 
 __all__ = ["MACHINES"]
 
 UNITS: Final = (FloatUnit("neon", frozenset({"neon"}), lanes=4, registers=32, fma=True),)
-RULES: Final[tuple[Rule, ...]] = (LaneTiles(LEAST), LaneWindow(LEAST), *COLUMNS, *PLAIN, PANELS, *LANES)
+# sixteen channels are a load, two SMULL and four SADDW a tap; three pixels share its weights in registers
+WINDOW: Final = QuadWindow(region=16 << 10, at_once=3, taps=25, groups=((16, 16), (8, 8), (4, 4)))
+RULES: Final[tuple[Rule, ...]] = (LaneTiles(LEAST), WINDOW, LaneWindow(LEAST), *COLUMNS, *PLAIN, PANELS, *LANES)
 
 MACHINES: Final = (
     # SDOT adds four products of signed bytes to each of four sums

@@ -85,13 +85,15 @@ def _write_out(s: Schedule, steps: str, most: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QuadWindow:
-    """Depthwise: four channels in lanes. The rows that a row of the result reads are staged, padded, of a vector of
-    channels at a time where that takes ``region`` bytes at most; the windows of ``at_once`` neighbouring pixels share
-    what is read. Up to ``taps`` taps of a window are written out."""
+    """Depthwise: channels in lanes. The rows that a row of the result reads are staged, padded, some channels at a
+    time: of ``groups``, (channels staged, channels in a vector of sums), the first is taken that the layer has and that
+    takes ``region`` bytes at most, or the last. The windows of ``at_once`` neighbouring pixels share what is read. Up
+    to ``taps`` taps of a window are written out."""
 
     region: int
     at_once: int
     taps: int
+    groups: tuple[tuple[int, int], ...]
     name = "quad-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -104,24 +106,26 @@ class QuadWindow:
         Raises:
             ScheduleError: there are no pixels, fewer channels than lanes, or a step does not apply.
         """
-        return _window(self, nest.loops, nest.part, machine)
+        return _window(self, nest.loops, nest.part)
 
 
-def _window(rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine) -> Loops:
+def _window(rule: QuadWindow, loops: Loops, part: Contraction) -> Loops:
     if len(part.spatial) < 2 or not isinstance(part.spatial[-2].hi, int) or not isinstance(part.spatial[-1].hi, int):
         raise ScheduleError("no pixels, or no number of channels")
-    if has_condition(loops, part.a) and part.spatial[-1].hi >= machine.vector_bytes:
-        wide = _quads(rule, loops, part, machine, machine.vector_bytes)
-        if _region(wide).type.max_bytes <= rule.region:
-            return wide
-    return _quads(rule, loops, part, machine, machine.integer_lanes)
+    staged, channels = has_condition(loops, part.a), part.spatial[-1].hi
+    for group, lanes in rule.groups[:-1]:
+        if channels >= group and (staged or group == lanes):
+            done = _grouped(rule, loops, part, group, lanes)
+            if not staged or _region(done).type.max_bytes <= rule.region:
+                return done
+    return _grouped(rule, loops, part, *rule.groups[-1])
 
 
-def _quads(rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine, group: int) -> Loops:
-    """As ``_window``, so many channels staged at a time."""
+def _grouped(rule: QuadWindow, loops: Loops, part: Contraction, group: int, lanes: int) -> Loops:
+    """As ``_window``, so many channels staged at a time, so many of them in a vector."""
     channel, pixel, reduce = part.spatial[-1].var.name, part.spatial[-2].var.name, names(part.reduce)
     pixels = part.spatial[-2].var.hi + 1
-    s = Schedule(loops, group=group, lanes=machine.integer_lanes, tm=min(rule.at_once, pixels))
+    s = Schedule(loops, group=group, lanes=lanes, tm=min(rule.at_once, pixels))
     s.do("reorder", pixel, channel).do("overlap", channel, "group")
     if has_condition(loops, part.a):
         s.do("stage_region", f"{channel}_o", part.a)
