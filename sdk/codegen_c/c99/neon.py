@@ -11,6 +11,7 @@ __all__ = ["NEON", "NEON_HEADER", "NEON_ROWS"]
 
 NEON_HEADER: Final = "arm_neon.h"
 _INTEGERS: Final = tuple(dtype(name) for name in ("i8x16", "u8x16", "i16x8", "u16x8", "i32x4", "u32x4"))
+_EITHER: Final = ("min", "max")
 _LANES: Final = (4, 8, 16)  # of sums: one vector, or as many as four that a rule computes on together
 _RIGHT: Final = ("rdbpot1", "rdbpot22")  # right shifts by 1 or more
 
@@ -45,14 +46,17 @@ NEON_ROWS: Final[tuple[tuple[str, str, str, str, bool], ...]] = (
             *((right, "rdbpot", False) for right in _RIGHT),
         )
     ),
-    *((name, str(t), f"@{name}_neon_{t}({{0}}, {{1}})", "neon", False) for t in _INTEGERS for name in ("min", "max")),
+    *((name, str(t), f"@{name}_neon_{t}({{0}}, {{1}})", "neon", False) for t in _INTEGERS for name in _EITHER),
+    *((name, f"i32x{n}", f"@{name}_neon_i32x{n}({{0}}, {{1}})", "neon", False) for n in (8, 16) for name in _EITHER),
+    *(("cast", f"i8x{n} i32x{n}", f"@narrow_neon_i8x{n}({{0}})", "neon", False) for n in _LANES),
+    *(("cast", f"i32x{n} i8x{n}", f"@widen_neon_i8x{n}({{0}})", "neon", False) for n in _LANES),
     *(("fold_add", f"{t.scalar} {t}", f"@foldadd_neon_{t}({{0}})", "neon", False) for t in _INTEGERS),
 )
 
 _EXTREMES: Final = {
     f"{name}_neon_{t}": f"@{t} @@(@{t} a, @{t} b) {{\n"
     f"    return (@{t})v{name}q_{_suffix(t)}(({_own(t)})a, ({_own(t)})b);\n}}"
-    for name in ("min", "max")
+    for name in _EITHER
     for t in _INTEGERS
 }
 _FOLDS: Final = {
@@ -83,8 +87,53 @@ _SEVERAL: Final = {
     }}
     return x.whole;
 }}"""
-    for name in ("srdhm", "rdbpot", "rdbpot1")
+    for name in ("srdhm", "rdbpot", "rdbpot1", *_EITHER)
     for lanes in _LANES[1:]
+}
+
+# Between bytes and words: clang sees through its own conversion to what is done with it, gcc takes lanes one by one.
+_NARROWED: Final = {
+    4: "(@i8x4)vget_lane_s32((int32x2_t)vmovn_s16((int16x8_t)vcombine_s16(vmovn_s32(part[0]), vdup_n_s16(0))), 0)",
+    8: "(@i8x8)vmovn_s16(vcombine_s16(vmovn_s32(part[0]), vmovn_s32(part[1])))",
+    16: "(@i8x16)vuzp1q_s8((int8x16_t)vuzp1q_s16((int16x8_t)part[0], (int16x8_t)part[1]),\n"
+    "                             (int8x16_t)vuzp1q_s16((int16x8_t)part[2], (int16x8_t)part[3]))",
+}
+_WIDENED: Final = {
+    4: ("vmovl_s8(vcreate_s8((uint64_t)(uint32_t)x))",),
+    8: ("vmovl_s8((int8x8_t)x)",),
+    16: ("vmovl_s8(vget_low_s8((int8x16_t)x))", "vmovl_high_s8((int8x16_t)x)"),
+}
+_CONVERTED: Final = {
+    **{
+        f"narrow_neon_i8x{lanes}": f"""@i8x{lanes} @@(@i32x{lanes} x) {{
+#if defined(__clang__)
+    return __builtin_convertvector(x, @i8x{lanes});
+#else
+    int32x4_t part[{lanes // 4}];
+    __builtin_memcpy(part, &x, sizeof part);
+    return {text};
+#endif
+}}"""
+        for lanes, text in _NARROWED.items()
+    },
+    **{
+        f"widen_neon_i8x{lanes}": f"""@i32x{lanes} @@(@i8x{lanes} x) {{
+#if defined(__clang__)
+    return __builtin_convertvector(x, @i32x{lanes});
+#else
+    int16x8_t half[{len(halves)}] = {{{", ".join(halves)}}};
+    union {{
+        @i32x{lanes} whole;
+        @i32x4 part[{lanes // 4}];
+    }} out;
+    for (int32_t i = 0; i < {lanes // 4}; ++i) {{
+        out.part[i] = (@i32x4)(i % 2 != 0 ? vmovl_high_s16(half[i / 2]) : vmovl_s16(vget_low_s16(half[i / 2])));
+    }}
+    return out.whole;
+#endif
+}}"""
+        for lanes, halves in _WIDENED.items()
+    },
 }
 
 NEON: Final = {
@@ -118,4 +167,5 @@ NEON: Final = {
 }""",
     **_EXTREMES,
     **_FOLDS,
+    **_CONVERTED,
 }
