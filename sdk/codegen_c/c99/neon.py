@@ -33,6 +33,10 @@ NEON_ROWS: Final[tuple[tuple[str, str, str, str, bool], ...]] = (
     ("dot", "i32x4 i32x4 u8x16 i8x16", "@usdot_neon({0}, {1}, {2})", "neon i8mm", False),
     ("dot", "i32x4 i32x4 i8x16 u8x16", "@usdot_neon({0}, {2}, {1})", "neon i8mm", False),
     ("dot_lane", "i32x4 i32x4 i8x16 i8x16 i32", "@sdot{3:int}_neon({0}, {1}, {2})", "neon dotprod", False),
+    # eight products to each of four sums, of two rows by two columns
+    ("dot_2x2", "i32x4 i32x4 i8x16 i8x16", "@smmla_neon({0}, {1}, {2})", "neon i8mm", False),
+    ("dot", "i32x4 i32x4 i8x32 i8x32", "@sdot_pairs_neon({0}, {1}, {2})", "neon dotprod", False),
+    ("dot_lane", "i32x4 i32x4 i8x16 i8x32 i32", "@sdot_pairs{3:int}_neon({0}, {1}, {2})", "neon dotprod", False),
     ("dot", "i32x4 i32x4 i8x8 i8x8", "@sadalp_neon({0}, {1}, {2})", "neon", False),
     ("dot", "i32x4 i32x4 u8x8 u8x8", "@uadalp_neon({0}, {1}, {2})", "neon", False),
     *(
@@ -136,7 +140,33 @@ _CONVERTED: Final = {
     },
 }
 
+# Eight products to each of four sums: SDOT adds four of them to half a sum.
+_PAIRS: Final = {
+    "sdot_pairs_neon": """@i32x4 @@(@i32x4 acc, @i8x32 a, @i8x32 b) {
+    int8x16_t x[2], y[2];
+    __builtin_memcpy(x, &a, sizeof x);
+    __builtin_memcpy(y, &b, sizeof y);
+    int32x4_t lo = vdotq_s32(vdupq_n_s32(0), y[0], x[0]);
+    int32x4_t hi = vdotq_s32(vdupq_n_s32(0), y[1], x[1]);
+    return acc + (@i32x4)vpaddq_s32(lo, hi);
+}""",
+    **{
+        f"sdot_pairs{lane}_neon": f"""@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x32 b) {{
+    int8x16_t word = (int8x16_t)vdupq_laneq_s64((int64x2_t)a, {lane}), y[2];
+    __builtin_memcpy(y, &b, sizeof y);
+    int32x4_t lo = vdotq_s32(vdupq_n_s32(0), y[0], word);
+    int32x4_t hi = vdotq_s32(vdupq_n_s32(0), y[1], word);
+    return acc + (@i32x4)vpaddq_s32(lo, hi);
+}}"""
+        for lane in range(2)
+    },
+    "smmla_neon": """@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {
+    return (@i32x4)vmmlaq_s32((int32x4_t)acc, (int8x16_t)a, (int8x16_t)b);
+}""",
+}
+
 NEON: Final = {
+    **_PAIRS,
     **_SEVERAL,
     **_WORDS,
     "sdot_neon": """@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {

@@ -30,6 +30,7 @@ __all__ = [
     "broadcast",
     "factors_of",
     "is_mac",
+    "no_var",
     "use_dot",
     "use_dot_first",
     "use_dot_lanes",
@@ -40,7 +41,8 @@ __all__ = [
 ]
 
 
-def _no_var(node: object, var: Var) -> bool:
+def no_var(node: object, var: Var) -> bool:
+    """Whether no dim of a node uses a variable."""
     return not any(var in free_vars(d) for d in dims_used(node))
 
 
@@ -83,7 +85,7 @@ class Lanes:
         match stmt:
             case For() if self.var not in free_vars(stmt.lo) | free_vars(stmt.hi):
                 return replace(stmt, body=self.block(stmt.body))
-            case If() if _no_var(stmt.cond, self.var):
+            case If() if no_var(stmt.cond, self.var):
                 return replace(
                     stmt, then=self.block(stmt.then), orelse=self.block(stmt.orelse) if stmt.orelse else None
                 )
@@ -108,21 +110,21 @@ class Lanes:
         match expr:
             case Load() if expr.buffer in self.private:
                 return Load(expr.buffer, expr.index, expr.dtype.with_lanes(self.lanes))
-            case Load() if not _no_var(expr, self.var):
+            case Load() if not no_var(expr, self.var):
                 self.consecutive(expr.index, expr.buffer)
                 count = self.counted(expr.buffer)
                 return Load(expr.buffer, self.base(expr.index), expr.dtype.with_lanes(self.lanes), count)
             case Op("select", (cond, Load() as load, Imm(0))) if (
                 self.count is None
                 and load.buffer not in self.private
-                and not _no_var(load, self.var)
+                and not no_var(load, self.var)
                 and (n := self.below(cond)) is not None
             ):
                 self.count = n
                 read = self.spread(self.value(load))
                 self.count = None
                 return read
-            case Idx() if not _no_var(expr, self.var):
+            case Idx() if not no_var(expr, self.var):
                 raise ScheduleError(f"vectorize({self.var.name}): its value {expr.dim} is used")
             case Op():
                 args = tuple(self.value(a) for a in expr.args)
@@ -226,7 +228,7 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
             acc = Load(store.buffer, store.index, acc_type)
             return (Store(store.buffer, store.index, Op("dot", (acc, first, second), acc_type)),)
         width = loop.hi
-        if not isinstance(width, int) or not isinstance(group.hi, int) or loop.lo != 0 or not _no_var(first, loop.var):
+        if not isinstance(width, int) or not isinstance(group.hi, int) or loop.lo != 0 or not no_var(first, loop.var):
             raise ScheduleError(f"use_dot({reduce}, {lanes}): the first operand varies over {lanes}, or it starts late")
         _one_run(loops, store, loop.var, second, group.hi)
         wide = _pair_load(second, loop.var, width, group.hi)

@@ -35,6 +35,7 @@ from sdk.compiler.schedules.tensorize import (
     vectorize,
 )
 from sdk.compiler.schedules.transpose import inline, transpose_tile
+from sdk.compiler.schedules.two_rows import use_dot_2x2
 
 __all__ = ["PRIMITIVES", "Schedule", "loops_key", "replay"]
 
@@ -75,6 +76,7 @@ PRIMITIVES: Final[Mapping[str, Primitive]] = {
         use_crossed,
         use_dot,
         use_dot_first,
+        use_dot_2x2,
         use_dot_lanes,
         use_fma,
         use_halves,

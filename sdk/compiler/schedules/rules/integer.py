@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.pattern import Contraction
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.model import Dot, Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, names, products_of, reductions, trip, unrolled
+from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, names, reductions, trip, unrolled
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["LaneTiles", "WordTiles"]
+__all__ = ["LaneTiles", "PairTiles", "WordTiles"]
 
 
 def _jam_pixels(s: Schedule, part: Contraction, pixel: str) -> None:
@@ -71,7 +71,36 @@ class LaneTiles:
         """
         if nest.part.spatial[-1].var.hi + 1 < machine.integer_lanes or len(nest.part.spatial) < 2:
             raise ScheduleError("fewer channels than lanes, or no rows")
-        return _lanes(nest.loops, nest.part, machine)
+        return _lanes(nest, machine, machine.dot, machine.tile_rows, machine.tile_cols)
+
+
+@dataclass(frozen=True, slots=True)
+class PairTiles:
+    """As ``LaneTiles``, where an instruction multiplies two rows by two columns, of ``dot.products`` each: tiles of
+    ``rows`` pixels, an even number, by ``columns`` vectors of channels. It takes ``least`` multiply-accumulates."""
+
+    least: int
+    dot: Dot
+    rows: int
+    columns: int
+    name = "pair-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of bytes."""
+        return nest.is_product("contraction", "bytes", self.least)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles of vectors.
+
+        Raises:
+            ScheduleError: there are fewer channels than lanes, one pixel, or sums of few products.
+        """
+        part = nest.part
+        if part.spatial[-1].var.hi + 1 < machine.integer_lanes or len(part.spatial) < 2:
+            raise ScheduleError("fewer channels than lanes, or no rows")
+        if extent(part.spatial[:-1]) < self.rows or extent(part.reduce) < machine.vector_bytes:
+            raise ScheduleError("fewer pixels than a tile has, or fewer products than a vector")
+        return _lanes(nest, machine, self.dot, self.rows, self.columns, paired=True)
 
 
 def _words(rule: WordTiles, nest: Nest, rows: int, columns: int) -> Loops:
@@ -127,26 +156,27 @@ def _words_of_vectors(s: Schedule, words: str, count: int) -> None:
             s.do("use_dot_lanes", f"{words}_i")
 
 
-def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
-    one_row = extent(part.spatial[:-1]) == 1
-    rows, columns, dot = machine.tile_rows, machine.tile_cols, products_of(machine)
-    s = Schedule(loops, tm=1 if one_row else rows, tn=columns, lanes=machine.integer_lanes, dot=dot)
+def _lanes(nest: Nest, machine: Machine, dot: Dot | None, rows: int, columns: int, paired: bool = False) -> Loops:
+    """Tiles of ``rows`` by ``columns`` vectors of sums, of all products by ``dot``; ``paired``: of two rows at once."""
+    loops, part = nest.loops, nest.part
+    one_row, products = extent(part.spatial[:-1]) == 1, dot.products if dot else 1
+    s = Schedule(loops, tm=1 if one_row else rows, tn=columns, lanes=machine.integer_lanes, dot=products)
     acc = next(n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc))
     channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
-    staged = windowed(loops, part) or machine.unsigned or extent(part.reduce) % dot != 0
+    staged = windowed(loops, part) or machine.unsigned or extent(part.reduce) % products != 0
     if staged:
         s.do("stage", pixel, part.a, names(part.reduce), "dot")
     s.do("pack", part.b, "lanes", "dot")
     k = fuse_all(s, names(part.reduce), "k")
-    if dot > 1 and staged:
+    if dot and staged:
         s.do("pad", k, "dot")
-    if dot > 1:
+    if dot:
         s.do("split", k, "dot")
     s.do("split", channel, "lanes").do("jam", f"{channel}_i", reductions(s, k))
-    if dot > 1:
+    if dot:
         s.do("use_dot", f"{k}_i", f"{channel}_i")
-    if machine.dot and machine.dot.lane:
-        _words_of_vectors(s, f"{k}_o", machine.vector_bytes // dot)
+    if dot and dot.lane:
+        _words_of_vectors(s, f"{k}_o", machine.vector_bytes // products)
     s.do("vectorize", f"{channel}_i").do("vector_registers", acc, "lanes")
     outer = f"{channel}_o"
     if s.knobs["tn"] > 1 and trip(s.loops, outer) > 1:
@@ -157,4 +187,6 @@ def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
         s.do("split", pixel, "tm")
         if has(s.loops, f"{pixel}_i"):
             _jam_pixels(s, part, pixel)
+            if paired:
+                s.do("use_dot_2x2", f"{pixel}_i")
     return unrolled(s, [outer, pixel])
