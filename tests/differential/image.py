@@ -158,8 +158,8 @@ def _link(batch: Sequence[Compiled], core: str, compiler: str, cache: BuildCache
     objects.append(_compile(tool, "rest.c", "\n".join(rest), target, board, headers))
     for one in batch:
         objects += (tool.compile(CompileJob(s, target, headers=one.blobs)) for s in one.assembled)
-    if CORES[core].machine == "native":
-        tool.link(LinkJob("shared", tuple(objects), target), out)
+    if CORES[core].machine in ("native", "program"):
+        tool.link(LinkJob("shared" if CORES[core].machine == "native" else "executable", tuple(objects), target), out)
     else:
         tool.link(LinkJob("firmware", tuple(objects), target, script=_script(core)), out)
 
@@ -167,10 +167,13 @@ def _link(batch: Sequence[Compiled], core: str, compiler: str, cache: BuildCache
 def _own(core: str) -> list[str]:
     """What an image has besides models."""
     machine = CORES[core].machine
-    files: dict[str, Path] = {} if machine == "native" else {"mem.c": data_dir("c_runtime") / "port/bare/mem.c"}
+    bare = machine not in ("native", "program")
+    files: dict[str, Path] = {"mem.c": data_dir("c_runtime") / "port/bare/mem.c"} if bare else {}
     files["drive.c"] = HERE / "drive.c"
     if machine == "qemu":
         files["semihosted.c"] = HERE / "semihosted.c"
+    if machine == "program":
+        files["program.c"] = HERE / "program.c"
     return [_joined({name: path.read_text(encoding="utf-8")}) for name, path in files.items()]
 
 

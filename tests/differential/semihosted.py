@@ -1,38 +1,63 @@
-"""An image on QEMU: requests are loaded into its memory, results come back in a file that it writes."""
+"""An image on QEMU: a machine that requests are loaded into, and that writes results to a file, or a program of Linux
+between two pipes."""
 
 from __future__ import annotations
 
 import struct
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["run_semihosted"]
+__all__ = ["run_program", "run_semihosted"]
 
 REQUESTS = 0x7400_0000  # as semihosted.ld has it
+PROGRAM = ("qemu-aarch64", "-cpu", "max")
 COMMAND = ("qemu-system-arm", "-M", "mps3-an547", "-display", "none", "-monitor", "none", "-serial", "none")
 Raw = tuple[bytes, bytes, int]  # words, inputs, bytes of outputs
+Started = tuple[list[bytes | str], str]  # what came of requests before one failed, and why it did
 
 
 def run_semihosted(image: Path, requests: Sequence[Raw], timeout_s: float) -> list[bytes | str]:
     """The outputs of each request, or what went wrong; the machine is started anew after a fault."""
+    return _run(_started, image, requests, timeout_s)
+
+
+def run_program(image: Path, requests: Sequence[Raw], timeout_s: float) -> list[bytes | str]:
+    """As ``run_semihosted``, of a program."""
+    return _run(_piped, image, requests, timeout_s)
+
+
+def _run(
+    start: Callable[[Path, Sequence[Raw], float], Started], image: Path, requests: Sequence[Raw], timeout_s: float
+) -> list[bytes | str]:
     out: list[bytes | str] = []
     while len(out) < len(requests):
-        found, why = _started(image, requests[len(out) :], timeout_s)
+        found, why = start(image, requests[len(out) :], timeout_s + len(requests) - len(out))
         out += found
         if why:
             out.append(why)
     return out
 
 
-def _started(image: Path, requests: Sequence[Raw], timeout_s: float) -> tuple[list[bytes | str], str]:
+def _piped(image: Path, requests: Sequence[Raw], limit: float) -> Started:
+    image.chmod(0o755)
+    command = [*PROGRAM, str(image.resolve())]
+    try:
+        done = subprocess.run(command, input=_packed(requests), capture_output=True, timeout=limit, check=False)
+        raw, why = done.stdout, f"fault: {done.stderr.decode(errors='replace')[:200]}"
+    except subprocess.TimeoutExpired as err:
+        raw, why = err.stdout or b"", f"no end within {limit:g} s"
+    found = _unpacked(raw, requests)
+    return found, why if len(found) < len(requests) else ""
+
+
+def _started(image: Path, requests: Sequence[Raw], limit: float) -> Started:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "requests.bin").write_bytes(_packed(requests))
         loaded = f"loader,file=requests.bin,addr={REQUESTS:#x},force-raw=on"
         command = [*COMMAND, "-semihosting-config", "enable=on,target=native", "-device", loaded]
-        limit = timeout_s + len(requests)
         try:
             done = subprocess.run(
                 [*command, "-kernel", str(image.resolve())], cwd=folder, capture_output=True, timeout=limit, check=False

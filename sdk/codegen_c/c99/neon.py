@@ -38,6 +38,7 @@ NEON_ROWS: Final[tuple[tuple[str, str, str, str, bool], ...]] = (
     ("dot", "i32x4 i32x4 i8x32 i8x32", "@sdot_pairs_neon({0}, {1}, {2})", "neon dotprod", False),
     ("dot_lane", "i32x4 i32x4 i8x16 i8x32 i32", "@sdot_pairs{3:int}_neon({0}, {1}, {2})", "neon dotprod", False),
     ("dot", "i32x4 i32x4 i8x8 i8x8", "@sadalp_neon({0}, {1}, {2})", "neon", False),
+    ("dot_lane", "i32x4 i32x4 i8x16 i8x8 i32", "@sadalp{3:int}_neon({0}, {1}, {2})", "neon", False),
     ("dot", "i32x4 i32x4 u8x8 u8x8", "@uadalp_neon({0}, {1}, {2})", "neon", False),
     *(
         (name, f"i32x{lanes}", f"@{helper}_neon_i32x{lanes}({{0}}, {{1}})", "neon", small)
@@ -64,17 +65,25 @@ _EXTREMES: Final = {
     for t in _INTEGERS
 }
 _FOLDS: Final = {
-    f"foldadd_neon_{t}": f"{scalar_name(t)} @@(@{t} x) {{\n"
-    f"    return vaddvq_{_suffix(t)}(({_own(t)})x);\n}}"
+    f"foldadd_neon_{t}": f"{scalar_name(t)} @@(@{t} x) {{\n    return vaddvq_{_suffix(t)}(({_own(t)})x);\n}}"
     for t in _INTEGERS
 }
 
-# The word is the second factor of the instruction.
+# The word is the second factor of SDOT.
 _WORDS: Final = {
-    f"sdot{lane}_neon": f"""@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {{
+    **{
+        f"sadalp{lane}_neon": f"""@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x8 b) {{
+    int8x8_t word = vreinterpret_s8_s16(vdup_laneq_s16((int16x8_t)a, {lane}));
+    return (@i32x4)vpadalq_s16((int32x4_t)acc, vmull_s8(word, (int8x8_t)b));
+}}"""
+        for lane in range(8)
+    },
+    **{
+        f"sdot{lane}_neon": f"""@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {{
     return (@i32x4)vdotq_laneq_s32((int32x4_t)acc, (int8x16_t)b, (int8x16_t)a, {lane});
 }}"""
-    for lane in range(4)
+        for lane in range(4)
+    },
 }
 
 # What there is for one vector, on some of them.

@@ -48,7 +48,7 @@ MACHINES: Final = (
         needs=frozenset({"neon"}),
         float_units=UNITS,
         vector_bytes=16,
-        dot=Dot("sadalp", I8, I8, 2, sums=4),
+        dot=Dot("sadalp", I8, I8, 2, sums=4, lane=True),
         tile_rows=4,
         tile_cols=4,
         rules=RULES,
