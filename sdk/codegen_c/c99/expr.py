@@ -343,7 +343,7 @@ class ValuePrinter:
     # --- lanes --------------------------------------------------------------------------------------------
 
     def _splat(self, arg: ValueExpr, to: DType) -> CValue:
-        """One value, or one group of two or four bytes, in all lanes of ``to``."""
+        """One value, or one group of four bytes, in all lanes of ``to``."""
         if to.kind == "b":
             signs = self._unit.helper(f"splat_i8x{to.lanes}")
             return CValue(f"{signs}((int8_t)-{self.text(arg, UNARY + 1)})", ATOM)
@@ -351,11 +351,10 @@ class ValuePrinter:
             return self._splat_literal(arg.value, to)
         if arg.dtype.lanes == 1:
             return CValue(f"{self._unit.helper(f'splat_{to}')}({self.assigned(arg)})", ATOM)
-        size = arg.dtype.nbytes
-        if size not in (2, 4) or to.nbytes % size:
+        if arg.dtype.nbytes != 4 or to.nbytes % 4:
             raise BuildError(f"broadcast of {arg.dtype} to {to} has no C99 spelling")
-        word = self.text(arg) if self._unit.is_word(arg.dtype) else f"(uint{8 * size}_t){self.text(arg, UNARY)}"
-        return CValue(f"{self._unit.helper(f'repeat{size}_{to}')}({word})", ATOM)
+        word = self.text(arg) if self._unit.is_word(arg.dtype) else f"(uint32_t){self.text(arg, UNARY)}"
+        return CValue(f"{self._unit.helper(f'repeat4_{to}')}({word})", ATOM)
 
     def _splat_literal(self, value: int | float, to: DType) -> CValue:
         if self._unit.is_word(to):

@@ -2,9 +2,8 @@
 
 ``@name`` stands for another helper or a vector type. A family is written once for all types: ``$T`` is the
 type ("i32x8"), ``$C`` its C spelling, ``$S`` the C type of a lane, ``$M`` the mask type of its comparisons,
-``$N`` the number of lanes, ``$P`` that of 16-bit ones, ``$Q`` that of 32-bit words. All rely on two things that C leaves to the
-compiler and every supported one does: ``>>`` of a negative number is arithmetic, and converting to a
-narrower signed type wraps.
+``$N`` the number of lanes, ``$Q`` that of 32-bit words. All rely on two things that C leaves to the compiler and every
+supported one does: ``>>`` of a negative number is arithmetic, and converting to a narrower signed type wraps.
 """
 
 from __future__ import annotations
@@ -379,7 +378,6 @@ _LANES: Final = {
         for half, key in (("lo", "X"), ("hi", "Y"))
     },
     "repeat4": "$C @@(uint32_t x) { /* four bytes, over and over */\n    return ($C)@splat_u32x$Q(x);\n}",
-    "repeat2": "$C @@(uint16_t x) { /* two bytes, over and over */\n    return ($C)@splat_u16x$P(x);\n}",
     "srdhm": """$C @@($C a, $C b) {
     @i64x$N wide = __builtin_convertvector(a, @i64x$N) * __builtin_convertvector(b, @i64x$N);
     wide = (wide + ((int64_t)1 << 30)) >> 31;
@@ -490,7 +488,6 @@ def _fill(text: str, type: DType) -> str:
         ("$Y", _zipped(type.lanes, type.lanes // 2)),
         ("$I", ", ".join(str(k) for k in range(type.lanes))),
         ("$N", type.lanes),
-        ("$P", type.nbytes // 2),
         ("$Q", type.nbytes // 4),
         ("$T", type),
     ):

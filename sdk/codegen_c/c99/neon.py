@@ -1,4 +1,4 @@
-"""What AArch64's vectors compute in one instruction and GNU vectors have no operator for: rows of spellings, C texts."""
+"""What AArch64's vectors compute in an instruction and GNU vectors have no operator for: rows of spellings, C texts."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ NEON_ROWS: Final[tuple[tuple[str, str, str, str, bool], ...]] = (
             *((right, "rdbpot", False) for right in _RIGHT),
         )
     ),
+    *(("broadcast", f"{t}x8 {t}x2", f"@repeat2_neon_{t}({{0}})", "neon", False) for t in ("i8", "u8")),
+    *(("broadcast", f"{t}x32 {t}x8", f"@repeat8_neon_{t}({{0}})", "neon", False) for t in ("i8", "u8")),
     *((name, str(t), f"@{name}_neon_{t}({{0}}, {{1}})", "neon", False) for t in _INTEGERS for name in _EITHER),
     *((name, f"i32x{n}", f"@{name}_neon_i32x{n}({{0}}, {{1}})", "neon", False) for n in (8, 16) for name in _EITHER),
     *(("cast", f"i8x{n} i32x{n}", f"@narrow_neon_i8x{n}({{0}})", "neon", False) for n in _LANES),
@@ -83,6 +85,23 @@ _WORDS: Final = {
     return (@i32x4)vdotq_laneq_s32((int32x4_t)acc, (int8x16_t)b, (int8x16_t)a, {lane});
 }}"""
         for lane in range(4)
+    },
+}
+
+# A few bytes, over and over.
+_REPEATED: Final = {
+    **{
+        f"repeat2_neon_{t}": f"@{t}x8 @@(@{t}x2 x) {{\n    return (@{t}x8)vdup_n_s16((int16_t)x);\n}}"
+        for t in ("i8", "u8")
+    },
+    **{
+        f"repeat8_neon_{t}": f"""@{t}x32 @@(@{t}x8 x) {{
+    int64x2_t half[2] = {{vdupq_n_s64((int64_t)x), vdupq_n_s64((int64_t)x)}};
+    @{t}x32 out;
+    __builtin_memcpy(&out, half, sizeof out);
+    return out;
+}}"""
+        for t in ("i8", "u8")
     },
 }
 
@@ -176,6 +195,7 @@ _PAIRS: Final = {
 
 NEON: Final = {
     **_PAIRS,
+    **_REPEATED,
     **_SEVERAL,
     **_WORDS,
     "sdot_neon": """@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.ir.types import I8
-from sdk.compiler.machines.common import COLUMNS, LANES, LEAST, PANELS, PLAIN
+from sdk.compiler.machines.common import COLUMNS, LANES, LEAST, PANELS
 from sdk.compiler.machines.model import Dot, FloatUnit, Machine, Rule
 from sdk.compiler.schedules.rules.integer import LaneTiles, PairTiles
 from sdk.compiler.schedules.rules.integer_mve import QuadWindow
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
+from sdk.compiler.schedules.rules.plain import PlainWindow
 
 __all__ = ["MACHINES"]
 
@@ -17,7 +18,8 @@ SDOT: Final = Dot("sdot", I8, I8, 4, sums=4, lane=True)
 UNITS: Final = (FloatUnit("neon", frozenset({"neon"}), lanes=4, registers=32, fma=True),)
 # sixteen channels are a load, two SMULL and four SADDW a tap; three pixels share its weights in registers
 WINDOW: Final = QuadWindow(region=16 << 10, at_once=3, taps=25, groups=((16, 16), (8, 8), (4, 4)))
-RULES: Final[tuple[Rule, ...]] = (LaneTiles(LEAST), WINDOW, LaneWindow(LEAST), *COLUMNS, *PLAIN, PANELS, *LANES)
+HALVES: Final = PlainWindow("halves", LEAST)
+RULES: Final[tuple[Rule, ...]] = (LaneTiles(LEAST), WINDOW, LaneWindow(LEAST), *COLUMNS, HALVES, PANELS, *LANES)
 
 MACHINES: Final = (
     # SMMLA adds eight products to each of four sums, of two rows of bytes by two columns

@@ -250,7 +250,7 @@ def use_dot_lanes(loops: Loops, name: str) -> Loops:
 
     def one(loop: For) -> tuple[Stmt, ...]:
         match loop.body.body:
-            case (Store(value=Op("dot", (acc, Op("broadcast", (Load() as word,)), _))) as store,):
+            case (Store(value=Op("dot", (acc, Op("broadcast", (Load() as word,)), b), sums)) as store,):
                 pass
             case _:
                 return (loop,)  # a copy around another statement
@@ -264,8 +264,8 @@ def use_dot_lanes(loops: Loops, name: str) -> Loops:
         out: list[Stmt] = []
         for k in range(loop.hi):
             at = substitute_dims(store, {loop.var: k})
-            second = substitute_dims(store.value.args[2], {loop.var: k})
-            out.append(replace(at, value=Op("dot_lane", (acc, words, second, imm(k)), store.value.dtype)))
+            second = substitute_dims(b, {loop.var: k})
+            out.append(replace(at, value=Op("dot_lane", (acc, words, second, imm(k)), sums)))
         return tuple(out)
 
     return replace_loop(loops, name, one)

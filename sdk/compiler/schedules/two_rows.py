@@ -25,7 +25,7 @@ def use_dot_2x2(loops: Loops, name: str) -> Loops:
 
     rewrite: ``for k { for i in 0..2 { c[i] = dot_lane(c[i], a[i, 16*k : 16*k + 16], b[k, 0:32], 0) } … }`` -->
     ``c[0], c[1] = crossed(c[0], c[1])``,
-    ``for k { p = zip_lo(a[0, …], a[1, …]); c[0] = dot_2x2(c[0], p, b[k, 0:16]); c[1] = dot_2x2(c[1], p, b[k, 16:32]) }``,
+    ``for k { c[0] = dot_2x2(c[0], p, b[k, 0:16]); c[1] = dot_2x2(c[1], p, b[k, 16:32]) }``, p = zip_lo(a[0, …], a[1, …]),
     ``c[0], c[1] = crossed(c[0], c[1])``, where ``zip_lo`` and ``crossed`` take halves of vectors
     obligation: the loop runs from 0 to an even number; in a reduction around it all it holds are such dots, of four
     sums by two words of eight: b does not vary over i, and the sums are of the loop's own iteration.
@@ -78,7 +78,7 @@ class _Rows:
         match store.value:
             case Op("dot_lane", (Load() as acc, Load() as a, Load() as b, Imm()), dtype):
                 shaped = (dtype, a.dtype.lanes, b.dtype.lanes) == (_SUMS, 16, 32) and a.dtype.bits == 8
-                own = acc.buffer == store.buffer and acc.index == store.index and store.buffer not in (a.buffer, b.buffer)
+                own = (acc.buffer, acc.index) == (store.buffer, store.index) and acc.buffer not in (a.buffer, b.buffer)
                 return shaped and own and store.index[:1] == (stmt.var.expr,) and no_var(b, stmt.var)
             case _:
                 return False
@@ -108,9 +108,11 @@ class _Rows:
 
     def product(self, one: Store, two: Store) -> tuple[Stmt, ...]:
         """The products of two rows by two columns, and by the next two."""
-        assert isinstance(one.value, Op) and isinstance(two.value, Op)
+        assert isinstance(one.value, Op)
+        assert isinstance(two.value, Op)
         _, a, b, word = one.value.args
-        assert isinstance(b, Load) and isinstance(word, Imm)
+        assert isinstance(b, Load)
+        assert isinstance(word, Imm)
         rows = _halves("zip_hi" if word.value else "zip_lo", a, two.value.args[1])
         *outer, at, _ = b.index
         out = []

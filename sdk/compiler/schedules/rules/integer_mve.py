@@ -1,4 +1,5 @@
-"""Rules for 8-bit products on cores whose dot instruction adds a whole vector of products to one sum."""
+"""Rules for 8-bit products on cores whose dot instruction adds a whole vector of products to one sum; for depthwise
+windows, neighbouring pixels of staged rows with channels in lanes, as AArch64 takes them too."""
 
 from __future__ import annotations
 
