@@ -33,10 +33,9 @@ def op_error(op: Op) -> str | None:
     return f"{op.name}({given}) as {op.dtype}: {wrong}" if wrong else None
 
 
-_SPECIAL = frozenset(
-    ("bits", "broadcast", "cast", "dot", "dot_2x2", "dot_lane", "evens", "mac_lane", "mac_pair")
-    + ("mulq64", "odds", "select")
-)
+_SPECIAL = frozenset((
+    "bits", "broadcast", "cast", "dot", "dot_2x2", "dot_lane", "evens", "mac_lane", "mac_pair", "mulq64", "odds", "select",
+))  # fmt: skip
 
 
 def _special(name: str, types: list[DType], result: DType) -> str | None:

@@ -25,8 +25,8 @@ def use_dot_2x2(loops: Loops, name: str) -> Loops:
 
     rewrite: ``for k { for i in 0..2 { c[i] = dot_lane(c[i], a[i, 16*k : 16*k + 16], b[k, 0:32], 0) } … }`` -->
     ``c[0], c[1] = crossed(c[0], c[1])``,
-    ``for k { c[0] = dot_2x2(c[0], p, b[k, 0:16]); c[1] = dot_2x2(c[1], p, b[k, 16:32]) }``, p = zip_lo(a[0, …], a[1, …]),
-    ``c[0], c[1] = crossed(c[0], c[1])``, where ``zip_lo`` and ``crossed`` take halves of vectors
+    ``for k { c[0] = dot_2x2(c[0], p, b[k, 0:16]); c[1] = dot_2x2(c[1], p, b[k, 16:32]) }``,
+    ``c[0], c[1] = crossed(c[0], c[1])``, where ``p = zip_lo(a[0, …], a[1, …])``, of halves as ``crossed`` is
     obligation: the loop runs from 0 to an even number; in a reduction around it all it holds are such dots, of four
     sums by two words of eight: b does not vary over i, and the sums are of the loop's own iteration.
     """
