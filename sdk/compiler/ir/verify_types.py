@@ -34,7 +34,8 @@ def op_error(op: Op) -> str | None:
 
 
 _SPECIAL = frozenset((
-    "bits", "broadcast", "cast", "dot", "dot_2x2", "dot_lane", "evens", "mac_lane", "mac_pair", "mulq64", "odds", "select",
+    "bits", "broadcast", "cast", "dot", "dot_2x2", "dot_lane", "evens", "mac_lane", "mac_pair", "mulq64", "odds",
+    "select",
 ))  # fmt: skip
 
 
