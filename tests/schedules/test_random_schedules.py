@@ -84,6 +84,7 @@ def a_step(rng: random.Random, loops: Loops, k: int) -> tuple[Any, ...]:
         ("set_aside", one), ("strip", one, rng.choice((2, 4))), ("settle",), ("inline",),
         ("accumulate", one, 4, rng.choice((1, 2))),
         ("ends", one, 1, 1), ("transpose_tile", one, two), ("use_mac_lanes", one), ("parallel", one),
+        ("use_dot_lanes", one), ("use_dot_2x2", one),
         ("vector_registers", rng.choice(buffers), rng.choice((2, 4))),
     ))  # fmt: skip
 
