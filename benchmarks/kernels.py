@@ -133,6 +133,17 @@ LIMITS: dict[str, dict[str, float]] = {
         "conv 3x3 C=32": 0.25,
         "conv 3x3 C=64": 0.25,
     },
+    "cortex-a72": {"pointwise K=64": 0.38, "pointwise K=128": 0.36, "conv 3x3 C=64": 0.34, "depthwise 3x3": 0.8},
+    "cortex-a76": {
+        "pointwise K=64": 0.14,
+        "pointwise K=64, small": 0.14,
+        "pointwise K=128": 0.14,
+        "pointwise K=256": 0.14,
+        "conv 3x3 C=16": 0.13,
+        "conv 3x3 C=64": 0.1,
+        "depthwise 3x3": 0.8,
+    },
+    "cortex-a710": {"pointwise K=64": 0.12, "pointwise K=128": 0.1, "conv 3x3 C=64": 0.08, "depthwise 3x3": 0.8},
     "cortex-m7": {"float pointwise K=64": 1.3, "float depthwise 3x3": 2.7},
 }
 

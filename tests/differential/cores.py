@@ -43,7 +43,7 @@ CORES: Final[Mapping[str, Core]] = {
     ),
     "rv32": Core("qemu-riscv32", "unicorn", ("zig", "riscv64-unknown-elf-gcc")),
     "aarch64": Core("aarch64-linux", "unicorn", ("zig",), ("scalar", "neon+unaligned", "neon+dotprod+unaligned")),
-    "aarch64-i8mm": Core("aarch64-linux-i8mm", "program", ("zig",), ("neon+dotprod+i8mm+unaligned",)),
+    "i8mm": Core("aarch64-linux-i8mm", "program", ("zig",), ("neon+dotprod+i8mm+unaligned",)),
     "avx2": Core("host", "native", ("zig", "gcc"), ("scalar", "sse2", "sse2+avx+avx2"), _AVX2),
     "avx512": Core("host", "native", ("zig", "gcc"), ("avx512f+avx2+fma+avx+sse2",), _AVX512),
 }

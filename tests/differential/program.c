@@ -32,7 +32,7 @@ int main(void)
     }
     for (; left > 0; --left) {
         int32_t *const sizes = taken(3 * sizeof *sizes);
-        int32_t *const words = taken((size_t)sizes[0] * sizeof *words);
+        int32_t *const words = taken((size_t)sizes[0]);
         uint8_t *const in = taken((size_t)sizes[1]);
         uint8_t *const out = allocated((size_t)sizes[2]);
         memset(out, 0, (size_t)sizes[2]);
