@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from c_harness import HEAD, WARNINGS
+
 from sdk.boards import load_board
 from sdk.codegen_c.c99.neon import NEON_ROWS
 from sdk.codegen_c.c99.unit import Unit

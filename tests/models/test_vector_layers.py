@@ -1,4 +1,4 @@
-"""Layers in vectors on the emulated Cortex-M55 and AArch64, in registers of an FPU on the M7: equal to the reference."""
+"""Layers in vectors on the emulated Cortex-M55 and AArch64, in registers of an FPU on the M7: as the reference."""
 
 from __future__ import annotations
 

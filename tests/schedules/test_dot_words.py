@@ -83,6 +83,7 @@ def test_what_two_rows_refuse(products: int, words: int, count: int) -> None:
 def test_words_that_do_not_follow_each_other_are_refused() -> None:
     """Over the rows of the first factor its words are a row apart."""
     s = Schedule(dense(4, 4, 4), lanes=4, dot=4)
-    s.do("pack", "w", "lanes", "dot").do("jam", "i1", []).do("use_dot", "k", "i1").do("jam", "i0", [])
+    s.do("pack", "w", "lanes", "dot").do("jam", "i1", []).do("use_dot", "k", "i1")
+    s.do("split", "i0", 2).do("jam", "i0_i", [])
     with pytest.raises(ScheduleError, match="not consecutive"):
-        s.do("use_dot_lanes", "i0")
+        s.do("use_dot_lanes", "i0_i")
