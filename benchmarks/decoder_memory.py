@@ -24,9 +24,9 @@ from rich.table import Table
 from sdk.boards import load_board
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanCall, walk_plan
-from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.sym import Dim, evaluate
+from sdk.compiler.verify.plan import check_plan
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes
 from sdk.graph import Entry, ModuleBuilder, Tensor, f32, i32, i64

@@ -22,9 +22,9 @@ from rich.table import Table
 
 from sdk.boards import load_board
 from sdk.compiler.ir.module import Module
-from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.sym import max_value
+from sdk.compiler.verify.plan import check_plan
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes
 

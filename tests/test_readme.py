@@ -17,12 +17,12 @@ from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.layout import Step
 from sdk.compiler.ir.module import Stage
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
-from sdk.compiler.ir.verify import verify
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.ops import registry
 from sdk.compiler.passes.pipeline import all_passes, print_pipeline
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.trace import PRIMITIVES
+from sdk.compiler.verify.module import verify
+from sdk.compiler.verify.plan import verify_plan
 from sdk.driver import build
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from sdk.compiler.ir.effort import macs
+from sdk.compiler.analysis.effort import macs
+from sdk.compiler.analysis.unify import unify
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanCall, walk_plan
-from sdk.compiler.ir.unify import unify
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.sym import Dim, free_vars, max_value, substitute

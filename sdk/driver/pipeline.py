@@ -12,9 +12,7 @@ from sdk.budget import amount_text
 from sdk.codegen_c.base import Kernels
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.verify import check
 from sdk.compiler.machines.lookup import machine_for
-from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.passes.canonicalize import Canonicalize
@@ -44,6 +42,8 @@ from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.compiler.passes.still import Still
 from sdk.compiler.sym import max_value
+from sdk.compiler.verify.module import check
+from sdk.compiler.verify.plan import check_plan
 from sdk.driver.backends import backend_for
 from sdk.driver.externs import add_patterns
 from sdk.driver.files import read_model_file

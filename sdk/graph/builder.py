@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.verify import check
+from sdk.compiler.verify.module import check
 from sdk.graph.entry import Entry
 from sdk.graph.shared import Shared
 

@@ -15,14 +15,14 @@ from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, PlanCall
 from sdk.compiler.ir.text import parse_module, print_module
-from sdk.compiler.ir.verify import verify
 from sdk.compiler.memory.layout import Offsets
 from sdk.compiler.memory.storage import Io
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.ops import registry
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.passes.schedule import ScheduleLoops
+from sdk.compiler.verify.module import verify
+from sdk.compiler.verify.plan import verify_plan
 from sdk.errors import UsageError
 from sdk.source import ParseError
 

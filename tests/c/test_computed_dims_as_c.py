@@ -14,9 +14,9 @@ from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check
 from sdk.compiler.ir.text import parse_module, print_module
-from sdk.compiler.ir.verify import check, verify
-from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
+from sdk.compiler.verify.module import check, verify
+from sdk.compiler.verify.plan import check_plan
 from sdk.errors import BuildError, UsageError
 
 CHOSEN = """

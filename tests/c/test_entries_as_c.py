@@ -12,10 +12,10 @@ from c_model import CModel, Net, files_of, load
 from sdk.compiler.interp.plan import initial_states, run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import F32
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Var
+from sdk.compiler.verify.plan import verify_plan
 
 N = Var("n", 1, 12)
 WEIGHTS = np.arange(20).reshape(5, 4) / 8 - 1

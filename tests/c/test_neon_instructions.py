@@ -13,7 +13,7 @@ import pytest
 from c_harness import HEAD, WARNINGS
 
 from sdk.boards import load_board
-from sdk.codegen_c.c99.neon import NEON_ROWS
+from sdk.codegen_c.c99.instructions.neon_integer import SET
 from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.types import DType, dtype
@@ -59,18 +59,19 @@ def values(rng: np.random.Generator, kind: DType) -> np.ndarray:
 
 
 def rows(have: frozenset[str]) -> Iterator[Row]:
-    """The rows for a core, once for each lane."""
-    for op, types, text, needs, small in NEON_ROWS:
-        if not frozenset(needs.split()) <= have:
+    """The rows for a core, of each operation, once for each lane."""
+    for one in SET.instructions:
+        if not one.needs <= have:
             continue
-        kinds = tuple(dtype(t) for t in types.split())
-        if "{3:int}" in text:
-            acc, a, b, _ = kinds[1:]
-            for lane in range(a.lanes * acc.lanes // b.lanes):
-                yield Row(op, kinds[:-1], text.replace("{3:int}", str(lane)), small, lane)
-        else:
-            full = kinds if op in ("cast", "broadcast", "fold_add") or len(kinds) > 1 else kinds * 3
-            yield Row(op, full, text, small)
+        kinds = tuple(dtype(t) for t in one.types)
+        for op in one.ops:
+            if op == "dot_lane":
+                acc, a, b, _ = kinds[1:]
+                for lane in range(a.lanes * acc.lanes // b.lanes):
+                    text = one.text.replace("{3:int}", str(lane)).replace("{3}", str(lane))
+                    yield Row(op, kinds[:-1], text, one.small, lane)
+            else:
+                yield Row(op, kinds if len(kinds) > 1 else kinds * 3, one.text, one.small)
 
 
 def program(unit: Unit, cases: list[Row]) -> str:
@@ -112,7 +113,7 @@ def test_every_row_computes_what_the_operation_means(board: str, opt: str, tmp_p
     place, have = load_board(board), frozenset(BOARDS[board].split())
     assert have <= place.capabilities
     cases = list(rows(have))
-    assert {op for op, _, _, needs, _ in NEON_ROWS if frozenset(needs.split()) <= have} == {c.op for c in cases}
+    assert {op for one in SET.instructions if one.needs <= have for op in one.ops} == {c.op for c in cases}
     unit = Unit("m", have)
     tool, target = get_toolchain("zig"), target_for(place)
     source = SourceText("rows.c", program(unit, cases))

@@ -15,13 +15,13 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Repeat, walk_plan
 from sdk.compiler.ir.types import F32, I8, I32, DType
-from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.fuse import Fuse
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.passes.schedule import ScheduleLoops
+from sdk.compiler.verify.plan import check_plan
 
 SAME = {"dilation": (1, 1), "pad": (1, 1, 1, 1)}
 POINT = {"dilation": (1, 1), "pad": (0, 0, 0, 0), "stride": (1, 1)}

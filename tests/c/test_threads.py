@@ -12,21 +12,21 @@ from c_harness import HOST_ISA, WARNINGS
 from c_model import CModel, Net, files_of, load
 
 from sdk.boards import load_board
+from sdk.compiler.analysis.rows import row_granule, work_of
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.loops import For
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall
-from sdk.compiler.ir.rows import row_granule, work_of
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import F32, I8, I32
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.passes.fuse import Fuse
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.compiler.sym import Var
+from sdk.compiler.verify.plan import verify_plan
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
@@ -136,7 +136,7 @@ def test_borders_in_loops_of_their_own_are_work_too() -> None:
     x, w, b = net.input("x", F32, 1, 14, 14, 64), net.input("w", F32, 3, 3, 64), net.input("b", F32, 64)
     y = net.op("y", "depthwise_conv2d", x, w, b, stride=(1, 1), dilation=(1, 1), pad=(1, 1, 1, 1), multiplier=1)
     done = ScheduleLoops("sse2.avx2.fma.avx512f").run(Lower().run(net.typed(y))).loops["depthwise_conv2d"]
-    assert "ends" in done.trace
+    assert "partition" in done.trace
     assert row_granule(done) == 1
     assert int(work_of(done, 1)) > 14 * 64 * 9
 

@@ -17,8 +17,8 @@ import pytest
 
 from sdk.compiler import ops
 from sdk.compiler.ir.text import parse_module, print_module
-from sdk.compiler.ir.verify import verify
 from sdk.compiler.passes.pipeline import all_passes, parse_pipeline, run_pipeline
+from sdk.compiler.verify.module import verify
 from sdk.source import ParseError, Source
 
 HERE = Path(__file__).parent

@@ -11,8 +11,8 @@ from streaming import streaming_file
 from test_operators import CASES
 
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.verify import verify
 from sdk.compiler.ops import registry
+from sdk.compiler.verify.module import verify
 from sdk.errors import BuildError
 from sdk.frontends.tflite.importer import import_tflite
 

@@ -12,8 +12,8 @@ from tflite_files import ModelFile
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.graph import Call, ReadState, WriteState
 from sdk.compiler.ir.types import Quant
-from sdk.compiler.ir.verify import verify
 from sdk.compiler.ops import registry
+from sdk.compiler.verify.module import verify
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.tflite.context import OpNode
 from sdk.frontends.tflite.importer import import_tflite

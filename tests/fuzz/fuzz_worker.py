@@ -19,7 +19,7 @@ from sdk.boards import load_board
 from sdk.codegen_c import get_backend
 from sdk.codegen_c.base import EmitOptions
 from sdk.compiler import ops
-from sdk.compiler.ir.verify import check
+from sdk.compiler.verify.module import check
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
 from sdk.errors import SdkError, UsageError

@@ -16,8 +16,8 @@ from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
-from sdk.compiler.ir.verify import verify
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
+from sdk.compiler.verify.module import verify
 from sdk.frontends.tflite.importer import import_tflite
 
 NAMES = (

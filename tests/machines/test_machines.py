@@ -12,7 +12,7 @@ from schedules import test_float_windows, test_integer16, test_rules
 
 from sdk.boards import load_board
 from sdk.cli import run_command
-from sdk.compiler.ir.row_calls import drop_single_trips
+from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.types import F32, I16, TensorType
 from sdk.compiler.machines import lookup
 from sdk.compiler.machines.lookup import MACHINES, in_order, machine_for

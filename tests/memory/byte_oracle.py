@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from touched import Touched, touched
 
-from sdk.compiler.ir.dependence import row_axis
+from sdk.compiler.analysis.dependence import row_axis
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, walk_plan

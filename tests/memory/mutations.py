@@ -9,8 +9,8 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat
 from sdk.compiler.ir.types import U8, TensorType
 from sdk.compiler.memory.rings import with_rings
-from sdk.compiler.memory.verify_live import by_rows
 from sdk.compiler.sym import Dim, Expr, Var, dmax, free_vars, max_value, substitute
+from sdk.compiler.verify.plan_live import by_rows
 
 ROOM = 1 << 13
 

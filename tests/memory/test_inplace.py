@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sdk.compiler.analysis.access import rows_touched
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Eval, For, Let, Load, Loops, Stmt, Store
 from sdk.compiler.ir.types import I8, I16, I32, DType, TensorType
-from sdk.compiler.memory.access import rows_touched
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.ops.build import function, loop, param, variable
 from sdk.compiler.ops.registry import OPS

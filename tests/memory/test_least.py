@@ -12,10 +12,10 @@ from sdk.compiler.ir.plan import Plan
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.memory.problem import Block, Placement
 from sdk.compiler.memory.stream.timeline import Timeline
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.ops.registry import infer
 from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.plan_memory import PlanMemory
+from sdk.compiler.verify.plan import verify_plan
 from sdk.errors import BuildError
 
 

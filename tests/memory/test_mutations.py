@@ -18,9 +18,9 @@ from test_streams import laid_out, random_cut, random_net, streams_of
 
 from sdk.compiler.memory.dims_of_run import complete, some_run
 from sdk.compiler.memory.scratch import ScratchLayout, scratch_layout
-from sdk.compiler.memory.verify_plan import verify_plan
-from sdk.compiler.memory.verify_scratch import clashes
 from sdk.compiler.sym import Var
+from sdk.compiler.verify.plan import verify_plan
+from sdk.compiler.verify.plan_scratch import clashes
 
 ALWAYS = ("rings", "roles", "lower_bounds", "scratch", "repeats", "dims")  # no mutant of these is sound
 

@@ -15,9 +15,9 @@ from sdk.compiler.ir.graph import Call, Graph, ReadState, Value, WriteState, nod
 from sdk.compiler.ir.module import Module
 from sdk.compiler.memory.order import arena_bytes, best_order
 from sdk.compiler.memory.storage import share_bytes
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.passes.order import Order
 from sdk.compiler.passes.plan_memory import PlanMemory
+from sdk.compiler.verify.plan import verify_plan
 
 
 def branches(count: int = 4) -> tuple[Module, Graph]:

@@ -16,10 +16,10 @@ from sdk.compiler.ir.loops import Alloc, Buffer, Load, Store
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, PlanCall
 from sdk.compiler.ir.types import I8, I32, TensorType
-from sdk.compiler.memory.verify_plan import check_plan, verify_plan
 from sdk.compiler.ops.build import function, loop, param, variable
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Var
+from sdk.compiler.verify.plan import check_plan, verify_plan
 from sdk.errors import BuildError, UsageError
 
 

@@ -14,9 +14,9 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanBuffer, PlanCall, Region, Repeat
 from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.memory.rings import row_axis, stored_bytes, stored_type, with_rings
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Var, dmin
+from sdk.compiler.verify.plan import verify_plan
 from sdk.errors import BuildError
 
 H, W, C = 9, 5, 4

@@ -17,15 +17,15 @@ from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import F32
-from sdk.compiler.memory.covered import Covered
 from sdk.compiler.memory.planner import placements
 from sdk.compiler.memory.problem import Block
 from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.memory.scaled import scaled
 from sdk.compiler.memory.scaled_choice import best_scaled
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
+from sdk.compiler.verify.plan import verify_plan
+from sdk.compiler.verify.plan_covered import Covered
 
 N = Var("n", 1, 50)
 M = Var("m", 3, 40)

@@ -20,9 +20,9 @@ from sdk.compiler.memory.stream.flow import flow_of
 from sdk.compiler.memory.stream.net import Net as Streams
 from sdk.compiler.memory.stream.segments import Segmenter
 from sdk.compiler.memory.stream.weigh import Segment, streamed, whole
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Var
+from sdk.compiler.verify.plan import verify_plan
 from sdk.errors import BuildError
 
 THREE = {"kernel": (3, 3), "stride": (1, 1), "pad": (1, 1, 1, 1)}

@@ -13,9 +13,9 @@ from sdk.compiler import ops
 from sdk.compiler.interp.plan import initial_states, run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
-from sdk.compiler.ir.verify import verify
-from sdk.compiler.memory.verify_plan import verify_plan
 from sdk.compiler.passes.base import Pass
+from sdk.compiler.verify.module import verify
+from sdk.compiler.verify.plan import verify_plan
 from sdk.driver import BuildOptions
 from sdk.driver.execute import connect, step
 from sdk.driver.pipeline import default_passes, import_model, lower_module

@@ -16,8 +16,8 @@ from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import parse_module
-from sdk.compiler.ir.verify import check
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
+from sdk.compiler.verify.module import check
 from sdk.driver import BuildOptions, build
 from sdk.errors import BuildError
 from tests.opencl.replay import Replay

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from op_samples import arguments, concrete, environments
 
+from sdk.compiler.analysis.pattern import identity_of
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.graph import attr_values
 from sdk.compiler.ir.layout import Permute
 from sdk.compiler.ir.loops import Idx
-from sdk.compiler.ir.pattern import identity_of
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops import OPS, OpDef, Sample, infer

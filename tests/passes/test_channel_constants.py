@@ -13,7 +13,6 @@ from sdk.compiler.ir.graph import Call, Graph, Value, attrs
 from sdk.compiler.ir.loops import Load
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import I8, I32, TensorType
-from sdk.compiler.ir.verify import check
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops.fixed import multiply_quantized
 from sdk.compiler.passes.columns import Columns
@@ -23,6 +22,7 @@ from sdk.compiler.passes.high_word import HighWord
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.compiler.passes.still import Still
+from sdk.compiler.verify.module import check
 
 CHANNELS, DEPTH = 16, 32
 DEAD = {2: -(1 << 30), 5: 1 << 30}

@@ -12,10 +12,10 @@ from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import parse_module
-from sdk.compiler.ir.verify import check
-from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.dispatch import Dispatch
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
+from sdk.compiler.verify.module import check
+from sdk.compiler.verify.plan import check_plan
 from sdk.errors import BuildError
 
 PATTERNS = """

@@ -18,9 +18,9 @@ from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.graph import BindDim, Call
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
-from sdk.compiler.ir.verify import check
-from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.pipeline import parse_pipeline
+from sdk.compiler.verify.module import check
+from sdk.compiler.verify.plan import check_plan
 
 PASSES = (
     "inline,fold,fold-pad,canonicalize,cleanup,lower,fuse,simplify-loops,schedule{isa=avx2},simplify-loops,cleanup,"

@@ -16,12 +16,12 @@ from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.graph import Call, Graph, Value, attrs
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import F32, I8, I16, I32, I64, DType, TensorType
-from sdk.compiler.ir.verify import check
 from sdk.compiler.ops.registry import infer
 from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.eliminate import Eliminate
 from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.sym import Var
+from sdk.compiler.verify.module import check
 
 H = Var("h", 4, 7)
 ZERO_POINTS = (-128, -128, -3, 0)  # a ReLU is a lower bound at the zero point

@@ -13,9 +13,9 @@ from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import parse_module
-from sdk.compiler.ir.verify import check
-from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.pipeline import parse_pipeline
+from sdk.compiler.verify.module import check
+from sdk.compiler.verify.plan import check_plan
 
 PASSES = (
     "inline,fold,simplify-graph,layout,fold-pad,fold-scale,recognize,canonicalize,cleanup,lower,fuse,simplify-loops,"

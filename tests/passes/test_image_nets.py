@@ -17,12 +17,12 @@ from zoo.export import path_of
 from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.verify import check
 from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.fold import Fold
 from sdk.compiler.passes.fold_pad import FoldPad
 from sdk.compiler.passes.fold_scale import FoldScale
 from sdk.compiler.passes.layout import SinkTransposes
+from sdk.compiler.verify.module import check
 from sdk.frontends.onnx.importer import import_onnx
 
 PASSES = (Fold(), SinkTransposes(), FoldPad(), FoldScale(), Cleanup())

@@ -10,13 +10,13 @@ from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.graph import Call, Graph, Value, attrs
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import F32, TensorType
-from sdk.compiler.ir.verify import check
 from sdk.compiler.ops.registry import infer
 from sdk.compiler.passes.canonicalize import Canonicalize
 from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.fold_scale import FoldScale
 from sdk.compiler.passes.layout import SinkTransposes, transposed_bytes
 from sdk.compiler.sym import Var
+from sdk.compiler.verify.module import check
 
 H = Var("h", 2, 6)
 

@@ -9,11 +9,11 @@ from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.graph import attrs
 from sdk.compiler.ir.loops import For, Let, Loops
 from sdk.compiler.ir.types import F32, I32, TensorType
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops.apart import derives, loops_apart
 from sdk.compiler.ops.registry import get_op
 from sdk.compiler.sym import Dim, Var
+from sdk.compiler.verify.loops import verify_loops
 
 
 def _resample(rows: Var, columns: Var, dims: tuple[str, ...] = ()) -> Loops:

@@ -11,10 +11,10 @@ from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import I16
-from sdk.compiler.ir.verify import check
 from sdk.compiler.ops.registry import get_op
 from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.narrow import Narrow
+from sdk.compiler.verify.module import check
 from sdk.graph import ModuleBuilder
 
 RNG = np.random.default_rng(3)

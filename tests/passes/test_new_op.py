@@ -22,13 +22,13 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, Repeat, walk_plan
 from sdk.compiler.ir.text import parse_module
 from sdk.compiler.ir.types import F32, TensorType
-from sdk.compiler.ir.verify import check
 from sdk.compiler.ops.build import function, map_elements, nest, param
 from sdk.compiler.ops.numerics import quiet
 from sdk.compiler.ops.registry import OPS, OpDef, define, sample
 from sdk.compiler.ops.shapes import broadcast_shapes
 from sdk.compiler.ops.traits import OPAQUE, AxisRole, Elementwise, Movement
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
+from sdk.compiler.verify.module import check
 
 # --- the new ops: what they are, and nothing anywhere else ------------------------------------------------------------
 

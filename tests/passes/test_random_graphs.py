@@ -18,9 +18,9 @@ from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import F16
-from sdk.compiler.ir.verify import check
-from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
+from sdk.compiler.verify.module import check
+from sdk.compiler.verify.plan import check_plan
 
 PIPELINE = (
     "inline,fold,fold-pad,canonicalize,cleanup,lower,fuse,simplify-loops,schedule{{isa={isa}}},simplify-loops,cleanup,"

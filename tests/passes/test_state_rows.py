@@ -9,14 +9,14 @@ from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import parse_module, print_module
-from sdk.compiler.ir.verify import check, verify
-from sdk.compiler.memory.verify_plan import check_plan
 from sdk.compiler.ops import registry
 from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.passes.schedule import ScheduleLoops
+from sdk.compiler.verify.module import check, verify
+from sdk.compiler.verify.plan import check_plan
 from sdk.errors import BuildError, UsageError
 
 LAYERS = """module m typed

@@ -14,7 +14,6 @@ from sdk.boards import load_board
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.packing import pack_array
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.machines.lookup import MACHINES, machine_for
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import DEFAULT, Choice, Nest
@@ -23,6 +22,7 @@ from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.schedule import ScheduleLoops, candidates_of
 from sdk.compiler.schedules.rules import alternatives, schedule_nest
 from sdk.compiler.schedules.trace import replay
+from sdk.compiler.verify.loops import verify_loops
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 

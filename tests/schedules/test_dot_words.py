@@ -27,15 +27,24 @@ def dense(rows: int, k: int, n: int) -> Loops:
 
 def dots(loops: Loops, products: int, words: int) -> Schedule:
     """Four channels in lanes, so many products to each sum; k_o_i is the loop over so many words."""
-    s = Schedule(loops, lanes=4, dot=products, words=words)
-    s.do("pack", "w", "lanes", "dot").do("split", "k", "dot").do("split", "i1", "lanes")
-    s.do("jam", "i1_i", ["k_o"]).do("use_dot", "k_i", "i1_i").do("split", "k_o", "words")
-    return s.do("use_dot_lanes", "k_o_i").do("vectorize", "i1_i").do("vector_registers", "acc", "lanes")
+    s = Schedule(loops)
+    s.do("pack", "w", 4, products)
+    s.do("split", "k", products)
+    s.do("split", "i1", 4)
+    s.do("unroll_and_jam", "i1_i", ["k_o"])
+    s.do("use_dot", "k_i", "i1_i")
+    s.do("split", "k_o", words)
+    s.do("use_dot_lanes", "k_o_i")
+    s.do("vectorize", "i1_i")
+    s.do("vector_registers", "acc", 4)
+    return s
 
 
 def rows(s: Schedule, count: int, into: tuple[str, ...] = ("i1_o", "k_o_o")) -> Schedule:
     """So many rows side by side: i0_i is the loop over them."""
-    return s.do("split", "i0", count).do("jam", "i0_i", list(into))
+    s.do("split", "i0", count)
+    s.do("unroll_and_jam", "i0_i", list(into))
+    return s
 
 
 def check(loops: Loops, done: Loops, op: str) -> None:
@@ -82,8 +91,11 @@ def test_what_two_rows_refuse(products: int, words: int, count: int) -> None:
 
 def test_words_that_do_not_follow_each_other_are_refused() -> None:
     """Over the rows of the first factor its words are a row apart."""
-    s = Schedule(dense(4, 4, 4), lanes=4, dot=4)
-    s.do("pack", "w", "lanes", "dot").do("jam", "i1", []).do("use_dot", "k", "i1")
-    s.do("split", "i0", 2).do("jam", "i0_i", [])
+    s = Schedule(dense(4, 4, 4))
+    s.do("pack", "w", 4, 4)
+    s.do("unroll_and_jam", "i1", [])
+    s.do("use_dot", "k", "i1")
+    s.do("split", "i0", 2)
+    s.do("unroll_and_jam", "i0_i", [])
     with pytest.raises(ScheduleError, match="not consecutive"):
         s.do("use_dot_lanes", "i0_i")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sdk.codegen_c.c99.dims import DimPrinter
 from sdk.codegen_c.c99.thumb import Memory
-from sdk.compiler.ir.dependence import row_axis
+from sdk.compiler.analysis.dependence import row_axis
 from sdk.compiler.ir.loops import Buffer
 from sdk.compiler.ir.types import DType
 from sdk.compiler.sym import Dim, Var, flat_index, floordiv, mod, prove_eq

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.dependence import conflict, row_axis
+from sdk.compiler.analysis.dependence import conflict, row_axis
 from sdk.compiler.ir.intrinsics import apply, has_meaning
 from sdk.compiler.ir.loops import (
     Alloc,

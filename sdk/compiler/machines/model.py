@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from sdk.compiler.analysis.pattern import Kind
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.pattern import Kind
 from sdk.compiler.ir.types import U8, DType
 from sdk.compiler.machines.nest import DEFAULT, Choice, Nest
 

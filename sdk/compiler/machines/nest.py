@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 from numpy.typing import NDArray
 
+from sdk.compiler.analysis.pattern import Contraction, Kind, Pattern, classify
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.pattern import Contraction, Kind, Pattern, classify
 from sdk.compiler.ir.types import F32, I8, I16
 from sdk.compiler.sym import max_value, product
 

@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.dependence import conflict
+from sdk.compiler.analysis.access import Access, Same, accesses, loop_ranges, rows_touched
+from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Buffer, For, Loops
 from sdk.compiler.ir.walk import rename_buffers, walk
-from sdk.compiler.memory.access import Access, Same, accesses, loop_ranges, rows_touched
 from sdk.compiler.memory.rings import dense
 from sdk.compiler.sym import Var, evaluate_grid, free_vars, prove_eq
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from sdk.compiler.analysis.match import match_types
+from sdk.compiler.analysis.unify import unify
 from sdk.compiler.ir.graph import (
     BindDim,
     Call,
@@ -21,11 +23,9 @@ from sdk.compiler.ir.graph import (
     node_outs,
 )
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.match import match_types
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role, Split
 from sdk.compiler.ir.types import U8, TensorType
-from sdk.compiler.ir.unify import unify
 from sdk.compiler.memory.planner import placements, plan_offsets
 from sdk.compiler.memory.problem import Apart, Block, Placement, live_profile, lower_bound
 from sdk.compiler.memory.rings import RowKernels, stored_bytes

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sdk.compiler.ir.accumulate import accumulators
-from sdk.compiler.ir.dependence import row_axis
+from sdk.compiler.analysis.access import rows_touched
+from sdk.compiler.analysis.accumulate import accumulators
+from sdk.compiler.analysis.dependence import row_axis
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanBuffer, PlanCall
-from sdk.compiler.memory.access import rows_touched
 from sdk.compiler.sym import Var, evaluate
 
 __all__ = ["CallAt", "CallRows", "Place", "Rows", "place_of"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sdk.compiler.ir.dependence import row_axis
-from sdk.compiler.ir.instances import specialised
+from sdk.compiler.analysis.dependence import row_axis
+from sdk.compiler.analysis.instances import specialised
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, RegionKind, Repeat, walk_plan
 from sdk.compiler.memory.dims_of_run import complete

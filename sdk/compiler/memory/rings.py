@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sdk.compiler.ir.dependence import row_axis
+from sdk.compiler.analysis.dependence import row_axis
+from sdk.compiler.analysis.row_calls import by_rows
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.row_calls import by_rows
 from sdk.compiler.ir.types import TensorType
 from sdk.errors import BuildError
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from sdk.compiler.analysis.access import Same
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops, Stmt
 from sdk.compiler.ir.walk import buffers_used
-from sdk.compiler.memory.access import Same
 from sdk.compiler.memory.planner import plan_offsets
 from sdk.compiler.memory.problem import Block as Space
 from sdk.compiler.memory.problem import aligned

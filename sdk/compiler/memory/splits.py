@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sdk.compiler.analysis.rows import PART_WORK, row_granule, shared_params, work_of
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.plan import Split
-from sdk.compiler.ir.rows import PART_WORK, row_granule, shared_params, work_of
 from sdk.compiler.sym import Dim, max_value, substitute
 
 __all__ = ["split_of"]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from sdk.compiler.analysis.facts import Facts
 from sdk.compiler.ir.intrinsics import idx, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, If, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import F32, F64, I32, TensorType
-from sdk.compiler.ir.verify_bounds import Facts
 from sdk.compiler.ops.build import function, loop, nest, param, variable
 from sdk.compiler.ops.numerics import number
 from sdk.compiler.ops.positions import guarded, unproved

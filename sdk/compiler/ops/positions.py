@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.compiler.analysis.facts import Facts
 from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Block, If, Let, Load, Ref, Stmt, ValueExpr
 from sdk.compiler.ir.types import I32, I64, DType, TensorType
-from sdk.compiler.ir.verify_bounds import Facts
 from sdk.compiler.ops.build import Nest
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.compiler.analysis.facts import Facts
 from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, If, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import F32, I32, I64, TensorType
-from sdk.compiler.ir.verify_bounds import Facts
 from sdk.compiler.ops.build import function, loop, param, variable
 from sdk.compiler.ops.positions import guarded, unproved
 from sdk.compiler.ops.registry import OpDef, define, sample

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sdk.compiler.ir.accumulate import accumulators
+from sdk.compiler.analysis.accumulate import accumulators
 from sdk.compiler.ir.graph import (
     BindDim,
     Call,

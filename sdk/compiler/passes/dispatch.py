@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sdk.compiler.analysis.unify import unify
 from sdk.compiler.ir.graph import (
     Attr,
     Call,
@@ -22,7 +23,6 @@ from sdk.compiler.ir.graph import (
     node_args,
 )
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.unify import unify
 from sdk.compiler.sym import Dim, Expr, Var, prove_eq, substitute
 from sdk.errors import BuildError
 

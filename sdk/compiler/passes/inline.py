@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sdk.budget import NODES, Budget
+from sdk.compiler.analysis.unify import unify
 from sdk.compiler.ir.graph import (
     Attrs,
     BindDim,
@@ -29,7 +30,6 @@ from sdk.compiler.ir.graph import (
 )
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.ir.unify import unify
 from sdk.compiler.ops.registry import infer
 from sdk.compiler.sym import Dim, Var, free_vars, prove_eq, substitute
 from sdk.errors import BuildError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.row_calls import drop_single_trips
 
 __all__ = ["SimplifyLoops"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sdk.compiler.ir.dependence import conflict, linear
+from sdk.compiler.analysis.dependence import conflict, linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -22,7 +22,7 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
-from sdk.compiler.schedules.locate import ScheduleError, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.sym import Dim, Expr, Var, free_vars, substitute
 
 __all__ = [
@@ -46,7 +46,7 @@ def no_var(node: object, var: Var) -> bool:
     return not any(var in free_vars(d) for d in dims_used(node))
 
 
-def vectorize(loops: Loops, name: str) -> Loops:
+def vectorize(loops: Loops, name: Loop) -> Loops:
     """Runs all iterations of a loop as lanes.
 
     rewrite: ``for i in 0..4 { o[i] = a[i] + b }`` --> ``o[0 : 4] = a[0 : 4] + broadcast(b)``
@@ -205,7 +205,7 @@ def _lane_load(value: ValueExpr, var: Var, lanes: int) -> Load:
     raise ScheduleError(f"elements over {var.name} are not consecutive")
 
 
-def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
+def use_dot(loops: Loops, reduce: Loop, lanes: Loop | None = None) -> Loops:
     """Replaces a reduction of a few steps, on one accumulator or on a lane loop around it, by ``dot``.
 
     rewrite: ``for k in 0..4 { c = c + a[k]*b[k] }`` --> ``c = dot(c, a[0:4], b[0:4])``; with lanes,
@@ -240,7 +240,7 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
     return replace_loop(loops, lanes or reduce, one)
 
 
-def use_dot_lanes(loops: Loops, name: str) -> Loops:
+def use_dot_lanes(loops: Loops, name: Loop) -> Loops:
     """Replaces neighbouring words, each spread over a vector for a ``dot``, by the words of one vector.
 
     rewrite: ``for i in 0..4 { c = dot(c, broadcast(a[4*i : 4*i + 4]), b[i]) }`` -->
@@ -271,7 +271,7 @@ def use_dot_lanes(loops: Loops, name: str) -> Loops:
     return replace_loop(loops, name, one)
 
 
-def use_dot_first(loops: Loops, reduce: str, lanes: int) -> Loops:
+def use_dot_first(loops: Loops, reduce: Loop, lanes: int) -> Loops:
     """Replaces what is left of a reduction by ``dot`` on vectors of which the first elements are read.
 
     rewrite: ``for k in 0..11 { c = c + a[k]*b[k] }`` --> ``c = dot(c, a[0:16 first 11], b[0:16 first 11])``
@@ -325,7 +325,7 @@ def _pair_load(load: Load, var: Var, width: int, group: int) -> Load:
     return Load(load.buffer, index, load.dtype.with_lanes(width * group))
 
 
-def use_mac_lanes(loops: Loops, name: str) -> Loops:
+def use_mac_lanes(loops: Loops, name: Loop) -> Loops:
     """Replaces four neighbouring multiply-accumulates by lane operations on two packed words.
 
     rewrite: ``for i in 0..4 { c[i] = c[i] + a[i]*b[i] }`` -->
@@ -348,7 +348,7 @@ def use_mac_lanes(loops: Loops, name: str) -> Loops:
     return replace_loop(loops, name, one)
 
 
-def use_fma(loops: Loops, name: str) -> Loops:
+def use_fma(loops: Loops, name: Loop) -> Loops:
     """Joins the product and the sum of a multiply-accumulate in one operation.
 
     rewrite: ``for k { c = c + a[k]*b[k] }`` --> ``for k { c = fma(a[k], b[k], c) }``

@@ -10,7 +10,7 @@ from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Imm, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I32, I64, DType
 from sdk.compiler.ir.walk import substitute_dims
-from sdk.compiler.schedules.locate import ScheduleError, find, fresh
+from sdk.compiler.schedules.locate import Loop, ScheduleError, find, fresh
 from sdk.compiler.schedules.tensorize import no_var
 from sdk.compiler.sym import Var
 
@@ -20,7 +20,7 @@ _SUMS: Final = I32.with_lanes(4)
 _Made = Callable[[Store, Store], tuple[Stmt, ...]]
 
 
-def use_dot_2x2(loops: Loops, name: str) -> Loops:
+def use_dot_2x2(loops: Loops, name: Loop) -> Loops:
     """Computes sums of two iterations of a loop together, by products of two rows and two columns.
 
     rewrite: ``for k { for i in 0..2 { c[i] = dot_lane(c[i], a[i, 16*k : 16*k + 16], b[k, 0:32], 0) } … }`` -->
@@ -44,7 +44,7 @@ def use_dot_2x2(loops: Loops, name: str) -> Loops:
 class _Rows:
     """The loop over rows, and the name of the registers that halves are crossed in."""
 
-    name: str
+    name: Loop
     registers: str
 
     def block(self, block: Block) -> Block:

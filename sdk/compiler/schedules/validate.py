@@ -10,12 +10,12 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.compiler.analysis.work import work
 from sdk.compiler.interp.loops import DefinedMachine, NoMeaning, run_loops
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.text.printer import print_module
-from sdk.compiler.ir.work import work
 from sdk.compiler.sym import Var, evaluate
 from sdk.errors import BuildError
 
@@ -23,7 +23,7 @@ __all__ = ["Candidate", "Check", "described", "differing"]
 
 Array = NDArray[Any]
 Check = Literal["sample", "full"]
-BUDGET: Final = 600_000  # of the work of one build (``ir.work``) that sampled checks may take
+BUDGET: Final = 600_000  # of the work of one build (``analysis.work``) that sampled checks may take
 BITS: Final = (31, 20, 12, 8)  # of the wide integers among the arguments of each try to have all operations defined
 CLOSE: Final = {64: 1e-9, 32: 1e-4, 16: 2e-2}  # how far floats of so many bits may be apart, of the largest
 STEPS: Final = 20  # by how many of its multiples a dim may be above its least value

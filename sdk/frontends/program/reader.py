@@ -12,7 +12,7 @@ import numpy as np
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import parse_module
-from sdk.compiler.ir.verify import check
+from sdk.compiler.verify.module import check
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.frontends.program.constants import Constants, unreadable

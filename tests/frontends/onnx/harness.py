@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.verify import check
+from sdk.compiler.verify.module import check
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.engine import session_options
 from sdk.frontends.onnx.importer import import_onnx

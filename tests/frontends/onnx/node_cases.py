@@ -14,7 +14,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
-from sdk.compiler.ir.verify import verify
+from sdk.compiler.verify.module import verify
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.importer import import_onnx
 

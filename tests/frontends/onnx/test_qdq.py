@@ -16,11 +16,11 @@ from onnx import helper, numpy_helper
 from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.verify import check
 from sdk.compiler.passes.cleanup import Cleanup
 from sdk.compiler.passes.fold import Fold
 from sdk.compiler.passes.integer import Integer
 from sdk.compiler.passes.layout import SinkTransposes
+from sdk.compiler.verify.module import check
 from sdk.frontends.onnx.importer import import_onnx
 
 RNG = np.random.default_rng(7)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from sdk.compiler.analysis.row_calls import by_rows
 from sdk.compiler.ir.graph import Graph, Node, Value, node_args, node_outs
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.row_calls import by_rows
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.memory.problem import aligned
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout

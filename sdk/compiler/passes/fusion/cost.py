@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sdk.compiler.ir.dependence import linear
+from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.loops import For, Idx, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import DType

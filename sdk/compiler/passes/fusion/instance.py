@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from sdk.compiler.analysis.unify import unify
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.loops import Alloc, Block, For, Let, Loops, Param, Rows
-from sdk.compiler.ir.unify import unify
 from sdk.compiler.ir.walk import dims_used, rename_buffers, substitute_dims, walk
 from sdk.compiler.sym import Var, free_vars
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from sdk.compiler.analysis.access import Access, accesses
+from sdk.compiler.analysis.pattern import Point, classify, identity_of, point_of
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, Load, Loops, Param, Store, ValueExpr
-from sdk.compiler.ir.pattern import Point, classify, identity_of, point_of
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
-from sdk.compiler.memory.access import Access, accesses
 from sdk.compiler.passes.fusion.cost import cost_of, decodes, depth_of, in_order, may_recompute, size_of
 from sdk.compiler.passes.fusion.instance import assemble, names_in, trips
 from sdk.compiler.sym import Dim, Var, max_value, product, prove_eq
+from sdk.compiler.verify.loops import verify_loops
 
 __all__ = ["Pair", "compute_at_read", "compute_at_store"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sdk.compiler.analysis.pattern import Point, classify, identity_of, point_of
+from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Let, Load, Loops, Store
-from sdk.compiler.ir.pattern import Point, classify, identity_of, point_of
-from sdk.compiler.ir.row_calls import drop_single_trips
-from sdk.compiler.ir.verify_loops import verify_loops
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
 from sdk.compiler.passes.fusion.instance import assemble, names_in
 from sdk.compiler.passes.fusion.merge import Pair
 from sdk.compiler.sym import Dim, Var, free_vars, prove_eq
+from sdk.compiler.verify.loops import verify_loops
 
 __all__ = ["compute_on_rows"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from sdk.compiler.ir.instances import instance, same
+from sdk.compiler.analysis.instances import instance, same
 from sdk.compiler.ir.layout import ROW_MAJOR
 from sdk.compiler.ir.loops import (
     Alloc,

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sdk.compiler.analysis.work import length, work
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.ir.work import length, work
 from sdk.compiler.passes.sharing.generalise import Different, Shared, generalise, proved
 
 __all__ = ["Group", "grouped"]

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from sdk.compiler.ir.loops import Alloc, Loops
-from sdk.compiler.ir.pattern import Contraction
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import Dot, Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, names, reductions, trip, unrolled
+from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, trip, write_out
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["LaneTiles", "PairTiles", "WordTiles"]
 
 
-def _jam_pixels(s: Schedule, part: Contraction, pixel: str) -> None:
-    """Several pixels at a time: each weight read serves all of them."""
-    inside = dict.fromkeys(loop_names(find(s.loops, f"{pixel}_i").body))
-    small = (f"{part.spatial[-1].var.name}_i", f"{part.spatial[-1].var.name}_o_i")
-    into = [n for n in inside if not n.endswith("_s") and "_window" not in n and not n.startswith(small)]
-    s.do("jam", f"{pixel}_i", into)
+ALONE: Final = 4  # channels at once where one pixel stands alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +80,14 @@ class PairTiles:
     name = "pair-tiles"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
-        """Products of bytes."""
-        return nest.is_product("contraction", "bytes", self.least)
+        """Products of such bytes."""
+        return nest.is_product("contraction", "bytes", self.least) and _fits(nest, self.dot)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles of vectors.
 
         Raises:
-            ScheduleError: there are fewer channels than lanes, one pixel, or sums of few products.
+            ScheduleError: there are fewer channels than lanes, fewer pixels than a tile has, or sums of few products.
         """
         part = nest.part
         if part.spatial[-1].var.hi + 1 < machine.integer_lanes or len(part.spatial) < 2:
@@ -104,89 +98,94 @@ class PairTiles:
 
 
 def _words(rule: WordTiles, nest: Nest, rows: int, columns: int) -> Loops:
-    loops, part = nest.loops, nest.part
-    one_row = extent(part.spatial[:-1]) == 1
-    s = Schedule(loops, tm=rows, tn=columns, alone=4, dot=BYTES, word=BYTES, run=COPY_RUN)
-    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
-    if pixel and windowed(loops, part):
-        gather_window(s, part, pixel, names(part.reduce), 1)
-    s.do("pack", part.b, 1, 1)
-    k = fuse_all(s, names(part.reduce), "k")
-    s.do("split", k, "dot").do("use_dot", f"{k}_i")
-    if not one_row:
-        s.do("split", pixel, "tm")
-    tiled = has(s.loops, f"{pixel}_i")
-    if tiled:
-        _tile_channels(s, f"{channel}_t", [f"{k}_o_t", f"{k}_t_t"], "alone")
-    _tile_channels(s, channel, [f"{k}_o", f"{k}_t"], "tn" if tiled else "alone")
-    if tiled:
-        _jam_pixels(s, part, pixel)
-        if has(s.loops, f"{channel}_i"):
-            s.do("reorder", f"{pixel}_i", f"{channel}_i")  # both pixels use a weight before the next is unpacked
+    part = nest.part
+    s = Schedule(nest.loops)
+    channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
+    copies: tuple[Loop, ...] = ()
+    if pixel and windowed(nest.loops, part):
+        copies = gather_window(s, part, pixel, loops_of(part.reduce), word=BYTES, run=COPY_RUN).loops
+    s.pack(part.b, 1, 1)
+    steps = s.split(fuse_all(s, loops_of(part.reduce), "k"), BYTES)
+    s.use_dot(steps.inner)
+    tiles = s.split(pixel, rows) if pixel and extent(part.spatial[:-1]) > 1 else None
+    if tiles is None or not tiles.whole:
+        blocks = [_tile_channels(s, channel, steps.loops, ALONE)]
+    else:
+        in_tail = tiles.in_tail([channel, *steps.loops])
+        blocks = [_tile_channels(s, in_tail[0], in_tail[1:], ALONE)] if tiles.tail else []
+        block = _tile_channels(s, channel, steps.loops, columns)
+        s.unroll_and_jam(tiles.inner, [*copies, *block.loops, *block.everywhere(steps.loops)])
+        if block.whole:
+            s.reorder(tiles.inner, block.inner)  # both pixels use a weight before the next is unpacked
+        blocks += [block, tiles]
     if nest.work >= rule.long_work and not nest.compact:
-        _write_out(s, f"{k}_o", rule.dots)
-        _write_out(s, f"{k}_o_t", rule.dots // 2)
-    return unrolled(s, [channel, f"{channel}_t", pixel])
+        _write_out(s, steps.outer, rule.dots)
+        for copy in dict.fromkeys(n for block in blocks for n in block.in_tail([steps.outer]) if n != steps.outer):
+            _write_out(s, copy, rule.dots // 2)
+    return write_out(s, (block.inner for block in blocks if block.whole))
 
 
-def _write_out(s: Schedule, words: str, most: int) -> None:
+def _write_out(s: Schedule, words: Loop, most: int) -> None:
     """Writes out as many steps of a reduction as divide it, at most so many: compilers keep addresses in registers."""
-    if has(s.loops, words):
-        count = trip(s.loops, words)
-        size = max(n for n in range(1, most + 1) if count % n == 0)
-        if size == count:
-            s.do("unroll", words)
-        elif size > 1:
-            s.do("split", words, size).do("unroll", f"{words}_i")
+    count = trip(s.loops, words)
+    size = max(n for n in range(1, most + 1) if count % n == 0)
+    if size == count:
+        s.unroll(words)
+    elif size > 1:
+        s.unroll(s.split(words, size).inner)
 
 
-def _tile_channels(s: Schedule, channel: str, reduce: list[str], size: str) -> None:
+def _tile_channels(s: Schedule, channel: Loop, steps: list[Loop], size: int) -> Tiles:
     """Several channels at a time: what is read of a pixel serves all of them."""
-    if has(s.loops, channel):
-        s.do("split", channel, size)
-        if has(s.loops, f"{channel}_i"):
-            s.do("jam", f"{channel}_i", [name for name in reduce if has(s.loops, name)])
+    block = s.split(channel, size)
+    if block.whole:
+        s.unroll_and_jam(block.inner, steps)
+    return block
 
 
-def _words_of_vectors(s: Schedule, words: str, count: int) -> None:
-    """Reads so many words of the first factor at a time, where there are as many."""
-    if has(s.loops, words):
-        s.do("split", words, count)
-        if has(s.loops, f"{words}_i"):
-            s.do("use_dot_lanes", f"{words}_i")
+def _fits(nest: Nest, dot: Dot) -> bool:
+    """Whether its factors are those of an instruction."""
+    return [nest.loops.param(name).buffer.dtype for name in (nest.part.a, nest.part.b)] == [dot.a, dot.b]
 
 
 def _lanes(nest: Nest, machine: Machine, dot: Dot | None, rows: int, columns: int, paired: bool = False) -> Loops:
-    """Tiles of ``rows`` by ``columns`` vectors of sums, of all products by ``dot``; ``paired``: of two rows at once."""
-    loops, part = nest.loops, nest.part
-    one_row, products = extent(part.spatial[:-1]) == 1, dot.products if dot else 1
-    s = Schedule(loops, tm=1 if one_row else rows, tn=columns, lanes=machine.integer_lanes, dot=products)
-    acc = next(n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc))
-    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
-    staged = windowed(loops, part) or machine.unsigned or extent(part.reduce) % products != 0
-    if staged:
-        s.do("stage", pixel, part.a, names(part.reduce), "dot")
-    s.do("pack", part.b, "lanes", "dot")
-    k = fuse_all(s, names(part.reduce), "k")
-    if dot and staged:
-        s.do("pad", k, "dot")
-    if dot:
-        s.do("split", k, "dot")
-    s.do("split", channel, "lanes").do("jam", f"{channel}_i", reductions(s, k))
-    if dot:
-        s.do("use_dot", f"{k}_i", f"{channel}_i")
-    if dot and dot.lane:
-        _words_of_vectors(s, f"{k}_o", machine.vector_bytes // products)
-    s.do("vectorize", f"{channel}_i").do("vector_registers", acc, "lanes")
-    outer = f"{channel}_o"
-    if s.knobs["tn"] > 1 and trip(s.loops, outer) > 1:
-        s.do("split", outer, "tn")
-        if has(s.loops, f"{outer}_i"):
-            s.do("jam", f"{outer}_i", reductions(s, k))
-    if not one_row:
-        s.do("split", pixel, "tm")
-        if has(s.loops, f"{pixel}_i"):
-            _jam_pixels(s, part, pixel)
+    """Tiles of ``rows`` by ``columns`` vectors of sums, of products by ``dot``; ``paired``: of two rows at once."""
+    part, s, lanes = nest.part, Schedule(nest.loops), machine.integer_lanes
+    products = dot.products if dot else 1
+    channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
+    assert pixel is not None  # there are rows
+    copied = windowed(nest.loops, part) or machine.unsigned or extent(part.reduce) % products != 0
+    if copied:
+        s.cache_read(pixel, part.a, loops_of(part.reduce), products)
+    s.pack(part.b, lanes, products)
+    k = fuse_all(s, loops_of(part.reduce), "k")
+    if dot and copied:
+        s.pad(k, products)
+    words = s.split(k, products) if dot else None
+    lane = words is not None and dot is not None and dot.lane and _fits(nest, dot)
+    quads = s.split(words.outer, machine.vector_bytes // products) if words and lane else None
+    steps = quads.loops if quads else words.loops if words else [k]
+    inner = [*([quads.inner] if quads and quads.whole else []), *([words.inner] if words else [])]
+    block = s.split(channel, lanes)
+    s.unroll_and_jam(block.inner, [*steps, *inner[:-1]])
+    if words:
+        s.use_dot(words.inner, block.inner)
+    if quads and quads.whole:
+        s.use_dot_lanes(quads.inner)
+    s.vectorize(block.inner).vector_registers(part.acc, lanes)
+    inside = [*block.loops, *block.everywhere(steps), *block.in_tail(inner)]
+    tile = []
+    if columns > 1 and trip(s.loops, block.outer) > 1:
+        vectors = s.split(block.outer, columns)
+        inside += [*vectors.loops, *vectors.in_tail(steps)]
+        if vectors.whole:
+            s.unroll_and_jam(vectors.inner, steps)
+            tile = [vectors.inner]
+    if extent(part.spatial[:-1]) > 1:
+        tiles = s.split(pixel, rows)
+        if tiles.whole:
+            s.unroll_and_jam(tiles.inner, inside)
             if paired:
-                s.do("use_dot_2x2", f"{pixel}_i")
-    return unrolled(s, [outer, pixel])
+                s.use_dot_2x2(tiles.inner)
+            tile = [*tiles.everywhere(tile), tiles.inner]
+    return write_out(s, tile)

@@ -1,0 +1,294 @@
+"""Which loops functions may compute their rows in parts side by side, where to cut, and how much work a cut holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from sdk.compiler.analysis.facts import Facts, facts_of
+from sdk.compiler.ir.loops import (
+    Alloc,
+    Atomic,
+    Barrier,
+    Block,
+    Buffer,
+    Eval,
+    For,
+    If,
+    Let,
+    Load,
+    Loops,
+    Op,
+    Rows,
+    Stmt,
+    Store,
+    ValueExpr,
+)
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.sym import (
+    Dim,
+    Expr,
+    Func,
+    Var,
+    dmax,
+    flat_index,
+    floordiv,
+    free_vars,
+    max_value,
+    product,
+    prove_eq,
+    substitute,
+)
+from sdk.compiler.sym.dim import from_terms
+
+__all__ = ["PART_WORK", "row_granule", "shared_params", "work_of"]
+
+PART_WORK: Final = 1 << 16  # operations below which a part is not worth waking a thread for
+
+REMEMBERED: Final = 64  # answers: a kernel that many layers share is asked for by the planner and the verifier
+_MOST_GRANULE: Final = 256
+_MOST_WORK: Final = (1 << 31) - 1
+
+
+@lru_cache(maxsize=REMEMBERED)
+def row_granule(loops: Loops, shared: frozenset[str] = frozenset()) -> int | None:
+    """Rows between places where a call may be cut: parts cut at its multiples run in any order, or at once, and
+    give every bit that one call gives. None where that is not proved.
+
+    Proved where what a part touches of each parameter that is written is the part's own (where these take over the
+    bytes of parameters that are read, ``shared``: the same bytes of all of them), and where tiles of rows, known by
+    divisions of the row range, start at the same rows with and without cuts.
+    """
+    if loops.rows is None or any(isinstance(n, Eval | Barrier | Atomic) for n in walk(loops.body)):
+        return None
+    if any(isinstance(n, For) and n.until is not None for n in walk(loops.body)):
+        return None
+    watched = {p.buffer.name: p.buffer for p in loops.params if p.mode != "read" or p.buffer.name in shared}
+    touched: dict[str, list[_Touch]] = {}
+    for touch in _touches(loops.body, _row_facts(loops.rows), {}, frozenset(watched)):
+        touched.setdefault(touch.buffer, []).append(touch)
+    ways = [_owned(found, watched[name], loops.rows) for name, found in touched.items()]
+    if not (_common(ways) if shared else all(any(True for _ in way) for way in ways)):
+        return None
+    tiles = {t for n in walk(loops.body) if isinstance(n, For) for d in (n.lo, n.hi) for t in _tiles(d, loops.rows)}
+    granule = math.lcm(*tiles)
+    return granule if granule <= _MOST_GRANULE else None
+
+
+def shared_params(loops: Loops, args: Sequence[str], alias: Mapping[str, str]) -> frozenset[str]:
+    """The parameters read whose bytes one that is written takes over, in a call on buffers ``args``; ``alias`` gives
+    each buffer the one whose bytes it shares ("" = none)."""
+
+    def root(name: str) -> str:
+        while alias.get(name):
+            name = alias[name]
+        return name
+
+    held = [(p, root(name)) for p, name in zip(loops.params, args, strict=True)]
+    written = {r for p, r in held if p.mode != "read"}
+    return frozenset(p.buffer.name for p, r in held if p.mode == "read" and r in written)
+
+
+def work_of(loops: Loops, rows: int) -> Dim:
+    """Operations on scalars that a call for ``rows`` rows takes, a dim in those of the function; at most 2^31 - 1."""
+    env: dict[Var, Dim] = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: rows}
+    total = _block_work(loops.body, env, frozenset(loops.dims))
+    most = max_value(total)
+    return total if most is not None and most <= _MOST_WORK else _MOST_WORK
+
+
+# --- what parts touch --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """``count`` elements of ``buffer`` from ``index``, of which ``used`` (None: all) count; what holds there."""
+
+    buffer: str
+    index: tuple[Dim, ...]
+    count: int
+    used: Dim | None
+    facts: Facts
+
+
+def _row_facts(rows: Rows) -> Facts:
+    return Facts().with_range(rows.lo, 0, rows.extent + 1).with_range(rows.hi, rows.lo.expr, rows.extent + 1)
+
+
+def _touches(block: Block, facts: Facts, lets: dict[str, ValueExpr], watched: frozenset[str]) -> Iterator[_Touch]:
+    lets = dict(lets)
+    for stmt in block.body:
+        match stmt:
+            case Block():
+                yield from _touches(stmt, facts, lets, watched)
+            case For():
+                inner = facts.with_range(stmt.var, stmt.lo, stmt.hi)
+                yield from _touches(stmt.body, inner, lets, watched)
+            case If():
+                yield from _loads(stmt.cond, facts, watched)
+                yield from _touches(stmt.then, facts.with_guards(facts_of(stmt.cond, lets)), lets, watched)
+                if stmt.orelse is not None:
+                    otherwise = facts.with_guards(facts_of(stmt.cond, lets, holds=False))
+                    yield from _touches(stmt.orelse, otherwise, lets, watched)
+            case Let():
+                yield from _loads(stmt.value, facts, watched)
+                lets[stmt.name] = stmt.value
+            case Store():
+                yield from _loads(stmt.value, facts, watched)
+                if stmt.buffer in watched:
+                    yield _Touch(stmt.buffer, stmt.index, stmt.value.dtype.lanes, stmt.count, facts)
+            case Alloc() | Eval() | Barrier() | Atomic():
+                pass
+
+
+def _loads(value: ValueExpr, facts: Facts, watched: frozenset[str]) -> Iterator[_Touch]:
+    for item in walk(value):
+        if isinstance(item, Load) and item.buffer in watched:
+            yield _Touch(item.buffer, item.index, item.dtype.lanes, item.count, facts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slab:
+    """What rows ``lo..hi`` own of a buffer: the places ``step*lo..step*hi`` of an axis; with ``on``, of the elements
+    that this axis and those behind it number in order."""
+
+    axis: int
+    step: Dim
+    on: bool = False
+
+    def holds(self, touch: _Touch, buffer: Buffer, rows: Rows) -> bool:
+        """Whether an access stays in what the rows of its part own."""
+        facts = touch.facts if touch.used is None else touch.facts.with_guards([touch.used - 1])
+        last, at = len(buffer.shape) - 1, self.place(touch, buffer)
+        spans: tuple[Dim, ...] = (touch.count,) if touch.used is None else (touch.used, touch.count)
+        if self.on or self.axis == last:
+            return any(self._between(facts, at, span, rows) for span in spans)
+        line = buffer.shape[last] - touch.index[last]
+        within = touch.count == 1 or any(facts.nonnegative(line - span) is True for span in spans)
+        return within and self._between(facts, at, 1, rows)
+
+    def place(self, touch: _Touch, buffer: Buffer) -> Dim:
+        """Where an access begins."""
+        return flat_index(touch.index[self.axis :], buffer.shape[self.axis :]) if self.on else touch.index[self.axis]
+
+    def _between(self, facts: Facts, at: Dim, span: Dim, rows: Rows) -> bool:
+        """Whether places ``at..at + span`` are of rows ``lo..hi``, taken together or as those of one row."""
+        lo, hi = rows.lo.expr, rows.hi.expr
+        if _all(facts, at - lo * self.step, hi * self.step - span - at):
+            return True
+        if facts.nonnegative(self.step - 1) is not True:
+            return False
+        row = floordiv(_whole_steps(at, self.step), self.step)
+        rest = at - row * self.step
+        return _all(facts, row - lo, hi - 1 - row, rest, self.step - span - rest)
+
+
+def _whole_steps(at: Dim, step: Dim) -> Dim:
+    """The terms of a dim that a number divides; all of it where the step is symbolic."""
+    if isinstance(at, int) or not isinstance(step, int):
+        return at
+    divided = tuple((term, c) for term, c in at.terms if c % step == 0)
+    return from_terms(divided) if divided else 0
+
+
+def _all(facts: Facts, *dims: Dim) -> bool:
+    return all(facts.nonnegative(dim) is True for dim in dims)
+
+
+def _owned(found: Sequence[_Touch], buffer: Buffer, rows: Rows) -> Iterator[Hashable]:
+    """Which bytes of a buffer rows may own so that no row touches what is another's."""
+    if buffer.ring is None and buffer.dtype.lanes == 1:
+        for slab in _slabs(found, buffer, rows):
+            if all(slab.holds(touch, buffer, rows) for touch in found):
+                yield _bytes(slab, buffer)
+
+
+def _common(ways: Sequence[Iterable[Hashable]]) -> bool:
+    """Whether rows may own the same bytes of all buffers."""
+    found = [set(way) for way in ways]
+    return not found or bool(found[0].intersection(*found[1:]))
+
+
+def _bytes(slab: _Slab, buffer: Buffer) -> Hashable:
+    """A name for the bytes of a slab: equal where they are the same, in buffers at one place."""
+    nbytes = buffer.dtype.nbytes
+    if prove_eq(product(buffer.shape[: slab.axis]), 1) is not True:
+        return slab.axis, slab.step, slab.on, buffer.shape, nbytes
+    return slab.step * nbytes * (1 if slab.on else product(buffer.shape[slab.axis + 1 :]))
+
+
+def _slabs(found: Sequence[_Touch], buffer: Buffer, rows: Rows) -> Iterator[_Slab]:
+    """What rows may own: the axis of their extent, axes that they count together, blocks of an axis."""
+    axes = range(len(buffer.shape))
+    for axis in axes:
+        if prove_eq(buffer.shape[axis], rows.extent) is True:
+            yield _Slab(axis, 1)
+        for last in axes[axis:]:
+            if prove_eq(product(buffer.shape[axis : last + 1]), rows.extent) is True:
+                yield _Slab(axis, product(buffer.shape[last + 1 :]), on=True)
+    for axis in axes:
+        for step in dict.fromkeys(_step(touch.index[axis], touch.facts, rows) for touch in found):
+            if step > 1:
+                yield _Slab(axis, step)
+
+
+def _step(at: Dim, facts: Facts, rows: Rows) -> int:
+    """How far apart neighbouring rows begin, 0 where that is no number."""
+    for var, lo, _ in reversed(facts.ranges):
+        if var not in (rows.lo, rows.hi):
+            at = substitute(at, {var: lo})
+    step = substitute(at, {rows.lo: rows.lo.expr + 1}) - at
+    return step if isinstance(step, int) else 0
+
+
+def _tiles(dim: Dim, rows: Rows) -> Iterator[int]:
+    """The divisors of the row range in a dim."""
+    if not isinstance(dim, Expr):
+        return
+    for term, _ in dim.terms:
+        for factor, _ in term:
+            if isinstance(factor, Func):
+                if factor.name == "floordiv" and {rows.lo, rows.hi} & free_vars(factor.a):
+                    yield factor.b if isinstance(factor.b, int) else _MOST_GRANULE + 1
+                yield from _tiles(factor.a, rows)
+                yield from _tiles(factor.b, rows)
+
+
+# --- work --------------------------------------------------------------------------------------------------------
+
+
+def _block_work(block: Block, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
+    total: Dim = 0
+    for stmt in block.body:
+        total = total + _stmt_work(stmt, env, dims)
+    return total
+
+
+def _stmt_work(stmt: Stmt, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
+    match stmt:
+        case Block():
+            return _block_work(stmt, env, dims)
+        case For():
+            return _times(stmt, env, dims) * _block_work(stmt.body, env, dims)
+        case If():
+            other = 0 if stmt.orelse is None else _block_work(stmt.orelse, env, dims)
+            return _operations(stmt.cond) + _block_work(stmt.then, env, dims) + other
+        case Let() | Store() | Atomic():
+            return _operations(stmt.value)
+        case Eval() | Alloc() | Barrier():
+            return 0
+
+
+def _times(loop: For, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
+    """How often a loop runs, at most: a dim of the function's, or a number where it depends on loops around."""
+    extent = dmax(substitute(loop.hi, env) - substitute(loop.lo, env), 0)
+    if free_vars(extent) <= dims:
+        return extent
+    return max_value(extent) or 1
+
+
+def _operations(value: ValueExpr) -> int:
+    return sum(n.dtype.lanes for n in walk(value) if isinstance(n, Op)) + value.dtype.lanes

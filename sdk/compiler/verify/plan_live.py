@@ -1,0 +1,134 @@
+"""When the buffers of a plan are in use, read off its statements: none share bytes then, for any dims; the largest
+live set is the lower bound that the plan states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, Repeat, named
+from sdk.compiler.memory.rings import stored_type
+from sdk.compiler.sym import Dim, evaluate, max_value
+from sdk.compiler.verify.plan_below import Below
+
+__all__ = ["Finding", "Live", "above", "by_rows", "named", "stacked"]
+
+Finding = tuple[str, str]  # where, what
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Buffers that share bytes by turns or at once: in use from step ``first`` to step ``last`` (inclusive)."""
+
+    name: str
+    region: str
+    offset: Dim
+    size: Dim
+    most: int
+    first: int
+    last: int
+
+
+def by_rows(plan: Plan) -> bool:
+    """Whether rows of buffers come and go, so that only a run tells what is in use when."""
+    return any(isinstance(s, Repeat) for s in plan.body) or any(b.ring is not None for b in plan.buffers)
+
+
+def stacked(sizes: list[int], align: int) -> int:
+    """The bytes of blocks on one another, each but one reaching up to a multiple of ``align``."""
+    padded = [-(-n // align) * align for n in sizes]
+    return sum(padded) - max((p - n for p, n in zip(padded, sizes, strict=True)), default=0)
+
+
+def above(plan: Plan) -> Iterator[Finding]:
+    """A lower bound above the arenas themselves."""
+    most = sum(max_value(r.bytes) or 0 for r in plan.regions if r.kind == "arena")
+    if plan.lower_bound > most:
+        yield "", f"states a lower bound of {plan.lower_bound} bytes, its arenas have {most}"
+
+
+class Live:
+    """The groups of buffers of a plan without rows that come and go. Step 0 is before its first statement; what is
+    copied out at the end is all copied in the last step."""
+
+    def __init__(self, plan: Plan, written: set[str]) -> None:
+        """``written``: the buffers with contents of their own, any other is a view."""
+        self.plan, self.written = plan, written
+        self.by_name = {b.name: b for b in plan.buffers}
+        self.kinds = {r.name: r.kind for r in plan.regions}
+        self.end = len(plan.body) + 1
+        self.below = Below(plan)
+
+    def root(self, buffer: PlanBuffer) -> PlanBuffer:
+        """The buffer at the end of the chain of those it shares bytes with."""
+        while buffer.alias:
+            buffer = self.by_name[buffer.alias]
+        return buffer
+
+    @cached_property
+    def groups(self) -> list[_Group]:
+        """Every group that is in use, outside of constants."""
+        spans: dict[str, list[int]] = {}
+
+        def use(name: str, step: int) -> None:
+            spans.setdefault(self.root(self.by_name[name]).name, []).append(step)
+
+        for b in self.plan.buffers:
+            if b.role == "input":
+                use(b.name, 0)
+            elif b.role == "state":
+                spans[self.root(b).name] = [0, self.end]
+        for step, stmt in enumerate(self.plan.body, 1):
+            last = isinstance(stmt, Copy) and stmt.dst in self.plan.outputs
+            for name in named(stmt):
+                use(name, self.end if last else step)
+        for name in self.plan.outputs:
+            use(name, self.end)
+        members: dict[str, list[PlanBuffer]] = {}
+        for b in self.plan.buffers:
+            if b.name in self.written or not b.alias:
+                members.setdefault(self.root(b).name, []).append(b)
+        found = (self._group(members[name], min(at), max(at)) for name, at in spans.items())
+        return [g for g in found if self.kinds[g.region] != "const"]
+
+    def _group(self, members: list[PlanBuffer], first: int, last: int) -> _Group:
+        most = max(max_value(stored_type(b.type, b.ring).nbytes) or 0 for b in members)
+        size = self.below.size(members[0])
+        return _Group(members[0].name, members[0].region, members[0].offset, size, most, first, last)
+
+    # --- bytes apart -----------------------------------------------------------------------------------------------
+
+    def apart(self) -> Iterator[Finding]:
+        """Groups that are in use at the same step and not proved to lie one below the other."""
+        top = self.plan.placed({v: v.most for v in self.plan.dims})
+        for region in dict.fromkeys(g.region for g in self.groups):
+            held = [g for g in self.groups if g.region == region and g.most > 0]
+            held.sort(key=lambda g: (evaluate(g.offset, top), g.first))
+            below: list[int] = []  # of each, those proved to end below it, a bit each
+            for k, upper in enumerate(held):
+                known = 0
+                for j in reversed(range(k)):
+                    lower = held[j]
+                    if known >> j & 1 or lower.last < upper.first or upper.last < lower.first:
+                        continue
+                    if self.below.holds(lower.offset + lower.size, upper.offset):
+                        known |= below[j] | 1 << j
+                    else:
+                        yield f", {upper.name}", f"not proved to lie apart from {lower.name}, in use at the same time"
+                below.append(known)
+
+    # --- the bound -------------------------------------------------------------------------------------------------
+
+    def bound(self) -> Iterator[Finding]:
+        """The lower bound is the largest live set of the arenas, with no more padding than alignment asks for."""
+        stated = self.plan.lower_bound
+        arenas = {r.name: r.align for r in self.plan.regions if r.kind == "arena"}
+        held = [g for g in self.groups if g.region in arenas and g.most > 0]
+        sets = [[g.most for g in held if g.first <= b.first <= g.last] for b in held]
+        least = max(map(sum, sets), default=0)
+        grains = [1 << k for k in range(max(arenas.values(), default=1).bit_length())]
+        allowed = {stacked(sizes, grain) for sizes in sets for grain in grains} | {least}
+        if stated and (stated < least or stated not in allowed):
+            yield "", f"states a lower bound of {stated} bytes, its largest live set has {least}"
+        yield from above(self.plan)
