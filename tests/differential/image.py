@@ -161,6 +161,9 @@ def _link(batch: Sequence[Compiled], core: str, compiler: str, cache: BuildCache
     match CORES[core].machine:
         case "native":
             tool.link(LinkJob("shared", tuple(objects), target), out)
+        case "qemu-user":
+            tool.link(LinkJob("executable", tuple(objects), target), out)
+            out.chmod(0o755)
         case "node":
             tool.link(LinkJob("module", tuple(objects), target), out)
         case _:
@@ -175,6 +178,8 @@ def _own(core: str) -> list[str]:
     files["drive.c"] = HERE / "drive.c"
     if machine == "qemu":
         files["semihosted.c"] = HERE / "semihosted.c"
+    if machine == "qemu-user":
+        files["program.c"] = HERE / "program.c"
     return [_joined({name: path.read_text(encoding="utf-8")}) for name, path in files.items()]
 
 

@@ -52,7 +52,7 @@ def execute(
     machine = CORES[core].machine
     if machine == "unicorn":
         raw = _emulated(image, core, requests, timeout_s)
-    elif machine in ("qemu", "node"):
+    elif machine != "native":
         raw = run_started(image, machine, [(r.words, r.given, r.wanted) for r in requests], timeout_s)
     else:
         raw = _native(image, requests, timeout_s)

@@ -1,6 +1,7 @@
 """An image on a machine that is started for it: all requests go in at once, results come back one by one.
 
-QEMU loads the requests into its memory, and the image writes a file; Node reads and writes its standard files.
+QEMU loads the requests into its memory, and the image writes a file; a program of Linux and Node read and write their
+standard files.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ __all__ = ["run_started"]
 REQUESTS = 0x7400_0000  # as semihosted.ld has it
 COMMAND = ("qemu-system-arm", "-M", "mps3-an547", "-display", "none", "-monitor", "none", "-serial", "none")
 HERE = Path(__file__).resolve().parent
+Started = Literal["qemu", "qemu-user", "node"]
 Raw = tuple[bytes, bytes, int]  # words, inputs, bytes of outputs
 
 
-def run_started(
-    image: Path, machine: Literal["qemu", "node"], requests: Sequence[Raw], timeout_s: float
-) -> list[bytes | str]:
+def run_started(image: Path, machine: Started, requests: Sequence[Raw], timeout_s: float) -> list[bytes | str]:
     """The outputs of each request, or what went wrong; the machine is started anew after a fault."""
     out: list[bytes | str] = []
     while len(out) < len(requests):
@@ -33,19 +33,12 @@ def run_started(
     return out
 
 
-def _started(
-    image: Path, machine: Literal["qemu", "node"], requests: Sequence[Raw], timeout_s: float
-) -> tuple[list[bytes | str], str]:
+def _started(image: Path, machine: Started, requests: Sequence[Raw], timeout_s: float) -> tuple[list[bytes | str], str]:
     limit = timeout_s + len(requests)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "requests.bin").write_bytes(_packed(requests))
-        if machine == "qemu":
-            loaded = f"loader,file=requests.bin,addr={REQUESTS:#x},force-raw=on"
-            config = ["-semihosting-config", "enable=on,target=native", "-device", loaded]
-            command, out = [*COMMAND, *config, "-kernel", str(image.resolve())], "printed.bin"
-        else:
-            command, out = ["node", str(HERE / "drive.mjs"), str(image.resolve())], "results.bin"
+        command, out = _command(machine, str(image.resolve()))
         try:
             with (folder / "requests.bin").open("rb") as given, (folder / out).open("wb") as written:
                 done = subprocess.run(
@@ -57,6 +50,19 @@ def _started(
         results = folder / "results.bin"
         found = _unpacked(results.read_bytes() if results.exists() else b"", requests)
     return found, why if len(found) < len(requests) else ""
+
+
+def _command(machine: Started, image: str) -> tuple[list[str], str]:
+    """The command, and the file that its output goes to: results, but for a machine that writes those itself."""
+    match machine:
+        case "qemu":
+            loaded = f"loader,file=requests.bin,addr={REQUESTS:#x},force-raw=on"
+            config = ["-semihosting-config", "enable=on,target=native", "-device", loaded]
+            return [*COMMAND, *config, "-kernel", image], "printed.bin"
+        case "qemu-user":
+            return ["qemu-aarch64", "-cpu", "max", image], "results.bin"
+        case "node":
+            return ["node", str(HERE / "drive.mjs"), image], "results.bin"
 
 
 def _packed(requests: Sequence[Raw]) -> bytes:
