@@ -140,9 +140,9 @@ class Lanes:
         return None if buffer in self.mine else self.count
 
     def below(self, cond: ValueExpr) -> Dim | None:
-        """How many lanes a condition ``i + a < n`` leaves, counted from the first."""
+        """How many lanes a condition ``i + a < n`` leaves, counted from the first; None where there is but one."""
         match cond:
-            case Op("lt", (Idx(at), Idx(end) | Imm(int(end)))):
+            case Op("lt", (Idx(at), Idx(end) | Imm(int(end)))) if self.lanes > 1:
                 step = linear(at, self.var)
                 if step is not None and step[0] == 1 and not (isinstance(end, Expr) and self.var in free_vars(end)):
                     return end - step[1]
