@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sdk.compiler.analysis.dependence import conflict, linear
+from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -23,7 +23,7 @@ from sdk.compiler.ir.loops import (
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import ScheduleError, replace_loop
-from sdk.compiler.sym import Dim, Expr, Var, free_vars, substitute
+from sdk.compiler.sym import Dim, Expr, Var, free_vars, linear, substitute
 
 __all__ = [
     "Lanes",

@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.loops import For, Idx, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import below, walk
-from sdk.compiler.sym import Dim, Var, flat_index, free_vars
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars, linear
 
 __all__ = ["cost_of", "decodes", "depth_of", "in_order", "may_recompute", "size_of"]
 

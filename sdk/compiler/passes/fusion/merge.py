@@ -90,7 +90,7 @@ def compute_at_read(pair: Pair, decode: bool) -> Loops | None:
     if point is None or point.store.buffer != pair.out.buffer.name:
         return None
     inner = {p.buffer.name for p in pair.inner}
-    found = accesses(pair.user)
+    found = accesses(pair.user.body)
     reads = [a for a in found if a.buffer in inner]
     if not reads or any(a.kind != "load" or a.lanes != 1 for a in reads):
         return None
