@@ -12,7 +12,8 @@ from c_harness import HOST_ISA, WARNINGS
 from c_model import CModel, Net, files_of, load
 
 from sdk.boards import load_board
-from sdk.compiler.analysis.rows import row_granule, work_of
+from sdk.compiler.analysis.rows import row_granule
+from sdk.compiler.analysis.work import operations
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.loops import For
 from sdk.compiler.ir.module import Module
@@ -126,7 +127,7 @@ def test_rows_that_read_their_neighbours_are_not_split() -> None:
     module = planned(2)
     conv = next(f for f in module.loops.values() if f.name.startswith("conv2d"))
     assert row_granule(conv) is not None
-    assert work_of(conv, 1) != 0
+    assert operations(conv, 1) != 0
     assert row_granule(conv, frozenset({"x"})) is None  # in place, a part would write what its neighbour reads
     assert any(isinstance(n, For) for n in walk(conv.body))
 
@@ -138,7 +139,7 @@ def test_borders_in_loops_of_their_own_are_work_too() -> None:
     done = ScheduleLoops("sse2.avx2.fma.avx512f").run(Lower().run(net.typed(y))).loops["depthwise_conv2d"]
     assert "ends" in done.trace
     assert row_granule(done) == 1
-    assert int(work_of(done, 1)) > 14 * 64 * 9
+    assert int(operations(done, 1)) > 14 * 64 * 9
 
 
 @pytest.mark.parametrize("toolchain", ["zig", "gcc"])

@@ -1,4 +1,4 @@
-"""Which loops functions may compute their rows in parts side by side, where to cut, and how much work a cut holds."""
+"""Which loops functions may compute their rows in parts side by side, and where to cut."""
 
 from __future__ import annotations
 
@@ -11,46 +11,32 @@ from typing import Final
 from sdk.compiler.analysis.access import Access, accesses
 from sdk.compiler.analysis.facts import Facts
 from sdk.compiler.ir.loops import (
-    Alloc,
     Atomic,
     Barrier,
-    Block,
     Buffer,
     Eval,
     For,
-    If,
-    Let,
     Loops,
-    Op,
     Rows,
-    Stmt,
-    Store,
-    ValueExpr,
 )
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import (
     Dim,
     Expr,
     Func,
-    Var,
-    dmax,
     flat_index,
     floordiv,
     free_vars,
-    max_value,
     product,
     prove_eq,
     substitute,
 )
 from sdk.compiler.sym.dim import from_terms
 
-__all__ = ["PART_WORK", "row_granule", "shared_params", "work_of"]
-
-PART_WORK: Final = 1 << 16  # operations below which a part is not worth waking a thread for
+__all__ = ["row_granule", "shared_params"]
 
 REMEMBERED: Final = 64  # answers: a kernel that many layers share is asked for by the planner and the verifier
 _MOST_GRANULE: Final = 256
-_MOST_WORK: Final = (1 << 31) - 1
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -88,14 +74,6 @@ def shared_params(loops: Loops, args: Sequence[str], alias: Mapping[str, str]) -
     held = [(p, root(name)) for p, name in zip(loops.params, args, strict=True)]
     written = {r for p, r in held if p.mode != "read"}
     return frozenset(p.buffer.name for p, r in held if p.mode == "read" and r in written)
-
-
-def work_of(loops: Loops, rows: int) -> Dim:
-    """Operations on scalars that a call for ``rows`` rows takes, a dim in those of the function; at most 2^31 - 1."""
-    env: dict[Var, Dim] = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: rows}
-    total = _block_work(loops.body, env, frozenset(loops.dims))
-    most = max_value(total)
-    return total if most is not None and most <= _MOST_WORK else _MOST_WORK
 
 
 # --- what parts touch --------------------------------------------------------------------------------------------
@@ -234,40 +212,3 @@ def _tiles(dim: Dim, rows: Rows) -> Iterator[int]:
                     yield factor.b if isinstance(factor.b, int) else _MOST_GRANULE + 1
                 yield from _tiles(factor.a, rows)
                 yield from _tiles(factor.b, rows)
-
-
-# --- work --------------------------------------------------------------------------------------------------------
-
-
-def _block_work(block: Block, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
-    total: Dim = 0
-    for stmt in block.body:
-        total = total + _stmt_work(stmt, env, dims)
-    return total
-
-
-def _stmt_work(stmt: Stmt, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
-    match stmt:
-        case Block():
-            return _block_work(stmt, env, dims)
-        case For():
-            return _times(stmt, env, dims) * _block_work(stmt.body, env, dims)
-        case If():
-            other = 0 if stmt.orelse is None else _block_work(stmt.orelse, env, dims)
-            return _operations(stmt.cond) + _block_work(stmt.then, env, dims) + other
-        case Let() | Store() | Atomic():
-            return _operations(stmt.value)
-        case Eval() | Alloc() | Barrier():
-            return 0
-
-
-def _times(loop: For, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
-    """How often a loop runs, at most: a dim of the function's, or a number where it depends on loops around."""
-    extent = dmax(substitute(loop.hi, env) - substitute(loop.lo, env), 0)
-    if free_vars(extent) <= dims:
-        return extent
-    return max_value(extent) or 1
-
-
-def _operations(value: ValueExpr) -> int:
-    return sum(n.dtype.lanes for n in walk(value) if isinstance(n, Op)) + value.dtype.lanes

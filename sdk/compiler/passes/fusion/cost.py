@@ -23,7 +23,7 @@ from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import below, walk
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, linear
 
-__all__ = ["cost_of", "decodes", "depth_of", "in_order", "may_recompute", "size_of"]
+__all__ = ["cost_of", "decodes", "depth_of", "in_order", "may_recompute"]
 
 FEW: Final = 4
 
@@ -36,11 +36,6 @@ def cost_of(value: ValueExpr) -> int:
 def _of_index(node: Op) -> bool:
     """A condition on indices, which compilers take out of loops."""
     return not any(isinstance(n, Load) for n in walk(node))
-
-
-def size_of(value: ValueExpr) -> int:
-    """Operations and reads written out."""
-    return sum(isinstance(n, Op | Load) for n in walk(value))
 
 
 def depth_of(node: object) -> int:
