@@ -22,7 +22,7 @@ from differential.engines import differences
 from differential.image import Compiled
 from differential.machines import execute
 from differential.subjects import Subject, subjects
-from sdk.codegen_c.c99 import helpers
+from sdk.codegen_c.c99.instructions import x86
 from sdk.driver.pipeline import capabilities
 from sdk.toolchains import BuildCache
 
@@ -103,7 +103,7 @@ def test_choices_are_those_of_the_seed_and_within_what_the_core_has() -> None:
 
 
 def test_every_instruction_of_avx512_is_there_in_c_too() -> None:
-    text = Path(helpers.__file__).read_text(encoding="utf-8")
+    text = Path(x86.__file__).read_text(encoding="utf-8")
     named = set(re.findall(r"__builtin_ia32_\w*(?:512|vpdpbusd)\w*", text))
     assert named
     assert named <= set(re.findall(r"__builtin_ia32_\w+", (image.HERE / "avx512_in_c.h").read_text(encoding="utf-8")))

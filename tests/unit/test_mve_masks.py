@@ -7,11 +7,12 @@ import re
 import pytest
 
 from sdk.codegen_c.c99 import helpers, real
-from sdk.codegen_c.c99.mve import compared
+from sdk.codegen_c.c99.instructions.lanes import LANES
+from sdk.codegen_c.c99.instructions.mve import compared
 from sdk.codegen_c.c99.unit import Unit
 from sdk.errors import BuildError
 
-FAMILIES = sorted({*real._ANY, *real._LANES, *helpers._LANES})
+FAMILIES = sorted({*real._ANY, *real._LANES, *LANES})
 KEPT = re.compile(r"@lanes_mve_\w+\(\(@\w+\)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)")
 
 

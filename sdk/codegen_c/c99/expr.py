@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from sdk.codegen_c.c99.dims import ATOM, CMP, MUL, SUM, TERNARY, UNARY, DimPrinter, wrap
+from sdk.codegen_c.c99.instructions.lookup import instruction_text
 from sdk.codegen_c.c99.names import scalar_name
-from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.rescaled import clamped, rescaled
 from sdk.compiler.ir.intrinsics import INTRINSICS
@@ -50,11 +50,7 @@ _COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
 _TESTS: Final = ("isnan", "isinf")
 _ON_BITS: Final = ("cast", "select", "broadcast", "bits", "zip_lo", "zip_hi")  # all that a 16-bit float takes part in
 _WRAPPING: Final = ("add", "sub", "mul", "tdiv", "neg", "shl")
-_SATURATE: Final = {
-    I8.limits: "i8_thumb2",
-    U8.limits: "u8_thumb2",
-    I16.limits: "i16_thumb2",
-}
+_WHOLE: Final = {type.limits: type for type in (I8, U8, I16)}  # types of which a clamp keeps all values
 
 
 class CValue(NamedTuple):
@@ -157,9 +153,9 @@ class ValuePrinter:
     def _op(self, expr: Op) -> CValue:
         if any(a.dtype.scalar == F16 for a in expr.args) and expr.name not in _ON_BITS:
             raise BuildError(f"{expr.name} on {expr.args[0].dtype} has no C99 spelling: convert to f32 first")
-        spelled = self._clamp(expr) or self._spelled(expr)
-        if spelled:
-            return spelled
+        known = self._clamp(expr) or self._instruction(expr)
+        if known:
+            return known
         match expr.name:
             case "cast":
                 return self._cast(expr.args[0], expr.dtype)
@@ -179,17 +175,16 @@ class ValuePrinter:
             return CValue(f"{self._unit.helper(f'{expr.name}_{expr.dtype}')}({a}, {b})", ATOM)
         if expr.name == "neg" or expr.name in _OPERATORS:
             return self._vector_operator(expr) if expr.args[0].dtype.lanes > 1 else self._operator(expr)
-        known = "" if expr.name in INTRINSICS else ": it is not in the intrinsic table"
+        listed = "" if expr.name in INTRINSICS else ": it is not in the intrinsic table"
         raise BuildError(
-            f"{expr.name} on {', '.join(str(a.dtype) for a in expr.args)} has no C99 spelling{known}"
+            f"{expr.name} on {', '.join(str(a.dtype) for a in expr.args)} has no C99 spelling{listed}"
         )
 
-    def _spelled(self, expr: Op) -> CValue | None:
-        """By a row of the table of spellings."""
+    def _instruction(self, expr: Op) -> CValue | None:
+        """As one instruction, where one is declared for these types."""
         types = (expr.dtype, *(a.dtype for a in expr.args))
-        template = find_spelling(
-            expr.name, types, self._unit.features, bool(expr.args) and self.is_small(expr.args[0])
-        )
+        small = bool(expr.args) and self.is_small(expr.args[0])
+        template = instruction_text(expr.name, types, self._unit.features, small)
         if template is None:
             return None
 
@@ -217,9 +212,10 @@ class ValuePrinter:
             return None
         x, lo, hi = found
         halved, text = self._rescaled(x, lo)
-        if "thumb2" in self._unit.features and (lo, hi) in _SATURATE:
-            saturate = ("half_" if halved else "clamp_") + _SATURATE[lo, hi]
-            return CValue(f"{self._unit.helper(saturate)}({text})", ATOM)
+        kind = _WHOLE.get((lo, hi))
+        saturated = kind and self._own(f"{'half' if halved else 'clamp'}_{kind}", 1)
+        if saturated:
+            return CValue(self._unit.expand(saturated.format(text)), ATOM)
         value = f"{text} >> 1" if halved else text
         bounds = f"{literal(lo, I32).text}, {literal(hi, I32).text}"
         return CValue(f"{self._unit.helper('clamp_i32')}({value}, {bounds})", ATOM)
@@ -229,11 +225,16 @@ class ValuePrinter:
         found = rescaled(x, lo, self.is_small)
         if found is None:
             return False, self.text(x)
-        if found.up and found.bounded and isinstance(found.high, Op) and {"dsp", "thumb2"} <= self._unit.features:
-            factors = ", ".join(self.text(arg) for arg in (*found.high.args, found.right))
-            return True, f"{self._unit.helper('rescale_up_dsp')}({factors}, {found.twice})"
+        joined = self._own("rescale_product", 4)
+        if joined and found.up and found.bounded and isinstance(found.high, Op):
+            factors = (self.text(arg) for arg in (*found.high.args, found.right))
+            return True, self._unit.expand(joined.format(*factors, found.twice))
         helper = self._unit.helper("rescale_up" if found.up else "rescale")
         return True, f"{helper}({self.text(found.high)}, {self.text(found.right)}, {found.twice})"
+
+    def _own(self, op: str, arity: int) -> str | None:
+        """The instruction for an operation of the printer's own on integers of 32 bits, where there is one."""
+        return instruction_text(op, (I32,) * (arity + 1), self._unit.features)
 
     # --- scalars ------------------------------------------------------------------------------------------
 

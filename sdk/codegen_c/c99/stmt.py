@@ -12,11 +12,11 @@ from sdk.codegen_c.c99.dims import ATOM, UNARY, DimPrinter
 from sdk.codegen_c.c99.expr import CValue, ValuePrinter, checked_nonnegative
 from sdk.codegen_c.c99.function import CFunction, has_scratch
 from sdk.codegen_c.c99.hoist import invariant_reads
+from sdk.codegen_c.c99.instructions.lookup import instruction_text
 from sdk.codegen_c.c99.names import Scope, identifier, scalar_name
 from sdk.codegen_c.c99.places import Addresses, Index, Place
 from sdk.codegen_c.c99.regions import Regions
 from sdk.codegen_c.c99.samples import Around, Branch, KernelCall
-from sdk.codegen_c.c99.spellings import find_spelling
 from sdk.codegen_c.c99.thumb import Memory, Names
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.unroll import unrolled, without_zeros
@@ -410,7 +410,7 @@ class _Printer:
         """Declares a pointer that walks over what wide reads of a block read, where they follow each other."""
         for name, reads in straight_runs(block, self.wide).items():
             place, type = self.places[name], reads[0].dtype
-            known = find_spelling("apart", (type,), self.unit.features, small=False)
+            known = instruction_text("apart", (type,), self.unit.features)
             if name in self.cursors or known is None or place.buffer.ring is not None:
                 continue
             offsets = [flat_index(read.index, place.buffer.shape) for read in reads]
@@ -422,7 +422,7 @@ class _Printer:
 
     def _wide_read(self, load: Load, names: list[str]) -> None:
         """Reads a vector into scalars."""
-        known = find_spelling("apart", (load.dtype,), self.unit.features, small=False)
+        known = instruction_text("apart", (load.dtype,), self.unit.features)
         if known and load.buffer in self.cursors:
             into = ", ".join(f"&{name}" for name in names)
             self._line(f"{self.unit.expand(known)}(&{self.cursors[load.buffer]}, {into});")
@@ -475,8 +475,8 @@ class _Printer:
         """The helper that loads or stores the first lanes of a vector."""
         if self.unit.is_word(type):
             raise BuildError(f"{name} of {type} in a word has no C99 spelling")
-        spelled = find_spelling(name, (type,), self.unit.features, small=False)
-        return self.unit.expand(spelled) if spelled else self.unit.helper(f"{name}_{type}")
+        known = instruction_text(name, (type,), self.unit.features)
+        return self.unit.expand(known) if known else self.unit.helper(f"{name}_{type}")
 
     def _target(self, place: Place, index: Index, type: DType, store: bool) -> CValue:
         """The C lvalue of ``index``."""

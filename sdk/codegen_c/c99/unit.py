@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from sdk.codegen_c.c99.helpers import helper_header, helper_text
-from sdk.codegen_c.c99.mve import compared
+from sdk.codegen_c.c99.instructions.mve import compared
 from sdk.codegen_c.c99.names import scalar_name
 from sdk.compiler.ir.types import DType, dtype
 from sdk.compiler.machines.lookup import machine_for

@@ -1,7 +1,7 @@
 """The table of value operations: arity, result type, cost and exact meaning in numpy, lane by lane.
 
 Fixed-point rows follow gemmlowp / TensorFlow Lite: ``srdhm`` is SaturatingRoundingDoublingHighMul and ``rdbpot``
-RoundingDivideByPOT. A backend adds a spelling per row; nothing else in the compiler knows an operation by name
+RoundingDivideByPOT. A backend declares instructions for it; nothing else in the compiler knows an operation by name
 except the rules that introduce it.
 """
 

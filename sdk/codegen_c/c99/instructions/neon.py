@@ -1,0 +1,12 @@
+"""AArch64 with Advanced SIMD."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.codegen_c.c99.instructions.lanes import fused
+from sdk.codegen_c.c99.instructions.model import InstructionSet
+
+__all__ = ["SET"]
+
+SET: Final = InstructionSet((fused("fma_neon", "f32x4", "__builtin_aarch64_fmav4sf(a, b, c)", "neon"),))
