@@ -105,7 +105,7 @@ class _Printer:
         self.dims = DimPrinter(unit, self._var)
         self.addresses = Addresses(self.dims, scratch, frozenset(loops.layouts))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
-        names = Names(self._register, self._memory, self._operand, self.values.is_small)
+        names = Names(self._register, self._memory, self._operand, self.values.is_small, unit.features)
         how = unit.machine.assembly
         self.regions = how and Regions(loops, self.dims, names, self._element, self._fresh, small, how, self._holds)
         self.validator = Validator(loops, scratch, calls, unit.check)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
+from sdk.codegen_c.c99.instructions.lookup import assembly_line
+from sdk.codegen_c.c99.instructions.model import Line
+from sdk.codegen_c.c99.instructions.operations import operation
 from sdk.codegen_c.c99.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
 from sdk.codegen_c.rescaled import Rescaled, clamped, rescaled
 from sdk.compiler.analysis.dependence import slope
@@ -24,13 +27,6 @@ _PAIR_REACH: Final = 1020  # the same where two words may be accessed at once
 _HALVES: Final = I16.with_lanes(2)
 _WORDS: Final = (I8.with_lanes(4), U8.with_lanes(4))
 _WIDTHS: Final[dict[DType, Width]] = {I8: "sb", U8: "b", I16: "sh", I32: ""}
-_SHIFTS: Final = {"shr": "asr", "shl": "lsl"}
-_UNPACK: Final = {
-    ("evens", "i"): "sxtb16 {d}, {0}",
-    ("odds", "i"): "sxtb16 {d}, {0}, ror #8",
-    ("evens", "u"): "uxtb16 {d}, {0}",
-    ("odds", "u"): "uxtb16 {d}, {0}, ror #8",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +76,13 @@ class NotStraight(Exception):
 class Names:
     """What the C around knows: ``register`` gives the variable that holds an element, None for one in memory;
     ``place`` where that lies; ``text`` an expression as C of 32 bits, all of which count; ``is_small`` tells values of
-    at most 2**30."""
+    at most 2**30; ``features`` are those of the target's instructions."""
 
     register: Callable[[str, tuple[Dim, ...]], str | None]
     place: Callable[[str, tuple[Dim, ...]], Memory | None]
     text: Callable[[ValueExpr], str]
     is_small: Callable[[ValueExpr], bool]
+    features: frozenset[str]
 
 
 def lift(
@@ -233,36 +230,39 @@ class _Lifter:
                 return self.node(arg)
             case Op("broadcast", (Imm(),)) if value.dtype == _HALVES:
                 return self._leaf(value)
-            case Op("evens" | "odds", (arg,)) if value.dtype == _HALVES and arg.dtype in _WORDS:
-                return self._step(_UNPACK[value.name, arg.dtype.kind], (self.node(arg),))
-            case Op("dot", (total, a, b)) if value.dtype == I32 and a.dtype == b.dtype == _HALVES:
-                return self._sum("smlad {d}, {0}, {1}, {2}", a, b, total, 2)
             case Op("dot", (total, a, b)) if value.dtype == I32 and a.dtype in _WORDS and b.dtype in _WORDS:
                 halves = [[Op(half, (word,), _HALVES) for half in ("evens", "odds")] for word in (a, b)]
                 for left, right in zip(*halves, strict=True):
                     total = Op("dot", (total, left, right), I32)
                 return self.node(total)
-            case Op("mac_pair", (total, a, b, Imm(i), Imm(j))) if a.dtype == b.dtype == _HALVES:
-                return self._sum(f"smla{'bt'[int(i)]}{'bt'[int(j)]} {{d}}, {{0}}, {{1}}, {{2}}", a, b, total, 1)
             case Op("cast", (arg,)) if value.dtype == I8 and arg.dtype == I32:
                 return self._byte(arg)
-            case Op("sub", (a, b)) if value.dtype == I32:
-                return self._step("sub {d}, {0}, {1}", (self.node(a), self.node(b)))
-            case Op("shr" | "shl", (a, Imm(int(by)))) if value.dtype == I32 and 0 < by < 32:
-                return self._step(f"{_SHIFTS[value.name]} {{d}}, {{0}}, #{by}", (self.node(a),))
-            case Op("shr" | "shl", (a, by)) if value.dtype == I32 and not isinstance(a, Imm):
-                return self._step(f"{_SHIFTS[value.name]} {{d}}, {{0}}, {{1}}", (self.node(a), self.node(by)))
-            case Op("mac_high", args) if value.dtype == I32:
-                return self._step("smmla {d}, {0}, {1}, {2}", tuple(map(self.node, args)))
-            case Op("add", (total, Op("mul", (a, b)))) if value.dtype == I32:
-                return self._sum("mla {d}, {0}, {1}, {2}", a, b, total, 1)
+            case Op("shr" | "shl", (Imm(), by)) if not isinstance(by, Imm):
+                raise NotStraight
+            case Op():
+                return self._operation(value)
             case _:
                 raise NotStraight
 
-    def _sum(self, text: str, a: ValueExpr, b: ValueExpr, total: ValueExpr, products: int) -> Step:
-        self.products += products
-        start = self.node(total)  # what is added first is computed first
-        return self._step(text, (self.node(a), self.node(b), start), 2)
+    def _operation(self, value: Op) -> Step:
+        """What an instruction does by its meaning: what is added to, its first argument, is computed first."""
+        name, args = operation(value)
+        literals = tuple(a.value if isinstance(a, Imm) and isinstance(a.value, int) else None for a in args)
+        types = (value.dtype, *(a.dtype for a in args))
+        found = assembly_line(name, types, self.names.features, literals)
+        if found is None:
+            raise NotStraight
+        nodes = {k: self.node(args[k]) for k in sorted(found.args)}
+        self.products += found.products
+        return self._step(found, [nodes[k] for k in found.args])
+
+    def _made(self, name: str, *args: Node | int) -> Step:
+        """An operation on i32 that the selection itself asks for; integers are literals."""
+        literals = tuple(a if isinstance(a, int) else None for a in args)
+        found = assembly_line(name, (I32,) * (len(args) + 1), self.names.features, literals)
+        if found is None:
+            raise NotStraight
+        return self._step(found, [a for a in (args[k] for k in found.args) if not isinstance(a, int)])
 
     def _byte(self, value: ValueExpr) -> Node:
         """A sum brought to eight bits."""
@@ -272,38 +272,40 @@ class _Lifter:
         scaled = rescaled(*found[:2], self.names.is_small)
         match scaled:
             case None:
-                return self._step("ssat {d}, #8, {0}", (self.node(found[0]),))
+                return self._made("clamp_i8", self.node(found[0]))
             case Rescaled(Op("srdhm30", (total, mult)), right, twice, up, bounded):
                 pass
             case _:
                 raise NotStraight
         scale, by = self.node(mult), self._less(right)
-        node = self._step("lsl {d}, {0}, #1", (self.node(total),))
+        node = self._made("shl", self.node(total), 1)
         if up and bounded:
             add: Node = self._leaf(op("shl", imm(twice), op("sub", right, imm(1))))
             if isinstance(by, Step):
-                add = self._step("lsl {d}, {0}, {1}", (self._leaf(imm(twice)), by))
-            node = self._step("smmlar {d}, {0}, {1}, {2}", (node, scale, add))
-            node = self._step("asr {d}, {0}, {1}", (node, by))
+                add = self._made("shl", self._leaf(imm(twice)), by)
+            node = self._made("mac_high_rounded", node, scale, add)
+            node = self._made("shr", node, by)
         else:
-            node = self._step("smmulr {d}, {0}, {1}", (node, scale))
+            node = self._made("mul_high", node, scale)
             if not up:
-                node = self._step("add {d}, {0}, {0}, asr #31", (node,))
-            node = self._step("asr {d}, {0}, {1}", (node, by))
-            node = self._step(f"{'add' if twice > 0 else 'sub'} {{d}}, {{0}}, #{abs(twice)}", (node,))
-        return self._step("ssat {d}, #8, {0}, asr #1", (node,))
+                node = self._made("add_sign", node)
+            node = self._made("shr", node, by)
+            node = self._made("add" if twice > 0 else "sub", node, abs(twice))
+        return self._made("half_i8", node)
 
     def _less(self, right: ValueExpr) -> Node:
         """One bit less than a shift; computed here where that is read from memory."""
+        less = op("sub", right, imm(1))
         match right:
             case Op("neg", (Load() as load,)) if isinstance(self._load(load), Read):
-                return self._step("mvn {d}, {0}", (self._load(load),))
-        return self._leaf(op("sub", right, imm(1)))
+                return self.node(less)
+        return self._leaf(less)
 
-    def _step(self, text: str, args: tuple[Node, ...], sum: int = -1) -> Step:
-        key = (text, tuple(map(id, args)))
+    def _step(self, line: Line, args: Sequence[Node]) -> Step:
+        key = (line.text, tuple(map(id, args)))
         if key not in self.made:
-            self.made[key] = step = Step(text, args, sum)
+            total = line.args.index(0) if line.products else -1
+            self.made[key] = step = Step(line.text, tuple(args), total)
             self.items.append(step)
         return self.made[key]
 
