@@ -63,8 +63,8 @@ class Dot:
 class Assembly:
     """How hot loops are written as inline assembly.
 
-    ``most`` instructions of a loop of which several turns are written out, ``most_small`` where code is for size;
-    ``turns`` written out at most; straight code of ``products`` products, or half as many stores, is worth a statement
+    ``most`` instructions of a loop of which several iterations are unrolled, ``most_small`` where code is for size;
+    ``turns`` unrolled at most; a basic block of ``products`` products, or half as many stores, is worth a statement
     of its own. With ``single_loads`` words are read one by one: the core issues such a read beside a product.
     """
 
