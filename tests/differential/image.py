@@ -18,8 +18,8 @@ from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import capabilities, default_passes, lower_module
-from sdk.driver.targets import target_of
+from sdk.driver.pipeline import default_passes, lower_module
+from sdk.driver.targets import capabilities, target_of
 from sdk.errors import BuildError
 from sdk.resources import data_dir
 from sdk.toolchains import Blob, BuildCache, CompileJob, LinkJob, SourceText, Target, get_toolchain
@@ -136,11 +136,11 @@ def _alone(one: Compiled, core: str, compiler: str, cache: BuildCache, out: Path
 def _targets(core: str, opt: str) -> tuple[Board, Target, str]:
     """The board, its compiler's target and text that stands before the code."""
     board = board_of(core)
-    lacking = missing(core)
+    options, lacking = BuildOptions(opt="size" if opt == "size" else "time"), missing(core)
     if not lacking:
-        return board, target_of(board, opt), ""
+        return board, target_of(board, options), ""
     here = structs.replace(board.core, capabilities=board.capabilities & load_board(CORES[core].board).capabilities)
-    target = target_of(replace(board, cores=(here,)), opt)
+    target = target_of(replace(board, cores=(here,)), options)
     return board, target, (HERE / "avx512_in_c.h").read_text(encoding="utf-8")
 
 

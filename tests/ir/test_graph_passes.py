@@ -71,7 +71,7 @@ def test_models_keep_every_bit_and_their_text(name: str, models: Path) -> None:
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("isa", ["avx2.fma", "dsp"])
+@pytest.mark.parametrize("isa", ["avx2+fma", "dsp"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_stage_of_a_model_is_well_formed_and_reads_back(name: str, isa: str, models: Path) -> None:
     module = import_tflite((models / f"{name}.tflite").read_bytes(), "m", dims={})
@@ -83,7 +83,7 @@ def test_every_stage_of_a_model_is_well_formed_and_reads_back(name: str, isa: st
 @pytest.mark.models
 def test_text_is_fast(models: Path) -> None:
     module = import_tflite((models / "vww_96_int8.tflite").read_bytes(), "m", dims={})
-    passes = parse_pipeline(f"{GRAPH_PASSES % 0},lower,fuse,schedule{{isa=avx2.fma}},plan-memory")
+    passes = parse_pipeline(f"{GRAPH_PASSES % 0},lower,fuse,schedule{{isa=avx2+fma}},plan-memory")
     planned = run_pipeline(replace(module, stage="typed"), passes)
     start = time.perf_counter()
     parse_module(print_module(planned), collect_blobs(planned))

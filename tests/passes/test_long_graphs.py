@@ -23,7 +23,8 @@ from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.passes.fusion.cost import depth_of
 from sdk.compiler.passes.fusion.merge import MOST_DEPTH
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import capabilities, default_passes, lower_module
+from sdk.driver.pipeline import default_passes, lower_module
+from sdk.driver.targets import capabilities
 from sdk.frontends.onnx.importer import import_onnx
 
 
