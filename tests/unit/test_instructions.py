@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from sdk.boards import board_names, load_board
+from sdk.boards import board_names, load_board, with_implied
 from sdk.boards.model import CAPABILITIES
 from sdk.codegen_c.c99.helpers import helper_text
 from sdk.codegen_c.c99.instructions.lookup import INSTRUCTION_SETS, assembly_line, fits, in_order, instruction_text
@@ -20,6 +20,8 @@ from sdk.codegen_c.c99.thumb.execute import Memory, execute, signed
 from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler.ir.intrinsics import INTRINSICS, has_meaning
 from sdk.compiler.ir.types import I32, DType, dtype
+from sdk.compiler.machines.lookup import MACHINES
+from sdk.compiler.machines.model import Machine
 
 MEANINGS = {**INTRINSICS, **OWN}
 ALL = [one for own in INSTRUCTION_SETS.values() for one in own.instructions]
@@ -91,16 +93,13 @@ def test_what_comes_first_does_not_hang_on_files(target: frozenset[str]) -> None
                 assert not any(fits(other, types) for types in examples(one)), (one, other)
 
 
-@pytest.mark.parametrize("board", board_names())
-def test_the_dot_of_a_machine_is_an_instruction(board: str) -> None:
-    unit = Unit("m", load_board(board).core.capabilities)
-    dot = unit.machine.dot
-    if dot is None:
-        return
-    types = (I32.with_lanes(dot.sums),) * 2 + tuple(t.with_lanes(dot.sums * dot.products) for t in (dot.a, dot.b))
-    own = [one for one in ALL if "dot" in one.ops and fits(one, types) and one.needs & CAPABILITIES <= unit.features]
-    assert any(one.needs & CAPABILITIES for one in own), f"{dot.name} is in no table"
-    assert instruction_text("dot", types, unit.features) in {one.text for one in own if one.needs & CAPABILITIES}
+@pytest.mark.parametrize("machine", [m for m in MACHINES if m.dot], ids=lambda m: m.name)
+def test_the_dot_of_a_machine_is_an_instruction(machine: Machine) -> None:
+    """One that needs what tells the machine from others, and that is the one taken."""
+    have = features(with_implied(machine.needs))
+    assert machine.dot
+    own = {one.text for one in ALL if "dot" in one.ops and fits(one, machine.dot.types) and one.needs & machine.needs}
+    assert instruction_text("dot", machine.dot.types, have) in own
 
 
 def test_small_arguments_have_their_own() -> None:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from sdk.compiler.analysis.pattern import Kind
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.types import U8, DType
+from sdk.compiler.ir.types import I32, U8, DType
 from sdk.compiler.machines.nest import DEFAULT, Choice, Nest
 
 __all__ = ["NO_FLOATS", "Assembly", "Dot", "FloatUnit", "Machine", "Rule"]
@@ -49,14 +49,19 @@ NO_FLOATS: Final = FloatUnit("scalar", frozenset(), 1, 16, False)
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """An instruction that adds ``products`` neighbouring products, of an ``a`` by a ``b`` each, to each of ``sums``
-    32-bit sums."""
+    """What an instruction of the core means: it adds ``products`` neighbouring products, of an ``a`` by a ``b`` each,
+    to each of ``sums`` 32-bit sums. A backend finds its own for the operation "dot" by ``types``."""
 
-    name: str
     a: DType
     b: DType
     products: int
     sums: int = 1
+
+    @property
+    def types(self) -> tuple[DType, ...]:
+        """The types of the operation: of its result, of the sums before, of the factors."""
+        total, lanes = I32.with_lanes(self.sums), self.sums * self.products
+        return total, total, self.a.with_lanes(lanes), self.b.with_lanes(lanes)
 
 
 @dataclass(frozen=True, slots=True)
