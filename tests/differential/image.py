@@ -25,7 +25,7 @@ from sdk.resources import data_dir
 from sdk.toolchains import Blob, BuildCache, CompileJob, LinkJob, SourceText, Target, get_toolchain
 from sdk.toolchains.base import ObjectFile, Toolchain
 
-__all__ = ["CODE", "RAM", "Compiled", "compiled", "link"]
+__all__ = ["CODE", "RAM", "Compiled", "compiled", "link", "link_code"]
 
 HERE = Path(__file__).resolve().parent
 CODE, RAM = 0x1000_0000, 0x2000_0000
@@ -154,10 +154,28 @@ def _link(batch: Sequence[Compiled], core: str, compiler: str, cache: BuildCache
         if text:
             objects.append(_compile(tool, f"code_{opt}.c", head + text, _targets(core, opt)[1], board, headers))
     table = ", ".join(f"&{c.record}" for c in batch)
-    rest = [*_own(core), *(c.rest for c in batch), f"const sdk_rt_model_t *const batch_models[] = {{{table}}};\n"]
+    drive = _joined({"drive.c": (HERE / "drive.c").read_text(encoding="utf-8")})
+    rest = [*_own(core), drive, *(c.rest for c in batch)]
+    rest.append(f"const sdk_rt_model_t *const batch_models[] = {{{table}}};\n")
     objects.append(_compile(tool, "rest.c", "\n".join(rest), target, board, headers))
     for one in batch:
         objects += (tool.compile(CompileJob(s, target, headers=one.blobs)) for s in one.assembled)
+    _image(tool, core, objects, target, out)
+
+
+def link_code(code: str, core: str, compiler: str, cache: BuildCache, out: Path) -> None:
+    """An image of C that has a function ``drive`` of its own.
+
+    Raises:
+        BuildError: it does not compile or link.
+    """
+    tool = get_toolchain(compiler, cache)
+    board, target, head = _targets(core, "time")
+    text = "\n".join([head, *_own(core), code])
+    _image(tool, core, [_compile(tool, "code.c", text, target, board, ())], target, out)
+
+
+def _image(tool: Toolchain, core: str, objects: Sequence[ObjectFile], target: Target, out: Path) -> None:
     if CORES[core].machine == "native":
         tool.link(LinkJob("shared", tuple(objects), target), out)
     else:
@@ -165,10 +183,9 @@ def _link(batch: Sequence[Compiled], core: str, compiler: str, cache: BuildCache
 
 
 def _own(core: str) -> list[str]:
-    """What an image has besides models."""
+    """What an image has besides what is run in it."""
     machine = CORES[core].machine
     files: dict[str, Path] = {} if machine == "native" else {"mem.c": data_dir("c_runtime") / "port/bare/mem.c"}
-    files["drive.c"] = HERE / "drive.c"
     if machine == "qemu":
         files["semihosted.c"] = HERE / "semihosted.c"
     return [_joined({name: path.read_text(encoding="utf-8")}) for name, path in files.items()]
