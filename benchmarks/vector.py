@@ -31,9 +31,10 @@ from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import BOOL, F32, I8, U8, TensorType
 from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.memory.scratch import scratch_layout
 from sdk.compiler.ops.registry import get_op, infer
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
 ROUNDS, LEAST_S = 7, 0.004
@@ -116,7 +117,7 @@ def kernel(case: Case, name: str) -> Loops:
     """The nest of a case as the default rules schedule it for this machine."""
     attrs = tuple(sorted(case.attrs.items()))
     plain = get_op(case.op).loops(name, case.inputs, infer(case.op, case.inputs, attrs), case.attrs)
-    return schedule(plain, machine_for(load_board("host").capabilities))
+    return schedule_nest(Nest(plain), machine_for(load_board("host").capabilities))
 
 
 def library(loops: list[Loops], folder: Path) -> ctypes.CDLL:

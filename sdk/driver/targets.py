@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sdk.boards import Board, with_implied
 from sdk.compiler.machines.lookup import machine_for
 from sdk.driver.backends import backend_for
@@ -10,6 +12,8 @@ from sdk.errors import UsageError
 from sdk.toolchains import Target, target_for
 
 __all__ = ["capabilities", "target_of"]
+
+_USUAL: Final = BuildOptions()
 
 
 def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
@@ -35,7 +39,7 @@ def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
     return with_implied(wanted) & board.capabilities
 
 
-def target_of(board: Board, options: BuildOptions) -> Target:
+def target_of(board: Board, options: BuildOptions = _USUAL) -> Target:
     """The target of a board for the code of a build: its loops stay rolled where the backend says so, and lanes are not
     gathered where that is slow on the board's own core, whatever the code uses of it.
 

@@ -15,8 +15,9 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops.registry import get_op, infer
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.sym import Dim, Var, evaluate
 from sdk.toolchains import CompileJob, SourceText, get_toolchain, target_for
 
@@ -62,7 +63,7 @@ def scheduled(name: str) -> list[Loops]:
         loops = get_op(op).loops
         assert loops is not None
         plain = loops(case, types, infer(op, types, tuple(sorted(attrs.items()))), attrs)
-        done = schedule(drop_single_trips(plain), machine_for(SETS[name]), constants)
+        done = schedule_nest(Nest(drop_single_trips(plain), constants), machine_for(SETS[name]))
         assert done.trace
         out.append(done)
     return out

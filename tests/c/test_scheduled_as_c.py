@@ -17,8 +17,9 @@ from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.machines.lookup import MACHINES, machine_for
 from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops.registry import get_op, infer
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.sym import evaluate
 from sdk.driver.targets import target_of
 from sdk.toolchains import CompileJob, SourceText, get_toolchain
@@ -77,7 +78,7 @@ def scheduled(core: Machine, even: Iterable[str] = ()) -> list[Loops]:
     for name, (op, types, _) in SHAPES.items():
         attrs = attributes(name, core)
         plain = get_op(op).loops(name, types, infer(op, types, tuple(sorted(attrs.items()))), attrs)
-        out.append(schedule(plain, core, even=even))
+        out.append(schedule_nest(Nest(plain, even=frozenset(even)), core))
     return out
 
 

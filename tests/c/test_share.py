@@ -20,11 +20,12 @@ from sdk.compiler.ir.plan import PlanCall
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import registry
 from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
 from sdk.compiler.passes.sharing import Different, generalise, grouped, proved, written_out
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.verify.module import verify
 from sdk.compiler.verify.plan import check_plan, verify_plan
 
@@ -136,7 +137,7 @@ def layers(op: str, rng: np.random.Generator, count: int) -> list[Loops]:
             types = T(I8, (1, h, w, c)), T(I8, (n, 1, 1, c)), T(I32, (n,))
         name = "conv2d" if op == "pointwise" else op
         plain = get_op(name).loops(f"f{k}", types, infer(name, types, tuple(sorted(attrs.items()))), attrs)
-        out.append(written_out(schedule(plain, DSP)))
+        out.append(written_out(schedule_nest(Nest(plain), DSP)))
     return out
 
 

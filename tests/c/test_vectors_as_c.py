@@ -16,8 +16,9 @@ from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I32, I64, U8, DType, TensorType
 from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops.registry import get_op, infer
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.sym import Var, evaluate, free_vars
 from sdk.compiler.verify.loops import verify_loops
@@ -109,7 +110,7 @@ def plain(k: int) -> Loops:
 def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kernels:
     isa, toolchain = request.param
     core = machine_for(SETS[isa])
-    done = [schedule(plain(k), core) for k in range(len(CASES))]
+    done = [schedule_nest(Nest(plain(k)), core) for k in range(len(CASES))]
     return build(done, tmp_path_factory.mktemp("vectors"), SETS[isa], toolchain, opt="2")
 
 
@@ -169,7 +170,7 @@ def test_schedules_are_sound(isa: str, k: int) -> None:
     """Proved inside their buffers, replayed from their trace, and right in the interpreter."""
     _, types, _ = CASES[k]
     naive = plain(k)
-    done = schedule(naive, machine_for(SETS[isa]))
+    done = schedule_nest(Nest(naive), machine_for(SETS[isa]))
     assert done is not naive, "no rule applies"
     found: list[str] = []
     verify_loops(done, lambda where, message: found.append(f"{where}: {message}"))

@@ -176,16 +176,20 @@ def link_code(code: str, core: str, compiler: str, cache: BuildCache, out: Path)
 
 
 def _image(tool: Toolchain, core: str, objects: Sequence[ObjectFile], target: Target, out: Path) -> None:
-    if CORES[core].machine == "native":
-        tool.link(LinkJob("shared", tuple(objects), target), out)
-    else:
-        tool.link(LinkJob("firmware", tuple(objects), target, script=_script(core)), out)
+    match CORES[core].machine:
+        case "native":
+            tool.link(LinkJob("shared", tuple(objects), target), out)
+        case "node":
+            tool.link(LinkJob("module", tuple(objects), target), out)
+        case _:
+            tool.link(LinkJob("firmware", tuple(objects), target, script=_script(core)), out)
 
 
 def _own(core: str) -> list[str]:
     """What an image has besides what is run in it."""
     machine = CORES[core].machine
-    files: dict[str, Path] = {} if machine == "native" else {"mem.c": data_dir("c_runtime") / "port/bare/mem.c"}
+    bare = machine in ("unicorn", "qemu")
+    files: dict[str, Path] = {"mem.c": data_dir("c_runtime") / "port/bare/mem.c"} if bare else {}
     if machine == "qemu":
         files["semihosted.c"] = HERE / "semihosted.c"
     return [_joined({name: path.read_text(encoding="utf-8")}) for name, path in files.items()]

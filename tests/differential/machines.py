@@ -1,4 +1,4 @@
-"""The machines that execute an image: Unicorn in this process, QEMU, or this machine in a child process."""
+"""The machines that execute an image: Unicorn in this process, QEMU, Node, or this machine in a child process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from differential.apart import Died, apart
 from differential.case import Array, Runs
 from differential.cores import CORES
 from differential.image import CODE, RAM, Compiled
-from differential.semihosted import run_semihosted
+from differential.started import run_started
 from sdk.compiler.ir.plan import Plan, PlanBuffer
 from sdk.compiler.sym import Var, evaluate
 from sdk.toolchains.elf import ElfFile
@@ -58,8 +58,8 @@ def run_requests(image: Path, core: str, requests: Sequence[Request], timeout_s:
     machine = CORES[core].machine
     if machine == "unicorn":
         return _emulated(image, core, requests, timeout_s)
-    if machine == "qemu":
-        return run_semihosted(image, [(r.words, r.given, r.wanted) for r in requests], timeout_s)
+    if machine in ("qemu", "node"):
+        return run_started(image, machine, [(r.words, r.given, r.wanted) for r in requests], timeout_s)
     return _native(image, requests, timeout_s)
 
 

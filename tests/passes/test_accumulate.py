@@ -21,11 +21,12 @@ from sdk.compiler.ir.plan import PlanCall, Repeat
 from sdk.compiler.ir.types import F16, F32, I8, I16, DType, TensorType
 from sdk.compiler.ir.walk import rewrite
 from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.plan_memory import PlanMemory
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.sym import Var
 from sdk.compiler.verify.module import check
 from sdk.compiler.verify.plan import verify_plan
@@ -116,7 +117,7 @@ def gathering(kind: DType, by: str, channels: int = 16) -> Loops:
 @pytest.mark.parametrize("by", ["sum", "max"])
 @pytest.mark.parametrize("kind", [I8, F32])
 def test_the_rule_of_every_core_keeps_what_row_0_does(kind: DType, by: str, isa: frozenset[str]) -> None:
-    loops = schedule(gathering(kind, by), machine_for(isa))
+    loops = schedule_nest(Nest(gathering(kind, by)), machine_for(isa))
     assert accumulators(loops) == {"o"}
     assert row_granule(loops) is None  # threads may not share it
     x = image(kind)
@@ -132,7 +133,7 @@ def test_the_rule_of_every_core_keeps_what_row_0_does(kind: DType, by: str, isa:
 @pytest.mark.parametrize("channels", [1, 3, 5, 8, 15, 17, 33])
 def test_the_rule_of_every_core_sets_odd_channels_too(channels: int, isa: frozenset[str]) -> None:
     for kind, by in ((I8, "sum"), (I16, "sum"), (F32, "max")):
-        assert accumulators(schedule(gathering(kind, by, channels), machine_for(isa))) == {"o"}
+        assert accumulators(schedule_nest(Nest(gathering(kind, by, channels)), machine_for(isa))) == {"o"}
 
 
 def test_what_is_not_set_at_row_0_is_no_accumulator() -> None:

@@ -8,10 +8,11 @@ from sdk.boards import load_board
 from sdk.codegen_c.c99.stmt import emit_loops
 from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.memory.scratch import scratch_layout
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.ops.registry import OpDef
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.verify.loops import verify_loops
 
@@ -31,7 +32,7 @@ def test_scheduled_for_every_core(op: OpDef) -> None:
         outs = infer(op.name, sample.inputs, sample.attrs)
         plain = op.loops(f"{op.name}_{k}", sample.inputs, outs, dict(sample.attrs))
         for name, isa in SETS.items():
-            done = schedule(plain, machine_for(isa))
+            done = schedule_nest(Nest(plain), machine_for(isa))
             found: list[str] = []
             verify_loops(done, lambda where, message, found=found: found.append(f"{where}: {message}"))
             assert found == [], f"{name}: {done.trace}"

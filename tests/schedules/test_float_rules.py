@@ -21,8 +21,9 @@ from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.machines.common import PANELS
 from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.rules.tiles import Product, tile_for
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
@@ -81,7 +82,7 @@ def convolution(name: str) -> tuple[Loops, list[TensorType], dict[str, Any]]:
 
 
 def scheduled(loops: Loops, floats: Machine, packable: set[str], threads: int = 1) -> Loops:
-    done = schedule(loops, floats, packable, threads)
+    done = schedule_nest(Nest(loops, packable, threads), floats)
     assert done.trace, "the plain nest was kept"
     assert replay(loops, done.trace) == done
     found: list[str] = []
@@ -208,7 +209,7 @@ def test_an_epilogue_that_no_lanes_can_run_reads_sums_from_scratch(floats: Machi
     out = replace(o, buffer=replace(o.buffer, shape=(40, M)))
     loops = replace(plain, params=(a, b, out), body=rewrite(plain.body, turned))
     done = scheduled(loops, floats, {"b"} if constant else set())
-    assert "set_aside" in done.trace
+    assert "fission" in done.trace
     rng = np.random.default_rng(6)
     env = {v: 37 for v in done.dims}
     left, right = whole(rng, (M, 24), env), whole(rng, (24, 40), env)

@@ -14,8 +14,9 @@ from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.verify.loops import verify_loops
 
@@ -53,8 +54,8 @@ def nest(case: str) -> tuple[Loops, dict[str, np.ndarray], np.ndarray]:
 @pytest.mark.parametrize("case", CASES)
 def test_scheduled_windows_compute_the_same(case: str, core: Machine) -> None:
     loops, arrays, want = nest(case)
-    done = schedule(loops, core)
-    assert "stage_region" in done.trace
+    done = schedule_nest(Nest(loops), core)
+    assert "line_buffer" in done.trace
     assert replay(loops, done.trace) == done
     problems: list[str] = []
     verify_loops(done, lambda where, message: problems.append(f"{where}: {message}"))
@@ -68,12 +69,12 @@ def test_scheduled_windows_compute_the_same(case: str, core: Machine) -> None:
 
 
 def test_weights_known_at_run_time_are_not_laid_out_anew() -> None:
-    done = schedule(nest("same")[0], CORES["double"], packable=())
+    done = schedule_nest(Nest(nest("same")[0], frozenset()), CORES["double"])
     assert done.layouts == {}
     assert done.trace
 
 
 def test_rows_of_one_channel_are_staged() -> None:
-    done = schedule(nest("same")[0], CORES["double"])
+    done = schedule_nest(Nest(nest("same")[0]), CORES["double"])
     (region,) = (n.buffer for n in walk(done.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
     assert region.shape == (11, 14)

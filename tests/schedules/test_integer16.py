@@ -18,7 +18,7 @@ from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules import schedule, schedule_nest
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import Schedule, replay
 
 DSP = next(core for core in MACHINES if core.name == "dsp")
@@ -102,7 +102,7 @@ def computes_the_same(case: str, core: Machine, compact: bool) -> None:
 
 @pytest.mark.parametrize("case", [c for c in CASES if c not in ("one column", "wide depthwise")])
 def test_cores_that_multiply_halves_take_two_products_at_once(case: str) -> None:
-    done = schedule(nest(CASES[case])[0], DSP)
+    done = schedule_nest(Nest(nest(CASES[case])[0]), DSP)
     dots = [n for n in walk(done.body) if isinstance(n, Op) and n.name == "dot"]
     assert dots
     assert {str(n.args[1].dtype) for n in dots} == {"i16x2"}
@@ -118,31 +118,32 @@ def test_compact_code_takes_bytes_of_weights_apart() -> None:
 def test_words_of_bytes_are_those_of_a_packed_parameter() -> None:
     plain = Schedule(nest(CASES["wide dense"])[0])
     with pytest.raises(ScheduleError, match="not packed in columns of four bytes"):
-        plain.do("split", "k", 4).do("use_crossed", "k_i", "w")
-    packed = Schedule(nest(CASES["wide dense"])[0]).do("pack", "w", 1, 4)
+        plain.use_interleaved_dot(plain.split("k", 4).inner, "w")
+    packed = Schedule(nest(CASES["wide dense"])[0]).pack("w", 1, 4)
     with pytest.raises(ScheduleError, match="not one multiply-accumulate of four steps"):
-        packed.do("split", "k", 8).do("use_crossed", "k_i", "w")
+        packed.use_interleaved_dot(packed.split("k", 8).inner, "w")
 
 
 def test_parts_hold_as_many_products_as_are_sure_to_fit() -> None:
-    assert "part=256" in schedule(nest(CASES["wide dense"])[0], DSP).trace
-    assert "partial" not in schedule(nest(CASES["dense"])[0], DSP).trace
+    assert "split(k, 256); partial(k_i)" in schedule_nest(Nest(nest(CASES["wide dense"])[0]), DSP).trace
+    assert "partial" not in schedule_nest(Nest(nest(CASES["dense"])[0]), DSP).trace
 
 
 def test_wide_sums_that_no_part_divides_are_summed_in_64_bits() -> None:
-    done = schedule(nest(CASES["wide rows"])[0], DSP)
+    done = schedule_nest(Nest(nest(CASES["wide rows"])[0]), DSP)
     assert {n.dtype for n in walk(done.body) if isinstance(n, Op) and n.name == "dot"} == {I64}
 
 
 def test_a_part_that_may_leave_32_bits_is_refused() -> None:
     loops = nest(dense(2, 512, 4, I64))[0]
     with pytest.raises(ScheduleError, match="512 products of i16 and i8 may leave 32 bits"):
-        Schedule(loops).do("partial", "k")
-    done = Schedule(loops).do("split", "k", 256).do("partial", "k_i").done()
+        Schedule(loops).partial("k")
+    s = Schedule(loops)
+    done = s.partial(s.split("k", 256).inner).done()
     assert any(isinstance(n, Load) and n.buffer == "part" and n.dtype == I32 for n in walk(done.body))
     assert any(isinstance(n, Store) and n.buffer == "part" for n in walk(done.body))
 
 
 def test_parts_are_of_sums_of_64_bits() -> None:
     with pytest.raises(ScheduleError, match="does not hold one sum of 64 bits"):
-        Schedule(nest(CASES["dense"])[0]).do("partial", "k")
+        Schedule(nest(CASES["dense"])[0]).partial("k")

@@ -10,9 +10,9 @@ from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Op, Param, Ref, Store
 from sdk.compiler.ir.types import F32
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.conditions import partition, simplify_conditions
 from sdk.compiler.schedules.lanes import accumulate, strip
-from sdk.compiler.schedules.locate import ScheduleError, has, loop_names
-from sdk.compiler.schedules.settle import ends, settle
+from sdk.compiler.schedules.locate import ScheduleError, has, loops_in
 from sdk.compiler.schedules.tensorize import vectorize
 from sdk.compiler.schedules.transpose import inline, transpose_tile
 from sdk.compiler.sym import Dim, Var
@@ -87,16 +87,16 @@ def _swapped() -> Loops:
 
 def test_strip_leaves_whole_vectors_and_a_rest() -> None:
     for n in (1, 3, 4, 5, 6, 8, 9):
-        done = strip(inline(settle(padded(n))), "i", 4)
+        done = strip(inline(simplify_conditions(padded(n))), "i", 4)[0]
         assert has(done, "i_i") == (n >= 4)
-        assert loop_names(done.body)[-1] == {0: "i_i", 1: "i_t"}.get(n % 4, "i_r")
+        assert loops_in(done.body)[-1] == {0: "i_i", 1: "i_t"}.get(n % 4, "i_r")
         data = np.arange(8.0)
         np.testing.assert_array_equal(result(done, data, (9,))[:n], result(padded(n), data, (9,))[:n])
 
 
 def test_ends_and_settle_free_the_inside_of_checks() -> None:
-    done = settle(ends(inline(padded()), "i", 1, 9))
-    assert loop_names(done.body) == ["i_a", "i"]
+    done = simplify_conditions(partition(inline(padded()), "i", 1, 9)[0])
+    assert loops_in(done.body) == ["i_a", "i"]
     inside = next(n for n in walk(done.body) if isinstance(n, For) and n.var.name == "i")
     assert not any(isinstance(n, Op) and n.name == "select" for n in walk(inside))
     assert any(isinstance(n, Op) and n.name == "select" for n in walk(done.body))
@@ -113,7 +113,7 @@ def test_inline_leaves_no_scalar() -> None:
 def test_transpose_tile(size: int) -> None:
     data = np.arange(size * size, dtype=np.float32).reshape(size, size)
     done = transpose_tile(turned(size), "i", "j")
-    assert loop_names(done.body) == []
+    assert loops_in(done.body) == []
     np.testing.assert_array_equal(result(done, data, (size, size)), data.T)
 
 

@@ -14,15 +14,15 @@ from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Pa
 from sdk.compiler.ir.types import F32, I8, I32, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops.registry import get_op, infer
+from sdk.compiler.schedules.bind_rows import bind_rows
 from sdk.compiler.schedules.blocks import overlap
-from sdk.compiler.schedules.jam import jam
-from sdk.compiler.schedules.locate import ScheduleError, find, loop_names
-from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
-from sdk.compiler.schedules.set_aside import set_aside
-from sdk.compiler.schedules.share import share
-from sdk.compiler.schedules.stage import stage
+from sdk.compiler.schedules.cache_read import cache_read
+from sdk.compiler.schedules.fission import fission
+from sdk.compiler.schedules.locate import ScheduleError, find, loops_in
+from sdk.compiler.schedules.reshape_loops import bind, fuse, reorder, split, unroll
 from sdk.compiler.schedules.tensorize import use_dot, use_dot_first, vectorize
 from sdk.compiler.schedules.trace import PRIMITIVES, Schedule
+from sdk.compiler.schedules.unroll_and_jam import unroll_and_jam
 from sdk.compiler.sym import Var
 
 M, N, K = 6, 10, 8
@@ -74,23 +74,23 @@ WANT = result(product())
 
 @pytest.mark.parametrize("factor", [1, 2, 3, 4, 7, 10, 11])
 def test_split_keeps_the_result_for_any_factor(factor: int) -> None:
-    done = split(product(), "j", factor)
+    done = split(product(), "j", factor)[0]
     np.testing.assert_array_equal(result(done), WANT)
-    assert ("j_t" in loop_names(done.body)) == (N % factor != 0)
+    assert ("j_t" in loops_in(done.body)) == (N % factor != 0)
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 7, 10])
 def test_overlap_goes_back_where_the_last_tile_is_not_full(size: int) -> None:
-    done = overlap(product(), "j", size)
+    done = overlap(product(), "j", size)[0]
     np.testing.assert_array_equal(result(done), WANT)
-    assert "j_t" not in loop_names(done.body)
+    assert "j_t" not in loops_in(done.body)
 
 
 def test_overlap_refuses_what_must_not_run_twice() -> None:
     with pytest.raises(ScheduleError, match="run twice"):
-        overlap(running_sum(), "i", 3)
+        overlap(running_sum(), "i", 3)[0]
     with pytest.raises(ScheduleError, match="11 times or more"):
-        overlap(product(), "j", 11)
+        overlap(product(), "j", 11)[0]
 
 
 def test_random_sequences_keep_the_result() -> None:
@@ -98,17 +98,16 @@ def test_random_sequences_keep_the_result() -> None:
     for _ in range(60):
         s = Schedule(product())
         for _ in range(int(rng.integers(1, 6))):
-            names = loop_names(s.loops.body)
+            names = loops_in(s.loops.body)
             name = names[rng.integers(len(names))]
             step = [
                 ("split", name, int(rng.integers(1, 5))),
-                ("peel", name, 1),
                 ("unroll", name),
-                ("jam", name, names),
+                ("unroll_and_jam", name, names),
                 ("vectorize", name),
                 ("reorder", name, names[-1]),
                 ("fuse", name, names[-1], "f"),
-            ][rng.integers(7)]
+            ][rng.integers(6)]
             before = s.loops
             try:
                 s.do(*step)
@@ -118,20 +117,21 @@ def test_random_sequences_keep_the_result() -> None:
 
 
 def test_fuse_and_reorder() -> None:
-    np.testing.assert_array_equal(result(fuse(product(), "i", "j", "p")), WANT)
+    np.testing.assert_array_equal(result(fuse(product(), "i", "j", "p")[0]), WANT)
     swapped = reorder(product(), "i", "j")
-    assert loop_names(swapped.body)[:2] == ["j", "i"]
+    assert loops_in(swapped.body)[:2] == ["j", "i"]
     np.testing.assert_array_equal(result(swapped), WANT)
 
 
-def test_peel_and_unroll() -> None:
-    done = unroll(peel(product(), "k", 2), "k_t")
-    assert find(done, "k_t").kind == "unroll"
+def test_a_tail_is_unrolled() -> None:
+    done, tiles = split(product(), "k", 6)
+    done = unroll(done, tiles.tail)
+    assert find(done, tiles.tail).kind == "unroll"
     np.testing.assert_array_equal(result(done), WANT)
 
 
 def test_jam_gives_each_iteration_its_accumulator() -> None:
-    done = jam(split(product(), "j", 2), "j_i", ["k"])
+    done = unroll_and_jam(split(product(), "j", 2)[0], "j_i", ["k"])
     acc = next(n.buffer for n in walk(done.body) if isinstance(n, Alloc))
     assert acc.shape == (2,)
     assert [n.var.name for n in walk(find(done, "k")) if isinstance(n, For)] == ["k", "j_i"]
@@ -139,13 +139,13 @@ def test_jam_gives_each_iteration_its_accumulator() -> None:
 
 
 def test_use_dot_makes_one_operation_of_a_reduction() -> None:
-    done = use_dot(split(product(), "k", 4), "k_i")
+    done = use_dot(split(product(), "k", 4)[0], "k_i")
     assert any(isinstance(n, Op) and n.name == "dot" for n in walk(done.body))
     np.testing.assert_array_equal(result(done), WANT)
 
 
 def test_use_dot_first_takes_what_is_left_of_a_reduction() -> None:
-    done = use_dot_first(use_dot_first(peel(product(), "k", 3), "k", 8), "k_t", 4)
+    done = use_dot_first(use_dot_first(split(product(), "k", 5)[0], "k_i", 8), "k_t", 4)
     dots = [n for n in walk(done.body) if isinstance(n, Op) and n.name == "dot"]
     assert [[(n.dtype.lanes, n.count) for n in d.args[1:]] for d in dots] == [[(8, 5), (8, 5)], [(4, 3), (4, 3)]]
     np.testing.assert_array_equal(result(done), WANT)
@@ -154,42 +154,41 @@ def test_use_dot_first_takes_what_is_left_of_a_reduction() -> None:
 
 
 def test_sums_are_kept_on_the_stack_and_read_back_as_vectors() -> None:
-    done = vectorize(set_aside(split(product(), "j", 2), "j_i", "local"), "j_i_e")
+    done = vectorize(fission(split(product(), "j", 2)[0], "j_i", "local")[0], "j_i_e")
     kept = next(n.buffer for n in walk(done.body) if isinstance(n, Alloc) and n.buffer.space == "local")
     assert kept.shape == (2,)
     assert any(isinstance(n, Load) and n.buffer == kept.name and n.dtype.lanes == 2 for n in walk(done.body))
     np.testing.assert_array_equal(result(done), WANT)
     with pytest.raises(ScheduleError, match="not kept in heap"):
-        set_aside(split(product(), "j", 2), "j_i", "heap")  # type: ignore[arg-type]
+        fission(split(product(), "j", 2)[0], "j_i", "heap")[0]  # type: ignore[arg-type]
 
 
 def test_elements_are_staged_in_registers() -> None:
     plain = product()
     operand = plain.params[1].buffer.name
-    done = stage(jam(split(plain, "j", 2), "j_i", ["k"]), "k", operand, ["j_i"], 1, "register")
+    done = cache_read(unroll_and_jam(split(plain, "j", 2)[0], "j_i", ["k"]), "k", operand, ["j_i"], 1, "register")[0]
     window = next(n.buffer for n in walk(done.body) if isinstance(n, Alloc) and "window" in n.buffer.name)
     assert (window.space, window.shape) == ("register", (2,))
     np.testing.assert_array_equal(result(done), WANT)
-    with pytest.raises(ScheduleError, match="not staged in heap"):
-        stage(plain, "j", operand, ["k"], 1, "heap")  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="not kept in heap"):
+        cache_read(plain, "j", operand, ["k"], 1, "heap")[0]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("primitive", [parallel, vectorize])
-def test_dependent_iterations_are_refused(primitive: object) -> None:
+def test_dependent_iterations_are_refused() -> None:
     with pytest.raises(ScheduleError, match="may touch the same element of o"):
-        primitive(running_sum(), "i")  # type: ignore[operator]
+        vectorize(running_sum(), "i")
 
 
 def test_dependent_iterations_are_not_bound_or_jammed() -> None:
     with pytest.raises(ScheduleError, match="same element"):
         bind(running_sum(), "i", "local.x")
     with pytest.raises(ScheduleError, match="same element"):
-        jam(running_sum(), "i", [])
+        unroll_and_jam(running_sum(), "i", [])
 
 
-def test_reduction_loop_is_not_parallel() -> None:
+def test_reduction_loop_is_not_bound() -> None:
     with pytest.raises(ScheduleError, match="acc"):
-        parallel(product(), "k")
+        bind(product(), "k", "local.x")
 
 
 @pytest.mark.parametrize(
@@ -197,12 +196,11 @@ def test_reduction_loop_is_not_parallel() -> None:
     [
         (("split", "z", 2), "no loop z"),
         (("split", "j", 0), "at least 1"),
-        (("peel", "k", 9), "not proved"),
         (("fuse", "j", "k", "f"), "not alone"),
         (("vectorize", "k"), "acc"),
         (("use_dot", "j"), "one statement"),
         (("pack", "o", 2, 2), "written"),
-        (("stage", "j", "a", ["i"]), "depends on loops other"),
+        (("cache_read", "j", "a", ["i"]), "depends on loops other"),
         (("shuffle", "j"), "no schedule primitive"),
     ],
 )
@@ -217,7 +215,7 @@ def test_share_lets_calls_run_a_loop_in_parts() -> None:
     first = plain.body.body[0]
     assert isinstance(first, For)
     over = replace(plain, rows=rows, body=Block((replace(first, lo=rows.lo.expr, hi=rows.hi.expr),)))
-    done = share(over, "j")
+    done = bind_rows(over, "j")
     assert done.rows is not None
     assert done.rows.extent == N
     rng = np.random.default_rng(3)
@@ -231,16 +229,16 @@ def test_share_lets_calls_run_a_loop_in_parts() -> None:
     assert not given["o"][:, :4].any()
     assert row_granule(done) == 1
     with pytest.raises(ScheduleError, match="does not start at 0"):
-        share(split(over, "j", 4), "j_t")
+        bind_rows(split(over, "j", 4)[0], "j_t")
     with pytest.raises(ScheduleError, match="has no rows"):
-        share(plain, "j")
+        bind_rows(plain, "j")
 
 
 def test_every_primitive_states_its_rewrite_or_obligation() -> None:
     for name, primitive in PRIMITIVES.items():
         text = primitive.__doc__ or ""
         assert "obligation:" in text, name
-        assert "rewrite:" in text or name in ("parallel", "bind"), name
+        assert "rewrite:" in text or name == "bind", name
 
 
 def sums_over_two_axes() -> Loops:
@@ -253,9 +251,10 @@ def sums_over_two_axes() -> Loops:
 
 def test_a_region_larger_than_what_is_read_stays_in_its_buffer() -> None:
     s = Schedule(sums_over_two_axes())
-    s.do("settle").do("strip", "r0", 4).do("block", "r0_r", 3).do("stage_region", "r0_r_o", "x")
+    *_, rest = s.simplify_conditions().strip("r0", 4)
+    s.line_buffer(s.block(rest, 3).outer, "x")
     with pytest.raises(ScheduleError, match="past the end of the buffer"):
-        s.do("stage_region", "i2", "x")
+        s.line_buffer("i2", "x")
 
 
 def test_an_element_read_outside_of_the_loops_staged_is_refused() -> None:
@@ -264,6 +263,6 @@ def test_an_element_read_outside_of_the_loops_staged_is_refused() -> None:
     loops = get_op("conv2d").loops
     assert loops is not None
     plain = loops("f", types, infer("conv2d", types, tuple(given.items())), given)
-    assert stage(plain, "oc", "w", ["kh", "kw", "ic"]) != plain
-    with pytest.raises(ScheduleError, match="outside of the loops ic"):
-        stage(plain, "oc", "b", ["ic"])
+    assert cache_read(plain, "oc", "w", ["kh", "kw", "ic"])[0] != plain
+    with pytest.raises(ScheduleError, match="outside of ic"):
+        cache_read(plain, "oc", "b", ["ic"])[0]

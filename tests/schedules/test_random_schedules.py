@@ -21,7 +21,7 @@ from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.locate import loop_names
+from sdk.compiler.schedules.locate import loops_in
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import evaluate, free_vars
 from sdk.compiler.verify.loops import verify_loops
@@ -65,25 +65,26 @@ def fill(type: TensorType, values: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def a_step(rng: random.Random, loops: Loops, k: int) -> tuple[Any, ...]:
-    names = loop_names(loops.body)
+    names = loops_in(loops.body)
     one, two = rng.choice(names), rng.choice(names)
     params = [p.buffer.name for p in loops.params if p.mode == "read"] or ["none"]
     buffers = params + [n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc)]
     some = rng.sample(names, rng.randint(1, min(3, len(names))))
     return rng.choice((
-        ("split", one, rng.randint(1, 5)), ("split", one, 4), ("peel", one, 1), ("unroll", one), ("jam", one, names),
-        ("jam", one, some), ("vectorize", one), ("reorder", one, two), ("fuse", one, two, f"fused{k}"),
+        ("split", one, rng.randint(1, 5)), ("split", one, 4), ("split", one, 2), ("unroll", one),
+        ("unroll_and_jam", one, names), ("unroll_and_jam", one, some), ("vectorize", one),
+        ("reorder", one, two), ("fuse", one, two, f"fused{k}"),
         ("pack", rng.choice(params), rng.choice((1, 2, 4)), rng.choice((1, 2, 4)), rng.randint(0, 2)),
         ("pad", one, rng.choice((2, 4))),
-        ("stage", one, rng.choice(params), some, rng.choice((1, 4))), ("use_dot", one), ("use_dot", one, two),
-        ("use_dot_first", one, 4), ("use_dot_first", one, 16), ("set_aside", one, "local"),
-        ("stage", one, rng.choice(params), some, 1, "register"),
-        ("round_up", one, rng.choice((2, 3, 4))), ("block", one, rng.randint(1, 4)), ("cascade", one, ["4", "2", "1"]),
-        ("cascade", one, ["3", "2", "1"]), ("overlap", one, rng.choice((2, 3, 4))),
-        ("stage_region", one, rng.choice(params)), ("use_fma", one),
-        ("set_aside", one), ("strip", one, rng.choice((2, 4))), ("settle",), ("inline",),
+        ("cache_read", one, rng.choice(params), some, rng.choice((1, 4))), ("use_dot", one), ("use_dot", one, two),
+        ("use_dot_first", one, 4), ("use_dot_first", one, 16), ("fission", one, "local"),
+        ("cache_read", one, rng.choice(params), some, 1, "register"),
+        ("round_up", one, rng.choice((2, 3, 4))), ("block", one, rng.randint(1, 4)), ("cascade", one, [4, 2, 1]),
+        ("cascade", one, [3, 2, 1]), ("overlap", one, rng.choice((2, 3, 4))),
+        ("line_buffer", one, rng.choice(params)), ("use_fma", one),
+        ("fission", one), ("strip", one, rng.choice((2, 4))), ("simplify_conditions",), ("inline",),
         ("accumulate", one, 4, rng.choice((1, 2))),
-        ("ends", one, 1, 1), ("transpose_tile", one, two), ("use_mac_lanes", one), ("parallel", one),
+        ("partition", one, 1, 1), ("transpose_tile", one, two), ("use_mac_lanes", one), ("bind", one, "local.x"),
         ("vector_registers", rng.choice(buffers), rng.choice((2, 4))),
     ))  # fmt: skip
 
@@ -92,7 +93,7 @@ def scheduled(rng: random.Random, loops: Loops, data: Arrays) -> tuple[Loops, li
     """Up to six steps that apply; packed arguments are re-laid in ``data``."""
     s = Schedule(loops)
     for k in range(rng.randint(1, 6)):
-        if not loop_names(s.loops.body):
+        if not loops_in(s.loops.body):
             break
         step = a_step(rng, s.loops, k)
         try:

@@ -16,11 +16,12 @@ from sdk.compiler.ir.types import I8, I32, DType, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.lookup import MACHINES
 from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.memory.rings import with_rings
 from sdk.compiler.memory.scratch import scratch_layout
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import replay
 from sdk.compiler.verify.loops import verify_loops
 
@@ -85,7 +86,7 @@ def naive(case: tuple[str, Any, dict[str, Any]], core: Machine) -> tuple[Loops, 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{'x'.join(map(str, c[1][1].shape))}")
 def test_scheduled_nest_computes_the_same(case: Any, core: Machine) -> None:
     loops, arrays, want = naive(case, core)
-    done = schedule(loops, core)
+    done = schedule_nest(Nest(loops), core)
     for name, layout in done.layouts.items():
         arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.full(want.shape, 99, want.dtype)
@@ -99,7 +100,7 @@ def test_scheduled_nest_computes_the_same(case: Any, core: Machine) -> None:
 @pytest.mark.parametrize("case", CASES[:2] + CASES[4:5], ids=["conv3x3", "conv1x1", "depthwise"])
 def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Machine) -> None:
     loops, arrays, want = naive(case, core)
-    done = schedule(loops, core)
+    done = schedule_nest(Nest(loops), core)
     for name, layout in done.layouts.items():
         arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.full(want.shape, 99, want.dtype)
@@ -113,7 +114,7 @@ def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Machine) ->
 )
 def test_contractions_reach_the_dot_instruction(core: Machine) -> None:
     for case in (CASES[0], CASES[1], CASES[6]):
-        done = schedule(naive(case, core)[0], core)
+        done = schedule_nest(Nest(naive(case, core)[0]), core)
         assert any(isinstance(n, Op) and n.name == "dot" for n in walk(done.body))
 
 
@@ -121,7 +122,7 @@ def test_contractions_reach_the_dot_instruction(core: Machine) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{'x'.join(map(str, c[1][1].shape))}")
 def test_scheduled_nests_run_row_by_row(case: Any, core: Machine) -> None:
     loops, arrays, want = naive(case, core)
-    done = by_rows(schedule(loops, core))
+    done = by_rows(schedule_nest(Nest(loops), core))
     for name, layout in done.layouts.items():
         arrays[name] = pack_array(arrays[name], layout)
     arrays["o"] = np.full(want.shape, 99, want.dtype)
@@ -137,7 +138,7 @@ def test_scheduled_nests_run_row_by_row(case: Any, core: Machine) -> None:
 def test_scheduled_nests_read_and_write_rings(case: Any, core: Machine) -> None:
     loops, arrays, want = naive(case, core)
     kept = case[1][1].shape[0] if case[0] == "depthwise_conv2d" else case[1][1].shape[1]
-    done = with_rings(schedule(loops, core), {"x": kept, "o": 2})
+    done = with_rings(schedule_nest(Nest(loops), core), {"x": kept, "o": 2})
     for name, layout in done.layouts.items():
         arrays[name] = pack_array(arrays[name], layout)
     x, height = arrays["x"], want.shape[1]
@@ -154,19 +155,19 @@ def test_scheduled_nests_read_and_write_rings(case: Any, core: Machine) -> None:
 
 
 def test_depthwise_of_one_column_runs_on_packed_words() -> None:
-    done = schedule(naive(CASES[9], DSP)[0], DSP)
+    done = schedule_nest(Nest(naive(CASES[9], DSP)[0]), DSP)
     assert any(isinstance(n, Op) and n.name == "mac_lane" for n in walk(done.body))
 
 
 @pytest.mark.parametrize("core", [core for core in SCALAR if not core.dot], ids=lambda c: c.name)
 def test_depthwise_stages_a_word_of_channels(core: Machine) -> None:
-    done = schedule(naive(CASES[4], core)[0], core)
+    done = schedule_nest(Nest(naive(CASES[4], core)[0]), core)
     assert scratch_layout(done).bytes == 3 * (5 + 2) * 4
 
 
 def test_depthwise_stages_rows_of_one_channel_in_16_bits() -> None:
     """All nine rows at once, and those around: they are few."""
-    done = schedule(naive(CASES[4], DSP)[0], DSP)
+    done = schedule_nest(Nest(naive(CASES[4], DSP)[0]), DSP)
     assert scratch_layout(done).bytes == (9 + 2) * (5 + 2) * 2
     assert any(isinstance(n, Op) and n.name == "mac_pair" for n in walk(done.body))
 
@@ -174,7 +175,7 @@ def test_depthwise_stages_rows_of_one_channel_in_16_bits() -> None:
 def test_first_layers_stage_rows_of_all_taps_in_16_bits() -> None:
     """Rows of three channels are one run of elements, and are staged once for all channels of the result."""
     case = next(c for c in CASES if c[0] == "conv2d" and c[1][1].shape[-1] == 3)
-    done = schedule(naive(case, DSP)[0], DSP)
+    done = schedule_nest(Nest(naive(case, DSP)[0]), DSP)
     assert any(isinstance(n, Op) and n.name == "mac_pair" for n in walk(done.body))
     assert "flatten(" in done.trace
 
@@ -182,18 +183,18 @@ def test_first_layers_stage_rows_of_all_taps_in_16_bits() -> None:
 def test_depthwise_layers_of_halved_images_are_alike() -> None:
     """Tile, rows at once and the region are the same from 48 by 48 pixels to 6 by 6: one kernel can serve all."""
     sizes = ((48, 8), (24, 32), (12, 64), (6, 19))
-    done = [schedule(naive(depthwise(n, n, c, 3, 3, 1), DSP)[0], DSP) for n, c in sizes]
+    done = [schedule_nest(Nest(naive(depthwise(n, n, c, 3, 3, 1), DSP)[0]), DSP) for n, c in sizes]
     assert len({f.trace for f in done}) == 1
     assert {scratch_layout(f).bytes for f in done} == {14 * 52 * 2}
 
 
 def test_small_work_keeps_the_plain_nest() -> None:
     loops = naive(dense(1, 16, 16), MVE)[0]
-    assert schedule(loops, MVE) is loops
+    assert schedule_nest(Nest(loops), MVE) is loops
 
 
 def test_a_trace_of_other_loops_does_not_apply() -> None:
-    done = schedule(naive(CASES[0], MVE)[0], MVE)
+    done = schedule_nest(Nest(naive(CASES[0], MVE)[0]), MVE)
     other = replace(naive(dense(7, 64, 40), MVE)[0], name="g")
     with pytest.raises((ScheduleError, KeyError)):
         replay(other, done.trace)

@@ -14,8 +14,9 @@ from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import F32, TensorType
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
 from sdk.compiler.verify.loops import verify_loops
 
@@ -71,7 +72,7 @@ def made(case: Case) -> tuple[Loops, list[TensorType], dict[str, Any]]:
 
 
 def proved(case: Case) -> Loops:
-    done = schedule(made(case)[0], FLOATS[case[-2]], {"w", "b"}, case[-1])
+    done = schedule_nest(Nest(made(case)[0], frozenset({"w", "b"}), case[-1]), FLOATS[case[-2]])
     found: list[str] = []
     verify_loops(done, lambda where, what: found.append(f"{where}: {what}"))
     assert found == []

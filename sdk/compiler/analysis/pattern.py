@@ -17,7 +17,7 @@ Kind = Literal["elementwise", "injective", "contraction", "window", "reduction",
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A nest ``spatial… { acc = init; reduce… { acc += a * b }; … }``.
+    """A nest ``spatial… { acc = init; reduce… { acc += a * b }; … }`` of these buffers.
 
     ``a`` is the operand that does not vary with the last spatial loop (contraction), or the windowed one (window).
     """
@@ -26,6 +26,7 @@ class Contraction:
     reduce: tuple[For, ...]
     a: str
     b: str
+    acc: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def _product(chain: list[For], inner: Block) -> Contraction | None:
     a, b = (sorted({n.buffer for n in walk(arg) if isinstance(n, Load)}) for arg in product.args)
     if len(a) != 1 or len(b) != 1:
         return None
-    return Contraction(tuple(chain), tuple(reduce), a[0], b[0])
+    return Contraction(tuple(chain), tuple(reduce), a[0], b[0], acc.buffer)
 
 
 def _varies(block: Block, buffer: str, var: Var) -> bool:

@@ -13,6 +13,7 @@ from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, For, Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.locate import loop_of
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import free_vars
 
@@ -50,5 +51,5 @@ def _bound(loops: Loops) -> Loops:
         return loops
     schedule = Schedule(loops)
     for loop, axis in zip(reversed(chain), AXES, strict=False):
-        schedule.do("bind", loop.var.name, axis)
+        schedule.bind(loop_of(loop), axis)
     return schedule.done()

@@ -24,20 +24,13 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_dims, walk
-from sdk.compiler.schedules.locate import ScheduleError, renamed, replace_loop
-from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, free_vars, max_value, prove_eq, prove_ge, prove_lt
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, check_whole, copied, counter, replace_loop
+from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, free_vars, prove_eq, prove_ge, prove_lt
 
 __all__ = ["block", "cascade", "overlap", "round_up"]
 
 
-def _variable(name: str, extent: Dim) -> Var:
-    most = max_value(extent)
-    if most is None:
-        raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
-    return Var(name, 0, max(most - 1, 0))
-
-
-def block(loops: Loops, name: str, size: int) -> Loops:
+def block(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
     """Runs a loop in blocks of at most ``size`` iterations, all by the same code.
 
     rewrite: ``for i in a..b { S(i) }`` -->
@@ -46,24 +39,23 @@ def block(loops: Loops, name: str, size: int) -> Loops:
     """
     if size < 1:
         raise ScheduleError(f"block({name}, {size}): the size must be at least 1")
+    made = Tiles(Loop(f"{name}_o"), Loop(f"{name}_i"))
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        if loop.until is not None or loop.axis:
-            raise ScheduleError(f"block({name}): it may end early or is bound to an axis")
+        check_whole(loop, f"block({name})")
         extent = loop.hi - loop.lo
         count = floordiv(extent - 1, size) + 1  # of its numbers, all are the size
-        outer = _variable(f"{name}_o", count)
-        inner = Var(f"{name}_i", 0, size - 1)
+        outer, inner = counter(made.outer, count), Var(made.inner, 0, size - 1)
         at = loop.lo + outer.expr * size + inner.expr
         whole = prove_eq(ceildiv(extent, size) * size, extent) is True
         most: Dim = size if whole else dmin(size, extent - outer.expr * size)
         body = substitute_dims(loop.body, {loop.var: at})
         return (For(outer, 0, count, Block((For(inner, 0, most, body),)), loop.kind),)
 
-    return replace_loop(loops, name, one)
+    return replace_loop(loops, name, one), made
 
 
-def cascade(loops: Loops, name: str, sizes: Sequence[str | int]) -> Loops:
+def cascade(loops: Loops, name: Loop, sizes: Sequence[int]) -> tuple[Loops, list[Tiles]]:
     """Cuts a loop in tiles of the first size, and what is left in tiles of the sizes that follow.
 
     rewrite: ``for i in a..b { S(i) }`` with sizes s, t, … -->
@@ -71,47 +63,52 @@ def cascade(loops: Loops, name: str, sizes: Sequence[str | int]) -> Loops:
     for i_o_tt in 0..(s-1)/t { if b - p - t*i_o_tt >= t { for i_i_tt in 0..t { S(p + t*i_o_tt + i_i_tt) } } } …``
     where p = a + s*((b-a)/s) is where the last tile ended, and the number t stands in the names
     obligation: sizes fall to 1; what is left is dropped where there is none by proof.
+
+    The tiles of each size that there may be some of; those after the first copy the body, one alone has no
+    outer loop.
     """
-    steps = [int(size) for size in sizes]
-    if not steps or steps[-1] != 1 or any(not 0 < b < a for a, b in pairwise(steps)):
-        raise ScheduleError(f"cascade({name}): the sizes {steps} do not fall to 1")
+    if not sizes or sizes[-1] != 1 or any(not 0 < b < a for a, b in pairwise(sizes)):
+        raise ScheduleError(f"cascade({name}): the sizes {sizes} do not fall to 1")
+    made: dict[int, Tiles] = {}
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        if loop.until is not None or loop.axis:
-            raise ScheduleError(f"cascade({name}): it may end early or is bound to an axis")
+        check_whole(loop, f"cascade({name})")
         out: list[Stmt] = []
         at = loop.lo
-        for before, size in pairwise((0, *steps)):
+        for before, size in pairwise((0, *sizes)):
             left = loop.hi - at
             if prove_lt(left, 1) is True:
                 break
             if prove_lt(left, size) is not True:
-                out.append(_rest(loop, at, size, (before - 1) // size) if before else _tiles(loop, size))
+                tiles, made[size] = _rest(loop, at, size, (before - 1) // size) if before else _tiles(loop, size)
+                out.append(tiles)
             at = at + dmax(floordiv(left, size), 0) * size
         return tuple(out)
 
-    return replace_loop(loops, name, one)
+    return replace_loop(loops, name, one), list(made.values())
 
 
-def _tiles(loop: For, size: int) -> Stmt:
+def _tiles(loop: For, size: int) -> tuple[Stmt, Tiles]:
     """The tiles of the first size."""
     name, count = loop.var.name, floordiv(loop.hi - loop.lo, size)
-    outer, inner = _variable(f"{name}_o", count), Var(f"{name}_i", 0, size - 1)
+    outer, inner = counter(f"{name}_o", count), Var(f"{name}_i", 0, size - 1)
     body = substitute_dims(loop.body, {loop.var: loop.lo + outer.expr * size + inner.expr})
-    return For(outer, 0, count, Block((For(inner, 0, size, body),)), loop.kind)
+    tiles = For(outer, 0, count, Block((For(inner, 0, size, body),)), loop.kind)
+    return tiles, Tiles(Loop(outer.name), Loop(inner.name))
 
 
-def _rest(loop: For, at: Dim, size: int, most: int) -> Stmt:
+def _rest(loop: For, at: Dim, size: int, most: int) -> tuple[Stmt, Tiles]:
     """At most so many tiles of a size from ``at`` on, each where there is enough left."""
     name = loop.var.name
     outer, inner = Var(f"{name}_o_t{size}", 0, most - 1), Var(f"{name}_i_t{size}", 0, size - 1)
     start = at + outer.expr * size if most > 1 else at
-    body = renamed(substitute_dims(loop.body, {loop.var: start + inner.expr}), f"_t{size}")
+    body, copies, buffers = copied(substitute_dims(loop.body, {loop.var: start + inner.expr}), f"_t{size}")
     tile = If(op("ge", idx(loop.hi - start), imm(size)), Block((For(inner, 0, size, body),)))
-    return For(outer, 0, most, Block((tile,))) if most > 1 else tile
+    made = Tiles(Loop(outer.name), Loop(inner.name), copies=copies, buffers=buffers)
+    return For(outer, 0, most, Block((tile,))) if most > 1 else tile, made
 
 
-def overlap(loops: Loops, name: str, size: int) -> Loops:
+def overlap(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
     """Cuts a loop in tiles of one size; the last one goes back over iterations before it where it would not be full.
 
     rewrite: ``for i in a..b { S(i) }`` -->
@@ -119,25 +116,27 @@ def overlap(loops: Loops, name: str, size: int) -> Loops:
     obligation: the loop has at least s iterations, a number of them, neither ends early nor is bound to an axis, and
     may run one of them twice: nothing it writes is read in it.
     """
+    made = Tiles(Loop(f"{name}_o"), Loop(f"{name}_i"))
 
     def one(loop: For) -> tuple[Stmt, ...]:
         extent = loop.hi - loop.lo
-        if loop.until is not None or loop.axis or size < 1 or not isinstance(extent, int) or extent < size:
+        check_whole(loop, f"overlap({name}, {size})")
+        if size < 1 or not isinstance(extent, int) or extent < size:
             raise ScheduleError(f"overlap({name}, {size}): the loop does not run {size} times or more for certain")
         private = {n.buffer.name for n in walk(loop.body) if isinstance(n, Alloc)}
         loads, stores = buffers_used(loop.body)
         if (loads & stores) - private or any(isinstance(n, Eval | Atomic | Barrier) for n in walk(loop.body)):
             raise ScheduleError(f"overlap({name}, {size}): an iteration run twice may give something else")
-        outer, inner = _variable(f"{name}_o", ceildiv(extent, size)), Var(f"{name}_i", 0, size - 1)
+        outer, inner = counter(made.outer, ceildiv(extent, size)), Var(made.inner, 0, size - 1)
         start = outer.expr * size if extent % size == 0 else dmin(outer.expr * size, extent - size)
         at = loop.lo + start + inner.expr
         body = substitute_dims(loop.body, {loop.var: at})
         return (For(outer, 0, ceildiv(extent, size), Block((For(inner, 0, size, body),)), loop.kind),)
 
-    return replace_loop(loops, name, one)
+    return replace_loop(loops, name, one), made
 
 
-def round_up(loops: Loops, name: str, multiple: int) -> Loops:
+def round_up(loops: Loops, name: Loop, multiple: int) -> Loops:
     """Lets a loop run on to a multiple; what the steps added would read is 0, what they would write is not.
 
     rewrite: ``for i in 0..n { t = f(w[i]); o[i] = g(t, r[i]) }`` -->
@@ -153,7 +152,7 @@ def round_up(loops: Loops, name: str, multiple: int) -> Loops:
         whole = ceildiv(loop.hi, multiple) * multiple
         if prove_eq(whole, loop.hi) is True:
             return (loop,)
-        var = _variable(name, whole)
+        var = counter(name, whole)
         body = substitute_dims(loop.body, {loop.var: var.expr})
         return (replace(loop, var=var, hi=whole, body=_Guard(loops, body, var, loop.hi).block(body)),)
 

@@ -10,9 +10,9 @@ from sdk.compiler.ir.intrinsics import idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import BOOL, DType
 from sdk.compiler.ir.walk import substitute_dims, walk
-from sdk.compiler.schedules.locate import ScheduleError, fresh, renamed, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, check_whole, copied, counter, fresh, replace_loop
 from sdk.compiler.schedules.tensorize import Lanes, broadcast
-from sdk.compiler.sym import Dim, Var, dmax, floordiv, max_value, prove_eq, prove_lt
+from sdk.compiler.sym import Dim, Var, dmax, floordiv, prove_eq, prove_lt
 
 __all__ = ["accumulate", "strip"]
 
@@ -20,8 +20,8 @@ __all__ = ["accumulate", "strip"]
 _IDENTITY: Final = {"add": 0, "mul": 1, "max": -math.inf, "min": math.inf}
 
 
-def strip(loops: Loops, name: str, size: int) -> Loops:
-    """Cuts a loop in strips of ``size`` and one strip of what is left, for ``vectorize`` to make lanes of both.
+def strip(loops: Loops, name: Loop, size: int) -> tuple[Loops, list[Loop]]:
+    """Cuts a loop in strips of ``size`` and one strip of what is left; the loops for ``vectorize`` to make lanes of.
 
     rewrite: ``for i in a..b { S(i) }`` --> ``for i_o in 0..(b-a)/s { for i_i in 0..s { S(a + s*i_o + i_i) } }``
     ``if r > 0 { for i_r in 0..s { if i_r < r { S(p + i_r) } } }`` where r iterations are left from p on; a rest that
@@ -30,26 +30,23 @@ def strip(loops: Loops, name: str, size: int) -> Loops:
     """
     if size < 1:
         raise ScheduleError(f"strip({name}, {size}): the size must be at least 1")
+    made: list[Loop] = []
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        _plain(loop, f"strip({name}, {size})")
+        check_whole(loop, f"strip({name}, {size})")
         whole = floordiv(loop.hi - loop.lo, size)
         out: list[Stmt] = []
         if not _none(loop, size):
-            outer, inner = _counter(f"{name}_o", whole), Var(f"{name}_i", 0, size - 1)
+            outer, inner = counter(f"{name}_o", whole), Var(f"{name}_i", 0, size - 1)
             body = substitute_dims(loop.body, {loop.var: loop.lo + outer.expr * size + inner.expr})
+            made.append(Loop(inner.name))
             out.append(For(outer, 0, whole, Block((For(inner, 0, size, body),)), loop.kind))
         start = loop.lo + _steps(loop, size) * size
         if prove_eq(start, loop.hi) is not True:
-            out.append(_rest(loop, start, size, "_r" if out else ""))
+            out.append(_rest(loop, start, size, "_r" if out else "", made))
         return tuple(out)
 
-    return replace_loop(loops, name, one)
-
-
-def _plain(loop: For, step: str) -> None:
-    if loop.until is not None or loop.axis:
-        raise ScheduleError(f"{step}: the loop may end early or is bound to an axis")
+    return replace_loop(loops, name, one), list(dict.fromkeys(made))
 
 
 def _none(loop: For, size: int) -> bool:
@@ -62,20 +59,15 @@ def _steps(loop: For, size: int) -> Dim:
     return 0 if _none(loop, size) else dmax(floordiv(loop.hi - loop.lo, size), 0)
 
 
-def _counter(name: str, extent: Dim) -> Var:
-    most = max_value(extent)
-    if most is None:
-        raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
-    return Var(name, 0, max(most - 1, 0))
-
-
-def _rest(loop: For, start: Dim, size: int, suffix: str) -> Stmt:
-    """The iterations from ``start`` on, fewer than ``size``."""
+def _rest(loop: For, start: Dim, size: int, suffix: str, made: list[Loop]) -> Stmt:
+    """The iterations from ``start`` on, fewer than ``size``; where it is a loop of some it is put into ``made``."""
     left = loop.hi - start
     few = isinstance(left, int) and left & (left - 1) == 0
     extent = left if isinstance(left, int) and few else size
     var = Var(f"{loop.var.name}_{'t' if extent == 1 else 'r'}", 0, extent - 1)
-    body = renamed(substitute_dims(loop.body, {loop.var: start + var.expr}), suffix)
+    body, _, _ = copied(substitute_dims(loop.body, {loop.var: start + var.expr}), suffix)
+    if extent > 1:
+        made.append(Loop(var.name))
     if few:
         return For(var, 0, extent, body)
     masked = For(var, 0, size, Block((If(op("lt", idx(var.expr), idx(left)), body),)))
@@ -84,7 +76,7 @@ def _rest(loop: For, start: Dim, size: int, suffix: str) -> Stmt:
     return If(op("gt", idx(left), imm(0)), Block((masked,)))
 
 
-def accumulate(loops: Loops, name: str, lanes: int, ways: int) -> Loops:
+def accumulate(loops: Loops, name: Loop, lanes: int, ways: int) -> Loops:
     """Sums, multiplies, or finds the extreme of a run in ``ways`` vectors of ``lanes`` that are joined at the end.
 
     rewrite: ``for k in a..b { c = c + t(k) }`` -->
@@ -98,7 +90,7 @@ def accumulate(loops: Loops, name: str, lanes: int, ways: int) -> Loops:
 
     def one(loop: For) -> tuple[Stmt, ...]:
         step = f"accumulate({name}, {lanes})"
-        _plain(loop, step)
+        check_whole(loop, step)
         store, operation, term = _step(loop, step)
         if store.buffer not in stack:
             raise ScheduleError(f"{step}: {store.buffer} is no register")
@@ -153,13 +145,13 @@ class _Vectors:
         out: list[Stmt] = [Alloc(Buffer(self.name, self.wide, (self.ways,), "register"))]
         out += [Store(self.name, (k,), self.start) for k in range(self.ways)]
         if not _none(loop, size):
-            outer = _counter(f"{loop.var.name}_o", floordiv(loop.hi - loop.lo, size))
+            outer = counter(f"{loop.var.name}_o", floordiv(loop.hi - loop.lo, size))
             base = loop.lo + outer.expr * size
             steps = tuple(self._more(k, base + k * self.lanes) for k in range(self.ways))
             out.append(For(outer, 0, floordiv(loop.hi - loop.lo, size), Block(steps)))
         after = replace(loop, lo=loop.lo + _steps(loop, size) * size)
         if self.ways > 1 and not _none(after, self.lanes) and prove_eq(after.lo, after.hi) is not True:
-            inner = _counter(f"{loop.var.name}_v", floordiv(after.hi - after.lo, self.lanes))
+            inner = counter(f"{loop.var.name}_v", floordiv(after.hi - after.lo, self.lanes))
             at = after.lo + inner.expr * self.lanes
             out.append(For(inner, 0, floordiv(after.hi - after.lo, self.lanes), Block((self._more(0, at),))))
             after = replace(after, lo=after.lo + _steps(after, self.lanes) * self.lanes)

@@ -10,7 +10,7 @@ from sdk.compiler.analysis.pattern import has_condition
 from sdk.compiler.ir.layout import Fuse, Layout, Permute, Step, Tile
 from sdk.compiler.ir.loops import Alloc, For, Imm, Let, Load, Loops, Param, Stmt, Store
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
-from sdk.compiler.schedules.locate import ScheduleError, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.schedules.tensorize import is_mac
 from sdk.compiler.sym import Var, free_vars
 from sdk.errors import BuildError
@@ -80,7 +80,7 @@ def _indexed_by_scalars(loops: Loops, param: str) -> bool:
     )
 
 
-def pad(loops: Loops, name: str, multiple: int) -> Loops:
+def pad(loops: Loops, name: Loop, multiple: int) -> Loops:
     """Rounds a reduction up; the steps added multiply zeros.
 
     rewrite: ``for k in 0..27 { c = c + a[k]*b[k] }`` --> ``for k in 0..28 { c = c + a[k]*b[k] }``

@@ -1,32 +1,19 @@
-"""Primitives that change the shape of a nest: split, fuse, reorder, peel, unroll, parallel, bind."""
+"""Primitives that change the shape of a nest: split, fuse, reorder, unroll, bind."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from sdk.compiler.analysis.dependence import conflict
-from sdk.compiler.ir.loops import Alloc, Block, For, ForKind, Loops, Stmt
+from sdk.compiler.ir.loops import Alloc, Block, For, Loops, Stmt
 from sdk.compiler.ir.walk import buffers_used, substitute_dims, walk
-from sdk.compiler.schedules.locate import ScheduleError, renamed, replace_loop
-from sdk.compiler.sym import Dim, Var, dmax, floordiv, free_vars, max_value, prove_eq, prove_ge
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, check_whole, copied, counter, has, replace_loop
+from sdk.compiler.sym import Var, dmax, floordiv, free_vars, prove_eq
 
-__all__ = ["bind", "fuse", "parallel", "peel", "reorder", "split", "unroll"]
-
-
-def _variable(name: str, extent: Dim) -> Var:
-    most = max_value(extent)
-    if most is None:
-        raise ScheduleError(f"the extent {extent} of {name} has no upper bound")
-    return Var(name, 0, max(most - 1, 0))
+__all__ = ["bind", "fuse", "reorder", "split", "unroll"]
 
 
-def _plain(loop: For, step: str) -> None:
-    """Refuses loops whose other properties a new shape would lose."""
-    if loop.until is not None or loop.axis:
-        raise ScheduleError(f"{step}: {loop.var.name} may end early or is bound to an axis")
-
-
-def split(loops: Loops, name: str, factor: int) -> Loops:
+def split(loops: Loops, name: Loop, factor: int) -> tuple[Loops, Tiles]:
     """Splits a loop in two; what does not fill a whole step runs in a tail loop ``<name>_t``.
 
     rewrite: ``for i in a..b { S(i) }`` --> ``for i_o in 0..(b-a)/f { for i_i in 0..f { S(a + f*i_o + i_i) } }``
@@ -35,46 +22,33 @@ def split(loops: Loops, name: str, factor: int) -> Loops:
     """
     if factor < 1:
         raise ScheduleError(f"split({name}, {factor}): the factor must be at least 1")
+    outer, inner, tail = Loop(f"{name}_o"), Loop(f"{name}_i"), Loop(f"{name}_t")
+    copies: dict[Loop, Loop] = {}
+    buffers: dict[str, str] = {}
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        _plain(loop, f"split({name}, {factor})")
+        check_whole(loop, f"split({name}, {factor})")
         extent = loop.hi - loop.lo
         whole = floordiv(extent, factor)
         out: list[Stmt] = []
         if whole != 0:
-            outer, inner = _variable(f"{name}_o", whole), Var(f"{name}_i", 0, factor - 1)
-            at = loop.lo + outer.expr * factor + inner.expr
-            body = substitute_dims(loop.body, {loop.var: at})
-            out.append(For(outer, 0, whole, Block((For(inner, 0, factor, body),)), loop.kind))
+            over, each = counter(outer, whole), Var(inner, 0, factor - 1)
+            body = substitute_dims(loop.body, {loop.var: loop.lo + over.expr * factor + each.expr})
+            out.append(For(over, 0, whole, Block((For(each, 0, factor, body),)), loop.kind))
         if prove_eq(whole * factor, extent) is not True:
-            tail = Var(f"{name}_t", loop.var.lo, loop.var.hi)
-            body = renamed(substitute_dims(loop.body, {loop.var: tail.expr}), "_t" if out else "")
+            rest = Var(tail, loop.var.lo, loop.var.hi)
+            body, inside, own = copied(substitute_dims(loop.body, {loop.var: rest.expr}), "_t" if out else "")
+            copies.update(inside)
+            buffers.update(own)
             start = loop.lo + dmax(whole, 0) * factor  # a range that is empty backwards has no tail either
-            out.append(For(tail, start, loop.hi, body))
+            out.append(For(rest, start, loop.hi, body))
         return tuple(out)
 
-    return replace_loop(loops, name, one)
+    done = replace_loop(loops, name, one)
+    return done, Tiles(outer, inner, has(done, outer), tail if has(done, tail) else None, copies, buffers)
 
 
-def peel(loops: Loops, name: str, count: int) -> Loops:
-    """Runs the last ``count`` iterations in a loop of their own.
-
-    rewrite: ``for i in a..b { S(i) }`` --> ``for i in a..b-c { S(i) } for i_t in b-c..b { S(i_t) }``
-    obligation: b - a >= count by proof.
-    """
-
-    def one(loop: For) -> tuple[Stmt, ...]:
-        _plain(loop, f"peel({name}, {count})")
-        if prove_ge(loop.hi - loop.lo, count) is not True:
-            raise ScheduleError(f"peel({name}, {count}): {loop.hi - loop.lo} iterations are not proved >= {count}")
-        tail = Var(f"{name}_t", loop.var.lo, loop.var.hi)
-        body = renamed(substitute_dims(loop.body, {loop.var: tail.expr}), "_t")
-        return (replace(loop, hi=loop.hi - count), For(tail, loop.hi - count, loop.hi, body))
-
-    return replace_loop(loops, name, one)
-
-
-def fuse(loops: Loops, outer: str, inner: str, name: str) -> Loops:
+def fuse(loops: Loops, outer: Loop, inner: Loop, name: str) -> tuple[Loops, Loop]:
     """Makes one loop of two perfectly nested ones.
 
     rewrite: ``for i in a..b { for j in 0..n { S(i, j) } }`` --> ``for f in a*n..b*n { S(f / n, f mod n) }``
@@ -85,20 +59,20 @@ def fuse(loops: Loops, outer: str, inner: str, name: str) -> Loops:
         child = loop.body.body[0]
         if len(loop.body.body) != 1 or not isinstance(child, For) or child.var.name != inner:
             raise ScheduleError(f"fuse({outer}, {inner}): {inner} is not alone inside {outer}")
-        _plain(loop, f"fuse({outer}, {inner})")
-        _plain(child, f"fuse({outer}, {inner})")
+        check_whole(loop, f"fuse({outer}, {inner})")
+        check_whole(child, f"fuse({outer}, {inner})")
         if child.lo != 0 or loop.var in free_vars(child.hi):
             raise ScheduleError(f"fuse({outer}, {inner}): {inner} must start at 0 and not depend on {outer}")
-        var = _variable(name, (loop.var.hi + 1) * child.hi)
+        var = counter(name, (loop.var.hi + 1) * child.hi)
         at = var.expr if var.hi else 0
         div = floordiv(at, child.hi)
         env = {loop.var: div, child.var: at - div * child.hi}
         return (For(var, loop.lo * child.hi, loop.hi * child.hi, substitute_dims(child.body, env), loop.kind),)
 
-    return replace_loop(loops, outer, one)
+    return replace_loop(loops, outer, one), Loop(name)
 
 
-def reorder(loops: Loops, outer: str, inner: str) -> Loops:
+def reorder(loops: Loops, outer: Loop, inner: Loop) -> Loops:
     """Swaps two perfectly nested loops, in every copy of the outer one that has the inner one alone inside.
 
     rewrite: ``for i { for j { S } }`` --> ``for j { for i { S } }``
@@ -124,7 +98,7 @@ def reorder(loops: Loops, outer: str, inner: str) -> Loops:
     return done
 
 
-def unroll(loops: Loops, name: str, copies: str = "all") -> Loops:
+def unroll(loops: Loops, name: Loop, copies: str = "all") -> Loops:
     """Has the loop written out; of its copies, where ``copies`` is "register", those that use registers.
 
     rewrite: ``for i in 0..3 { S(i) }`` --> ``S(0) S(1) S(2)``
@@ -143,21 +117,13 @@ def unroll(loops: Loops, name: str, copies: str = "all") -> Loops:
     return replace_loop(loops, name, one)
 
 
-def parallel(loops: Loops, name: str) -> Loops:
-    """Lets iterations run at the same time. obligation: they are independent."""
-    return _concurrent(loops, name, "parallel", "")
-
-
-def bind(loops: Loops, name: str, axis: str) -> Loops:
+def bind(loops: Loops, name: Loop, axis: str) -> Loops:
     """Maps iterations to a hardware axis (``group.x``, ``local.x`` …). obligation: they are independent."""
-    return _concurrent(loops, name, "bind", axis)
 
-
-def _concurrent(loops: Loops, name: str, kind: ForKind, axis: str) -> Loops:
     def one(loop: For) -> tuple[Stmt, ...]:
         why = conflict(loop, loops)
         if why:
-            raise ScheduleError(f"{kind}({name}): {why}")
-        return (replace(loop, kind=kind, axis=axis),)
+            raise ScheduleError(f"bind({name}): {why}")
+        return (replace(loop, kind="bind", axis=axis),)
 
     return replace_loop(loops, name, one)

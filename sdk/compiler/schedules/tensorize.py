@@ -22,7 +22,7 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
-from sdk.compiler.schedules.locate import ScheduleError, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.sym import Dim, Expr, Var, free_vars, substitute
 
 __all__ = [
@@ -43,7 +43,7 @@ def _no_var(node: object, var: Var) -> bool:
     return not any(var in free_vars(d) for d in dims_used(node))
 
 
-def vectorize(loops: Loops, name: str) -> Loops:
+def vectorize(loops: Loops, name: Loop) -> Loops:
     """Runs all iterations of a loop as lanes.
 
     rewrite: ``for i in 0..4 { o[i] = a[i] + b }`` --> ``o[0 : 4] = a[0 : 4] + broadcast(b)``
@@ -202,7 +202,7 @@ def _lane_load(value: ValueExpr, var: Var, lanes: int) -> Load:
     raise ScheduleError(f"elements over {var.name} are not consecutive")
 
 
-def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
+def use_dot(loops: Loops, reduce: Loop, lanes: Loop | None = None) -> Loops:
     """Replaces a reduction of a few steps, on one accumulator or on a lane loop around it, by ``dot``.
 
     rewrite: ``for k in 0..4 { c = c + a[k]*b[k] }`` --> ``c = dot(c, a[0:4], b[0:4])``; with lanes,
@@ -237,7 +237,7 @@ def use_dot(loops: Loops, reduce: str, lanes: str = "") -> Loops:
     return replace_loop(loops, lanes or reduce, one)
 
 
-def use_dot_first(loops: Loops, reduce: str, lanes: int) -> Loops:
+def use_dot_first(loops: Loops, reduce: Loop, lanes: int) -> Loops:
     """Replaces what is left of a reduction by ``dot`` on vectors of which the first elements are read.
 
     rewrite: ``for k in 0..11 { c = c + a[k]*b[k] }`` --> ``c = dot(c, a[0:16 first 11], b[0:16 first 11])``
@@ -291,7 +291,7 @@ def _pair_load(load: Load, var: Var, width: int, group: int) -> Load:
     return Load(load.buffer, index, load.dtype.with_lanes(width * group))
 
 
-def use_mac_lanes(loops: Loops, name: str) -> Loops:
+def use_mac_lanes(loops: Loops, name: Loop) -> Loops:
     """Replaces four neighbouring multiply-accumulates by lane operations on two packed words.
 
     rewrite: ``for i in 0..4 { c[i] = c[i] + a[i]*b[i] }`` -->
@@ -314,7 +314,7 @@ def use_mac_lanes(loops: Loops, name: str) -> Loops:
     return replace_loop(loops, name, one)
 
 
-def use_fma(loops: Loops, name: str) -> Loops:
+def use_fma(loops: Loops, name: Loop) -> Loops:
     """Joins the product and the sum of a multiply-accumulate in one operation.
 
     rewrite: ``for k { c = c + a[k]*b[k] }`` --> ``for k { c = fma(a[k], b[k], c) }``

@@ -1,131 +1,138 @@
-"""A schedule as text: a trace of primitives with named integer knobs, recorded while applied and replayable."""
+"""A schedule: primitives applied one after another and recorded, as a text that can be applied again."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, overload
 
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.schedules.blocks import block, cascade, overlap, round_up
-from sdk.compiler.schedules.halves import use_halves, widen
-from sdk.compiler.schedules.interleave import interleave
-from sdk.compiler.schedules.jam import jam, tile
-from sdk.compiler.schedules.join import join, unpack
-from sdk.compiler.schedules.lanes import accumulate, strip
+from sdk.compiler.schedules import (
+    bind_rows,
+    blocks,
+    cache_read,
+    conditions,
+    dual_mac,
+    fission,
+    interleave,
+    interleave_channels,
+    lanes,
+    line_buffer,
+    pack,
+    partial,
+    reshape_loops,
+    swar,
+    tensorize,
+    transpose,
+    unroll_and_jam,
+)
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.pack import pack, pad
-from sdk.compiler.schedules.pairs import flatten, use_crossed, use_i16, use_pairs
-from sdk.compiler.schedules.partial import partial
-from sdk.compiler.schedules.reshape_loops import bind, fuse, parallel, peel, reorder, split, unroll
-from sdk.compiler.schedules.set_aside import set_aside
-from sdk.compiler.schedules.settle import ends, settle
-from sdk.compiler.schedules.share import share
-from sdk.compiler.schedules.stage import stage
-from sdk.compiler.schedules.stage_region import stage_region
-from sdk.compiler.schedules.tensorize import use_dot, use_dot_first, use_fma, use_mac_lanes, vector_registers, vectorize
-from sdk.compiler.schedules.transpose import inline, transpose_tile
 
-__all__ = ["PRIMITIVES", "Schedule", "loops_key", "replay"]
+__all__ = ["PRIMITIVES", "Arg", "Schedule", "loops_key", "replay"]
 
-Primitive = Callable[..., Loops]
-PRIMITIVES: Final[Mapping[str, Primitive]] = {
-    fn.__name__: fn
-    for fn in (
-        accumulate,
-        bind,
-        block,
-        cascade,
-        ends,
-        flatten,
-        fuse,
-        inline,
-        jam,
-        join,
-        overlap,
-        pack,
-        pad,
-        parallel,
-        partial,
-        peel,
-        reorder,
-        round_up,
-        set_aside,
-        share,
-        split,
-        settle,
-        stage,
-        strip,
-        tile,
-        transpose_tile,
-        stage_region,
-        interleave,
-        unpack,
-        unroll,
-        use_crossed,
-        use_dot,
-        use_dot_first,
-        use_fma,
-        use_halves,
-        use_i16,
-        use_mac_lanes,
-        use_pairs,
-        vector_registers,
-        vectorize,
-        widen,
-    )
-}
-Arg = str | int | list[str]
+PRIMITIVES: Final[dict[str, Callable[..., Any]]] = {}
+Arg = str | int | Sequence[Any]
 P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def _step(primitive: Callable[Concatenate[Loops, P], Loops]) -> Callable[Concatenate[Schedule, P], Schedule]: ...
+@overload
+def _step(primitive: Callable[Concatenate[Loops, P], tuple[Loops, R]]) -> Callable[Concatenate[Schedule, P], R]: ...
+def _step(primitive: Callable[..., Any]) -> Any:
+    """A primitive as a step of a schedule: what it makes beside the loops is given back, or the schedule."""
+    name = primitive.__name__
+    PRIMITIVES[name] = primitive
+    return lambda schedule, *args: schedule.do(name, *args)
 
 
 class Schedule:
-    """Applies primitives one after another and records them; integers given as knob names are looked up."""
+    """Applies primitives one after another and records them; a ``ScheduleError`` of one leaves all as it was."""
 
-    def __init__(self, loops: Loops, **knobs: int) -> None:
+    def __init__(self, loops: Loops) -> None:
         self.loops = loops
-        self.knobs = knobs
         self.steps: list[str] = []
 
-    def do(self, primitive: str, *args: Arg) -> Schedule:
-        """Applies a primitive of the table.
+    bind_rows = _step(bind_rows.bind_rows)
+    block = _step(blocks.block)
+    cascade = _step(blocks.cascade)
+    overlap = _step(blocks.overlap)
+    round_up = _step(blocks.round_up)
+    cache_read = _step(cache_read.cache_read)
+    partition = _step(conditions.partition)
+    simplify_conditions = _step(conditions.simplify_conditions)
+    flatten = _step(dual_mac.flatten)
+    use_dual_mac = _step(dual_mac.use_dual_mac)
+    use_i16 = _step(dual_mac.use_i16)
+    use_interleaved_dot = _step(dual_mac.use_interleaved_dot)
+    fission = _step(fission.fission)
+    interleave = _step(interleave.interleave)
+    unpack = _step(interleave_channels.unpack)
+    interleave_channels = _step(interleave_channels.interleave_channels)
+    accumulate = _step(lanes.accumulate)
+    strip = _step(lanes.strip)
+    line_buffer = _step(line_buffer.line_buffer)
+    pad = _step(pack.pad)
+    pack = _step(pack.pack)
+    partial = _step(partial.partial)
+    bind = _step(reshape_loops.bind)
+    fuse = _step(reshape_loops.fuse)
+    reorder = _step(reshape_loops.reorder)
+    split = _step(reshape_loops.split)
+    unroll = _step(reshape_loops.unroll)
+    use_swar = _step(swar.use_swar)
+    widen = _step(swar.widen)
+    use_dot = _step(tensorize.use_dot)
+    use_dot_first = _step(tensorize.use_dot_first)
+    use_fma = _step(tensorize.use_fma)
+    use_mac_lanes = _step(tensorize.use_mac_lanes)
+    vector_registers = _step(tensorize.vector_registers)
+    vectorize = _step(tensorize.vectorize)
+    inline = _step(transpose.inline)
+    transpose_tile = _step(transpose.transpose_tile)
+    tile = _step(unroll_and_jam.tile)
+    unroll_and_jam = _step(unroll_and_jam.unroll_and_jam)
+
+    def do(self, primitive: str, *args: Arg) -> Any:
+        """Applies a primitive of the table by its name.
 
         Raises:
             ScheduleError: no such primitive, or its obligation does not hold; nothing is changed then.
         """
         if primitive not in PRIMITIVES:
             raise ScheduleError(f"no schedule primitive {primitive}", hint=f"one of {', '.join(PRIMITIVES)}")
-        values = [self._value(a) for a in args]
-        self.loops = PRIMITIVES[primitive](self.loops, *values)
-        self.steps.append(f"{primitive}({', '.join(_show(a) for a in args)})")
-        return self
+        done = PRIMITIVES[primitive](self.loops, *args)
+        self.loops, made = done if isinstance(done, tuple) else (done, self)
+        self.steps.append(f"{primitive}({', '.join(map(_show, args))})")
+        return made
 
-    def attempt(self, steps: Callable[Concatenate[Schedule, P], object], *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Whether ``steps(schedule, ...)`` applies; where it raises a ``ScheduleError``, what it did is taken back."""
+    def attempt(self, steps: Callable[Concatenate[Schedule, P], R], *args: P.args, **kwargs: P.kwargs) -> R | None:
+        """What ``steps(schedule, ...)`` returns; where it raises a ``ScheduleError``, None, and what it did is taken
+        back."""
         loops, count = self.loops, len(self.steps)
         try:
-            steps(self, *args, **kwargs)
+            return steps(self, *args, **kwargs)
         except ScheduleError:
             self.loops = loops
             del self.steps[count:]
-            return False
-        return True
-
-    def _value(self, arg: Arg) -> Any:
-        if isinstance(arg, list):
-            return [self.knobs.get(a, a) for a in arg]
-        return self.knobs.get(arg, arg) if isinstance(arg, str) else arg
+            return None
 
     def done(self) -> Loops:
         """The scheduled loops carrying their trace."""
-        knobs = " ".join(f"{k}={v}" for k, v in self.knobs.items())
-        return replace(self.loops, trace="; ".join([knobs, *self.steps]))
+        return replace(self.loops, trace="; ".join(self.steps))
 
 
 def _show(arg: Arg) -> str:
-    return f"[{' '.join(arg)}]" if isinstance(arg, list) else str(arg)
+    return str(arg) if isinstance(arg, str | int) else f"[{' '.join(map(str, arg))}]"
+
+
+def _read(text: str) -> Arg:
+    if text.startswith("["):
+        return [_read(part) for part in text[1:-1].split()]
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
 def replay(loops: Loops, trace: str) -> Loops:
@@ -134,20 +141,12 @@ def replay(loops: Loops, trace: str) -> Loops:
     Raises:
         ScheduleError: the text is not a trace, or a step does not apply.
     """
-    head, *steps = trace.split("; ")
-    knobs = dict(re.findall(r"(\w+)=(\d+)", head))
-    schedule = Schedule(loops, **{k: int(v) for k, v in knobs.items()})
-    for step in steps:
+    schedule = Schedule(loops)
+    for step in trace.split("; "):
         match = re.fullmatch(r"(\w+)\((.*)\)", step)
         if match is None:
             raise ScheduleError(f"not a step of a schedule: {step!r}")
-        args: list[Arg] = []
-        for text in re.findall(r"\[[^\]]*\]|[^,\s]+", match[2]):
-            if text.startswith("["):
-                args.append(text[1:-1].split())
-            else:
-                args.append(int(text) if re.fullmatch(r"-?\d+", text) else text)
-        schedule.do(match[1], *args)
+        schedule.do(match[1], *map(_read, re.findall(r"\[[^\]]*\]|[^,\s]+", match[2])))
     return schedule.done()
 
 

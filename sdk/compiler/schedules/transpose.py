@@ -9,13 +9,13 @@ from sdk.compiler.analysis.dependence import conflict, linear
 from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import dims_used, rewrite, walk
-from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, replace_loop
 from sdk.compiler.sym import Dim, Var, free_vars, substitute
 
 __all__ = ["inline", "transpose_tile"]
 
 
-def transpose_tile(loops: Loops, outer: str, inner: str) -> Loops:
+def transpose_tile(loops: Loops, outer: Loop, inner: Loop) -> Loops:
     """Copies a square tile by whole vectors, transposed in registers.
 
     rewrite: ``for i in 0..4 { for j in 0..4 { o[i, j] = x[j, i] } }`` --> ``for j { t[j] = x[j, 0:4] }``, twice

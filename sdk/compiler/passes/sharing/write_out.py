@@ -1,4 +1,4 @@
-"""The loops that take the time of a run, written out a few turns at a time: compilers do not when they aim at size."""
+"""The loops that take the time of a run, some iterations written out: compilers do not when they aim at size."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 from sdk.compiler.analysis.work import length
 from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.schedules.locate import ScheduleError
+from sdk.compiler.schedules.locate import ScheduleError, loop_of
 from sdk.compiler.schedules.reshape_loops import split, unroll
 from sdk.compiler.sym import Dim, Var, interval, substitute
 
 __all__ = ["written_out"]
 
-TURNS: Final = 4
+ITERATIONS: Final = 4
 FEWEST: Final = 8
 PART: Final = 3  # loops that take at least this part of the work of their function
 
@@ -28,23 +28,24 @@ def written_out(loops: Loops) -> Loops:
     for effort, loop in found:
         if effort * PART >= total and _worth(loop):
             try:
-                loops = unroll(split(loops, loop.var.name, TURNS), f"{loop.var.name}_i")
+                cut, tiles = split(loops, loop_of(loop), ITERATIONS)
+                loops = unroll(cut, tiles.inner)
             except ScheduleError:
                 continue
     return loops
 
 
 def _innermost(block: Block, times: int, env: dict[Var, Dim]) -> Iterator[tuple[int, For]]:
-    """The innermost loops, with what all their turns take."""
+    """The innermost loops, with what all their iterations take."""
     for stmt in block.body:
         for inner in _blocks(stmt):
             yield from _innermost(inner, times, env)
         if isinstance(stmt, For):
-            turns = times * max(interval(substitute(stmt.hi - stmt.lo, env))[1] or 1, 1)
+            runs = times * max(interval(substitute(stmt.hi - stmt.lo, env))[1] or 1, 1)
             if any(isinstance(n, For) and n.kind != "unroll" for n in walk(stmt.body)) or stmt.kind != "serial":
-                yield from _innermost(stmt.body, turns, env)
+                yield from _innermost(stmt.body, runs, env)
             else:
-                yield turns * length(stmt.body), stmt
+                yield runs * length(stmt.body), stmt
 
 
 def _blocks(stmt: Stmt) -> tuple[Block, ...]:

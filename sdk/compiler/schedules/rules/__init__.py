@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import Machine, Rule
-from sdk.compiler.machines.nest import Choice, Known, Nest
+from sdk.compiler.machines.nest import Choice, Nest
 from sdk.compiler.schedules.locate import ScheduleError
 
-__all__ = ["alternatives", "rule_for", "schedule", "schedule_nest"]
-
-
-def schedule(
-    loops: Loops,
-    machine: Machine,
-    packable: Iterable[str] | None = None,
-    threads: int = 1,
-    even: Iterable[str] = (),
-    known: Known | None = None,
-) -> Loops:
-    """``schedule_nest`` of a ``Nest`` of these."""
-    given = None if packable is None else frozenset(packable)
-    return schedule_nest(Nest(loops, given, threads, frozenset(even), known), machine)
+__all__ = ["alternatives", "rule_for", "schedule_nest"]
 
 
 def schedule_nest(nest: Nest, machine: Machine) -> Loops:

@@ -10,18 +10,14 @@ from sdk.compiler.ir.loops import Alloc, For, Load, Loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import FloatUnit, Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import ScheduleError, find, fresh, has
-from sdk.compiler.schedules.rules.nest import extent, from_rows, fuse_all, names
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, find, fresh, loop_of, loops_of
+from sdk.compiler.schedules.rules.nest import extent, from_rows, fuse_all
 from sdk.compiler.schedules.rules.tiles import Axis, PanelCosts, Product, Tile, tile_for
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, min_value, substitute
 from sdk.compiler.verify.loops import verify_loops
 
 __all__ = ["FloatPanels", "column_axis"]
-
-
-def _number(dim: Dim) -> int | None:
-    return dim if isinstance(dim, int) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +46,16 @@ class FloatPanels:
         Raises:
             ScheduleError: there are no rows, or an access cannot be proved inside its buffer.
         """
-        return _panels(self, nest.loops, nest.part, machine.floats, nest.constant(nest.part.b), nest.threads)
-
-
-def _panels(
-    rule: FloatPanels, loops: Loops, part: Contraction, unit: FloatUnit, constant: bool, threads: int
-) -> Loops:
-    if len(part.spatial) < 2:
-        raise ScheduleError("no rows")
-    for apart in (False, True):
-        try:
-            done = _scheduled(rule, loops, part, unit, constant, threads, apart, aside=False)
-        except ScheduleError:
-            done = _scheduled(rule, loops, part, unit, constant, threads, apart, aside=True)
-        if _proved(done):
-            return done
-    raise ScheduleError("an access cannot be proved inside its buffer")
+        if len(nest.part.spatial) < 2:
+            raise ScheduleError("no rows")
+        for separate in (False, True):
+            try:
+                done = _scheduled(self, nest, machine.floats, separate, fissioned=False)
+            except ScheduleError:
+                done = _scheduled(self, nest, machine.floats, separate, fissioned=True)
+            if _proved(done):
+                return done
+        raise ScheduleError("an access cannot be proved inside its buffer")
 
 
 def _proved(loops: Loops) -> bool:
@@ -75,59 +65,58 @@ def _proved(loops: Loops) -> bool:
     return not found
 
 
-def _scheduled(
-    rule: FloatPanels,
-    loops: Loops,
-    part: Contraction,
-    unit: FloatUnit,
-    constant: bool,
-    threads: int,
-    apart: bool,
-    aside: bool,
-) -> Loops:
-    column, reduce = part.spatial[-1].var.name, names(part.reduce)
-    s = Schedule(loops)
-    rows = _region_rows(rule, s, part) if has_condition(loops, part.a) else _pixels(s, part, apart)
+def _scheduled(rule: FloatPanels, nest: Nest, unit: FloatUnit, separate: bool, fissioned: bool) -> Loops:
+    part, s = nest.part, Schedule(nest.loops)
+    column, reduce = loop_of(part.spatial[-1]), loops_of(part.reduce)
+    checked = has_condition(nest.loops, part.a)
+    left, rows = _region_rows(rule, s, part) if checked else (part.a, _pixels(s, part, separate))
     if len(reduce) > 1:
         reduce = _run(s, reduce)
-    tile = _tile(rule.costs, s, part, unit, rows, threads, aside)
-    s.knobs |= {"lanes": unit.lanes, "tm": tile.rows, "nr": tile.vectors * unit.lanes}
-    if constant:
-        s.do("pack", part.b, "nr", 1, column_axis(s.loops, part))
-    right = "" if constant else part.b
-    if threads > 1 and tile.axis == "rows" and _whole(s.loops, rows) and _stride(s.loops, part, rows[0]) is not None:
-        s.do("share", rows[0])  # rows that lie one behind the other are cut anywhere
-    if not aside:
-        _columns(s, right, column, rows, reduce, unit.fma)
-    if tile.axis == "columns":
-        s.do("share", f"{column}_o")
-    row = rows[-1]
-    s.do("cascade", row, ["tm", *(str(size) for size in tile.tails)])
-    for suffix in ("", *(f"_t{size}" for size in tile.tails)):
-        inner, across, sums = f"{row}_i{suffix}", f"{column}{suffix}", [f"{r}{suffix}" for r in reduce]
-        if not has(s.loops, inner):
-            continue
-        if aside:
-            s.do("round_up", across, "nr").do("split", across, "nr").do("set_aside", inner)
-            _columns(s, right, across, [inner], sums, unit.fma)
-        s.do("jam", inner, sums).do("unroll", inner)
-        written_out = f"{column}_i_o{suffix}" if not aside else f"{across}_i_o"
-        if has(s.loops, written_out):
-            s.do("unroll", written_out)
+    tile = _tile(rule.costs, s, nest, left, unit, rows, fissioned)
+    width, right = tile.vectors * unit.lanes, None if nest.constant(part.b) else part.b
+    if right is None:
+        s.pack(part.b, width, 1, column_axis(s.loops, part))
+    if (
+        tile.axis == "rows"
+        and nest.threads > 1
+        and _whole(s.loops, rows)
+        and _stride(s.loops, left, rows[0]) is not None
+    ):
+        s.bind_rows(rows[0])  # rows that lie one behind the other are cut anywhere
+    if not fissioned:
+        for row in reversed(rows):
+            s.reorder(row, column)
+        panel = s.round_up(column, width).split(column, width)
+        vectors = _vectors(s, unit, right, part.acc, panel, rows, reduce)
+        if tile.axis == "columns":
+            s.bind_rows(panel.outer)
+    for tiles in s.cascade(rows[-1], [tile.rows, *tile.tails]):
+        sums = tiles.in_tail(reduce)
+        if fissioned:
+            (whole,) = tiles.in_tail([column])
+            panel = s.round_up(whole, width).split(whole, width)
+            s.fission(tiles.inner)
+            s.reorder(tiles.inner, panel.outer).reorder(tiles.inner, panel.inner)
+            acc = tiles.buffers.get(part.acc, part.acc)
+            across = _vectors(s, unit, right, acc, panel, [tiles.inner], sums)
+        else:
+            (across,) = tiles.in_tail([vectors])
+        s.unroll_and_jam(tiles.inner, sums).unroll(tiles.inner).unroll(across)
     return s.done()
 
 
 def _tile(
-    costs: PanelCosts, s: Schedule, part: Contraction, unit: FloatUnit, rows: list[str], threads: int, aside: bool
+    costs: PanelCosts, s: Schedule, nest: Nest, left: str, unit: FloatUnit, rows: list[Loop], fissioned: bool
 ) -> Tile:
     """The tile; threads divide its rows where one loop runs over all rows of a call, or its panels."""
+    threads, columns = nest.threads, nest.part.spatial[-1].hi
     product = Product(
         _count(s.loops, rows[-1]),
-        _number(part.spatial[-1].hi),
-        extent(part.reduce),
-        _stride(s.loops, part, rows[-1]),
+        columns if isinstance(columns, int) else None,
+        extent(nest.part.reduce),
+        _stride(s.loops, left, rows[-1]),
     )
-    panels = threads > 1 and not aside and product.columns is not None
+    panels = threads > 1 and not fissioned and product.columns is not None
     if _whole(s.loops, rows):
         axes: tuple[Axis, ...] = ("rows", "columns") if panels else ("rows",)
         return tile_for(unit, costs, product, threads, axes)
@@ -150,86 +139,87 @@ def _blocks(loops: Loops) -> int:
     return max(least or 1, 1)
 
 
-def _whole(loops: Loops, rows: list[str]) -> bool:
+def _whole(loops: Loops, rows: list[Loop]) -> bool:
     """Whether one loop runs over all that the rows of a call are."""
     return len(rows) == 1 and loops.rows is not None and loops.rows.hi in free_vars(find(loops, rows[0]).hi)
 
 
-def _columns(s: Schedule, right: str, column: str, rows: list[str], reduce: list[str], fma: bool) -> None:
-    """Moves the columns out of the rows, in panels of vectors; the operand ``right`` is staged a panel at a time."""
-    whole = column if has(s.loops, column) else f"{column}_o"
-    for row in reversed(rows):
-        s.do("reorder", row, whole)
-    if whole == column:
-        s.do("round_up", column, "nr").do("split", column, "nr")
-    else:
-        s.do("reorder", rows[-1], f"{column}_i")
+def _vectors(
+    s: Schedule, unit: FloatUnit, right: str | None, acc: str, panel: Tiles, rows: list[Loop], reduce: list[Loop]
+) -> Loop:
+    """Makes vectors of the columns of a panel; the loop over them. The operand ``right`` is copied a panel at a time,
+    in lanes where its rows are runs of memory."""
     if right:
-        _stage_panel(s, right, f"{column}_o", [*reduce, f"{column}_i"])
-    into = [*rows, *reduce]
-    inside = walk(find(s.loops, rows[0]).body)
-    acc = next(n.buffer.name for n in inside if isinstance(n, Alloc) and n.buffer.space == "register")
-    s.do("split", f"{column}_i", "lanes").do("jam", f"{column}_i_i", into)
-    s.do("vectorize", f"{column}_i_i").do("vector_registers", acc, "lanes").do("jam", f"{column}_i_o", into)
-    if fma:
-        s.do("use_fma", reduce[-1])
+        copy = s.cache_read(panel.outer, right, [*reduce, panel.inner])
+        s.attempt(_copy_lanes, copy.loops[-1], unit.lanes)
+    vectors, into = s.split(panel.inner, unit.lanes), [*rows, *reduce]
+    s.unroll_and_jam(vectors.inner, into).vectorize(vectors.inner).vector_registers(acc, unit.lanes)
+    s.unroll_and_jam(vectors.outer, into)
+    if unit.fma:
+        s.use_fma(reduce[-1])
+    return vectors.outer
 
 
-def _pixels(s: Schedule, part: Contraction, apart: bool) -> list[str]:
+def _copy_lanes(s: Schedule, copy: Loop, lanes: int) -> Schedule:
+    return s.vectorize(s.split(copy, lanes).inner)
+
+
+def _pixels(s: Schedule, part: Contraction, separate: bool) -> list[Loop]:
     """The loops over rows of the left operand that share the right one: one loop of all where they follow each
-    other in memory, unless they are to stay ``apart``."""
-    inside = names(from_rows(s.loops, part.spatial[:-1]))
+    other in memory, unless they are to stay ``separate``."""
+    inside = loops_of(from_rows(s.loops, part.spatial[:-1]))
     shared = [n for n in inside if not _reads_vary(s.loops, part.b, n)]
-    if apart or len(inside) < 2 or shared != inside:
+    if separate or len(inside) < 2 or shared != inside:
         return shared or inside[-1:]
-    pixel = fresh(s.loops, "px")
-    return [pixel] if s.attempt(_one_loop, part, inside, pixel) else inside
+    pixel = s.attempt(_one_loop, part, inside)
+    return [pixel] if pixel else inside
 
 
-def _one_loop(s: Schedule, part: Contraction, rows: list[str], pixel: str) -> None:
-    fuse_all(s, rows, pixel)
+def _one_loop(s: Schedule, part: Contraction, rows: list[Loop]) -> Loop:
+    pixel = fuse_all(s, rows, fresh(s.loops, "px"))
     if _flat_step(s.loops, part.a, find(s.loops, pixel).var) is None and not isinstance(part.spatial[-2].hi, int):
         raise ScheduleError("a division by a symbol for each row of a tile")
+    return pixel
 
 
-def _region_rows(rule: FloatPanels, s: Schedule, part: Contraction) -> list[str]:
-    """Stages the rows of the image that some rows of the result read; the loops over pixels below."""
+def _region_rows(rule: FloatPanels, s: Schedule, part: Contraction) -> tuple[str, list[Loop]]:
+    """Copies the rows of the image that some rows of the result read; the buffer, and the loops over pixels below."""
     chain = from_rows(s.loops, part.spatial[:-1])
-    inside = names(chain)
-    if any(_reads_vary(s.loops, part.b, n) for n in inside):
+    first, *inside = loops_of(chain)
+    if any(_reads_vary(s.loops, part.b, n) for n in (first, *inside)):
         raise ScheduleError("the right operand varies over the rows")
     across = 1
     for loop in chain[1:]:
         across *= math.isqrt(max(min_value(loop.hi) or 1, 1) * (loop.var.hi + 1))
-    s.knobs["region"] = -(-rule.pixels // across)
-    if s.knobs["region"] > 1:
-        s.do("block", inside[0], "region").do("stage_region", f"{inside[0]}_o", part.a)
-        return [f"{inside[0]}_i", *inside[1:]]
-    s.do("stage_region", inside[0], part.a)
-    if len(inside) < 2:
+    region = -(-rule.pixels // across)
+    if region > 1:
+        rows = s.block(first, region)
+        return s.line_buffer(rows.outer, part.a).buffer.name, [rows.inner, *inside]
+    if not inside:
         raise ScheduleError("one row is one pixel")
-    return inside[1:]
+    return s.line_buffer(first, part.a).buffer.name, inside
 
 
-def _run(s: Schedule, reduce: list[str]) -> list[str]:
+def _run(s: Schedule, reduce: list[Loop]) -> list[Loop]:
     """Fuses the innermost reductions where they read one run of the left operand."""
-    run = fresh(s.loops, "run")
-    return [*reduce[:-2], run] if s.attempt(_one_run, reduce[-2:], run) else reduce
+    run = s.attempt(_one_run, reduce[-2:])
+    return [*reduce[:-2], run] if run else reduce
 
 
-def _one_run(s: Schedule, chain: list[str], run: str) -> None:
-    fuse_all(s, chain, run)
+def _one_run(s: Schedule, chain: list[Loop]) -> Loop:
+    run = fuse_all(s, chain, fresh(s.loops, "run"))
     if any(_flat_step(s.loops, b, find(s.loops, run).var) is None for b in _sources(s.loops, run)):
         raise ScheduleError("not one run")
+    return run
 
 
-def _sources(loops: Loops, name: str) -> set[str]:
+def _sources(loops: Loops, name: Loop) -> set[str]:
     """The buffers that the body of a loop reads at indices that vary with it."""
     loop = find(loops, name)
     return {n.buffer for n in walk(loop.body) if isinstance(n, Load) and any(loop.var in free_vars(d) for d in n.index)}
 
 
-def _reads_vary(loops: Loops, buffer: str, name: str) -> bool:
+def _reads_vary(loops: Loops, buffer: str, name: Loop) -> bool:
     var = find(loops, name).var
     return any(
         isinstance(n, Load) and n.buffer == buffer and any(var in free_vars(d) for d in n.index)
@@ -253,9 +243,10 @@ def _flat_step(loops: Loops, buffer: str, var: Var) -> Dim | None:
     return None if var in free_vars(only) else only
 
 
-def _count(loops: Loops, row: str) -> int | None:
+def _count(loops: Loops, row: Loop) -> int | None:
     """How many iterations the rows have, at the whole extent of the result."""
-    return _number(_all_rows(loops, find(loops, row).hi))
+    count = _all_rows(loops, find(loops, row).hi)
+    return count if isinstance(count, int) else None
 
 
 def _all_rows(loops: Loops, dim: Dim) -> Dim:
@@ -264,10 +255,9 @@ def _all_rows(loops: Loops, dim: Dim) -> Dim:
     return substitute(dim, {rows.hi: rows.extent, rows.lo: 0}) if rows and not isinstance(dim, int) else dim
 
 
-def _stride(loops: Loops, part: Contraction, row: str) -> Dim | None:
-    """The step of the left operand from row to row, of what it was staged to where it was."""
-    var = find(loops, row).var
-    return next((_flat_step(loops, b, var) for b in _sources(loops, row) if b.startswith(part.a)), None)
+def _stride(loops: Loops, left: str, row: Loop) -> Dim | None:
+    """The step of the left operand from row to row; None where that varies, or it does not move."""
+    return _flat_step(loops, left, find(loops, row).var) if left in _sources(loops, row) else None
 
 
 def column_axis(loops: Loops, part: Contraction) -> int:
@@ -283,13 +273,3 @@ def column_axis(loops: Loops, part: Contraction) -> int:
     if len(found) != 1:
         raise ScheduleError(f"the columns of {part.b} are not one axis")
     return found.pop()
-
-
-def _stage_panel(s: Schedule, right: str, at: str, over: list[str]) -> None:
-    """Copies a panel, in lanes where its rows are runs of memory."""
-    s.do("stage", at, right, over)
-    s.attempt(_copy_lanes, f"{over[-1]}_s")
-
-
-def _copy_lanes(s: Schedule, copy: str) -> None:
-    s.do("split", copy, "lanes").do("vectorize", f"{copy}_i")

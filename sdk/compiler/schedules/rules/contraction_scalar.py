@@ -8,10 +8,10 @@ from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import FloatUnit, Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import ScheduleError, has
+from sdk.compiler.schedules.locate import ScheduleError, loop_of, loops_of
 from sdk.compiler.schedules.rules.contraction import column_axis
-from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names
+from sdk.compiler.schedules.rules.gather import pixel_loop, windowed
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, write_out
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["FloatTiles"]
@@ -50,33 +50,28 @@ def _tiles(rule: FloatTiles, loops: Loops, part: Contraction, unit: FloatUnit, c
         raise ScheduleError("no constants, no pixels, or channels that are not read several at a time")
     if unit.registers < rule.rows * rule.columns + rule.rows + rule.together:
         raise ScheduleError("too few registers")
-    alone = extent(part.spatial[:-1]) == 1
-    columns = rule.columns if channels % rule.columns == 0 else rule.together
-    s = Schedule(loops, tm=rule.rows, nr=columns, at_once=rule.together, steps=rule.steps)
-    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
+    s = Schedule(loops)
+    channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
+    assert pixel is not None  # there are pixels
     if windowed(loops, part):
-        gather_window(s, part, pixel, names(part.reduce), 1)
-    s.do("pack", part.b, "nr", 1, column_axis(s.loops, part))
-    k = fuse_all(s, names(part.reduce), "k")
+        s.cache_read(pixel, part.a, loops_of(part.reduce))
+    columns = rule.columns if channels % rule.columns == 0 else rule.together
+    s.pack(part.b, columns, 1, column_axis(s.loops, part))
+    k = fuse_all(s, loops_of(part.reduce), "k")
     if unit.fma:
-        s.do("use_fma", k)
-    s.do("split", k, "steps")
-    sums = [f"{k}_o", f"{k}_i", f"{k}_t", k]
-    s.do("split", channel, "nr").do("split", f"{channel}_i", "at_once")
-    inner, outer = f"{channel}_i_i", f"{channel}_i_o"
-    s.do("jam", inner, _there(s, sums))
-    if not alone:
-        s.do("split", pixel, "tm")
-    if has(s.loops, f"{pixel}_i"):
-        s.do("jam", f"{pixel}_i", _there(s, [f"{channel}_o", outer, *sums]))
-    s.do("jam", outer, _there(s, sums))
-    s.do("stage", outer, part.b, [inner], 1, "register").do("vectorize", f"{inner}_s")
-    for name in (f"{pixel}_i", inner, outer, f"{k}_i"):
-        for copy in (name, f"{name}_t"):
-            if has(s.loops, copy):
-                s.do("unroll", copy)
-    return s.done()
-
-
-def _there(s: Schedule, wanted: list[str]) -> list[str]:
-    return [name for name in wanted if has(s.loops, name)]
+        s.use_fma(k)
+    steps = s.split(k, rule.steps)
+    sums = [*steps.loops, steps.inner]
+    blocks = s.split(channel, columns)
+    block = s.split(blocks.inner, rule.together)
+    s.unroll_and_jam(block.inner, sums)
+    tile = [block.inner, block.outer, *([steps.inner] if steps.whole else [])]
+    if extent(part.spatial[:-1]) > 1:
+        tiles = s.split(pixel, rule.rows)
+        tile = tiles.everywhere(tile)
+        if tiles.whole:
+            s.unroll_and_jam(tiles.inner, [blocks.outer, block.outer, *sums])
+            tile.append(tiles.inner)
+    s.unroll_and_jam(block.outer, sums)
+    s.vectorize(s.cache_read(block.outer, part.b, [block.inner], 1, "register").loops[-1])
+    return write_out(s, tile)

@@ -9,7 +9,7 @@ from sdk.compiler.ir.loops import For, Load, Loops, Op, Store
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
+from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_in
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["LEAST", "Elementwise", "innermost", "to_lanes", "vector_lanes"]
@@ -32,27 +32,26 @@ def vector_lanes(node: object, machine: Machine) -> int:
     return 1 if machine.lanes == 1 else machine.lanes * 4 // (widest if widths == {8} else min(widest, 4))
 
 
-def innermost(loops: Loops) -> list[str]:
+def innermost(loops: Loops) -> list[Loop]:
     """The loops without loops inside, in order."""
     return list(
         dict.fromkeys(
-            n.var.name
+            loop_of(n)
             for n in walk(loops.body)
             if isinstance(n, For) and not any(isinstance(m, For) for m in walk(n.body))
         )
     )
 
 
-def to_lanes(s: Schedule, name: str, lanes: int | str) -> None:
+def to_lanes(s: Schedule, loop: Loop, lanes: int) -> Schedule:
     """Cuts a loop in strips of ``lanes`` and makes lanes of them and of the rest.
 
     Raises:
         ScheduleError: an iteration depends on another, or an operand is neither consecutive nor constant.
     """
-    s.do("strip", name, lanes)
-    for part in (f"{name}_i", f"{name}_r"):
-        if has(s.loops, part):
-            s.do("vectorize", part)
+    for part in s.strip(loop, lanes):
+        s.vectorize(part)
+    return s
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +67,8 @@ class Elementwise:
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """The innermost loop in strips of lanes."""
         loops = nest.loops
-        inside = loop_names(loops.body)
+        inside = loops_in(loops.body)
         lanes = vector_lanes(loops.body, machine)
         if not inside or lanes == 1 or find(loops, inside[-1]).var.hi + 1 < LEAST:
             raise ScheduleError("no loop that is worth a vector, or no vectors")
-        s = Schedule(loops, lanes=lanes)
-        to_lanes(s, inside[-1], "lanes")
-        return s.done()
+        return to_lanes(Schedule(loops), inside[-1], lanes).done()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import For, Loops, Op
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.schedules.locate import find, has
-from sdk.compiler.schedules.rules.nest import from_rows, fuse_all, names, trip
+from sdk.compiler.schedules.cache_read import CacheRead
+from sdk.compiler.schedules.locate import Loop, find, loop_of, loops_of
+from sdk.compiler.schedules.rules.nest import from_rows, fuse_all, trip
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["COPY_RUN", "gather_window", "pixel_loop", "windowed"]
@@ -21,28 +23,33 @@ def windowed(loops: Loops, part: Contraction) -> bool:
     return len([r for r in part.reduce if r.var.hi > 0]) > 1 or has_condition(loops, part.a)
 
 
-def pixel_loop(s: Schedule, part: Contraction) -> str:
-    """The loop over pixels: the innermost spatial one, or all of a row range fused where no window is gathered."""
+def pixel_loop(s: Schedule, part: Contraction) -> Loop | None:
+    """The loop over pixels: the innermost spatial one, or all of a row range fused where no window is gathered; None
+    where there is none."""
     spatial = part.spatial[:-1]
     if windowed(s.loops, part) or not spatial:
-        return spatial[-1].var.name if spatial else ""
-    return fuse_all(s, names(from_rows(s.loops, spatial)), "px")
+        return loop_of(spatial[-1]) if spatial else None
+    return fuse_all(s, loops_of(from_rows(s.loops, spatial)), "px")
 
 
-def gather_window(s: Schedule, part: Contraction, pixel: str, over: list[str], multiple: int | str) -> None:
-    """Stages the window of a pixel; on cores without vectors it is copied in words, ``run`` of which are written out
-    where the schedule says how many."""
-    s.do("stage", pixel, part.a, over, multiple)
-    copy = f"{over[-1]}_s"
-    if "word" not in s.knobs or trip(s.loops, copy) % s.knobs["word"] or _selects(find(s.loops, copy)):
-        return
-    s.do("split", copy, "word").do("vectorize", f"{copy}_i")
-    if has(s.loops, f"{copy}_o") and "run" in s.knobs:
-        words = f"{copy}_o"
-        if trip(s.loops, words) > s.knobs["run"]:
-            s.do("split", words, "run")
-            words = f"{words}_i"
-        s.do("unroll", words)
+def gather_window(
+    s: Schedule, part: Contraction, pixel: Loop, over: list[Loop], multiple: int = 1, word: int = 0, run: int = 0
+) -> CacheRead:
+    """Copies the window of a pixel, in words of so many elements where it can be, of which ``run`` are written out; the
+    loops given back are those over words."""
+    read = s.cache_read(pixel, part.a, over, multiple)
+    copy = read.loops[-1]
+    if not word or trip(s.loops, copy) % word or _selects(find(s.loops, copy)):
+        return replace(read, loops=())
+    words = s.split(copy, word)
+    s.vectorize(words.inner)
+    loops, steps = words.loops, words.outer
+    if words.whole and run:
+        if trip(s.loops, steps) > run:
+            runs = s.split(steps, run)
+            loops, steps = [*loops, *runs.loops, runs.inner], runs.inner
+        s.unroll(steps)
+    return replace(read, loops=tuple(loops))
 
 
 def _selects(loop: For) -> bool:

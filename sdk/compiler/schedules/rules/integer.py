@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from sdk.compiler.analysis.pattern import Contraction
-from sdk.compiler.ir.loops import Alloc, Loops
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, names, products_of, reductions, trip, unrolled
+from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, products_of, trip, write_out
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["LaneTiles", "WordTiles"]
 
 
-def _jam_pixels(s: Schedule, part: Contraction, pixel: str) -> None:
-    """Several pixels at a time: each weight read serves all of them."""
-    inside = dict.fromkeys(loop_names(find(s.loops, f"{pixel}_i").body))
-    small = (f"{part.spatial[-1].var.name}_i", f"{part.spatial[-1].var.name}_o_i")
-    into = [n for n in inside if not n.endswith("_s") and "_window" not in n and not n.startswith(small)]
-    s.do("jam", f"{pixel}_i", into)
+ALONE: Final = 4  # channels at once where one pixel stands alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,73 +70,79 @@ class LaneTiles:
 
 
 def _words(rule: WordTiles, nest: Nest, rows: int, columns: int) -> Loops:
-    loops, part = nest.loops, nest.part
-    one_row = extent(part.spatial[:-1]) == 1
-    s = Schedule(loops, tm=rows, tn=columns, alone=4, dot=BYTES, word=BYTES, run=COPY_RUN)
-    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
-    if pixel and windowed(loops, part):
-        gather_window(s, part, pixel, names(part.reduce), 1)
-    s.do("pack", part.b, 1, 1)
-    k = fuse_all(s, names(part.reduce), "k")
-    s.do("split", k, "dot").do("use_dot", f"{k}_i")
-    if not one_row:
-        s.do("split", pixel, "tm")
-    tiled = has(s.loops, f"{pixel}_i")
-    if tiled:
-        _tile_channels(s, f"{channel}_t", [f"{k}_o_t", f"{k}_t_t"], "alone")
-    _tile_channels(s, channel, [f"{k}_o", f"{k}_t"], "tn" if tiled else "alone")
-    if tiled:
-        _jam_pixels(s, part, pixel)
-        if has(s.loops, f"{channel}_i"):
-            s.do("reorder", f"{pixel}_i", f"{channel}_i")  # both pixels use a weight before the next is unpacked
+    part = nest.part
+    s = Schedule(nest.loops)
+    channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
+    copies: tuple[Loop, ...] = ()
+    if pixel and windowed(nest.loops, part):
+        copies = gather_window(s, part, pixel, loops_of(part.reduce), word=BYTES, run=COPY_RUN).loops
+    s.pack(part.b, 1, 1)
+    steps = s.split(fuse_all(s, loops_of(part.reduce), "k"), BYTES)
+    s.use_dot(steps.inner)
+    tiles = s.split(pixel, rows) if pixel and extent(part.spatial[:-1]) > 1 else None
+    if tiles is None or not tiles.whole:
+        blocks = [_tile_channels(s, channel, steps.loops, ALONE)]
+    else:
+        in_tail = tiles.in_tail([channel, *steps.loops])
+        blocks = [_tile_channels(s, in_tail[0], in_tail[1:], ALONE)] if tiles.tail else []
+        block = _tile_channels(s, channel, steps.loops, columns)
+        s.unroll_and_jam(tiles.inner, [*copies, *block.loops, *block.everywhere(steps.loops)])
+        if block.whole:
+            s.reorder(tiles.inner, block.inner)  # both pixels use a weight before the next is unpacked
+        blocks += [block, tiles]
     if nest.work >= rule.long_work and not nest.compact:
-        _write_out(s, f"{k}_o", rule.dots)
-        _write_out(s, f"{k}_o_t", rule.dots // 2)
-    return unrolled(s, [channel, f"{channel}_t", pixel])
+        _write_out(s, steps.outer, rule.dots)
+        for copy in dict.fromkeys(n for block in blocks for n in block.in_tail([steps.outer]) if n != steps.outer):
+            _write_out(s, copy, rule.dots // 2)
+    return write_out(s, (block.inner for block in blocks if block.whole))
 
 
-def _write_out(s: Schedule, words: str, most: int) -> None:
+def _write_out(s: Schedule, words: Loop, most: int) -> None:
     """Writes out as many steps of a reduction as divide it, at most so many: compilers keep addresses in registers."""
-    if has(s.loops, words):
-        count = trip(s.loops, words)
-        size = max(n for n in range(1, most + 1) if count % n == 0)
-        if size == count:
-            s.do("unroll", words)
-        elif size > 1:
-            s.do("split", words, size).do("unroll", f"{words}_i")
+    count = trip(s.loops, words)
+    size = max(n for n in range(1, most + 1) if count % n == 0)
+    if size == count:
+        s.unroll(words)
+    elif size > 1:
+        s.unroll(s.split(words, size).inner)
 
 
-def _tile_channels(s: Schedule, channel: str, reduce: list[str], size: str) -> None:
+def _tile_channels(s: Schedule, channel: Loop, steps: list[Loop], size: int) -> Tiles:
     """Several channels at a time: what is read of a pixel serves all of them."""
-    if has(s.loops, channel):
-        s.do("split", channel, size)
-        if has(s.loops, f"{channel}_i"):
-            s.do("jam", f"{channel}_i", [name for name in reduce if has(s.loops, name)])
+    block = s.split(channel, size)
+    if block.whole:
+        s.unroll_and_jam(block.inner, steps)
+    return block
 
 
 def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
-    one_row = extent(part.spatial[:-1]) == 1
-    rows, columns, dot = machine.tile_rows, machine.tile_cols, products_of(machine)
-    s = Schedule(loops, tm=1 if one_row else rows, tn=columns, lanes=machine.integer_lanes, dot=dot)
-    acc = next(n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc))
-    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
+    alone = extent(part.spatial[:-1]) == 1
+    dot, lanes = products_of(machine), machine.integer_lanes
+    s = Schedule(loops)
+    channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
+    assert pixel is not None  # there are rows
     if dot > 1 or windowed(loops, part):
-        s.do("stage", pixel, part.a, names(part.reduce), "dot")
-    s.do("pack", part.b, "lanes", "dot")
-    k = fuse_all(s, names(part.reduce), "k")
-    if dot > 1:
-        s.do("pad", k, "dot").do("split", k, "dot")
-    s.do("split", channel, "lanes").do("jam", f"{channel}_i", reductions(s, k))
-    if dot > 1:
-        s.do("use_dot", f"{k}_i", f"{channel}_i")
-    s.do("vectorize", f"{channel}_i").do("vector_registers", acc, "lanes")
-    outer = f"{channel}_o"
-    if s.knobs["tn"] > 1 and trip(s.loops, outer) > 1:
-        s.do("split", outer, "tn")
-        if has(s.loops, f"{outer}_i"):
-            s.do("jam", f"{outer}_i", reductions(s, k))
-    if not one_row:
-        s.do("split", pixel, "tm")
-        if has(s.loops, f"{pixel}_i"):
-            _jam_pixels(s, part, pixel)
-    return unrolled(s, [outer, pixel])
+        s.cache_read(pixel, part.a, loops_of(part.reduce), dot)
+    s.pack(part.b, lanes, dot)
+    k = fuse_all(s, loops_of(part.reduce), "k")
+    words = s.pad(k, dot).split(k, dot) if dot > 1 else None
+    steps = words.loops if words else [k]
+    block = s.split(channel, lanes)
+    s.unroll_and_jam(block.inner, steps)
+    if words:
+        s.use_dot(words.inner, block.inner)
+    s.vectorize(block.inner).vector_registers(part.acc, lanes)
+    inside = [*block.loops, *block.everywhere(steps), *(block.in_tail([words.inner]) if words else [])]
+    tile = []
+    if machine.tile_cols > 1 and trip(s.loops, block.outer) > 1:
+        vectors = s.split(block.outer, machine.tile_cols)
+        inside += [*vectors.loops, *vectors.in_tail(steps)]
+        if vectors.whole:
+            s.unroll_and_jam(vectors.inner, steps)
+            tile = [vectors.inner]
+    if not alone:
+        tiles = s.split(pixel, machine.tile_rows)
+        if tiles.whole:
+            s.unroll_and_jam(tiles.inner, inside)
+            tile = [*tiles.everywhere(tile), tiles.inner]
+    return write_out(s, tile)

@@ -9,10 +9,10 @@ from sdk.compiler.ir.types import I64
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import has, loop_names
+from sdk.compiler.schedules.locate import Loop, loop_of, loops_of
 from sdk.compiler.schedules.partial import MOST
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, trip, write_out
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["HalfTiles", "in_parts"]
@@ -38,50 +38,51 @@ class HalfTiles:
 
 
 def _tiles(rule: HalfTiles, nest: Nest, pixels: int) -> Loops:
-    loops, part = nest.loops, nest.part
-    channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
+    part, s = nest.part, Schedule(nest.loops)
+    channel, rows = loop_of(part.spatial[-1]), extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
     tile = next(n for n in (2 if rows > 1 else 4, 2, 1) if channels % n == 0)
-    s = Schedule(loops, tm=pixels, tn=tile, dot=4 if nest.compact else 2, word=2)
+    dot = 4 if nest.compact else 2
     pixel = pixel_loop(s, part)
-    if pixel and (windowed(loops, part) or depth % s.knobs["dot"]):
-        gather_window(s, part, pixel, names(part.reduce), "dot")
-    s.do("pack", part.b, "tn", "dot")
-    k = fuse_all(s, names(part.reduce), "k")
-    if depth % s.knobs["dot"]:
-        s.do("pad", k, "dot")
-    *outer, k = in_parts(s, k, rule.part, s.knobs["dot"])
+    if pixel and (windowed(nest.loops, part) or depth % dot):
+        gather_window(s, part, pixel, loops_of(part.reduce), dot, word=2)
+    s.pack(part.b, tile, dot)
+    k = fuse_all(s, loops_of(part.reduce), "k")
+    if depth % dot:
+        s.pad(k, dot)
+    *steps, k = in_parts(s, k, rule.part, dot)
+    if not nest.compact:
+        s.use_i16(part.b)
+    words = s.split(k, dot)
     if nest.compact:
-        s.do("split", k, "dot").do("use_crossed", f"{k}_i", part.b)
+        s.use_interleaved_dot(words.inner, part.b)
     else:
-        s.do("use_i16", part.b).do("split", k, "dot").do("use_dot", f"{k}_i")
-    steps = [*outer, f"{k}_o"]
+        s.use_dot(words.inner)
+    steps, inside = [*steps, words.outer], [channel]
+    unrolled = []
     if tile > 1:
-        s.do("split", channel, "tn").do("jam", f"{channel}_i", steps)
-    if rows > 1:
-        s.do("tile", pixel, "tm", [n for n in (f"{channel}_o", channel, *steps) if has(s.loops, n)])
-    for name in dict.fromkeys(n for n in loop_names(s.loops.body) if n.startswith(f"{channel}_i")):
-        s.do("unroll", name)
-    if rows > 1:
-        s.do("unroll", f"{pixel}_i", "register")
-    return s.done()
+        block = s.split(channel, tile)
+        s.unroll_and_jam(block.inner, steps)
+        inside, unrolled = [block.outer], [block.inner]
+    if pixel and rows > 1:
+        some = s.tile(pixel, pixels, [*inside, *steps]).inner
+        s.unroll(some, "register")
+    return write_out(s, unrolled)
 
 
-def in_parts(s: Schedule, k: str, least: int, step: int = 1) -> list[str]:
+def in_parts(s: Schedule, k: Loop, least: int, step: int = 1) -> list[Loop]:
     """Sums of 64 bits are added up in parts that are sure to fit 32 bits, of a multiple of ``step`` products, unless
     the parts would have less than ``least``; the loops that the reduction becomes, inner last."""
-    if not _wide(s.loops):
-        return [k]
     depth = trip(s.loops, k)
     size = max((n for n in range(step, MOST + 1, step) if depth % n == 0), default=0)
-    if size < min(depth, least):
+    if not _wide(s.loops) or size < min(depth, least):
         return [k]
-    s.knobs["part"] = size
     if size == depth:
-        s.do("partial", k)
+        s.partial(k)
         return [k]
-    s.do("split", k, "part").do("partial", f"{k}_i")
-    return [f"{k}_o", f"{k}_i"]
+    parts = s.split(k, size)
+    s.partial(parts.inner)
+    return [parts.outer, parts.inner]
 
 
 def _wide(loops: Loops) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sdk.compiler.analysis.pattern import Contraction, has_condition
-from sdk.compiler.ir.loops import Alloc, Buffer, Loops
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.loops import Buffer, Loops
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import ScheduleError, has
+from sdk.compiler.schedules.locate import ScheduleError, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, products_of, trip
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, products_of, trip, write_out
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["AcrossTiles", "QuadWindow"]
@@ -44,43 +43,36 @@ def _across(rule: AcrossTiles, loops: Loops, part: Contraction, machine: Machine
     if len(part.spatial) < 2:
         raise ScheduleError("no rows")
     alone = extent(part.spatial[:-1]) == 1
-    tm, tn = (1, 4) if alone else (machine.tile_rows, machine.tile_cols)
+    tn = 4 if alone else machine.tile_cols
     dot = products_of(machine)
-    s = Schedule(loops, tm=tm, tn=tn, dot=dot, lanes=4)
-    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
+    s = Schedule(loops)
+    channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
+    assert pixel is not None  # there are rows
     if windowed(loops, part):
-        s.knobs |= {"word": dot, "run": COPY_RUN}
-        gather_window(s, part, pixel, names(part.reduce), 1)
-    s.do("pack", part.b, 1, 1)
-    k = fuse_all(s, names(part.reduce), "k")
-    s.do("split", k, "dot")
-    if has(s.loops, f"{k}_i"):
-        s.do("use_dot", f"{k}_i")
-    for rest in (k, f"{k}_t"):
-        if has(s.loops, rest):
-            s.do("use_dot_first", rest, "dot")
-    s.do("split", channel, "lanes")
-    tiled = has(s.loops, f"{channel}_i")
-    if tiled:
-        s.do("set_aside", f"{channel}_i", "local").do("vectorize", f"{channel}_i_e")
-        s.do("split", f"{channel}_i", "tn").do("jam", f"{channel}_i_i", [f"{k}_o"] if has(s.loops, f"{k}_o") else [])
+        gather_window(s, part, pixel, loops_of(part.reduce), word=dot, run=COPY_RUN)
+    s.pack(part.b, 1, 1)
+    steps = s.split(fuse_all(s, loops_of(part.reduce), "k"), dot)
+    if steps.whole:
+        s.use_dot(steps.inner)
+    if steps.tail:
+        s.use_dot_first(steps.tail, dot)
+    quads, tile = s.split(channel, 4), []
+    inside = [quads.outer]
+    if quads.whole:
+        (after,) = s.fission(quads.inner, "local")
+        pairs = s.vectorize(after).split(quads.inner, tn)
+        s.unroll_and_jam(pairs.inner, steps.loops)
+        tile = [pairs.inner, pairs.outer]
+        inside = [quads.outer, pairs.outer]
+    sums = [steps.outer] if steps.whole else []
+    words = quads.everywhere(sums)
     if not alone:
-        s.do("split", pixel, "tm")
-        if has(s.loops, f"{pixel}_i"):
-            into = (f"{channel}_o", f"{channel}_i_o", f"{k}_o")
-            s.do("jam", f"{pixel}_i", [name for name in into if has(s.loops, name)])
-    _write_out(s, f"{k}_o", rule.steps)
-    for loop in (f"{pixel}_i", f"{channel}_i_i", f"{channel}_i_o"):
-        for name in (loop, f"{loop}_t"):
-            if has(s.loops, name):
-                s.do("unroll", name)
-    return s.done()
-
-
-def _write_out(s: Schedule, steps: str, most: int) -> None:
-    for name in (steps, f"{steps}_t"):
-        if has(s.loops, name) and trip(s.loops, name) <= most:
-            s.do("unroll", name)
+        tiles = s.split(pixel, machine.tile_rows)
+        words, tile = list(dict.fromkeys([*words, *tiles.in_tail(sums)])), tiles.everywhere(tile)
+        if tiles.whole:
+            s.unroll_and_jam(tiles.inner, [*inside, *sums])
+            tile.append(tiles.inner)
+    return write_out(s, (*(n for n in words if trip(s.loops, n) <= rule.steps), *tile))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,38 +103,25 @@ def _window(rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine)
     if len(part.spatial) < 2 or not isinstance(part.spatial[-2].hi, int) or not isinstance(part.spatial[-1].hi, int):
         raise ScheduleError("no pixels, or no number of channels")
     if has_condition(loops, part.a) and part.spatial[-1].hi >= machine.vector_bytes:
-        wide = _quads(rule, loops, part, machine, machine.vector_bytes)
-        if _region(wide).type.max_bytes <= rule.region:
+        wide, region = _quads(rule, loops, part, machine, machine.vector_bytes)
+        if region is not None and region.type.max_bytes <= rule.region:
             return wide
-    return _quads(rule, loops, part, machine, machine.integer_lanes)
+    return _quads(rule, loops, part, machine, machine.integer_lanes)[0]
 
 
-def _quads(rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine, group: int) -> Loops:
-    """As ``_window``, so many channels staged at a time."""
-    channel, pixel, reduce = part.spatial[-1].var.name, part.spatial[-2].var.name, names(part.reduce)
-    pixels = part.spatial[-2].var.hi + 1
-    s = Schedule(loops, group=group, lanes=machine.integer_lanes, tm=min(rule.at_once, pixels))
-    s.do("reorder", pixel, channel).do("overlap", channel, "group")
+def _quads(
+    rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine, group: int
+) -> tuple[Loops, Buffer | None]:
+    """As ``_window``, so many channels staged at a time, and the buffer for them where there is one."""
+    channel, pixel, reduce = loop_of(part.spatial[-1]), loop_of(part.spatial[-2]), loops_of(part.reduce)
+    pixels, s, lines = part.spatial[-2].var.hi + 1, Schedule(loops), None
+    groups = s.reorder(pixel, channel).overlap(channel, group)
     if has_condition(loops, part.a):
-        s.do("stage_region", f"{channel}_o", part.a)
-        _copy_lanes(s)
-    s.do("split", f"{channel}_i", "lanes").do("reorder", f"{channel}_i_i", pixel).do("vectorize", f"{channel}_i_i")
-    s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", reduce).do("unroll", f"{pixel}_i")
-    if extent(part.reduce) <= rule.taps:
-        for name in reduce:
-            s.do("unroll", name)
-    return s.done()
-
-
-def _region(loops: Loops) -> Buffer:
-    """The region that is staged."""
-    return next(n.buffer for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
-
-
-def _copy_lanes(s: Schedule) -> None:
-    """Copies the innermost axis of a region by vectors."""
-    region = _region(s.loops)
-    for part in ("l", "", "r"):
-        name = f"{region.name}_{len(region.shape) - 1}{part}"
-        if has(s.loops, name):
-            s.do("vectorize", name)
+        lines = s.line_buffer(groups.outer, part.a)
+        for copy in (lines.copy, *lines.borders):
+            s.vectorize(copy)
+    lanes = s.split(groups.inner, machine.integer_lanes).inner
+    tile = s.reorder(lanes, pixel).vectorize(lanes).overlap(pixel, min(rule.at_once, pixels)).inner
+    s.unroll_and_jam(tile, reduce)
+    done = write_out(s, [tile, *(reduce if extent(part.reduce) <= rule.taps else [])])
+    return done, lines.buffer if lines else None

@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 
 from sdk.compiler.analysis.pattern import Contraction
-from sdk.compiler.ir.loops import Alloc, Loops
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
-from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules.integer_window import apart, copy_in_runs
-from sdk.compiler.schedules.rules.nest import fuse_all, names, unrolled
+from sdk.compiler.schedules.locate import ScheduleError, loops_of
+from sdk.compiler.schedules.rules.integer_window import copy_in_runs, window_stride
+from sdk.compiler.schedules.rules.nest import fuse_all, write_out
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["RowTaps"]
+
 
 @dataclass(frozen=True, slots=True)
 class RowTaps:
@@ -52,45 +52,38 @@ class RowTaps:
 def _rows(rule: RowTaps, loops: Loops, part: Contraction, choice: Choice) -> Loops:
     if len(part.reduce) < 2:
         raise ScheduleError("no convolution of rows and columns")
-    down, across, *depth = names(part.reduce)
+    down, across, *depth = loops_of(part.reduce)
     few = rule.most if choice.variant == "rows" else rule.few
     if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= few):
         raise ScheduleError("no convolution of rows and columns of few channels")
-    channel, pixel = (loop.var.name for loop in part.spatial[:-3:-1])
+    channel, pixel, row = loops_of(part.spatial[:-4:-1])
     pixels = part.spatial[-2].hi
     if not isinstance(pixels, int) or pixels < rule.tiles[-1]:
         raise ScheduleError("rows of too few pixels, or of a number known at run time")
-    parts = (n for n in range(1, pixels + 1) if pixels % n == 0 and _bytes(loops, part, n) <= rule.region)
-    columns = max(parts, default=1)
+    sizes = (n for n in range(1, pixels + 1) if pixels % n == 0 and _bytes(loops, part, n) <= rule.region)
+    columns = max(sizes, default=1)
     tm = choice.rows or next((size for size in rule.tiles if columns % size == 0), rule.tiles[-1])
-    s = Schedule(loops, columns=columns, tm=tm)
-    inner = pixel
+    s, inner, around = Schedule(loops), pixel, row
     if columns < pixels:
-        s.do("split", pixel, "columns")
-        pixel, inner = f"{pixel}_o", f"{pixel}_i"
-        s.do("reorder", inner, channel)
-        around = pixel
-    else:
-        s.do("reorder", pixel, channel)
-        around = part.spatial[-3].var.name
-    s.do("pack", part.b, 1, 1).do("use_i16", part.b)
-    s.do("stage_region", around, part.a)
-    region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
-    if region.dtype.bits == 8:
-        s.do("use_i16", region.name)
-    copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
+        parts = s.split(pixel, columns)
+        around, inner = parts.outer, parts.inner
+    s.reorder(inner, channel).pack(part.b, 1, 1).use_i16(part.b)
+    lines = s.line_buffer(around, part.a)
+    if lines.buffer.dtype.bits == 8:
+        s.use_i16(lines.buffer.name)
+    copy_in_runs(s, lines.copy)
     taps = across
     if depth:
-        s.do("flatten", region.name)
+        s.flatten(lines.buffer.name)
         taps = fuse_all(s, [across, *depth], "k")
-    s.do("overlap", inner, "tm").do("jam", f"{inner}_i", [down, taps]).do("use_pairs", taps)
-    if part.reduce[0].var.hi < rule.rows and not depth:
-        s.do("unroll", down)
-    return unrolled(s, [inner])
+    tile = s.overlap(inner, tm).inner
+    s.unroll_and_jam(tile, [down, taps]).use_dual_mac(taps)
+    few_rows = part.reduce[0].var.hi < rule.rows and not depth
+    return write_out(s, [*([down] if few_rows else []), tile])
 
 
 def _bytes(loops: Loops, part: Contraction, pixels: int) -> int:
     """What the rows take that so many neighbouring pixels read."""
-    columns = apart(loops, part, part.spatial[-2].var) * (pixels - 1) + part.reduce[1].var.hi + 1
+    columns = window_stride(loops, part, part.spatial[-2].var) * (pixels - 1) + part.reduce[1].var.hi + 1
     rest = (loop.var.hi + 1 for loop in (part.reduce[0], *part.reduce[2:]))
     return 2 * columns * math.prod(rest)

@@ -8,14 +8,13 @@ from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Choice, Nest
-from sdk.compiler.schedules.locate import find, has, loop_names
-from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
+from sdk.compiler.schedules.locate import Loop, ScheduleError, loop_of, loops_of
+from sdk.compiler.schedules.rules.gather import pixel_loop, windowed
 from sdk.compiler.schedules.rules.integer16 import in_parts
-from sdk.compiler.schedules.rules.nest import extent, fuse_all, names, trip, unrolled
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, trip, write_out
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["RegisterTiles", "WordPairs"]
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,65 +46,61 @@ class RegisterTiles:
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Tiles in registers."""
-        s = Schedule(nest.loops, steps=self.steps, run=COPY_RUN)
+        s = Schedule(nest.loops)
         even = nest.factors == "bytes" and nest.part.b in nest.even
-        if not (self.pairs and even and s.attempt(_halves, nest.part, self.pairs)):
-            _tiles(self, s, nest.part, machine, nest.choice)
-        return s.done()
+        if self.pairs and even and s.attempt(_swar, self, nest.part, self.pairs):
+            return s.done()
+        return _tiles(self, s, nest.part, machine, nest.choice)
 
 
-def _tiles(rule: RegisterTiles, s: Schedule, part: Contraction, machine: Machine, choice: Choice) -> None:
-    one_row = extent(part.spatial[:-1]) == 1
+def _tiles(rule: RegisterTiles, s: Schedule, part: Contraction, machine: Machine, choice: Choice) -> Loops:
+    alone = extent(part.spatial[:-1]) == 1
     channels = part.spatial[-1].var.hi + 1
     rows, columns = machine.tile(choice)
-    s.knobs["tm"] = rows
-    s.knobs["tn"] = _divisor(channels, (choice.cols or rule.alone) if one_row else columns)
-    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
+    columns = _divisor(channels, (choice.cols or rule.alone) if alone else columns)
+    channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
     if pixel and windowed(s.loops, part):
-        gather_window(s, part, pixel, names(part.reduce), 1)
-    s.do("pack", part.b, "tn", 1)
-    *outer, k = in_parts(s, fuse_all(s, names(part.reduce), "k"), rule.part)
-    if not one_row and rows > 1:
-        s.do("split", pixel, "tm")
-    if s.knobs["tn"] > 1:
-        for name, tail in ((f"{channel}_t", "_t"), (channel, "")):
-            if has(s.loops, name):
-                s.do("split", name, "tn").do("jam", f"{name}_i", [f"{loop}{tail}" for loop in (*outer, k)])
-    if has(s.loops, f"{pixel}_i"):
-        _jam_pixels(s, channel, pixel)
-    _write_out(s, k)
-    s.loops = unrolled(s, [channel, f"{channel}_t", pixel])
+        s.cache_read(pixel, part.a, loops_of(part.reduce))
+    s.pack(part.b, columns, 1)
+    steps = in_parts(s, fuse_all(s, loops_of(part.reduce), "k"), rule.part)
+    tiles = s.split(pixel, rows) if pixel and not alone and rows > 1 else None
+    inside, tile = [channel], []
+    if columns > 1:
+        rest = tiles.in_tail([channel, *steps]) if tiles and tiles.tail else [channel]
+        for name, *into in ([rest] if rest[0] != channel else []) + [[channel, *steps]]:
+            block = s.split(name, columns)
+            s.unroll_and_jam(block.inner, into)
+            tile.append(block.inner)
+        inside = block.loops
+    if tiles and tiles.whole:
+        s.unroll_and_jam(tiles.inner, [*inside, *steps])
+        tile.append(tiles.inner)
+    _write_out(s, steps[-1], rule.steps)
+    return write_out(s, tile)
 
 
-def _halves(s: Schedule, part: Contraction, pairs: WordPairs) -> None:
+def _swar(s: Schedule, rule: RegisterTiles, part: Contraction, pairs: WordPairs) -> Schedule:
     """The window of a pixel is kept as words where that pays: the core reads those at a number from an address, but no
     signed bytes."""
-    channel, pixel = part.spatial[-1].var.name, pixel_loop(s, part)
+    channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
     words = extent(part.reduce) <= pairs.widest and part.spatial[-1].var.hi + 1 >= pairs.sharing
-    if words or windowed(s.loops, part):
-        s.do("stage", pixel, part.a, names(part.reduce), 1)
-    s.do("pack", part.b, 1, 1)
-    k = fuse_all(s, names(part.reduce), "k")
-    s.do("use_halves", channel, part.b)
-    if words:
-        s.do("widen", f"{part.a}_window")
-    _write_out(s, f"{k}_h")
+    if pixel is None:
+        raise ScheduleError("no pixels")
+    window = s.cache_read(pixel, part.a, loops_of(part.reduce)) if words or windowed(s.loops, part) else None
+    s.pack(part.b, 1, 1)
+    fuse_all(s, loops_of(part.reduce), "k")
+    steps = s.use_swar(channel, part.b)
+    if window and words:
+        s.widen(window.buffer)
+    return _write_out(s, steps, rule.steps)
 
 
-def _write_out(s: Schedule, k: str) -> None:
+def _write_out(s: Schedule, k: Loop, most: int) -> Schedule:
     """Writes out some steps of a reduction, as many as divide it."""
-    size = _divisor(trip(s.loops, k), s.knobs["steps"])
-    if size > 1:
-        s.do("split", k, size).do("unroll", f"{k}_i")
+    size = _divisor(trip(s.loops, k), most)
+    return s.unroll(s.split(k, size).inner) if size > 1 else s
 
 
 def _divisor(n: int, most: int) -> int:
     """The largest number up to ``most`` that divides ``n``: a tile without a tail."""
     return max(size for size in range(1, most + 1) if n % size == 0)
-
-
-def _jam_pixels(s: Schedule, channel: str, pixel: str) -> None:
-    """Several pixels at a time: each weight read serves all of them."""
-    inside = dict.fromkeys(loop_names(find(s.loops, f"{pixel}_i").body))
-    into = [n for n in inside if not n.endswith("_s") and "_window" not in n and not n.startswith(f"{channel}_i")]
-    s.do("jam", f"{pixel}_i", into)

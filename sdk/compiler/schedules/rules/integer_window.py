@@ -7,13 +7,13 @@ from typing import Final
 
 from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.analysis.pattern import Contraction, has_condition
-from sdk.compiler.ir.loops import Alloc, Load, Loops
+from sdk.compiler.ir.loops import Load, Loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
-from sdk.compiler.schedules.locate import find, has
+from sdk.compiler.schedules.locate import Loop, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
-from sdk.compiler.schedules.rules.nest import BYTES, extent, names, unrolled
+from sdk.compiler.schedules.rules.nest import BYTES, extent, write_out
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var, free_vars
 
@@ -21,11 +21,11 @@ __all__ = [
     "ColumnWindow",
     "LaneWindow",
     "WordWindow",
-    "apart",
     "copy_in_runs",
     "is_depthwise",
     "pixels_of",
     "taps_along",
+    "window_stride",
 ]
 
 TAPS: Final = 16  # taps written out; more are a loop
@@ -35,9 +35,10 @@ COPY: Final = 6  # elements copied between two branches; the last ones overlap
 @dataclass(frozen=True, slots=True)
 class LaneWindow:
     """Depthwise: the padded window gathered per pixel, channels in lanes, taps written out. It takes ``least``
-    multiply-accumulates."""
+    multiply-accumulates; the sums of the channels read at once fill at most ``vectors``."""
 
     least: int
+    vectors: int = 1
     name = "lane-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -46,7 +47,8 @@ class LaneWindow:
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Channels in lanes."""
-        return _window_lanes(nest.loops, nest.part, machine.integer_lanes)
+        channels, lanes = nest.part.spatial[-1].var.hi + 1, machine.integer_lanes
+        return _window_lanes(nest.loops, nest.part, min(self.vectors, channels // lanes) * lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,53 +106,56 @@ def pixels_of(part: Contraction) -> int:
 
 
 def _window_lanes(loops: Loops, part: Contraction, lanes: int) -> Loops:
-    channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
-    s = Schedule(loops, lanes=lanes)
-    reduce = names(part.reduce)
+    channel, pixel = loop_of(part.spatial[-1]), loop_of(part.spatial[-2])
+    s = Schedule(loops)
     if has_condition(loops, part.a):
-        gather_window(s, part, pixel, [*reduce, channel], 1)
-    s.do("split", channel, "lanes").do("vectorize", f"{channel}_i")
-    return _taps_written_out(s, part, [channel])
+        gather_window(s, part, pixel, [*loops_of(part.reduce), channel])
+    s.vectorize(s.split(channel, lanes).inner)
+    return write_out(s, _small(part))
 
 
 def _window_words(loops: Loops, part: Contraction) -> Loops:
-    channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
-    s = Schedule(loops, lanes=BYTES, word=BYTES, run=COPY_RUN)
-    reduce = names(part.reduce)
+    channel, pixel, reduce = loop_of(part.spatial[-1]), loop_of(part.spatial[-2]), loops_of(part.reduce)
+    s = Schedule(loops)
     if has_condition(loops, part.a):
-        gather_window(s, part, pixel, [*reduce, channel], 1)
-    s.do("split", channel, "lanes").do("jam", f"{channel}_i", reduce).do("use_mac_lanes", f"{channel}_i")
-    return _taps_written_out(s, part, [channel])
+        gather_window(s, part, pixel, [*reduce, channel], word=BYTES, run=COPY_RUN)
+    word = s.split(channel, BYTES).inner
+    s.unroll_and_jam(word, reduce).use_mac_lanes(word)
+    return write_out(s, [*_small(part), word])
 
 
 def _window_columns(rule: ColumnWindow, loops: Loops, part: Contraction, choice: Choice) -> Loops:
     channels, pixels = part.spatial[-1].var.hi + 1, pixels_of(part)
-    channel, pixel = part.spatial[-1].var.name, part.spatial[-2].var.name
+    channel, pixel = loop_of(part.spatial[-1]), loop_of(part.spatial[-2])
     word = BYTES // loops.param(part.a).buffer.dtype.nbytes
-    tile = choice.rows or _pixels_at_once(rule, loops, part)
-    s = Schedule(loops, group=min(word, channels), tm=min(tile, pixels))
-    reduce = names(part.reduce)
-    s.do("reorder", pixel, channel).do("overlap", channel, "group")
-    s.do("stage_region", f"{channel}_o", part.a).do("reorder", f"{channel}_i", pixel)
+    size = choice.rows or _pixels_at_once(rule, loops, part)
+    s = Schedule(loops)
+    words = s.reorder(pixel, channel).overlap(channel, min(word, channels))
+    lines = s.line_buffer(words.outer, part.a)
+    s.reorder(words.inner, pixel)
     if channels >= word:
-        region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
-        copies = (f"{region.name}_{len(region.shape) - 1}{part}" for part in ("l", "", "r"))
-        for copy in (name for name in copies if has(s.loops, name)):
-            s.do("vectorize", copy)
-    s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [f"{channel}_i", *reduce])
-    return _taps_written_out(s, part, [pixel])
+        for copy in (lines.copy, *lines.borders):
+            s.vectorize(copy)
+    tile = s.overlap(pixel, min(size, pixels)).inner
+    s.unroll_and_jam(tile, [words.inner, *loops_of(part.reduce)])
+    return write_out(s, [*_small(part), tile])
 
 
-def copy_in_runs(s: Schedule, copy: str) -> None:
+def _small(part: Contraction) -> list[Loop]:
+    """The loops over taps where they are few: to be written out."""
+    return loops_of(part.reduce) if extent(part.reduce) <= TAPS else []
+
+
+def copy_in_runs(s: Schedule, copy: Loop) -> None:
     """Writes out some elements of a copy between two branches."""
     loop = find(s.loops, copy)
     count = loop.hi - loop.lo
     if isinstance(count, int) and count > 1:
-        s.do("overlap", copy, min(COPY, count)).do("unroll", f"{copy}_i")
+        s.unroll(s.overlap(copy, min(COPY, count)).inner)
 
 
-def apart(loops: Loops, part: Contraction, over: Var) -> int:
-    """How many elements of an axis the windows of neighbours are apart."""
+def window_stride(loops: Loops, part: Contraction, over: Var) -> int:
+    """How many elements of an axis the windows of neighbours are from each other."""
     reads = (n for n in walk(loops.body) if isinstance(n, Load) and n.buffer == part.a)
     steps = (step[0] for n in reads for d in n.index if (step := linear(d, over)) is not None)
     return max(steps, default=1) or 1
@@ -166,20 +171,13 @@ def taps_along(loops: Loops, part: Contraction, over: Var) -> set[Var]:
 def _pixels_at_once(rule: ColumnWindow, loops: Loops, part: Contraction) -> int:
     """How many pixels to compute at once: that which takes the fewest instructions for a row."""
     columns, taps = part.reduce[-1].var.hi + 1, extent(part.reduce)
-    step, pixels = apart(loops, part, part.spatial[-2].var), pixels_of(part)
+    step, pixels = window_stride(loops, part, part.spatial[-2].var), pixels_of(part)
 
     def cost(size: int) -> tuple[int, int]:
         loads = taps // columns * (step * (size - 1) + columns)
         return -(-pixels // size) * (loads + taps * (size + 1) + rule.store * size + rule.around), size
 
     return min((size for size in rule.tiles if size <= pixels), key=cost)
-
-
-def _taps_written_out(s: Schedule, part: Contraction, stems: list[str]) -> Loops:
-    if extent(part.reduce) <= TAPS:
-        for name in names(part.reduce):
-            s.do("unroll", name)
-    return unrolled(s, stems)
 
 
 def _same_channel(loops: Loops, part: Contraction) -> bool:

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from sdk.compiler.analysis.dependence import slope
 from sdk.compiler.analysis.pattern import Contraction
-from sdk.compiler.ir.loops import Alloc, Load, Loops, Op, Store
+from sdk.compiler.ir.loops import Load, Loops, Op, Store
 from sdk.compiler.ir.types import I8
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Known, Nest
-from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
+from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, names
+from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, write_out
 from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import flat_index
 
@@ -82,58 +82,49 @@ def _farthest(loops: Loops, part: Contraction) -> int:
 
 def _bias(loops: Loops, part: Contraction) -> str:
     """The parameter that sums start from; "" where there is none."""
-    sums = {n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "register"}
-    starts = (n.value for n in walk(loops.body) if isinstance(n, Store) and n.buffer in sums)
+    starts = (n.value for n in walk(loops.body) if isinstance(n, Store) and n.buffer == part.acc)
     return next((v.buffer for v in starts if isinstance(v, Load) and v.buffer != part.a), "")
 
 
 def _joined(rule: JoinedTiles, loops: Loops, part: Contraction, pixels: int) -> Loops:
-    channel, rows = part.spatial[-1].var.name, extent(part.spatial[:-1])
+    channel, rows = loop_of(part.spatial[-1]), extent(part.spatial[:-1])
     channels, depth = part.spatial[-1].var.hi + 1, extent(part.reduce)
-    tile = 4 if rows == 1 and channels % 4 == 0 else 2
-    s = Schedule(loops, tm=pixels, tn=tile, dot=BYTES, word=BYTES)
-    fused = len(part.spatial) > 1 and s.attempt(_one_run, part)
-    pixel = "px" if fused and has(s.loops, "px") else part.spatial[-2].var.name if part.spatial[:-1] else ""
-    small = bool(pixel) and channels >= rule.wide_channels and depth + channels <= rule.small_row
-    staged = rows > 1 or small
-    if staged:
-        gather_window(s, part, pixel, names(part.reduce), "dot")
-    s.do("pack", part.b, 1, "dot")
-    k = fuse_all(s, names(part.reduce), "k")
+    s = Schedule(loops)
+    pixel = s.attempt(_one_run, part) or (loop_of(part.spatial[-2]) if part.spatial[:-1] else None)
+    small = channels >= rule.wide_channels and depth + channels <= rule.small_row
+    window = ""
+    if pixel and (rows > 1 or small):
+        window = gather_window(s, part, pixel, loops_of(part.reduce), BYTES, word=BYTES).buffer
+    s.pack(part.b, 1, BYTES)
+    k = fuse_all(s, loops_of(part.reduce), "k")
     if depth % BYTES:
-        s.do("pad", k, "dot")
-    s.do("split", k, "dot").do("use_dot", f"{k}_i")
-    s.do("split", channel, "tn").do("jam", f"{channel}_i", [f"{k}_o"]).do("join", part.b, f"{channel}_i")
-    if staged:
-        window = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
-        s.do("unpack", window.name)
-    if rows > 1:
-        s.do("tile", pixel, "tm", _around(s, channel, k))
-    for name in dict.fromkeys(n for n in loop_names(s.loops.body) if n.startswith(f"{channel}_i")):
-        s.do("unroll", name)
-    if rows > 1:
-        s.do("unroll", f"{pixel}_i", "register")
-        s.attempt(_side_by_side, window.name)
-    return s.done()
+        s.pad(k, BYTES)
+    steps = s.split(k, BYTES)
+    block = s.use_dot(steps.inner).split(channel, 4 if rows == 1 and channels % 4 == 0 else 2)
+    pairs = s.unroll_and_jam(block.inner, [steps.outer]).interleave_channels(part.b, block.inner)
+    if window:
+        s.unpack(window)
+    unrolled = [block.inner, *pairs]
+    if pixel and rows > 1:
+        tile = s.tile(pixel, pixels, [block.outer, steps.outer]).inner
+        s.unroll(tile, "register")
+        s.attempt(_side_by_side, window)
+    return write_out(s, unrolled)
 
 
-def _side_by_side(s: Schedule, window: str) -> None:
+def _side_by_side(s: Schedule, window: str) -> Schedule:
     """Words that are multiplied with the same weights follow each other, for one instruction to read them."""
-    s.do("interleave", window, "word")
+    return s.interleave(window, BYTES)
 
 
-def _one_run(s: Schedule, part: Contraction) -> None:
+def _one_run(s: Schedule, part: Contraction) -> Loop | None:
     """One loop over all pixels, where those read follow each other: a stride apart, each would take a division."""
-    if windowed(s.loops, part):
-        raise ScheduleError("pixels of windows")
-    pixel = pixel_loop(s, part)
+    pixel = None if windowed(s.loops, part) else pixel_loop(s, part)
+    if pixel is None:
+        raise ScheduleError("no pixels, or pixels of windows")
     var = find(s.loops, pixel).var
     shape = s.loops.param(part.a).buffer.shape
     reads = (n.index for n in walk(s.loops.body) if isinstance(n, Load) and n.buffer == part.a)
     if any(slope(flat_index(index, shape), var) is None for index in reads):
         raise ScheduleError("pixels a stride apart")
-
-
-def _around(s: Schedule, channel: str, k: str) -> list[str]:
-    """The loops that a tile of pixels is pushed into."""
-    return [n for n in (f"{channel}_o", f"{k}_o") if has(s.loops, n)]
+    return pixel

@@ -10,7 +10,7 @@ from sdk.compiler.ir.loops import Alloc, Block, For, Loops, Op
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
+from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_in
 from sdk.compiler.schedules.rules.elementwise import LEAST, innermost, to_lanes, vector_lanes
 from sdk.compiler.schedules.trace import Schedule
 
@@ -39,7 +39,7 @@ class Rows:
 
 
 def _rows(loops: Loops, machine: Machine) -> Loops:
-    s = Schedule(loops, ways=WAYS)
+    s = Schedule(loops)
     for name in innermost(loops):
         loop = find(loops, name)
         lanes = vector_lanes(loop.body, machine)
@@ -52,11 +52,11 @@ def _rows(loops: Loops, machine: Machine) -> Loops:
     return s.done()
 
 
-def _accumulate(s: Schedule, name: str, lanes: int) -> None:
+def _accumulate(s: Schedule, name: Loop, lanes: int) -> Schedule:
     """A short run, and one whose terms are dear, needs fewer accumulators."""
     loop = find(s.loops, name)
     dear = any(isinstance(n, Op) and INTRINSICS[n.name].cost is Cost.DEAR for n in walk(loop.body))
-    s.do("accumulate", name, lanes, 1 if dear or loop.var.hi + 1 < lanes * WAYS else "ways")
+    return s.accumulate(name, lanes, 1 if dear or loop.var.hi + 1 < lanes * WAYS else WAYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,14 @@ class Columns:
         around = chain(nest.loops)
         if not around:
             raise ScheduleError("no columns")
-        s = Schedule(nest.loops).do("inline").do("settle")
-        column_lanes(s, around[-1].var.name, machine)
+        s = Schedule(nest.loops).inline().simplify_conditions()
+        column_lanes(s, loop_of(around[-1]), machine)
         return s.done()
 
 
-def column_lanes(s: Schedule, column: str, machine: Machine) -> None:
-    """Makes lanes of the loop ``column`` around a reduction into registers, a few vectors of it at a time.
+def column_lanes(s: Schedule, column: Loop, machine: Machine) -> Loop:
+    """Makes lanes of the loop ``column`` around a reduction into registers, a few vectors of it at a time; the
+    loop over these.
 
     Raises:
         ScheduleError: as ``Columns``.
@@ -97,17 +98,18 @@ def column_lanes(s: Schedule, column: str, machine: Machine) -> None:
     if lanes == 1 or loop.var.hi + 1 < LEAST or loop.lo != 0:
         raise ScheduleError("no columns, or no vectors")
     accs = [n.buffer for n in loop.body.body if isinstance(n, Alloc)]
-    inside = list(dict.fromkeys(loop_names(loop.body)))
+    inside = list(dict.fromkeys(loops_in(loop.body)))
     if not accs or not inside or any(b.space != "register" or b.shape for b in accs):
         raise ScheduleError("no accumulators in registers")
     most = max(1, min(WAYS, machine.floats.registers // 4))  # where few, what is read fills them
     wide = min(most, -(-(loop.var.hi + 1) // lanes)) * lanes
-    s.do("round_up", column, wide).do("split", column, wide)
-    block = f"{column}_i" if has(s.loops, f"{column}_i") else column
-    s.do("split", block, lanes).do("jam", f"{block}_i", inside).do("vectorize", f"{block}_i")
+    blocks = s.round_up(column, wide).split(column, wide)
+    vectors = s.split(blocks.inner, lanes)
+    s.unroll_and_jam(vectors.inner, inside).vectorize(vectors.inner)
     for buffer in accs:
-        s.do("vector_registers", buffer.name, lanes)
-    s.do("jam", f"{block}_o", inside).do("unroll", f"{block}_o")
+        s.vector_registers(buffer.name, lanes)
+    s.unroll_and_jam(vectors.outer, inside).unroll(vectors.outer)
+    return blocks.outer
 
 
 def chain(loops: Loops) -> list[For]:

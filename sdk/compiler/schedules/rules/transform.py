@@ -8,7 +8,7 @@ from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.loops import For, Load, Loops, Store
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import ScheduleError, find, has
+from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.elementwise import LEAST
 from sdk.compiler.schedules.rules.reduction import chain
 from sdk.compiler.schedules.trace import Schedule
@@ -42,29 +42,29 @@ def _transposed(loops: Loops, machine: Machine) -> Loops:
     store = around[-1].body.body[0] if around else None
     if lanes == 1 or not isinstance(store, Store) or not isinstance(store.value, Load) or not store.index:
         raise ScheduleError("no copy, or no vectors")
-    names = [loop.var.name for loop in around]
+    loops_around = loops_of(around)
     column, row = _stepping(store.index, around), _stepping(store.value.index, around)
-    if column == row or names[-1] != column:
+    if column == row or loops_around[-1] != column:
         raise ScheduleError("the copy keeps its last axis, or is not in the order of its destination")
     size = lanes
     while size > min(find(loops, row).var.hi, find(loops, column).var.hi) + 1:
         size //= 2
     if size < LEAST:
         raise ScheduleError("no tile fits")
-    s = Schedule(loops, size=size)
-    for inner in names[names.index(row) + 1 : -1]:
-        s.do("reorder", row, inner)
-    s.do("split", row, "size")
-    if not has(s.loops, f"{row}_i"):
+    s = Schedule(loops)
+    for inner in loops_around[loops_around.index(row) + 1 : -1]:
+        s.reorder(row, inner)
+    rows = s.split(row, size)
+    if not rows.whole:
         raise ScheduleError("no tile fits")
-    s.do("reorder", f"{row}_i", column).do("split", column, "size")
-    return s.do("transpose_tile", f"{column}_i", f"{row}_i").done()
+    s.reorder(rows.inner, column)
+    return s.transpose_tile(s.split(column, size).inner, rows.inner).done()
 
 
-def _stepping(index: tuple[Dim, ...], around: list[For]) -> str:
+def _stepping(index: tuple[Dim, ...], around: list[For]) -> Loop:
     """The loop that steps through consecutive elements."""
     found = [v for v in free_vars(index[-1]) if (step := linear(index[-1], v)) is not None and step[0] == 1]
-    names = [loop.var.name for loop in around]
-    if len(found) != 1 or found[0].name not in names:
+    stepping = [loop for loop in around if found == [loop.var]]
+    if not stepping:
         raise ScheduleError("no loop steps through consecutive elements")
-    return found[0].name
+    return loop_of(stepping[0])

@@ -12,7 +12,7 @@ from sdk.compiler.ir.types import F32
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import ScheduleError, find, has, loop_names
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, find, has, loop_of, loops_in, loops_of
 from sdk.compiler.schedules.rules.nest import trip
 from sdk.compiler.schedules.rules.reduction import chain, column_lanes
 from sdk.compiler.schedules.trace import Schedule
@@ -45,30 +45,36 @@ class Window:
 
 def _window(loops: Loops, machine: Machine) -> Loops:
     around = chain(loops)
-    taps = loop_names(around[-1].body) if around else []
+    taps = loops_in(around[-1].body) if around else []
     if len(around) < 2 or not taps or any(not isinstance(find(loops, t).hi, int) for t in taps):
         raise ScheduleError("no pixels, or no window")
     if math.prod(trip(loops, t) for t in taps) > UNROLL_TAPS:
         raise ScheduleError("the window is large")
-    s = Schedule(loops).do("inline").do("settle")
-    for loop in around[:-1][-2:]:
-        inside = _inside(s.loops, loop.var.name)
+    s = Schedule(loops).inline().simplify_conditions()
+    column, pixel = loop_of(around[-1]), loop_of(around[-2])
+    columns, last_taps = [column], [taps[-1]]
+    for loop in loops_of(around[:-1][-2:]):
+        inside = _inside(s.loops, loop)
         if inside is not None:
-            s.do("ends", loop.var.name, *inside).do("settle")
-    column = around[-1].var.name
+            parts = s.partition(loop, *inside)
+            columns, last_taps = _copies(columns, parts), _copies(last_taps, parts)
+            s.simplify_conditions()
+    across = {column: column}
     if not _one_by_one(around[-1], machine):
-        for name in dict.fromkeys(loop_names(s.loops.body)):
-            if name == column or name.startswith(f"{column}_"):
-                column_lanes(s, name, machine)
-    pixel = around[-2].var.name
+        across = {name: column_lanes(s, name, machine) for name in columns}
     if has(s.loops, pixel) and _shares(s.loops, pixel):
-        columns = column if has(s.loops, column) else f"{column}_o"
-        s.attempt(_tile, pixel, [columns, *taps], 4 if machine.floats.registers >= 32 else 2)
+        tiles = s.attempt(_tile, pixel, [across[column], *taps], 4 if machine.floats.registers >= 32 else 2)
+        last_taps = tiles.everywhere(last_taps) if tiles else last_taps
     for tap in taps:
-        s.do("unroll", tap)
+        s.unroll(tap)
     if machine.floats.fma:
-        _fuse(s, taps[-1])
+        s.attempt(_fuse, last_taps)
     return s.done()
+
+
+def _copies(loops: list[Loop], parts: list[dict[Loop, Loop]]) -> list[Loop]:
+    """What loops are in each part that another loop was cut in."""
+    return list(dict.fromkeys(part.get(loop, loop) for loop in loops for part in parts))
 
 
 def _one_by_one(column: For, machine: Machine) -> bool:
@@ -77,7 +83,7 @@ def _one_by_one(column: For, machine: Machine) -> bool:
     return machine.lanes == 1 and machine.floats.registers >= 32 and all(t == F32 for t in values)
 
 
-def _shares(loops: Loops, pixel: str) -> bool:
+def _shares(loops: Loops, pixel: Loop) -> bool:
     """Whether pixels read elements of a parameter in common: weights."""
     loop = find(loops, pixel)
     params = {p.buffer.name for p in loops.params}
@@ -85,22 +91,21 @@ def _shares(loops: Loops, pixel: str) -> bool:
     return any(all(loop.var not in free_vars(d) for d in n.index) for n in loads)
 
 
-def _tile(s: Schedule, pixel: str, into: list[str], size: int) -> None:
+def _tile(s: Schedule, pixel: Loop, into: list[Loop], size: int) -> Tiles:
     """Several pixels at a time: each weight read serves all of them."""
-    s.do("split", pixel, size).do("jam", f"{pixel}_i", into).do("unroll", f"{pixel}_i")
+    tiles = s.split(pixel, size)
+    s.unroll_and_jam(tiles.inner, into).unroll(tiles.inner)
+    return tiles
 
 
-def _fuse(s: Schedule, tap: str) -> None:
+def _fuse(s: Schedule, taps: list[Loop]) -> Schedule:
     """Products are added in one operation where the window holds some."""
-    for name in dict.fromkeys(loop_names(s.loops.body)):
-        if name == tap or name.startswith(f"{tap}_"):
-            try:
-                s.do("use_fma", name)
-            except ScheduleError:
-                return
+    for tap in taps:
+        s.use_fma(tap)
+    return s
 
 
-def _inside(loops: Loops, name: str) -> tuple[int, int] | None:
+def _inside(loops: Loops, name: Loop) -> tuple[int, int] | None:
     """From where to where (exclusive) the windows over a loop lie inside the image; None where none is checked.
 
     Raises:

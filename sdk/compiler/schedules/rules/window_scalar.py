@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sdk.compiler.analysis.pattern import Contraction
-from sdk.compiler.ir.loops import Alloc, Loops
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import FloatUnit, Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules.integer_window import apart, copy_in_runs
-from sdk.compiler.schedules.rules.nest import extent, names, unrolled
+from sdk.compiler.schedules.locate import ScheduleError, loops_of
+from sdk.compiler.schedules.rules.integer_window import copy_in_runs, window_stride
+from sdk.compiler.schedules.rules.nest import extent, write_out
 from sdk.compiler.schedules.trace import Schedule
 
 __all__ = ["FloatWindow"]
@@ -54,25 +53,22 @@ def _window(rule: FloatWindow, loops: Loops, part: Contraction, unit: FloatUnit,
         raise ScheduleError("no constants, no rows of pixels, or a large window")
     if pixels < rule.tiles[-1]:
         raise ScheduleError("few pixels")
-    channel, pixel, row = (loop.var.name for loop in part.spatial[:-4:-1])
-    tm = next((size for size in rule.tiles if pixels % size == 0), rule.tiles[-1])
-    s = Schedule(loops, rows=_rows_at_once(rule, loops, part), tm=tm)
-    down, taps = names(part.reduce)
-    s.do("pack", part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1)
-    s.do("block", row, "rows").do("reorder", pixel, channel).do("reorder", f"{row}_i", channel)
-    s.do("stage_region", channel, part.a, 1)
-    region = next(n.buffer for n in walk(s.loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch")
-    copy_in_runs(s, f"{region.name}_{len(region.shape) - 1}")
-    s.do("overlap", pixel, "tm").do("jam", f"{pixel}_i", [down, taps])
+    channel, pixel, row = loops_of(part.spatial[:-4:-1])
+    s, taps = Schedule(loops), loops_of(part.reduce)
+    s.pack(part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1)
+    rows = s.block(row, _rows_at_once(rule, loops, part))
+    s.reorder(pixel, channel).reorder(rows.inner, channel)
+    copy_in_runs(s, s.line_buffer(channel, part.a, 1).copy)
+    tile = s.overlap(pixel, next((size for size in rule.tiles if pixels % size == 0), rule.tiles[-1])).inner
+    s.unroll_and_jam(tile, taps)
     if unit.fma:
-        s.do("use_fma", taps)
-    s.do("unroll", taps).do("unroll", down)
-    return unrolled(s, [pixel])
+        s.use_fma(taps[-1])
+    return write_out(s, [*taps, tile])
 
 
 def _rows_at_once(rule: FloatWindow, loops: Loops, part: Contraction) -> int:
     """Rows of the result whose windows are staged together: as many as the region has room for."""
     row, pixel = part.spatial[-3].var, part.spatial[-2].var
-    width = apart(loops, part, pixel) * pixel.hi + part.reduce[1].var.hi + 1
-    most = (rule.region // (4 * width) - part.reduce[0].var.hi - 1) // apart(loops, part, row) + 1
+    width = window_stride(loops, part, pixel) * pixel.hi + part.reduce[1].var.hi + 1
+    most = (rule.region // (4 * width) - part.reduce[0].var.hi - 1) // window_stride(loops, part, row) + 1
     return max(1, min(most, row.hi + 1))

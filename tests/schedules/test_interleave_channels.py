@@ -16,8 +16,9 @@ from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I16, I32
 from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.rules.joined import joinable
 from sdk.compiler.schedules.trace import Schedule, replay
 from sdk.compiler.sym import Var
@@ -81,7 +82,7 @@ def check(loops: Loops, done: Loops) -> None:
 )
 def test_the_rule_is_exact_for_tails_of_every_kind(rows: int, channels: int, depth: int) -> None:
     loops = product(rows, channels, depth)
-    done = schedule(loops, CORE, None, 1, (), known(arrays(loops)))
+    done = schedule_nest(Nest(loops, known=known(arrays(loops))), CORE)
     order = () if depth % 4 else (Interleave(2, 2),)
     assert done.param("w").layout.steps == (*PACKED, *order)
     assert done.param("w").buffer.dtype == I16
@@ -92,7 +93,7 @@ def test_the_rule_is_exact_for_tails_of_every_kind(rows: int, channels: int, dep
 def test_what_pixels_read_is_unpacked_once_and_rows_alone_where_many_channels_read_them() -> None:
     for shape, staged in (((8, 64, 32), [I16]), ((32, 8, 32), [I16]), ((1, 64, 64), [I16]), ((1, 8, 640), [])):
         f = product(*shape)
-        done = schedule(f, CORE, None, 1, (), known(arrays(f)))
+        done = schedule_nest(Nest(f, known=known(arrays(f))), CORE)
         scratch = [n.buffer.dtype for n in walk(done.body) if isinstance(n, Alloc) and n.buffer.space == "scratch"]
         assert scratch == staged
 
@@ -100,7 +101,7 @@ def test_what_pixels_read_is_unpacked_once_and_rows_alone_where_many_channels_re
 def test_one_tile_serves_every_number_of_pixels() -> None:
     for rows in (8, 9):
         f = product(rows, 16, 32)
-        done = schedule(f, CORE, None, 1, (), known(arrays(f)))
+        done = schedule_nest(Nest(f, known=known(arrays(f))), CORE)
         assert [n.var.name for n in walk(done.body) if isinstance(n, For)].count("i_o") == 1
         assert not any(n.var.name.endswith("_t") for n in walk(done.body) if isinstance(n, For))
 
@@ -114,7 +115,7 @@ def test_sums_that_are_shifted_left_are_shifted_once() -> None:
     acc = Load("acc", (), I32)
     wide = rewrite(loops.body, lambda n: replace(n, value=op("shl", acc, imm(8))) if _is_result(n) else n)
     given = arrays(loops)
-    done = schedule(replace(loops, body=wide), CORE, None, 1, (), known(given))
+    done = schedule_nest(Nest(replace(loops, body=wide), known=known(given)), CORE)
     names = [n.name for n in walk(done.body) if isinstance(n, Op)]
     assert "shr" not in names
     assert names.count("shl") == 2  # of where sums start, and of the first of each pair
@@ -143,23 +144,26 @@ def test_constants_decide_what_is_joined() -> None:
 
 
 def test_join_needs_an_even_number_of_packed_rows() -> None:
-    odd = Schedule(product(4, 7, 8)).do("pack", "w", 1, 4)
+    odd = Schedule(product(4, 7, 8)).pack("w", 1, 4)
     with pytest.raises(ScheduleError, match="7 rows do not make pairs"):
-        odd.do("join", "w", "c_i")
-    plain = Schedule(product(4, 8, 8)).do("split", "c", 2)
+        odd.interleave_channels("w", "c_i")
+    plain = Schedule(product(4, 8, 8))
+    plain.split("c", 2)
     with pytest.raises(ScheduleError, match="not packed by 1 row and 4 columns"):
-        plain.do("join", "w", "c_i")
-    single = Schedule(product(4, 8, 8)).do("pack", "w", 1, 4).do("split", "c", 2)
+        plain.interleave_channels("w", "c_i")
+    single = Schedule(product(4, 8, 8)).pack("w", 1, 4)
+    single.split("c", 2)
     with pytest.raises(ScheduleError, match=r"not used in dot products|no even number"):
-        single.do("join", "w", "c_i")
+        single.interleave_channels("w", "c_i")
 
 
 def test_unpack_refuses_a_window_that_is_read_as_it_is() -> None:
-    s = Schedule(product(4, 8, 8)).do("stage", "i", "x", ["k"], 4)
+    s = Schedule(product(4, 8, 8))
+    s.cache_read("i", "x", ["k"], 4)
     with pytest.raises(ScheduleError, match="read otherwise"):
-        s.do("unpack", "x_window")
+        s.unpack("x_window")
     with pytest.raises(ScheduleError, match="no scratch buffer"):
-        s.do("unpack", "acc")
+        s.unpack("acc")
 
 
 def test_packed_rows_hold_both() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Buffer, Eval, For, If, Let, Load, Loops, Stmt, Store
 from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
-from sdk.compiler.schedules.locate import ScheduleError, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, dmin, free_vars, max_value
 from sdk.compiler.verify.loops import LOCAL_BYTES
 
-__all__ = ["jam", "tile"]
+__all__ = ["tile", "unroll_and_jam"]
 
 
-def jam(loops: Loops, name: str, into: Sequence[str]) -> Loops:
+def unroll_and_jam(loops: Loops, name: Loop, into: Sequence[Loop]) -> Loops:
     """Distributes a loop over the statements of its body and swaps it with the loops named in ``into``.
 
     rewrite: ``for i in 0..n { alloc t; S(i); for k { T(i, k) } }`` -->
@@ -27,22 +27,23 @@ def jam(loops: Loops, name: str, into: Sequence[str]) -> Loops:
     def one(loop: For) -> tuple[Stmt, ...]:
         why = conflict(loop, loops)
         if why:
-            raise ScheduleError(f"jam({name}): {why}")
+            raise ScheduleError(f"unroll_and_jam({name}): {why}")
         if loop.lo != 0 or not isinstance(loop.hi, int):
-            raise ScheduleError(f"jam({name}): the loop must run from 0 to a number, not {loop.lo}..{loop.hi}")
+            raise ScheduleError(f"unroll_and_jam({name}): it must run from 0 to a number, not {loop.lo}..{loop.hi}")
         return _push(loop, loop.hi, _expand(loop.body, loop.var, loop.hi), frozenset(into)).body
 
     return replace_loop(loops, name, one)
 
 
-def tile(loops: Loops, name: str, size: int, into: Sequence[str]) -> Loops:
-    """Cuts a loop in tiles that are distributed as ``jam`` does; where the last one is not full, the last iteration
-    runs in it more than once, side by side.
+def tile(loops: Loops, name: Loop, size: int, into: Sequence[Loop]) -> tuple[Loops, Tiles]:
+    """Cuts a loop in tiles that are distributed as ``unroll_and_jam`` does; where the last one is not full, the last
+    iteration runs in it more than once, side by side.
 
     rewrite: ``for i in a..b { alloc t; S(i); for k { T(i, k) } }`` --> ``for i_o in 0..ceil((b-a)/s) { alloc t[s];
     for i_i in 0..s { S(at) } for k { for i_i in 0..s { T(at, k) } } }`` with ``at = a + min(s*i_o + i_i, b-a-1)``
-    obligation: those of ``jam``, and an iteration reads nothing that it writes but its temporaries.
+    obligation: those of ``unroll_and_jam``, and an iteration reads nothing that it writes but its temporaries.
     """
+    made = Tiles(Loop(f"{name}_o"), Loop(f"{name}_i"))
 
     def one(loop: For) -> tuple[Stmt, ...]:
         step = f"tile({name}, {size})"
@@ -55,14 +56,14 @@ def tile(loops: Loops, name: str, size: int, into: Sequence[str]) -> Loops:
             raise ScheduleError(f"{step}: an iteration run twice may give something else")
         extent = loop.hi - loop.lo
         count = ceildiv(extent, size)
-        outer = Var(f"{name}_o", 0, max((max_value(count) or 1) - 1, 0))
-        inner = Var(f"{name}_i", 0, size - 1)
+        outer = Var(made.outer, 0, max((max_value(count) or 1) - 1, 0))
+        inner = Var(made.inner, 0, size - 1)
         at = loop.lo + dmin(outer.expr * size + inner.expr, extent - 1)
         body = _expand(substitute_dims(loop.body, {loop.var: at}), inner, size)
         tiled = For(inner, 0, size, body)
         return (For(outer, 0, count, _push(tiled, size, body, frozenset(into)), loop.kind),)
 
-    return replace_loop(loops, name, one)
+    return replace_loop(loops, name, one), made
 
 
 def _expand(block: Block, var: Var, extent: int) -> Block:
@@ -72,7 +73,7 @@ def _expand(block: Block, var: Var, extent: int) -> Block:
     def buffer(old: Buffer) -> Buffer:
         new = replace(old, shape=(extent, *old.shape))
         if new.space == "local" and (new.type.max_bytes or LOCAL_BYTES + 1) > LOCAL_BYTES:
-            raise ScheduleError(f"jam({var.name}): {new.name} would take more than {LOCAL_BYTES} bytes of the stack")
+            raise ScheduleError(f"unroll_and_jam({var.name}): {new.name} takes over {LOCAL_BYTES} bytes of stack")
         return new
 
     def one(node: Any) -> Any:
@@ -96,13 +97,13 @@ def _push(loop: For, extent: int, block: Block, into: frozenset[str]) -> Block:
             case Alloc():
                 allocs.append(stmt)
             case Let():
-                raise ScheduleError(f"jam({loop.var.name}): the scalar {stmt.name} is bound once per iteration")
+                raise ScheduleError(f"unroll_and_jam({loop.var.name}): {stmt.name} is bound once per iteration")
             case For() if stmt.var.name in into:
                 if loop.var in free_vars(stmt.lo) | free_vars(stmt.hi):
-                    raise ScheduleError(f"jam({loop.var.name}): the bounds of {stmt.var.name} depend on it")
+                    raise ScheduleError(f"unroll_and_jam({loop.var.name}): the bounds of {stmt.var.name} depend on it")
                 out.append(replace(stmt, body=_push(loop, extent, stmt.body, into)))
             case If() if any(n.var.name in into for n in walk(stmt) if isinstance(n, For)):
-                raise ScheduleError(f"jam({loop.var.name}): a condition stands before the loops it should enter")
+                raise ScheduleError(f"unroll_and_jam({loop.var.name}): a condition is before the loops to enter")
             case _:
                 out.append(replace(loop, hi=extent, body=Block((stmt,))))
     return Block((*allocs, *out))

@@ -13,9 +13,10 @@ from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, U8, DType, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.lookup import machine_for
+from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError
-from sdk.compiler.schedules.rules import schedule
+from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import Schedule, replay
 from sdk.compiler.verify.loops import verify_loops
 
@@ -64,7 +65,7 @@ def halved(loops: Loops) -> bool:
 def test_halves_compute_the_same(name: str, ends: bool) -> None:
     op, shapes, attrs = CASES[name]
     plain = nest(op, shapes, attrs)
-    done = schedule(plain, FEW, even={"w"})
+    done = schedule_nest(Nest(plain, even=frozenset({"w"})), FEW)
     assert halved(done)
     assert replay(plain, done.trace) == done
     problems: list[str] = []
@@ -76,30 +77,32 @@ def test_halves_compute_the_same(name: str, ends: bool) -> None:
 
 
 def test_a_window_of_many_elements_is_not_kept_as_words() -> None:
-    kept = {name: schedule(nest(*CASES[name]), FEW, even={"w"}).trace for name in ("pointwise", "few channels")}
+    cases = {name: Nest(nest(*CASES[name]), even=frozenset({"w"})) for name in ("pointwise", "few channels")}
+    kept = {name: schedule_nest(one, FEW).trace for name, one in cases.items()}
     assert "widen" in kept["pointwise"]
     assert "widen" not in kept["few channels"]
-    assert "stage" not in kept["few channels"]
+    assert "cache_read" not in kept["few channels"]
 
 
 def test_weights_of_minus_128_and_odd_shapes_get_a_tile_of_sums() -> None:
     op, shapes, attrs = CASES["pointwise"]
-    assert not halved(schedule(nest(op, shapes, attrs), FEW))
-    assert not halved(schedule(nest(op, shapes, attrs), machine_for({"thumb", "thumb2"}), even={"w"}))
+    assert not halved(schedule_nest(Nest(nest(op, shapes, attrs)), FEW))
+    even = Nest(nest(op, shapes, attrs), even=frozenset({"w"}))
+    assert not halved(schedule_nest(even, machine_for({"thumb", "thumb2"})))
     odd = ((1, 6, 5, 33), (12, 1, 1, 33), (12,))
-    assert not halved(schedule(nest(op, odd, attrs), FEW, even={"w"}))
+    assert not halved(schedule_nest(Nest(nest(op, odd, attrs), even=frozenset({"w"})), FEW))
 
 
 def test_refusals() -> None:
     op, shapes, attrs = CASES["dense"]
     with pytest.raises(ScheduleError, match="not packed in tiles of 1"):
-        Schedule(nest(op, shapes, attrs)).do("use_halves", "i1", "w")
+        Schedule(nest(op, shapes, attrs)).use_swar("i1", "w")
     with pytest.raises(ScheduleError, match="not packed in tiles of 1"):
-        Schedule(nest(op, shapes, attrs)).do("pack", "w", 2, 1).do("use_halves", "i1", "w")
+        Schedule(nest(op, shapes, attrs)).pack("w", 2, 1).use_swar("i1", "w")
     odd = ((3, 130), (13, 130), (13,))
     with pytest.raises(ScheduleError, match="even numbers"):
-        Schedule(nest(op, odd, attrs)).do("pack", "w", 1, 1).do("use_halves", "i1", "w")
+        Schedule(nest(op, odd, attrs)).pack("w", 1, 1).use_swar("i1", "w")
     with pytest.raises(ScheduleError, match="not of int8"):
-        Schedule(nest(op, shapes, attrs, U8)).do("pack", "w", 1, 1).do("use_halves", "i1", "w")
+        Schedule(nest(op, shapes, attrs, U8)).pack("w", 1, 1).use_swar("i1", "w")
     with pytest.raises(ScheduleError, match="no temporary"):
-        Schedule(nest(op, shapes, attrs)).do("widen", "x")
+        Schedule(nest(op, shapes, attrs)).widen("x")

@@ -1,4 +1,4 @@
-"""Staging of a region: copies the box of a buffer that an iteration reads, its surroundings filled, into scratch."""
+"""Line buffers: the box of a buffer that an iteration reads is copied to scratch, what is read around it filled."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Idx, If, Imm, Let, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import buffers_used, rewrite, walk
-from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
-from sdk.compiler.schedules.stage import staged_expr
+from sdk.compiler.schedules.cache_read import cached_expr
+from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, has, replace_loop
 from sdk.compiler.sym import Dim, Var, dmax, dmin, free_vars, max_value, prove_ge
 
-__all__ = ["stage_region"]
+__all__ = ["LineBuffer", "line_buffer"]
+
+
+@dataclass(frozen=True, slots=True)
+class LineBuffer:
+    """The ``buffer`` as it was made; ``copy`` is the loop that copies along its last axis, ``borders`` are those that
+    fill along it, ``fill`` those that fill all of it before, outer first."""
+
+    buffer: Buffer
+    copy: Loop
+    borders: tuple[Loop, ...]
+    fill: tuple[Loop, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +41,7 @@ class _Axis:
     end: Dim | None = None
 
 
-def stage_region(loops: Loops, at: str, buffer: str, once: int = 0, pitch: int = 0) -> Loops:
+def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int = 0) -> tuple[Loops, LineBuffer]:
     """Copies the box of ``buffer`` that one iteration of ``at`` reads, each element once, with what is read outside.
 
     rewrite: ``for p { for q, i { … select(0 <= p + s*q + i - c < n, x[p + s*q + i - c], v) … } }`` -->
@@ -44,15 +55,16 @@ def stage_region(loops: Loops, at: str, buffer: str, once: int = 0, pitch: int =
     elements at least.
     """
     name = fresh(loops, f"{buffer}_region")
+    made: list[Buffer] = []
     allocs = [n.buffer for n in walk(loops.body) if isinstance(n, Alloc)]
     shape = next((b.shape for b in (*(p.buffer for p in loops.params), *allocs) if b.name == buffer), ())
 
     def one(loop: For) -> tuple[Stmt, ...]:
         if buffer in buffers_used(loop.body)[1]:
-            raise ScheduleError(f"stage_region({at}, {buffer}): the buffer is written below {at}")
+            raise ScheduleError(f"line_buffer({at}, {buffer}): the buffer is written below {at}")
         if any(isinstance(n, Let) or (isinstance(n, If) and buffer in buffers_used(n)[0]) for n in walk(loop.body)):
-            raise ScheduleError(f"stage_region({at}, {buffer}): a condition or a scalar stands before the element read")
-        expr = staged_expr(loop, buffer)
+            raise ScheduleError(f"line_buffer({at}, {buffer}): a condition or a scalar stands before the element read")
+        expr = cached_expr(loop, buffer)
         loads = [n for n in walk(expr) if isinstance(n, Load)]
         inner = {n.var: n for n in walk(loop.body) if isinstance(n, For)}
         axes = [_axis(d, inner, frozenset(loops.dims)) for d in loads[0].index]
@@ -61,16 +73,17 @@ def stage_region(loops: Loops, at: str, buffer: str, once: int = 0, pitch: int =
         if choice is not None:
             axes = _limits(axes, choice.args[0], set(inner))
         if not isinstance(inside, Load) or (outside is not None and not isinstance(outside, Imm)):
-            raise ScheduleError(f"stage_region({at}, {buffer}): more is done to the element than a check of its range")
+            raise ScheduleError(f"line_buffer({at}, {buffer}): more is done to the element than a check of its range")
         if any(a.ragged and a.end is None and not _ends_inside(a, size) for a, size in zip(axes, shape, strict=True)):
-            raise ScheduleError(f"stage_region({at}, {buffer}): the box may reach past the end of the buffer")
+            raise ScheduleError(f"line_buffer({at}, {buffer}): the box may reach past the end of the buffer")
         kept = [k for k, a in enumerate(axes) if a.extent != 1 or a.low or a.end is not None]
         if pitch:
             last = axes[kept[-1]]
             axes[kept[-1]] = replace(last, extent=dmax(last.extent, pitch))
         region = Buffer(name, expr.dtype, tuple(axes[k].extent for k in kept), "scratch")
+        made.append(region)
         if any(max_value(d) is None for d in region.shape):
-            raise ScheduleError(f"stage_region({at}, {buffer}): the region {region.shape} has no largest size")
+            raise ScheduleError(f"line_buffer({at}, {buffer}): the region {region.shape} has no largest size")
         copy = _Copy(region, axes, kept, inside, outside, name, fills=not once)
         read = Load(name, tuple(axes[k].at - axes[k].base for k in kept), expr.dtype)
         body = rewrite(loop.body, lambda n: read if n == expr else n)
@@ -79,12 +92,21 @@ def stage_region(loops: Loops, at: str, buffer: str, once: int = 0, pitch: int =
             return (replace(loop, body=Block((Alloc(region), *copies, *body.body))),)
         ends = (d for n in walk(copies) if isinstance(n, For) for d in (n.lo, n.hi))
         if any(loop.var in free_vars(d) for d in ends):
-            raise ScheduleError(f"stage_region({at}, {buffer}): what is read outside of it varies with {at}")
+            raise ScheduleError(f"line_buffer({at}, {buffer}): what is read outside of it varies with {at}")
         filled = any(a.low or a.end is not None for a in axes)
         fills = replace(copy, name=f"{name}_f").whole() if filled else ()
         return Alloc(region), *fills, replace(loop, body=Block((*copies, *body.body)))
 
-    return replace_loop(loops, at, one)
+    done = replace_loop(loops, at, one)
+    last = len(made[0].shape) - 1
+    borders = tuple(n for n in (_along(name, last, "l"), _along(name, last, "r")) if has(done, n))
+    fill = tuple(n for n in (_along(f"{name}_f", k) for k in range(last + 1)) if has(done, n))
+    return done, LineBuffer(made[0], _along(name, last), borders, fill)
+
+
+def _along(name: str, axis: int, part: str = "") -> Loop:
+    """The loop along an axis of a region, or over a part of it."""
+    return Loop(f"{name}_{axis}{part}")
 
 
 def _axis(at: Dim, inner: dict[Var, For], dims: frozenset[Var]) -> _Axis:
@@ -182,4 +204,4 @@ class _Copy:
 
     def variable(self, depth: int, part: str) -> Var:
         most = max_value(self.axes[self.kept[depth]].extent) or 1
-        return Var(f"{self.name}_{depth}{part}", 0, max(most - 1, 0))
+        return Var(_along(self.name, depth, part), 0, max(most - 1, 0))

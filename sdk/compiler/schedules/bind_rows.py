@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from sdk.compiler.ir.loops import For, Loops, Rows, Stmt
 from sdk.compiler.ir.walk import substitute_dims
-from sdk.compiler.schedules.locate import ScheduleError, find, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, find, replace_loop
 from sdk.compiler.sym import Dim, Var, free_vars, max_value, substitute
 
-__all__ = ["share"]
+__all__ = ["bind_rows"]
 
 
-def share(loops: Loops, name: str) -> Loops:
+def bind_rows(loops: Loops, name: Loop) -> Loops:
     """Makes the row range of a call count the iterations of a loop.
 
     rewrite: ``rows lo, hi of n { for i in lo..hi { for j in 0..m { S } } }`` -->
@@ -22,15 +22,15 @@ def share(loops: Loops, name: str) -> Loops:
     """
     rows = loops.rows
     if rows is None:
-        raise ScheduleError(f"share({name}): {loops.name} has no rows")
+        raise ScheduleError(f"bind_rows({name}): {loops.name} has no rows")
     loop = find(loops, name)
     whole: dict[Var, Dim] = {rows.lo: 0, rows.hi: rows.extent}
     extent = substitute(loop.hi, whole)
     most = max_value(extent)
     if loop.until is not None or loop.axis or substitute(loop.lo, whole) != 0:
-        raise ScheduleError(f"share({name}): it may end early, is bound to an axis or does not start at 0")
+        raise ScheduleError(f"bind_rows({name}): it may end early, is bound to an axis or does not start at 0")
     if most is None or not free_vars(extent) <= set(loops.dims):
-        raise ScheduleError(f"share({name}): its extent {extent} has no upper bound or depends on loops around it")
+        raise ScheduleError(f"bind_rows({name}): its extent {extent} has no upper bound or depends on loops around it")
     mine = Rows(Var(rows.lo.name, 0, most), Var(rows.hi.name, 0, most), extent)
     found: list[For] = []
 
@@ -40,5 +40,5 @@ def share(loops: Loops, name: str) -> Loops:
 
     done = replace_loop(replace(loops, body=substitute_dims(loops.body, whole), rows=mine), name, one)
     if len(found) != 1:
-        raise ScheduleError(f"share({name}): there are {len(found)} copies of it")
+        raise ScheduleError(f"bind_rows({name}): there are {len(found)} copies of it")
     return done

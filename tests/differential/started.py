@@ -1,4 +1,7 @@
-"""An image on QEMU: requests are loaded into its memory, results come back in a file that it writes."""
+"""An image on a machine that is started for it: all requests go in at once, results come back one by one.
+
+QEMU loads the requests into its memory, and the image writes a file; Node reads and writes its standard files.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +10,48 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
-__all__ = ["run_semihosted"]
+__all__ = ["run_started"]
 
 REQUESTS = 0x7400_0000  # as semihosted.ld has it
 COMMAND = ("qemu-system-arm", "-M", "mps3-an547", "-display", "none", "-monitor", "none", "-serial", "none")
+HERE = Path(__file__).resolve().parent
 Raw = tuple[bytes, bytes, int]  # words, inputs, bytes of outputs
 
 
-def run_semihosted(image: Path, requests: Sequence[Raw], timeout_s: float) -> list[bytes | str]:
+def run_started(
+    image: Path, machine: Literal["qemu", "node"], requests: Sequence[Raw], timeout_s: float
+) -> list[bytes | str]:
     """The outputs of each request, or what went wrong; the machine is started anew after a fault."""
     out: list[bytes | str] = []
     while len(out) < len(requests):
-        found, why = _started(image, requests[len(out) :], timeout_s)
+        found, why = _started(image, machine, requests[len(out) :], timeout_s)
         out += found
         if why:
             out.append(why)
     return out
 
 
-def _started(image: Path, requests: Sequence[Raw], timeout_s: float) -> tuple[list[bytes | str], str]:
+def _started(
+    image: Path, machine: Literal["qemu", "node"], requests: Sequence[Raw], timeout_s: float
+) -> tuple[list[bytes | str], str]:
+    limit = timeout_s + len(requests)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "requests.bin").write_bytes(_packed(requests))
-        loaded = f"loader,file=requests.bin,addr={REQUESTS:#x},force-raw=on"
-        command = [*COMMAND, "-semihosting-config", "enable=on,target=native", "-device", loaded]
-        limit = timeout_s + len(requests)
+        if machine == "qemu":
+            loaded = f"loader,file=requests.bin,addr={REQUESTS:#x},force-raw=on"
+            config = ["-semihosting-config", "enable=on,target=native", "-device", loaded]
+            command, out = [*COMMAND, *config, "-kernel", str(image.resolve())], "printed.bin"
+        else:
+            command, out = ["node", str(HERE / "drive.mjs"), str(image.resolve())], "results.bin"
         try:
-            done = subprocess.run(
-                [*command, "-kernel", str(image.resolve())], cwd=folder, capture_output=True, timeout=limit, check=False
-            )
-            why = f"fault: {done.stderr.decode(errors='replace')[:200]}"
+            with (folder / "requests.bin").open("rb") as given, (folder / out).open("wb") as written:
+                done = subprocess.run(
+                    command, cwd=folder, stdin=given, stdout=written, stderr=subprocess.PIPE, timeout=limit, check=False
+                )
+            why = f"fault: {done.stderr.decode(errors='replace')[:400]}"
         except subprocess.TimeoutExpired:
             why = f"no end within {limit:g} s"
         results = folder / "results.bin"

@@ -11,6 +11,7 @@ from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Imm, Load, Loops, O
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32
 from sdk.compiler.ir.walk import walk
+from sdk.compiler.schedules.line_buffer import line_buffer
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.trace import Schedule, replay
 from sdk.compiler.sym import Var
@@ -56,8 +57,9 @@ def result(loops: Loops, plain: Loops) -> np.ndarray:
 
 def in_pairs(loops: Loops, tile: int) -> Schedule:
     """The windows in tiles of pixels, two taps at a time."""
-    s = Schedule(loops).do("pack", "w", 1, 1, 1).do("use_i16", "w").do("stage_region", "c", "x", 1)
-    return s.do("use_i16", "x_region").do("overlap", "p", tile).do("jam", "p_i", ["k"]).do("use_pairs", "k")
+    s = Schedule(loops).pack("w", 1, 1, 1).use_i16("w")
+    s.use_i16(s.line_buffer("c", "x", 1).buffer.name)
+    return s.unroll_and_jam(s.overlap("p", tile).inner, ["k"]).use_dual_mac("k")
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
@@ -74,7 +76,7 @@ def test_pairs_sum_what_single_products_do(step: int, taps: int, tile: int) -> N
 def test_what_is_outside_is_filled_in_once() -> None:
     """Before the loop, where all of its iterations share the region: all of it, and no more later."""
     plain = windows(6, 3, 1)
-    done = Schedule(plain).do("stage_region", "c", "x", 1, 10).done()
+    done, _ = line_buffer(plain, "c", "x", 1, 10)
     fills = [
         n for n in walk(done.body.body[-1]) if isinstance(n, Store) and isinstance(n.value, Imm) and n.buffer != "acc"
     ]
@@ -88,20 +90,22 @@ def test_what_is_outside_is_filled_in_once() -> None:
 
 
 def test_pairs_refuse_what_is_not_of_16_bits() -> None:
-    s = Schedule(windows(6, 3, 1)).do("stage_region", "c", "x", 1).do("split", "p", 2).do("jam", "p_i", ["k"])
+    s = Schedule(windows(6, 3, 1))
+    s.line_buffer("c", "x", 1)
+    s.unroll_and_jam(s.split("p", 2).inner, ["k"])
     with pytest.raises(ScheduleError, match="its factors are i8 and i8"):
-        s.do("use_pairs", "k")
+        s.use_dual_mac("k")
 
 
 def test_pairs_refuse_a_loop_of_one_sum() -> None:
     with pytest.raises(ScheduleError, match="more than one loop"):
-        Schedule(windows(6, 3, 1)).do("use_pairs", "k")
+        Schedule(windows(6, 3, 1)).use_dual_mac("k")
 
 
 @pytest.mark.parametrize("buffer", ["x", "acc", "missing"])
 def test_only_temporaries_and_packed_parameters_of_bytes_become_16_bits(buffer: str) -> None:
     with pytest.raises(ScheduleError, match="no temporary or packed parameter"):
-        Schedule(windows(6, 3, 1)).do("use_i16", buffer)
+        Schedule(windows(6, 3, 1)).use_i16(buffer)
 
 
 def test_flatten_keeps_the_result() -> None:
@@ -111,9 +115,9 @@ def test_flatten_keeps_the_result() -> None:
     nests = [For(i, 0, 4, Block((For(j, 0, 3, Block((stmt,))),))) for stmt in (fill, read)]
     params = (Param(Buffer("x", I8, (4, 3)), "read"), Param(Buffer("o", I32, (4, 3)), "write"))
     plain = Loops("turn", (), params, Block((Alloc(Buffer("t", I8, (4, 3), "scratch")), *nests)))
-    done = Schedule(plain).do("flatten", "t").done()
+    done = Schedule(plain).flatten("t").done()
     arrays = {"x": np.arange(12, dtype=np.int8).reshape(4, 3), "o": np.zeros((4, 3), np.int32)}
     run_loops(done, arrays)
     np.testing.assert_array_equal(arrays["o"], arrays["x"][:, ::-1])
     with pytest.raises(ScheduleError, match="two axes"):
-        Schedule(done).do("flatten", "t")
+        Schedule(done).flatten("t")

@@ -1,4 +1,4 @@
-"""Primitives for products of 16-bit pairs: use_i16 a temporary, and sum neighbouring taps two at a time."""
+"""Primitives for instructions that add two products of 16 bits at once: elements of 16 bits, taps two at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sdk.compiler.ir.layout import ROW_MAJOR, Interleave, Tile, Widen
 from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, I64, U8
 from sdk.compiler.ir.walk import rewrite, walk
-from sdk.compiler.schedules.locate import ScheduleError, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.schedules.tensorize import factors_of
 from sdk.compiler.sym import Dim, Var, free_vars, prove_lt, substitute
 
-__all__ = ["flatten", "use_crossed", "use_i16", "use_pairs"]
+__all__ = ["flatten", "use_dual_mac", "use_i16", "use_interleaved_dot"]
 
 
 def use_i16(loops: Loops, buffer: str) -> Loops:
@@ -55,7 +55,7 @@ def use_i16(loops: Loops, buffer: str) -> Loops:
     return stored_as(done, buffer, Widen(I16)) if packed else done
 
 
-def use_crossed(loops: Loops, reduce: str, param: str) -> Loops:
+def use_interleaved_dot(loops: Loops, reduce: Loop, param: str) -> Loops:
     """Multiplies 16-bit integers by words of four bytes of a packed parameter, which come in the order 0, 2, 1, 3.
 
     rewrite: ``for k in 0..4 { c = c + a[k]*w[k] }`` -->
@@ -63,7 +63,7 @@ def use_crossed(loops: Loops, reduce: str, param: str) -> Loops:
     obligation: the loop runs from 0 to 4 and holds one multiply-accumulate of a 16-bit integer and the parameter,
     packed in columns of four bytes and read there alone; both are read at consecutive elements.
     """
-    step = f"use_crossed({reduce}, {param})"
+    step = f"use_interleaved_dot({reduce}, {param})"
     steps = loops.layouts.get(param, ROW_MAJOR).steps
     if steps[-1:] != (Tile(1, 4),) or loops.param(param).buffer.dtype != I8:
         raise ScheduleError(f"{step}: the parameter is not packed in columns of four bytes")
@@ -93,7 +93,7 @@ def use_crossed(loops: Loops, reduce: str, param: str) -> Loops:
     return stored_as(done, param, Interleave(len(loops.param(param).buffer.shape) - 1, 2))
 
 
-def use_pairs(loops: Loops, taps: str) -> Loops:
+def use_dual_mac(loops: Loops, taps: Loop) -> Loops:
     """Writes out the taps of neighbouring sums, two at a time: pairs of elements serve two sums, pairs of weights two
     taps.
 
@@ -109,15 +109,15 @@ def use_pairs(loops: Loops, taps: str) -> Loops:
     def one(loop: For) -> tuple[Stmt, ...]:
         inner = loop.body.body[0]
         if len(loop.body.body) != 1 or not isinstance(inner, For) or len(inner.body.body) != 1:
-            raise ScheduleError(f"use_pairs({taps}): it holds more than one loop over neighbouring sums")
+            raise ScheduleError(f"use_dual_mac({taps}): it holds more than one loop over neighbouring sums")
         if loop.lo != 0 or inner.lo != 0 or not isinstance(loop.hi, int) or not isinstance(inner.hi, int):
-            raise ScheduleError(f"use_pairs({taps}): the loops must run from 0 to numbers")
+            raise ScheduleError(f"use_dual_mac({taps}): the loops must run from 0 to numbers")
         store, first, second = factors_of(inner.body.body[0])
         for a, b in ((first, second), (second, first)):
             if isinstance(a, Load) and isinstance(b, Load) and not _uses(b, inner.var):
                 room = shapes[a.buffer][-1] if a.buffer in shapes else 0
                 return _Pairs(taps, store, a, b, loop, inner, room).statements(loop.hi, inner.hi)
-        raise ScheduleError(f"use_pairs({taps}): both factors vary with {inner.var.name}")
+        raise ScheduleError(f"use_dual_mac({taps}): both factors vary with {inner.var.name}")
 
     return replace_loop(loops, taps, one)
 
@@ -135,12 +135,12 @@ class _Pairs:
         step = linear(a.index[-1], sums.var)
         over = [linear(load.index[-1], taps.var) for load in (a, b)]
         if {a.dtype, b.dtype} != {I16} or store.value.dtype != I32:
-            raise ScheduleError(f"use_pairs({name}): its factors are {a.dtype} and {b.dtype}")
+            raise ScheduleError(f"use_dual_mac({name}): its factors are {a.dtype} and {b.dtype}")
         if step is None or step[0] < 0 or any(o is None or o[0] != 1 for o in over):
-            raise ScheduleError(f"use_pairs({name}): elements over {name} are not consecutive")
+            raise ScheduleError(f"use_dual_mac({name}): elements over {name} are not consecutive")
         outer = (d for load in (a, b) for d in load.index[:-1])
         if any({taps.var, sums.var} & free_vars(d) for d in outer) or _uses(store, taps.var):
-            raise ScheduleError(f"use_pairs({name}): rows of the factors or the sum vary")
+            raise ScheduleError(f"use_dual_mac({name}): rows of the factors or the sum vary")
         self.step = step[0]
 
     def statements(self, taps: int, sums: int) -> tuple[Stmt, ...]:

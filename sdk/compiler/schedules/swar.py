@@ -10,16 +10,17 @@ from sdk.compiler.ir.layout import ROW_MAJOR, Fuse, Join, Permute
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I32, I64, U32
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
-from sdk.compiler.schedules.locate import ScheduleError, fresh, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, loop_of, replace_loop
 from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.schedules.tensorize import is_mac
 from sdk.compiler.sym import Dim, Var, free_vars
 
-__all__ = ["use_halves", "widen"]
+__all__ = ["use_swar", "widen"]
 
 
-def use_halves(loops: Loops, name: str, param: str) -> Loops:
-    """Computes two iterations of ``name`` at a time, whose factors from ``param`` are the halves of one word.
+def use_swar(loops: Loops, name: Loop, param: str) -> tuple[Loops, Loop]:
+    """Computes two iterations of ``name`` at a time, whose factors from ``param`` are the halves of one word; the loop
+    over the steps of their sums, two at a time.
 
     rewrite: ``for c in 0..C { alloc s; s = b[c]; for k in 0..K { s = s + x[k]*w[c, k] } S(s, c) }`` -->
     ``for p in 0..C/2 { t = 0; for h in 0..K/2 { t = add_halves(t, x[2h]*w[p, 2h] + x[2h+1]*w[p, 2h+1]) }
@@ -31,21 +32,25 @@ def use_halves(loops: Loops, name: str, param: str) -> Loops:
     """
     steps = loops.layouts.get(param, ROW_MAJOR).steps
     if not steps or not all(isinstance(s, Permute | Fuse) for s in steps):
-        raise ScheduleError(f"use_halves({name}): {param} is not packed in tiles of 1")
+        raise ScheduleError(f"use_swar({name}): {param} is not packed in tiles of 1")
     if loops.param(param).buffer.dtype != I8:
-        raise ScheduleError(f"use_halves({name}): {param} is not of int8")
+        raise ScheduleError(f"use_swar({name}): {param} is not of int8")
+
+    made: list[Loop] = []
 
     def one(loop: For) -> tuple[Stmt, ...]:
         why = conflict(loop, loops)
         if why:
-            raise ScheduleError(f"use_halves({name}): {why}")
-        return (_paired(loops, loop, param),)
+            raise ScheduleError(f"use_swar({name}): {why}")
+        paired, step = _paired(loops, loop, param)
+        made.append(step)
+        return (paired,)
 
     done = replace_loop(loops, name, one)
     if any(isinstance(n, Load) and n.buffer == param and n.dtype == I8 for n in walk(done.body)):
-        raise ScheduleError(f"use_halves({name}): {param} is read elsewhere")
+        raise ScheduleError(f"use_swar({name}): {param} is read elsewhere")
 
-    return stored_as(done, param, Join(0, 2, I32))
+    return stored_as(done, param, Join(0, 2, I32)), made[0]
 
 
 def widen(loops: Loops, buffer: str) -> Loops:
@@ -74,14 +79,14 @@ def widen(loops: Loops, buffer: str) -> Loops:
     return replace(loops, body=body)
 
 
-def _paired(loops: Loops, loop: For, param: str) -> For:
+def _paired(loops: Loops, loop: For, param: str) -> tuple[For, Loop]:
     match loop.body.body:
         case (Alloc() as alloc, Store() as init, For() as reduce, *rest) if is_mac(reduce):
             pass
         case _:
-            raise ScheduleError(f"use_halves({loop.var.name}): its body is no sum, its products and what becomes of it")
+            raise ScheduleError(f"use_swar({loop.var.name}): its body is no sum, its products and what becomes of it")
     if any(n.lo != 0 or not isinstance(n.hi, int) or n.hi % 2 for n in (loop, reduce)):
-        raise ScheduleError(f"use_halves({loop.var.name}): the loops do not run from 0 to even numbers")
+        raise ScheduleError(f"use_swar({loop.var.name}): the loops do not run from 0 to even numbers")
     twin = Var(f"{loop.var.name}_p", 0, loop.var.hi // 2)
     sums = [replace(alloc.buffer, name=fresh(loops, f"{alloc.buffer.name}_{half}")) for half in ("low", "high")]
 
@@ -93,11 +98,12 @@ def _paired(loops: Loops, loop: For, param: str) -> For:
     both = Buffer(fresh(loops, "both"), I64, (), "register")
     high = cast(op("shr", _read(both), imm(32, I64)), I32)
     low = op("sub", cast(_read(both), U32), op("mul", cast(high, U32), imm(1 << 16, U32)))
+    products = _products(reduce, param, (loop.var, twin), both)
     body = Block(
         (
             Alloc(both),
             Store(both.name, (), imm(0, I64)),
-            _products(reduce, param, (loop.var, twin), both),
+            products,
             *(Alloc(b) for b in sums),
             *(half(init, k) for k in (0, 1)),
             Store(sums[0].name, (), op("add", _read(sums[0]), cast(low, I32))),
@@ -106,7 +112,7 @@ def _paired(loops: Loops, loop: For, param: str) -> For:
         )
     )
     assert isinstance(loop.hi, int)
-    return For(twin, 0, loop.hi // 2, body, loop.kind)
+    return For(twin, 0, loop.hi // 2, body, loop.kind), loop_of(products)
 
 
 def _products(reduce: For, param: str, channels: tuple[Var, Var], both: Buffer) -> For:
@@ -119,7 +125,7 @@ def _products(reduce: For, param: str, channels: tuple[Var, Var], both: Buffer) 
     assert isinstance(product, Op)  # is_mac
     factors = [_factor(arg, param, channels) for arg in product.args]
     if sorted(of for of, _ in factors) != [False, True]:
-        raise ScheduleError(f"use_halves({channels[0].name}): not the product of something else and {param}")
+        raise ScheduleError(f"use_swar({channels[0].name}): not the product of something else and {param}")
     steps = Var(f"{reduce.var.name}_h", 0, reduce.hi // 2 - 1)
 
     def at(k: int) -> ValueExpr:
@@ -138,7 +144,7 @@ def _factor(value: ValueExpr, param: str, channels: tuple[Var, Var]) -> tuple[bo
         return True, Load(param, (channels[1].expr, *inner.index[1:]), I32)
     if inner.dtype == I8 and not any(channels[0] in free_vars(d) for d in dims_used(value)):
         return False, value
-    raise ScheduleError(f"use_halves({channels[0].name}): a factor is not of int8, or varies with the channel")
+    raise ScheduleError(f"use_swar({channels[0].name}): a factor is not of int8, or varies with the channel")
 
 
 def _read(buffer: Buffer) -> Load:

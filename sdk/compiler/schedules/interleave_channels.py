@@ -10,11 +10,11 @@ from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Permute, Tile
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Imm, Load, Loops, Op, Param, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
-from sdk.compiler.schedules.locate import ScheduleError, fresh
+from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh
 from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.sym import Dim, Var, floordiv, mod, prove_eq, substitute
 
-__all__ = ["join", "unpack"]
+__all__ = ["interleave_channels", "unpack"]
 
 _HALVES = I16.with_lanes(2)
 _WORD = I8.with_lanes(4)
@@ -22,7 +22,7 @@ _SHIFT = imm(8)
 _JOINED = (Join(0, 2, I16), Interleave(2, 2))  # rows in pairs; of each four columns 0, 2, 1, 3
 
 
-def join(loops: Loops, param: str, name: str) -> Loops:
+def interleave_channels(loops: Loops, param: str, name: Loop) -> tuple[Loops, list[Loop]]:
     """Computes two sums with weights joined in one: row ``2*r`` of a packed parameter in the low, row ``2*r + 1`` in
     the high byte of 16-bit elements, of each four in the order 0, 2, 1, 3.
 
@@ -34,8 +34,10 @@ def join(loops: Loops, param: str, name: str) -> Loops:
     obligation: the parameter is packed by 1 row and 4 columns, its rows are even in number and used here alone; the
     first factor does not change with the loop, whose extent is even; nothing else touches the sums between.
     At build time: 256*w[2*r + 1] + w[2*r] fits 16 bits, and every odd sum 24.
+
+    The loops over pairs of sums: before the steps, of a step, after them.
     """
-    step = f"join({param}, {name})"
+    step = f"interleave_channels({param}, {name})"
     steps, buffer = loops.param(param).layout.steps, loops.param(param).buffer
     rows = buffer.shape[0]
     tiles = [s for s in steps if not isinstance(s, Permute | Fuse)]
@@ -47,7 +49,7 @@ def join(loops: Loops, param: str, name: str) -> Loops:
     body = rewrite(loops.body, joined.block)
     if joined.found == 0 or any(isinstance(n, Load) and n.buffer == param and n.dtype != _HALVES for n in walk(body)):
         raise ScheduleError(f"{step}: the parameter is not used in dot products of four in that loop alone")
-    return stored_as(replace(loops, body=body), param, *_JOINED)
+    return stored_as(replace(loops, body=body), param, *_JOINED), [joined.over(part) for part in "psq"]
 
 
 class _Joined:
@@ -92,8 +94,12 @@ class _Joined:
             if isinstance(n, Store) and any(isinstance(m, Load) and m.buffer == self.param for m in walk(n.value))
         }
 
-    def _loop(self, letter: str, pairs: int, body: Any) -> For:
-        var = Var(f"{self.name}_{letter}", 0, pairs - 1)
+    def over(self, part: str) -> Loop:
+        """The loop over pairs of sums of a part."""
+        return Loop(f"{self.name}_{part}")
+
+    def _loop(self, part: str, pairs: int, body: Any) -> For:
+        var = Var(self.over(part), 0, pairs - 1)
         return For(var, 0, pairs, Block(body(var.expr if pairs > 1 else 0)))
 
     def _start(self, total: str, p: Dim) -> tuple[Stmt, ...]:
@@ -246,9 +252,7 @@ def _in_order(loops: Loops, window: str, step: str) -> tuple[Param, ...]:
     }
     if met & others:
         raise ScheduleError(f"{step}: {', '.join(sorted(met & others))} is multiplied with other things too")
-    return tuple(
-        replace(p, layout=Layout(p.layout.steps[:-1])) if p.buffer.name in met else p for p in loops.params
-    )
+    return tuple(replace(p, layout=Layout(p.layout.steps[:-1])) if p.buffer.name in met else p for p in loops.params)
 
 
 def _reads(value: object, window: str) -> bool:

@@ -1,4 +1,4 @@
-"""Settling conditions: what the loops around a comparison prove is not asked again."""
+"""Conditions that need not be asked: what the loops around prove, and where a loop is cut for them to prove it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Block, For, Idx, If, Imm, Loops, Op, Stmt, ValueExpr
 from sdk.compiler.ir.types import BOOL
 from sdk.compiler.ir.walk import rewrite, substitute_dims
-from sdk.compiler.schedules.locate import ScheduleError, renamed, replace_loop
+from sdk.compiler.schedules.locate import Loop, ScheduleError, check_whole, copied, replace_loop
 from sdk.compiler.sym import Var, dmax, dmin, prove_ge
 
-__all__ = ["ends", "settle"]
+__all__ = ["partition", "simplify_conditions"]
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq")
 
 
-def settle(loops: Loops) -> Loops:
+def simplify_conditions(loops: Loops) -> Loops:
     """Drops comparisons of indices that always hold where they stand.
 
     rewrite: ``for i in 0..n { o[i] = select(i >= 0 & i < n, x[i], 0) }`` --> ``for i in 0..n { o[i] = x[i] }``
@@ -76,18 +76,22 @@ def _one(node: Any, facts: Facts) -> Any:
     return node
 
 
-def ends(loops: Loops, name: str, first: int, last: int) -> Loops:
-    """Runs what comes before one number and from another on in loops of their own, for ``settle`` to free the
-    iterations between of checks.
+def partition(loops: Loops, name: Loop, first: int, last: int) -> tuple[Loops, list[dict[Loop, Loop]]]:
+    """Runs what comes before one number and from another on in loops of their own, for
+    ``simplify_conditions`` to free the iterations between of checks.
 
     rewrite: ``for i in a..b { S(i) }`` --> ``for i_a in a..min(b, f) { S(i_a) }
     for i in max(a, f)..min(b, l) { S(i) } for i_z in max(a, l)..b { S(i_z) }``
     obligation: f <= l; the loop neither ends early nor is bound to an axis.
+
+    For each of these loops its handle, and those of the loops inside that are copies, by what they copy.
     """
+    made: dict[str, dict[Loop, Loop]] = {}
 
     def one(loop: For) -> tuple[Stmt, ...]:
-        if loop.until is not None or loop.axis or first > last:
-            raise ScheduleError(f"ends({name}): the loop may end early or is bound to an axis, or {first} > {last}")
+        check_whole(loop, f"partition({name})")
+        if first > last:
+            raise ScheduleError(f"partition({name}): {first} > {last}")
         out: list[Stmt] = []
         for part, lo, hi in (
             ("a", loop.lo, dmin(loop.hi, first)),
@@ -98,7 +102,9 @@ def ends(loops: Loops, name: str, first: int, last: int) -> Loops:
                 continue
             var = Var(f"{name}_{part}" if part else name, loop.var.lo, loop.var.hi)
             body = substitute_dims(loop.body, {loop.var: var.expr})
-            out.append(For(var, lo, hi, renamed(body, f"_{name}{part}") if part else body, loop.kind))
+            body, copies, _ = copied(body, f"_{name}{part}") if part else (body, {}, {})
+            made[part] = {**made.get(part, {}), name: Loop(var.name), **copies}
+            out.append(For(var, lo, hi, body, loop.kind))
         return tuple(out)
 
-    return replace_loop(loops, name, one)
+    return replace_loop(loops, name, one), list(made.values())
