@@ -10,7 +10,7 @@ import pytest
 from sdk.compiler.analysis.pattern import classify
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import cast, imm, op
-from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Tile
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Tile
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Load, Loops, Op, Param, Store
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I16, I32
@@ -67,9 +67,10 @@ def known(given: dict[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
     return {"w": [given["w"]], "bias": [given["bias"]]}
 
 
-def check(loops: Loops, done: Loops) -> None:
-    """Runs the scheduled function on packed weights against numpy."""
+def check(loops: Loops, done: Loops, last: int | None = None) -> None:
+    """Runs the scheduled function on packed weights against numpy; ``last``: the bias of the last channel."""
     given = arrays(loops)
+    given["bias"][-1] = given["bias"][-1] if last is None else last
     want = given["bias"] + given["x"].astype(np.int32) @ given["w"].astype(np.int32).T
     packed = {name: pack_array(given[name], layout) for name, layout in done.layouts.items()}
     run_loops(done, given := {**given, **packed})
@@ -88,6 +89,19 @@ def test_the_rule_is_exact_for_tails_of_every_kind(rows: int, channels: int, dep
     assert done.param("w").buffer.dtype == I16
     check(loops, done)
     check(loops, replay(loops, done.trace))
+
+
+@pytest.mark.parametrize(
+    ("rows", "channels", "depth"), [(9, 17, 32), (8, 51, 51), (5, 3, 128), (125, 49, 50), (1, 65, 64), (1, 7, 332)]
+)
+def test_a_last_row_without_a_second_is_exact(rows: int, channels: int, depth: int) -> None:
+    loops = product(rows, channels, depth)
+    given = arrays(loops)
+    given["bias"][-1] = last = (1 << 31) - 1 - 127 * 128 * depth  # it is in no sum of two
+    done = schedule_nest(Nest(loops, known=known(given)), CORE)
+    assert done.param("w").layout.steps[:4] == (Fuse(1, -1), Tile(1, 4), Pad(0, 2), Join(0, 2, I16))
+    check(loops, done, last)
+    check(loops, replay(loops, done.trace), last)
 
 
 def test_what_pixels_read_is_unpacked_once_and_rows_alone_where_many_channels_read_them() -> None:
@@ -143,9 +157,10 @@ def test_constants_decide_what_is_joined() -> None:
     assert joinable(loops, part, {**known(given), "w": [least]})
 
 
-def test_join_needs_an_even_number_of_packed_rows() -> None:
+def test_join_needs_packed_rows_and_pairs_of_sums() -> None:
     odd = Schedule(product(4, 7, 8)).pack("w", 1, 4)
-    with pytest.raises(ScheduleError, match="7 rows do not make pairs"):
+    odd.use_dot(odd.split("k", 4).inner)
+    with pytest.raises(ScheduleError, match="no even number of 32-bit registers"):
         odd.interleave_channels("w", "c_i")
     plain = Schedule(product(4, 8, 8))
     plain.split("c", 2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sdk.compiler.ir.intrinsics import cast, imm, op
-from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Permute, Tile
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Tile
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Imm, Load, Loops, Op, Param, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
@@ -30,9 +30,11 @@ def interleave_channels(loops: Loops, param: str, name: Loop) -> tuple[Loops, li
     ``both = dot(dot(both, evens(a[0:4]), w[r, 0:2]), odds(a[0:4]), w[r, 2:4])
     low = dot(dot(low, evens(a[0:4]), evens(bits(w[r, 0:2]))), odds(a[0:4]), evens(bits(w[r, 2:4])))``
     with ``low = s[0]`` and ``both = s[0] + 256*s[1]`` before all steps, ``s[0] = low`` and
-    ``s[1] = (both - low) >> 8`` after them; where all that follows shifts them left by 8, so are these.
-    obligation: the parameter is packed by 1 row and 4 columns, its rows are even in number and used here alone; the
-    first factor does not change with the loop, whose extent is even; nothing else touches the sums between.
+    ``s[1] = (both - low) >> 8`` after them; where all that follows shifts them left by 8, so are these. Of rows odd in
+    number the last is joined with zeros: its elements are those of the row itself, in 16 bits.
+    obligation: the parameter is packed by 1 row and 4 columns and used here alone, or, of a last row without a second,
+    in dot products of a loop over that row; the first factor does not change with the loop, whose extent is even;
+    nothing else touches the sums between.
     At build time: 256*w[2*r + 1] + w[2*r] fits 16 bits, and every odd sum 24.
 
     The loops over pairs of sums: before the steps, of a step, after them.
@@ -43,13 +45,37 @@ def interleave_channels(loops: Loops, param: str, name: Loop) -> tuple[Loops, li
     tiles = [s for s in steps if not isinstance(s, Permute | Fuse)]
     if tiles != [Tile(1, 4)] or buffer.dtype != I8:
         raise ScheduleError(f"{step}: the parameter is not packed by 1 row and 4 columns of bytes")
-    if not isinstance(rows, int) or rows % 2:
+    if not isinstance(rows, int):
         raise ScheduleError(f"{step}: {rows} rows do not make pairs")
     joined = _Joined(param, name, step, fresh(loops, "both"), fresh(loops, "low"))
-    body = rewrite(loops.body, joined.block)
+    body = rewrite(loops.body if rows % 2 == 0 else _last_alone(loops.body, param, rows - 1), joined.block)
     if joined.found == 0 or any(isinstance(n, Load) and n.buffer == param and n.dtype != _HALVES for n in walk(body)):
         raise ScheduleError(f"{step}: the parameter is not used in dot products of four in that loop alone")
-    return stored_as(replace(loops, body=body), param, *_JOINED), [joined.over(part) for part in "psq"]
+    done = stored_as(replace(loops, body=body), param, *((Pad(0, 2),) if rows % 2 else ()), *_JOINED)
+    return done, [joined.over(part) for part in "psq"]
+
+
+def _last_alone(body: Block, param: str, row: int) -> Block:
+    """Products with the last row of a parameter, in a loop over that row alone, by elements of 16 bits."""
+
+    def product(node: Any) -> Any:
+        match node:
+            case Op("dot", (total, Load() as a, Load() as w)) if (
+                w.buffer == param and a.dtype.lanes == w.dtype.lanes == 4 and w.index[0] == row and w.index[-1] == 0
+            ):
+                for name, k in (("evens", 0), ("odds", 2)):
+                    weights = Load(param, (row // 2, *w.index[1:-1], k), _HALVES)
+                    total = Op("dot", (total, Op(name, (a,), _HALVES), weights), I32)
+                return total
+            case _:
+                return node
+
+    def one(node: Any) -> Any:
+        if not isinstance(node, For) or (node.lo, node.hi) != (row, row + 1):
+            return node
+        return replace(node, body=rewrite(substitute_dims(node.body, {node.var: row}), product))
+
+    return rewrite(body, one)
 
 
 class _Joined:
@@ -87,11 +113,12 @@ class _Joined:
         return Block((*node.body[:at], *registers, start, body, end, *(rest if shifted is None else shifted)))
 
     def _sums(self, stmt: Stmt) -> set[str]:
-        """The registers that products of the parameter are added to."""
+        """The registers that products of the parameter are added to, but for those of a row without a second."""
         return {
             n.buffer
             for n in walk(stmt)
-            if isinstance(n, Store) and any(isinstance(m, Load) and m.buffer == self.param for m in walk(n.value))
+            if isinstance(n, Store)
+            and any(isinstance(m, Load) and m.buffer == self.param and m.dtype != _HALVES for m in walk(n.value))
         }
 
     def over(self, part: str) -> Loop:

@@ -61,12 +61,12 @@ def joinable(loops: Loops, part: Contraction, known: Known) -> bool:
     if weights is None or bias is None or buffer.dtype != I8 or not isinstance(buffer.shape[0], int):
         return False
     most = _farthest(loops, part)
-    return buffer.shape[0] % 2 == 0 and all(_fits(w, b, most) for w, b in zip(weights, bias, strict=True))
+    return buffer.shape[0] > 1 and all(_fits(w, b, most) for w, b in zip(weights, bias, strict=True))
 
 
 def _fits(weights: NDArray[Any], bias: NDArray[Any], most: int) -> bool:
     rows = weights.reshape(len(weights), -1).astype(np.int64)
-    both = 256 * rows[1::2] + rows[::2]
+    both = 256 * rows[1::2] + rows[: len(rows) // 2 * 2 : 2]
     reach = np.abs(rows[1::2]).sum(axis=1) * most + np.abs(bias.reshape(-1).astype(np.int64))[1::2]
     return bool(both.min() >= -(1 << 15) and both.max() < 1 << 15 and reach.max() < 1 << SUM_BITS)
 
@@ -105,7 +105,7 @@ def _joined(rule: JoinedTiles, loops: Loops, part: Contraction, pixels: int) -> 
         s.unpack(window)
     unrolled = [block.inner, *pairs]
     if pixel and rows > 1:
-        tile = s.tile(pixel, pixels, [block.outer, steps.outer]).inner
+        tile = s.tile(pixel, pixels, [*block.loops, *block.everywhere([steps.outer])]).inner
         s.unroll(tile, "register")
         s.attempt(_side_by_side, window)
     return write_out(s, unrolled)
