@@ -32,7 +32,7 @@ any_board_option = click.option(
     "--board", metavar="B", help="Board; alone it means the board's stand-in.",
     shell_complete=complete.board_names,
 )  # fmt: skip
-device_option = click.option("--device", metavar="URI", help="Device to use: local:PROGRAM, qemu:// or qemu-user://.")
+device_option = click.option("--device", metavar="URI", help="Device to use: local:PROGRAM, qemu:// or program://.")
 entry_option = click.option(
     "--entry", metavar="NAME", help="Entry of a model that has several.", shell_complete=complete.entry_names
 )
@@ -69,7 +69,8 @@ def build_options(function: F) -> F:
                 help="How much of the generated code the build tries beside the loops it stands for.",
             ),
             click.option(
-                "--isa", metavar="NAME", help="Instruction set to generate for.", shell_complete=complete.isa_names
+                "--isa", metavar="NAME", help="Capabilities to generate for, joined by +; or scalar.",
+                shell_complete=complete.isa_names,
             ),
             click.option(
                 "--backend", metavar="NAME",

@@ -22,8 +22,7 @@ from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights, collect, weights_file
 from sdk.codegen_c.c99.weights_blob import BLOB_ABOVE, blob_files
-from sdk.compiler.analysis.rows import PART_WORK
-from sdk.compiler.analysis.work import work
+from sdk.compiler.analysis.work import PART_WORK, work
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, walk_plan
@@ -43,7 +42,7 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     gets ``<prefix>_glue.c`` and ``models.c``; the header is printed anew with the stack of each entry.
 
     Raises:
-        BuildError: a construct without a C99 spelling.
+        BuildError: a construct that C99 has not, an operation without an instruction.
     """
     api = Interface(module, prefix, options)
     weights = collect(module, prefix, options.weights_in_ram)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import Load, Loops
 from sdk.compiler.ir.walk import walk
@@ -15,7 +14,7 @@ from sdk.compiler.schedules.locate import Loop, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
 from sdk.compiler.schedules.rules.nest import BYTES, extent, write_out
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import Var, free_vars
+from sdk.compiler.sym import Var, free_vars, linear
 
 __all__ = [
     "ColumnWindow",
@@ -35,9 +34,10 @@ COPY: Final = 6  # elements copied between two branches; the last ones overlap
 @dataclass(frozen=True, slots=True)
 class LaneWindow:
     """Depthwise: the padded window gathered per pixel, channels in lanes, taps written out. It takes ``least``
-    multiply-accumulates."""
+    multiply-accumulates; the sums of the channels read at once fill at most ``vectors``."""
 
     least: int
+    vectors: int = 1
     name = "lane-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -46,7 +46,8 @@ class LaneWindow:
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Channels in lanes."""
-        return _window_lanes(nest.loops, nest.part, machine.integer_lanes)
+        channels, lanes = nest.part.spatial[-1].var.hi + 1, machine.integer_lanes
+        return _window_lanes(nest.loops, nest.part, min(self.vectors, channels // lanes) * lanes)
 
 
 @dataclass(frozen=True, slots=True)
