@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from sdk.driver.fitting import fit
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
-    from sdk.driver.pictures.chrome_trace import chrome_trace
-    from sdk.driver.pictures.draw import draw
-    from sdk.driver.pictures.graph_page import graph_page, graph_svg
-    from sdk.driver.pictures.memory_page import memory_page, memory_svg
-    from sdk.driver.pictures.profile_page import profile_page
+    from sdk.driver.plots.chrome_trace import chrome_trace
+    from sdk.driver.plots.draw import draw
+    from sdk.driver.plots.graph_page import graph_page, graph_svg
+    from sdk.driver.plots.memory_page import memory_page, memory_svg
+    from sdk.driver.plots.profile_page import profile_page
     from sdk.driver.profiling import profile
 
 __all__ = [
@@ -52,19 +52,19 @@ _HOMES = {
     "Model": "model",
     "bench": "execute",
     "build": "artifact",
-    "chrome_trace": "pictures.chrome_trace",
+    "chrome_trace": "plots.chrome_trace",
     "compile": "model",
     "doctor": "checkup",
-    "draw": "pictures.draw",
+    "draw": "plots.draw",
     "fit": "fitting",
-    "graph_page": "pictures.graph_page",
-    "graph_svg": "pictures.graph_page",
+    "graph_page": "plots.graph_page",
+    "graph_svg": "plots.graph_page",
     "inspect": "explain",
     "memory": "explain",
-    "memory_page": "pictures.memory_page",
-    "memory_svg": "pictures.memory_page",
+    "memory_page": "plots.memory_page",
+    "memory_svg": "plots.memory_page",
     "profile": "profiling",
-    "profile_page": "pictures.profile_page",
+    "profile_page": "plots.profile_page",
     "run": "execute",
     "verify": "execute",
 }

@@ -1,4 +1,4 @@
-"""``sdk memory``: what a person reads in a narrow terminal, what a script reads, and the page with pictures."""
+"""``sdk memory``: what a person reads in a narrow terminal, what a script reads, and the page with plots."""
 
 from __future__ import annotations
 
@@ -128,10 +128,10 @@ def well_formed(text: str) -> ElementTree.Element:
 def test_the_page(report: Report, aim: str) -> None:
     found = report(aim)
     root = well_formed(memory_page(found, BOARD))
-    pictures = [e for e in root.iter(f"{SVG}svg") if e.get("viewBox")]
-    assert len(pictures) == 2  # this aim and the other
-    for picture, mode in zip(pictures, found.modes.values(), strict=True):
-        told = [e.findtext(f"{SVG}title") or "" for e in picture.iter(f"{SVG}path")]
+    plots = [e for e in root.iter(f"{SVG}svg") if e.get("viewBox")]
+    assert len(plots) == 2  # this aim and the other
+    for plot, mode in zip(plots, found.modes.values(), strict=True):
+        told = [e.findtext(f"{SVG}title") or "" for e in plot.iter(f"{SVG}path")]
         for tensor in mode.entries[0].tensors:
             assert any(text.startswith(f"{tensor.title}: {tensor.bytes:,} bytes") for text in told), tensor
     words = "".join(root.itertext())
@@ -139,10 +139,10 @@ def test_the_page(report: Report, aim: str) -> None:
     assert f"{found.build.ram_bytes:,}" in words
 
 
-def inside(picture: ElementTree.Element) -> bool:
-    """Whether all paths stay in the picture."""
-    _, _, width, height = map(float, (picture.get("viewBox") or "").split())
-    for path in picture.iter(f"{SVG}path"):
+def inside(plot: ElementTree.Element) -> bool:
+    """Whether all paths stay in the plot."""
+    _, _, width, height = map(float, (plot.get("viewBox") or "").split())
+    for path in plot.iter(f"{SVG}path"):
         at = ""
         for letter, numbers in re.findall(r"([MHVz])([\d. -]*)", path.get("d") or ""):
             values = list(map(float, numbers.split()))
@@ -157,7 +157,7 @@ def inside(picture: ElementTree.Element) -> bool:
 
 
 @pytest.mark.parametrize("aim", ["time", "min"])
-def test_the_picture_alone(report: Report, aim: str) -> None:
+def test_the_plot_alone(report: Report, aim: str) -> None:
     root = well_formed(memory_svg(report(aim)))
     assert root.tag == f"{SVG}svg"
     assert inside(root)
@@ -165,7 +165,7 @@ def test_the_picture_alone(report: Report, aim: str) -> None:
     assert hatched is any(t.ring is not None for t in report(aim).entries[0].tensors)
 
 
-def test_entries_and_dims_have_pictures_of_their_own(tmp_path: Path) -> None:
+def test_entries_and_dims_have_plots_of_their_own(tmp_path: Path) -> None:
     g = ModuleBuilder("two")
     n = g.dim("n", 1, 64)
     for name, rows in (("long", n), ("short", 1)):
@@ -195,9 +195,9 @@ def test_html_is_written(digits: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert run_command([*line, str(tmp_path / "page.html")]) == 0
     assert f"wrote {tmp_path / 'page.html'}" in capsys.readouterr().out
     well_formed((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert run_command([*line, str(tmp_path / "picture.svg"), "--json"]) == 0
+    assert run_command([*line, str(tmp_path / "plot.svg"), "--json"]) == 0
     json.loads(capsys.readouterr().out)
-    assert well_formed((tmp_path / "picture.svg").read_text(encoding="utf-8")).tag == f"{SVG}svg"
+    assert well_formed((tmp_path / "plot.svg").read_text(encoding="utf-8")).tag == f"{SVG}svg"
     assert run_command([*line, str(tmp_path / "no" / "page.html")]) == 2
     assert "cannot write" in capsys.readouterr().err
 
@@ -214,6 +214,6 @@ def test_each_memory_has_a_panel_and_a_line(digits: Path, report: Report) -> Non
     lines = list(memory_lines(found, 80))
     assert [line for line in lines if line.endswith("  arena_slow (arena)")]
     root = well_formed(memory_page(found, BOARD))
-    (picture,) = (e for e in root.iter(f"{SVG}svg") if e.get("viewBox"))
-    assert inside(picture)
-    assert {"arena", "arena_slow"} <= {e.text for e in picture.iter(f"{SVG}text")}
+    (plot,) = (e for e in root.iter(f"{SVG}svg") if e.get("viewBox"))
+    assert inside(plot)
+    assert {"arena", "arena_slow"} <= {e.text for e in plot.iter(f"{SVG}text")}

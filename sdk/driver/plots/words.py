@@ -1,4 +1,4 @@
-"""Numbers and names as pictures write them: short, with units."""
+"""Numbers and names as plots write them: short, with units."""
 
 from __future__ import annotations
 

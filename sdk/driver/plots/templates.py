@@ -1,4 +1,4 @@
-"""The templates of pages and pictures, with the filters that they use."""
+"""The templates of pages and plots, with the filters that they use."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import jinja2
 
-from sdk.driver.pictures.drawing import DrawnNode
-from sdk.driver.pictures.memory_picture import describe, how_kept
-from sdk.driver.pictures.words import bytes_text, short_number
+from sdk.driver.plots.drawing import DrawnNode
+from sdk.driver.plots.memory_plot import describe, how_kept
+from sdk.driver.plots.words import bytes_text, short_number
 from sdk.resources import data_dir
 from sdk.text import printable
 from sdk.version import VERSION

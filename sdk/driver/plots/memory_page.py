@@ -1,4 +1,4 @@
-"""The page of ``sdk memory --html``, or its picture alone: one file that asks for nothing from elsewhere."""
+"""The page of ``sdk memory --html``, or its plot alone: one file that asks for nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sdk.boards import Board
 from sdk.compiler.memory.report import LiveTensor, PlanSummary
-from sdk.driver.pictures.memory_picture import Picture, picture_of
-from sdk.driver.pictures.templates import render
+from sdk.driver.plots.memory_plot import Plot, plot_of
+from sdk.driver.plots.templates import render
 from sdk.report import BuildReport, MemoryReport
 
 __all__ = ["memory_page", "memory_svg"]
@@ -20,14 +20,14 @@ class _Entry:
     """What the page shows of an entry."""
 
     summary: PlanSummary
-    picture: Picture
+    plot: Plot
     largest: tuple[LiveTensor, ...]
     fullest: str
 
     @property
     def colors(self) -> dict[int, str]:
         """The class that colours each tensor."""
-        return {s.tensor: s.classes.split()[0] for panel in self.picture.panels for s in panel.shapes}
+        return {s.tensor: s.classes.split()[0] for panel in self.plot.panels for s in panel.shapes}
 
     @property
     def over_bound(self) -> str:
@@ -55,14 +55,14 @@ def memory_page(report: MemoryReport, board: Board) -> str:
 
 
 def memory_svg(report: MemoryReport) -> str:
-    """The picture of the first entry alone, as an SVG file."""
+    """The plot of the first entry alone, as an SVG file."""
     entry = _entry(report.entries[0])
     title = f"Memory of {report.build.model} on {report.build.board}: arena of {entry.summary.peak:,} bytes"
-    return render("memory.svg.j2", s=entry.summary, p=entry.picture, title=title)
+    return render("memory.svg.j2", s=entry.summary, p=entry.plot, title=title)
 
 
 def _entry(summary: PlanSummary) -> _Entry:
-    return _Entry(summary, picture_of(summary), summary.tensors[:TOP], _fullest(summary))
+    return _Entry(summary, plot_of(summary), summary.tensors[:TOP], _fullest(summary))
 
 
 def _fullest(summary: PlanSummary) -> str:

@@ -19,8 +19,8 @@ from sdk.compiler.ir.graph import Call, Graph, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.driver.options import BuildOptions
-from sdk.driver.pictures.drawing import Drawing, DrawnGraph, DrawnNode, Tensor, draw_module
-from sdk.driver.pictures.graph import graph_picture
+from sdk.driver.plots.drawing import Drawing, DrawnGraph, DrawnNode, Tensor, draw_module
+from sdk.driver.plots.graph import graph_plot
 from sdk.errors import BuildError, UsageError
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits_int8.tflite"
@@ -36,9 +36,9 @@ def well_formed(text: str) -> ElementTree.Element:
 
 
 def check(drawing: Drawing) -> None:
-    """Every node is drawn once, inside of its column and over no other; page and picture are well formed."""
+    """Every node is drawn once, inside of its column and over no other; page and plot are well formed."""
     for graph in drawing.graphs:
-        columns = graph_picture(graph).columns
+        columns = graph_plot(graph).columns
         drawn = [b.node for c in columns for b in c.boxes]
         assert sorted(drawn) == list(range(len(graph.nodes)))
         for column in columns:
@@ -142,7 +142,7 @@ def test_nothing_comes_of_it_so_it_is_not_drawn() -> None:
     assert [n.name for n in draw_module(module, "m").graphs[0].nodes] == ["x", "y", "y"]
 
 
-def test_pictures_in_the_documents_are_small(root: Path) -> None:
+def test_plots_in_the_documents_are_small(root: Path) -> None:
     assert sum(path.stat().st_size for path in (root / "docs" / "images").iterdir()) < 600_000
 
 

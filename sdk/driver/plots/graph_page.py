@@ -1,14 +1,14 @@
-"""The drawn graph of a model as a page and as a picture alone: files that ask for nothing from elsewhere."""
+"""The drawn graph of a model as a page and as a plot alone: files that ask for nothing from elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sdk.driver.pictures.drawing import Drawing
-from sdk.driver.pictures.families import FAMILIES
-from sdk.driver.pictures.graph import GraphPicture, color_of, graph_picture
-from sdk.driver.pictures.templates import render
-from sdk.driver.pictures.words import bytes_text, short_number
+from sdk.driver.plots.drawing import Drawing
+from sdk.driver.plots.families import FAMILIES
+from sdk.driver.plots.graph import GraphPlot, color_of, graph_plot
+from sdk.driver.plots.templates import render
+from sdk.driver.plots.words import bytes_text, short_number
 
 __all__ = ["graph_page", "graph_svg"]
 
@@ -17,7 +17,7 @@ LEGEND = 6.4  # pixels of a character
 
 def graph_page(drawing: Drawing) -> str:
     """The page, as HTML that is XML too."""
-    graphs = [(g, graph_picture(g)) for g in drawing.graphs]
+    graphs = [(g, graph_plot(g)) for g in drawing.graphs]
     return render(
         "graph.html.j2", drawing=drawing, graphs=graphs, cards=list(_cards(drawing)), summary=_summary(drawing),
         colors={f: color_of(f) for f in FAMILIES}, refused=any(n.why for g in drawing.graphs for n in g.nodes),
@@ -25,7 +25,7 @@ def graph_page(drawing: Drawing) -> str:
 
 
 def graph_svg(drawing: Drawing) -> str:
-    """The pictures of all entries one below the other, as an SVG file."""
+    """The plots of all entries one below the other, as an SVG file."""
     told = [f"{word} {value}" for word, value in _cards(drawing)]
     heading = [("title", 22, drawing.model), ("told", 40, ", ".join([_summary(drawing), *told]))]
     if drawing.problem:
@@ -33,29 +33,29 @@ def graph_svg(drawing: Drawing) -> str:
         heading += [("problem", 76, drawing.hint)] if drawing.hint else []
     width, y = 14 + 6.0 * max(len(text) for _, _, text in heading), 26.0 + heading[-1][1]
     columns, legend = [], []
-    for k, (graph, picture) in enumerate((g, graph_picture(g)) for g in drawing.graphs):
+    for k, (graph, plot) in enumerate((g, graph_plot(g)) for g in drawing.graphs):
         line = ", ".join(graph.sizes)
         title = f"entry {graph.entry}: " if len(drawing.graphs) > 1 else ""
         if title or line:
             heading.append(("told", int(y), f"{title}{line}"))
             y += 20
-        legend += list(_legend(picture, y))
+        legend += list(_legend(plot, y))
         width = max(width, *(x + LEGEND * len(f) + 30 for x, _, f, _ in legend)) if legend else width
         x, y = 0.0, y + 12
-        for column in picture.columns:
+        for column in plot.columns:
             columns.append((x, y, graph, column, f"g{k}"))
             x += column.width + 12
         width = max(width, x)
-        y += max((c.height for c in picture.columns), default=0.0) + 20
+        y += max((c.height for c in plot.columns), default=0.0) + 20
     return render(
         "graph.svg.j2", drawing=drawing, heading=heading, legend=legend, columns=columns, width=round(width),
         height=round(y),
     )  # fmt: skip
 
 
-def _legend(picture: GraphPicture, y: float) -> Iterator[tuple[float, float, str, str]]:
+def _legend(plot: GraphPlot, y: float) -> Iterator[tuple[float, float, str, str]]:
     x = 14.0
-    for family, color in picture.legend:
+    for family, color in plot.legend:
         yield x, y, family, color
         x += LEGEND * len(family) + 34
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sdk.driver.pictures.profile_picture import UNITS, macs_per_unit, profile_picture, short_title, units
-from sdk.driver.pictures.templates import render
-from sdk.driver.pictures.words import bytes_text, short_number
+from sdk.driver.plots.profile_plot import UNITS, macs_per_unit, profile_plot, short_title, units
+from sdk.driver.plots.templates import render
+from sdk.driver.plots.words import bytes_text, short_number
 from sdk.profile import OpProfile, ProfileReport
 
 __all__ = ["profile_page"]
@@ -27,7 +27,7 @@ class _Row:
 
 
 def profile_page(report: ProfileReport) -> str:
-    """The page, as HTML that is XML too: the run as a picture, and a table that sorts by any column."""
+    """The page, as HTML that is XML too: the run as a plot, and a table that sorts by any column."""
     rows = [_row(op, report) for op in report.ops]
     others = [name for name in UNITS if name != report.unit and any(getattr(r.op, name) is not None for r in rows)]
     return render(
@@ -37,7 +37,7 @@ def profile_page(report: ProfileReport) -> str:
         unit=units(report),
         others=[(name, UNITS[name][2]) for name in others],
         most=max((r.op.share for r in rows), default=0.0) or 1.0,
-        picture=profile_picture(report) if rows else None,
+        plot=profile_plot(report) if rows else None,
         cards=list(_cards(report)),
         summary=_summary(report),
         peaks=any(r.peak is not None for r in rows),

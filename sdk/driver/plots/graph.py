@@ -1,4 +1,4 @@
-"""The picture of a graph: boxes of operators and lines between them, long ones cut into columns."""
+"""The plot of a graph: boxes of operators and lines between them, long ones cut into columns."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from sdk.driver.pictures.drawing import DrawnGraph, DrawnNode
-from sdk.driver.pictures.families import FAMILIES
-from sdk.driver.pictures.layered import Layout, lay_out
-from sdk.driver.pictures.words import bytes_text, ending, short_number, wrapped
+from sdk.driver.plots.drawing import DrawnGraph, DrawnNode
+from sdk.driver.plots.families import FAMILIES
+from sdk.driver.plots.layered import Layout, lay_out
+from sdk.driver.plots.words import bytes_text, ending, short_number, wrapped
 
-__all__ = ["Box", "Column", "GraphPicture", "graph_picture"]
+__all__ = ["Box", "Column", "GraphPlot", "graph_plot"]
 
 Point = tuple[float, float]
 Lines = tuple[tuple[str, str], ...]  # the kind of each line of text, and the text
 PAGE = 1240.0  # pixels that columns may take together
 MOST_COLUMNS = 4
-LONG = 1300.0  # height from which a picture is cut
+LONG = 1300.0  # height from which a plot is cut
 SHORTEST = 800.0  # height of a column
 MOST_LINES = 3  # that a cut may go through
 MARGIN = 14.0
@@ -46,7 +46,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Column:
-    """A part of the picture, as wide and high as it says. ``lines``: (SVG path, numbers of the nodes it joins, whether
+    """A part of the plot, as wide and high as it says. ``lines``: (SVG path, numbers of the nodes it joins, whether
     it has an arrow, what goes along it); ``stubs``: place and text of lines that go on elsewhere."""
 
     width: float
@@ -57,15 +57,15 @@ class Column:
 
 
 @dataclass(frozen=True)
-class GraphPicture:
+class GraphPlot:
     """Columns from left to right, and which families of operators there are with their colours."""
 
     columns: tuple[Column, ...]
     legend: tuple[tuple[str, str], ...]
 
 
-def graph_picture(graph: DrawnGraph) -> GraphPicture:
-    """The picture of an entry."""
+def graph_plot(graph: DrawnGraph) -> GraphPlot:
+    """The plot of an entry."""
     texts = [_lines(node) for node in graph.nodes]
     sizes = [_size(node, lines) for node, lines in zip(graph.nodes, texts, strict=True)]
     layout = lay_out(sizes, [(a, b) for a, b, _ in graph.edges])
@@ -79,7 +79,7 @@ def graph_picture(graph: DrawnGraph) -> GraphPicture:
             break
     columns = tuple(part.column(texts, most) for part in parts)
     used = {n.family for n in graph.nodes}
-    return GraphPicture(columns, tuple((f, color_of(f)) for f in FAMILIES if f in used))
+    return GraphPlot(columns, tuple((f, color_of(f)) for f in FAMILIES if f in used))
 
 
 def color_of(family: str) -> str:
@@ -124,7 +124,7 @@ def _size(node: DrawnNode, lines: Lines) -> tuple[float, float]:
 
 
 def _cuts(layout: Layout, count: int) -> Iterator[int]:
-    """Layers before which the picture is cut: where few lines pass, in columns about as high as one another."""
+    """Layers before which the plot is cut: where few lines pass, in columns about as high as one another."""
     total = layout.bottom[-1] if layout.bottom else 0.0
     if total < LONG:
         return

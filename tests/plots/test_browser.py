@@ -11,8 +11,8 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from pictures.reports import profile_report
-from pictures.test_drawing import strange
+from plots.reports import profile_report
+from plots.test_drawing import strange
 from sdk import driver
 from sdk.boards import load_board
 from sdk.driver.options import BuildOptions
@@ -25,8 +25,8 @@ ARGUMENTS = (
     "--disable-background-networking", "--disable-extensions", "--host-resolver-rules=MAP * ~NOTFOUND",
 )  # fmt: skip
 DESK, PHONE = (1280, 900), (390, 844)
-# Pictures that are shown: how large, how many things are drawn in it, texts that are wider than their boxes.
-PICTURES = """
+# Plots that are shown: how large, how many things are drawn in it, texts that are wider than their boxes.
+PLOTS = """
 return [...document.querySelectorAll("svg[viewBox]")].filter(s => s.checkVisibility()).map(s => {
   const box = s.getBoundingClientRect();
   const over = [...s.querySelectorAll("g.node")].flatMap(g => [...g.querySelectorAll("text")]
@@ -101,9 +101,9 @@ def test_page(
         assert (inner, width <= inner) == (size[0], True), f"{width} wide"
         assert height > 500
         assert browser.execute_script(FOREIGN) == []
-        pictures = browser.execute_script(PICTURES)
-        assert pictures
-        for wide, high, things, over in pictures:
+        plots = browser.execute_script(PLOTS)
+        assert plots
+        for wide, high, things, over in plots:
             assert wide > 80
             assert high > 80
             assert things >= 6
@@ -134,13 +134,13 @@ def test_what_belongs_together_lights_up(browser: webdriver.Chrome, show: Callab
     assert sorted(lit) == ["g", "path", "path", "tr"]
 
 
-@pytest.mark.parametrize("picture", ["graph", "memory"])
-def test_pictures_alone(browser: webdriver.Chrome, show: Callable[..., None], picture: str) -> None:
-    if picture == "graph":
+@pytest.mark.parametrize("plot", ["graph", "memory"])
+def test_plots_alone(browser: webdriver.Chrome, show: Callable[..., None], plot: str) -> None:
+    if plot == "graph":
         text = driver.graph_svg(driver.draw(DIGITS, BuildOptions())[0])
     else:
         text = driver.memory_svg(memory_report())
-    show(text, DESK, name="picture.svg")
+    show(text, DESK, name="plot.svg")
     assert browser.execute_script("return document.querySelectorAll('rect, path').length") > 6
     assert browser.execute_script("return document.querySelector('parsererror')") is None
     assert browser.get_log("browser") == []

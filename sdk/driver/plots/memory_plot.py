@@ -1,4 +1,4 @@
-"""The picture of a run's memory: over time the places of tensors in an arena, and how many bytes are in use."""
+"""The plot of a run's memory: over time the places of tensors in an arena, and how many bytes are in use."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from sdk.compiler.memory.report import LiveTensor, PlanSummary
 from sdk.compiler.memory.trace import Moment
-from sdk.driver.pictures.labels import LABEL_WIDTH, Shape, clear, fitting, short_names
+from sdk.driver.plots.labels import LABEL_WIDTH, Shape, clear, fitting, short_names
 
-__all__ = ["Curve", "Panel", "Picture", "describe", "how_kept", "picture_of"]
+__all__ = ["Curve", "Panel", "Plot", "describe", "how_kept", "plot_of"]
 
 WIDTH = 960.0
 LEFT = 64.0  # for the numbers of bytes
@@ -60,8 +60,8 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """All of it: ``steps`` are labels under the picture, ``bands`` the repeats from left to right with their words."""
+class Plot:
+    """All of it: ``steps`` are labels under the plot, ``bands`` the repeats from left to right with their words."""
 
     width: float
     height: float
@@ -72,8 +72,8 @@ class Picture:
     bands: tuple[tuple[float, float, str], ...]
 
 
-def picture_of(summary: PlanSummary) -> Picture:
-    """The picture of a run of an entry.
+def plot_of(summary: PlanSummary) -> Plot:
+    """The plot of a run of an entry.
 
     A step is as wide as any other, however long it takes; the steps of a repeat share the width of all of them, one
     sliver a turn.
@@ -89,7 +89,7 @@ def picture_of(summary: PlanSummary) -> Picture:
         top += height + 14
     curve = _curve(summary, columns, top + 10)
     bands = tuple(_bands(summary, columns))
-    return Picture(WIDTH, curve.bottom + 22, LEFT, tuple(panels), curve, tuple(_labels(columns)), bands)
+    return Plot(WIDTH, curve.bottom + 22, LEFT, tuple(panels), curve, tuple(_labels(columns)), bands)
 
 
 # --- time ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdk.driver.pictures.layered import Layout, lay_out
+from sdk.driver.plots.layered import Layout, lay_out
 
 Sizes = list[tuple[float, float]]
 Edges = list[tuple[int, int]]

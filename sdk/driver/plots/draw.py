@@ -8,9 +8,9 @@ from pathlib import Path
 from sdk.driver.files import read_model_file
 from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
-from sdk.driver.pictures.drawing import Drawing, DrawnGraph, DrawnNode, Tensor, draw_module
-from sdk.driver.pictures.families import family_of_words
 from sdk.driver.pipeline import import_model
+from sdk.driver.plots.drawing import Drawing, DrawnGraph, DrawnNode, Tensor, draw_module
+from sdk.driver.plots.families import family_of_words
 from sdk.errors import SdkError
 from sdk.frontends.base import ModelFile
 from sdk.frontends.outline import Outline, OutlineNode, OutlineTensor, Refusal

@@ -1,4 +1,4 @@
-"""Kinds of operators as pictures colour them."""
+"""Kinds of operators as plots colour them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of a compiled model: what goes in and out, what memory it takes, and the arena as a picture."""
+"""What a notebook shows of a compiled model: what goes in and out, what memory it takes, and the arena as a plot."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sdk.boards import Board
 from sdk.compiler.memory.report import plan_summary
 from sdk.driver.explain import QUICK_WEIGHTS, stages
 from sdk.driver.options import BuildOptions
-from sdk.driver.pictures.drawing import DrawnGraph, draw_module
-from sdk.driver.pictures.memory_page import memory_svg
+from sdk.driver.plots.drawing import DrawnGraph, draw_module
+from sdk.driver.plots.memory_page import memory_svg
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport, MemoryReport
 
@@ -18,7 +18,7 @@ __all__ = ["model_html"]
 
 
 def model_html(model: ModelFile, board: Board, options: BuildOptions, report: BuildReport) -> str:
-    """The HTML of a model. The picture needs the model compiled again: it is left out of large ones."""
+    """The HTML of a model. The plot needs the model compiled again: it is left out of large ones."""
     seen = stages(model, board, options) if report.weights_bytes <= QUICK_WEIGHTS else None
     parts = [report.sizes_html]
     if seen is not None:

@@ -1,4 +1,4 @@
-"""The picture of a profile: each operator as wide as it costs, what it does in that time, and the memory meanwhile."""
+"""The plot of a profile: each operator as wide as it costs, what it does in that time, and the memory meanwhile."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sdk.driver.pictures.families import family_of_words
-from sdk.driver.pictures.graph import color_of
-from sdk.driver.pictures.labels import fitting, short_names
-from sdk.driver.pictures.words import short_number
+from sdk.driver.plots.families import family_of_words
+from sdk.driver.plots.graph import color_of
+from sdk.driver.plots.labels import fitting, short_names
+from sdk.driver.plots.words import short_number
 from sdk.profile import OpProfile, ProfileReport
 
-__all__ = ["UNITS", "Bar", "Panel", "ProfilePicture", "macs_per_unit", "profile_picture", "short_title", "units"]
+__all__ = ["UNITS", "Bar", "Panel", "ProfilePlot", "macs_per_unit", "profile_plot", "short_title", "units"]
 
 WIDTH = 960.0
 LEFT = 66.0
@@ -52,7 +52,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Panel:
-    """A stripe of the picture with a heading, heights of round numbers, and a line at what is possible at most."""
+    """A stripe of the plot with a heading, heights of round numbers, and a line at what is possible at most."""
 
     heading: str
     top: float
@@ -63,7 +63,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class ProfilePicture:
+class ProfilePlot:
     """Panels from top to bottom over one axis of cost; ``rest``: where what belongs to no operator begins."""
 
     width: float
@@ -75,8 +75,8 @@ class ProfilePicture:
     legend: tuple[tuple[str, str], ...]
 
 
-def profile_picture(report: ProfileReport) -> ProfilePicture:
-    """The picture of a run."""
+def profile_plot(report: ProfileReport) -> ProfilePlot:
+    """The plot of a run."""
     total = max(report.whole, sum(map(report.cost, report.ops)), 1e-9)
     scale = (WIDTH - LEFT - 8) / total
     spans, at = [], LEFT
@@ -92,7 +92,7 @@ def profile_picture(report: ProfileReport) -> ProfilePicture:
         panels.append(_memory(report.ops, spans, panels[-1].bottom + GAP))
     axis = tuple((LEFT + value * scale, short_number(value)) for value in _round(total, 6))
     legend = tuple((f, color_of(f)) for f in dict.fromkeys(families))
-    return ProfilePicture(WIDTH, panels[-1].bottom + 24, LEFT, tuple(panels), axis, at, legend)
+    return ProfilePlot(WIDTH, panels[-1].bottom + 24, LEFT, tuple(panels), axis, at, legend)
 
 
 def macs_per_unit(op: OpProfile, report: ProfileReport) -> float | None:

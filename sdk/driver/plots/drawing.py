@@ -25,8 +25,8 @@ from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ops.apart import loops_apart
 from sdk.compiler.ops.registry import get_op
 from sdk.compiler.sym import Dim, max_value
-from sdk.driver.pictures.families import GLUE, family_of
-from sdk.driver.pictures.words import dim_text
+from sdk.driver.plots.families import GLUE, family_of
+from sdk.driver.plots.words import dim_text
 
 __all__ = ["Drawing", "DrawnGraph", "DrawnNode", "Tensor", "draw_module"]
 

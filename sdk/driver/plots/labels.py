@@ -1,4 +1,4 @@
-"""Labels in the picture of memory: short names that tell tensors apart, written where there is room."""
+"""Labels in the plot of memory: short names that tell tensors apart, written where there is room."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LABEL_HEIGHT = 13.0
 
 @dataclass(frozen=True)
 class Shape:
-    """A tensor in the picture: ``path`` in SVG, the classes that colour it, what to say of it, and the middle of its
+    """A tensor in the plot: ``path`` in SVG, the classes that colour it, what to say of it, and the middle of its
     label ("" = none), which is ``turned`` upwards where it only fits so."""
 
     tensor: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sdk.driver.pictures.profile_picture import UNITS, macs_per_unit, short_title, units
+from sdk.driver.plots.profile_plot import UNITS, macs_per_unit, short_title, units
 from sdk.profile import OpProfile, ProfileReport
 
 __all__ = ["chrome_trace"]

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import sdk
-from pictures.reports import CYCLES, OPS, profile_report
+from plots.reports import CYCLES, OPS, profile_report
 from sdk import driver
-from sdk.driver.pictures.profile_picture import profile_picture
-from sdk.driver.pictures.words import bytes_text, ending, short_number, wrapped
+from sdk.driver.plots.profile_plot import profile_plot
+from sdk.driver.plots.words import bytes_text, ending, short_number, wrapped
 from sdk.profile import ProfileReport
 from sdk.report import BenchReport, VerifyReport
 
@@ -34,16 +34,16 @@ def test_the_page(unit: str) -> None:
 
 def test_widths_are_costs() -> None:
     report = profile_report()
-    picture = profile_picture(report)
-    names, rates, memory = picture.panels
+    plot = profile_plot(report)
+    names, rates, memory = plot.panels
     scale = names.bars[0].width / CYCLES[0]
     for panel in (names, memory):
         assert [b.width / scale for b in panel.bars] == pytest.approx(CYCLES)
     assert len(rates.bars) == 3  # softmax has no products
-    whole = picture.width - 8 - picture.left
-    assert (picture.rest - picture.left) / whole == pytest.approx(0.99, abs=1e-3)
+    whole = plot.width - 8 - plot.left
+    assert (plot.rest - plot.left) / whole == pytest.approx(0.99, abs=1e-3)
     assert rates.line is None  # four times what is reached: told, not drawn
-    assert profile_picture(profile_report(peak=1.0)).panels[1].line is not None
+    assert profile_plot(profile_report(peak=1.0)).panels[1].line is not None
 
 
 def test_nothing_measured() -> None:
