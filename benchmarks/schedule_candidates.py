@@ -47,7 +47,7 @@ from sdk.driver.sources import Sources, as_files
 
 BOARDS = ("qemu-cortex-m4", "qemu-cortex-m3", "qemu-riscv32")  # one for each core that has candidates
 BEST = "best of each"
-FEWEST = 500  # instructions of a layer that counts: less is mostly the call
+MIN_INSTRUCTIONS = 500  # instructions of a layer that counts: less is mostly the call
 TOGETHER = 20  # layers compiled together
 MOST_SENT = 1024  # bytes of an input that are not 0: what is sent to a machine is slow to count
 PREFIX = "net"
@@ -99,7 +99,7 @@ def measured(board: Board, layers: Iterable[int]) -> list[Layer]:
         for part in _parts([k for k in several if len(names[k]) > candidate]):
             for k, count in _counted(board, net(part), candidate):
                 counts[k][names[k][candidate]] = count
-    return [Layer(k, of) for k, of in counts.items() if min(of.values()) >= FEWEST]
+    return [Layer(k, of) for k, of in counts.items() if min(of.values()) >= MIN_INSTRUCTIONS]
 
 
 def _parts(layers: list[int]) -> list[list[int]]:

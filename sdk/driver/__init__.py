@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sdk.driver.artifact import build
-    from sdk.driver.checkup import doctor
+    from sdk.driver.doctor_checks import doctor
     from sdk.driver.execute import bench, run, verify
     from sdk.driver.explain import inspect, memory
     from sdk.driver.fitting import fit
@@ -47,14 +47,14 @@ __all__ = [
     "run",
     "verify",
 ]
-_HOMES = {
+_MODULES = {
     "BuildOptions": "options",
     "Model": "model",
     "bench": "execute",
     "build": "artifact",
     "chrome_trace": "plots.chrome_trace",
     "compile": "model",
-    "doctor": "checkup",
+    "doctor": "doctor_checks",
     "draw": "plots.draw",
     "fit": "fitting",
     "graph_page": "plots.graph_page",
@@ -72,6 +72,6 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Loads what is asked for and no more: a build from the cache needs no compiler."""
-    if name in _HOMES:
-        return getattr(import_module(f"sdk.driver.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"sdk.driver.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'sdk.driver' has no attribute {name!r}")

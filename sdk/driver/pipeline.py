@@ -48,7 +48,7 @@ from sdk.driver.backends import backend_for
 from sdk.driver.externs import add_patterns
 from sdk.driver.files import read_model_file
 from sdk.driver.job import Job
-from sdk.driver.memories import rooms_of
+from sdk.driver.memories import pools_of
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError, UsageError
 from sdk.frontends import readable
@@ -161,7 +161,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             align=CACHE_LINE if board.hosted else WORDS,
             memory="min" if options.memory == "min" else "time",
             limit=options.arena_limit,
-            rooms=rooms_of(board, options),
+            pools=pools_of(board, options),
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),

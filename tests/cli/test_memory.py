@@ -204,7 +204,7 @@ def test_html_is_written(digits: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_each_memory_has_a_panel_and_a_line(digits: Path, report: Report) -> None:
     module = stages(digits, BOARD, BuildOptions())["cleanup"]
-    planned = PlanMemory(rooms="fast:600+slow:4000").run(module)
+    planned = PlanMemory(pools="fast:600+slow:4000").run(module)
     summary = plan_summary(planned, planned.plans["main"])
     arenas = [r for r in summary.regions if r.kind == "arena"]
     assert len(arenas) == 2

@@ -57,7 +57,7 @@ def random_net(seed: int, nodes: int) -> Module:
 
 def live_bytes(module: Module, graph: Graph) -> int:
     """The largest live set, from the lifetimes that the planner places."""
-    held = [s for s in share_bytes(graph, module.loops, {}, "arena").unique() if s.home == "arena"]
+    held = [s for s in share_bytes(graph, module.loops, {}, "arena").unique() if s.memory == "arena"]
     sharing = share_bytes(graph, module.loops, {}, "arena")
     end = len(graph.body) + 1
     copies = sum(graph.results[k].type.max_bytes for k in sharing.copied_results)

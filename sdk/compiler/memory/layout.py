@@ -223,7 +223,7 @@ class _Layout:
             role = "output"
         region = "arena"
         offset: Dim = 0
-        match storage.home:
+        match storage.memory:
             case "arena":
                 self._block(name, storage)
             case "state":
@@ -372,7 +372,7 @@ class _Layout:
         if step in self.sharing.direct_writes:
             self.version[node.state] = source
             return
-        if storage.home == "state" and storage.place == node.state and storage.origin == "read":
+        if storage.memory == "state" and storage.place == node.state and storage.origin == "read":
             return  # the state's own value, still in place
         name = fresh_name(f"{node.state}_new", self.taken)
         type = self.module.states[node.state].type

@@ -96,7 +96,7 @@ def arena_bytes(
         BuildError: as ``best_order``.
     """
     sharing = share_bytes(graph, loops, states, io)
-    held = [s for s in sharing.unique() if s.home == "arena"]
+    held = [s for s in sharing.unique() if s.memory == "arena"]
     blocks = [Block(s.values[0], s.type.max_bytes, s.born, s.last, align) for s in held]
     for step, node in enumerate(graph.body, 1):
         blocks.append(Block(f"scratch {step}", _scratch(node, loops), step, step, align))
@@ -188,7 +188,7 @@ def _problem(
     out = _Problem(len(graph.body))
     number: dict[int, int] = {}
     for storage in sharing.unique():
-        if storage.home == "arena":
+        if storage.memory == "arena":
             number[id(storage)] = len(out.sizes)
             out.sizes.append(aligned(storage.type.max_bytes, align))
             out.maker.append(-1 if storage.origin == "param" else storage.born - 1)

@@ -14,7 +14,7 @@ from sdk.compiler.ir.graph import Graph, fresh_dims
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.memory.layout import Laid, Offsets, lay_out
-from sdk.compiler.memory.regions import in_rooms, parse_rooms
+from sdk.compiler.memory.regions import in_pools, parse_pools
 from sdk.compiler.memory.storage import Io, share_bytes
 from sdk.compiler.memory.stream.net import Net
 from sdk.compiler.memory.stream.segments import Segmenter
@@ -37,7 +37,7 @@ class PlanMemory:
     ``io``: inputs and outputs inside the arena, or the caller's own buffers. ``align``: bytes, of every buffer in
     the arena. ``memory``: whole tensors ("time"), or parts of the net row by row where that takes the peak down
     ("min": to the least, or at most a 32nd above it where that saves time). ``limit``: most bytes of the arena (None =
-    any); as many rows as it takes are streamed to keep it. ``rooms``: memories that the arena is spread over, the
+    any); as many rows as it takes are streamed to keep it. ``pools``: memories that the arena is spread over, the
     preferred first, ``name:bytes`` joined by ``+`` ("" = one). ``threads``: how many may share a call. ``offsets``:
     numbers, or scaled with the dims, so that a run needs what its dims ask for; what has dims is not streamed.
     """
@@ -46,7 +46,7 @@ class PlanMemory:
     align: int = 16
     memory: Aim = "time"
     limit: int | None = None
-    rooms: str = ""
+    pools: str = ""
     threads: int = 1
     offsets: Offsets = "fixed"
     name = "plan-memory"
@@ -70,7 +70,7 @@ class PlanMemory:
 
     def _plan(self, module: Module, graph: Graph) -> Laid:
         laid = self._one_arena(module, graph)
-        return in_rooms(laid, rooms) if (rooms := parse_rooms(self.rooms)) else laid
+        return in_pools(laid, pools) if (pools := parse_pools(self.pools)) else laid
 
     def _one_arena(self, module: Module, graph: Graph) -> Laid:
         laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets)

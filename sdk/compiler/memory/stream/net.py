@@ -53,7 +53,7 @@ class Net:
     def _hold(self, storage: Storage, sharing: Sharing) -> None:
         plain = all(v in sharing.renames or v not in sharing.alias for v in storage.values)
         size = aligned(storage.type.max_bytes, self.align)
-        arena = storage.home == "arena"
+        arena = storage.memory == "arena"
         for value in storage.values:
             self.of[value] = len(self.held)
         self.held.append(Lifetime(tuple(storage.values), size, storage.born, storage.last, arena, plain))
@@ -64,7 +64,7 @@ class Net:
         out = {}
         for step, form in enumerate(forms_of(self.graph, self._single), 1):
             values = [] if form is None else [t.value for t in (*form.reads, *form.writes)]
-            if form is not None and all(v.name in self.of and sharing.of(v).home != "state" for v in values):
+            if form is not None and all(v.name in self.of and sharing.of(v).memory != "state" for v in values):
                 out[step] = form
         return out
 

@@ -1,11 +1,11 @@
-"""Prints the marks of the README: RAM, flash and instructions on an emulated Cortex-M4, time beside LiteRT here.
+"""Prints the numbers of the README: RAM, flash and instructions on an emulated Cortex-M4, time beside LiteRT here.
 
-RAM and instructions are of plans for time, then for least RAM.
+RAM and instructions are of plans for time, then for the smallest RAM.
 
-    python benchmarks/marks.py [--models FOLDER]
+    python benchmarks/budgets.py [--models FOLDER]
 
 The folder holds the models by the names in MODELS. Times are medians of interleaved blocks, one thread each; under
-emulation instructions are counted, never times. Exit code 9 when a mark with a limit is missed.
+emulation instructions are counted, never times. Exit code 9 when a budget is exceeded.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ RAM_LIMITS = {
     "streaming wake word": 7_168,
     "okay_nabu": 8_192,
 }
-LEAST_RAM_LIMITS = {"KWS": 6_656, "IC": 17_920, "VWW": 29_696, "person_detect": 16_384}
-# Instructions of a plan for least RAM by those of one for time. A call for one row of KWS stages three rows of five
-# pixels, which a call for the whole image stages once.
-LEAST_RAM_EFFORT = {"KWS": 1.16, "IC": 1.05, "VWW": 1.05, "person_detect": 1.05}
+MIN_RAM_LIMITS = {"KWS": 6_656, "IC": 17_920, "VWW": 29_696, "person_detect": 16_384}
+# Instructions of a plan for the smallest RAM by those of one for time. A call for one row of KWS stages three rows of
+# five pixels, which a call for the whole image stages once.
+MIN_RAM_INSTRUCTION_RATIO = {"KWS": 1.16, "IC": 1.05, "VWW": 1.05, "person_detect": 1.05}
 LITERT_LIMIT = 2.5
 CODE_LIMIT = 1_536  # hello_world: .text and .rodata together
 BLOCK, DROP, ROUNDS = 40, 10, 7
@@ -84,15 +84,15 @@ def main() -> int:
 def measure(name: str, path: Path) -> dict[str, object]:
     """Sizes and instructions of one model on the Cortex-M4."""
     report, instructions = on_board(path, BuildOptions())
-    least, least_instructions = on_board(path, BuildOptions(memory="min"))
+    min_ram, min_ram_instructions = on_board(path, BuildOptions(memory="min"))
     code = report.sections["text"] + report.sections["rodata"]
-    effort = {name: int(more * instructions) for name, more in LEAST_RAM_EFFORT.items()}
+    max_instructions = {name: int(more * instructions) for name, more in MIN_RAM_INSTRUCTION_RATIO.items()}
     missed = [
         f"{name}: {value} {what}, limit {limits[name]}"
         for what, value, limits in (
             ("bytes of RAM", report.ram_bytes, RAM_LIMITS),
-            ("bytes of least RAM", least.ram_bytes, LEAST_RAM_LIMITS),
-            ("instructions with least RAM", least_instructions, effort),
+            ("bytes of smallest RAM", min_ram.ram_bytes, MIN_RAM_LIMITS),
+            ("instructions with smallest RAM", min_ram_instructions, max_instructions),
             ("bytes of text and rodata", code, {"hello_world": CODE_LIMIT}),
         )
         if name in limits and value > limits[name]
@@ -105,8 +105,8 @@ def measure(name: str, path: Path) -> dict[str, object]:
         "text": report.sections["text"],
         "rodata": report.sections["rodata"],
         "instructions": instructions,
-        "least_ram": least.ram_bytes,
-        "least_ram_instructions": least_instructions,
+        "least_ram": min_ram.ram_bytes,
+        "least_ram_instructions": min_ram_instructions,
         "missed": missed,
     }
 

@@ -1,4 +1,4 @@
-"""The first marks: RAM, code size, instructions on the emulated Cortex-M4, time to build."""
+"""Budgets: RAM, code size, instructions on the emulated Cortex-M4, time to build."""
 
 from __future__ import annotations
 

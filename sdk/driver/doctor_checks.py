@@ -22,7 +22,7 @@ from sdk.frontends import frontends
 
 __all__ = ["CHECKS", "Check", "CheckResult", "DoctorReport", "Finding", "doctor"]
 
-LEAST_PYTHON: Final = (3, 11)
+MIN_PYTHON: Final = (3, 11)
 TIMEOUT_S: Final = 20
 MIB: Final = 1 << 20
 
@@ -92,8 +92,8 @@ def _result(check: Check) -> CheckResult:
 
 def _python(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
     text = ".".join(map(str, version))
-    least = ".".join(map(str, LEAST_PYTHON))
-    if version >= LEAST_PYTHON:
+    least = ".".join(map(str, MIN_PYTHON))
+    if version >= MIN_PYTHON:
         return Finding(True, f"{text}, {sys.executable}")
     return Finding(False, f"{text}, {least} is needed", f"python{least} -m venv .venv")
 

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from sdk.cli import run_command
-from sdk.driver import checkup, installs
-from sdk.driver.checkup import CHECKS, Check, Finding, doctor
+from sdk.driver import doctor_checks, installs
+from sdk.driver.doctor_checks import CHECKS, Check, Finding, doctor
 from sdk.driver.installs import OPTIONAL_PACKAGES, PACKAGES, install_command, manager, pip_command
 from sdk.errors import MissingToolError
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = ("qemu-system-arm", "qemu-system-riscv32", "qemu-aarch64", "gcc", "clang", "arm-none-eabi-gcc", "cmake")
 
 
-def result(name: str) -> checkup.CheckResult:
+def result(name: str) -> doctor_checks.CheckResult:
     (found,) = doctor(tuple(c for c in CHECKS if c.name == name)).checks
     return found
 
@@ -92,7 +92,7 @@ def test_a_program_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_old_python() -> None:
-    found = doctor((Check("python", True, "everything", partial(checkup._python, (3, 9, 2))),))
+    found = doctor((Check("python", True, "everything", partial(doctor_checks._python, (3, 9, 2))),))
     assert not found.passed
     assert found.checks[0].detail == "3.9.2, 3.11 is needed"
     assert found.checks[0].fix == "python3.11 -m venv .venv"
@@ -224,14 +224,14 @@ def test_text_and_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         Check("one", True, "all", lambda: Finding(True, "1.0")),
         Check("two", False, "some", lambda: Finding(False, "not installed", "get two")),
     ]
-    monkeypatch.setattr(checkup, "CHECKS", tuple(rows))
+    monkeypatch.setattr(doctor_checks, "CHECKS", tuple(rows))
     assert run_command(["doctor"]) == 0
     text = capsys.readouterr().out
     assert "ok       one  1.0\n" in text
     assert re.search(r"absent +two +not installed\n +for some\n +\$ get two\n", text)
     assert text.endswith("all that is needed is here; 1 optional absent\n")
     rows.append(Check("three", True, "all", lambda: Finding(False, "gone")))
-    monkeypatch.setattr(checkup, "CHECKS", tuple(rows))
+    monkeypatch.setattr(doctor_checks, "CHECKS", tuple(rows))
     assert run_command(["doctor"]) == 10
     assert capsys.readouterr().out.splitlines()[-1].startswith("something needed is missing")
     assert run_command(["doctor", "--json"]) == 10
