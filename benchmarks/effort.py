@@ -1,4 +1,4 @@
-"""Counts what models multiply and keep for it, before and after channels are eliminated.
+"""Counts what models multiply and keep for it, before and after channels are pruned.
 
     python benchmarks/effort.py MODEL ... [--board nucleo_l4r5zi] [--json]
 
@@ -46,7 +46,7 @@ def graphs(path: Path, board: Board) -> tuple[Module, Module]:
     options = BuildOptions()
     passes = list(default_passes(board, options))
     names = [p.name for p in passes]
-    cut, end = names.index("eliminate"), names.index("lower")
+    cut, end = names.index("prune-channels"), names.index("lower")
     module = replace(import_model(path, options, "m"), stage="typed")
     before = run_pipeline(module, passes[:cut])
     return before, run_pipeline(before, passes[cut:end])

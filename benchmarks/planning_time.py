@@ -31,7 +31,7 @@ from sdk.driver.pipeline import default_passes
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET_S = 2.0  # seconds to plan, of processor time: what else the machine does changes nothing
 LAYERS = 32
-PLANNING = ("order", "plan-memory")  # the last passes
+PLANNING = ("memory-aware-scheduling", "plan-memory")  # the last passes
 NETS = {"MobileNetV2": "mobilenetv2", "ResNet-50": "resnet50", f"decoder, {LAYERS} layers": ""}
 
 

@@ -34,7 +34,7 @@ from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import DEFAULT
 from sdk.compiler.memory.effects import Effects
-from sdk.compiler.passes.order import Order
+from sdk.compiler.passes.memory_aware_scheduling import MemoryAwareScheduling
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.schedule import ScheduleLoops, candidates_of
 from sdk.compiler.passes.share import Share
@@ -123,7 +123,8 @@ def _candidates(board: Board, module: Module) -> dict[int, list[str]]:
 
 def _counted(board: Board, module: Module, candidate: int) -> Iterator[tuple[int, int]]:
     """The layers of a module and what each executes in the candidate of this number."""
-    usual = (p for p in default_passes(board, BuildOptions()) if not isinstance(p, Order | Share))  # which take long
+    slow = MemoryAwareScheduling | Share
+    usual = (p for p in default_passes(board, BuildOptions()) if not isinstance(p, slow))
     passes = [replace(p, candidate=candidate) if isinstance(p, ScheduleLoops) else p for p in usual]
     planned = lower_module(module, passes)
     choice = EmitOptions(source=PREFIX, board=board.name)

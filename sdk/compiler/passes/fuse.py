@@ -30,12 +30,12 @@ class Fuse:
     A consumer takes its producers one by one, those of the producers after, so that everything between a value and
     the one call in which all ways from it meet (its immediate post-dominator) becomes one kernel where it can. The
     merged call stands where the consumer stood: everything that it reads, and every dim, has its value there.
-    ``max_ops`` bounds how many ops one kernel may hold. ``decode`` lets a product read a smaller type, converted
-    and scaled on the way, in place of a decoded copy.
+    ``max_ops`` bounds how many ops one kernel may hold. ``dequantize`` lets a product read a smaller type, converted
+    and scaled on the way, in place of a dequantized copy.
     """
 
     max_ops: int = 16
-    decode: bool = False
+    dequantize: bool = False
     name = "fuse"
 
     def run(self, module: Module) -> Module:
@@ -126,7 +126,7 @@ class _Fuser:
         pair = Pair(fresh_name(stem, set(self.loops)), one, two, places)
         if not pair.sound():
             return None
-        made = compute_at_read(pair, self.options.decode) or compute_at_store(pair) or compute_on_rows(pair)
+        made = compute_at_read(pair, self.options.dequantize) or compute_at_store(pair) or compute_on_rows(pair)
         if made is None:
             return None
         shared, left = share_arguments(made, args)

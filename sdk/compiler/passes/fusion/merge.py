@@ -11,7 +11,7 @@ from sdk.compiler.analysis.pattern import Point, classify, identity_of, point_of
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, Load, Loops, Param, Store, ValueExpr
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
-from sdk.compiler.passes.fusion.cost import cost_of, decodes, depth_of, in_order, may_recompute, size_of
+from sdk.compiler.passes.fusion.cost import cost_of, depth_of, dequantizes, in_order, may_recompute, size_of
 from sdk.compiler.passes.fusion.instance import assemble, names_in, trips
 from sdk.compiler.sym import Dim, Var, max_value, product, prove_eq
 from sdk.compiler.verify.loops import verify_loops
@@ -81,7 +81,7 @@ class Pair:
 # --- at the read --------------------------------------------------------------------------------------------------
 
 
-def compute_at_read(pair: Pair, decode: bool) -> Loops | None:
+def compute_at_read(pair: Pair, dequantize: bool) -> Loops | None:
     """The producer computed at each read of it; None where that is impossible or, by the rule in ``cost``, a loss.
 
     rewrite: ``t[i] = f(i)`` with ``for j { o[j] = g(t[h(j)]) }`` --> ``for j { o[j] = g(f(h(j))) }``
@@ -100,7 +100,8 @@ def compute_at_read(pair: Pair, decode: bool) -> Loops | None:
     user = point_of(pair.user)
     one = user is not None and len({a.index for a in reads}) == 1
     value = _whole(point)
-    if size_of(value) * (1 if one else len(reads)) > MOST_SIZE or not _worth(pair, point, value, reads, one, decode):
+    size = size_of(value) * (1 if one else len(reads))
+    if size > MOST_SIZE or not _worth(pair, point, value, reads, one, dequantize):
         return None
     merged = _shared(pair, point, names, inner) if one and len(reads) > 1 and cost_of(value) else None
     if merged is None:
@@ -133,13 +134,13 @@ def _at(point: Point, index: Sequence[Dim]) -> dict[Var, Dim]:
     return {v: d for v, d in zip(point.order, index, strict=True) if v is not None}
 
 
-def _worth(pair: Pair, point: Point, value: ValueExpr, reads: list[Access], one: bool, decode: bool) -> bool:
+def _worth(pair: Pair, point: Point, value: ValueExpr, reads: list[Access], one: bool, dequantize: bool) -> bool:
     elements = max(max_value(product(pair.out.buffer.shape)) or 1, 1)
     sites = reads[:1] if one else reads
     reuse = sum(trips(a.loops) for a in sites) / elements
     types = {p.buffer.name: p.buffer.dtype for p in pair.maker.params}
     shapes = {p.buffer.name: p.buffer.shape for p in pair.maker.params}
-    if not may_recompute(value, reuse, decode and decodes(value, types)):
+    if not may_recompute(value, reuse, dequantize and dequantizes(value, types)):
         return False
     return all(
         in_order(substitute_dims(value, _at(point, a.index)), shapes, a.index, pair.out.buffer.shape, a.loops)

@@ -13,9 +13,9 @@ from memory_nets import ADD, Net, run_graph
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.graph import Call, Graph, ReadState, Value, WriteState, node_args, node_outs
 from sdk.compiler.ir.module import Module
-from sdk.compiler.memory.order import arena_bytes, best_order
+from sdk.compiler.memory.scheduling import arena_bytes, best_order
 from sdk.compiler.memory.storage import share_bytes
-from sdk.compiler.passes.order import Order
+from sdk.compiler.passes.memory_aware_scheduling import MemoryAwareScheduling
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.verify.plan import verify_plan
 
@@ -115,7 +115,7 @@ def test_never_worse_and_the_bound_holds(seed: int, effort: int) -> None:
 
 def test_gain_on_branches() -> None:
     module, graph = branches()
-    after = Order(align=1).run(module)
+    after = MemoryAwareScheduling(align=1).run(module)
     before = arena_bytes(graph, module.loops, {})
     least = arena_bytes(after.graphs["main"], module.loops, {})
     assert least < 0.7 * before
@@ -126,15 +126,15 @@ def test_gain_on_branches() -> None:
     (wanted,) = run_graph(module, {"x": x}, {})
     (got,) = run_plan(planned, "main", {"x": x}).values()
     np.testing.assert_array_equal(got, wanted)
-    assert Order(align=1).run(module) == after, "the same module gives the same order"
-    assert Order(align=1).run(after) is after
+    assert MemoryAwareScheduling(align=1).run(module) == after, "the same module gives the same order"
+    assert MemoryAwareScheduling(align=1).run(after) is after
 
 
 def test_an_order_without_gain_stays() -> None:
     net = Net()
     x = net.input("x", 1, 6, 6, 4)
     module = net.module(net.conv(net.conv(x, 8), 4))
-    assert Order().run(module) is module
+    assert MemoryAwareScheduling().run(module) is module
 
 
 def test_effects_keep_their_order() -> None:

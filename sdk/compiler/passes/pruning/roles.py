@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from sdk.compiler.ir.graph import Call, Node, Value
 from sdk.compiler.ops.registry import kind_of
 from sdk.compiler.ops.traits import Elementwise, Movement, Opaque, Reduction, SumOfProducts
-from sdk.compiler.passes.elimination.sums import Data, Sums, sums_of
+from sdk.compiler.passes.pruning.sums import Data, Sums, sums_of
 
 __all__ = ["Role", "channels", "role_of"]
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from sdk.compiler.ir.graph import Graph
 from sdk.compiler.ir.module import Module
-from sdk.compiler.memory.order import arena_bytes, best_order
+from sdk.compiler.memory.scheduling import arena_bytes, best_order
 from sdk.compiler.memory.storage import Io
 
-__all__ = ["Order"]
+__all__ = ["MemoryAwareScheduling"]
 
 
 @dataclass(frozen=True)
-class Order:
+class MemoryAwareScheduling:
     """Puts the nodes of each entry into the order of least peak, where that makes its arena smaller.
 
     ``io`` and ``align`` as those of ``plan-memory``.
@@ -25,7 +25,7 @@ class Order:
 
     io: Io = "arena"
     align: int = 16
-    name = "order"
+    name = "memory-aware-scheduling"
 
     def run(self, module: Module) -> Module:
         """The module with its entries in order.

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from sdk.compiler.ir.graph import Call, Graph, Node, Value
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.passes.edit import Array, GraphEdit
-from sdk.compiler.passes.elimination.classes import kept_channels
-from sdk.compiler.passes.elimination.cut import cut_call
-from sdk.compiler.passes.elimination.ranges import ranges
-from sdk.compiler.passes.elimination.roles import role_of
+from sdk.compiler.passes.pruning.classes import kept_channels
+from sdk.compiler.passes.pruning.cut import cut_call
+from sdk.compiler.passes.pruning.ranges import ranges
+from sdk.compiler.passes.pruning.roles import role_of
 
-__all__ = ["Eliminate"]
+__all__ = ["PruneChannels"]
 
 
 @dataclass(frozen=True)
-class Eliminate:
+class PruneChannels:
     """Takes channels, the positions of last axes, out of everything between the sums that make and read them.
 
     A channel goes when all sums that read it multiply it with zeros, or when it is a constant that their biases can
@@ -26,7 +26,7 @@ class Eliminate:
     """
 
     multiple: int = 1
-    name = "eliminate"
+    name = "prune-channels"
 
     def run(self, module: Module) -> Module:
         """The module without such channels; itself where there are none."""

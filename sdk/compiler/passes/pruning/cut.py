@@ -13,8 +13,8 @@ from sdk.compiler.ir.graph import Attr, Call, Value, attrs
 from sdk.compiler.ops.registry import get_op, kind_of
 from sdk.compiler.ops.traits import SumOfProducts
 from sdk.compiler.passes.edit import GraphEdit
-from sdk.compiler.passes.elimination.bounds import Bounds
-from sdk.compiler.passes.elimination.roles import Role, channels
+from sdk.compiler.passes.pruning.bounds import Bounds
+from sdk.compiler.passes.pruning.roles import Role, channels
 from sdk.errors import BuildError
 
 __all__ = ["cut_call"]

@@ -13,9 +13,9 @@ from sdk.compiler.ir.graph import Call, Graph, Value, node_outs
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ops.registry import get_op, kind_of
 from sdk.compiler.ops.traits import Combine, Elementwise, Reduction
-from sdk.compiler.passes.elimination.bounds import Bounds, full, hull
-from sdk.compiler.passes.elimination.roles import Role, channels
-from sdk.compiler.passes.elimination.sums import Data
+from sdk.compiler.passes.pruning.bounds import Bounds, full, hull
+from sdk.compiler.passes.pruning.roles import Role, channels
+from sdk.compiler.passes.pruning.sums import Data
 
 __all__ = ["ranges"]
 

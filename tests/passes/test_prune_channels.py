@@ -18,8 +18,8 @@ from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import F32, I8, I16, I32, I64, DType, TensorType
 from sdk.compiler.ops.registry import infer
 from sdk.compiler.passes.cleanup import Cleanup
-from sdk.compiler.passes.eliminate import Eliminate
 from sdk.compiler.passes.fold_offset import FoldOffset
+from sdk.compiler.passes.prune_channels import PruneChannels
 from sdk.compiler.sym import Var
 from sdk.compiler.verify.module import check
 
@@ -192,8 +192,8 @@ def test_random_nets_keep_every_bit(kind: DType) -> None:
     for seed in range(60):
         net = Net(seed, kind)
         before = net.module()
-        after = Eliminate().run(before)
-        rounded = Eliminate(multiple=4).run(before)
+        after = PruneChannels().run(before)
+        rounded = PruneChannels(multiple=4).run(before)
         for module in (before, after, rounded):
             check(module, ops)
         smaller += columns(after) < columns(before)
@@ -209,8 +209,8 @@ def test_random_nets_keep_every_bit(kind: DType) -> None:
 
 def test_nothing_is_left_to_take_out_the_second_time() -> None:
     for seed in range(40):
-        once = Cleanup().run(Eliminate().run(Net(seed, I8).module()))
-        assert columns(Eliminate().run(once)) == columns(once), seed
+        once = Cleanup().run(PruneChannels().run(Net(seed, I8).module()))
+        assert columns(PruneChannels().run(once)) == columns(once), seed
 
 
 def test_a_table_as_long_as_there_are_channels_stays_whole() -> None:
@@ -223,7 +223,7 @@ def test_a_table_as_long_as_there_are_channels_stays_whole() -> None:
     result = net.call("conv2d", net.call("lookup", net.activated(total), table), *net.reader(256), **window)
     graph = Graph("main", (H,), (net.x,), tuple(net.body), (result,))
     before = Module("m", "typed", consts=net.consts, graphs={"main": graph})
-    after = Eliminate().run(before)
+    after = PruneChannels().run(before)
     check(after, ops)
     assert columns(after) < columns(before) - 300
     x = inputs(net, 5)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Call, Value
 from sdk.compiler.ops.registry import kind_of
 from sdk.compiler.ops.traits import SumOfProducts
-from sdk.compiler.passes.elimination.bounds import Bounds, full
+from sdk.compiler.passes.pruning.bounds import Bounds, full
 
 __all__ = ["Data", "Sums", "sums_of"]
 

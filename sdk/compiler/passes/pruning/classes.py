@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Call, Graph, Value, node_args, node_outs
-from sdk.compiler.passes.elimination.bounds import Bounds
-from sdk.compiler.passes.elimination.roles import Role, channels
+from sdk.compiler.passes.pruning.bounds import Bounds
+from sdk.compiler.passes.pruning.roles import Role, channels
 
 __all__ = ["kept_channels"]
 

@@ -15,19 +15,19 @@ from sdk.compiler.ops.fixed import multiply_quantized
 from sdk.compiler.passes.edit import GraphEdit, edit_graphs
 from sdk.compiler.passes.fold_offset import channels_first, is_whole_sum, sum_bounds
 
-__all__ = ["Still"]
+__all__ = ["ConstantChannels"]
 
 Ints = NDArray[np.int64]
 HALF: Final = 1 << 30  # the multiplier that stands for 1/2
 
 
 @dataclass(frozen=True)
-class Still:
+class ConstantChannels:
     """The bounds of a channel's sum may give the same result. Its scale then means nothing, and is often one that asks
     all channels for wider arithmetic: a bias of 2**30 that is shifted right by 28. It gets weights of 0 and a bias,
     multiplier and shift that give the result as well."""
 
-    name = "still"
+    name = "constant-channels"
 
     def run(self, module: Module) -> Module:
         """The module with such channels; itself where there are none."""
@@ -50,13 +50,13 @@ def _rule(edit: GraphEdit, node: Node) -> bool:
     reach: Ints = np.maximum(np.abs(bounds[0]), np.abs(bounds[1])) << np.maximum(shift, 0).astype(np.int64)
     if reach.max(initial=0) > I32.limits[1]:
         return False  # what wraps does not rise
-    still = _results(node, bounds[0], mult, shift) == _results(node, bounds[1], mult, shift)
-    if still.all() or not _strange(still, reach, shift):
+    constant = _results(node, bounds[0], mult, shift) == _results(node, bounds[1], mult, shift)
+    if constant.all() or not _strange(constant, reach, shift):
         return False
-    plain = min(int(shift[~still].max()), 0)
+    plain = min(int(shift[~constant].max()), 0)
     value = _results(node, bounds[0], mult, shift) - _int(node, "zp")
-    channels_first(total, weights)[still] = 0
-    bias[still], mult[still], shift[still] = value[still] << (1 - plain), HALF, plain
+    channels_first(total, weights)[constant] = 0
+    bias[constant], mult[constant], shift[constant] = value[constant] << (1 - plain), HALF, plain
     changed = zip((*total.args[1:3], *node.args[1:3]), (weights, bias, mult, shift), strict=True)
     w, b, m, s = (edit.const(f"{v.name}_still", d, v.type.quant, v.type) for v, d in changed)
     acc = edit.call(total.callee, (total.args[0], w, b), total, total.out.name, **dict(total.attrs))
@@ -76,9 +76,10 @@ def _results(node: Call, sums: Ints, mult: NDArray[Any], shift: NDArray[Any]) ->
     return np.clip(out, _int(node, "lo"), _int(node, "hi"))
 
 
-def _strange(still: NDArray[np.bool_], reach: Ints, shift: NDArray[Any]) -> bool:
+def _strange(constant: NDArray[np.bool_], reach: Ints, shift: NDArray[Any]) -> bool:
     """Whether such a channel asks for more than any other one."""
-    if not still.any():
+    if not constant.any():
         return False
-    mine, others = shift[still], shift[~still]
-    return bool(reach[still].max() > reach[~still].max() or mine.min() < others.min() or mine.max() > others.max())
+    mine, others = shift[constant], shift[~constant]
+    wider = reach[constant].max() > reach[~constant].max()
+    return bool(wider or mine.min() < others.min() or mine.max() > others.max())

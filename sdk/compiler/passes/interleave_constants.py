@@ -1,4 +1,4 @@
-"""Constants of a channel side by side: vectors that a kernel reads at one place become the columns of one table."""
+"""Vectors of constants that a kernel reads at one place become one table: an array of structures, a row per channel."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from sdk.compiler.schedules.locate import fresh
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 
-__all__ = ["Columns"]
+__all__ = ["InterleaveConstants"]
 
-FEWEST: Final = 2  # vectors that make a table
+MIN_VECTORS: Final = 2  # that make a table worth it
 HOISTED: Final = frozenset({"add", "sub", "neg", "shl", "shr"})
 
 
 @dataclass(frozen=True)
-class Columns:
+class InterleaveConstants:
     """Scheduled to scheduled: 32-bit vectors as long as each other that every call of a kernel gives as constants, and
     that are read a number at a time, are one table of a row for each place. What is computed of one row alone is a
     column of its own, so that it is computed here."""
 
-    name = "columns"
+    name = "interleave-constants"
 
     def run(self, module: Module) -> Module:
         """The module with such tables; itself where there are none."""
@@ -66,7 +66,7 @@ def _tabled(module: Module, f: Loops) -> _Table | None:
     plain -= {n.buffer for n in loads if n.dtype != I32 or n.count is not None}
     plain &= {n.buffer for n in loads}
     lengths = {f.param(b).buffer.shape for b in plain}
-    if states or not calls or len(plain) < FEWEST or len(lengths) != 1:
+    if states or not calls or len(plain) < MIN_VECTORS or len(lengths) != 1:
         return None
     (length,) = lengths.pop()
     name = fresh(f, "table")
