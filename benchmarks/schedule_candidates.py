@@ -49,7 +49,7 @@ BOARDS = ("qemu-cortex-m4", "qemu-cortex-m3", "qemu-riscv32")  # one for each co
 BEST = "best of each"
 MIN_INSTRUCTIONS = 500  # instructions of a layer that counts: less is mostly the call
 TOGETHER = 20  # layers compiled together
-MOST_SENT = 1024  # bytes of an input that are not 0: what is sent to a machine is slow to count
+MAX_SENT_BYTES = 1024  # bytes of an input that are not 0: what is sent to a machine is slow to count
 PREFIX = "net"
 
 Row = dict[str, Any]
@@ -143,7 +143,7 @@ def _counted(board: Board, module: Module, candidate: int) -> Iterator[tuple[int
 def _run(session: Session) -> None:
     rng = np.random.default_rng(0)
     for k, tensor in enumerate(session.models()[0].inputs):
-        session.write(0, k, rng.bytes(min(tensor.nbytes, MOST_SENT)))
+        session.write(0, k, rng.bytes(min(tensor.nbytes, MAX_SENT_BYTES)))
     session.run(0, dims=[])
 
 

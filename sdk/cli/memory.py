@@ -61,7 +61,7 @@ def memory_lines(report: MemoryReport, width: int) -> Iterator[str]:
 
 
 def _modes(report: MemoryReport) -> Iterator[str]:
-    """What the other aims would need."""
+    """What the other objectives would need."""
     for name, mode in report.others.items():
         ram, own = mode.build.ram_bytes, report.build.ram_bytes
         change = f" ({100 * (ram - own) / own:+.0f} %)" if own and ram != own else ", the same"

@@ -109,7 +109,7 @@ def make_options(
 
     if memory is not None and arena_limit is not None:
         raise UsageError(
-            "--memory and --arena-limit exclude each other", hint="leave out --memory: the limit is an aim of its own"
+            "--memory and --arena-limit exclude each other", hint="leave out --memory: the limit is an objective"
         )
     if name is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         letters = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")

@@ -52,7 +52,7 @@ def check_fits(job: Job, module: Module, report: BuildReport, smallest: Callable
         raise BuildError(
             message,
             where=_parts(report.ram_parts),
-            why=f"{at_peak(_fullest_of(module))}\n{_least(least)}",
+            why=f"{at_peak(_fullest_of(module))}\n{_smallest_plan(least)}",
             hint=_way_out(job, report, least),
         )
     if "flash" in short:
@@ -95,7 +95,7 @@ def at_peak(summary: PlanSummary) -> str:
     return f"{what} {summary.fullest.bytes:,} bytes: {shown}{more}"
 
 
-def _least(least: BuildReport) -> str:
+def _smallest_plan(least: BuildReport) -> str:
     return f"the smallest plan (--memory min) needs {least.ram_bytes:,} bytes, {least.arena_bytes:,} of them arena"
 
 

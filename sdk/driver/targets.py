@@ -9,7 +9,7 @@ from sdk.toolchains import Target, target_for
 __all__ = ["target_of"]
 
 
-def target_of(board: Board, aim: str = "time") -> Target:
+def target_of(board: Board, opt: str = "time") -> Target:
     """The target of a board for code that is generated for "time" or "size"."""
     machine = machine_for(board.capabilities)
-    return target_for(board, aim, rolled=machine.assembly is not None, gathers=machine.gathers)
+    return target_for(board, opt, rolled=machine.assembly is not None, gathers=machine.gathers)

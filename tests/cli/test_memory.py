@@ -38,21 +38,21 @@ def digits() -> Path:
 
 @pytest.fixture(scope="module")
 def report(digits: Path) -> Report:
-    """The report of the bundled model, made once for each aim."""
+    """The report of the bundled model, made once for each objective."""
     known: dict[str, MemoryReport] = {}
 
-    def get(aim: str = "time") -> MemoryReport:
-        if aim not in known:
-            known[aim] = memory(digits, BOARD, BuildOptions(memory=aim))
-        return known[aim]
+    def get(objective: str = "time") -> MemoryReport:
+        if objective not in known:
+            known[objective] = memory(digits, BOARD, BuildOptions(memory=objective))
+        return known[objective]
 
     return get
 
 
-@pytest.mark.parametrize("aim", ["time", "min"])
+@pytest.mark.parametrize("objective", ["time", "min"])
 @pytest.mark.parametrize("width", [80, 60])
-def test_lines_fit_the_terminal(report: Report, aim: str, width: int) -> None:
-    lines = list(memory_lines(report(aim), width))
+def test_lines_fit_the_terminal(report: Report, objective: str, width: int) -> None:
+    lines = list(memory_lines(report(objective), width))
     assert max(map(len, lines)) <= width
     assert all(line.isascii() for line in lines)
 
@@ -124,12 +124,12 @@ def well_formed(text: str) -> ElementTree.Element:
     return ElementTree.fromstring(text)
 
 
-@pytest.mark.parametrize("aim", ["time", "min"])
-def test_the_page(report: Report, aim: str) -> None:
-    found = report(aim)
+@pytest.mark.parametrize("objective", ["time", "min"])
+def test_the_page(report: Report, objective: str) -> None:
+    found = report(objective)
     root = well_formed(memory_page(found, BOARD))
     plots = [e for e in root.iter(f"{SVG}svg") if e.get("viewBox")]
-    assert len(plots) == 2  # this aim and the other
+    assert len(plots) == 2  # this objective and the other
     for plot, mode in zip(plots, found.modes.values(), strict=True):
         told = [e.findtext(f"{SVG}title") or "" for e in plot.iter(f"{SVG}path")]
         for tensor in mode.entries[0].tensors:
@@ -156,13 +156,13 @@ def inside(plot: ElementTree.Element) -> bool:
     return True
 
 
-@pytest.mark.parametrize("aim", ["time", "min"])
-def test_the_plot_alone(report: Report, aim: str) -> None:
-    root = well_formed(memory_svg(report(aim)))
+@pytest.mark.parametrize("objective", ["time", "min"])
+def test_the_plot_alone(report: Report, objective: str) -> None:
+    root = well_formed(memory_svg(report(objective)))
     assert root.tag == f"{SVG}svg"
     assert inside(root)
     hatched = any("hatched" in (path.get("class") or "") for path in root.iter(f"{SVG}path"))
-    assert hatched is any(t.ring is not None for t in report(aim).entries[0].tensors)
+    assert hatched is any(t.ring is not None for t in report(objective).entries[0].tensors)
 
 
 def test_entries_and_dims_have_plots_of_their_own(tmp_path: Path) -> None:

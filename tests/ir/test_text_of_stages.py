@@ -1,4 +1,4 @@
-"""After every pass, for every kind of board and aim, a module reads back from its text."""
+"""After every pass, for every kind of board and objective, a module reads back from its text."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def states() -> Module:
 
 
 MODELS: dict[str, Callable[[], Module]] = {"bytes": bytes_, "shorts": shorts, "floats": floats, "states": states}
-AIMS: dict[str, tuple[str, BuildOptions]] = {
+OBJECTIVES: dict[str, tuple[str, BuildOptions]] = {
     "host": ("host", BuildOptions(threads=4)),
     "aarch64": ("aarch64-linux", BuildOptions()),
     "dsp": ("qemu-cortex-m4", BuildOptions()),
@@ -122,9 +122,9 @@ AIMS: dict[str, tuple[str, BuildOptions]] = {
 }
 
 
-def check_stages(module: Module, aim: str) -> set[str]:
+def check_stages(module: Module, objective: str) -> set[str]:
     """The passes that made another module of it."""
-    board, options = AIMS[aim]
+    board, options = OBJECTIVES[objective]
     texts = [check_round_trip(module, "imported")]
     changed: set[str] = set()
 
@@ -137,10 +137,10 @@ def check_stages(module: Module, aim: str) -> set[str]:
     return changed
 
 
-@pytest.mark.parametrize("aim", AIMS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("name", MODELS)
-def test_every_stage(name: str, aim: str) -> None:
-    assert {"lower", "plan-memory"} <= check_stages(MODELS[name](), aim)
+def test_every_stage(name: str, objective: str) -> None:
+    assert {"lower", "plan-memory"} <= check_stages(MODELS[name](), objective)
 
 
 def test_streams_and_shared_kernels_are_among_them() -> None:
@@ -153,7 +153,7 @@ def test_streams_and_shared_kernels_are_among_them() -> None:
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("aim", ["size", "streams", "mve"])
+@pytest.mark.parametrize("objective", ["size", "streams", "mve"])
 @pytest.mark.parametrize("name", ["kws_ref_model.tflite", "okay_nabu.tflite", "kws_qdq.onnx"])
-def test_every_stage_of_real_models(name: str, aim: str, models: Path) -> None:
-    check_stages(import_model(models / name, BuildOptions(), "m"), aim)
+def test_every_stage_of_real_models(name: str, objective: str, models: Path) -> None:
+    check_stages(import_model(models / name, BuildOptions(), "m"), objective)

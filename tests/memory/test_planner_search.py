@@ -62,7 +62,7 @@ def few(draw: st.DrawFn) -> list[Block]:
     return out
 
 
-def least_peak(blocks: list[Block]) -> int:
+def min_peak(blocks: list[Block]) -> int:
     """The best over all orders of dropping blocks; one of them gives an optimal placement."""
     loose = [b for b in blocks if b.fixed is None]
     best = 1 << 30
@@ -85,7 +85,7 @@ def least_peak(blocks: list[Block]) -> int:
 def test_small_problems_are_solved_to_the_byte_and_proved(blocks: list[Block]) -> None:
     placed = plan_offsets(blocks, effort=200_000)
     assert not overlaps(blocks, placed.offsets)
-    assert placed.peak == least_peak(blocks)
+    assert placed.peak == min_peak(blocks)
     assert placed.optimal
 
 
@@ -186,7 +186,7 @@ def test_seconds_end_the_search(in_c: None) -> None:
 
 
 def test_very_many_blocks_are_searched_by_orders(in_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "MOST_EXACT", 5)
+    monkeypatch.setattr(planner, "MAX_EXACT_BLOCKS", 5)
     monkeypatch.setattr(planner, "Dives", None)
     for seed in range(5):
         blocks = random_problem(seed)

@@ -67,7 +67,7 @@ def live_bytes(module: Module, graph: Graph) -> int:
     )
 
 
-def least_of_all(module: Module, graph: Graph) -> int:
+def min_of_all_orders(module: Module, graph: Graph) -> int:
     """Every order there is."""
     best = live_bytes(module, graph)
     seen = set()
@@ -95,7 +95,7 @@ def test_the_best_of_all_orders(seed: int) -> None:
     found = best_order(graph, module.loops, {})
     assert found.optimal
     assert found.given == live_bytes(module, graph)
-    assert found.peak == live_bytes(module, found.graph) == least_of_all(module, graph)
+    assert found.peak == live_bytes(module, found.graph) == min_of_all_orders(module, graph)
 
 
 @pytest.mark.parametrize("effort", [0, 40, 400])

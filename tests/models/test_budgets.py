@@ -31,21 +31,21 @@ def test_ram(models: Path, name: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "limit", "effort"),
+    ("name", "limit", "max_ratio"),
     # A call for one row stages three, which one for the whole image does once; of rows of five pixels, which kernels
     # take two at a time, the last one is computed twice.
     [("kws", 6_656, 1.35), ("ic", 17_920, 1.05), ("vww", 29_696, 1.08), ("person", 16_384, 1.09)],
 )
-def test_least_ram(models: Path, name: str, limit: int, effort: float) -> None:
+def test_least_ram(models: Path, name: str, limit: int, max_ratio: float) -> None:
     """Row by row: less than any whole tensors need, at hardly more instructions."""
     least = build_sources(models / NAMES[name], load_board(M4), BuildOptions(memory="min")).report
     assert least.ram_bytes <= limit
     assert least.arena_bytes == least.arena_lower_bound_bytes
     runs = [
-        bench(models / NAMES[name], load_board(M4), None, BuildOptions(memory=aim), {}, 1, 1).to_json()["instructions"]
-        for aim in ("time", "min")
+        bench(models / NAMES[name], load_board(M4), None, BuildOptions(memory=mode), {}, 1, 1).to_json()["instructions"]
+        for mode in ("time", "min")
     ]
-    assert runs[1] <= effort * runs[0]
+    assert runs[1] <= max_ratio * runs[0]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_instructions(models: Path, name: str, limit: int, cycles: int) -> None:
 
 @pytest.mark.parametrize("name", ["kws", "ic", "vww"])
 def test_code_size(models: Path, name: str) -> None:
-    """Bytes of code with either aim, and how much longer the smaller takes."""
+    """Bytes of code with either objective, and how much longer the smaller takes."""
     found, instructions = {}, {}
     for opt in ("time", "size"):
         options = BuildOptions(opt=opt)

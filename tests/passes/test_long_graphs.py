@@ -21,7 +21,7 @@ from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.passes.fusion.cost import depth_of
-from sdk.compiler.passes.fusion.merge import MOST_DEPTH
+from sdk.compiler.passes.fusion.merge import MAX_NESTING
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, lower_module
 from sdk.frontends.onnx.importer import import_onnx
@@ -64,7 +64,7 @@ def built(module: Module, name: str) -> Module:
     assert print_module(again) == print_module(done)
     given = EmitOptions(source="m", model_hash="0", board=name, small=not board.hosted)
     assert get_backend("c99").emit(done, "m", isa=capabilities(board, options), options=given).files
-    assert all(depth_of(f.body) <= MOST_DEPTH + 40 for f in done.loops.values())
+    assert all(depth_of(f.body) <= MAX_NESTING + 40 for f in done.loops.values())
     return done
 
 

@@ -103,7 +103,7 @@ def lower_bound(blocks: Sequence[Block], apart: Sequence[Apart] | None = None) -
     if apart is None:
         return max([best, *(_stacked([(b.size, b) for b in live]) for _, live in live_profile(blocks))])
     held = {b.name: b for b in blocks if b.size > 0}
-    above = _least_above(held, apart)
+    above = _min_above(held, apart)
     best = max([best, *(b.size for b in held.values())])
     for name in held:
         widths: dict[str, int] = {}  # of the members that have another in the set
@@ -125,7 +125,7 @@ def _stacked(live: Sequence[tuple[int, Block]]) -> int:
     return sum(padded) - max(p - b.size for p, (_, b) in zip(padded, live, strict=True))
 
 
-def _least_above(held: Mapping[str, Block], apart: Sequence[Apart]) -> dict[str, dict[str, int]]:
+def _min_above(held: Mapping[str, Block], apart: Sequence[Apart]) -> dict[str, dict[str, int]]:
     """For each block, how far others are above it when they are not below it, for pairs that must be either."""
     out: dict[str, dict[str, int]] = {name: {} for name in held}
     for r in apart:

@@ -21,7 +21,7 @@ Score = tuple[float, float, float]
 Order = list[int]
 GOOD: Final = 1.01  # a worst ratio that needs no further search
 STALE: Final = 60  # rounds without progress before the best order is disturbed
-MOST_STALE: Final = 3  # such times before the search ends
+MAX_STALE_ROUNDS: Final = 3  # such times before the search ends
 LOOKED_AT: Final = 3  # points, the worst ones, whose critical paths give moves
 TRIED: Final = 12  # moves a round, by chance
 
@@ -122,7 +122,7 @@ class _Search:
                     best, score, progress = order, new, turn
             if turn - progress > STALE:
                 stale += 1
-                if stale == MOST_STALE:
+                if stale == MAX_STALE_ROUNDS:
                     break
                 order, progress = self._disturbed(best), turn
                 ends = self._ends(order)

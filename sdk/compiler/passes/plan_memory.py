@@ -24,7 +24,7 @@ __all__ = ["PlanMemory"]
 
 TOP: Final = 5
 SLACK: Final = 32  # the last 32nd of what streams save in memory costs most time
-TRIES: Final = 6  # aims between the limit and the least peak
+TRIES: Final = 6  # target peaks between the limit and the smallest
 
 
 Aim = Literal["time", "min"]
@@ -88,10 +88,10 @@ class PlanMemory:
         states = {s.name: s.type for s in module.states.values()}
         sharing = share_bytes(graph, module.loops, states, self.io, lambda *_: False)
         segmenter = Segmenter(Net(graph, module.loops, sharing, self.align))
-        least = segmenter.least_peak()
+        least = segmenter.min_peak()
         near, room = least + least // SLACK, max((self.limit or 0) - least, 0)
-        aims = [near] if self.memory == "min" else [least + room * k // TRIES for k in reversed(range(TRIES + 1))]
-        best = self._smallest(module, graph, segmenter, aims, best)
+        targets = [near] if self.memory == "min" else [least + room * k // TRIES for k in reversed(range(TRIES + 1))]
+        best = self._smallest(module, graph, segmenter, targets, best)
         gap = best.placement.peak - near
         if gap * SLACK <= near or (self.limit is not None and best.placement.peak <= self.limit):
             return best
@@ -99,13 +99,13 @@ class PlanMemory:
         return self._smallest(module, graph, segmenter, [near + gap * k // TRIES for k in range(1, TRIES)], best)
 
     def _smallest(
-        self, module: Module, graph: Graph, segmenter: Segmenter, aims: Sequence[int], best: Laid
+        self, module: Module, graph: Graph, segmenter: Segmenter, targets: Sequence[int], best: Laid
     ) -> Laid:
-        """The smallest of ``best`` and the cheapest plans for ``aims``, estimates of the peak; the first that keeps the
-        limit ends the search."""
+        """The smallest of ``best`` and the cheapest plans for ``targets``, estimates of the peak; the first that keeps
+        the limit ends the search."""
         tried: set[tuple[tuple[int, bool], ...]] = set()
-        for aim in aims:
-            segments = segmenter.cheapest(aim)
+        for target in targets:
+            segments = segmenter.cheapest(target)
             cuts = tuple((s.last, s.flow is None) for s in segments or ())
             if segments is None or cuts in tried:
                 continue

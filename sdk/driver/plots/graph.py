@@ -17,10 +17,10 @@ __all__ = ["Box", "Column", "GraphPlot", "graph_plot"]
 Point = tuple[float, float]
 Lines = tuple[tuple[str, str], ...]  # the kind of each line of text, and the text
 PAGE = 1240.0  # pixels that columns may take together
-MOST_COLUMNS = 4
+MAX_COLUMNS = 4
 LONG = 1300.0  # height from which a plot is cut
 SHORTEST = 800.0  # height of a column
-MOST_LINES = 3  # that a cut may go through
+MAX_CROSSING_LINES = 3  # that a cut may go through
 MARGIN = 14.0
 STUB = 22.0  # of a line that goes on in another column
 LINE = 14.0
@@ -71,7 +71,7 @@ def graph_plot(graph: DrawnGraph) -> GraphPlot:
     layout = lay_out(sizes, [(a, b) for a, b, _ in graph.edges])
     most = max((n.macs or 0 for n in graph.nodes), default=0) or 1
     parts = [_Part(graph, layout, sizes, 0, len(layout.top))]
-    for count in range(MOST_COLUMNS, 1, -1):
+    for count in range(MAX_COLUMNS, 1, -1):
         cuts = [0, *_cuts(layout, count), len(layout.top)]
         found = [_Part(graph, layout, sizes, lo, hi) for lo, hi in pairwise(cuts)]
         if sum(part.width for part in found) <= PAGE:
@@ -138,7 +138,7 @@ def _cuts(layout: Layout, count: int) -> Iterator[int]:
     while total - begin > 1.4 * target:
         near = [
             k for k in range(1, len(layout.top))
-            if 0.6 * target < layout.top[k] - begin < 1.2 * target and passing[k] <= MOST_LINES
+            if 0.6 * target < layout.top[k] - begin < 1.2 * target and passing[k] <= MAX_CROSSING_LINES
         ]  # fmt: skip
         if not near:
             return

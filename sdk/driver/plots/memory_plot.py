@@ -16,7 +16,7 @@ WIDTH = 960.0
 LEFT = 64.0  # for the numbers of bytes
 PANEL = 300.0  # height of all arenas together
 CURVE = 110.0
-LEAST_UNITS = 4  # steps as wide as which a repeat is drawn at least
+MIN_REPEAT_STEPS = 4  # steps as wide as which a repeat is drawn at least
 BUCKETS = 320  # columns that a repeat is drawn in at most
 COLORS = 8
 
@@ -119,7 +119,7 @@ def _parts(summary: PlanSummary) -> Iterator[tuple[float, list[Moment]]]:
     for (first, last), moments in found.items():
         ends = not 0 < first <= len(summary.timeline)
         steps = 0.5 if ends else last - first + 1
-        yield steps if len(moments) == 1 else max(steps, min(LEAST_UNITS, len(moments))), moments
+        yield steps if len(moments) == 1 else max(steps, min(MIN_REPEAT_STEPS, len(moments))), moments
 
 
 def _held(moment: Moment, position: Mapping[str, int]) -> dict[int, tuple[tuple[int, int], ...]]:

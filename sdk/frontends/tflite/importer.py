@@ -22,7 +22,7 @@ __all__ = ["import_tflite"]
 
 SHOWN = 20
 # Inputs of the builtin operators that take a fixed number of them.
-_MOST_INPUTS: Final = {
+_MAX_INPUTS: Final = {
     **dict.fromkeys(
         ("AVERAGE_POOL_2D", "LOGISTIC", "MAX_POOL_2D", "QUANTIZE", "READ_VARIABLE", "RELU", "RELU6", "SOFTMAX",
          "SQUEEZE", "TANH"), 1,
@@ -141,7 +141,7 @@ def _importer(operator: Operator, custom_ops: Mapping[str, Importer]) -> Importe
 
 def _check_inputs(operator: Operator) -> None:
     """Refuses inputs beyond those an operator has: what they were meant for would be lost."""
-    most = None if operator.custom else _MOST_INPUTS.get(operator.name)
+    most = None if operator.custom else _MAX_INPUTS.get(operator.name)
     if most is not None and len(operator.inputs) > most:
         raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {most}")
 

@@ -12,10 +12,10 @@ from sdk.compiler.memory.planner.greedy import FITS, ORDERS, greedy, ordered, pl
 from sdk.compiler.memory.planner.task import check_fixed, make_task, peak_of
 from sdk.compiler.memory.problem import Apart, Block, Placement
 
-__all__ = ["CLIMB", "EFFORT", "MOST_EXACT", "placements", "plan_offsets"]
+__all__ = ["CLIMB", "EFFORT", "MAX_EXACT_BLOCKS", "placements", "plan_offsets"]
 
 EFFORT: Final = 5_000_000  # of a search by lifetimes
-MOST_EXACT: Final = 2000  # blocks; more are searched by orders: the exact search's memory grows with their square
+MAX_EXACT_BLOCKS: Final = 2000  # blocks; more are searched by orders: the exact search's memory grows with their square
 _LITTLE: Final = 64  # a gap of less than one part in so many of the bound is worth a tenth of the effort
 CLIMB: Final = 20_000  # of one by relations
 SEED: Final = 0  # of both
@@ -39,7 +39,7 @@ def plan_offsets(
         enough: bytes; a placement that needs no more ends the search.
         effort: how many blocks the search after the greedy orders may look at (0 = no search). None is EFFORT for
             lifetimes (some seconds at most; a tenth where there is little to gain), CLIMB for relations and for more
-            than MOST_EXACT blocks.
+            than MAX_EXACT_BLOCKS blocks.
         seconds: a limit on time for the exact search, besides ``effort``.
 
     Raises:
@@ -47,16 +47,16 @@ def plan_offsets(
     """
     task = make_task(blocks, apart, bound)
     check_fixed(task)
-    aim = replace(task, bound=max(task.bound, enough))
-    best, proved = greedy(aim), aim.bound
-    if best.peak > proved and (apart is not None or len(task.blocks) > MOST_EXACT):
-        best = Climb(aim, CLIMB if effort is None else effort, SEED).run(best)
+    goal = replace(task, bound=max(task.bound, enough))
+    best, proved = greedy(goal), goal.bound
+    if best.peak > proved and (apart is not None or len(task.blocks) > MAX_EXACT_BLOCKS):
+        best = Climb(goal, CLIMB if effort is None else effort, SEED).run(best)
     elif best.peak > proved:
         if effort is None:
             effort = EFFORT // (10 if (best.peak - proved) * _LITTLE < proved else 1)
-        best, proved = Dives(aim).run(best, effort, SEED, seconds)
+        best, proved = Dives(goal).run(best, effort, SEED, seconds)
     places = {b.name: at for b, at in zip(task.blocks, best.offsets, strict=True)}
-    lowest = proved if proved > aim.bound else task.bound
+    lowest = proved if proved > goal.bound else task.bound
     return Placement({b.name: places.get(b.name, 0) for b in blocks}, best.peak, lowest)
 
 

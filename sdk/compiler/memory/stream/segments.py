@@ -31,7 +31,7 @@ class Segmenter:
         self._streams: dict[tuple[int, int], Segment | None] = {}
         self._wholes = {step: whole(net, step) for step in range(1, net.count + 1)}
 
-    def least_peak(self) -> int:
+    def min_peak(self) -> int:
         """The smallest estimate of the peak that any segmentation has."""
         best = [self._ends()]
         for last in range(1, self.net.count + 1):

@@ -18,9 +18,9 @@ from sdk.compiler.verify.loops import verify_loops
 
 __all__ = ["Pair", "compute_at_read", "compute_at_store"]
 
-MOST_TWICE: Final = 40  # what may be written out more than once at a store: compilers compute it once
-MOST_SIZE: Final = 400  # operations and reads of one kernel: code size, and time to compile
-MOST_DEPTH: Final = 96  # operations inside one another: what walks over values recurses as deep
+MAX_REPEATED_OPS: Final = 40  # what may be written out more than once at a store: compilers compute it once
+MAX_KERNEL_OPS: Final = 400  # operations and reads of one kernel: code size, and time to compile
+MAX_NESTING: Final = 96  # operations inside one another: what walks over values recurses as deep
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,14 @@ def compute_at_read(pair: Pair, dequantize: bool) -> Loops | None:
     reads = [a for a in found if a.buffer in inner]
     if not reads or any(a.kind != "load" or a.lanes != 1 for a in reads):
         return None
-    if depth_of(pair.maker.body) + depth_of(pair.user.body) > MOST_DEPTH:
+    if depth_of(pair.maker.body) + depth_of(pair.user.body) > MAX_NESTING:
         return None
     names = _apart(pair.maker, pair.user)
     user = point_of(pair.user)
     one = user is not None and len({a.index for a in reads}) == 1
     value = _whole(point)
     size = size_of(value) * (1 if one else len(reads))
-    if size > MOST_SIZE or not _worth(pair, point, value, reads, one, dequantize):
+    if size > MAX_KERNEL_OPS or not _worth(pair, point, value, reads, one, dequantize):
         return None
     merged = _shared(pair, point, names, inner) if one and len(reads) > 1 and cost_of(value) else None
     if merged is None:
@@ -217,7 +217,7 @@ def compute_at_store(pair: Pair) -> Loops | None:
     loads = [n for n in walk(pair.maker.body) if isinstance(n, Load) and n.buffer == name]
     if user is None or identity_of(pair.user) is None or len(stores) != 1 or loads:
         return None
-    if depth_of(pair.maker.body) + depth_of(pair.user.body) > MOST_DEPTH:
+    if depth_of(pair.maker.body) + depth_of(pair.user.body) > MAX_NESTING:
         return None
     if classify(pair.maker).kind == "opaque" or not _same_shape(pair):
         return None
@@ -227,9 +227,9 @@ def compute_at_store(pair: Pair) -> Loops | None:
         if isinstance(node, Load) and node.buffer in inner and not _same_element(node.index, user, pair):
             return None
     times = sum(isinstance(n, Load) and n.buffer in inner for n in walk(value))
-    if size_of(value) + times * size_of(stores[0].value) > MOST_SIZE:
+    if size_of(value) + times * size_of(stores[0].value) > MAX_KERNEL_OPS:
         return None
-    if times > 1 and cost_of(stores[0].value) > MOST_TWICE:
+    if times > 1 and cost_of(stores[0].value) > MAX_REPEATED_OPS:
         return None
     return _stored(pair, user, value, inner)
 
