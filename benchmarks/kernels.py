@@ -50,9 +50,11 @@ class Case:
         return side * side * outputs * kernel * kernel * (1 if "depthwise" in self.kind else channels)
 
     def fits(self, board: str) -> bool:
-        """Whether input and output leave a board half as much RAM for everything else."""
+        """Whether input and output leave a board half as much RAM for everything else; all fit below a system."""
         side, channels, outputs, _ = self.shape
-        return side * side * (channels + outputs) * (3.2 if self.wide else 1.6) <= (load_board(board).ram_bytes or 0)
+        place = load_board(board)
+        bytes_ = side * side * (channels + outputs) * (3.2 if self.wide else 1.6)
+        return place.hosted or bytes_ <= (place.ram_bytes or 0)
 
 
 CASES = (
@@ -131,6 +133,17 @@ LIMITS: dict[str, dict[str, float]] = {
         "conv 3x3 C=32": 0.25,
         "conv 3x3 C=64": 0.25,
     },
+    "cortex-a72": {"pointwise K=64": 0.38, "pointwise K=128": 0.36, "conv 3x3 C=64": 0.34, "depthwise 3x3": 0.8},
+    "cortex-a76": {
+        "pointwise K=64": 0.14,
+        "pointwise K=64, small": 0.14,
+        "pointwise K=128": 0.14,
+        "pointwise K=256": 0.14,
+        "conv 3x3 C=16": 0.13,
+        "conv 3x3 C=64": 0.1,
+        "depthwise 3x3": 0.8,
+    },
+    "cortex-a710": {"pointwise K=64": 0.12, "pointwise K=128": 0.1, "conv 3x3 C=64": 0.08, "depthwise 3x3": 0.8},
     "cortex-m7": {"float pointwise K=64": 1.3, "float depthwise 3x3": 2.7},
 }
 

@@ -28,7 +28,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # What is run elsewhere: make by continuous integration, an installation by tests/test_package.py.
 ELSEWHERE = re.compile(r"make (demo|test|soak|docs)\b|pip install|\. \.venv/bin/activate|export |eval |source ")
 SHELL = ("cmake", "qemu-system-arm", "python")
-LANGUAGES = {"", "c", "python", "ir", "pipeline", "toml"}
+LANGUAGES = {"", "c", "js", "python", "ir", "pipeline", "toml"}
 C_PRELUDE = {"README.md": "#include <stdint.h>\n#include <stddef.h>\nstatic void fill(int8_t *image) { *image = 0; }\n"}
 # Transcripts of models that are not in the tree, and diagrams: they hold no command that could be run.
 NOT_RUN = re.compile(r"^(error: | model\.tflite, model\.onnx|tm=\d)")
@@ -103,6 +103,8 @@ def test_the_blocks_of_a_document_run(path: Path, workplace: Path, need_tool) ->
             run_python(block, names)
         elif block.language == "c":
             compile_c(block, workplace)
+        elif block.language == "js":
+            run_js(block, need_tool("node"))
         elif block.language == "ir":
             parse_module(block.text, {}, registry)
         elif not block.language and not NOT_RUN.match(block.text):
@@ -123,6 +125,15 @@ def run_python(block: Block, names: dict[str, object]) -> None:
             assert error.type.__name__ == announced[1]
     for said in re.findall(r"^ *print\(.*\)  # (.*)$", block.text, re.MULTILINE):
         assert said in out.getvalue().splitlines()
+
+
+def run_js(block: Block, node: str) -> None:
+    """A block of a module: prints what its comments say."""
+    command = [node, "--input-type=module", "-"]
+    done = subprocess.run(command, input=block.text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"^ *console\.log\(.*\); // (.*)$", block.text, re.MULTILINE)
+    assert said == done.stdout.splitlines()
 
 
 def compile_c(block: Block, workplace: Path) -> None:

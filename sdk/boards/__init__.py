@@ -72,7 +72,7 @@ def _load(name: str) -> Board:
 
 def describe(board: Board) -> dict[str, Any]:
     """Return a board as JSON-ready values: sizes in bytes, addresses as numbers, sets as sorted lists."""
-    core, emulator = board.core, board.emulator
+    core, emulator, gcc = board.core, board.emulator, board.compilers.gcc
     return {
         "name": board.name,
         "title": board.title,
@@ -95,7 +95,7 @@ def describe(board: Board) -> dict[str, Any]:
         "stack_bytes": board.runtime.stack_bytes,
         "compilers": {
             "zig": structs.asdict(board.compilers.zig),
-            "gcc": {"command": board.compilers.gcc.command, "flags": list(board.compilers.gcc.flags)},
+            "gcc": None if gcc is None else {"command": gcc.command, "flags": list(gcc.flags)},
             "opt": board.compilers.opt,
         },
         "emulator": None
@@ -105,6 +105,7 @@ def describe(board: Board) -> dict[str, Any]:
             "fidelity": emulator.fidelity,
             "icount_shift": emulator.icount_shift,
             "memory": dict(emulator.memory),
+            "timed": emulator.timed,
         },
         "sources": list(board.sources),
         "origin": dict(sorted(board.origin.items())),

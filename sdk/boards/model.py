@@ -21,9 +21,11 @@ Capability = Literal[
     # x86-64
     "sse2", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "avxvnni",
     "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
+    # WebAssembly
+    "simd128",
 ]  # fmt: skip
 CAPABILITIES: frozenset[str] = frozenset(get_args(Capability))
-_PLACEHOLDERS = ("elf", "serial", "shift")
+_PLACEHOLDERS = ("elf", "serial", "shift", "runtime")
 
 
 class Size(int):
@@ -47,7 +49,7 @@ class Core(Table, frozen=True):
 
     name: str
     cpu: str  # the compiler's name for it, "native" for the machine we run on
-    arch: str = ""  # armv6-m, armv7-m, armv7e-m, armv8-m.main, armv8.1-m.main, rv32, x86_64, aarch64
+    arch: str = ""  # armv6-m, armv7-m, armv7e-m, armv8-m.main, armv8.1-m.main, rv32, x86_64, aarch64, wasm
     capabilities: frozenset[Capability] = frozenset()
     pointer_bits: int = 32
     fpu: str | None = None
@@ -90,25 +92,28 @@ class Gcc(Table, frozen=True):
 
 
 class Compilers(Table, frozen=True):
-    """How each compiler is told about this board."""
+    """How each compiler is told about this board; ``gcc`` is None where none builds for it."""
 
     zig: Zig
-    gcc: Gcc
+    gcc: Gcc | None = None
     opt: Literal["1", "2", "3", "s", "z"] = "2"
 
 
 class Emulator(Table, frozen=True):
     """The stand-in machine: a command line with placeholders, and where it keeps the board's regions.
 
+    ``{elf}`` is the image or program, ``{runtime}`` the folder of the device runtime.
     ``memory`` maps a region's name to its base on that machine; the region keeps the board's size.
     ``icount_shift`` N makes each instruction last 2**N ns of guest time; None where instructions are not counted,
-    as for a process in user mode.
+    as for a process in user mode. ``timed``: what runs in it takes the time that it takes for users too, as in the
+    engine of a browser; times are measured and nothing is counted.
     """
 
     argv: tuple[str, ...] = ()
     icount_shift: int | None = None
     memory: dict[str, Size] = {}
     fidelity: Literal["isa", "soc"] = "isa"  # isa: instruction set only | soc: peripherals too
+    timed: bool = False
 
     def __post_init__(self) -> None:
         for name in (name for part in self.argv for _, name, _, _ in Formatter().parse(part)):
@@ -130,7 +135,8 @@ class Peripheral(Table, frozen=True):
 
 
 class Runtime(Table, frozen=True):
-    """What the on-device runtime needs: its port, the stack in bytes, and the peripherals it drives.
+    """What the on-device runtime needs: its port, the stack in bytes (0 where the system gives one), and the
+    peripherals it drives.
 
     ``uart`` and ``timer`` are those of the real board; ``emulated_uart`` and ``emulated_timer``
     replace them on the stand-in machine where the two differ.

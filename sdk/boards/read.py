@@ -106,4 +106,6 @@ def _lint_emulator(board: Board) -> list[str]:
     if (board.emulator.icount_shift is None) != board.hosted:
         problems.append("emulator.icount_shift belongs to machines with memory regions of their own")
     problems += [] if board.emulator.argv else ["emulator.argv is empty"]
+    if board.emulator.timed and not board.hosted:
+        problems.append("emulator.timed belongs to boards without memory regions of their own")
     return problems + [f"{found} on the emulator" for found in _lint_memory(board.as_emulated().memory)]

@@ -32,7 +32,7 @@ any_board_option = click.option(
     "--board", metavar="B", help="Board; alone it means the board's stand-in.",
     shell_complete=complete.board_names,
 )  # fmt: skip
-device_option = click.option("--device", metavar="URI", help="Device to use: local:PROGRAM, qemu:// or qemu-user://.")
+device_option = click.option("--device", metavar="URI", help="Device to use: local:PROGRAM, qemu:// or program://.")
 entry_option = click.option(
     "--entry", metavar="NAME", help="Entry of a model that has several.", shell_complete=complete.entry_names
 )

@@ -8,20 +8,29 @@ from pathlib import Path
 from typing import Protocol
 
 from sdk.errors import UsageError
+from sdk.resources import data_dir
 
 
 @dataclass(frozen=True)
 class EmulatorSpec:
     """How to start a board's stand-in machine.
 
-    ``command`` is an argv with the placeholders {elf}, {serial} (in QEMU's -serial syntax) and {shift}: an
-    instruction lasts 2**``icount_shift`` ns of guest time (None: not counted). ``timer_hz`` is the board timer's
-    frequency.
+    ``command`` is an argv with the placeholders {elf}, {runtime} (the folder of the device runtime), {serial} (in
+    QEMU's -serial syntax) and {shift}: an instruction lasts 2**``icount_shift`` ns of guest time (None: not counted).
+    ``timer_hz`` is the board timer's frequency. ``timed``: what runs in it takes the time that it takes, as in the
+    engine of a browser.
     """
 
     command: tuple[str, ...]
     icount_shift: int | None
     timer_hz: int
+    timed: bool = False
+
+    def argv(self, artifact: Path, serial: str = "null") -> list[str]:
+        """The command that starts ``artifact``."""
+        shift = "" if self.icount_shift is None else str(self.icount_shift)
+        values = {"elf": str(artifact), "runtime": str(data_dir("c_runtime")), "serial": serial, "shift": shift}
+        return [part.format_map(values) for part in self.command]
 
 
 @dataclass(frozen=True)

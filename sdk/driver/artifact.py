@@ -25,7 +25,7 @@ from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.toolchains import BuildCache, LinkJob, get_toolchain
+from sdk.toolchains import BuildCache, LinkJob, LinkKind, get_toolchain
 from sdk.toolchains.cache import digest
 
 __all__ = ["build", "build_sources"]
@@ -124,7 +124,8 @@ def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:
         objects = compile_sources(built.sources.model, toolchain, target, pic=board.hosted)
         toolchain.link(LinkJob("static", objects, target), folder / f"lib{name}.a")
         if board.hosted:
-            toolchain.link(LinkJob("shared", objects, target), folder / f"lib{name}.so")
+            shared: tuple[LinkKind, str] = ("module", f"{name}.wasm") if target.wasm else ("shared", f"lib{name}.so")
+            toolchain.link(LinkJob(shared[0], objects, target), folder / shared[1])
 
     folder = toolchain.cache.entry(key, make)
-    return [(p.name, p) for p in sorted(folder.glob("lib*"))]
+    return [(p.name, p) for p in sorted(folder.iterdir()) if p.suffix in (".a", ".so", ".wasm")]

@@ -58,7 +58,8 @@ class _Block:
 
 def can_count(board: Board, threads: int = 1) -> bool:
     """Whether the board has a stand-in whose instructions can be counted: those of one thread."""
-    return board.emulator is not None and (threads == 1 or board.emulator.icount_shift is not None)
+    emulator = board.emulator
+    return emulator is not None and not emulator.timed and (threads == 1 or emulator.icount_shift is not None)
 
 
 def counted(board: Board, agent: Path, ops: int, work: Callable[[Session], T]) -> tuple[T, dict[int, Counts]]:

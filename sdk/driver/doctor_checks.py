@@ -252,6 +252,7 @@ CHECKS: Final = (
     Check("qemu-system-riscv32", False, "emulated RISC-V boards",
           partial(_program, "qemu-system-riscv32", _takes_plugins)),
     Check("qemu-aarch64", False, "AArch64 programs on this machine", partial(_program, "qemu-aarch64", _takes_plugins)),
+    Check("node", False, "WebAssembly: run, verify, bench, profile", partial(_program, "node")),
     *(
         Check(engine.name, False, f"sdk verify of {frontend.suffixes[0]} models", _pip(engine.distribution))
         for frontend in frontends()

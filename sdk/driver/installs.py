@@ -47,6 +47,7 @@ _PROGRAMS: Final[dict[str, dict[str, str]]] = {
         "brew": "qemu",
     },
     "qemu-aarch64": {"apt": "qemu-user", "dnf": "qemu-user", "pacman": "qemu-user"},
+    "node": {"brew": "node", "": "nodejs"},
     "gcc": {"": "gcc"},
     "clang": {"brew": "llvm", "": "clang"},
     "cmake": {"": "cmake"},

@@ -82,7 +82,7 @@ def profile(
     clocked = link_agent(built.sources, place, options, clocks)
     if device is None and can_count(place, options.threads):
         found = _counted(place, (plain, clocked), clocks, lambda session: prepare(session, built, entry, at))
-    elif place.emulator is not None and device is None:
+    elif place.emulator is not None and not place.emulator.timed and device is None:
         raise UsageError("instructions of several threads cannot be told apart", hint="profile with --threads 1")
     else:
         with open_session(device, place, plain) as bare, open_session(device, place, clocked) as with_clocks:

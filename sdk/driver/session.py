@@ -13,7 +13,7 @@ from sdk.devices.client import Session, open_device
 from sdk.devices.link import DEADLINE_S
 from sdk.errors import NoDeviceError, UsageError
 
-__all__ = ["open_session"]
+__all__ = ["emulator_spec", "open_session"]
 
 TIMEOUT_S = 20.0
 _TIMEOUT_VARIABLE = "CROSSLEVEL_TIMEOUT"
@@ -31,16 +31,11 @@ def open_session(
         NoDeviceError: the board can neither run here nor be emulated, and no device is given.
         UsageError: the address is none, or the variables are no numbers of seconds.
     """
-    emulator = None
-    if board.emulator is not None:
-        timer = board.as_emulated().runtime.timer
-        hz = timer.hz if timer else 0
-        program, *rest = board.emulator.argv
-        emulator = EmulatorSpec((program, *emulator_arguments, *rest), board.emulator.icount_shift, hz)
+    emulator = emulator_spec(board, emulator_arguments)
     if uri is None:
         if not board.hosted and emulator is None:
             raise NoDeviceError(f"{board.name} has no stand-in here", hint="name the device: --device URI")
-        uri = ("local:" if emulator is None else "qemu-user://") if board.hosted else "qemu://"
+        uri = ("local:" if emulator is None else "program://") if board.hosted else "qemu://"
     if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
         raise UsageError(f"{uri!r} is not a device address", hint="local: or qemu://")
     return open_device(
@@ -50,6 +45,16 @@ def open_session(
         timeout_s=_seconds(_TIMEOUT_VARIABLE, TIMEOUT_S),
         deadline_s=_seconds(_DEADLINE_VARIABLE, DEADLINE_S),
     )
+
+
+def emulator_spec(board: Board, arguments: tuple[str, ...] = ()) -> EmulatorSpec | None:
+    """How the board's stand-in is started, with more arguments; None where it has none."""
+    if board.emulator is None:
+        return None
+    timer = board.as_emulated().runtime.timer
+    program, *rest = board.emulator.argv
+    command = (program, *arguments, *rest)
+    return EmulatorSpec(command, board.emulator.icount_shift, timer.hz if timer else 0, board.emulator.timed)
 
 
 def _seconds(variable: str, default: float) -> float:

@@ -20,7 +20,7 @@ from sdk.steps import step, update
 from sdk.toolchains.cache import BuildCache, digest
 from sdk.toolchains.target import Target
 
-LinkKind = Literal["shared", "static", "executable", "firmware"]
+LinkKind = Literal["shared", "static", "executable", "firmware", "module"]
 _TIMEOUT_S = 600
 _SHOWN_LINES = 12
 # Every object is built with these, whatever the compiler: sections the linker can drop, nothing that
@@ -118,6 +118,7 @@ class LinkJob:
     ``script`` is the text of a linker script (firmware only); ``libs`` names libraries such as "pthread".
     Firmware gets the compiler's own support library and nothing else, so it brings its own memcpy.
     With no ``libs``, a shared library depends on no other: it takes memcpy and the like from its process.
+    A module is what takes its place in a WebAssembly engine, and imports nothing.
     """
 
     kind: LinkKind
@@ -212,7 +213,7 @@ class Toolchain(ABC):
         return [
             f"-O{job.opt or (self.small_opt if job.target.small else job.target.opt)}",
             *_COMMON_FLAGS,
-            *(["-fPIC"] if job.pic else []),
+            *(["-fPIC"] if job.pic and not job.target.wasm else []),  # an object of a module has no place of its own
             *([f"-fsanitize={','.join(job.sanitize)}"] if job.sanitize else []),
             *self.compile_flags(job),
             *job.flags,
@@ -265,6 +266,7 @@ _LINK_KINDS: dict[str, tuple[str, ...]] = {
     "shared": ("-shared",),
     "executable": (),
     "firmware": ("-nostdlib", "-Wl,--gc-sections"),
+    "module": (),
 }
 
 

@@ -50,7 +50,7 @@ class GccToolchain(Toolchain):
         if not same:
             raise UsageError(
                 f"{self.name} does not build for {target.zig_target}",
-                hint=f"use --toolchain zig or --toolchain {target.gcc_command}",
+                hint="use --toolchain zig" + (f" or --toolchain {target.gcc_command}" if target.gcc_command else ""),
             )
         return [self.name, *target.gcc_flags]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from elftools.elf.constants import SH_FLAGS
 
 from sdk.toolchains.elf import ElfFile, Section
+from sdk.toolchains.wasm import WasmObject, is_wasm
 
 
 @dataclass(frozen=True)
@@ -54,17 +55,30 @@ def _kind(section: Section) -> str | None:
     return "rodata"
 
 
-def section_sizes(paths: Iterable[Path]) -> Sections:
-    """Return the summed sections of objects or images; raise BuildError for what is not ELF.
+def _elf_sizes(path: Path) -> Sections:
+    """Those of an ELF file.
 
     clang gives each Arm function an entry that says it cannot be unwound; the linker merges them into one,
     so those of unlinked objects are not counted.
     """
-    total = Sections()
-    for path in paths:
-        elf = ElfFile(path)
-        for section in elf.sections:
-            kind = _kind(section)
-            if kind is not None and not (elf.type == "ET_REL" and section.type == "SHT_ARM_EXIDX"):
-                total += Sections(**{kind: section.size})
+    total, elf = Sections(), ElfFile(path)
+    for section in elf.sections:
+        kind = _kind(section)
+        if kind is not None and not (elf.type == "ET_REL" and section.type == "SHT_ARM_EXIDX"):
+            total += Sections(**{kind: section.size})
     return total
+
+
+def _wasm_sizes(path: Path) -> Sections:
+    """Those of a WebAssembly object, whose segments of data are named as sections are elsewhere."""
+    module = WasmObject(path)
+    total = Sections(text=module.code_bytes)
+    for name, size in module.segments.items():
+        kind = next((kind for kind in ("rodata", "bss") if name.startswith(f".{kind}")), "data")
+        total += Sections(**{kind: size})
+    return total
+
+
+def section_sizes(paths: Iterable[Path]) -> Sections:
+    """Return the summed sections of objects or images; raise BuildError for what is neither ELF nor WebAssembly."""
+    return sum((_wasm_sizes(p) if is_wasm(p) else _elf_sizes(p) for p in paths), start=Sections())

@@ -13,6 +13,7 @@ from elftools.elf.constants import SH_FLAGS
 from sdk.errors import BuildError
 from sdk.toolchains.base import ObjectFile
 from sdk.toolchains.elf import ElfFile, Relocation, Section, Symbol
+from sdk.toolchains.wasm import WasmObject, is_wasm
 
 # On x86-64 the innermost function may use this many bytes below the stack pointer without a frame.
 _RED_ZONE = {"EM_X86_64": 128}
@@ -83,6 +84,23 @@ def _deepest(
 
 
 def _add_object(graph: _Graph, unit: ObjectFile) -> None:
+    if is_wasm(unit.path):
+        _add_wasm(graph, unit)
+    else:
+        _add_elf(graph, unit)
+
+
+def _add_wasm(graph: _Graph, unit: ObjectFile) -> None:
+    """The stack that lies in memory; engines keep what has no address in another, which no code can see."""
+    module = WasmObject(unit.path)
+    graph.data.update(("", name) for name in module.data)
+    for function in module.functions:
+        caller = (unit.name if function.local else "", function.name)
+        graph.frames[caller] = function.frame
+        graph.calls.setdefault(caller, set()).update((unit.name if local else "", n) for n, local in function.calls)
+
+
+def _add_elf(graph: _Graph, unit: ObjectFile) -> None:
     elf = ElfFile(unit.path)
     graph.red_zone = max(graph.red_zone, _RED_ZONE.get(elf.machine, 0))
     # Bit 0 of a Thumb function's value says that it is Thumb.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sdk.boards import Board
+from sdk.boards.model import Gcc
 
 # Capability -> (feature in clang's and zig's -mcpu, flag or -march extension of gcc).
 _X86 = {
@@ -36,12 +37,12 @@ _AARCH64 = {
 
 @dataclass(frozen=True)
 class Target:
-    """One machine to compile for: zig's triple and CPU, gcc's command and flags, the optimisation level.
+    """One machine to compile for: zig's triple and CPU, gcc's command ("" for none) and flags, the optimisation level.
 
     ``link_cpu`` is the CPU that the compiler's own support library is built for when linking; with ``small`` code is
     made for size, whatever the level says. With ``rolled`` loops stay as they are written: those that are hot are
     assembly there, or code is for size. With ``gathers`` it has vectors whose lanes can be loaded from addresses of
-    their own (Arm's M-profile vectors).
+    their own (Arm's M-profile vectors). ``stack_bytes`` is what a program gets for its stack, 0: what the system gives.
     """
 
     zig_target: str
@@ -55,13 +56,20 @@ class Target:
     small: bool = False
     rolled: bool = False
     gathers: bool = False
+    stack_bytes: int = 0
+
+    @property
+    def wasm(self) -> bool:
+        """Whether it is a WebAssembly engine: programs are modules, which are linked as a whole."""
+        return self.zig_target.startswith("wasm")
 
 
 def target_for(board: Board, aim: str = "time", *, rolled: bool = False, gathers: bool = False) -> Target:
     """Return the target of a board, of which code is made for "time" or "size"; a "native" CPU is spelled out from the
     board's capabilities. ``rolled`` and ``gathers`` are those of ``Target``."""
     compilers = board.compilers
-    zig_cpu, gcc_flags, link_cpu = compilers.zig.cpu, compilers.gcc.flags, compilers.zig.cpu
+    gcc = compilers.gcc or Gcc(command="")
+    zig_cpu, gcc_flags, link_cpu = compilers.zig.cpu, gcc.flags, compilers.zig.cpu
     if zig_cpu == "native":
         zig_cpu, native_flags = _spell(board.core.arch, board.capabilities)
         gcc_flags = (*gcc_flags, *native_flags)
@@ -70,7 +78,7 @@ def target_for(board: Board, aim: str = "time", *, rolled: bool = False, gathers
         zig_target=compilers.zig.target,
         zig_cpu=zig_cpu,
         link_cpu=link_cpu,
-        gcc_command=compilers.gcc.command,
+        gcc_command=gcc.command,
         gcc_flags=gcc_flags,
         opt=compilers.opt,
         small=aim == "size",
@@ -78,6 +86,7 @@ def target_for(board: Board, aim: str = "time", *, rolled: bool = False, gathers
         gathers=gathers,
         hosted=board.hosted,
         pointer_bits=board.pointer_bits,
+        stack_bytes=board.runtime.stack_bytes,
     )
 
 

@@ -14,9 +14,13 @@ from sdk.errors import MissingToolError, UsageError
 from sdk.toolchains.base import CompileJob, LinkJob, Toolchain
 from sdk.toolchains.cache import CACHE_VARIABLE as OUR_VARIABLE
 from sdk.toolchains.cache import cache_root, elsewhere, private_folder
+from sdk.toolchains.size import section_sizes
 from sdk.toolchains.target import Target
+from sdk.toolchains.wasm import WasmObject
 
 CACHE_VARIABLE = "ZIG_GLOBAL_CACHE_DIR"
+_PAGE = 65536  # of a WebAssembly memory
+_LIBC_PAGES = 1  # for the variables of the C library, and gaps between all of them
 
 
 @cache
@@ -61,6 +65,18 @@ def make_cache_folder() -> Path:
 def is_cold() -> bool:
     """Return whether zig has never compiled here: the folder alone may be there."""
     return not (cache_folder() / "o").is_dir()
+
+
+def _module_flags(job: LinkJob) -> list[str]:
+    """What links WebAssembly: a program has as much memory as its objects ask for, and it stays at that; a module to be
+    called exports every function, and where the memory that is free begins."""
+    flags = ["-s", f"-Wl,-z,stack-size={job.target.stack_bytes}"]
+    if job.kind == "module":
+        functions = sorted({f.name for o in job.objects for f in WasmObject(o.path).functions if not f.local})
+        return [*flags, "-mexec-model=reactor", *(f"-Wl,--export={name}" for name in (*functions, "__heap_base"))]
+    need = section_sizes(o.path for o in job.objects)
+    pages = -(-(job.target.stack_bytes + need.rodata + need.ram_bytes) // _PAGE) + _LIBC_PAGES
+    return [*flags, f"-Wl,--initial-memory={pages * _PAGE}", f"-Wl,--max-memory={pages * _PAGE}"]
 
 
 class ZigToolchain(Toolchain):
@@ -123,6 +139,8 @@ class ZigToolchain(Toolchain):
 
     def link_flags(self, job: LinkJob) -> list[str]:
         """Leave libraries out of a shared library that names none; do not pad firmware to 64 KiB pages."""
+        if job.target.wasm:
+            return _module_flags(job)
         if job.kind == "firmware":
             return ["-Wl,-z,max-page-size=4096"]
         bare = job.kind == "shared" and not job.libs and not job.sanitize and "linux" in job.target.zig_target

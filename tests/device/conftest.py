@@ -22,6 +22,8 @@ def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Agent
             folder = tmp_path_factory.mktemp(name)
             if name == "host":
                 built[name] = Agent("local:", agents.host_agent(folder / "agent"), None)
+            elif name in agents.PROGRAMS:
+                built[name] = agents.program(load_board(name), folder / "agent")
             else:
                 board = load_board(name).as_emulated()
                 image = agents.firmware(board, folder / "agent.elf")
@@ -37,7 +39,7 @@ def local(agent_for: Callable[[str], Agent]) -> Agent:
 
 
 @pytest.fixture(
-    params=["host", *[pytest.param(name, marks=pytest.mark.emulator) for name in agents.EMULATED]]
+    params=["host", *(pytest.param(name, marks=pytest.mark.emulator) for name in (*agents.EMULATED, *agents.PROGRAMS))]
 )
 def agent(request: pytest.FixtureRequest, agent_for: Callable[[str], Agent], need_tool) -> Agent:
     if request.param != "host":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sdk.boards import Board, load_board
 from sdk.devices import EmulatorSpec, Session, open_device
+from sdk.driver.session import emulator_spec
 from sdk.driver.targets import target_of
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, Target, get_toolchain, target_for
@@ -22,6 +23,7 @@ EMULATED = (
     "microbit",
     "qemu-riscv32",
 )
+PROGRAMS = ("wasm32",)  # boards whose agents are programs that another one runs
 WARNINGS = (
     *("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Wvla", "-Wdouble-promotion"),
     *("-Wstrict-prototypes", "-Wmissing-prototypes", "-pedantic", "-Werror"),
@@ -79,6 +81,16 @@ def host_agent(out: Path, *, defines: tuple[str, ...] = ("SDK_RT_FRAME_MAX=65536
     return build_host(sources, out, defines=defines)
 
 
+def program(board: Board, out: Path) -> Agent:
+    """Build the agent of a board without memory regions of its own, to be run by its emulator."""
+    port = runtime() / "port" / board.runtime.port
+    target, tools = target_of(board), get_toolchain()
+    sources = [*core_sources(), port / "main.c", port / "pool.c", HERE / "fake_models.c"]
+    objects = tools.compile_all(jobs(sources, target, ("-DSDK_RT_FRAME_MAX=65536u",)))
+    tools.link(LinkJob("executable", tuple(objects), target, libs=("pthread",)), out)
+    return Agent("program://", out, emulator_spec(board))
+
+
 def script_of(board: Board) -> str:
     regions = [Region(region.name, region.kind, region.base, region.size) for region in board.memory]
     return render_linker_script(regions, board.runtime.stack_bytes)
@@ -111,6 +123,6 @@ def firmware(
 
 
 def emulator_of(board: Board) -> EmulatorSpec:
-    assert board.emulator is not None
-    assert board.runtime.timer is not None
-    return EmulatorSpec(board.emulator.argv, board.emulator.icount_shift, board.runtime.timer.hz)
+    found = emulator_spec(board)
+    assert found is not None
+    return found

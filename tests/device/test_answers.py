@@ -114,8 +114,8 @@ def test_greetings_and_restarts() -> None:
 @pytest.mark.parametrize(
     ("kind", "uri", "emulator", "says"),
     [
-        (UsageError, "qemu-user://", None, "this board has no emulator"),
-        (NoDeviceError, "qemu-user://", EmulatorSpec(("true",), None, 0), "there is no agent to run"),
+        (UsageError, "program://", None, "this board has no emulator"),
+        (NoDeviceError, "program://", EmulatorSpec(("true",), None, 0), "there is no agent to run"),
         (NoDeviceError, "qemu://", EmulatorSpec(("true",), 6, 0), "there is no firmware image to boot"),
         (UsageError, "qemu://", None, "this board has no emulator"),
         (UsageError, "bus:1", None, "'bus:1' is not a device address"),
@@ -131,7 +131,7 @@ def test_what_is_not_there(
 
 @pytest.mark.parametrize(
     ("uri", "shift", "says"),
-    [("qemu://", None, "runs programs, not machines"), ("qemu-user://", 6, "runs machines, not programs")],
+    [("qemu://", None, "runs programs, not machines"), ("program://", 6, "runs machines, not programs")],
 )
 def test_programs_are_no_machines(tmp_path: Path, uri: str, shift: int | None, says: str) -> None:
     (tmp_path / "agent").touch()

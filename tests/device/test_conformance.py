@@ -1,4 +1,5 @@
-"""What every transport and port must do, with hand-written models: this machine, seven emulated boards."""
+"""What every transport and port must do, with hand-written models: this machine, seven emulated boards, a
+WebAssembly engine."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def test_tensors_larger_than_a_frame_arrive_whole(session: Session) -> None:
 def test_more_samples_than_fit_one_frame(session: Session) -> None:
     stats = session.run(BIG, dims=[500], repeat=100, warmup=3)
     assert len(stats.samples) == 100
-    assert 0 < stats.minimum <= stats.median <= stats.p90
+    assert 0 <= stats.minimum <= stats.median <= stats.p90
+    assert sum(stats.samples) > 0  # a clock may be coarser than one run
 
 
 def test_instructions_are_counted_under_emulation(session: Session) -> None:

@@ -13,7 +13,7 @@ from sdk.boards import Board, load_board
 
 __all__ = ["CORES", "Core", "board_of", "missing"]
 
-Machine = Literal["unicorn", "qemu", "native"]
+Machine = Literal["unicorn", "qemu", "qemu-user", "node", "native"]
 _ARM = ("thumb", "thumb2", "div", "unaligned")
 _AVX2 = ("sse2", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "unaligned", "div", "fpu-sp", "fpu-dp")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni")
@@ -43,6 +43,8 @@ CORES: Final[Mapping[str, Core]] = {
     ),
     "rv32": Core("qemu-riscv32", "unicorn", ("zig", "riscv64-unknown-elf-gcc")),
     "aarch64": Core("aarch64-linux", "unicorn", ("zig",), ("scalar", "neon+unaligned", "neon+dotprod+unaligned")),
+    "i8mm": Core("aarch64-linux-i8mm", "qemu-user", ("zig",), ("neon+dotprod+i8mm+unaligned",)),
+    "wasm32": Core("wasm32", "node", ("zig",), ("scalar", "simd128")),
     "avx2": Core("host", "native", ("zig", "gcc"), ("scalar", "sse2", "sse2+avx+avx2"), _AVX2),
     "avx512": Core("host", "native", ("zig", "gcc"), ("avx512f+avx2+fma+avx+sse2",), _AVX512),
 }

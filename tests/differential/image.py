@@ -158,19 +158,28 @@ def _link(batch: Sequence[Compiled], core: str, compiler: str, cache: BuildCache
     objects.append(_compile(tool, "rest.c", "\n".join(rest), target, board, headers))
     for one in batch:
         objects += (tool.compile(CompileJob(s, target, headers=one.blobs)) for s in one.assembled)
-    if CORES[core].machine == "native":
-        tool.link(LinkJob("shared", tuple(objects), target), out)
-    else:
-        tool.link(LinkJob("firmware", tuple(objects), target, script=_script(core)), out)
+    match CORES[core].machine:
+        case "native":
+            tool.link(LinkJob("shared", tuple(objects), target), out)
+        case "qemu-user":
+            tool.link(LinkJob("executable", tuple(objects), target), out)
+            out.chmod(0o755)
+        case "node":
+            tool.link(LinkJob("module", tuple(objects), target), out)
+        case _:
+            tool.link(LinkJob("firmware", tuple(objects), target, script=_script(core)), out)
 
 
 def _own(core: str) -> list[str]:
     """What an image has besides models."""
     machine = CORES[core].machine
-    files: dict[str, Path] = {} if machine == "native" else {"mem.c": data_dir("c_runtime") / "port/bare/mem.c"}
+    bare = machine in ("unicorn", "qemu")
+    files: dict[str, Path] = {"mem.c": data_dir("c_runtime") / "port/bare/mem.c"} if bare else {}
     files["drive.c"] = HERE / "drive.c"
     if machine == "qemu":
         files["semihosted.c"] = HERE / "semihosted.c"
+    if machine == "qemu-user":
+        files["program.c"] = HERE / "program.c"
     return [_joined({name: path.read_text(encoding="utf-8")}) for name, path in files.items()]
 
 

@@ -1,4 +1,4 @@
-"""The machines that execute an image: Unicorn in this process, QEMU, or this machine in a child process."""
+"""The machines that execute an image: Unicorn in this process, QEMU, Node, or this machine in a child process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from differential.apart import Died, apart
 from differential.case import Array, Runs
 from differential.cores import CORES
 from differential.image import CODE, RAM, Compiled
-from differential.semihosted import run_semihosted
+from differential.started import run_started
 from sdk.compiler.ir.plan import Plan, PlanBuffer
 from sdk.compiler.sym import Var, evaluate
 from sdk.toolchains.elf import ElfFile
@@ -52,8 +52,8 @@ def execute(
     machine = CORES[core].machine
     if machine == "unicorn":
         raw = _emulated(image, core, requests, timeout_s)
-    elif machine == "qemu":
-        raw = run_semihosted(image, [(r.words, r.given, r.wanted) for r in requests], timeout_s)
+    elif machine != "native":
+        raw = run_started(image, machine, [(r.words, r.given, r.wanted) for r in requests], timeout_s)
     else:
         raw = _native(image, requests, timeout_s)
     pairs = zip(models, runs, raw, strict=True)

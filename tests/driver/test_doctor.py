@@ -22,7 +22,9 @@ from sdk.driver.installs import OPTIONAL_PACKAGES, PACKAGES, install_command, ma
 from sdk.errors import MissingToolError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROGRAMS = ("qemu-system-arm", "qemu-system-riscv32", "qemu-aarch64", "gcc", "clang", "arm-none-eabi-gcc", "cmake")
+PROGRAMS = (
+    *("qemu-system-arm", "qemu-system-riscv32", "qemu-aarch64", "node", "gcc", "clang", "arm-none-eabi-gcc", "cmake"),
+)
 
 
 def result(name: str) -> doctor_checks.CheckResult:

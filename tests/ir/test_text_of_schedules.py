@@ -56,6 +56,7 @@ RELU = nest("relu", (F32,), ((ROWS, 40),))
 BYTEWISE = (CONV, IMAGE, DENSE, DEPTHWISE, COLUMN)
 RULES: tuple[tuple[Nest, Machine], ...] = (
     *((Nest(loops), core) for loops in BYTEWISE for core in (INT["dsp"], INT["thumb"], INT["mve"], INT["avx2"])),
+    *((Nest(CONV), INT[name]) for name in ("dotprod", "i8mm")),
     *((Nest(loops, compact=compact), INT["dsp"]) for loops in (SHORT, SUMS) for compact in (False, True)),
     *((Nest(loops, threads=4), core) for loops in (MATMUL, WINDOW, TURN, TOTAL, RELU) for core in FLOAT.values()),
 )

@@ -23,6 +23,9 @@ BOARDS = (
     "qemu-cortex-m55",
     "nucleo_l4r5zi",
     "microbit",
+    "aarch64-linux-neon",
+    "aarch64-linux",
+    "aarch64-linux-i8mm",
 )
 OTHER_CORE = "qemu-riscv32"
 ON_OTHER_CORE = ("kws", "ad", "micro_speech", "wake_vad")

@@ -192,6 +192,7 @@ def test_objects_call_no_library(name: str) -> None:
 
 
 @pytest.mark.emulator
+@pytest.mark.parametrize("board", ["aarch64-linux", "wasm32"])
 @pytest.mark.parametrize(
     ("name", "dims", "shapes"),
     [
@@ -200,12 +201,14 @@ def test_objects_call_no_library(name: str) -> None:
     ],
     ids=["encoder", "mobilenetv2"],
 )
-def test_aarch64_equals_the_host(name: str, dims: dict[str, Any], shapes: list[tuple[int, ...]]) -> None:
+def test_other_processors_equal_the_host(
+    name: str, dims: dict[str, Any], shapes: list[tuple[int, ...]], board: str
+) -> None:
     with (
         sdk.compile(path_of(name), dims=dims) as host,
-        sdk.compile(path_of(name), "aarch64-linux", dims=dims) as arm,
+        sdk.compile(path_of(name), board, dims=dims) as other,
     ):
         for shape in shapes:
             inputs = inputs_of(name, *shape)
-            for found, value in zip(arm(**inputs).values(), host(**inputs).values(), strict=True):
+            for found, value in zip(other(**inputs).values(), host(**inputs).values(), strict=True):
                 near(found, value)

@@ -1,4 +1,4 @@
-"""Layers in vectors on the emulated Cortex-M55, in registers of an FPU on the M7: equal to the reference."""
+"""Layers in vectors on the emulated Cortex-M55 and AArch64, in registers of an FPU on the M7: as the reference."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import F32, I8, I32
 from sdk.compiler.ops.registry import get_op
 from sdk.driver import BuildOptions, run
+from sdk.driver.execute import count
 from sdk.driver.program import save_program
 from sdk.graph import ModuleBuilder
 
 RNG = np.random.default_rng(11)
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+BOARDS = ("qemu-cortex-m55", "aarch64-linux-neon", "aarch64-linux", "aarch64-linux-i8mm")
 pytestmark = pytest.mark.emulator
 
 
@@ -32,6 +34,8 @@ LAYERS: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] 
     "wide": ("conv2d", (1, 6, 5, 16), (10, 3, 3, 16), window(3)),
     "row": ("conv2d", (1, 1, 1, 130), (33, 1, 1, 130), window(1)),
     "depthwise": ("depthwise_conv2d", (1, 8, 7, 20), (3, 3, 20), {**window(3), "multiplier": 1}),
+    "words": ("conv2d", (1, 5, 5, 40), (24, 1, 1, 40), window(1)),
+    "nine": ("depthwise_conv2d", (1, 9, 7, 9), (5, 5, 9), {**window(5, 2), "multiplier": 1}),
     "few": ("depthwise_conv2d", (1, 30, 40, 5), (3, 3, 5), {**window(3), "multiplier": 1}),
 }
 
@@ -42,7 +46,8 @@ def answers(module: Module, board: str, inputs: dict[str, np.ndarray], folder: P
     return dict(run(path, load_board(board), None, BuildOptions(), {}, inputs).outputs)
 
 
-def test_integer_layers_in_vectors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("board", BOARDS)
+def test_integer_layers_in_vectors(board: str, tmp_path: Path) -> None:
     builder = ModuleBuilder("layers")
     entry = builder.entry("main")
     inputs, wanted = {}, {}
@@ -63,12 +68,13 @@ def test_integer_layers_in_vectors(tmp_path: Path) -> None:
         inputs[name] = x
         total = get_op(op).reference(x, w, b, **given, **groups)
         wanted[f"{name}_y"] = get_op("requantize").reference(total, mult, shift, **scale)
-    got = answers(builder.module(), "qemu-cortex-m55", inputs, tmp_path)
+    got = answers(builder.module(), board, inputs, tmp_path)
     for name, want in wanted.items():
         np.testing.assert_array_equal(got[name], want, err_msg=name)
 
 
-def test_requantising_extremes_in_lanes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("board", BOARDS)
+def test_requantising_extremes_in_lanes(board: str, tmp_path: Path) -> None:
     """Shifts by 0 to 31, products that saturate, ties away from zero."""
     shift = -np.arange(32, dtype=np.int32)
     mult = np.where(np.arange(32) % 2, I32_MAX, 1 << 30).astype(np.int32)
@@ -82,7 +88,7 @@ def test_requantising_extremes_in_lanes(tmp_path: Path) -> None:
     entry.output("y", entry.requantize(value, by, to, **scale))
     want = get_op("requantize").reference(x, mult, shift, **scale)
     assert len(np.unique(want)) > 30
-    np.testing.assert_array_equal(answers(builder.module(), "qemu-cortex-m55", {"x": x}, tmp_path)["y"], want)
+    np.testing.assert_array_equal(answers(builder.module(), board, {"x": x}, tmp_path)["y"], want)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +117,32 @@ def test_float_layers(board: str, tmp_path: Path) -> None:
     got = answers(builder.module(), board, inputs, tmp_path)
     for name, want in wanted.items():
         np.testing.assert_allclose(got[name], want, rtol=0, atol=1e-4 * np.abs(want).max(), err_msg=name)
+
+
+# SMULL and SADALP add 4 products an instruction, SDOT 16, SMMLA 32
+@pytest.mark.parametrize(
+    ("board", "pointwise", "depthwise"),
+    [("aarch64-linux-neon", 0.38, 0.8), ("aarch64-linux", 0.14, 0.8), ("aarch64-linux-i8mm", 0.11, 0.8)],
+)
+def test_instructions_for_a_product(board: str, pointwise: float, depthwise: float, tmp_path: Path) -> None:
+    """What a whole run executes for each multiply-accumulate, requantisation included."""
+    assert executed("conv2d", (1, 12, 12, 64), (64, 1, 1, 64), board, tmp_path) <= pointwise * 144 * 64 * 64
+    assert executed("depthwise_conv2d", (1, 12, 12, 64), (3, 3, 64), board, tmp_path) <= depthwise * 144 * 9 * 64
+
+
+def executed(op: str, shape: tuple[int, ...], taps: tuple[int, ...], board: str, folder: Path) -> int:
+    builder = ModuleBuilder("layer")
+    entry = builder.entry("main")
+    outputs = taps[-1] if op == "depthwise_conv2d" else taps[0]
+    w = builder.const("w", RNG.integers(-127, 128, taps).astype(np.int8))
+    b = builder.const("b", RNG.integers(-999, 999, outputs).astype(np.int32))
+    mult = builder.const("mult", RNG.integers(1 << 30, I32_MAX, outputs).astype(np.int32))
+    shift = builder.const("shift", RNG.integers(-9, -6, outputs).astype(np.int32))
+    rest: dict[str, Any] = {"multiplier": 1} if op == "depthwise_conv2d" else {"groups": 1}
+    given = {**window(taps[1] if op == "conv2d" else taps[0]), "pad_value": -128, "x_offset": 128, **rest}
+    acc = getattr(entry, op)(entry.input("x", I8, shape), w, b, **given)
+    scale = {"out": "i8", "zp": -128, "lo": -128, "hi": 127, "shift_lo": -9, "shift_hi": -7, "acc_bits": 31}
+    entry.output("y", entry.requantize(acc, mult, shift, **scale))
+    path = folder / f"{op}.ir"
+    save_program(builder.module(), path)
+    return count(path, load_board(board), BuildOptions()).instructions

@@ -45,6 +45,13 @@ def test_another_instruction_set(models: Path, name: str, capsys: Capture) -> No
     assert (code, report["exact_cases"], report["emulated"]) == (0, 3, True), report
 
 
+@pytest.mark.parametrize(("name", "isa"), [*((n, "all") for n in NAMES), *((n, "scalar") for n in ON_OTHER_CORE)])
+def test_webassembly(models: Path, name: str, isa: str, capsys: Capture) -> None:
+    own = [] if isa == "all" else ["--isa", isa]
+    code, report = verify(capsys, models / NAMES[name], "wasm32", 20, *own)
+    assert (code, report["exact_cases"], report["emulated"]) == (0, 20, False), report
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_row_by_row(models: Path, name: str, capsys: Capture) -> None:
     code, report = verify(capsys, models / NAMES[name], "nucleo_l4r5zi", 3, "--memory", "min")

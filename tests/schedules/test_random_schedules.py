@@ -85,6 +85,7 @@ def a_step(rng: random.Random, loops: Loops, k: int) -> tuple[Any, ...]:
         ("fission", one), ("strip", one, rng.choice((2, 4))), ("simplify_conditions",), ("inline",),
         ("accumulate", one, 4, rng.choice((1, 2))),
         ("partition", one, 1, 1), ("transpose_tile", one, two), ("use_mac_lanes", one), ("bind", one, "local.x"),
+        ("use_dot_lanes", one), ("use_dot_2x2", one),
         ("vector_registers", rng.choice(buffers), rng.choice((2, 4))),
     ))  # fmt: skip
 

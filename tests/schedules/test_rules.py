@@ -115,7 +115,28 @@ def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Machine) ->
 def test_contractions_reach_the_dot_instruction(core: Machine) -> None:
     for case in (CASES[0], CASES[1], CASES[6]):
         done = schedule_nest(Nest(naive(case, core)[0]), core)
-        assert any(isinstance(n, Op) and n.name == "dot" for n in walk(done.body))
+        assert any(isinstance(n, Op) and n.name in ("dot", "dot_lane") for n in walk(done.body))
+
+
+def test_products_of_two_pixels_by_two_channels() -> None:
+    """A layer of one row has no two pixels; sums of fewer products than a vector are not worth it."""
+    core, small = BY_NAME["i8mm"], conv(8, 7, 8, 19, 1, 1, 0)
+    for case, paired in ((CASES[0], True), (CASES[1], True), (CASES[6], False), (small, False)):
+        done = schedule_nest(Nest(naive(case, core)[0]), core)
+        assert any(isinstance(n, Op) and n.name == "dot_2x2" for n in walk(done.body)) == paired
+
+
+def test_what_lies_as_the_dot_instruction_wants_it_is_read_in_place() -> None:
+    """All of a pointwise layer, unless sums have a rest or the instruction wants unsigned factors."""
+    rest = conv(9, 5, 66, 64, 1, 1, 0)
+    for core, case, staged in (
+        (BY_NAME["dotprod"], CASES[1], False),
+        (BY_NAME["dotprod"], rest, True),
+        (BY_NAME["dotprod"], CASES[0], True),
+        (BY_NAME["avx512vnni"], CASES[1], True),
+    ):
+        done = schedule_nest(Nest(naive(case, core)[0]), core)
+        assert (scratch_layout(done).bytes > 0) == staged
 
 
 @pytest.mark.parametrize("core", MACHINES, ids=lambda c: c.name)

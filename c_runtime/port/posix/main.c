@@ -2,7 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,28 +38,47 @@ static struct {
     size_t at, end;
 } input;
 
-/* Wait for input; ends the program with its end. */
-static void refill(void)
+/* Take what there is; false where there is nothing and the input does not wait. Ends the program with the input. */
+static bool take(void)
 {
     ssize_t n;
     do {
         n = read(STDIN_FILENO, input.bytes, sizeof input.bytes);
     } while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EAGAIN) {
+        return false;
+    }
     if (n <= 0) {
         exit(n < 0); /* the host is gone: nobody waits for the rest of a series of runs either */
     }
     input.at = 0;
     input.end = (size_t)n;
+    return true;
+}
+
+/* Whether there may be input, after at most so many milliseconds (-1: for ever). */
+static bool await(int milliseconds)
+{
+    struct pollfd in = {STDIN_FILENO, POLLIN, 0};
+#if defined(__wasi__)
+    if (milliseconds == 0) {
+        return true; /* Node does not look where it is not to wait, but its input can be told to say that it is empty */
+    }
+#endif
+    return poll(&in, 1, milliseconds) > 0;
+}
+
+static void refill(void)
+{
+    while (!take()) {
+        (void)await(-1);
+    }
 }
 
 int sdk_rt_port_read(void)
 {
-    struct pollfd in = {STDIN_FILENO, POLLIN, 0};
-    if (input.at == input.end) {
-        if (poll(&in, 1, 0) <= 0) {
-            return -1;
-        }
-        refill();
+    if (input.at == input.end && !(await(0) && take())) {
+        return -1;
     }
     return input.bytes[input.at++];
 }
@@ -106,6 +127,9 @@ static void share_work(void)
 int main(void)
 {
     static sdk_rt_agent_t agent;
+#if defined(__wasi__)
+    (void)fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK);
+#endif
     sdk_rt_agent_init(&agent, NULL);
     share_work();
     for (;;) {

@@ -23,10 +23,10 @@ def blob_files(weights: Weights, prefix: str, options: EmitOptions) -> dict[str,
     for symbol, const in weights.distinct.items():
         data = const.data.astype(const.data.dtype.newbyteorder("<"), copy=False).tobytes() or b"\0"
         symbols.append(_symbol(prefix.upper(), symbol, at, len(data)))
-        sizes.append(f"    .type {symbol}, %object\n    .size {symbol}, {len(data)}\n")
+        sizes.append(f"    .type {symbol}, {prefix.upper()}_OBJECT\n    .size {symbol}, {len(data)}\n")
         parts += [data, bytes(-len(data) % _ALIGN)]
         at += len(data) + len(parts[-1])
-    symbols.append(f"#if defined(__ELF__)\n{''.join(sizes)}#endif\n")
+    symbols.append(f"#if defined(__ELF__) || defined(__wasm__)\n{''.join(sizes)}#endif\n")
     return {
         f"{prefix}_weights.S": _head(prefix, options) + "\n".join(symbols),
         f"{prefix}_weights.bin": b"".join(parts),
@@ -57,7 +57,10 @@ def _head(prefix: str, options: EmitOptions) -> str:
 #define {macro}_SYMBOL(name) name
 #endif
 
-#if defined(__ELF__)
+#if defined(__wasm__)
+#define {macro}_OBJECT @object
+#elif defined(__ELF__)
+#define {macro}_OBJECT %object
     .section .note.GNU-stack,"",%progbits
 #endif
 
@@ -66,6 +69,8 @@ def _head(prefix: str, options: EmitOptions) -> str:
     {macro}_WEIGHTS_SECTION
 #elif defined(__APPLE__)
     .section __TEXT,__const
+#elif defined(__wasm__)
+    .section .rodata.{prefix}_weights,"",@
 #else
     .section .rodata.{prefix}_weights,"a",%progbits
 #endif

@@ -176,6 +176,21 @@ def _dot(args: list[Array], dtype: DType) -> Array:
     return np.asarray(acc + groups.sum(axis=-1)).astype(dtype.numpy)
 
 
+def _dot_lane(args: list[Array], dtype: DType) -> Array:
+    """acc[l] + sum over j of a[lane*n + j] * b[l*n + j], n products to a sum."""
+    acc, a, b, lane = args
+    n, k = b.shape[-1] // dtype.lanes, int(lane.reshape(-1)[0])
+    return _dot([acc, np.tile(a[..., k * n : k * n + n], dtype.lanes), b], dtype)
+
+
+def _dot_2x2(args: list[Array], dtype: DType) -> Array:
+    """acc[2*i + j] + sum over k of a[n*i + k] * b[n*j + k], the halves of a and b being rows of n."""
+    acc, a, b = (x.astype(np.int64) for x in args)
+    rows, columns = (x.reshape(*x.shape[:-1], 2, -1) for x in (a, b))
+    sums = np.einsum("...ik,...jk->...ij", rows, columns)
+    return np.asarray(acc + sums.reshape(acc.shape)).astype(dtype.numpy)
+
+
 def _mac_lane(args: list[Array], dtype: DType) -> Array:
     """acc + a[lane]*b[lane]."""
     acc, a, b, lane = (x.astype(np.int64) for x in args)
@@ -309,6 +324,8 @@ INTRINSICS: Final = _rows(
     ("mulq64", 3, "given", MEDIUM, _mulq64),
     ("add_halves", 2, "same", CHEAP, _add_halves),
     ("dot", 3, "same", CHEAP, _dot),
+    ("dot_2x2", 3, "same", CHEAP, _dot_2x2),
+    ("dot_lane", 4, "same", CHEAP, _dot_lane),
     ("mac_lane", 4, "same", CHEAP, _mac_lane),
     ("mac_pair", 5, "same", CHEAP, _mac_pair),
 )

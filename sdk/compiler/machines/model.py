@@ -50,13 +50,14 @@ NO_FLOATS: Final = FloatUnit("scalar", frozenset(), 1, 16, False)
 @dataclass(frozen=True, slots=True)
 class Dot:
     """An instruction that adds ``products`` neighbouring products, of an ``a`` by a ``b`` each, to each of ``sums``
-    32-bit sums."""
+    32-bit sums; with ``lane`` it has a form that takes all the ``a`` from one word of a vector."""
 
     name: str
     a: DType
     b: DType
     products: int
     sums: int = 1
+    lane: bool = False
 
 
 @dataclass(frozen=True, slots=True)

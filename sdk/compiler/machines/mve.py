@@ -28,7 +28,7 @@ MACHINES: Final = (
         rules=(
             AcrossTiles(LEAST, steps=4),
             # three pixels leave of eight vectors some for what is read; 1 KB: stage all channels of narrow images
-            QuadWindow(region=1024, at_once=3, taps=16),
+            QuadWindow(region=1024, at_once=3, taps=16, groups=((16, 4), (4, 4))),
             PlainWindow("bytes", 0),
             PANELS,
             TILES,

@@ -30,8 +30,10 @@ __all__ = [
     "broadcast",
     "factors_of",
     "is_mac",
+    "no_var",
     "use_dot",
     "use_dot_first",
+    "use_dot_lanes",
     "use_fma",
     "use_mac_lanes",
     "vector_registers",
@@ -39,7 +41,8 @@ __all__ = [
 ]
 
 
-def _no_var(node: object, var: Var) -> bool:
+def no_var(node: object, var: Var) -> bool:
+    """Whether no dim of a node uses a variable."""
     return not any(var in free_vars(d) for d in dims_used(node))
 
 
@@ -82,7 +85,7 @@ class Lanes:
         match stmt:
             case For() if self.var not in free_vars(stmt.lo) | free_vars(stmt.hi):
                 return replace(stmt, body=self.block(stmt.body))
-            case If() if _no_var(stmt.cond, self.var):
+            case If() if no_var(stmt.cond, self.var):
                 return replace(
                     stmt, then=self.block(stmt.then), orelse=self.block(stmt.orelse) if stmt.orelse else None
                 )
@@ -107,21 +110,21 @@ class Lanes:
         match expr:
             case Load() if expr.buffer in self.private:
                 return Load(expr.buffer, expr.index, expr.dtype.with_lanes(self.lanes))
-            case Load() if not _no_var(expr, self.var):
+            case Load() if not no_var(expr, self.var):
                 self.consecutive(expr.index, expr.buffer)
                 count = self.counted(expr.buffer)
                 return Load(expr.buffer, self.base(expr.index), expr.dtype.with_lanes(self.lanes), count)
             case Op("select", (cond, Load() as load, Imm(0))) if (
                 self.count is None
                 and load.buffer not in self.private
-                and not _no_var(load, self.var)
+                and not no_var(load, self.var)
                 and (n := self.below(cond)) is not None
             ):
                 self.count = n
                 read = self.spread(self.value(load))
                 self.count = None
                 return read
-            case Idx() if not _no_var(expr, self.var):
+            case Idx() if not no_var(expr, self.var):
                 raise ScheduleError(f"vectorize({self.var.name}): its value {expr.dim} is used")
             case Op():
                 args = tuple(self.value(a) for a in expr.args)
@@ -225,7 +228,7 @@ def use_dot(loops: Loops, reduce: Loop, lanes: Loop | None = None) -> Loops:
             acc = Load(store.buffer, store.index, acc_type)
             return (Store(store.buffer, store.index, Op("dot", (acc, first, second), acc_type)),)
         width = loop.hi
-        if not isinstance(width, int) or not isinstance(group.hi, int) or loop.lo != 0 or not _no_var(first, loop.var):
+        if not isinstance(width, int) or not isinstance(group.hi, int) or loop.lo != 0 or not no_var(first, loop.var):
             raise ScheduleError(f"use_dot({reduce}, {lanes}): the first operand varies over {lanes}, or it starts late")
         _one_run(loops, store, loop.var, second, group.hi)
         wide = _pair_load(second, loop.var, width, group.hi)
@@ -235,6 +238,37 @@ def use_dot(loops: Loops, reduce: Loop, lanes: Loop | None = None) -> Loops:
         return (Store(store.buffer, base, Op("dot", (Load(store.buffer, base, vector), spread, wide), vector)),)
 
     return replace_loop(loops, lanes or reduce, one)
+
+
+def use_dot_lanes(loops: Loops, name: Loop) -> Loops:
+    """Replaces neighbouring words, each spread over a vector for a ``dot``, by the words of one vector.
+
+    rewrite: ``for i in 0..4 { c = dot(c, broadcast(a[4*i : 4*i + 4]), b[i]) }`` -->
+    ``c = dot_lane(c, a[0:16], b[0], 0) … c = dot_lane(c, a[0:16], b[3], 3)``
+    obligation: the loop runs from 0 to a number and holds one such dot; the words of a follow each other over i.
+    """
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        match loop.body.body:
+            case (Store(value=Op("dot", (acc, Op("broadcast", (Load() as word,)), b), sums)) as store,):
+                pass
+            case _:
+                return (loop,)  # a copy around another statement
+        if loop.lo != 0 or not isinstance(loop.hi, int):
+            raise ScheduleError(f"use_dot_lanes({name}): the loop must run from 0 to a number")
+        step = linear(word.index[-1], loop.var)
+        if step is None or step[0] != word.dtype.lanes or any(loop.var in free_vars(d) for d in word.index[:-1]):
+            raise ScheduleError(f"use_dot_lanes({name}): words of {word.buffer} are not consecutive")
+        first = substitute_dims(word, {loop.var: 0})
+        words = replace(first, dtype=first.dtype.with_lanes(first.dtype.lanes * loop.hi))
+        out: list[Stmt] = []
+        for k in range(loop.hi):
+            at = substitute_dims(store, {loop.var: k})
+            second = substitute_dims(b, {loop.var: k})
+            out.append(replace(at, value=Op("dot_lane", (acc, words, second, imm(k)), sums)))
+        return tuple(out)
+
+    return replace_loop(loops, name, one)
 
 
 def use_dot_first(loops: Loops, reduce: Loop, lanes: int) -> Loops:

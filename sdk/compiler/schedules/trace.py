@@ -26,6 +26,7 @@ from sdk.compiler.schedules import (
     swar,
     tensorize,
     transpose,
+    two_rows,
     unroll_and_jam,
 )
 from sdk.compiler.schedules.locate import ScheduleError
@@ -87,6 +88,8 @@ class Schedule:
     widen = _step(swar.widen)
     use_dot = _step(tensorize.use_dot)
     use_dot_first = _step(tensorize.use_dot_first)
+    use_dot_lanes = _step(tensorize.use_dot_lanes)
+    use_dot_2x2 = _step(two_rows.use_dot_2x2)
     use_fma = _step(tensorize.use_fma)
     use_mac_lanes = _step(tensorize.use_mac_lanes)
     vector_registers = _step(tensorize.vector_registers)

@@ -33,7 +33,10 @@ def op_error(op: Op) -> str | None:
     return f"{op.name}({given}) as {op.dtype}: {wrong}" if wrong else None
 
 
-_SPECIAL = frozenset({"bits", "broadcast", "cast", "dot", "evens", "mac_lane", "mac_pair", "mulq64", "odds", "select"})
+_SPECIAL = frozenset((
+    "bits", "broadcast", "cast", "dot", "dot_2x2", "dot_lane", "evens", "mac_lane", "mac_pair", "mulq64", "odds",
+    "select",
+))  # fmt: skip
 
 
 def _special(name: str, types: list[DType], result: DType) -> str | None:
@@ -61,6 +64,15 @@ def _special(name: str, types: list[DType], result: DType) -> str | None:
             acc, a, b = types
             fits = a.lanes == b.lanes and a.lanes % acc.lanes == 0 and not a.is_float and a.bits == b.bits
             return None if fits else "its factors must have equal lanes, a multiple of the sum's"
+        case "dot_2x2":
+            acc, a, b = types
+            fits = acc.lanes == 4 and a.lanes == b.lanes and a.lanes % 2 == 0 and not a.is_float and a.bits == b.bits
+            return None if fits else "it takes four sums, and two vectors of two rows"
+        case "dot_lane":
+            acc, a, b, lane = types
+            fits = b.lanes % acc.lanes == 0 and a.lanes % (b.lanes // acc.lanes) == 0 and lane.scalar == I32
+            fits = fits and not a.is_float and a.bits == b.bits
+            return None if fits else "its factors must be words of as many lanes, and the number of one of the first"
         case "mac_lane":
             acc, a, b, lane = types
             fits = acc.lanes == 1 and a.lanes == b.lanes and lane.lanes == 1 and not lane.is_float

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sdk.devices.base import EmulatorSpec, OpenRequest, Transport, register
+from sdk.devices.base import OpenRequest, Transport, register
 from sdk.devices.process import Child, ProcessTransport, spawn, stop
 from sdk.errors import LinkError, MissingToolError, NoDeviceError, UsageError
 
@@ -16,6 +16,7 @@ _PACKAGES = {
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
     "qemu-aarch64": "qemu-user",
+    "node": "nodejs",
 }
 _BYTES_PER_S = 2000.0  # an emulated UART on a busy machine; 30 to 200 kB/s on an idle one
 _POLL_S = 0.02
@@ -38,13 +39,13 @@ def open_qemu(request: OpenRequest) -> Transport:
     if not request.artifact.is_file():
         raise NoDeviceError("there is no firmware image to boot", where=str(request.artifact))
     if spec.icount_shift is None:
-        raise UsageError("this board's emulator runs programs, not machines", where=request.uri, hint="use qemu-user:")
+        raise UsageError("this board's emulator runs programs, not machines", where=request.uri, hint="use program:")
     require_program(spec.command[0])
     with tempfile.TemporaryDirectory(prefix="sdk-") as folder, socket.socket(socket.AF_UNIX) as listener:
         path = Path(folder) / "uart"
         listener.bind(str(path))
         listener.listen(1)
-        child = spawn(_argv(spec, request.artifact, path), f"the emulator {spec.command[0]}", piped=False)
+        child = spawn(spec.argv(request.artifact, f"unix:{path}"), f"the emulator {spec.command[0]}", piped=False)
         try:
             link = _accept(listener, child, request)
             fd = link.fileno()
@@ -71,11 +72,6 @@ def require_program(program: str) -> None:
             why="the board's stand-in machine runs in it",
             hint=f"apt-get install {package}",
         )
-
-
-def _argv(spec: EmulatorSpec, image: Path, path: Path) -> list[str]:
-    values = {"elf": str(image), "serial": f"unix:{path}", "shift": str(spec.icount_shift)}
-    return [part.format_map(values) for part in spec.command]
 
 
 def _accept(listener: socket.socket, child: Child, request: OpenRequest) -> socket.socket:

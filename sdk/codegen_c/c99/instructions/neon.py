@@ -1,4 +1,4 @@
-"""AArch64 with Advanced SIMD."""
+"""AArch64 with Advanced SIMD: floats; integers are in a file beside, for their header."""
 
 from __future__ import annotations
 

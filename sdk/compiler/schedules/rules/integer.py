@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.model import Dot, Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
-from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, products_of, trip, write_out
+from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, trip, write_out
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["LaneTiles", "WordTiles"]
+__all__ = ["LaneTiles", "PairTiles", "WordTiles"]
 
 
 ALONE: Final = 4  # channels at once where one pixel stands alone
@@ -66,7 +65,36 @@ class LaneTiles:
         """
         if nest.part.spatial[-1].var.hi + 1 < machine.integer_lanes or len(nest.part.spatial) < 2:
             raise ScheduleError("fewer channels than lanes, or no rows")
-        return _lanes(nest.loops, nest.part, machine)
+        return _lanes(nest, machine, machine.dot, machine.tile_rows, machine.tile_cols)
+
+
+@dataclass(frozen=True, slots=True)
+class PairTiles:
+    """As ``LaneTiles``, where an instruction multiplies two rows by two columns, of ``dot.products`` each: tiles of
+    ``rows`` pixels, an even number, by ``columns`` vectors of channels. It takes ``least`` multiply-accumulates."""
+
+    least: int
+    dot: Dot
+    rows: int
+    columns: int
+    name = "pair-tiles"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of such bytes."""
+        return nest.is_product("contraction", "bytes", self.least) and _fits(nest, self.dot)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Tiles of vectors.
+
+        Raises:
+            ScheduleError: there are fewer channels than lanes, fewer pixels than a tile has, or sums of few products.
+        """
+        part = nest.part
+        if part.spatial[-1].var.hi + 1 < machine.integer_lanes or len(part.spatial) < 2:
+            raise ScheduleError("fewer channels than lanes, or no rows")
+        if extent(part.spatial[:-1]) < self.rows or extent(part.reduce) < machine.vector_bytes:
+            raise ScheduleError("fewer pixels than a tile has, or fewer products than a vector")
+        return _lanes(nest, machine, self.dot, self.rows, self.columns, paired=True)
 
 
 def _words(rule: WordTiles, nest: Nest, rows: int, columns: int) -> Loops:
@@ -115,34 +143,49 @@ def _tile_channels(s: Schedule, channel: Loop, steps: list[Loop], size: int) -> 
     return block
 
 
-def _lanes(loops: Loops, part: Contraction, machine: Machine) -> Loops:
-    alone = extent(part.spatial[:-1]) == 1
-    dot, lanes = products_of(machine), machine.integer_lanes
-    s = Schedule(loops)
+def _fits(nest: Nest, dot: Dot) -> bool:
+    """Whether its factors are those of an instruction."""
+    return [nest.loops.param(name).buffer.dtype for name in (nest.part.a, nest.part.b)] == [dot.a, dot.b]
+
+
+def _lanes(nest: Nest, machine: Machine, dot: Dot | None, rows: int, columns: int, paired: bool = False) -> Loops:
+    """Tiles of ``rows`` by ``columns`` vectors of sums, of products by ``dot``; ``paired``: of two rows at once."""
+    part, s, lanes = nest.part, Schedule(nest.loops), machine.integer_lanes
+    products = dot.products if dot else 1
     channel, pixel = loop_of(part.spatial[-1]), pixel_loop(s, part)
     assert pixel is not None  # there are rows
-    if dot > 1 or windowed(loops, part):
-        s.cache_read(pixel, part.a, loops_of(part.reduce), dot)
-    s.pack(part.b, lanes, dot)
+    copied = windowed(nest.loops, part) or machine.unsigned or extent(part.reduce) % products != 0
+    if copied:
+        s.cache_read(pixel, part.a, loops_of(part.reduce), products)
+    s.pack(part.b, lanes, products)
     k = fuse_all(s, loops_of(part.reduce), "k")
-    words = s.pad(k, dot).split(k, dot) if dot > 1 else None
-    steps = words.loops if words else [k]
+    if dot and copied:
+        s.pad(k, products)
+    words = s.split(k, products) if dot else None
+    lane = words is not None and dot is not None and dot.lane and _fits(nest, dot)
+    quads = s.split(words.outer, machine.vector_bytes // products) if words and lane else None
+    steps = quads.loops if quads else words.loops if words else [k]
+    inner = [*([quads.inner] if quads and quads.whole else []), *([words.inner] if words else [])]
     block = s.split(channel, lanes)
-    s.unroll_and_jam(block.inner, steps)
+    s.unroll_and_jam(block.inner, [*steps, *inner[:-1]])
     if words:
         s.use_dot(words.inner, block.inner)
+    if quads and quads.whole:
+        s.use_dot_lanes(quads.inner)
     s.vectorize(block.inner).vector_registers(part.acc, lanes)
-    inside = [*block.loops, *block.everywhere(steps), *(block.in_tail([words.inner]) if words else [])]
+    inside = [*block.loops, *block.everywhere(steps), *block.in_tail(inner)]
     tile = []
-    if machine.tile_cols > 1 and trip(s.loops, block.outer) > 1:
-        vectors = s.split(block.outer, machine.tile_cols)
+    if columns > 1 and trip(s.loops, block.outer) > 1:
+        vectors = s.split(block.outer, columns)
         inside += [*vectors.loops, *vectors.in_tail(steps)]
         if vectors.whole:
             s.unroll_and_jam(vectors.inner, steps)
             tile = [vectors.inner]
-    if not alone:
-        tiles = s.split(pixel, machine.tile_rows)
+    if extent(part.spatial[:-1]) > 1:
+        tiles = s.split(pixel, rows)
         if tiles.whole:
             s.unroll_and_jam(tiles.inner, inside)
+            if paired:
+                s.use_dot_2x2(tiles.inner)
             tile = [*tiles.everywhere(tile), tiles.inner]
     return write_out(s, tile)

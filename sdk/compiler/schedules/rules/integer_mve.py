@@ -1,4 +1,5 @@
-"""Rules for 8-bit products on cores whose dot instruction adds a whole vector of products to one sum."""
+"""Rules for 8-bit products on cores whose dot instruction adds a whole vector of products to one sum; for depthwise
+windows, neighbouring pixels of staged rows with channels in lanes, as AArch64 takes them too."""
 
 from __future__ import annotations
 
@@ -77,13 +78,15 @@ def _across(rule: AcrossTiles, loops: Loops, part: Contraction, machine: Machine
 
 @dataclass(frozen=True, slots=True)
 class QuadWindow:
-    """Depthwise: four channels in lanes. The rows that a row of the result reads are staged, padded, of a vector of
-    channels at a time where that takes ``region`` bytes at most; the windows of ``at_once`` neighbouring pixels share
-    what is read. Up to ``taps`` taps of a window are written out."""
+    """Depthwise: channels in lanes. The rows that a row of the result reads are staged, padded, some channels at a
+    time: of ``groups``, (channels staged, channels in a vector of sums), the first is taken that the layer has and that
+    takes ``region`` bytes at most, or the last. The windows of ``at_once`` neighbouring pixels share what is read. Up
+    to ``taps`` taps of a window are written out."""
 
     region: int
     at_once: int
     taps: int
+    groups: tuple[tuple[int, int], ...]
     name = "quad-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -96,23 +99,26 @@ class QuadWindow:
         Raises:
             ScheduleError: there are no pixels, fewer channels than lanes, or a step does not apply.
         """
-        return _window(self, nest.loops, nest.part, machine)
+        return _window(self, nest.loops, nest.part)
 
 
-def _window(rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine) -> Loops:
+def _window(rule: QuadWindow, loops: Loops, part: Contraction) -> Loops:
     if len(part.spatial) < 2 or not isinstance(part.spatial[-2].hi, int) or not isinstance(part.spatial[-1].hi, int):
         raise ScheduleError("no pixels, or no number of channels")
-    if has_condition(loops, part.a) and part.spatial[-1].hi >= machine.vector_bytes:
-        wide, region = _quads(rule, loops, part, machine, machine.vector_bytes)
-        if region is not None and region.type.max_bytes <= rule.region:
-            return wide
-    return _quads(rule, loops, part, machine, machine.integer_lanes)[0]
+    staged = has_condition(loops, part.a)
+    for group, lanes in rule.groups[:-1]:
+        if part.spatial[-1].hi >= group and (staged or group == lanes):
+            done, lines = _grouped(rule, loops, part, group, lanes)
+            if lines is None or lines.type.max_bytes <= rule.region:
+                return done
+    return _grouped(rule, loops, part, *rule.groups[-1])[0]
 
 
-def _quads(
-    rule: QuadWindow, loops: Loops, part: Contraction, machine: Machine, group: int
+def _grouped(
+    rule: QuadWindow, loops: Loops, part: Contraction, group: int, lanes: int
 ) -> tuple[Loops, Buffer | None]:
-    """As ``_window``, so many channels staged at a time, and the buffer for them where there is one."""
+    """As ``_window``, so many channels staged at a time, so many in a vector, and the buffer for them where there is
+    one."""
     channel, pixel, reduce = loop_of(part.spatial[-1]), loop_of(part.spatial[-2]), loops_of(part.reduce)
     pixels, s, lines = part.spatial[-2].var.hi + 1, Schedule(loops), None
     groups = s.reorder(pixel, channel).overlap(channel, group)
@@ -120,8 +126,8 @@ def _quads(
         lines = s.line_buffer(groups.outer, part.a)
         for copy in (lines.copy, *lines.borders):
             s.vectorize(copy)
-    lanes = s.split(groups.inner, machine.integer_lanes).inner
-    tile = s.reorder(lanes, pixel).vectorize(lanes).overlap(pixel, min(rule.at_once, pixels)).inner
+    across = s.split(groups.inner, lanes).inner
+    tile = s.reorder(across, pixel).vectorize(across).overlap(pixel, min(rule.at_once, pixels)).inner
     s.unroll_and_jam(tile, reduce)
     done = write_out(s, [tile, *(reduce if extent(part.reduce) <= rule.taps else [])])
     return done, lines.buffer if lines else None

@@ -35,9 +35,10 @@ COPY: Final = 6  # elements copied between two branches; the last ones overlap
 @dataclass(frozen=True, slots=True)
 class LaneWindow:
     """Depthwise: the padded window gathered per pixel, channels in lanes, taps written out. It takes ``least``
-    multiply-accumulates."""
+    multiply-accumulates; the sums of the channels read at once fill at most ``vectors``."""
 
     least: int
+    vectors: int = 1
     name = "lane-window"
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
@@ -46,7 +47,8 @@ class LaneWindow:
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Channels in lanes."""
-        return _window_lanes(nest.loops, nest.part, machine.integer_lanes)
+        channels, lanes = nest.part.spatial[-1].var.hi + 1, machine.integer_lanes
+        return _window_lanes(nest.loops, nest.part, min(self.vectors, channels // lanes) * lanes)
 
 
 @dataclass(frozen=True, slots=True)

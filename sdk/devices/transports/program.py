@@ -1,4 +1,4 @@
-"""``qemu-user://`` runs an agent built for another processor as a process, and talks to its input and output."""
+"""``program://`` runs an agent built for another processor as a process, and talks to its input and output."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from sdk.devices.transports.qemu import require_program
 from sdk.errors import NoDeviceError, UsageError
 
 
-@register("qemu-user")
-def open_qemu_user(request: OpenRequest) -> Transport:
-    """Start ``request.artifact`` under the program of ``request.emulator``.
+@register("program")
+def open_program(request: OpenRequest) -> Transport:
+    """Start ``request.artifact`` under the program of ``request.emulator``: QEMU's user mode, or an engine.
 
     Raises UsageError without an emulator, MissingToolError without its program, NoDeviceError without the agent.
     """
@@ -22,6 +22,5 @@ def open_qemu_user(request: OpenRequest) -> Transport:
     if spec.icount_shift is not None:
         raise UsageError("this board's emulator runs machines, not programs", where=request.uri, hint="use qemu://")
     require_program(spec.command[0])
-    values = {"elf": str(request.artifact), "serial": "null", "shift": ""}
-    argv = [part.format_map(values) for part in spec.command]
-    return open_piped(argv, f"the agent under {spec.command[0]}", request.uri, emulated=True)
+    argv = spec.argv(request.artifact)
+    return open_piped(argv, f"the agent under {spec.command[0]}", request.uri, emulated=not spec.timed)

@@ -1,0 +1,36 @@
+"""WebAssembly with vectors of 128 bits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sdk.compiler.ir.types import I8
+from sdk.compiler.machines.common import LANES, LEAST, PANELS
+from sdk.compiler.machines.model import Dot, FloatUnit, Machine
+from sdk.compiler.schedules.rules.integer import LaneTiles
+from sdk.compiler.schedules.rules.integer_window import LaneWindow
+from sdk.compiler.schedules.rules.plain import PlainWindow
+
+__all__ = ["MACHINES"]
+
+MACHINES: Final = (
+    # i32x4.dot_i16x8_s adds pairs of products; its factors are bytes that are widened as they are read. Engines have 16
+    # registers on x86-64, 32 on AArch64
+    Machine(
+        name="simd128",
+        needs=frozenset({"simd128"}),
+        float_units=(FloatUnit("simd128", frozenset({"simd128"}), lanes=4, registers=16, fma=False),),
+        vector_bytes=16,
+        dot=Dot("dot_i16x8", I8, I8, 2, sums=4),
+        tile_rows=4,
+        tile_cols=2,
+        rules=(
+            LaneTiles(LEAST),
+            # products of eight bytes are halves of words in one vector, their sums two
+            LaneWindow(LEAST, vectors=2),
+            PlainWindow("bytes", LEAST),
+            PANELS,
+            *LANES,
+        ),
+    ),
+)
