@@ -19,8 +19,8 @@ from placements import overlaps
 from sdk.compiler.memory import planner
 from sdk.compiler.memory.compiled_search import maker, provide
 from sdk.compiler.memory.planner import native, plan_offsets
-from sdk.compiler.memory.planner.dives import Dives
 from sdk.compiler.memory.planner.greedy import greedy
+from sdk.compiler.memory.planner.restarts import Restarts
 from sdk.compiler.memory.planner.task import Found, make_task
 from sdk.compiler.memory.problem import Block, aligned, lower_bound
 from sdk.driver.host_c import load_c
@@ -187,7 +187,7 @@ def test_seconds_end_the_search(in_c: None) -> None:
 
 def test_very_many_blocks_are_searched_by_orders(in_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "MAX_EXACT_BLOCKS", 5)
-    monkeypatch.setattr(planner, "Dives", None)
+    monkeypatch.setattr(planner, "Restarts", None)
     for seed in range(5):
         blocks = random_problem(seed)
         placed = plan_offsets(blocks, effort=2000)
@@ -199,5 +199,5 @@ def test_a_search_never_gives_back_something_worse(in_c: None) -> None:
     for seed in range(20):
         task = make_task(random_problem(seed))
         start = greedy(task)
-        found, bound = Dives(task).run(Found(start.peak, start.offsets), 2000, seed)
+        found, bound = Restarts(task).run(Found(start.peak, start.offsets), 2000, seed)
         assert task.bound <= bound <= found.peak <= start.peak

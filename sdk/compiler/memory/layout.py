@@ -35,8 +35,8 @@ from sdk.compiler.memory.scratch import SCRATCH_ALIGN, THREAD_ALIGN, scratch_lay
 from sdk.compiler.memory.splits import split_of
 from sdk.compiler.memory.states import state_offsets
 from sdk.compiler.memory.storage import Io, Storage, is_view, share_bytes
+from sdk.compiler.memory.stream.repeats import Repeats
 from sdk.compiler.memory.stream.timeline import Bits, Timeline
-from sdk.compiler.memory.stream.turns import Turns
 from sdk.compiler.memory.stream.weigh import Segment
 from sdk.compiler.sym import Dim, Expr, Var, dmax, free_vars, max_value, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
@@ -119,7 +119,7 @@ class _Layout:
         self.sharing = share_bytes(graph, module.loops, states, io, self._may_take)
         self.kernels = RowKernels(set(module.loops))
         self.calls = 0
-        self.turns = {v.name for v in (*self.entry_dims, *fresh_dims(graph))}  # names of variables of repeats, and dims
+        self.repeat_vars = {v.name for v in (*self.entry_dims, *fresh_dims(graph))}  # and of dims
         self.end = len(graph.body) + 1
         self.head: list[PlanStmt] = []  # what follows from the entry's dims is found out before any work
         self.known: set[Var] = set(self.entry_dims)
@@ -193,13 +193,13 @@ class _Layout:
     def _stream(self, segment: Segment) -> None:
         """The repeats of a segment; its nodes are calls."""
         assert segment.flow is not None  # it is a stream
-        turns = Turns(segment.flow, [fresh_name("h", self.turns) for _ in segment.flow.levels])
+        repeats = Repeats(segment.flow, [fresh_name("h", self.repeat_vars) for _ in segment.flow.levels])
         calls = {}
-        for step in turns.order():
+        for step in repeats.order():
             node = self.graph.body[step - 1]
             assert isinstance(node, Call)  # only calls have rows
-            calls[step] = self._call(step, node, turns.rows(step))
-        self.body.append(turns.statement(calls))
+            calls[step] = self._call(step, node, repeats.rows(step))
+        self.body.append(repeats.statement(calls))
 
     # --- buffers ---------------------------------------------------------------------------------------
 
@@ -435,18 +435,18 @@ class _Layout:
         apart: tuple[Apart, ...] | None = None
         if self.scaled:
             placement = best_scaled(placements(blocks), blocks, self.sizes)
-            form = scaled(blocks, self.sizes, placement)
+            closed_form = scaled(blocks, self.sizes, placement)
             fullest = _fullest(blocks)
         elif self.segments:
             placement, fullest, apart = self._place_streams(blocks)
-            form = Scaled((), placement.offsets, placement.peak)
+            closed_form = Scaled((), placement.offsets, placement.peak)
         else:
             placement, fullest = plan_offsets(blocks), _fullest(blocks)
-            form = Scaled((), placement.offsets, placement.peak)
+            closed_form = Scaled((), placement.offsets, placement.peak)
         # what a search proved beyond the largest live set no reader of the plan could check
         bound = placement.lower_bound if self.segments else lower_bound(blocks)
         buffers = tuple(
-            replace(b, offset=form.offsets[self.block_of[b.name]]) if b.name in self.block_of else b
+            replace(b, offset=closed_form.offsets[self.block_of[b.name]]) if b.name in self.block_of else b
             for b in self.buffers
         )
         inputs = tuple(self.names[p.name] for p in self.graph.params)
@@ -455,11 +455,11 @@ class _Layout:
             self.entry_dims,
             inputs,
             outputs,
-            self._regions(buffers, form.bytes),
+            self._regions(buffers, closed_form.bytes),
             buffers,
             (*self.head, *self.body),
             bound,
-            form.places,
+            closed_form.places,
         )
         return Laid(plan, blocks, placement, fullest, self.kernels.made, self.block_of, apart)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from sdk.compiler.memory.planner.climb import Climb
-from sdk.compiler.memory.planner.dives import Dives
 from sdk.compiler.memory.planner.greedy import FITS, ORDERS, greedy, ordered, place_all
+from sdk.compiler.memory.planner.restarts import Restarts
 from sdk.compiler.memory.planner.task import check_fixed, make_task, peak_of
 from sdk.compiler.memory.problem import Apart, Block, Placement
 
@@ -54,7 +54,7 @@ def plan_offsets(
     elif best.peak > proved:
         if effort is None:
             effort = EFFORT // (10 if (best.peak - proved) * _LITTLE < proved else 1)
-        best, proved = Dives(goal).run(best, effort, SEED, seconds)
+        best, proved = Restarts(goal).run(best, effort, SEED, seconds)
     places = {b.name: at for b, at in zip(task.blocks, best.offsets, strict=True)}
     lowest = proved if proved > goal.bound else task.bound
     return Placement({b.name: places.get(b.name, 0) for b in blocks}, best.peak, lowest)

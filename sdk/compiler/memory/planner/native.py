@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.memory.compiled_search import maker
+from sdk.compiler.memory.planner.lower_bounds import Ints, Packing
 from sdk.compiler.memory.planner.niche import MEMORY, Budget, search
-from sdk.compiler.memory.planner.settle import Ints, Packing
 
 __all__ = ["SOURCE", "search_packing"]
 

@@ -61,7 +61,7 @@ class Segmenter:
             for first in range(last, 0, -1):
                 if not self._may_stream(first):
                     break
-                calls += self.net.forms[first].extent
+                calls += self.net.row_calls[first].extent
                 cost, streams = best[first - 1].value
                 value = cost + calls, streams + 1
                 if value >= here.value or self._floor(first, last) > limit:
@@ -79,7 +79,7 @@ class Segmenter:
         return max(inputs, results)
 
     def _may_stream(self, step: int) -> bool:
-        return step in self.net.forms
+        return step in self.net.row_calls
 
     def _floor(self, first: int, last: int) -> int:
         """What a segment needs at least: what is live before it, or after it."""

@@ -31,8 +31,8 @@ class _Reader:
 
 @dataclass
 class _Classes:
-    """Every channel of every value has a number; once ``settle`` has joined those of a class, ``parent`` leads to the
-    least of them."""
+    """Every channel of every value has a number; once ``join`` has joined those of a class, ``parent`` leads to the
+    smallest of them."""
 
     ids: dict[str, Ints] = field(default_factory=dict)
     pinned: list[Ints] = field(default_factory=list)
@@ -53,12 +53,12 @@ class _Classes:
         if not value.const and value.name in self.ids:
             self.pinned.append(self.ids[value.name])
 
-    def settle(self) -> None:
+    def join(self) -> None:
         """Makes the channels ``a[k]`` and ``b[k]`` of each pair in ``joins`` one class."""
         self.parent = np.arange(self.size)
         for a, b in self.joins:
-            while (apart := (x := self.find(a)) != (y := self.find(b))).any():
-                np.minimum.at(self.parent, np.maximum(x, y)[apart], np.minimum(x, y)[apart])
+            while (separate := (x := self.find(a)) != (y := self.find(b))).any():
+                np.minimum.at(self.parent, np.maximum(x, y)[separate], np.minimum(x, y)[separate])
         self.parent = self.find(np.arange(self.size))
 
     def read_by(self, roots: Ints) -> set[int]:
@@ -119,14 +119,14 @@ def _classes(graph: Graph, roles: Sequence[Role], bounds: Mapping[str, Bounds]) 
             classes.pin(value)
     for value in graph.results:
         classes.pin(value)
-    classes.settle()
+    classes.join()
     return classes
 
 
 def _spread(classes: _Classes, needed: Flags, changed: Iterable[int]) -> None:
     """Marks what the sums of needed channels need, until nothing more is. ``changed`` are the sums of which outputs
     may be needed that were not: only these, and what makes their inputs, are looked at, the last first."""
-    waiting = [-k for k in changed]  # of a heap the least comes first
+    waiting = [-k for k in changed]  # a heap gives the smallest first
     heapq.heapify(waiting)
     queued = set(waiting)
     while waiting:

@@ -1,4 +1,4 @@
-"""Nodes that decide what is computed: branches and loops settled at import, and those that do nothing."""
+"""Nodes that decide what is computed: branches and loops that the import decides, and those that do nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Least offsets of the blocks still to place: what lies below them, and what their sections must hold besides."""
+"""Lowest offsets of the blocks still to place: what lies below them, and what their sections must hold besides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.memory.problem import aligned
 
-__all__ = ["BIG", "Bools", "Ints", "Packing", "Part", "Settled", "settle"]
+__all__ = ["BIG", "Bools", "Ints", "LowerBounds", "Packing", "Subproblem", "lower_bounds"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -56,7 +56,7 @@ class Packing:
         return not any(self.walls) and bool((self.align == 1).all())
 
     def fit(self, ids: Ints, floor: Ints) -> Ints:
-        """For each block the lowest offset at its floor or above where it can be."""
+        """For each block the lowest_rival offset at its floor or above where it can be."""
         if self.plain:
             return floor
         out = floor.copy()
@@ -70,7 +70,7 @@ class Packing:
 
 
 @dataclass(frozen=True)
-class Part:
+class Subproblem:
     """Blocks still to place, by index in ascending order: where each would lie now, and whether it is held back from
     there, so that it ends up on another that is still to come."""
 
@@ -80,65 +80,65 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Settled:
-    """Least offsets of the blocks of a part, the sections they cover, and what these have to hold and what is taken."""
+class LowerBounds:
+    """Lowest offsets of the blocks of a part, the sections they cover, and the bytes that these hold at the end."""
 
-    least: Ints
+    lowest: Ints
     cover: Bools
     left: Ints
 
 
-def settle(packing: Packing, part: Part) -> Settled | None:
-    """None where the blocks cannot all be placed."""
+def lower_bounds(packing: Packing, part: Subproblem) -> LowerBounds | None:
+    """The lowest offset that each block can have; None where they cannot all be placed."""
     ids, size = part.ids, packing.size[part.ids]
     start, stop = int(packing.first[ids].min()), int(packing.last[ids].max()) + 1
     cover = packing.cover[ids, start:stop]
-    least, latest = part.at + part.held, packing.latest[ids]
+    lowest, latest = part.at + part.held, packing.latest[ids]
     held = np.flatnonzero(part.held)
     others = packing.rivals[ids[held][:, None], ids] if len(held) else None
     weight = cover * size[:, None]
     taken = packing.taken[start:stop]
     left = weight.sum(axis=0) + taken
     while True:
-        if (least > latest).any() or not _fits(packing.capacity - taken, least, cover, weight):
+        if (lowest > latest).any() or not _fits(packing.capacity - taken, lowest, cover, weight):
             return None
-        before = least
-        ends = least + size
+        before = lowest
+        ends = lowest + size
         if others is not None:
             above = np.where(others, np.maximum(ends, (part.at[held] + 1)[:, None]), BIG).min(axis=1)
-            least = least.copy()
-            least[held] = np.maximum(least[held], above)
-        least = _above_another(packing.capacity, least, ends, cover, left)
-        if (least == before).all():
+            lowest = lowest.copy()
+            lowest[held] = np.maximum(lowest[held], above)
+        lowest = _above_another(packing.capacity, lowest, ends, cover, left)
+        if (lowest == before).all():
             break
     if others is not None:
-        lowest = np.where(others, least, BIG).min(axis=1)
-        if (lowest >= (part.at + size)[held]).any():  # it could lie where it is held back from after all
+        lowest_rival = np.where(others, lowest, BIG).min(axis=1)
+        if (lowest_rival >= (part.at + size)[held]).any():  # it could lie where it is held back from after all
             return None
-    return Settled(least, cover, left)
+    return LowerBounds(lowest, cover, left)
 
 
-def _fits(capacity: Ints, least: Ints, cover: Bools, weight: Ints) -> bool:
+def _fits(capacity: Ints, lowest: Ints, cover: Bools, weight: Ints) -> bool:
     """Whether in each section the blocks that start at any offset or above fit between it and the top."""
-    order = np.argsort(-least, kind="stable")
+    order = np.argsort(-lowest, kind="stable")
     above = np.cumsum(weight[order], axis=0)
-    above += least[order][:, None]
+    above += lowest[order][:, None]
     return not ((above > capacity) & cover[order]).any()
 
 
-def _above_another(capacity: int, least: Ints, ends: Ints, cover: Bools, left: Ints) -> Ints:
+def _above_another(capacity: int, lowest: Ints, ends: Ints, cover: Bools, left: Ints) -> Ints:
     """A block that cannot be the next of one of its sections lies above another block to come of that section."""
-    not_next = (least[:, None] + left > capacity) & cover
+    not_next = (lowest[:, None] + left > capacity) & cover
     rows = np.flatnonzero(not_next.any(axis=1))
     if not len(rows):
-        return least
+        return lowest
     end = np.where(cover, ends[:, None], BIG)
     columns = np.arange(end.shape[1])
     owner = end.argmin(axis=0)
-    lowest = end[owner, columns]
+    lowest_end = end[owner, columns]
     end[owner, columns] = BIG
     second = end.min(axis=0)
-    above = np.where(owner == rows[:, None], second, lowest)
-    out = least.copy()
+    above = np.where(owner == rows[:, None], second, lowest_end)
+    out = lowest.copy()
     out[rows] = np.maximum(out[rows], np.where(not_next[rows], above, 0).max(axis=1))
     return out

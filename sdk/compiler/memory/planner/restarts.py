@@ -10,17 +10,17 @@ from typing import Final
 
 import numpy as np
 
+from sdk.compiler.memory.planner.lower_bounds import Ints, Packing
 from sdk.compiler.memory.planner.native import search_packing
 from sdk.compiler.memory.planner.niche import Budget
-from sdk.compiler.memory.planner.settle import Ints, Packing
 from sdk.compiler.memory.planner.task import Found, Task, peak_of
 from sdk.compiler.memory.problem import Block, aligned, live_profile
 
-__all__ = ["Dives"]
+__all__ = ["Restarts"]
 
 _FIRST: Final = 3  # times the square of the number of blocks: what the first search may spend
 _LONGER: Final = (1, 1, 1, 1, 1, 1, 2, 2, 2, 4, 4, 8)  # times that, in rounds; each round doubles them
-_GOALS: Final = (0.0, 0.5, 0.0, 0.25, 0.0, 0.75)  # how far from the bound to the best yet a search aims, by turns
+_GOALS: Final = (0.0, 0.5, 0.0, 0.25, 0.0, 0.75)  # how far from the bound to the best yet, in turn
 _UNTIMED: Final = 5_000  # blocks to look at before their number in a second is known
 _NOISE: Final = (0.1, 0.5, 2.0)
 
@@ -36,7 +36,7 @@ class _Clock:
         """Whether the time is up."""
         return self.seconds is not None and time.monotonic() - self.start >= self.seconds
 
-    def most(self, share: int) -> int:
+    def allowed(self, share: int) -> int:
         """``share``, or as many blocks as are likely to be looked at in the time that is left."""
         if self.seconds is None:
             return share
@@ -46,7 +46,7 @@ class _Clock:
         return max(1, min(share, int(self.looked / spent * (self.seconds - spent))))
 
 
-class Dives:
+class Restarts:
     """Searches of a task by lifetimes: the unit of its offsets and the sections of its blocks are worked out once."""
 
     def __init__(self, task: Task) -> None:
@@ -76,18 +76,18 @@ class Dives:
             seconds: a limit on time besides, which makes the result depend on the machine.
         """
         rng, clock, bound = random.Random(seed), _Clock(seconds), self.task.bound
-        turn = 0
+        restart = 0
         while effort > 0 and best.peak > bound and not clock.over:
             goal = bound
-            if turn >= len(_KEYS):
-                goal += int((best.peak - bound) * _GOALS[turn % len(_GOALS)])
-            share = _FIRST * len(self.loose) ** 2 * _LONGER[turn % len(_LONGER)] << turn // len(_LONGER)
-            most = min(effort, clock.most(share))
-            budget = Budget(most)
-            offsets = self._search(goal, self._order(turn, rng), budget)
-            effort -= most - max(0, budget.left)
-            clock.looked += most - budget.left
-            turn += 1
+            if restart >= len(_KEYS):
+                goal += int((best.peak - bound) * _GOALS[restart % len(_GOALS)])
+            share = _FIRST * len(self.loose) ** 2 * _LONGER[restart % len(_LONGER)] << restart // len(_LONGER)
+            allowed = min(effort, clock.allowed(share))
+            budget = Budget(allowed)
+            offsets = self._search(goal, self._order(restart, rng), budget)
+            effort -= allowed - max(0, budget.left)
+            clock.looked += allowed - budget.left
+            restart += 1
             if offsets is not None:
                 best = Found(peak_of(self.task, offsets), offsets)
             elif budget.left >= 0:
@@ -133,10 +133,10 @@ class Dives:
                 out.append(((b.fixed - mine.size) // self.unit, -(-(b.fixed + b.size) // self.unit)))
         return sorted(out)
 
-    def _order(self, turn: int, rng: random.Random) -> list[int]:
+    def _order(self, restart: int, rng: random.Random) -> list[int]:
         """Which blocks to try first: long-lived and large ones, then more and more at random."""
-        key = _KEYS[turn % len(_KEYS)]
-        noise = 0.0 if turn < len(_KEYS) else _NOISE[turn // len(_KEYS) % len(_NOISE)]
+        key = _KEYS[restart % len(_KEYS)]
+        noise = 0.0 if restart < len(_KEYS) else _NOISE[restart // len(_KEYS) % len(_NOISE)]
         span = self.last - self.first + 1
         weight = [
             int(self.size[k]) ** key[0] * int(span[i]) ** key[1] * (1 + noise * rng.random())

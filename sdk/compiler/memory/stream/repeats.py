@@ -1,4 +1,4 @@
-"""A stream as statements of a plan: nested repeats whose bodies call each node for the row of its turn."""
+"""A stream as statements of a plan: nested repeats whose bodies call each node for the row of its iteration."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sdk.compiler.ir.plan import PlanCall, PlanStmt, Repeat
 from sdk.compiler.memory.stream.flow import Flow
 from sdk.compiler.sym import Dim, Var, dmax, dmin
 
-__all__ = ["Turns"]
+__all__ = ["Repeats"]
 
 
-class Turns:
+class Repeats:
     """The repeats of a stream, one in the other: nodes of a rate are called in the body of the repeat of that rate."""
 
     def __init__(self, flow: Flow, names: Sequence[str]) -> None:
@@ -28,11 +28,11 @@ class Turns:
         return [step for _, step in sorted(placed, key=lambda p: (-p[0], p[1]))]
 
     def rows(self, step: int) -> tuple[Dim, Dim]:
-        """The row that the node of a step runs in its turn, from and to: none before its first and behind its last."""
+        """The row that a step's node runs in its iteration, from and to: none before its first and behind its last."""
         k = self.flow.steps.index(step)
-        turn = self.vars[self.flow.rates[k]].expr + self.flow.ahead[k]
+        iteration = self.vars[self.flow.rates[k]].expr + self.flow.ahead[k]
         extent = self.flow.extents[k]
-        return _clamped(turn, extent), _clamped(turn + 1, extent)
+        return _clamped(iteration, extent), _clamped(iteration + 1, extent)
 
     def statement(self, calls: Mapping[int, PlanCall]) -> Repeat:
         """The outer repeat; ``calls`` by step."""

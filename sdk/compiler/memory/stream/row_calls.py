@@ -12,7 +12,7 @@ from sdk.compiler.ir.graph import Call, Graph, Node, Value, node_args, node_outs
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.memory.scratch import scratch_layout
 
-__all__ = ["Form", "Touched", "forms_of"]
+__all__ = ["RowCall", "Touched", "row_calls_of"]
 
 Rows = tuple[tuple[int, int], ...]  # by row of the call, the rows from and to (exclusive) of an argument
 
@@ -36,7 +36,7 @@ class Touched:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RowCall:
     """A call that may run row by row: its rows, what it touches but constants, and the bytes of its scratch. It
     writes row r of a result and no other, or gathers a result whole from one row after the other."""
 
@@ -46,16 +46,16 @@ class Form:
     scratch: int
 
 
-def forms_of(graph: Graph, loops: Mapping[str, Loops]) -> list[Form | None]:
+def row_calls_of(graph: Graph, loops: Mapping[str, Loops]) -> list[RowCall | None]:
     """Of each node of a graph, how it runs row by row; None where it runs whole, as it does where a size is no number.
 
     ``loops`` are the functions as calls for single rows have them.
     """
     known: dict[tuple[str, str], Rows] = {}
-    return [_form(node, loops, known) for node in graph.body]
+    return [_row_call(node, loops, known) for node in graph.body]
 
 
-def _form(node: Node, loops: Mapping[str, Loops], known: dict[tuple[str, str], Rows]) -> Form | None:
+def _row_call(node: Node, loops: Mapping[str, Loops], known: dict[tuple[str, str], Rows]) -> RowCall | None:
     if not isinstance(node, Call) or node.kind != "loops" or node.place:
         return None
     function = loops[node.callee]
@@ -81,7 +81,7 @@ def _form(node: Node, loops: Mapping[str, Loops], known: dict[tuple[str, str], R
         touched.append((p.mode, Touched(value, known[key], row, exact)))
     reads = tuple(t for mode, t in touched if mode == "read")
     writes = tuple(t for mode, t in touched if mode != "read")
-    return Form(extent, reads, writes, scratch_layout(function).bytes)
+    return RowCall(extent, reads, writes, scratch_layout(function).bytes)
 
 
 def _rows(function: Loops, param: str, extent: int, store: bool) -> Rows:
