@@ -15,7 +15,6 @@ from sdk import driver
 from sdk.boards import load_board
 from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ops import get_op
 from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
@@ -24,6 +23,7 @@ from sdk.errors import BuildError, SdkError, UsageError
 from sdk.frontends.program.reader import read_program
 from sdk.graph import Entry, ModuleBuilder, Tensor, boolean, f32, i32, i64
 from sdk.source import ParseError
+from tests.ir.round_trip import check_round_trip
 
 TABLE = np.arange(24, dtype=np.float32).reshape(6, 4) / 8
 
@@ -226,7 +226,7 @@ def test_compiled_entries() -> None:
 
 def test_text_reads_back() -> None:
     module = two_entries()
-    assert parse_module(print_module(module), collect_blobs(module)) == module
+    check_round_trip(module)
 
 
 def test_a_program_as_a_file(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from sdk.compiler.analysis.effort import macs
 from sdk.compiler.analysis.unify import unify
+from sdk.compiler.analysis.work import macs
 from sdk.compiler.ir.graph import Call
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanCall, walk_plan

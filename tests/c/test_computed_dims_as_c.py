@@ -18,6 +18,7 @@ from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
 from sdk.compiler.verify.module import check, verify
 from sdk.compiler.verify.plan import check_plan
 from sdk.errors import BuildError, UsageError
+from tests.ir.round_trip import check_round_trip
 
 CHOSEN = """
 module net typed
@@ -50,7 +51,7 @@ def build(text: str, io: str = "caller") -> tuple[Module, Module]:
     check(done, ops)
     for plan in done.plans.values():
         check_plan(done, plan)
-    assert print_module(parse_module(print_module(done), ops=ops)) == print_module(done)
+    check_round_trip(done)
     return module, done
 
 

@@ -17,7 +17,7 @@ from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall
-from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
+from sdk.compiler.ir.text import parse_module
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import Nest
@@ -28,6 +28,7 @@ from sdk.compiler.passes.sharing import Different, generalise, grouped, proved, 
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.verify.module import verify
 from sdk.compiler.verify.plan import check_plan, verify_plan
+from tests.ir.round_trip import check_round_trip
 
 DSP = machine_for({"dsp", "thumb2"})
 T = TensorType
@@ -70,7 +71,7 @@ def test_a_net_with_shared_layers_gives_the_same(opt: str) -> None:
     shared = net(f"lower,fuse,simplify-loops,schedule{{isa=dsp}},plan-memory,share{{opt={opt}}}")
     assert verify(shared, registry) == []
     check_plan(shared, shared.plans["main"])
-    assert parse_module(print_module(shared), collect_blobs(shared), registry) == shared
+    check_round_trip(shared)
     assert shared.plans["main"].buffers == plain.plans["main"].buffers
     if opt == "size":
         assert len(shared.loops) < len(plain.loops) == 3

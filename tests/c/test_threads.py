@@ -12,12 +12,12 @@ from c_harness import HOST_ISA, WARNINGS
 from c_model import CModel, Net, files_of, load
 
 from sdk.boards import load_board
-from sdk.compiler.analysis.rows import row_granule, work_of
+from sdk.compiler.analysis.rows import row_granule
+from sdk.compiler.analysis.work import operations
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.loops import For
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall
-from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import F32, I8, I32
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.passes.fuse import Fuse
@@ -29,6 +29,7 @@ from sdk.compiler.sym import Var
 from sdk.compiler.verify.plan import verify_plan
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
+from tests.ir.round_trip import check_round_trip
 
 N = Var("n", 1, 96)
 
@@ -106,7 +107,7 @@ def test_plan_gives_each_thread_its_scratch() -> None:
         if call.scratch:
             had = one.plans["main"].buffer(call.scratch).type.max_bytes
             assert four.plans["main"].buffer(call.scratch).type.max_bytes >= 4 * had
-    assert parse_module(print_module(four), collect_blobs(four)) == four
+    check_round_trip(four)
 
 
 def test_verifier_knows_what_parts_need() -> None:
@@ -126,7 +127,7 @@ def test_rows_that_read_their_neighbours_are_not_split() -> None:
     module = planned(2)
     conv = next(f for f in module.loops.values() if f.name.startswith("conv2d"))
     assert row_granule(conv) is not None
-    assert work_of(conv, 1) != 0
+    assert operations(conv, 1) != 0
     assert row_granule(conv, frozenset({"x"})) is None  # in place, a part would write what its neighbour reads
     assert any(isinstance(n, For) for n in walk(conv.body))
 
@@ -138,7 +139,7 @@ def test_borders_in_loops_of_their_own_are_work_too() -> None:
     done = ScheduleLoops("sse2.avx2.fma.avx512f").run(Lower().run(net.typed(y))).loops["depthwise_conv2d"]
     assert "partition" in done.trace
     assert row_granule(done) == 1
-    assert int(work_of(done, 1)) > 14 * 64 * 9
+    assert int(operations(done, 1)) > 14 * 64 * 9
 
 
 @pytest.mark.parametrize("toolchain", ["zig", "gcc"])

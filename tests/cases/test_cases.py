@@ -2,7 +2,7 @@
 
 A file holds sections divided by `// -----`, of these kinds:
 - `// RUN: pipeline`, a module, then `// EXPECT` and the module after the passes, or `// SAME` where they
-  must give back the very module. It is verified before and after.
+  must give back the very module. It is verified before and after, and reads back from its text.
 - `// FIND: text` lines, one per finding of the verifier, and a module.
 - a module with `// ERROR: text` on the line where reading it fails.
 `pytest tests/cases --update` rewrites what follows `// EXPECT`, and the `// FIND` lines.
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sdk.compiler import ops
-from sdk.compiler.ir.text import parse_module, print_module
+from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.passes.pipeline import all_passes, parse_pipeline, run_pipeline
 from sdk.compiler.verify.module import verify
 from sdk.source import ParseError, Source
@@ -51,7 +51,9 @@ def run(section: str, name: str) -> tuple[str, bool]:
     assert verify(before, ops) == []
     after = run_pipeline(before, parse_pipeline(match[1].strip()))
     assert verify(after, ops) == []
-    return print_module(after), after is before
+    text = print_module(after)
+    assert parse_module(text, collect_blobs(after), ops) == after
+    return text, after is before
 
 
 def expected(section: str, name: str) -> str | None:
@@ -63,6 +65,7 @@ def expected(section: str, name: str) -> str | None:
     if "// SAME\n" in section:
         assert same
         return None
+    assert not same
     given = section.partition("// EXPECT\n")[0]
     return f"{given}// EXPECT\n{found}"
 
@@ -84,6 +87,6 @@ def test_case(path: Path, number: int, request: pytest.FixtureRequest) -> None:
         assert section == wanted
 
 
-def test_folders_are_named_after_passes() -> None:
-    folders = {p.name.replace("_", "-") for p in HERE.iterdir() if any(p.glob("*.ir"))}
-    assert folders - {"text", "verify"} <= all_passes().keys()
+def test_every_pass_has_a_case_that_it_changes() -> None:
+    changed = {p.parent.name for p in HERE.rglob("*.ir") if "// EXPECT\n" in p.read_text(encoding="utf-8")}
+    assert {name.replace("_", "-") for name in changed} == all_passes().keys()

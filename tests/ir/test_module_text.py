@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from modules import Maker
-from round_trip import check_round_trip
 
 from sdk.compiler import ops
 from sdk.compiler.ir.graph import Call, Graph, Value
@@ -21,6 +20,7 @@ from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import F32, I8, I32, U8, TensorType
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
+from tests.ir.round_trip import check_round_trip
 
 
 @settings(max_examples=120, deadline=None)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from round_trip import check_function
 
+from sdk.compiler import schedules
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.types import F32, I8, I16, I32, I64, DType, TensorType
 from sdk.compiler.machines.lookup import MACHINES, machine_for
@@ -18,6 +22,7 @@ from sdk.compiler.ops import get_op, infer
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.schedules.trace import PRIMITIVES, Arg, Schedule
 from sdk.compiler.sym import Dim, Var
+from tests.ir.round_trip import check_function
 
 ROWS = Var("n", 1, 64).expr
 INT = {core.name: core for core in MACHINES}
@@ -71,6 +76,19 @@ def known(loops: Loops) -> dict[str, list[np.ndarray]]:
     rng = np.random.default_rng(1)
     buffers = [p.buffer for p in loops.params if p.mode == "read"][1:]
     return {b.name: [rng.integers(-9, 9, b.type.static_shape).astype(b.dtype.numpy)] for b in buffers}
+
+
+def primitives() -> Iterator[str]:
+    """Every function of the package that rewrites loops where an obligation that it states holds."""
+    for found in pkgutil.walk_packages(schedules.__path__, f"{schedules.__name__}."):
+        module = importlib.import_module(found.name)
+        for name, item in inspect.getmembers(module, inspect.isfunction):
+            if not name.startswith("_") and "obligation:" in (item.__doc__ or ""):
+                yield name
+
+
+def test_the_table_holds_every_primitive() -> None:
+    assert set(primitives()) == PRIMITIVES.keys()
 
 
 def test_every_primitive(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""After every pass, for every kind of board and objective, a module reads back from its text."""
+"""After every pass, for every kind of board and objective, a module is well formed and reads back from its text."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from round_trip import check_round_trip
 
 from sdk.boards import load_board
+from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.passes.base import Pass
+from sdk.compiler.verify.module import verify
+from sdk.compiler.verify.plan import verify_plan
 from sdk.driver import BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
 from sdk.graph import Entry, ModuleBuilder, Tensor, f32, i8, i16
+from tests.ir.round_trip import check_round_trip
+from tests.models.real import NAMES
 
 THREE = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "pad_value": -3, "x_offset": 3}
 POINT = {**THREE, "pad": (0, 0, 0, 0)}
@@ -122,38 +126,39 @@ OBJECTIVES: dict[str, tuple[str, BuildOptions]] = {
 }
 
 
-def check_stages(module: Module, objective: str) -> set[str]:
-    """The passes that made another module of it."""
-    board, options = OBJECTIVES[objective]
-    texts = [check_round_trip(module, "imported")]
-    changed: set[str] = set()
+def check(module: Module, where: str) -> str:
+    """The text of the module."""
+    assert verify(module, ops) == [], where
+    assert [d for plan in module.plans.values() for d in verify_plan(module, plan)] == [], where
+    return check_round_trip(module, where)
+
+
+def check_stages(module: Module, board: str, options: BuildOptions) -> list[str]:
+    """The texts after each pass."""
+    texts = [check(module, "imported")]
 
     def observe(step: Pass, after: Module) -> None:
-        texts.append(check_round_trip(after, step.name))
-        if texts[-1] != texts[-2]:
-            changed.add(step.name)
+        texts.append(check(after, step.name))
 
     lower_module(module, default_passes(load_board(board), options), observe)
-    return changed
+    return texts
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_stage(name: str, objective: str) -> None:
-    assert {"lower", "plan-memory"} <= check_stages(MODELS[name](), objective)
+    assert "planned" in check_stages(MODELS[name](), *OBJECTIVES[objective])[-1]
 
 
 def test_streams_and_shared_kernels_are_among_them() -> None:
-    seen: list[str] = []
-    passes = default_passes(load_board("qemu-cortex-m4"), BuildOptions(memory="min", opt="size"))
-    lower_module(bytes_(), passes, lambda _, after: seen.append(check_round_trip(after)))
-    assert "repeat" in seen[-1]
-    assert "instances" in seen[-1]
-    assert any("interleave(2, 2)" in text for text in seen)
+    texts = check_stages(bytes_(), "qemu-cortex-m4", BuildOptions(memory="min", opt="size"))
+    assert "repeat" in texts[-1]
+    assert "instances" in texts[-1]
+    assert any("interleave(2, 2)" in text for text in texts)
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("objective", ["size", "streams", "mve"])
-@pytest.mark.parametrize("name", ["kws_ref_model.tflite", "okay_nabu.tflite", "kws_qdq.onnx"])
+@pytest.mark.parametrize("objective", ["host", "dsp", "streams", "size", "mve"])
+@pytest.mark.parametrize("name", [*NAMES.values(), "kws_qdq.onnx", "resnet_qdq.onnx"])
 def test_every_stage_of_real_models(name: str, objective: str, models: Path) -> None:
-    check_stages(import_model(models / name, BuildOptions(), "m"), objective)
+    check_stages(import_model(models / name, BuildOptions(), "m"), *OBJECTIVES[objective])

@@ -25,9 +25,9 @@ from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles
 RULES = (RegisterTiles(1, steps=2, alone=8, part=32),)
 ROOT = Path(__file__).resolve().parents[2]
 
-# windows of one column of taps among them: no two products along a row to sum at once
+# windows of one column of taps among them: no two products along a row to sum at once; sums of eight products
 COLUMN = test_rules.depthwise(20, 8, 40, 5, 1, 0)
-BYTES = [*test_rules.CASES, COLUMN]
+BYTES = [*test_rules.CASES, COLUMN, test_rules.conv(8, 7, 8, 19, 1, 1, 0)]
 WIDE = (TensorType(I16, (1, 20, 8, 40)), *COLUMN[1][1:])
 HALVES = [*test_integer16.CASES.values(), (COLUMN[0], WIDE, {**COLUMN[2], "pad_value": 0, "x_offset": 0})]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdk.compiler.analysis.access import rows_touched
+from sdk.compiler.analysis.rows_touched import rows_touched
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Eval, For, Let, Load, Loops, Stmt, Store

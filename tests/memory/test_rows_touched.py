@@ -14,8 +14,8 @@ from test_streams import laid_out, random_cut, random_net, streams_of
 from touched import touched
 
 from sdk.boards import load_board
-from sdk.compiler.analysis.access import rows_touched
 from sdk.compiler.analysis.dependence import row_axis
+from sdk.compiler.analysis.rows_touched import rows_touched
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, PlanStmt, Repeat, walk_plan

@@ -15,7 +15,6 @@ from plan_bytes import points as at_points
 
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.ir.types import F32
 from sdk.compiler.memory.planner import placements
 from sdk.compiler.memory.problem import Block
@@ -26,6 +25,7 @@ from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.sym import Dim, Var, evaluate, floordiv
 from sdk.compiler.verify.plan import verify_plan
 from sdk.compiler.verify.plan_covered import Covered
+from tests.ir.round_trip import check_round_trip
 
 N = Var("n", 1, 50)
 M = Var("m", 3, 40)
@@ -69,8 +69,7 @@ def test_the_closed_form_is_what_the_plan_needs() -> None:
 
 def test_text_round_trip() -> None:
     module = both()[1]
-    assert "place at_0 in 0.." in print_module(module)
-    assert parse_module(print_module(module), collect_blobs(module)) == module
+    assert "place at_0 in 0.." in check_round_trip(module)
 
 
 @pytest.mark.parametrize("io", ["arena", "caller"])

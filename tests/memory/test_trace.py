@@ -8,8 +8,8 @@ import pytest
 from memory_nets import ADD, Net
 from sound_plans import SOUND, Planned
 
-from sdk.compiler.analysis.access import rows_touched
 from sdk.compiler.analysis.dependence import row_axis
+from sdk.compiler.analysis.rows_touched import rows_touched
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Copy, Plan, PlanCall, PlanStmt, Repeat
 from sdk.compiler.memory.dims_of_run import complete

@@ -17,10 +17,10 @@ from torch.nn import functional
 import sdk
 from sdk.boards import load_board
 from sdk.compiler.interp.graph import initial_states, run_graph
-from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.driver import build
 from sdk.driver.options import BuildOptions
 from sdk.driver.program import save_program
+from tests.ir.round_trip import check_round_trip
 
 SOURCE = Path(__file__).resolve().parents[2] / "examples" / "llama" / "decoder.py"
 STEPS = 64
@@ -221,4 +221,4 @@ def test_python_model(decoder: ModuleType) -> None:
 
 def test_text_reads_back(decoder: ModuleType) -> None:
     module = decoder.build()
-    assert parse_module(print_module(module), collect_blobs(module)) == module
+    check_round_trip(module)

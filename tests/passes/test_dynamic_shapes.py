@@ -17,10 +17,11 @@ from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.graph import BindDim, Call
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
+from sdk.compiler.ir.text import parse_module
 from sdk.compiler.passes.pipeline import parse_pipeline
 from sdk.compiler.verify.module import check
 from sdk.compiler.verify.plan import check_plan
+from tests.ir.round_trip import check_round_trip
 
 PASSES = (
     "inline,fold,fold-pad,canonicalize,cleanup,lower,fuse,simplify-loops,schedule{isa=avx2},simplify-loops,cleanup,"
@@ -39,7 +40,7 @@ def through(text: str, inputs: list[tuple[Arrays, dict[str, int]]], folder: Path
         module = step.run(module)
         check(module, ops)
         after[step.name] = module
-        assert print_module(parse_module(print_module(module), collect_blobs(module), ops)) == print_module(module)
+        check_round_trip(module)
         for (x, dims), w in zip(inputs, want, strict=True):
             if module.graphs:
                 agree(run_graph(module, "main", x, dims=dims), w, step.name)

@@ -15,16 +15,15 @@ from onnx import TensorProto, helper, numpy_helper
 from sdk.boards import load_board
 from sdk.codegen_c import get_backend
 from sdk.codegen_c.base import EmitOptions
-from sdk.compiler import ops
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.text import collect_blobs, parse_module, print_module
 from sdk.compiler.passes.fusion.cost import depth_of
 from sdk.compiler.passes.fusion.merge import MAX_NESTING
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import capabilities, default_passes, lower_module
 from sdk.frontends.onnx.importer import import_onnx
+from tests.ir.round_trip import check_round_trip
 
 
 def param(name: str, kind: int = TensorProto.FLOAT, shape: Any = (4,)) -> Any:
@@ -60,8 +59,7 @@ def built(module: Module, name: str) -> Module:
     board = load_board(name)
     options = BuildOptions(dims={}, threads=1, externs=(), opt="time", memory="time", arena_limit=None)
     done = lower_module(module, default_passes(board, options))
-    again = parse_module(print_module(done), collect_blobs(done), ops)
-    assert print_module(again) == print_module(done)
+    check_round_trip(done)
     given = EmitOptions(source="m", model_hash="0", board=name, small=not board.hosted)
     assert get_backend("c99").emit(done, "m", isa=capabilities(board, options), options=given).files
     assert all(depth_of(f.body) <= MAX_NESTING + 40 for f in done.loops.values())

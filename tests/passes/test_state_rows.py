@@ -18,6 +18,7 @@ from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.compiler.verify.module import check, verify
 from sdk.compiler.verify.plan import check_plan
 from sdk.errors import BuildError, UsageError
+from tests.ir.round_trip import check_round_trip
 
 LAYERS = """module m typed
 
@@ -52,7 +53,7 @@ def compiled(module: Module) -> Module:
     for step in (Inline(), Cleanup(), Lower(), Cleanup(), ScheduleLoops("avx2"), Cleanup(), PlanMemory("caller")):
         module = step.run(module)
         check(module, registry)
-        assert parse_module(print_module(module), {}, registry) == module
+        check_round_trip(module)
     for plan in module.plans.values():
         check_plan(module, plan)
     return module

@@ -1,4 +1,5 @@
-"""Random primitives on the nests of every op: well formed after each, and the same results, also in place.
+"""Random primitives on the nests of every op: well formed, read back from their text, and the same results, also in
+place.
 
 The interpreter runs serially here, so that it does not lean on the dependence analysis that primitives lean on.
 """
@@ -26,6 +27,7 @@ from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import evaluate, free_vars
 from sdk.compiler.verify.loops import verify_loops
 from sdk.errors import SdkError
+from tests.ir.round_trip import check_function
 
 Arrays = dict[str, np.ndarray]
 SAMPLES = [(op, s) for op in OPS.values() if op.loops for s in op.samples]
@@ -137,6 +139,7 @@ def check(seed: int) -> None:
     loops, data, outs = nest(rng)
     want = run(loops, data)
     done, steps = scheduled(rng, loops, data)
+    check_function(done, f"{steps}")
     # registers are addressed by loops until those are unrolled, which a random sequence need not do
     assert [f for f in findings(done) if "is a register chosen at run time" not in f] == [], steps
     got = run(done, data)
@@ -156,7 +159,7 @@ def test_random_schedules(block: int) -> None:
         check(seed)
 
 
-@pytest.mark.parametrize("seed", [10_321, 11_085, 11_613, 11_807, 11_945, 12_465])
+@pytest.mark.parametrize("seed", [10_321, 11_085, 11_613, 11_807, 11_945, 12_465, 13_999])
 def test_schedules_that_once_failed(seed: int) -> None:
     check(seed)
 

@@ -22,8 +22,7 @@ from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights, collect, weights_file
 from sdk.codegen_c.c99.weights_blob import BLOB_ABOVE, blob_files
-from sdk.compiler.analysis.rows import PART_WORK
-from sdk.compiler.analysis.work import work
+from sdk.compiler.analysis.work import PART_WORK, work
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, walk_plan

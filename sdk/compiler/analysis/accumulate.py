@@ -24,12 +24,12 @@ def accumulators(loops: Loops) -> frozenset[str]:
     writes every element of it. A later row takes what the rows before left there.
     """
     rows, body = loops.rows, loops.body.body
-    if rows is None or len(body) != 1 or not isinstance(body[0], For):
+    updated = {p.buffer.name: p.buffer for p in loops.params if p.mode == "update"}
+    if not updated or rows is None or len(body) != 1 or not isinstance(body[0], For):
         return frozenset()
     around = body[0]
     if (around.lo, around.hi, around.kind) != (rows.lo.expr, rows.hi.expr, "serial"):
         return frozenset()
-    updated = {p.buffer.name: p.buffer for p in loops.params if p.mode == "update"}
     found: set[str] = set()
     touched: set[str] = set()
     for stmt in around.body.body:

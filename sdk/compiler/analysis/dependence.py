@@ -2,55 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Buffer, Eval, For, Let, Load, Loops, Store
+from sdk.compiler.analysis.access import Access, accesses
+from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Buffer, Eval, For, Let, Loops
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.sym import Dim, Var, flat_index, free_vars, interval, substitute
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars, interval, linear, substitute
 
-__all__ = ["Access", "accesses", "conflict", "linear", "row_axis", "slope"]
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One element range a statement touches: ``lanes`` consecutive elements from ``index``, at most ``count``."""
-
-    buffer: str
-    index: tuple[Dim, ...]
-    lanes: int
-    store: bool
-    count: Dim | None = None
-
-    def ends(self) -> tuple[Dim, ...]:
-        """How far behind ``index`` the last element is at most; each of them is a bound."""
-        return (self.lanes - 1,) if self.count is None else (self.lanes - 1, self.count - 1)
-
-
-def linear(dim: Dim, var: Var) -> tuple[int, Dim] | None:
-    """``(c, rest)`` with ``dim == c*var + rest`` and rest free of var, or None."""
-    if isinstance(dim, int) or var not in free_vars(dim):
-        return 0, dim
-    for term, coeff in dim.terms:
-        if term == ((var, 1),):
-            rest = dim - coeff * var.expr
-            return (coeff, rest) if var not in free_vars(rest) else None
-    return None
-
-
-def slope(dim: Dim, var: Var) -> Dim | None:
-    """By how much ``dim`` grows where ``var`` does by one; None where that differs from value to value."""
-    step = substitute(dim, {var: var.expr + 1}) - dim
-    return None if var in free_vars(step) else step
-
-
-def accesses(node: object) -> Iterator[Access]:
-    """Every load and store below ``node``."""
-    for item in walk(node):
-        if isinstance(item, Load):
-            yield Access(item.buffer, item.index, item.dtype.lanes, False, item.count)
-        elif isinstance(item, Store):
-            yield Access(item.buffer, item.index, item.value.dtype.lanes, True, item.count)
+__all__ = ["conflict", "row_axis"]
 
 
 def conflict(loop: For, within: Loops) -> str | None:
@@ -82,7 +41,7 @@ def conflict(loop: For, within: Loops) -> str | None:
     inner |= {v for a in touched for d in a.index for v in free_vars(d) if v.name in scalars}
     other: dict[Var, Dim] = {v: Var(f"{v.name}'", v.lo, v.hi, v.multiple).expr for v in inner}
     buffers = _buffers(within)
-    for name in {a.buffer for a in touched if a.store}:
+    for name in {a.buffer for a in touched if a.kind == "store"}:
         buffer = buffers[name]
         mine = [replace(a, lanes=max(a.lanes // buffer.dtype.lanes, 1)) for a in touched if a.buffer == name]
         axes = [k for k in range(len(mine[0].index)) if buffer.ring is None or k != row_axis(buffer.shape)]
@@ -118,7 +77,7 @@ def _spills(access: Access, shape: tuple[Dim, ...]) -> bool:
 def _separated(items: list[Access], axis: int, rank: int, var: Var, other: dict[Var, Dim]) -> bool:
     """Whether on ``axis`` no store at one value of var meets an access at another value."""
     along = axis >= rank - 1  # lanes run along the last axis, and along the flat offset after it
-    for store in (a for a in items if a.store):
+    for store in (a for a in items if a.kind == "store"):
         for access in items:
             if len(store.index) != len(access.index):
                 return False

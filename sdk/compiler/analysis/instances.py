@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
+from sdk.compiler.analysis.tight import narrow, tight
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -34,7 +35,7 @@ from sdk.compiler.ir.loops import (
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, PlanStmt, Repeat
 from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
-from sdk.compiler.sym import Dim, Var, interval, prove_eq, substitute
+from sdk.compiler.sym import Dim, Var, prove_eq, substitute
 
 __all__ = ["instance", "same", "specialised"]
 
@@ -48,11 +49,11 @@ def instance(loops: Loops, values: tuple[int, ...]) -> Loops:
     made = substitute_dims(replace(loops, dims=(), instances=(), body=Block(())), env)
     rows = made.rows
     if rows is not None:
-        lo, hi = (_narrow(v, 0, rows.extent + 1) for v in (rows.lo, rows.hi))
+        lo, hi = (narrow(v, 0, rows.extent + 1) for v in (rows.lo, rows.hi))
         env |= {rows.lo: lo.expr, rows.hi: hi.expr}
         made = replace(made, rows=Rows(lo, hi, rows.extent))
     name = f"{loops.name}[{', '.join(map(str, values))}]"
-    return replace(made, name=name, body=_tight(substitute_dims(loops.body, env)))
+    return replace(made, name=name, body=tight(substitute_dims(loops.body, env)))
 
 
 def specialised(module: Module, plan: Plan) -> tuple[Module, Plan]:
@@ -78,41 +79,6 @@ def specialised(module: Module, plan: Plan) -> tuple[Module, Plan]:
     return replace(module, loops=loops), replace(plan, body=body)
 
 
-# --- loops with the range they have ---------------------------------------------------------------------------
-
-
-def _narrow(var: Var, lo: Dim, hi: Dim) -> Var:
-    """The variable with no wider range than lo..hi (hi exclusive) can have."""
-    least, most = interval(lo)[0], interval(hi)[1]
-    low = var.lo if least is None else max(var.lo, least)
-    high = var.hi if most is None else min(var.hi, most - 1)
-    return var if (low, high) == (var.lo, var.hi) or low > high else Var(var.name, low, high, var.multiple)
-
-
-def _tight(block: Block) -> Block:
-    """Loops with variables of no wider range than theirs, outer before inner; without those that never run."""
-    return Block(tuple(_tight_stmt(s) for s in block.body if not _never(s)))
-
-
-def _never(stmt: Stmt) -> bool:
-    trips = stmt.hi - stmt.lo if isinstance(stmt, For) else 1
-    return isinstance(trips, int) and trips < 1
-
-
-def _tight_stmt(stmt: Stmt) -> Stmt:
-    match stmt:
-        case Block():
-            return _tight(stmt)
-        case If():
-            return replace(stmt, then=_tight(stmt.then), orelse=stmt.orelse and _tight(stmt.orelse))
-        case For():
-            less = _narrow(stmt.var, stmt.lo, stmt.hi)
-            inner = stmt if less is stmt.var else substitute_dims(stmt, {stmt.var: less.expr})
-            return replace(inner, var=less, body=_tight(inner.body))
-        case _:
-            return stmt
-
-
 # --- equality -------------------------------------------------------------------------------------------------
 
 
@@ -136,7 +102,7 @@ def same(a: Loops, b: Loops) -> bool:
 def _plain(loops: Loops) -> Block:
     """The body without what changes nothing: loops that run once, blocks, temporaries that nothing uses."""
     names = Counter(n.buffer.name if isinstance(n, Alloc) else n.name for n in walk(loops.body) if _declares(n))
-    body: Block = rewrite(_tight(loops.body), _numbers)
+    body: Block = rewrite(tight(loops.body), _numbers)
     loads, stores = buffers_used(body)
     used = loads | stores
 
@@ -157,7 +123,7 @@ def _plain(loops: Loops) -> Block:
     while before is not body:
         before, body = body, rewrite(body, one)
         body = before if body == before else body
-    return _tight(body)
+    return tight(body)
 
 
 def _declares(node: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.sym import Dim, Expr, Var, floordiv, free_vars, prove_eq, substitute
+from sdk.compiler.sym import Dim, Var, floordiv, free_vars, only_unknown, prove_eq, substitute
 
 __all__ = ["Match", "match_types"]
 
@@ -34,11 +34,11 @@ def match_types(have: TensorType, want: TensorType, known: Collection[Var]) -> M
     checks: list[tuple[Dim, Dim, int]] = []
     axes = list(enumerate(zip(have.shape, want.shape, strict=True)))
     for axis, (extent, stated) in axes:
-        found = _solve(stated, extent, {*known, *values})
-        if found is not None:
-            var, value = found
-            values[var] = value
-            binds.append((var, value, axis))
+        found = only_unknown(stated, {*known, *values})
+        if found is not None and found[1] > 0:
+            var, factor, rest = found
+            values[var] = floordiv(extent - rest, factor)
+            binds.append((var, values[var], axis))
     new = {v for _, (_, stated) in axes for v in free_vars(stated)} - set(known) - values.keys()
     for axis, (extent, stated) in axes:
         if free_vars(stated) & new:
@@ -46,16 +46,3 @@ def match_types(have: TensorType, want: TensorType, known: Collection[Var]) -> M
         if prove_eq(substitute(stated, values), extent) is not True:
             checks.append((extent, stated, axis))
     return Match(tuple(binds), tuple(checks), tuple(sorted(new, key=lambda v: v.name)))
-
-
-def _solve(stated: Dim, extent: Dim, known: Collection[Var]) -> tuple[Var, Dim] | None:
-    """The only new dim of ``c*v + d`` (d of known dims) and the value that makes it ``extent``."""
-    new = [v for v in free_vars(stated) if v not in known]
-    if len(new) != 1 or not isinstance(stated, Expr):
-        return None
-    (var,) = new
-    factor = dict(stated.terms).get(((var, 1),), 0)
-    rest = stated - factor * var.expr
-    if factor < 1 or var in free_vars(rest):
-        return None
-    return var, floordiv(extent - rest, factor)

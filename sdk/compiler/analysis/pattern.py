@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sdk.compiler.analysis.dependence import accesses
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Load, Loops, Op, Stmt, Store, ValueExpr
-from sdk.compiler.ir.walk import dims_used, walk
+from sdk.compiler.ir.walk import buffers_used, dims_used, walk
 from sdk.compiler.sym import Dim, Var, free_vars
 
 __all__ = ["Contraction", "Kind", "Pattern", "Point", "classify", "identity_of", "point_of"]
@@ -57,7 +56,6 @@ def classify(loops: Loops) -> Pattern:
     chain = _chain(loops.body)
     inner: Block = chain[-1].body if chain else loops.body
     outs = {p.buffer.name for p in loops.params if p.mode != "read"}
-    stores = [a for a in accesses(loops.body) if a.store]
     if any(type(n).__name__ in ("Eval", "Barrier", "Atomic") for n in walk(loops.body)):
         return Pattern("opaque")
     point = point_of(loops)
@@ -67,8 +65,8 @@ def classify(loops: Loops) -> Pattern:
     if product is not None:
         kind: Kind = "window" if _varies(inner, product.a, product.spatial[-1].var) else "contraction"
         return Pattern(kind, product)
-    loads = {a.buffer for a in accesses(loops.body) if not a.store}
-    if not loads & {a.buffer for a in stores} and not any(isinstance(n, Alloc) for n in walk(loops.body)):
+    loads, stores = buffers_used(loops.body)
+    if not loads & stores and not any(isinstance(n, Alloc) for n in walk(loops.body)):
         return Pattern("injective")
     return Pattern("reduction")
 

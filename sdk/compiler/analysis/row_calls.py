@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
+from sdk.compiler.analysis.tight import tight
+from sdk.compiler.ir.loops import Alloc, Block, For, Let, Loops, Stmt
 from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
 from sdk.compiler.sym import Var
 
@@ -24,31 +25,9 @@ def by_rows(loops: Loops) -> Loops:
     while name in taken:
         name += "_"
     row = Var(name, 0, max(rows.lo.hi - 1, 0))
-    one = _tight(substitute_dims(loops.body, {rows.lo: row.expr, rows.hi: row.expr + 1}))
+    one = tight(substitute_dims(loops.body, {rows.lo: row.expr, rows.hi: row.expr + 1}))
     body = Block((For(row, rows.lo.expr, rows.hi.expr, one),))
     return drop_single_trips(replace(loops, body=body))
-
-
-def _tight(block: Block) -> Block:
-    """Loops between numbers with variables of no wider range, outer before inner; without those that never run."""
-    runs = (s for s in block.body if not (isinstance(s, For) and isinstance(n := s.hi - s.lo, int) and n < 1))
-    return Block(tuple(_tight_stmt(stmt) for stmt in runs))
-
-
-def _tight_stmt(stmt: Stmt) -> Stmt:
-    match stmt:
-        case Block():
-            return _tight(stmt)
-        case If():
-            return replace(stmt, then=_tight(stmt.then), orelse=stmt.orelse and _tight(stmt.orelse))
-        case For(var, int(lo), int(hi)) if lo < hi and (var.lo, var.hi) != (lo, hi - 1) and var.multiple == 1:
-            less = Var(var.name, lo, hi - 1)
-            renamed = substitute_dims(stmt, {var: less.expr})
-            return replace(renamed, var=less, body=_tight(renamed.body))
-        case For():
-            return replace(stmt, body=_tight(stmt.body))
-        case _:
-            return stmt
 
 
 def drop_single_trips(loops: Loops) -> Loops:

@@ -1,4 +1,4 @@
-"""Which loops functions may compute their rows in parts side by side, where to cut, and how much work a cut holds."""
+"""Which loops functions may compute their rows in parts side by side, and where to cut."""
 
 from __future__ import annotations
 
@@ -8,49 +8,35 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from sdk.compiler.analysis.facts import Facts, facts_of
+from sdk.compiler.analysis.access import Access, accesses
+from sdk.compiler.analysis.facts import Facts
 from sdk.compiler.ir.loops import (
-    Alloc,
     Atomic,
     Barrier,
-    Block,
     Buffer,
     Eval,
     For,
-    If,
-    Let,
-    Load,
     Loops,
-    Op,
     Rows,
-    Stmt,
-    Store,
-    ValueExpr,
 )
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import (
     Dim,
     Expr,
     Func,
-    Var,
-    dmax,
     flat_index,
     floordiv,
     free_vars,
-    max_value,
     product,
     prove_eq,
     substitute,
 )
 from sdk.compiler.sym.dim import from_terms
 
-__all__ = ["PART_WORK", "row_granule", "shared_params", "work_of"]
-
-PART_WORK: Final = 1 << 16  # operations below which a part is not worth waking a thread for
+__all__ = ["row_granule", "shared_params"]
 
 REMEMBERED: Final = 64  # answers: a kernel that many layers share is asked for by the planner and the verifier
 _MOST_GRANULE: Final = 256
-_MOST_WORK: Final = (1 << 31) - 1
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -67,9 +53,7 @@ def row_granule(loops: Loops, shared: frozenset[str] = frozenset()) -> int | Non
     if any(isinstance(n, For) and n.until is not None for n in walk(loops.body)):
         return None
     watched = {p.buffer.name: p.buffer for p in loops.params if p.mode != "read" or p.buffer.name in shared}
-    touched: dict[str, list[_Touch]] = {}
-    for touch in _touches(loops.body, _row_facts(loops.rows), {}, frozenset(watched)):
-        touched.setdefault(touch.buffer, []).append(touch)
+    touched = _touches(loops, loops.rows, watched)
     ways = [_owned(found, watched[name], loops.rows) for name, found in touched.items()]
     if not (_common(ways) if shared else all(any(True for _ in way) for way in ways)):
         return None
@@ -92,25 +76,14 @@ def shared_params(loops: Loops, args: Sequence[str], alias: Mapping[str, str]) -
     return frozenset(p.buffer.name for p, r in held if p.mode == "read" and r in written)
 
 
-def work_of(loops: Loops, rows: int) -> Dim:
-    """Operations on scalars that a call for ``rows`` rows takes, a dim in those of the function; at most 2^31 - 1."""
-    env: dict[Var, Dim] = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: rows}
-    total = _block_work(loops.body, env, frozenset(loops.dims))
-    most = max_value(total)
-    return total if most is not None and most <= _MOST_WORK else _MOST_WORK
-
-
 # --- what parts touch --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Touch:
-    """``count`` elements of ``buffer`` from ``index``, of which ``used`` (None: all) count; what holds there."""
+    """An access, and what holds there."""
 
-    buffer: str
-    index: tuple[Dim, ...]
-    count: int
-    used: Dim | None
+    access: Access
     facts: Facts
 
 
@@ -118,36 +91,19 @@ def _row_facts(rows: Rows) -> Facts:
     return Facts().with_range(rows.lo, 0, rows.extent + 1).with_range(rows.hi, rows.lo.expr, rows.extent + 1)
 
 
-def _touches(block: Block, facts: Facts, lets: dict[str, ValueExpr], watched: frozenset[str]) -> Iterator[_Touch]:
-    lets = dict(lets)
-    for stmt in block.body:
-        match stmt:
-            case Block():
-                yield from _touches(stmt, facts, lets, watched)
-            case For():
-                inner = facts.with_range(stmt.var, stmt.lo, stmt.hi)
-                yield from _touches(stmt.body, inner, lets, watched)
-            case If():
-                yield from _loads(stmt.cond, facts, watched)
-                yield from _touches(stmt.then, facts.with_guards(facts_of(stmt.cond, lets)), lets, watched)
-                if stmt.orelse is not None:
-                    otherwise = facts.with_guards(facts_of(stmt.cond, lets, holds=False))
-                    yield from _touches(stmt.orelse, otherwise, lets, watched)
-            case Let():
-                yield from _loads(stmt.value, facts, watched)
-                lets[stmt.name] = stmt.value
-            case Store():
-                yield from _loads(stmt.value, facts, watched)
-                if stmt.buffer in watched:
-                    yield _Touch(stmt.buffer, stmt.index, stmt.value.dtype.lanes, stmt.count, facts)
-            case Alloc() | Eval() | Barrier() | Atomic():
-                pass
-
-
-def _loads(value: ValueExpr, facts: Facts, watched: frozenset[str]) -> Iterator[_Touch]:
-    for item in walk(value):
-        if isinstance(item, Load) and item.buffer in watched:
-            yield _Touch(item.buffer, item.index, item.dtype.lanes, item.count, facts)
+def _touches(loops: Loops, rows: Rows, watched: Mapping[str, Buffer]) -> dict[str, list[_Touch]]:
+    """The accesses of the buffers ``watched``, by buffer."""
+    start = _row_facts(rows)
+    known: dict[tuple[int, int], Facts] = {}  # one object where the same holds: it remembers what it proved
+    found = [access for access in accesses(loops.body) if access.buffer in watched]
+    out: dict[str, list[_Touch]] = {}
+    for access in found:
+        place = id(access.loops), id(access.guards)
+        if place not in known:
+            ranges = ((loop.var, loop.lo, loop.hi) for loop in access.loops)
+            known[place] = Facts((*start.ranges, *ranges), access.guards)
+        out.setdefault(access.buffer, []).append(_Touch(access, known[place]))
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +117,19 @@ class _Slab:
 
     def holds(self, touch: _Touch, buffer: Buffer, rows: Rows) -> bool:
         """Whether an access stays in what the rows of its part own."""
-        facts = touch.facts if touch.used is None else touch.facts.with_guards([touch.used - 1])
-        last, at = len(buffer.shape) - 1, self.place(touch, buffer)
-        spans: tuple[Dim, ...] = (touch.count,) if touch.used is None else (touch.used, touch.count)
+        index, lanes, used = touch.access.index, touch.access.lanes, touch.access.count
+        facts = touch.facts if used is None else touch.facts.with_guards([used - 1])
+        last, at = len(buffer.shape) - 1, self.place(index, buffer)
+        spans: tuple[Dim, ...] = (lanes,) if used is None else (used, lanes)
         if self.on or self.axis == last:
             return any(self._between(facts, at, span, rows) for span in spans)
-        line = buffer.shape[last] - touch.index[last]
-        within = touch.count == 1 or any(facts.nonnegative(line - span) is True for span in spans)
+        line = buffer.shape[last] - index[last]
+        within = lanes == 1 or any(facts.nonnegative(line - span) is True for span in spans)
         return within and self._between(facts, at, 1, rows)
 
-    def place(self, touch: _Touch, buffer: Buffer) -> Dim:
+    def place(self, index: tuple[Dim, ...], buffer: Buffer) -> Dim:
         """Where an access begins."""
-        return flat_index(touch.index[self.axis :], buffer.shape[self.axis :]) if self.on else touch.index[self.axis]
+        return flat_index(index[self.axis :], buffer.shape[self.axis :]) if self.on else index[self.axis]
 
     def _between(self, facts: Facts, at: Dim, span: Dim, rows: Rows) -> bool:
         """Whether places ``at..at + span`` are of rows ``lo..hi``, taken together or as those of one row."""
@@ -230,7 +187,7 @@ def _slabs(found: Sequence[_Touch], buffer: Buffer, rows: Rows) -> Iterator[_Sla
             if prove_eq(product(buffer.shape[axis : last + 1]), rows.extent) is True:
                 yield _Slab(axis, product(buffer.shape[last + 1 :]), on=True)
     for axis in axes:
-        for step in dict.fromkeys(_step(touch.index[axis], touch.facts, rows) for touch in found):
+        for step in dict.fromkeys(_step(touch.access.index[axis], touch.facts, rows) for touch in found):
             if step > 1:
                 yield _Slab(axis, step)
 
@@ -255,40 +212,3 @@ def _tiles(dim: Dim, rows: Rows) -> Iterator[int]:
                     yield factor.b if isinstance(factor.b, int) else _MOST_GRANULE + 1
                 yield from _tiles(factor.a, rows)
                 yield from _tiles(factor.b, rows)
-
-
-# --- work --------------------------------------------------------------------------------------------------------
-
-
-def _block_work(block: Block, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
-    total: Dim = 0
-    for stmt in block.body:
-        total = total + _stmt_work(stmt, env, dims)
-    return total
-
-
-def _stmt_work(stmt: Stmt, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
-    match stmt:
-        case Block():
-            return _block_work(stmt, env, dims)
-        case For():
-            return _times(stmt, env, dims) * _block_work(stmt.body, env, dims)
-        case If():
-            other = 0 if stmt.orelse is None else _block_work(stmt.orelse, env, dims)
-            return _operations(stmt.cond) + _block_work(stmt.then, env, dims) + other
-        case Let() | Store() | Atomic():
-            return _operations(stmt.value)
-        case Eval() | Alloc() | Barrier():
-            return 0
-
-
-def _times(loop: For, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
-    """How often a loop runs, at most: a dim of the function's, or a number where it depends on loops around."""
-    extent = dmax(substitute(loop.hi, env) - substitute(loop.lo, env), 0)
-    if free_vars(extent) <= dims:
-        return extent
-    return max_value(extent) or 1
-
-
-def _operations(value: ValueExpr) -> int:
-    return sum(n.dtype.lanes for n in walk(value) if isinstance(n, Op)) + value.dtype.lanes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sdk.compiler.ir.types import TensorType
-from sdk.compiler.sym import Dim, Expr, Var, floordiv, free_vars, prove_eq, prove_ge, substitute
+from sdk.compiler.sym import Dim, Var, floordiv, free_vars, only_unknown, prove_eq, prove_ge, substitute
 from sdk.compiler.sym.text import print_bounds, print_dim
 
 __all__ = ["unify"]
@@ -43,9 +43,9 @@ def unify(
             else:
                 later.append((name, axis, want, have))
     for _, _, want, have in later:
-        found = _solve(want, have, mine - bound.keys())
-        if found is not None:
-            bound[found[0]] = found[1]
+        found = only_unknown(want, bound)
+        if found is not None and found[0] in mine and found[1] > 0 and isinstance(found[2], int):
+            bound[found[0]] = floordiv(have - found[2], found[1])
     for var in dims:
         if var not in bound and scope.get(var.name) is var:
             bound[var] = var.expr
@@ -60,18 +60,6 @@ def unify(
             how = "is not" if equal is False else "cannot be proved to be"
             problem(f"axis {axis} of {name} {how} {print_dim(value)}, given {print_dim(have)}")
     return bound
-
-
-def _solve(want: Dim, have: Dim, left: Collection[Var]) -> tuple[Var, Dim] | None:
-    """The dim of ``left`` that ``want = c*dim + d`` holds, and its value where ``want`` is ``have``."""
-    names = [v for v in free_vars(want) if v in left]
-    if len(names) != 1 or not isinstance(want, Expr) or free_vars(want) != set(names):
-        return None
-    (var,) = names
-    factor = dict(want.terms).get(((var, 1),), 0)
-    if factor < 1 or want - factor * var.expr != want.const:
-        return None
-    return var, floordiv(have - want.const, factor)
 
 
 def _check_bounds(var: Var, value: Dim, problem: Problem) -> None:

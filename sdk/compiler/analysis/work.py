@@ -1,23 +1,94 @@
-"""What loops functions take, roughly: instructions of a call, and of the code."""
+"""What loops functions take, roughly: operations, products and instructions of a call, and the size of the code."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.loops import Alloc, Atomic, Block, Buffer, For, If, Let, Load, Loops, Op, Stmt, Store
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.sym import Dim, Expr, Func, Var, flat_index, interval, substitute
+from sdk.compiler.sym import Dim, Expr, Func, Var, dmax, flat_index, free_vars, interval, max_value, substitute
 
-__all__ = ["Work", "length", "work"]
+__all__ = ["PART_WORK", "Work", "length", "macs", "most_turns", "operations", "size_of", "work"]
 
 Trips = tuple[Dim, ...]
+PART_WORK: Final = 1 << 16  # operations below which a part of a call is not worth waking a thread for
 TURN: Final = 3  # instructions of a loop for each turn
 ADDRESS: Final = 4  # of an address that registers may have no room for
 WRITTEN_OUT: Final = 400  # of a loop that compilers write out
 LOOP: Final = 6  # of its code, beside the body
+_MOST_OPERATIONS: Final = (1 << 31) - 1
+
+
+def operations(loops: Loops, rows: int) -> Dim:
+    """Operations on scalars that a call for ``rows`` rows takes, a dim in those of the function; at most 2^31 - 1."""
+    env: dict[Var, Dim] = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: rows}
+    total = _total(loops.body, _operations, env, frozenset(loops.dims))
+    most = max_value(total)
+    return total if most is not None and most <= _MOST_OPERATIONS else _MOST_OPERATIONS
+
+
+def macs(loops: Loops) -> Dim:
+    """Multiply-accumulates of a call for all rows: every tap of every channel counts, also one that a condition leaves
+    out; of loops whose bounds move with others, the most."""
+    env: dict[Var, Dim] = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent}
+    return _total(loops.body, _products, env, frozenset(loops.dims))
+
+
+def most_turns(extent: Dim) -> int:
+    """How often a loop over ``extent`` values turns at most; 1 where nothing bounds it."""
+    most = interval(extent)[1]
+    return 1 if most is None else max(most, 0)
+
+
+def _total(block: Block, own: Callable[[Stmt], int], env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
+    """The sum of what each statement has of its ``own``, as often as the loops around it turn."""
+    total: Dim = 0
+    for stmt in block.body:
+        match stmt:
+            case Block():
+                total = total + _total(stmt, own, env, dims)
+            case For():
+                inner = _total(stmt.body, own, env, dims)
+                total = total + (0 if inner == 0 else inner * _turns(stmt, env, dims))
+            case If():
+                total = total + own(stmt) + _total(stmt.then, own, env, dims)
+                if stmt.orelse is not None:
+                    total = total + _total(stmt.orelse, own, env, dims)
+            case _:
+                total = total + own(stmt)
+    return total
+
+
+def _turns(loop: For, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
+    """How often a loop turns, at most: a dim of the function's, or a number where it depends on loops around."""
+    extent = dmax(substitute(loop.hi - loop.lo, env), 0)
+    if free_vars(extent) <= dims:
+        return extent
+    most = max_value(extent)
+    return loop.var.hi - loop.var.lo + 1 if most is None else most
+
+
+def _operations(stmt: Stmt) -> int:
+    match stmt:
+        case If():
+            value = stmt.cond
+        case Let() | Store() | Atomic():
+            value = stmt.value
+        case _:
+            return 0
+    return sum(n.dtype.lanes for n in walk(value) if isinstance(n, Op)) + value.dtype.lanes
+
+
+def _products(stmt: Stmt) -> int:
+    """1 where a statement adds a product to what it stores to."""
+    if not isinstance(stmt, Store) or not isinstance(stmt.value, Op) or stmt.value.name not in ("add", "fma"):
+        return 0
+    own = any(isinstance(a, Load) and a.buffer == stmt.buffer for a in stmt.value.args)
+    products = (n for n in walk(stmt.value) if isinstance(n, Op) and n.name == "mul")
+    return int(own and (stmt.value.name == "fma" or any(products)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +109,7 @@ class Work:
 
         def turns(trips: Dim) -> int:
             if trips not in known:
-                most = interval(substitute(trips, env))[1]
-                known[trips] = 1 if most is None else max(most, 0)
+                known[trips] = most_turns(substitute(trips, env))
             return known[trips]
 
         return sum(cost * math.prod(map(turns, trips)) for cost, trips in self.pieces)
@@ -84,7 +154,7 @@ class _Pieces:
                 case Block():
                     self.block(stmt, trips, unrolled)
                 case _:
-                    cost += _nodes(stmt) * times
+                    cost += size_of(stmt) * times
                     places |= self.places(stmt, unrolled)
         return cost, places
 
@@ -116,8 +186,9 @@ def _vars(factor: Var | Func) -> frozenset[Var]:
     return frozenset((factor,)) if isinstance(factor, Var) else factor.free
 
 
-def _nodes(stmt: Stmt) -> int:
-    return sum(isinstance(n, Load | Store | Op | Let) for n in walk(stmt))
+def size_of(node: object) -> int:
+    """Operations, reads and writes written out."""
+    return sum(isinstance(n, Load | Store | Op | Let) for n in walk(node))
 
 
 def length(block: Block) -> int:
@@ -135,5 +206,5 @@ def length(block: Block) -> int:
             case Alloc():
                 pass
             case _:
-                out += _nodes(stmt)
+                out += size_of(stmt)
     return out

@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from sdk.compiler.ir.plan import Bind, Check, Plan, walk_plan
-from sdk.compiler.sym import Dim, Expr, Var, evaluate, free_vars
+from sdk.compiler.sym import Dim, Var, evaluate, free_vars, linear
 
 __all__ = ["complete", "some_run"]
 
@@ -71,13 +71,10 @@ def _solve(zero: Dim, env: dict[Var, int], known: Mapping[Var, int], rng: Random
     names = sorted(free_vars(zero) & env.keys(), key=lambda v: v.name)
     rng.shuffle(names)
     for var in names:
-        if not isinstance(zero, Expr):
-            return False
-        factor = dict(zero.terms).get(((var, 1),), 0)
-        rest = zero - factor * var.expr
-        if factor == 0 or var in free_vars(rest):
+        found = linear(zero, var)
+        if found is None:
             continue
-        value, over = divmod(-evaluate(rest, known), factor)
+        value, over = divmod(-evaluate(found[1], known), found[0])
         if over == 0 and var.holds(value):
             env[var] = value
             return True

@@ -16,8 +16,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.analysis.access import Access, Same, accesses, loop_ranges, rows_touched
+from sdk.compiler.analysis.access import Access, Same, accesses
 from sdk.compiler.analysis.dependence import conflict
+from sdk.compiler.analysis.rows_touched import loop_ranges, rows_touched
 from sdk.compiler.ir.loops import Buffer, For, Loops
 from sdk.compiler.ir.walk import rename_buffers, walk
 from sdk.compiler.memory.rings import dense
@@ -66,7 +67,7 @@ class _Accesses:
 def _accesses(same: Same, out: str, source: str) -> _Accesses | None:
     """Once for each function, which layers and rows call many times; None where it touches bytes in unknown ways."""
     loops = dense(same.loops)
-    found = accesses(loops)
+    found = accesses(loops.body)
     loads = [x for x in found if x.buffer == source]
     stores = [x for x in found if x.buffer == out and x.kind != "load"]
     if any(x.kind == "unknown" for x in (*loads, *stores)):

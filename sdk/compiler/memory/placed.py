@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sdk.compiler.analysis.access import rows_touched
 from sdk.compiler.analysis.accumulate import accumulators
 from sdk.compiler.analysis.dependence import row_axis
+from sdk.compiler.analysis.rows_touched import rows_touched
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanBuffer, PlanCall

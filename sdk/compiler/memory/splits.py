@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sdk.compiler.analysis.rows import PART_WORK, row_granule, shared_params, work_of
+from sdk.compiler.analysis.rows import row_granule, shared_params
+from sdk.compiler.analysis.work import PART_WORK, operations
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.plan import Split
 from sdk.compiler.sym import Dim, max_value, substitute
@@ -26,7 +27,7 @@ def split_of(
     if granule is None:
         return None
     env = dict(zip(function.dims, dims, strict=True))
-    work = substitute(work_of(function, granule), env)
+    work = substitute(operations(function, granule), env)
     extent = substitute(function.rows.extent, env) if function.rows is not None else 0
     total = (max_value(work) or 0) * (max_value(extent) or 0)
     worth = total >= 2 * PART_WORK * granule and max_value(extent) != granule

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.layout import ROW_MAJOR, Interleave, Tile, Widen
 from sdk.compiler.ir.loops import Alloc, For, Imm, Load, Loops, Op, Stmt, Store, ValueExpr
@@ -14,7 +13,7 @@ from sdk.compiler.ir.walk import rewrite, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
 from sdk.compiler.schedules.pack import stored_as
 from sdk.compiler.schedules.tensorize import factors_of
-from sdk.compiler.sym import Dim, Var, free_vars, prove_lt, substitute
+from sdk.compiler.sym import Dim, Var, free_vars, linear, prove_lt, substitute
 
 __all__ = ["flatten", "use_dual_mac", "use_i16", "use_interleaved_dot"]
 

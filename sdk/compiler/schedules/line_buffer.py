@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Idx, If, Imm, Let, Load, Loops, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import buffers_used, rewrite, walk
 from sdk.compiler.schedules.cache_read import cached_expr
 from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, has, replace_loop
-from sdk.compiler.sym import Dim, Var, dmax, dmin, free_vars, max_value, prove_ge
+from sdk.compiler.sym import Dim, Var, dmax, dmin, free_vars, linear, max_value, prove_ge
 
 __all__ = ["LineBuffer", "line_buffer"]
 

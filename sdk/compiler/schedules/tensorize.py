@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sdk.compiler.analysis.dependence import conflict, linear
+from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.intrinsics import imm
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -23,7 +23,7 @@ from sdk.compiler.ir.loops import (
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import dims_used, rewrite, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, replace_loop
-from sdk.compiler.sym import Dim, Expr, Var, free_vars, substitute
+from sdk.compiler.sym import Dim, Expr, Var, free_vars, linear, substitute
 
 __all__ = [
     "Lanes",
@@ -143,9 +143,9 @@ class Lanes:
         return None if buffer in self.mine else self.count
 
     def below(self, cond: ValueExpr) -> Dim | None:
-        """How many lanes a condition ``i + a < n`` leaves, counted from the first."""
+        """How many lanes a condition ``i + a < n`` leaves, counted from the first; None where there is but one."""
         match cond:
-            case Op("lt", (Idx(at), Idx(end) | Imm(int(end)))):
+            case Op("lt", (Idx(at), Idx(end) | Imm(int(end)))) if self.lanes > 1:
                 step = linear(at, self.var)
                 if step is not None and step[0] == 1 and not (isinstance(end, Expr) and self.var in free_vars(end)):
                     return end - step[1]

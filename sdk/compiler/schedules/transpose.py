@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sdk.compiler.analysis.dependence import conflict, linear
+from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.intrinsics import op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
 from sdk.compiler.ir.walk import dims_used, rewrite, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, replace_loop
-from sdk.compiler.sym import Dim, Var, free_vars, substitute
+from sdk.compiler.sym import Dim, Var, free_vars, linear, substitute
 
 __all__ = ["inline", "transpose_tile"]
 

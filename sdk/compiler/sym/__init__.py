@@ -14,6 +14,7 @@ from sdk.compiler.sym.dim import (
     mod,
     show,
 )
+from sdk.compiler.sym.linear import linear, only_unknown, slope
 from sdk.compiler.sym.prove import (
     bounds,
     evaluate_grid,
@@ -40,14 +41,17 @@ __all__ = [
     "floordiv",
     "free_vars",
     "interval",
+    "linear",
     "max_value",
     "min_value",
     "mod",
+    "only_unknown",
     "product",
     "prove_eq",
     "prove_ge",
     "prove_lt",
     "show",
+    "slope",
     "substitute",
     "values",
 ]

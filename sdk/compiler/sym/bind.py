@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sdk.compiler.sym.contents import evaluate, free_vars
-from sdk.compiler.sym.dim import Dim, Expr, Var
+from sdk.compiler.sym.dim import Dim, Var
+from sdk.compiler.sym.linear import only_unknown
 from sdk.errors import UsageError
 
 __all__ = ["bind_entry", "bind_shapes", "check_bounds", "solve"]
 
 
 def solve(dim: Dim, size: int, env: Mapping[Var, int]) -> tuple[Var, int] | None:
-    """The only unbound symbol in ``coefficient * v + const == size`` and its value; None for other forms."""
-    unknown = [v for v in free_vars(dim) if v not in env]
-    if not isinstance(dim, Expr) or len(unknown) != 1 or dim.terms != ((((unknown[0], 1),), dim.terms[0][1]),):
+    """The only unbound symbol in ``c*v + d == size`` and its value; None for other forms."""
+    found = only_unknown(dim, env)
+    if found is None:
         return None
-    value, rest = divmod(size - dim.const, dim.terms[0][1])
-    return (unknown[0], value) if rest == 0 else None
+    var, factor, rest = found
+    value, left = divmod(size - evaluate(rest, env), factor)
+    return (var, value) if left == 0 else None
 
 
 def check_bounds(what: str, var: Var, value: int) -> None:

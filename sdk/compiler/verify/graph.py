@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from sdk.compiler.analysis.accumulate import accumulators
 from sdk.compiler.analysis.unify import unify
 from sdk.compiler.ir.graph import (
     BindDim,
@@ -243,8 +244,9 @@ class _Checker:
         if callee is None:
             self.error(f"loops function @{node.callee} does not exist")
             return
-        reads = [p for p in callee.params if p.mode != "write"]
-        writes = [p for p in callee.params if p.mode == "write"]
+        gathered = accumulators(callee)  # what it held before does not matter: a call takes its rows from the first on
+        writes = [p for p in callee.params if p.mode == "write" or p.buffer.name in gathered]
+        reads = [p for p in callee.params if p not in writes]
         if (len(reads), len(writes)) != (len(node.args), len(node.outs)):
             self.error(
                 f"@{node.callee} reads {len(reads)} and writes {len(writes)} buffers, "

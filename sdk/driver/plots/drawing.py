@@ -8,7 +8,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from sdk.compiler.analysis.effort import macs
+from sdk.compiler.analysis.work import macs
 from sdk.compiler.ir.graph import (
     Call,
     Graph,

@@ -9,12 +9,11 @@ from typing import Final
 
 from sdk.codegen_c.c99.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
 from sdk.codegen_c.rescaled import Rescaled, clamped, rescaled
-from sdk.compiler.analysis.dependence import slope
 from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType
 from sdk.compiler.ir.walk import dims_used, walk
-from sdk.compiler.sym import Dim, free_vars, prove_ge, substitute
+from sdk.compiler.sym import Dim, free_vars, prove_ge, slope, substitute
 
 __all__ = ["Lifted", "Memory", "Names", "Stream", "lift", "straight", "units"]
 

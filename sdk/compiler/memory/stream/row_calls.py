@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sdk.compiler.analysis.access import rows_touched
 from sdk.compiler.analysis.accumulate import accumulators
 from sdk.compiler.analysis.dependence import row_axis
+from sdk.compiler.analysis.rows_touched import rows_touched
 from sdk.compiler.ir.graph import Call, Graph, Node, Value, node_args, node_outs
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.memory.scratch import scratch_layout

@@ -17,14 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.intrinsics import INTRINSICS
 from sdk.compiler.ir.loops import For, Idx, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import below, walk
-from sdk.compiler.sym import Dim, Var, flat_index, free_vars
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars, linear
 
-__all__ = ["cost_of", "depth_of", "dequantizes", "in_order", "may_recompute", "size_of"]
+__all__ = ["cost_of", "depth_of", "dequantizes", "in_order", "may_recompute"]
 
 FEW: Final = 4
 
@@ -37,11 +36,6 @@ def cost_of(value: ValueExpr) -> int:
 def _of_index(node: Op) -> bool:
     """A condition on indices, which compilers take out of loops."""
     return not any(isinstance(n, Load) for n in walk(node))
-
-
-def size_of(value: ValueExpr) -> int:
-    """Operations and reads written out."""
-    return sum(isinstance(n, Op | Load) for n in walk(value))
 
 
 def depth_of(node: object) -> int:

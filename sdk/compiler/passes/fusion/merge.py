@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from sdk.compiler.analysis.access import Access, accesses
 from sdk.compiler.analysis.pattern import Point, classify, identity_of, point_of
+from sdk.compiler.analysis.work import size_of
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, Load, Loops, Param, Store, ValueExpr
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
-from sdk.compiler.passes.fusion.cost import cost_of, depth_of, dequantizes, in_order, may_recompute, size_of
+from sdk.compiler.passes.fusion.cost import cost_of, depth_of, dequantizes, in_order, may_recompute
 from sdk.compiler.passes.fusion.instance import assemble, names_in, trips
 from sdk.compiler.sym import Dim, Var, max_value, product, prove_eq
 from sdk.compiler.verify.loops import verify_loops
@@ -90,7 +91,7 @@ def compute_at_read(pair: Pair, dequantize: bool) -> Loops | None:
     if point is None or point.store.buffer != pair.out.buffer.name:
         return None
     inner = {p.buffer.name for p in pair.inner}
-    found = accesses(pair.user)
+    found = accesses(pair.user.body)
     reads = [a for a in found if a.buffer in inner]
     if not reads or any(a.kind != "load" or a.lanes != 1 for a in reads):
         return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from sdk.compiler.analysis.work import length
+from sdk.compiler.analysis.work import length, most_turns
 from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError, loop_of
 from sdk.compiler.schedules.reshape_loops import split, unroll
-from sdk.compiler.sym import Dim, Var, interval, substitute
+from sdk.compiler.sym import Dim, Var, substitute
 
 __all__ = ["written_out"]
 
@@ -41,7 +41,7 @@ def _innermost(block: Block, times: int, env: dict[Var, Dim]) -> Iterator[tuple[
         for inner in _blocks(stmt):
             yield from _innermost(inner, times, env)
         if isinstance(stmt, For):
-            runs = times * max(interval(substitute(stmt.hi - stmt.lo, env))[1] or 1, 1)
+            runs = times * most_turns(substitute(stmt.hi - stmt.lo, env))
             if any(isinstance(n, For) and n.kind != "unroll" for n in walk(stmt.body)) or stmt.kind != "serial":
                 yield from _innermost(stmt.body, runs, env)
             else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import Load, Loops
 from sdk.compiler.ir.walk import walk
@@ -15,7 +14,7 @@ from sdk.compiler.schedules.locate import Loop, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
 from sdk.compiler.schedules.rules.nest import BYTES, extent, write_out
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import Var, free_vars
+from sdk.compiler.sym import Var, free_vars, linear
 
 __all__ = [
     "ColumnWindow",

@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.analysis.dependence import slope
 from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Load, Loops, Op, Store
 from sdk.compiler.ir.types import I8
@@ -19,7 +18,7 @@ from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, lo
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, write_out
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import flat_index
+from sdk.compiler.sym import flat_index, slope
 
 __all__ = ["JoinedTiles", "joinable"]
 

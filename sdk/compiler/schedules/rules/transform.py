@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sdk.compiler.analysis.dependence import linear
 from sdk.compiler.ir.loops import For, Load, Loops, Store
 from sdk.compiler.machines.model import Machine
 from sdk.compiler.machines.nest import Nest
@@ -12,7 +11,7 @@ from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, lo
 from sdk.compiler.schedules.rules.elementwise import LEAST
 from sdk.compiler.schedules.rules.reduction import chain
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import Dim, free_vars
+from sdk.compiler.sym import Dim, free_vars, linear
 
 __all__ = ["Transform"]
 
