@@ -29,7 +29,7 @@ board_option = click.option(
     shell_complete=complete.board_names,
 )  # fmt: skip
 any_board_option = click.option(
-    "--board", metavar="B", help="Board; alone it means the board's stand-in.",
+    "--board", metavar="B", help="Board; alone it means the board's emulated target.",
     shell_complete=complete.board_names,
 )  # fmt: skip
 device_option = click.option("--device", metavar="URI", help="Device to use: local:PROGRAM, qemu:// or program://.")

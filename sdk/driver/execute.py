@@ -256,9 +256,11 @@ def count(target: Path | ModelFile, board: Board, options: BuildOptions, at: Map
     """What one inference executes on an emulated board.
 
     Raises:
-        NoDeviceError: the board has no stand-in whose instructions can be counted.
+        NoDeviceError: the board has no emulated target whose instructions can be counted.
     """
-    cannot = NoDeviceError(f"{board.name} has no stand-in that counts instructions", hint="sdk boards lists others")
+    cannot = NoDeviceError(
+        f"{board.name} has no emulated target that counts instructions", hint="sdk boards lists others"
+    )
     if not can_count(board, options.threads):
         raise cannot
     report = bench(target, board, None, options, at or {}, 1, options.threads)

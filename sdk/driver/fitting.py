@@ -127,7 +127,7 @@ def fit(
         for number, group in enumerate(alike.values(), 1):
             with step(f"{group[0].core.cpu}, core {number} of {len(alike)}"):
                 try:
-                    needs.append(_need(file, options, at or {}, group, _stand_in(group, known), counting))
+                    needs.append(_need(file, options, at or {}, group, _emulated_target(group, known), counting))
                 except BuildError as error:
                     if not needs and number == len(alike):
                         raise  # for no board at all
@@ -158,7 +158,7 @@ def _rank(row: BoardFit) -> tuple[bool, bool, float, str]:
     return row.aim is None, row.est_ms is None, row.est_ms or 0.0, row.board
 
 
-def _stand_in(group: Sequence[Board], known: Iterable[Board]) -> Board:
+def _emulated_target(group: Sequence[Board], known: Iterable[Board]) -> Board:
     """The core of some boards in the largest emulated machine that runs its code, so that memory does not keep a model
     from being counted; the first board itself where none can."""
     board, core = group[0], group[0].core
@@ -197,7 +197,7 @@ def _sizes(model: ModelFile, place: Board, options: BuildOptions) -> BuildReport
     try:
         return build_sources(model, place, options).report
     except BuildError:
-        pass  # too large even for the stand-in, by how much is what is asked; any other mistake is made again
+        pass  # too large even for the emulated target, by how much is what is asked; any other mistake is made again
     return measure(job_of(model, place, options), options.memory)[1]
 
 

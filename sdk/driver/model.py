@@ -35,7 +35,7 @@ __all__ = ["Model", "compile"]
 
 
 class Model:
-    """A compiled model with a running agent behind it: this machine, or the board's emulated stand-in.
+    """A compiled model with a running agent behind it: this machine, or the board's emulated target.
 
     Calls keep the model's state; ``reset()`` starts it anew; ``close()`` (or ``with``) ends the agent.
     """

@@ -64,8 +64,8 @@ def profile(
     repeat: int = RUNS,
     entry: str | None = None,
 ) -> ProfileReport:
-    """``sdk profile``: an entry's operators on a board's stand-in (instructions counted, cycles estimated; ``repeat``
-    does not matter there) or on a machine with a clock (medians of ``repeat`` runs).
+    """``sdk profile``: an entry's operators on a board's emulated target (instructions counted, cycles estimated;
+    ``repeat`` does not matter there) or on a machine with a clock (medians of ``repeat`` runs).
 
     Raises:
         UsageError: there is no such entry.

@@ -187,7 +187,7 @@ def test_values_in_python(digits: Path) -> None:
         sdk.compile({})
     with pytest.raises(UsageError, match="dims are bounds by name, not a set"):
         sdk.compile(digits, dims={1, 2})
-    with pytest.raises(NoDeviceError, match="has no stand-in that counts instructions"):
+    with pytest.raises(NoDeviceError, match="has no emulated target that counts instructions"):
         execute.count(digits, load_board("host"), driver.BuildOptions())
 
 

@@ -125,7 +125,7 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
         except BuildError as error:
             failures.append((operator, error.message + (f" ({error.why})" if error.why else "")))
             refusals.append(Refusal(operator.index, failures[-1][1], error.hint))
-            _stand_in(builder, operator)
+            _declare_outputs(builder, operator)
     if failures:
         raise _report(builder.graph, failures)
 
@@ -146,7 +146,7 @@ def _check_inputs(operator: Operator) -> None:
         raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {most}")
 
 
-def _stand_in(builder: Builder, operator: Operator) -> None:
+def _declare_outputs(builder: Builder, operator: Operator) -> None:
     """Gives the outputs of a failed operator the types of the file, so that later ones are checked too."""
     for number in operator.outputs:
         if number < 0 or number in builder.values:
