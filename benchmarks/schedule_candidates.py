@@ -2,11 +2,12 @@
 
     python benchmarks/schedule_candidates.py [--board NAME]... [--layers 50] [--first 0] [--json]
 
-Layers are drawn at random: convolutions, pointwise and depthwise ones, dense layers. Each is compiled in all candidates
-that its rule has on the core (`candidates` of a row in sdk/compiler/machines), and the instructions are counted on the
-emulated target of the board. For each kind of layer there is a line for each candidate: how many layers have it, of how
-many it is the best, and how much more than the rules' own choice, "default", it executes in the mean; the last line
-is what the best candidate of each layer comes to, which is what a tuner could gain. 50 layers of a board take half a minute.
+Layers are drawn at random: convolutions, pointwise and depthwise ones, dense layers. Each is compiled in all
+candidates that its rule has on the core (`candidates` of a row in sdk/compiler/machines), and the instructions are
+counted on the emulated target of the board. For each kind of layer there is a line for each candidate: how many layers
+have it, of how many it is the best, and how much more than the rules' own choice, "default", it executes in the mean;
+the last line is what the best candidate of each layer comes to, which is what a tuner could gain. 50 layers of a board
+take half a minute.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from placements import overlaps, violated
 from sound_plans import scaled
 
-from sdk.compiler.memory.problem import Apart, Block
+from sdk.compiler.memory.problem import Block, Separation
 from sdk.compiler.memory.regions import Pool, parse_pools, spread
 from sdk.errors import BuildError, UsageError
 
@@ -40,10 +40,10 @@ def test_every_block_has_one_pool_and_keeps_its_limit(blocks: list[Block], near:
 def test_relations_hold_inside_a_pool() -> None:
     """An output that may begin a little below its input does so only where both are in one pool."""
     blocks = [Block("x", 100, 0, 1), Block("y", 80, 1, 2)]
-    apart = [Apart("x", "y", -20, 100)]
-    found = spread(blocks, {"x": 2, "y": 2}, (Pool("near", 120), Pool("far", 500)), apart)
+    separations = [Separation("x", "y", -20, 100)]
+    found = spread(blocks, {"x": 2, "y": 2}, (Pool("near", 120), Pool("far", 500)), separations)
     assert set(found.pool_of.values()) == {"near"}
-    assert violated(blocks, apart, found.placements["near"].offsets) == []
+    assert violated(blocks, separations, found.placements["near"].offsets) == []
     assert found.placements["near"].peak == 120
 
 

@@ -27,7 +27,7 @@ from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role, Split
 from sdk.compiler.ir.types import U8, TensorType
 from sdk.compiler.memory.planner import placements, plan_offsets
-from sdk.compiler.memory.problem import Apart, Block, Placement, live_profile, lower_bound
+from sdk.compiler.memory.problem import Block, Placement, Separation, live_profile, lower_bound
 from sdk.compiler.memory.rings import RowKernels, stored_bytes
 from sdk.compiler.memory.scaled import Scaled, scaled
 from sdk.compiler.memory.scaled_choice import best_scaled
@@ -50,8 +50,8 @@ REGIONS = ("arena", "state", "const")
 @dataclass(frozen=True)
 class Laid:
     """A plan, the blocks of its arena and where they were placed; ``loops`` are its functions on rings, ``fullest``
-    the blocks in use when most bytes are. ``block_of`` gives the block of each buffer in the arena, ``apart`` what is
-    asked of pairs of blocks (None: what their lifetimes ask)."""
+    the blocks in use when most bytes are. ``block_of`` gives the block of each buffer in the arena, ``separations`` what
+    is asked of pairs of blocks (None: what their lifetimes ask)."""
 
     plan: Plan
     blocks: tuple[Block, ...]
@@ -59,7 +59,7 @@ class Laid:
     fullest: tuple[Block, ...]
     loops: Mapping[str, Loops] = field(default_factory=dict)
     block_of: Mapping[str, str] = field(default_factory=dict)
-    apart: tuple[Apart, ...] | None = None
+    separations: tuple[Separation, ...] | None = None
 
 
 def lay_out(
@@ -432,13 +432,13 @@ class _Layout:
 
     def _finish(self, outputs: tuple[str, ...]) -> Laid:
         blocks = tuple(self.blocks.values())
-        apart: tuple[Apart, ...] | None = None
+        separations: tuple[Separation, ...] | None = None
         if self.scaled:
             placement = best_scaled(placements(blocks), blocks, self.sizes)
             closed_form = scaled(blocks, self.sizes, placement)
             fullest = _fullest(blocks)
         elif self.segments:
-            placement, fullest, apart = self._place_streams(blocks)
+            placement, fullest, separations = self._place_streams(blocks)
             closed_form = Scaled((), placement.offsets, placement.peak)
         else:
             placement, fullest = plan_offsets(blocks), _fullest(blocks)
@@ -461,9 +461,9 @@ class _Layout:
             bound,
             closed_form.places,
         )
-        return Laid(plan, blocks, placement, fullest, self.kernels.made, self.block_of, apart)
+        return Laid(plan, blocks, placement, fullest, self.kernels.made, self.block_of, separations)
 
-    def _place_streams(self, blocks: tuple[Block, ...]) -> tuple[Placement, tuple[Block, ...], tuple[Apart, ...]]:
+    def _place_streams(self, blocks: tuple[Block, ...]) -> tuple[Placement, tuple[Block, ...], tuple[Separation, ...]]:
         """Offsets by when calls for rows use each block, the blocks in use when most bytes are, and what was asked."""
         timeline = Timeline(self.segments)
         used: dict[str, Bits] = {}
@@ -471,9 +471,9 @@ class _Layout:
             by = self.used_by[b.name]
             used[b.name] = timeline.during(by) if isinstance(by, int) else timeline.used(by.values, by.born, by.last)
         of_value = {v.name: self.block_of.get(self.names[v.name], "") for v in self.graph.values()}
-        apart, bound = timeline.problem(blocks, used, timeline.lags(of_value, used, self.align))
-        placement = plan_offsets(blocks, apart=apart, bound=bound)
-        return placement, timeline.fullest(blocks, used), tuple(apart)
+        separations, bound = timeline.problem(blocks, used, timeline.lags(of_value, used, self.align))
+        placement = plan_offsets(blocks, separations=separations, bound=bound)
+        return placement, timeline.fullest(blocks, used), tuple(separations)
 
     def _regions(self, buffers: tuple[PlanBuffer, ...], peak: Dim) -> tuple[Region, ...]:
         align = max([self.align, *(b.align for b in self.blocks.values())])

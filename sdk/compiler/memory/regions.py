@@ -10,7 +10,7 @@ from typing import Final
 from sdk.compiler.ir.plan import Copy, PlanCall, Region, walk_plan
 from sdk.compiler.memory.layout import Laid
 from sdk.compiler.memory.planner import plan_offsets
-from sdk.compiler.memory.problem import Apart, Block, Placement, aligned, apart_by_lifetimes
+from sdk.compiler.memory.problem import Block, Placement, Separation, aligned, separations_by_lifetimes
 from sdk.errors import BuildError, UsageError
 
 __all__ = ["Pool", "Spread", "in_pools", "parse_pools", "spread"]
@@ -70,7 +70,7 @@ def in_pools(laid: Laid, pools: Sequence[Pool]) -> Laid:
             where=f"entry @{plan.name}",
             hint="give plan-memory offsets=fixed, or no pools",
         )
-    found = spread(laid.blocks, _uses(laid), pools, laid.apart)
+    found = spread(laid.blocks, _uses(laid), pools, laid.separations)
     names = {pool.name: "arena" if pool is pools[0] else f"arena_{pool.name}" for pool in pools}
     buffers = []
     for buffer in plan.buffers:
@@ -104,7 +104,10 @@ def _uses(laid: Laid) -> Mapping[str, int]:
 
 
 def spread(
-    blocks: Sequence[Block], uses: Mapping[str, int], pools: Sequence[Pool], apart: Sequence[Apart] | None = None
+    blocks: Sequence[Block],
+    uses: Mapping[str, int],
+    pools: Sequence[Pool],
+    separations: Sequence[Separation] | None = None,
 ) -> Spread:
     """Gives every block a pool, those with most ``uses`` the first that has space for them; the same arguments give the
     same pools.
@@ -116,17 +119,17 @@ def spread(
         blocks: what to place; names are unique.
         uses: how often each byte of a block is written or read.
         pools: at least one, the preferred first.
-        apart: as in ``plan_offsets``.
+        separations: as in ``plan_offsets``.
 
     Raises:
         BuildError: not all blocks fit.
     """
-    relations = apart_by_lifetimes(blocks) if apart is None else apart
+    relations = separations_by_lifetimes(blocks) if separations is None else separations
     pool_of = {b.name: pools[0].name for b in blocks if not b.size}  # no pool is taken for these alone
     placements: dict[str, Placement] = {}
     left = [b for b in blocks if b.size]
     for pool in pools:
-        chosen, placement = _fill(left, uses, pool, relations, apart is None)
+        chosen, placement = _fill(left, uses, pool, relations, separations is None)
         pool_of |= dict.fromkeys(chosen, pool.name)
         placements[pool.name] = placement
         left = [b for b in left if b.name not in chosen]
@@ -136,7 +139,7 @@ def spread(
 
 
 def _fill(
-    blocks: Sequence[Block], uses: Mapping[str, int], pool: Pool, apart: Sequence[Apart], by_lifetimes: bool
+    blocks: Sequence[Block], uses: Mapping[str, int], pool: Pool, separations: Sequence[Separation], by_lifetimes: bool
 ) -> tuple[set[str], Placement]:
     """What goes into a pool, and where it lies there."""
 
@@ -144,13 +147,13 @@ def _fill(
         mine = [b for b in blocks if b.name in names]
         if by_lifetimes:
             return plan_offsets(mine, enough=pool.bytes, effort=EFFORT)
-        return plan_offsets(mine, apart=_among(apart, names), enough=pool.bytes)
+        return plan_offsets(mine, separations=_among(separations, names), enough=pool.bytes)
 
     whole = {b.name for b in blocks}
     placement = place(whole)
     if placement.peak <= pool.bytes:
         return whole, placement
-    rivals = _rivals(apart)
+    rivals = _rivals(separations)
     fills = (_first_fit(sorted(blocks, key=key), pool, rivals) for key in _orders(uses))
     best = max(fills, key=lambda fill: sum(uses[b.name] * b.size for b in blocks if b.name in fill))
     chosen = set(best)
@@ -178,14 +181,14 @@ def _orders(uses: Mapping[str, int]) -> tuple[_Order, ...]:
     )
 
 
-def _among(apart: Sequence[Apart], names: set[str]) -> list[Apart]:
-    return [r for r in apart if r.a in names and r.b in names]
+def _among(separations: Sequence[Separation], names: set[str]) -> list[Separation]:
+    return [r for r in separations if r.a in names and r.b in names]
 
 
-def _rivals(apart: Sequence[Apart]) -> dict[str, list[tuple[str, int, int]]]:
+def _rivals(separations: Sequence[Separation]) -> dict[str, list[tuple[str, int, int]]]:
     """For each block the others with the differences of offsets that are forbidden."""
     out: dict[str, list[tuple[str, int, int]]] = {}
-    for r in apart:
+    for r in separations:
         out.setdefault(r.b, []).append((r.a, r.low, r.high))
         out.setdefault(r.a, []).append((r.b, -r.high, -r.low))
     return out

@@ -10,7 +10,7 @@ from sdk.compiler.memory.planner.climb import Climb
 from sdk.compiler.memory.planner.greedy import FITS, ORDERS, greedy, ordered, place_all
 from sdk.compiler.memory.planner.restarts import Restarts
 from sdk.compiler.memory.planner.task import check_fixed, make_task, peak_of
-from sdk.compiler.memory.problem import Apart, Block, Placement
+from sdk.compiler.memory.problem import Block, Placement, Separation
 
 __all__ = ["CLIMB", "EFFORT", "MAX_EXACT_BLOCKS", "placements", "plan_offsets"]
 
@@ -24,7 +24,7 @@ SEED: Final = 0  # of both
 def plan_offsets(
     blocks: Sequence[Block],
     *,
-    apart: Sequence[Apart] | None = None,
+    separations: Sequence[Separation] | None = None,
     bound: int | None = None,
     enough: int = 0,
     effort: int | None = None,
@@ -34,7 +34,7 @@ def plan_offsets(
 
     Args:
         blocks: what to place; names are unique.
-        apart: all that is asked of pairs of blocks, where lifetimes say too much or too little; None = lifetimes.
+        separations: all that is asked of pairs of blocks, where lifetimes say too much or too little; None = lifetimes.
         bound: bytes that the caller knows no placement goes below; counts where it is above the one known here.
         enough: bytes; a placement that needs no more ends the search.
         effort: how many blocks the search after the greedy orders may look at (0 = no search). None is EFFORT for
@@ -45,11 +45,11 @@ def plan_offsets(
     Raises:
         BuildError: two blocks at fixed offsets overlap while both are live, or break a relation.
     """
-    task = make_task(blocks, apart, bound)
+    task = make_task(blocks, separations, bound)
     check_fixed(task)
     goal = replace(task, bound=max(task.bound, enough))
     best, proved = greedy(goal), goal.bound
-    if best.peak > proved and (apart is not None or len(task.blocks) > MAX_EXACT_BLOCKS):
+    if best.peak > proved and (separations is not None or len(task.blocks) > MAX_EXACT_BLOCKS):
         best = Climb(goal, CLIMB if effort is None else effort, SEED).run(best)
     elif best.peak > proved:
         if effort is None:

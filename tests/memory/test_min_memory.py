@@ -55,8 +55,8 @@ def test_a_lag_is_no_more_than_its_output() -> None:
     """Rounded up to where blocks may begin it could be."""
     blocks = (Block("a", 64, 0, 1, 16), Block("b", 5, 1, 2, 16))
     used = {b.name: np.ones(2, dtype=np.bool_) for b in blocks}
-    (apart,), bound = Timeline(()).problem(blocks, used, {("b", "a"): 16})
-    assert (apart.low, apart.high) == (-5, 64)
+    (separation,), bound = Timeline(()).problem(blocks, used, {("b", "a"): 16})
+    assert (separation.low, separation.high) == (-5, 64)
     assert bound == 69
 
 
