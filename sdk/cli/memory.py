@@ -90,15 +90,15 @@ class _Lines:
     def _peak(self) -> Iterator[str]:
         """The fullest step and what it holds."""
         step, rows = self.entry.fullest.step, self.entry.fullest.rows
-        most = f"most in use, {self.entry.fullest.bytes:,} bytes"
+        fullest = f"most in use, {self.entry.fullest.bytes:,} bytes"
         if not step:
-            yield f"{most}, before step 1"
+            yield f"{fullest}, before step 1"
         elif step > len(self.entry.timeline):
-            yield f"{most}, after the last step"
+            yield f"{fullest}, after the last step"
         else:
             row = self.entry.timeline[step - 1]
             part = f", at its row {rows[0]}" if rows is not None and row.runs > 1 else ""
-            yield f"{most}, in step {step}{part}"
+            yield f"{fullest}, in step {step}{part}"
             yield f"{'':{self.digits}}  {row.ops or row.call}"
         yield from self._listed([(self._bytes(t.live), t.title) for t in self.entry.at_peak])
 

@@ -92,10 +92,10 @@ def _result(check: Check) -> CheckResult:
 
 def _python(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
     text = ".".join(map(str, version))
-    least = ".".join(map(str, MIN_PYTHON))
+    needed = ".".join(map(str, MIN_PYTHON))
     if version >= MIN_PYTHON:
         return Finding(True, f"{text}, {sys.executable}")
-    return Finding(False, f"{text}, {least} is needed", f"python{least} -m venv .venv")
+    return Finding(False, f"{text}, {needed} is needed", f"python{needed} -m venv .venv")
 
 
 def _packages(wanted: Mapping[str, str]) -> Finding:

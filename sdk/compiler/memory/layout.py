@@ -50,8 +50,8 @@ REGIONS = ("arena", "state", "const")
 @dataclass(frozen=True)
 class Laid:
     """A plan, the blocks of its arena and where they were placed; ``loops`` are its functions on rings, ``fullest``
-    the blocks in use when most bytes are. ``block_of`` gives the block of each buffer in the arena, ``separations`` what
-    is asked of pairs of blocks (None: what their lifetimes ask)."""
+    the blocks in use when most bytes are. ``block_of`` gives the block of each buffer in the arena, ``separations``
+    what is asked of pairs of blocks (None: what their lifetimes ask)."""
 
     plan: Plan
     blocks: tuple[Block, ...]
@@ -251,8 +251,8 @@ class _Layout:
     def _size(self, type: TensorType) -> Dim:
         """The bytes of a type in the dims of the entry; what a run finds out, or may refuse, counts at its most."""
         size = substitute(type.nbytes, self.derived)
-        most = max_value(size)
-        known = free_vars(size) <= set(self.entry_dims) and most is not None and most <= type.max_bytes
+        maximum = max_value(size)
+        known = free_vars(size) <= set(self.entry_dims) and maximum is not None and maximum <= type.max_bytes
         return size if known else type.max_bytes
 
     def _temp(self, name: str, type: TensorType, role: Role, step: int, align: int) -> str:
@@ -322,12 +322,12 @@ class _Layout:
             if function.rows is not None and rows is None:
                 rows = 0, substitute(function.rows.extent, dict(zip(function.dims, dims, strict=True)))
                 split = split_of(function, args, dims, {b.name: b.alias for b in self.buffers}, self.threads)
-            size, least = scratch_layout(function).bytes, SCRATCH_ALIGN
+            size, minimum = scratch_layout(function).bytes, SCRATCH_ALIGN
             if size:
                 if split is not None:
-                    size, least = scratch_share(size) * split.threads, THREAD_ALIGN
+                    size, minimum = scratch_share(size) * split.threads, THREAD_ALIGN
                 name = fresh_name(f"{args[-1]}_scratch", self.taken)
-                scratch = self._temp(name, TensorType(U8, (size,)), "scratch", step, max(self.align, least))
+                scratch = self._temp(name, TensorType(U8, (size,)), "scratch", step, max(self.align, minimum))
         elif node.kind == "extern":
             dims = _extern_dims(node)
         elif node.kind == "loops":

@@ -56,10 +56,10 @@ def _max_of(arms: tuple[Dim, ...]) -> Dim:
 
 
 def _bound(value: Dim) -> int:
-    most = max_value(value)
-    if most is None or most > _MAX_BYTES:
+    maximum = max_value(value)
+    if maximum is None or maximum > _MAX_BYTES:
         raise BuildError(f"the offset {value} has no bound that fits 32 bits", hint="give smaller bounds with --dim")
-    return most
+    return maximum
 
 
 @lru_cache(maxsize=REMEMBERED)

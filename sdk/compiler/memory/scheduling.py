@@ -144,7 +144,7 @@ class _Problem:
         return sum(n for n, maker in zip(self.sizes, self.maker, strict=True) if maker < 0)
 
     @cached_property
-    def least(self) -> int:
+    def minimum(self) -> int:
         """What some node, the start or the end needs whatever the order."""
         held = [self.sizes[k] for k in range(len(self.sizes)) if self.users[k] >> self.count]
         alone = []
@@ -305,7 +305,7 @@ class _Search:
 
     def __init__(self, problem: _Problem, given: int, effort: int) -> None:
         self.problem, self.given, self.effort = problem, given, effort
-        self.bound = problem.least
+        self.bound = problem.minimum
         self.all = (1 << problem.count) - 1
 
     def run(self) -> list[int] | None:

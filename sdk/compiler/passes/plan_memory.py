@@ -88,9 +88,9 @@ class PlanMemory:
         states = {s.name: s.type for s in module.states.values()}
         sharing = share_bytes(graph, module.loops, states, self.io, lambda *_: False)
         segmenter = Segmenter(Net(graph, module.loops, sharing, self.align))
-        least = segmenter.min_peak()
-        near, room = least + least // SLACK, max((self.limit or 0) - least, 0)
-        targets = [near] if self.memory == "min" else [least + room * k // TRIES for k in reversed(range(TRIES + 1))]
+        min_peak = segmenter.min_peak()
+        near, room = min_peak + min_peak // SLACK, max((self.limit or 0) - min_peak, 0)
+        targets = [near] if self.memory == "min" else [min_peak + room * k // TRIES for k in reversed(range(TRIES + 1))]
         best = self._smallest(module, graph, segmenter, targets, best)
         gap = best.placement.peak - near
         if gap * SLACK <= near or (self.limit is not None and best.placement.peak <= self.limit):
@@ -123,10 +123,10 @@ def _over(laid: Laid, limit: int, dims: bool) -> BuildError:
     largest = sorted(laid.fullest, key=lambda b: (-b.size, b.name))
     shown = ", ".join(f"%{b.name} {b.size:,} B" for b in largest[:TOP])
     more = f" and {len(largest) - TOP} smaller" if len(largest) > TOP else ""
-    least = "tensors whose dims a run chooses stay whole" if dims else "no smaller plan was found"
+    reason = "tensors whose dims a run chooses stay whole" if dims else "no smaller plan was found"
     return BuildError(
         f"the arena needs {peak:,} B, {peak - limit:,} B more than the limit of {limit:,} B",
         where=f"entry @{laid.plan.name}",
         why=f"live at the peak: {shown}{more}",
-        hint=f"{least}: raise --arena-limit to {peak}, or choose a board with more RAM",
+        hint=f"{reason}: raise --arena-limit to {peak}, or choose a board with more RAM",
     )

@@ -69,7 +69,7 @@ def graph_plot(graph: DrawnGraph) -> GraphPlot:
     texts = [_lines(node) for node in graph.nodes]
     sizes = [_size(node, lines) for node, lines in zip(graph.nodes, texts, strict=True)]
     layout = lay_out(sizes, [(a, b) for a, b, _ in graph.edges])
-    most = max((n.macs or 0 for n in graph.nodes), default=0) or 1
+    maximum = max((n.macs or 0 for n in graph.nodes), default=0) or 1
     parts = [_Part(graph, layout, sizes, 0, len(layout.top))]
     for count in range(MAX_COLUMNS, 1, -1):
         cuts = [0, *_cuts(layout, count), len(layout.top)]
@@ -77,7 +77,7 @@ def graph_plot(graph: DrawnGraph) -> GraphPlot:
         if sum(part.width for part in found) <= PAGE:
             parts = found
             break
-    columns = tuple(part.column(texts, most) for part in parts)
+    columns = tuple(part.column(texts, maximum) for part in parts)
     used = {n.family for n in graph.nodes}
     return GraphPlot(columns, tuple((f, color_of(f)) for f in FAMILIES if f in used))
 
@@ -185,10 +185,10 @@ class _Part:
         """Of the column."""
         return self.ends[1] - self.ends[0] + 2 * MARGIN
 
-    def column(self, texts: Sequence[Lines], most: int) -> Column:
+    def column(self, texts: Sequence[Lines], maximum: int) -> Column:
         """The part as it is drawn."""
         dx = MARGIN - self.ends[0]
-        boxes = tuple(self._box(n, dx, texts[n], most) for n in self.inside)
+        boxes = tuple(self._box(n, dx, texts[n], maximum) for n in self.inside)
         lines, stubs = [], dict[Point, str]()
         along = {(a, b): self.graph.nodes[a].outputs[which] for a, b, which in self.graph.edges}
         for (a, b), xs in self.layout.routes.items():
@@ -201,10 +201,10 @@ class _Part:
         named = tuple((x, y, text) for (x, y), text in stubs.items())
         return Column(self.width, height, boxes, tuple(lines), named)
 
-    def _box(self, n: int, dx: float, lines: Lines, most: int) -> Box:
+    def _box(self, n: int, dx: float, lines: Lines, maximum: int) -> Box:
         node, (w, h) = self.graph.nodes[n], self.sizes[n]
         color = "refused" if node.why else "edge" if node.family in ("input", "output") else color_of(node.family)
-        share = (node.macs or 0) / most
+        share = (node.macs or 0) / maximum
         return Box(n, self.layout.x[n] + dx - w / 2, self._middle(n) - h / 2, w, h, lines, color, share)
 
     def _middle(self, n: int) -> float:

@@ -69,8 +69,8 @@ def _summary(drawing: Drawing) -> str:
 def _cards(drawing: Drawing) -> Iterator[tuple[str, str]]:
     counts = [sum(n.macs or 0 for n in g.nodes) for g in drawing.graphs]
     if any(counts):
-        most = "≤ " if any(n.macs_text for g in drawing.graphs for n in g.nodes) else ""
-        yield "MACs", " + ".join(f"{most}{short_number(c)}" for c in counts)
+        at_most = "≤ " if any(n.macs_text for g in drawing.graphs for n in g.nodes) else ""
+        yield "MACs", " + ".join(f"{at_most}{short_number(c)}" for c in counts)
     yield "weights", bytes_text(drawing.weights)
     if drawing.states:
         yield "states", bytes_text(drawing.state_bytes)

@@ -123,9 +123,9 @@ def _weights(count: int, edges: Sequence[tuple[int, int]]) -> tuple[list[float],
     for a, b in sorted(edges, key=lambda e: -e[0]):
         after[a] |= after[b]
     found = [before[n].bit_count() * after[n].bit_count() for n in range(count)]
-    most = max(found, default=1)
+    maximum = max(found, default=1)
     related = [(before[n].bit_count() + after[n].bit_count() - 1) / count for n in range(count)]
-    return [max(n / most, 2 * POINT) for n in found], related
+    return [max(n / maximum, 2 * POINT) for n in found], related
 
 
 def _depth_first(work: _Work) -> list[int]:
@@ -201,8 +201,8 @@ def _placed(work: _Work, rows: Sequence[Sequence[int]]) -> list[float]:
         for row in rows if down else reversed(rows):
             _put(work, row, [_wanted(work, node, near[node], x) for node in row], x)
     _straighten(work, rows, x)
-    least = min((x[n] - work.width[n] / 2 for n in range(len(x))), default=0.0)
-    return [value - least for value in x]
+    minimum = min((x[n] - work.width[n] / 2 for n in range(len(x))), default=0.0)
+    return [value - minimum for value in x]
 
 
 def _straighten(work: _Work, rows: Sequence[Sequence[int]], x: list[float]) -> None:

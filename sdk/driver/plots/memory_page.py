@@ -79,7 +79,7 @@ def _fullest(summary: PlanSummary) -> str:
 
 def _bar(build: BuildReport, report: MemoryReport, board: Board) -> list[tuple[str, int, float, int]]:
     """What the RAM is made of: words, bytes, percent of the widest bar, colour."""
-    most = max([m.build.ram_bytes for m in report.modes.values()])
-    widest = max(1, most if board.ram_bytes is None or board.ram_bytes > 4 * most else max(most, board.ram_bytes))
+    largest = max([1, *(m.build.ram_bytes for m in report.modes.values())])
+    widest = largest if board.ram_bytes is None or board.ram_bytes > 4 * largest else max(largest, board.ram_bytes)
     parts = enumerate(build.ram_parts.items())
     return [(name, size, 100 * size / widest, color) for color, (name, size) in parts if size]

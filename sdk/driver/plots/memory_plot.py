@@ -240,15 +240,15 @@ def how_kept(tensor: LiveTensor) -> list[str]:
 
 
 def _curve(summary: PlanSummary, columns: Sequence[Column], top: float) -> Curve:
-    most = max(summary.peak, summary.lower_bound, 1)
+    maximum = max(summary.peak, summary.lower_bound, 1)
 
     def y(byte: float) -> float:
-        return top + CURVE * (1 - byte / most)
+        return top + CURVE * (1 - byte / maximum)
 
     bottom = top + CURVE
     line = "".join(f"V{y(c.bytes):.1f}H{c.right:.1f}" for c in columns)
     path = f"M{columns[0].left:.1f} {bottom:.1f}{line}V{bottom:.1f}z"
-    return Curve(path, top, bottom, y(summary.lower_bound), y(summary.peak), _ticks(most, y, 2))
+    return Curve(path, top, bottom, y(summary.lower_bound), y(summary.peak), _ticks(maximum, y, 2))
 
 
 def _ticks(size: int, y: Callable[[float], float], count: int = 4) -> tuple[tuple[float, str], ...]:

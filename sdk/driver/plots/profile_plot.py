@@ -127,12 +127,12 @@ def _without_kind(title: str) -> str:
 def _rates(report: ProfileReport, spans: Sequence[tuple[float, float]], colors: Sequence[str], top: float) -> Panel:
     rates = [macs_per_unit(op, report) or 0.0 for op in report.ops]
     peak = report.peak.macs if report.peak is not None else None
-    most = max(rates)
-    shown = peak is not None and peak < FAR * most
-    most = max(most, peak or 0.0) if shown else most
+    maximum = max(rates)
+    shown = peak is not None and peak < FAR * maximum
+    maximum = max(maximum, peak or 0.0) if shown else maximum
 
     def y(rate: float) -> float:
-        return top + PANEL * (1 - rate / most)
+        return top + PANEL * (1 - rate / maximum)
 
     bars = tuple(
         Bar(k, x, y(rate), width, top + PANEL - y(rate), color)
@@ -142,30 +142,30 @@ def _rates(report: ProfileReport, spans: Sequence[tuple[float, float]], colors: 
     heading = f"multiply-accumulates per {units(report)[1]}"
     if peak is not None:
         heading += f", at most {short_number(peak)}" + (" (the line)" if shown else "")
-    return Panel(heading, top, top + PANEL, bars, _ticks(most, y), y(peak) if shown and peak else None)
+    return Panel(heading, top, top + PANEL, bars, _ticks(maximum, y), y(peak) if shown and peak else None)
 
 
 def _memory(ops: Sequence[OpProfile], spans: Sequence[tuple[float, float]], top: float) -> Panel:
-    most = max(op.live_bytes for op in ops)
+    maximum = max(op.live_bytes for op in ops)
 
     def y(size: float) -> float:
-        return top + PANEL * (1 - size / most)
+        return top + PANEL * (1 - size / maximum)
 
     bars = tuple(
         Bar(k, x, y(op.live_bytes), width, top + PANEL - y(op.live_bytes), "c0 soft")
         for k, (op, (x, width)) in enumerate(zip(ops, spans, strict=True))
     )
-    return Panel("bytes of the arena in use", top, top + PANEL, bars, _ticks(most, y))
+    return Panel("bytes of the arena in use", top, top + PANEL, bars, _ticks(maximum, y))
 
 
-def _ticks(most: float, y: Callable[[float], float]) -> Ticks:
-    return tuple((y(value), short_number(value)) for value in _round(most, 3))
+def _ticks(maximum: float, y: Callable[[float], float]) -> Ticks:
+    return tuple((y(value), short_number(value)) for value in _round(maximum, 3))
 
 
-def _round(most: float, count: int) -> Iterator[float]:
-    """Round numbers from 0 to ``most``, about ``count`` above 0."""
-    step = most / count
+def _round(maximum: float, count: int) -> Iterator[float]:
+    """Round numbers from 0 to ``maximum``, about ``count`` above 0."""
+    step = maximum / count
     unit = 10.0 ** math.floor(math.log10(step))
     step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= step * 0.75)
-    for k in range(int(most / step * (1 + 1e-9)) + 1):
+    for k in range(int(maximum / step * (1 + 1e-9)) + 1):
         yield float(f"{k * step:.6g}")

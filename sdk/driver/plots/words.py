@@ -32,13 +32,13 @@ def dim_text(dim: Dim) -> str:
     return re.sub(r"floordiv\((\w+), (\d+)\)", r"\1//\2", show(dim))
 
 
-def ending(name: str, most: int) -> str:
-    """The last ``most`` characters of a name that is longer: names of layers differ at their ends."""
-    if len(name) <= most:
+def ending(name: str, maximum: int) -> str:
+    """The last ``maximum`` characters of a name that is longer: names of layers differ at their ends."""
+    if len(name) <= maximum:
         return name
-    cut = name[-most + 1 :]
+    cut = name[-maximum + 1 :]
     slash = cut.find("/")
-    return "…" + (cut[slash:] if 0 <= slash < most // 2 else cut)
+    return "…" + (cut[slash:] if 0 <= slash < maximum // 2 else cut)
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:

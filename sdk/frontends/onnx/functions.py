@@ -70,9 +70,9 @@ def check_arity(node: Any, given: int, version: int) -> None:
         schema: Any = onnx.defs.get_schema(node.op_type, version, node.domain)
     except onnx.defs.SchemaError:
         return  # of an operator that ONNX does not define, its converter knows
-    for what, count, most in (("inputs", given, schema.max_input), ("outputs", len(node.output), schema.max_output)):
-        if count > most:
-            raise BuildError(f"it has {count} {what}, {node.op_type} of opset {version} at most {most}")
+    for what, count, maximum in (("inputs", given, schema.max_input), ("outputs", len(node.output), schema.max_output)):
+        if count > maximum:
+            raise BuildError(f"it has {count} {what}, {node.op_type} of opset {version} at most {maximum}")
 
 
 def schema_function(

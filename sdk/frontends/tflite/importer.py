@@ -141,9 +141,9 @@ def _importer(operator: Operator, custom_ops: Mapping[str, Importer]) -> Importe
 
 def _check_inputs(operator: Operator) -> None:
     """Refuses inputs beyond those an operator has: what they were meant for would be lost."""
-    most = None if operator.custom else _MAX_INPUTS.get(operator.name)
-    if most is not None and len(operator.inputs) > most:
-        raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {most}")
+    maximum = None if operator.custom else _MAX_INPUTS.get(operator.name)
+    if maximum is not None and len(operator.inputs) > maximum:
+        raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {maximum}")
 
 
 def _declare_outputs(builder: Builder, operator: Operator) -> None:

@@ -136,8 +136,8 @@ def _rates(count: int, edges: Sequence[_Edge]) -> list[int] | None:
     found = [r for r in rate if r is not None]
     if len(found) < count:
         return None
-    least = min(found)
-    scaled = [r / least for r in found]
+    minimum = min(found)
+    scaled = [r / minimum for r in found]
     levels = sorted(set(scaled))
     whole = all(r.denominator == 1 for r in levels)
     if not whole or any(b % a != 0 for a, b in pairwise(levels)):

@@ -70,7 +70,7 @@ class Timeline:
             saved.setdefault(a.name, []).append((b.name, a.size + b.size - span))
         load = np.array([b.size for b in held], dtype=np.int64) @ together.astype(np.int64)
         for name, over in saved.items():
-            spared = [most * (used[name] & used[other]) for other, most in over]
+            spared = [maximum * (used[name] & used[other]) for other, maximum in over]
             # results that begin below an argument all take its first bytes: one of them does, where they lie apart
             below = all(lags.get((b, name), 1) >= 0 for b, _ in over)
             disjoint = all((b, c) not in lags for b, _ in over for c, _ in over)

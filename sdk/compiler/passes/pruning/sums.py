@@ -83,9 +83,9 @@ class Sums:
         lo, hi = self._read(x)
         reach = np.maximum(np.abs(lo), np.abs(hi)).astype(np.float64)
         sizes = np.abs(self.weights.astype(np.float64) + self.w_offset).sum(axis=1)
-        most = np.abs(self.bias.astype(np.float64)) + sizes @ reach
+        maximum = np.abs(self.bias.astype(np.float64)) + sizes @ reach
         # doubles count exactly to 2**53
-        return bool(most.max(initial=0) <= min(self.node.out.type.dtype.limits[1], 1 << 53))
+        return bool(maximum.max(initial=0) <= min(self.node.out.type.dtype.limits[1], 1 << 53))
 
     def _read(self, x: Bounds) -> tuple[Array, Array]:
         """The least and the most that a tap reads, raised by the offset."""
@@ -99,11 +99,11 @@ class Sums:
         factors = self.weights.astype(np.int64) + self.w_offset if self.w_offset else self.weights
         positive = np.maximum(factors, 0).sum(axis=1, dtype=np.int64)
         negative = np.minimum(factors, 0).sum(axis=1, dtype=np.int64)
-        least = self.bias + self._apply(positive, lo) + self._apply(negative, hi)
-        most = self.bias + self._apply(positive, hi) + self._apply(negative, lo)
+        minimum = self.bias + self._apply(positive, lo) + self._apply(negative, hi)
+        maximum = self.bias + self._apply(positive, hi) + self._apply(negative, lo)
         whole = full(self.node.out.type.dtype, len(self.bias))
-        wraps = (least < whole.lo) | (most > whole.hi)
-        return Bounds(np.where(wraps, whole.lo, least), np.where(wraps, whole.hi, most))
+        wraps = (minimum < whole.lo) | (maximum > whole.hi)
+        return Bounds(np.where(wraps, whole.lo, minimum), np.where(wraps, whole.hi, maximum))
 
     def _apply(self, factors: Array, x: Array) -> Array:
         if self.multiplier:

@@ -232,8 +232,8 @@ def _clipped(node: OnnxNode, x: Value, lo: float, hi: float) -> Value:
     if lo == 0 and hi == math.inf:
         return node.call("relu", x)
     if not kind.is_float:
-        least, most = kind.limits
-        return node.call("clip", x, lo=max(least, lo), hi=min(most, hi))
+        minimum, maximum = kind.limits
+        return node.call("clip", x, lo=max(minimum, lo), hi=min(maximum, hi))
     if lo == -math.inf and hi == math.inf:
         return x
     if lo == -math.inf or hi == math.inf:
