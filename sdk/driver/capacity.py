@@ -95,8 +95,8 @@ def at_peak(summary: PlanSummary) -> str:
     return f"{what} {summary.fullest.bytes:,} bytes: {shown}{more}"
 
 
-def _smallest_plan(smallest: BuildReport) -> str:
-    return f"the smallest plan (--memory min) needs {smallest.ram_bytes:,} bytes, {smallest.arena_bytes:,} of them arena"
+def _smallest_plan(plan: BuildReport) -> str:
+    return f"the smallest plan (--memory min) needs {plan.ram_bytes:,} bytes, {plan.arena_bytes:,} of them arena"
 
 
 def _way_out(job: Job, report: BuildReport, min_report: BuildReport) -> str:
