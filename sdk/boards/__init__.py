@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from sdk.boards.files import board_files, read_merged
+from sdk.boards.implied import with_implied
 from sdk.boards.model import (
     CAPABILITIES,
     Board,
@@ -38,6 +39,7 @@ __all__ = [
     "load_board",
     "parse_size",
     "suggest",
+    "with_implied",
 ]
 
 

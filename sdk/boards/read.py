@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from sdk.boards import host
+from sdk.boards.implied import with_implied
 from sdk.boards.model import CAPABILITIES, Board, BoardFile, Core, Memory
 from sdk.boards.table import read_table
 from sdk.errors import UsageError
@@ -86,6 +87,9 @@ def _lint_memory(regions: tuple[Memory, ...]) -> list[str]:
 
 def _lint_core(core: Core) -> list[str]:
     problems = [] if core.arch else [f"core {core.name} has no arch"]
+    if core.cpu != "native":  # a virtual machine may hide some
+        without = sorted(with_implied(core.capabilities) - core.capabilities)
+        problems += [f"core {core.name}: its capabilities imply {name}" for name in without]
     if core.arch.startswith("arm"):
         if (core.fpu is not None) != ("fpu-sp" in core.capabilities):
             problems.append(f"core {core.name}: fpu and capability fpu-sp contradict each other")

@@ -69,7 +69,8 @@ def build_options(function: F) -> F:
                 help="How much of the generated code the build tries beside the loops it stands for.",
             ),
             click.option(
-                "--isa", metavar="NAME", help="Instruction set to generate for.", shell_complete=complete.isa_names
+                "--isa", metavar="NAME", help="Capabilities to generate for, joined by +; or scalar.",
+                shell_complete=complete.isa_names,
             ),
             click.option(
                 "--backend", metavar="NAME",

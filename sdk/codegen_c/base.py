@@ -104,7 +104,7 @@ class Backend:
         name: that of the package.
         title: what it prints, in words.
         printer: ``printer(module, prefix, isa, options)`` prints a module of ``stage``; ``isa`` are the capabilities
-            that the code may use. The same arguments give the same text. What it has no spelling for is a BuildError.
+            that the code may use. The same arguments give the same text. What it cannot print is a BuildError.
         stage: what modules it takes have gone through.
         kernels: what a call of a function is: a loop nest scheduled for a "core", its lanes and words, or a "grid" of
             work items, one for each iteration of the outer loops.
@@ -131,7 +131,7 @@ class Backend:
 
         Raises:
             UsageError: ``prefix`` is no C identifier.
-            BuildError: the module is at another stage, or uses what the backend has no spelling for.
+            BuildError: the module is at another stage, or uses what the backend cannot print.
         """
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
             raise UsageError(f"{prefix!r} is not a C identifier", hint="letters, digits and _, a letter first")

@@ -32,7 +32,7 @@ def link_agent(sources: Sources, board: Board, options: BuildOptions, profiled_o
         UsageError: the runtime has no driver for the board's peripherals, or runs no code of the backend.
     """
     how, toolchain = runtime_of(sources.backend), get_toolchain(options.toolchain)
-    target = target_of(board, options.opt)
+    target = target_of(board, options)
     place = board.as_emulated() if board.emulator is not None else board
     runtime, defines, script = runtime_parts(how, place)
     hooks: tuple[str, ...] = ()

@@ -116,7 +116,7 @@ def _extra(job: Job, built: Built, emit: str) -> list[tuple[str, Path]]:
 
 def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:
     board = job.board
-    toolchain, target = get_toolchain(job.options.toolchain), target_of(board, job.options.opt)
+    toolchain, target = get_toolchain(job.options.toolchain), target_of(board, job.options)
     key = digest("library", toolchain.version(), repr(target), built.sources.key)
     name = built.sources.prefix
 

@@ -19,11 +19,11 @@ from sdk.driver.files import read_model_file
 from sdk.driver.generate import measure
 from sdk.driver.job import job_of
 from sdk.driver.options import OBJECTIVES, BuildOptions
-from sdk.driver.targets import target_of
 from sdk.errors import BuildError, MissingToolError, NoDeviceError, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.steps import step
+from sdk.toolchains import target_for
 
 __all__ = ["BoardFit", "FitReport", "fit"]
 
@@ -120,7 +120,7 @@ def fit(
     alike: dict[object, list[Board]] = {}
     for board in known if boards is None else boards:
         if not board.hosted:
-            alike.setdefault((board.capabilities, board.core.cpu, target_of(board)), []).append(board)
+            alike.setdefault((board.capabilities, board.core.cpu, target_for(board)), []).append(board)
     needs: list[_Need] = []
     notes: dict[str, list[str]] = {}  # what could not be found out: the boards
     with _beside() as counting:  # the emulator counts for one core while the compiler is at the next

@@ -19,9 +19,9 @@ from sdk.driver.externs import extern_sources
 from sdk.driver.job import Job
 from sdk.driver.memories import linked_memories
 from sdk.driver.op_facts import op_facts
-from sdk.driver.pipeline import capabilities, imported, planned
+from sdk.driver.pipeline import imported, planned
 from sdk.driver.sources import Files, Sources, as_files, compile_sources
-from sdk.driver.targets import target_of
+from sdk.driver.targets import capabilities, target_of
 from sdk.errors import MiscompileWarning
 from sdk.report import BuildReport
 from sdk.toolchains import get_toolchain
@@ -126,7 +126,7 @@ def _printed(job: Job, module: Module) -> _Code:
 
 
 def _sizes(job: Job, files: Files, names: Mapping[str, str]) -> _Sizes:
-    toolchain, target = get_toolchain(job.options.toolchain), target_of(job.board, job.options.opt)
+    toolchain, target = get_toolchain(job.options.toolchain), target_of(job.board, job.options)
     objects = compile_sources(files, toolchain, target, pic=job.board.hosted)
     found = {entry: worst_case_stack(objects, f"{name}_run") for entry, name in names.items()}
     stacks = {entry: EntryStack(stack.bytes, stack.unmeasured) for entry, stack in found.items()}

@@ -50,12 +50,13 @@ from sdk.driver.files import read_model_file
 from sdk.driver.job import Job
 from sdk.driver.memories import pools_of
 from sdk.driver.options import BuildOptions
-from sdk.errors import BuildError, UsageError
+from sdk.driver.targets import capabilities
+from sdk.errors import BuildError
 from sdk.frontends import readable
 from sdk.frontends.base import ModelFile
 from sdk.frontends.outline import Refusal
 
-__all__ = ["Observer", "capabilities", "default_passes", "import_model", "imported", "lower_module", "planned"]
+__all__ = ["Observer", "default_passes", "import_model", "imported", "lower_module", "planned"]
 
 INDEX_LIMIT = (1 << 31) - 1  # offsets in generated code are 32 bits
 CACHE_LINE = 64  # where vectors are wide, none of a buffer then lies across two lines
@@ -100,29 +101,6 @@ def planned(job: Job, module: Module, observe: Observer | None = None) -> Module
         BuildError: the model cannot be compiled.
     """
     return lower_module(module, default_passes(job.board, job.options), observe)
-
-
-def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
-    """What generated code may use: the board's capabilities, or those of them that ``isa`` names; nothing where its
-    kernels are for no core of the board.
-
-    Raises:
-        UsageError: the board lacks one of ``isa``.
-    """
-    if backend_for(board, options).kernels == "grid":
-        return frozenset()
-    if options.isa is None:
-        return board.capabilities
-    wanted = frozenset(filter(None, options.isa.split("+")))
-    if wanted == {"scalar"}:
-        return frozenset()
-    missing = wanted - board.capabilities
-    if missing:
-        raise UsageError(
-            f"{board.name} has no {', '.join(sorted(missing))}",
-            hint=f"it has {', '.join(sorted(board.capabilities)) or 'nothing special'}, or use --isa scalar",
-        )
-    return wanted
 
 
 def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
@@ -174,7 +152,7 @@ def _schedule(kernels: Kernels, have: frozenset[str], threads: int, options: Bui
     """What makes kernels of loop nests."""
     match kernels:
         case "core":
-            return ScheduleLoops(isa=".".join(sorted(have)), threads=threads, opt=options.opt, check=options.check)
+            return ScheduleLoops(isa="+".join(sorted(have)), threads=threads, opt=options.opt, check=options.check)
         case "grid":
             return MapGrid()
         case _:

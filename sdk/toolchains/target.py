@@ -71,7 +71,7 @@ def target_for(board: Board, aim: str = "time", *, rolled: bool = False, gathers
     gcc = compilers.gcc or Gcc(command="")
     zig_cpu, gcc_flags, link_cpu = compilers.zig.cpu, gcc.flags, compilers.zig.cpu
     if zig_cpu == "native":
-        zig_cpu, native_flags = _spell(board.core.arch, board.capabilities)
+        zig_cpu, native_flags = _compiler_names(board.core.arch, board.capabilities)
         gcc_flags = (*gcc_flags, *native_flags)
         link_cpu = zig_cpu.split("+")[0]
     return Target(
@@ -90,7 +90,7 @@ def target_for(board: Board, aim: str = "time", *, rolled: bool = False, gathers
     )
 
 
-def _spell(arch: str, capabilities: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+def _compiler_names(arch: str, capabilities: frozenset[str]) -> tuple[str, tuple[str, ...]]:
     """Return zig's -mcpu and gcc's flags for exactly ``capabilities``."""
     table = {"x86_64": _X86, "aarch64": _AARCH64}.get(arch, {})
     present = [names for capability, names in table.items() if capability in capabilities]

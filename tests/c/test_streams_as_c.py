@@ -25,7 +25,7 @@ from sdk.compiler.verify.plan import check_plan
 
 SAME = {"dilation": (1, 1), "pad": (1, 1, 1, 1)}
 POINT = {"dilation": (1, 1), "pad": (0, 0, 0, 0), "stride": (1, 1)}
-CORTEX_M4 = "div.dsp.fpu-sp.thumb.thumb2.unaligned"
+CORTEX_M4 = "div+dsp+fpu-sp+thumb+thumb2+unaligned"
 
 
 class Layers(Net):
@@ -69,7 +69,7 @@ def net(kind: DType) -> Module:
     return layers.typed(layers.op("y", "max_pool2d", total, **window))
 
 
-@pytest.mark.parametrize(("kind", "isa"), [(I8, CORTEX_M4), (I8, ""), (F32, ".".join(sorted(HOST_ISA)))])
+@pytest.mark.parametrize(("kind", "isa"), [(I8, CORTEX_M4), (I8, ""), (F32, "+".join(sorted(HOST_ISA)))])
 def test_streams(kind: DType, isa: str, tmp_path: Path) -> None:
     typed = net(kind)
     scheduled = run_pipeline(typed, (Accumulate(), Lower(), Fuse(), ScheduleLoops(isa=isa)))

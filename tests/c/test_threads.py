@@ -63,7 +63,7 @@ def typed() -> Module:
 
 def planned(threads: int) -> Module:
     passes = (
-        Lower(), Fuse(), SimplifyLoops(), ScheduleLoops(".".join(sorted(HOST_ISA)), threads),
+        Lower(), Fuse(), SimplifyLoops(), ScheduleLoops("+".join(sorted(HOST_ISA)), threads),
         SimplifyLoops(),
         PlanMemory(io="caller", threads=threads),
     )  # fmt: skip
@@ -136,7 +136,7 @@ def test_borders_in_loops_of_their_own_are_work_too() -> None:
     net = Net()
     x, w, b = net.input("x", F32, 1, 14, 14, 64), net.input("w", F32, 3, 3, 64), net.input("b", F32, 64)
     y = net.op("y", "depthwise_conv2d", x, w, b, stride=(1, 1), dilation=(1, 1), pad=(1, 1, 1, 1), multiplier=1)
-    done = ScheduleLoops("sse2.avx2.fma.avx512f").run(Lower().run(net.typed(y))).loops["depthwise_conv2d"]
+    done = ScheduleLoops("sse2+avx2+fma+avx512f").run(Lower().run(net.typed(y))).loops["depthwise_conv2d"]
     assert "partition" in done.trace
     assert row_granule(done) == 1
     assert int(operations(done, 1)) > 14 * 64 * 9

@@ -35,7 +35,9 @@ _ARM_COMPILERS: Final = ("zig", "arm-none-eabi-gcc")
 CORES: Final[Mapping[str, Core]] = {
     "m0plus": Core("rpi_pico", "unicorn", _ARM_COMPILERS),
     "m3": Core("qemu-cortex-m3", "unicorn", _ARM_COMPILERS, ("scalar", "thumb+thumb2")),
-    "m4": Core("qemu-cortex-m4", "unicorn", _ARM_COMPILERS, ("scalar", "+".join(_ARM), "+".join((*_ARM, "dsp")))),
+    "m4": Core(
+        "qemu-cortex-m4", "unicorn", _ARM_COMPILERS, ("scalar", "dsp", "+".join(_ARM), "+".join((*_ARM, "dsp")))
+    ),
     "m7": Core("qemu-cortex-m7", "unicorn", _ARM_COMPILERS, ("scalar", "+".join((*_ARM, "dsp", "fpu-sp")))),
     "m33": Core("qemu-cortex-m33", "unicorn", _ARM_COMPILERS, ("scalar", "+".join((*_ARM, "dsp")))),
     "m55": Core(
@@ -46,7 +48,7 @@ CORES: Final[Mapping[str, Core]] = {
     "i8mm": Core("aarch64-linux-i8mm", "qemu-user", ("zig",), ("neon+dotprod+i8mm+unaligned",)),
     "wasm32": Core("wasm32", "node", ("zig",), ("scalar", "simd128")),
     "avx2": Core("host", "native", ("zig", "gcc"), ("scalar", "sse2", "sse2+avx+avx2"), _AVX2),
-    "avx512": Core("host", "native", ("zig", "gcc"), ("avx512f+avx2+fma+avx+sse2",), _AVX512),
+    "avx512": Core("host", "native", ("zig", "gcc"), ("avx512f",), _AVX512),
 }
 
 

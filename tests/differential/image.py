@@ -18,14 +18,14 @@ from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import capabilities, default_passes, lower_module
-from sdk.driver.targets import target_of
+from sdk.driver.pipeline import default_passes, lower_module
+from sdk.driver.targets import capabilities, target_of
 from sdk.errors import BuildError
 from sdk.resources import data_dir
 from sdk.toolchains import Blob, BuildCache, CompileJob, LinkJob, SourceText, Target, get_toolchain
 from sdk.toolchains.base import ObjectFile, Toolchain
 
-__all__ = ["CODE", "RAM", "Compiled", "compiled", "link"]
+__all__ = ["CODE", "RAM", "Compiled", "compiled", "link", "link_code"]
 
 HERE = Path(__file__).resolve().parent
 CODE, RAM = 0x1000_0000, 0x2000_0000
@@ -136,11 +136,11 @@ def _alone(one: Compiled, core: str, compiler: str, cache: BuildCache, out: Path
 def _targets(core: str, opt: str) -> tuple[Board, Target, str]:
     """The board, its compiler's target and text that stands before the code."""
     board = board_of(core)
-    lacking = missing(core)
+    options, lacking = BuildOptions(opt="size" if opt == "size" else "time"), missing(core)
     if not lacking:
-        return board, target_of(board, opt), ""
+        return board, target_of(board, options), ""
     here = structs.replace(board.core, capabilities=board.capabilities & load_board(CORES[core].board).capabilities)
-    target = target_of(replace(board, cores=(here,)), opt)
+    target = target_of(replace(board, cores=(here,)), options)
     return board, target, (HERE / "avx512_in_c.h").read_text(encoding="utf-8")
 
 
@@ -154,10 +154,28 @@ def _link(batch: Sequence[Compiled], core: str, compiler: str, cache: BuildCache
         if text:
             objects.append(_compile(tool, f"code_{opt}.c", head + text, _targets(core, opt)[1], board, headers))
     table = ", ".join(f"&{c.record}" for c in batch)
-    rest = [*_own(core), *(c.rest for c in batch), f"const sdk_rt_model_t *const batch_models[] = {{{table}}};\n"]
+    drive = _joined({"drive.c": (HERE / "drive.c").read_text(encoding="utf-8")})
+    rest = [*_own(core), drive, *(c.rest for c in batch)]
+    rest.append(f"const sdk_rt_model_t *const batch_models[] = {{{table}}};\n")
     objects.append(_compile(tool, "rest.c", "\n".join(rest), target, board, headers))
     for one in batch:
         objects += (tool.compile(CompileJob(s, target, headers=one.blobs)) for s in one.assembled)
+    _image(tool, core, objects, target, out)
+
+
+def link_code(code: str, core: str, compiler: str, cache: BuildCache, out: Path) -> None:
+    """An image of C that has a function ``drive`` of its own.
+
+    Raises:
+        BuildError: it does not compile or link.
+    """
+    tool = get_toolchain(compiler, cache)
+    board, target, head = _targets(core, "time")
+    text = "\n".join([head, *_own(core), code])
+    _image(tool, core, [_compile(tool, "code.c", text, target, board, ())], target, out)
+
+
+def _image(tool: Toolchain, core: str, objects: Sequence[ObjectFile], target: Target, out: Path) -> None:
     match CORES[core].machine:
         case "native":
             tool.link(LinkJob("shared", tuple(objects), target), out)
@@ -171,11 +189,10 @@ def _link(batch: Sequence[Compiled], core: str, compiler: str, cache: BuildCache
 
 
 def _own(core: str) -> list[str]:
-    """What an image has besides models."""
+    """What an image has besides what is run in it."""
     machine = CORES[core].machine
     bare = machine in ("unicorn", "qemu")
     files: dict[str, Path] = {"mem.c": data_dir("c_runtime") / "port/bare/mem.c"} if bare else {}
-    files["drive.c"] = HERE / "drive.c"
     if machine == "qemu":
         files["semihosted.c"] = HERE / "semihosted.c"
     if machine == "qemu-user":

@@ -24,7 +24,7 @@ from sdk.compiler.ir.plan import Plan, PlanBuffer
 from sdk.compiler.sym import Var, evaluate
 from sdk.toolchains.elf import ElfFile
 
-__all__ = ["execute"]
+__all__ = ["Request", "execute", "run_requests"]
 
 CODE_BYTES, RAM_BYTES, STACK_BYTES, IO_BYTES, PAGE = 16 << 20, 64 << 20, 1 << 20, 64 << 20, 4096
 STACK, IO, BACK = 0x3000_0000, 0x6000_0000, 0x1F00_0000
@@ -34,7 +34,7 @@ Outcome = list[dict[str, Array]] | str  # outputs of each run by name, or what w
 
 @dataclass(frozen=True)
 class Request:
-    """The words, input bytes and number of output bytes of all runs of one model."""
+    """The words, input bytes and number of output bytes of all runs of one model, or of one call of ``drive``."""
 
     words: bytes
     given: bytes
@@ -49,15 +49,18 @@ def execute(
     ``timeout_s`` is for the runs of one model.
     """
     requests = [_request(k, model.plan, r) for k, (model, r) in enumerate(zip(models, runs, strict=True))]
+    pairs = zip(models, runs, run_requests(image, core, requests, timeout_s), strict=True)
+    return [found if isinstance(found, str) else _outputs(m.plan, r, found) for m, r, found in pairs]
+
+
+def run_requests(image: Path, core: str, requests: Sequence[Request], timeout_s: float = 30.0) -> list[bytes | str]:
+    """The output bytes of each request, or what went wrong."""
     machine = CORES[core].machine
     if machine == "unicorn":
-        raw = _emulated(image, core, requests, timeout_s)
-    elif machine != "native":
-        raw = run_started(image, machine, [(r.words, r.given, r.wanted) for r in requests], timeout_s)
-    else:
-        raw = _native(image, requests, timeout_s)
-    pairs = zip(models, runs, raw, strict=True)
-    return [found if isinstance(found, str) else _outputs(m.plan, r, found) for m, r, found in pairs]
+        return _emulated(image, core, requests, timeout_s)
+    if machine != "native":
+        return run_started(image, machine, [(r.words, r.given, r.wanted) for r in requests], timeout_s)
+    return _native(image, requests, timeout_s)
 
 
 def _request(index: int, plan: Plan, runs: Runs) -> Request:

@@ -23,7 +23,7 @@ from differential.image import Compiled
 from differential.machines import execute
 from differential.subjects import Subject, subjects
 from sdk.codegen_c.c99.instructions import x86
-from sdk.driver.pipeline import capabilities
+from sdk.driver.targets import capabilities
 from sdk.toolchains import BuildCache
 
 pytestmark = pytest.mark.filterwarnings("ignore::sdk.errors.MiscompileWarning")  # those are for test_differential.py

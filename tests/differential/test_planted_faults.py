@@ -23,7 +23,7 @@ COUNT = 300
 
 def halves_of_negative_numbers_rounded_the_other_way(patch: Patch) -> None:
     right = rescaled.rescaled
-    for module in ("sdk.codegen_c.c99.expr", "sdk.codegen_c.c99.thumb.straight"):
+    for module in ("sdk.codegen_c.c99.expr", "sdk.codegen_c.c99.thumb.instruction_selection"):
 
         def changed(*given: Any) -> Any:
             found = right(*given)

@@ -14,7 +14,8 @@ from sdk.codegen_c import get_backend
 from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.module import Module
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import capabilities, default_passes, lower_module
+from sdk.driver.pipeline import default_passes, lower_module
+from sdk.driver.targets import capabilities
 from sdk.frontends.onnx.importer import import_onnx
 
 

@@ -21,7 +21,8 @@ from sdk.codegen_c.base import EmitOptions
 from sdk.compiler import ops
 from sdk.compiler.verify.module import check
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import capabilities, default_passes, import_model, lower_module
+from sdk.driver.pipeline import default_passes, import_model, lower_module
+from sdk.driver.targets import capabilities
 from sdk.errors import SdkError, UsageError
 
 MEMORY = 4 << 30

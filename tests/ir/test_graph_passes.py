@@ -72,7 +72,7 @@ def test_models_keep_every_bit(name: str, models: Path) -> None:
 @pytest.mark.models
 def test_text_is_fast(models: Path) -> None:
     module = import_tflite((models / "vww_96_int8.tflite").read_bytes(), "m", dims={})
-    passes = parse_pipeline(f"{GRAPH_PASSES % 0},lower,fuse,schedule{{isa=avx2.fma}},plan-memory")
+    passes = parse_pipeline(f"{GRAPH_PASSES % 0},lower,fuse,schedule{{isa=avx2+fma}},plan-memory")
     planned = run_pipeline(replace(module, stage="typed"), passes)
     start = time.perf_counter()
     parse_module(print_module(planned), collect_blobs(planned))

@@ -95,8 +95,7 @@ def test_a_core_is_one_row(
         return capsys.readouterr().out
 
     usual = text()
-    needs = frozenset(c for c in have if "." not in c)  # dots join capabilities in the text of a pipeline
-    toy = replace(machine_for(have), name="toy", needs=needs, tile_rows=1, tile_cols=1, rules=RULES)
+    toy = replace(machine_for(have), name="toy", needs=have, tile_rows=1, tile_cols=1, rules=RULES)
     monkeypatch.setattr(lookup, "MACHINES", in_order((*MACHINES, toy)))
     assert machine_for(have).name == "toy"
     assert text() != usual

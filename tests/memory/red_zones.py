@@ -19,8 +19,8 @@ from sdk.compiler.ir.plan import Plan, PlanCall, walk_plan
 from sdk.compiler.memory.dims_of_run import some_run
 from sdk.compiler.sym import Dim, Var, evaluate_grid
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import capabilities
 from sdk.driver.sources import as_files, write_files
+from sdk.driver.targets import capabilities
 
 FLAGS = ("-std=gnu11", "-O0", "-g", "-fsanitize=address", "-fno-omit-frame-pointer")
 HARNESS = Path(__file__).with_name("red_zones.c")

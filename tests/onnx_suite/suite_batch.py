@@ -23,7 +23,8 @@ from sdk.devices.messages import ModelInfo
 from sdk.driver.agents import runtime_parts
 from sdk.driver.backends import runtime_of
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import capabilities, default_passes, lower_module
+from sdk.driver.pipeline import default_passes, lower_module
+from sdk.driver.targets import capabilities
 from sdk.errors import BuildError, DeviceFault, LinkError, SdkError
 from sdk.frontends.onnx.importer import import_onnx
 from sdk.onnx_backend import fixed_inputs, input_names, modern

@@ -134,7 +134,7 @@ graph @main(%x: f32[64, 32]) {
 
 
 def test_groups_local_memory_barriers_and_lanes() -> None:
-    """What the schedules of a GPU are made of has a spelling, and means what it should."""
+    """What the schedules of a GPU are made of is printed, and means what it should."""
     ready = run_pipeline(parse_module(GROUPS), parse_pipeline("plan-memory{io=caller}"))
     x = np.random.default_rng(5).standard_normal((64, 32)).astype(np.float32)
     got = Replay(emitted(ready), "net").run("main", {"x": x}, {})
@@ -157,7 +157,7 @@ def kernel(text: str) -> Loops:
         ("%o[0] = f32(clz(i32(%x[0])))", "clz"),
     ],
 )
-def test_what_has_no_spelling_is_refused(body: str, why: str) -> None:
+def test_what_cannot_be_printed_is_refused(body: str, why: str) -> None:
     loops = kernel(f"loops @f(read %x: f32[4], write %o: f32[4]) {{\n{body}\n}}")
     with pytest.raises(BuildError, match=why) as caught:
         emit_kernel(loops, "net")

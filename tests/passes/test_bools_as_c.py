@@ -57,7 +57,7 @@ def module(name: str) -> Module:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_masks(name: str, tmp_path: Path) -> None:
     plain = module(name)
-    passes = parse_pipeline(PIPELINE.format(isa="sse2.avx2.fma") + ",plan-memory{io=caller}")
+    passes = parse_pipeline(PIPELINE.format(isa="sse2+avx2+fma") + ",plan-memory{io=caller}")
     done = run_pipeline(plain, passes)
     assert any("boolx" in str(f.trace) or "vectorize" in str(f.trace) for f in done.loops.values())
     library = Library({name: done}, tmp_path)
@@ -78,7 +78,7 @@ def test_a_choice_between_whole_vectors_of_bools(tmp_path: Path) -> None:
     head = "%k: bool[3, 64], %a: bool[3, 64], %b: bool[3, 64]"
     body = "  %o = where(%k, %a, %b) : bool[3, 64]\n  return %o"
     plain = parse_module(f"module t typed\n\ngraph @main({head}) {{\n{body}\n}}\n", ops=ops)
-    done = run_pipeline(plain, parse_pipeline(PIPELINE.format(isa="sse2.avx2.fma") + ",plan-memory{io=caller}"))
+    done = run_pipeline(plain, parse_pipeline(PIPELINE.format(isa="sse2+avx2+fma") + ",plan-memory{io=caller}"))
     rng = np.random.default_rng(6)
     inputs = {name: rng.random((3, 64)) < 0.5 for name in "kab"}
     got = Library({"chosen": done}, tmp_path).run("chosen", done, inputs, {})

@@ -113,7 +113,7 @@ def test_wide_accumulators_and_far_shifts_keep_two_roundings() -> None:
 
 def test_vectors_of_a_channel_become_columns() -> None:
     module = Fuse().run(Lower().run(HighWord().run(FoldOffset().run(layer()))))
-    scheduled = ScheduleLoops(isa="dsp.thumb.thumb2.unaligned").run(module)
+    scheduled = ScheduleLoops(isa="dsp+thumb+thumb2+unaligned").run(module)
     tabled = InterleaveConstants().run(scheduled)
     check(tabled, ops)
     np.testing.assert_array_equal(outcome(scheduled), outcome(tabled))
@@ -137,5 +137,5 @@ def test_a_vector_alone_or_one_known_at_run_time_stays() -> None:
     body = tuple(replace(n, args=(*n.args[:2], b)) if n.callee == "conv2d" else n for n in graph.body)  # type: ignore[union-attr]
     given = replace(graph, params=(*graph.params, b), body=body[:1], results=body[0].outs)
     alone = Lower().run(replace(module, graphs={"main": given}))
-    scheduled = ScheduleLoops(isa="dsp.thumb.thumb2.unaligned").run(alone)
+    scheduled = ScheduleLoops(isa="dsp+thumb+thumb2+unaligned").run(alone)
     assert InterleaveConstants().run(scheduled) is scheduled

@@ -21,7 +21,8 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.passes.fusion.cost import depth_of
 from sdk.compiler.passes.fusion.merge import MAX_NESTING
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import capabilities, default_passes, lower_module
+from sdk.driver.pipeline import default_passes, lower_module
+from sdk.driver.targets import capabilities
 from sdk.frontends.onnx.importer import import_onnx
 from tests.ir.round_trip import check_round_trip
 

@@ -92,7 +92,7 @@ def fused() -> Module:
 
 
 def test_a_pass_takes_the_candidate_of_a_number() -> None:
-    module, isa = fused(), ".".join(DSP)
+    module, isa = fused(), "+".join(DSP)
     names = candidates_of(module, machine_for(DSP))
     assert all(found[0] == DEFAULT for found in names.values())
     most = max(map(len, names.values()))

@@ -113,7 +113,7 @@ def test_rows_of_a_scheduled_nest_make_up_the_whole(case: Any, core: Machine) ->
     "core", [core for core in MACHINES if (core.dot and core.dot.sums > 1) or core is MVE], ids=lambda c: c.name
 )
 def test_contractions_reach_the_dot_instruction(core: Machine) -> None:
-    for case in (CASES[0], CASES[1], CASES[6]):
+    for case in (CASES[0], CASES[1], CASES[2], CASES[6]):
         done = schedule_nest(Nest(naive(case, core)[0]), core)
         assert any(isinstance(n, Op) and n.name in ("dot", "dot_lane") for n in walk(done.body))
 

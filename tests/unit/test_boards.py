@@ -23,7 +23,7 @@ title = "A board"
 name = "main"
 cpu = "cortex-m4"
 arch = "armv7e-m"
-capabilities = ["thumb", "dsp"]
+capabilities = ["thumb", "thumb2", "dsp"]
 [[memory]]
 name = "flash"
 base = 0
@@ -134,7 +134,7 @@ def test_user_boards(folder: Path) -> None:
     ("old", "new", "message", "hint"),
     [
         ('name = "main"', 'name = "main"\nclock = 3', "unknown key 'clock'", "clock_hz"),
-        ('"dsp"', '"dps"', "'capabilities[1]' has an unknown value 'dps'", "did you mean dsp"),
+        ('"dsp"', '"dps"', "'capabilities[2]' has an unknown value 'dps'", "did you mean dsp"),
         ('port = "cortex_m"', 'port = "cortexm"', "unknown value 'cortexm'", "cortex_m"),
         ('size = "8K"', 'size = "8 kilo"', "not a size", "640K"),
         ('size = "8K"', 'size = ["8K"]', "not a size: ['8K']", "640K"),
@@ -156,6 +156,7 @@ def test_user_boards(folder: Path) -> None:
         ("schema = 1", "schema = ", "not a TOML file", None),
         ('"dsp"]', '"dsp"]\nfloat_abi = "hard"', "float_abi hard without an fpu", None),
         ('"dsp"]', '"dsp"]\nfpu = "fpv4-sp-d16"', "fpu-sp contradict", None),
+        ('"thumb2", "dsp"]', '"dsp"]', "its capabilities imply thumb2", None),
         ("[runtime]", '[emulator]\nargv = ["q", "{elv}"]\nicount_shift = 1\n[runtime]', "{elv}", "elf"),
         ("[runtime]", "[emulator]\nargv = []\nicount_shift = 1\n[runtime]", "argv is empty", None),
         (

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from sdk.boards import load_board
+from sdk.driver.options import BuildOptions
 from sdk.driver.targets import target_of
 from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.toolchains import BuildCache, CompileJob, LinkJob, SourceText, Target, get_toolchain, target_for
@@ -284,5 +285,5 @@ def test_host_features_reach_the_compiler() -> None:
 
 @pytest.mark.parametrize(("board", "gathers"), [("qemu-cortex-m55", True), ("qemu-cortex-m33", False), ("host", False)])
 def test_zig_makes_no_gathers_of_m_profile_vectors(board: str, gathers: bool) -> None:
-    flags = get_toolchain("zig").compile_flags(CompileJob(UNIT, target_of(load_board(board))))
+    flags = get_toolchain("zig").compile_flags(CompileJob(UNIT, target_of(load_board(board), BuildOptions())))
     assert ("-enable-arm-maskedgatscat=false" in flags) == gathers

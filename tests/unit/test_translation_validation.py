@@ -18,7 +18,7 @@ from sdk.cli import run_command
 from sdk.codegen_c import get_backend
 from sdk.codegen_c.base import EmitOptions
 from sdk.codegen_c.c99 import regions, stmt
-from sdk.codegen_c.c99.thumb import issue
+from sdk.codegen_c.c99.thumb import list_scheduling
 from sdk.compiler.ir import packing
 from sdk.driver import BuildOptions
 from sdk.driver.pipeline import default_passes, import_model, lower_module
@@ -27,7 +27,7 @@ from sdk.errors import MiscompileWarning
 sys.path.append(str(Path(__file__).resolve().parents[1] / "frontends"))
 from tflite_files import ModelFile
 
-straight: Any = sys.modules["sdk.codegen_c.c99.thumb.straight"]
+selection: Any = sys.modules["sdk.codegen_c.c99.thumb.instruction_selection"]
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits_int8.tflite"
 BOARD = "qemu-cortex-m4"
 Patch = pytest.MonkeyPatch
@@ -73,24 +73,33 @@ def narrow_operands(patch: Patch) -> None:
 
 
 def wrong_offset(patch: Patch) -> None:
-    spelled = issue._spelled
-    patch.setattr(issue, "_spelled", lambda *given: spelled(*given).replace("#8]", "#12]"))
+    text = list_scheduling._text
+    patch.setattr(list_scheduling, "_text", lambda *given: text(*given).replace("#8]", "#12]"))
 
 
 def wrong_stride(patch: Patch) -> None:
-    path = straight._Lifter._path
+    path = selection._Selector._path
 
     def changed(self: Any, memory: Any) -> Any:
         step, start = path(self, memory)
         return (step + 4 if step == 16 else step), start
 
-    patch.setattr(straight._Lifter, "_path", changed)
+    patch.setattr(selection._Selector, "_path", changed)
 
 
 def swapped_pair(patch: Patch) -> None:
-    table = straight._UNPACK
-    other = {"evens": "odds", "odds": "evens"}
-    patch.setattr(straight, "_UNPACK", {(half, kind): table[other[half], kind] for half, kind in table})
+    line, other = selection.assembly_line, {"evens": "odds", "odds": "evens"}
+    patch.setattr(selection, "assembly_line", lambda op, *given: line(other.get(op, op), *given))
+
+
+def wrong_declaration(patch: Patch) -> None:
+    line = selection.assembly_line
+
+    def changed(*given: Any) -> Any:
+        found = line(*given)
+        return found and replace(found, text=found.text.replace("smlad", "smlabt"))
+
+    patch.setattr(selection, "assembly_line", changed)
 
 
 def lost_check_for_no_iterations(patch: Patch) -> None:
@@ -102,38 +111,38 @@ def rest_left_out(patch: Patch) -> None:
 
 
 def wrong_sign(patch: Patch) -> None:
-    widths = straight._WIDTHS
-    patch.setattr(straight, "_WIDTHS", {kind: {"sb": "b", "b": "sb"}.get(w, w) for kind, w in widths.items()})
+    widths = selection._WIDTHS
+    patch.setattr(selection, "_WIDTHS", {kind: {"sb": "b", "b": "sb"}.get(w, w) for kind, w in widths.items()})
 
 
 def result_left_out(patch: Patch) -> None:
-    lifted = straight._Lifter.lifted
+    selected = selection._Selector.selected
 
     def changed(self: Any, dead: Any) -> Any:
-        made = lifted(self, dead)
+        made = selected(self, dead)
         kept = dict(list(made.code.results.items())[1:])
         return replace(made, code=replace(made.code, results=kept))
 
-    patch.setattr(straight._Lifter, "lifted", changed)
+    patch.setattr(selection._Selector, "selected", changed)
 
 
 def overwritten_too_soon(patch: Patch) -> None:
-    patch.setattr(issue._Allocation, "_allowed", lambda self, item: True)
-    patch.setattr(issue._Allocation, "_dies", lambda self, node: node in self.where and self.uses[node] <= 2)
-    used = issue._Allocation._used
+    patch.setattr(list_scheduling._Allocation, "_allowed", lambda self, item: True)
+    patch.setattr(list_scheduling._Allocation, "_dies", lambda self, node: node in self.where and self.uses[node] <= 2)
+    used = list_scheduling._Allocation._used
 
     def early(self: Any, item: Any) -> None:
         used(self, item)
-        for arg in dict.fromkeys(issue._args(item)):
+        for arg in dict.fromkeys(list_scheduling._args(item)):
             if self.uses[arg] == 1 and self.where.get(arg) in self.loose and self.where[arg] not in self.free:
                 self.free.insert(0, self.where[arg])
 
-    patch.setattr(issue._Allocation, "_used", early)
+    patch.setattr(list_scheduling._Allocation, "_used", early)
 
 
 ASSEMBLY: list[Callable[[Patch], None]] = [
-    narrow_operands, wrong_offset, wrong_stride, swapped_pair, lost_check_for_no_iterations, rest_left_out, wrong_sign,
-    result_left_out, overwritten_too_soon,
+    narrow_operands, wrong_offset, wrong_stride, swapped_pair, wrong_declaration, lost_check_for_no_iterations,
+    rest_left_out, wrong_sign, result_left_out, overwritten_too_soon,
 ]  # fmt: skip
 
 

@@ -93,7 +93,7 @@ class Operands:
         self.inputs.append(Operand(name, "r", text, holds))
 
     def pointer(self, name: str, start: str, holds: Pointer, const: str, moves: bool) -> None:
-        """The pointer of a stream."""
+        """An induction pointer."""
         if moves:
             self._moving(name, f"{const}void *", name, start, holds)
         else:

@@ -152,7 +152,7 @@ class ValuePrinter:
 
     def _op(self, expr: Op) -> CValue:
         if any(a.dtype.scalar == F16 for a in expr.args) and expr.name not in _ON_BITS:
-            raise BuildError(f"{expr.name} on {expr.args[0].dtype} has no C99 spelling: convert to f32 first")
+            raise BuildError(f"{expr.name} on {expr.args[0].dtype} has no instruction: convert to f32 first")
         known = self._clamp(expr) or self._instruction(expr)
         if known:
             return known
@@ -177,7 +177,7 @@ class ValuePrinter:
             return self._vector_operator(expr) if expr.args[0].dtype.lanes > 1 else self._operator(expr)
         listed = "" if expr.name in INTRINSICS else ": it is not in the intrinsic table"
         raise BuildError(
-            f"{expr.name} on {', '.join(str(a.dtype) for a in expr.args)} has no C99 spelling{listed}"
+            f"{expr.name} on {', '.join(str(a.dtype) for a in expr.args)} has no instruction{listed}"
         )
 
     def _instruction(self, expr: Op) -> CValue | None:
@@ -353,7 +353,7 @@ class ValuePrinter:
         if arg.dtype.lanes == 1:
             return CValue(f"{self._unit.helper(f'splat_{to}')}({self.assigned(arg)})", ATOM)
         if arg.dtype.nbytes != 4 or to.nbytes % 4:
-            raise BuildError(f"broadcast of {arg.dtype} to {to} has no C99 spelling")
+            raise BuildError(f"broadcast of {arg.dtype} to {to} has no instruction")
         word = self.text(arg) if self._unit.is_word(arg.dtype) else f"(uint32_t){self.text(arg, UNARY)}"
         return CValue(f"{self._unit.helper(f'repeat4_{to}')}({word})", ATOM)
 
@@ -398,7 +398,7 @@ class ValuePrinter:
                 return self.mask_bits(expr.args[0])
             if expr.name == "select":
                 return self.mask_bits(expr.args[1])
-        raise BuildError(f"lanes of bool from {type(expr).__name__} have no C99 spelling")
+        raise BuildError(f"lanes of bool from {type(expr).__name__} have no instruction")
 
     def mask(self, cond: ValueExpr, bits: int) -> str:
         """A vector condition as a mask of lanes of ``bits``."""
@@ -457,7 +457,7 @@ class ValuePrinter:
         elif expr.name in _OPERATORS:
             inner = f"({f' {_OPERATORS[expr.name][0]} '.join(texts)})"
         else:
-            raise BuildError(f"{expr.name} on {expr.dtype} has no C99 spelling")
+            raise BuildError(f"{expr.name} on {expr.dtype} has no instruction")
         return CValue(f"(uint32_t){inner}", UNARY)
 
 

@@ -1,7 +1,7 @@
 """The small C functions that generated code may need: those of instructions, and a few that are none.
 
 ``@name`` stands for another function or a vector type. A family is written once for all types: ``$T`` is the
-type ("i32x8"), ``$C`` its C spelling, ``$S`` the C type of a lane, ``$M`` the mask type of its comparisons,
+type ("i32x8"), ``$C`` its C type, ``$S`` the C type of a lane, ``$M`` the mask type of its comparisons,
 ``$N`` the number of lanes, ``$Q`` that of 32-bit words. All rely on two things that C leaves to the
 compiler and every supported one does: ``>>`` of a negative number is arithmetic, and converting to a
 narrower signed type wraps.
@@ -115,12 +115,12 @@ def _of_family(name: str) -> str | None:
 
 def _fill(text: str, type: DType) -> str:
     scalar = scalar_name(type)
-    spelled = f"@{type}" if type.lanes > 1 else scalar
+    c_type = f"@{type}" if type.lanes > 1 else scalar
     lanes = f"x{type.lanes}" if type.lanes > 1 else ""
     half = type.with_lanes(max(type.lanes // 2, 1))
     mask, unsigned = (f"@{k}{type.bits}{lanes}" if lanes else scalar_name(DType(k, type.bits)) for k in "iu")
     for key, value in (
-        ("$C", spelled),
+        ("$C", c_type),
         ("$S", scalar),
         ("$M", mask),
         ("$U", unsigned),

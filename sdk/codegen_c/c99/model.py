@@ -42,7 +42,7 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     gets ``<prefix>_glue.c`` and ``models.c``; the header is printed anew with the stack of each entry.
 
     Raises:
-        BuildError: a construct without a C99 spelling.
+        BuildError: a construct that C99 has not, an operation without an instruction.
     """
     api = Interface(module, prefix, options)
     weights = collect(module, prefix, options.weights_in_ram)

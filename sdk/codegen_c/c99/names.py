@@ -69,7 +69,7 @@ def scalar_name(type: DType) -> str:
     """
     name = _SCALARS.get(str(type.scalar))
     if name is None:
-        raise BuildError(f"the data type {type.scalar} has no C99 spelling")
+        raise BuildError(f"C99 has no data type {type.scalar}")
     return name
 
 

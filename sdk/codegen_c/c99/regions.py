@@ -1,4 +1,4 @@
-"""Hot loops and straight runs of a kernel as assembly statements of GNU C, where the core has instructions for them."""
+"""Hot loops and basic blocks of a kernel as assembly statements of GNU C, where the core has instructions for them."""
 
 from __future__ import annotations
 
@@ -50,57 +50,57 @@ class Regions:
         if once is None:
             return []
         likely = [n for n in self._turns(trip) if n * (once.height - AROUND) <= most]
-        written_out = (self._turned(stmt, trip, turns) for turns in likely)
-        found = next((one for one in written_out if one is not None and one.height <= most), once)
+        unrolled = (self._turned(stmt, trip, turns) for turns in likely)
+        found = next((one for one in unrolled if one is not None and one.height <= most), once)
         return found.printed() if self.holds(found, (stmt,), frozenset()) else []
 
     def _turned(self, stmt: For, trip: Dim, turns: int) -> Statement | None:
         """The statement of a loop that does so many turns in one."""
         count = floordiv(trip, turns) if turns != trip else None
-        return self._best(partial(thumb.lift, stmt.body.body, self.names, stmt, turns), count, turns)
+        return self._best(partial(thumb.select, stmt.body.body, self.names, stmt, turns), count, turns)
 
     def run(self, stmts: Sequence[Stmt], own: Set[str]) -> tuple[int, list[str]]:
         """How many of ``stmts``, all that are left of a block that declares the buffers ``own``, have a form in
         assembly together, and their lines."""
-        straight = len(list(takewhile(lambda stmt: thumb.straight(stmt, self.names), stmts)))
-        sums = len(list(takewhile(self._is_sum, stmts[:straight])))
-        for count in dict.fromkeys((straight, sums)):
+        block = len(list(takewhile(lambda stmt: thumb.selectable(stmt, self.names), stmts)))
+        sums = len(list(takewhile(self._is_sum, stmts[:block])))
+        for count in dict.fromkeys((block, sums)):
             dead = own - {n.buffer for n in walk(tuple(stmts[count:])) if isinstance(n, Load)}
-            found = self._best(partial(thumb.lift, stmts[:count], self.names, dead=dead), None, 1, self._worth)
+            found = self._best(partial(thumb.select, stmts[:count], self.names, dead=dead), None, 1, self._worth)
             if found is not None and self.holds(found, stmts[:count], dead):
                 return count, found.printed()
         return 0, []
 
-    def _worth(self, lifted: thumb.Lifted) -> bool:
-        """Whether straight code gains by a statement of its own. Compilers spread the reads of constants over the code
+    def _worth(self, selected: thumb.Selected) -> bool:
+        """Whether a basic block gains by a statement of its own. Compilers spread the reads of constants over the code
         around better than a statement that needs them all at once."""
-        few = lifted.products < self.how.products
-        if few and lifted.shared and not all(stream.stored for stream in lifted.streams):
+        few = selected.products < self.how.products
+        if few and selected.shared and not all(pointer.stored for pointer in selected.pointers):
             return False
-        return not few or lifted.writes >= self.how.products // 2
+        return not few or selected.writes >= self.how.products // 2
 
     def _best(
         self,
-        lift: Callable[..., thumb.Lifted | None],
+        select: Callable[..., thumb.Selected | None],
         count: Dim | None,
         turns: int,
-        worth: Callable[[thumb.Lifted], bool] = lambda lifted: True,
+        worth: Callable[[thumb.Selected], bool] = lambda selected: True,
     ) -> Statement | None:
-        """The statement of what ``lift`` lifts, with many pointers or with few that walk: what is shorter. None where
-        that is not ``worth`` it."""
-        many = lift()
+        """The statement of what ``select`` selects, with many pointers or with few that walk: what is shorter. None
+        where that is not ``worth`` it."""
+        many = select()
         if many is None or not worth(many):
             return None
         apart = thumb.units(many)
-        few = lift(units=apart) if apart else None
-        found = [self._statement(lifted, count, turns) for lifted in (many, few) if lifted is not None]
+        few = select(units=apart) if apart else None
+        found = [self._statement(selected, count, turns) for selected in (many, few) if selected is not None]
         return min((one for one in found if one is not None), key=lambda one: one.height, default=None)
 
     def _is_sum(self, stmt: Stmt) -> bool:
         return isinstance(stmt, Store) and self.names.register(stmt.buffer, stmt.index) is not None
 
     def _turns(self, trip: Dim) -> list[int]:
-        """How many turns may be written out, the most first: divisors of the trip count at every call."""
+        """How many turns may be unrolled, the most first: divisors of the trip count at every call."""
         counts = [trip] if isinstance(trip, int) else self._trips(trip)
         whole = math.gcd(*counts) if counts else 1
         return [n for n in range(self.how.turns, 1, -1) if whole and whole % n == 0]
@@ -113,23 +113,25 @@ class Regions:
 
     # --- the statement ------------------------------------------------------------------------------------
 
-    def _statement(self, lifted: thumb.Lifted, count: Dim | None, unrolled: int) -> Statement | None:
+    def _statement(self, selected: thumb.Selected, count: Dim | None, unrolled: int) -> Statement | None:
         """The statement, run ``count`` times (None: once); None where it takes more registers than there are."""
-        code, looped = lifted.code, count is not None
-        before = {leaf.text: leaf.value for leaf in code.leaves if leaf.variable}
+        code, looped = selected.code, count is not None
+        before = {live_in.text: live_in.value for live_in in code.live_ins if live_in.variable}
         homes = {name: f"s{k}" for k, name in enumerate([*code.results, *sorted(before.keys() - set(code.results))])}
-        values = {leaf: f"c{k}" for k, leaf in enumerate(leaf for leaf in code.leaves if not leaf.variable)}
-        leaves = {leaf: homes[leaf.text] if leaf.variable else values[leaf] for leaf in code.leaves}
-        texts = {self._stride(stream): stream.stride for stream in lifted.streams if stream.stride != 0}
+        values = {
+            live_in: f"c{k}" for k, live_in in enumerate(live_in for live_in in code.live_ins if not live_in.variable)
+        }
+        live_ins = {live_in: homes[live_in.text] if live_in.variable else values[live_in] for live_in in code.live_ins}
+        texts = {self._stride(pointer): pointer.stride for pointer in selected.pointers if pointer.stride != 0}
         strides = {text: f"w{k}" for k, text in enumerate(texts)}
-        paths = [self._path(stream, strides, looped) for stream in lifted.streams]
+        paths = [self._path(pointer, strides, looped) for pointer in selected.pointers]
         emitted = thumb.emit(
             code,
             {name: f"%[{home}]" for name, home in homes.items()},
-            {leaf: f"%[{name}]" for leaf, name in leaves.items()},
+            {live_in: f"%[{name}]" for live_in, name in live_ins.items()},
             paths,
             looped,
-            lifted.spent,
+            selected.spent,
             self.how.single_loads,
         )
         if emitted is None:
@@ -137,14 +139,14 @@ class Regions:
         operands = Operands(self.fresh)
         for name in code.results:
             operands.variable(homes[name], name, before.get(name))
-        for leaf in code.leaves:
-            if leaf in lifted.spent:
-                operands.variable(leaves[leaf], leaf.text, leaf.value)
-            elif leaf.text not in code.results:
-                operands.value(leaves[leaf], leaf.text, leaf.value)
-        for k, (stream, path) in enumerate(zip(lifted.streams, paths, strict=True)):
-            start = Pointer(stream.buffer, stream.start + emitted.bases[k])
-            text, const = f"&{self.element(start.buffer, start.offset)}", "" if stream.stored else "const "
+        for live_in in code.live_ins:
+            if live_in in selected.spent:
+                operands.variable(live_ins[live_in], live_in.text, live_in.value)
+            elif live_in.text not in code.results:
+                operands.value(live_ins[live_in], live_in.text, live_in.value)
+        for k, (pointer, path) in enumerate(zip(selected.pointers, paths, strict=True)):
+            start = Pointer(pointer.buffer, pointer.start + emitted.bases[k])
+            text, const = f"&{self.element(start.buffer, start.offset)}", "" if pointer.stored else "const "
             moves = bool(path.step or path.stride) or k in emitted.several
             operands.pointer(f"p{k}", text, start, const, moves)
         for text, name in strides.items():
@@ -157,9 +159,9 @@ class Regions:
         operands.temporaries(emitted.temps, emitted.ordered)
         return Statement(tuple(lines), operands.all(), tuple(operands.declared), count, unrolled, guard)
 
-    def _stride(self, stream: thumb.Stream) -> str:
-        return self.dims.text(stream.stride)
+    def _stride(self, pointer: thumb.InductionPointer) -> str:
+        return self.dims.text(pointer.stride)
 
-    def _path(self, stream: thumb.Stream, strides: Mapping[str, str], looped: bool) -> thumb.Path:
-        stride = f"%[{strides[self._stride(stream)]}]" if stream.stride != 0 else ""
-        return thumb.Path(stream.step if looped else 0, stride, stream.places if looped else 0)
+    def _path(self, pointer: thumb.InductionPointer, strides: Mapping[str, str], looped: bool) -> thumb.Path:
+        stride = f"%[{strides[self._stride(pointer)]}]" if pointer.stride != 0 else ""
+        return thumb.Path(pointer.step if looped else 0, stride, pointer.places if looped else 0)

@@ -69,7 +69,8 @@ def emit_loops(
     are what its assembly is tried with.
 
     Raises:
-        BuildError: a construct that C99 on one core has no spelling for, named with the function.
+        BuildError: a construct that C99 on one core has not, or an operation without an instruction, named with the
+            function.
     """
     try:
         return _Printer(unit, loops, scratch, constant, small, calls).function(body)
@@ -105,7 +106,7 @@ class _Printer:
         self.dims = DimPrinter(unit, self._var)
         self.addresses = Addresses(self.dims, scratch, frozenset(loops.layouts))
         self.values = ValuePrinter(unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
-        names = Names(self._register, self._memory, self._operand, self.values.is_small)
+        names = Names(self._register, self._memory, self._operand, self.values.is_small, unit.features)
         how = unit.machine.assembly
         self.regions = how and Regions(loops, self.dims, names, self._element, self._fresh, small, how, self._holds)
         self.validator = Validator(loops, scratch, calls, unit.check)
@@ -211,7 +212,7 @@ class _Printer:
     def _for(self, stmt: For) -> None:
         if stmt.kind not in ("serial", "parallel"):
             raise BuildError(
-                f"loop {stmt.var.name} of kind {stmt.kind} has no C99 spelling",
+                f"loop {stmt.var.name} of kind {stmt.kind} is no loop of C99",
                 why="vector loops become lanes before C is written, and bound loops belong to GPU kernels",
             )
         lines = self.regions.loop(stmt) if self.regions else []
@@ -474,7 +475,7 @@ class _Printer:
     def _first_lanes(self, name: str, type: DType) -> str:
         """The helper that loads or stores the first lanes of a vector."""
         if self.unit.is_word(type):
-            raise BuildError(f"{name} of {type} in a word has no C99 spelling")
+            raise BuildError(f"{name} of {type} in a word has no instruction")
         known = instruction_text(name, (type,), self.unit.features)
         return self.unit.expand(known) if known else self.unit.helper(f"{name}_{type}")
 

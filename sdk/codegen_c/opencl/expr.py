@@ -56,7 +56,7 @@ def c_type(dtype: DType) -> str:
     """
     base = _SCALARS.get(str(dtype.scalar))
     if base is None or dtype.lanes not in (1, 2, 3, 4, 8, 16):
-        raise BuildError(f"the data type {dtype} has no spelling in OpenCL C")
+        raise BuildError(f"OpenCL C has no data type {dtype}")
     return base if dtype.lanes == 1 else f"{base}{dtype.lanes}"
 
 
@@ -98,7 +98,7 @@ class Values:
         """``expr`` as a primary expression.
 
         Raises:
-            BuildError: an operation without spelling.
+            BuildError: an operation that is no operator or intrinsic of OpenCL C.
         """
         match expr:
             case Imm():
@@ -141,7 +141,7 @@ class Values:
             return f"({c_type(expr.dtype)}){text}" if narrow else text
         if expr.name in _FUNCTIONS and float_:
             return f"{_FUNCTIONS[expr.name]}({', '.join(args)})"
-        raise BuildError(f"{expr.name} on {expr.args[0].dtype} has no spelling in OpenCL C")
+        raise BuildError(f"{expr.name} on {expr.args[0].dtype} is no intrinsic of OpenCL C")
 
     def _cast(self, expr: Op, arg: str) -> str:
         if expr.dtype == BOOL:

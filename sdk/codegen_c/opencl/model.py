@@ -34,7 +34,7 @@ def emit(module: Module, prefix: str, options: EmitOptions) -> Emitted:
     ``<prefix>_weights.bin``, which a host puts into the region of constants.
 
     Raises:
-        BuildError: the module uses what OpenCL C has no spelling for here.
+        BuildError: the module uses what OpenCL C has not, or what is not printed in it yet.
     """
     if module.states:
         why, hint = "a list of launches has no place for them", "without --backend the model is printed as C, which has"

@@ -29,7 +29,7 @@ from sdk.errors import BuildError
 
 __all__ = ["AXES", "Kernel", "emit_kernel"]
 
-_HINT: Final = "without --backend the model is printed as C, which has a spelling for everything"
+_HINT: Final = "without --backend the model is printed as C, which has everything"
 # What a hardware axis is called in the IR, and the function that tells where on it a work item stands.
 AXES: Final = {
     f"{level}.{axis}": f"get_{level}_id({k})" for level in ("global", "group", "local") for k, axis in enumerate("xyz")
@@ -51,7 +51,7 @@ def emit_kernel(loops: Loops, prefix: str) -> Kernel:
     the row range; offsets and dims are ``int``.
 
     Raises:
-        BuildError: a construct without spelling, named with the function.
+        BuildError: a construct that is not printed, named with the function.
     """
     try:
         return _Printer(loops, prefix).kernel()
@@ -174,7 +174,7 @@ class _Printer:
         """The element's text, and whether it is a run of lanes in memory rather than one element."""
         buffer = self.buffers[name]
         if buffer.ring is not None:
-            raise BuildError(f"buffer {name} keeps its last {buffer.ring} rows, which has no spelling here")
+            raise BuildError(f"buffer {name} keeps its last {buffer.ring} rows, which OpenCL C has no form of yet")
         at = flat_index(index, buffer.shape)
         run = dtype.lanes > buffer.dtype.lanes
         return (f"{c_name(name)} + {self._dim(at)}" if run else f"{c_name(name)}[{self._dim(at)}]"), run
@@ -191,6 +191,6 @@ class _Printer:
     def _atomic(self, stmt: Atomic) -> None:
         kind = stmt.value.dtype
         if stmt.op not in ("add", "min", "max", "and", "or", "xor") or kind.bits != 32 or kind.is_float:
-            raise BuildError(f"an atomic {stmt.op} on {kind} has no spelling in OpenCL C")
+            raise BuildError(f"an atomic {stmt.op} on {kind} is no intrinsic of OpenCL C")
         place, _ = self._place(stmt.buffer, stmt.index, kind)
         self._line(f"atomic_{stmt.op}(&{place}, {self.values.text(stmt.value)});")

@@ -354,6 +354,7 @@ _KNOWN: Final[dict[str, Callable[[list[Array], DType], bool]]] = {
     "rdbpot1": _within(1, 31),
     "rdbpot22": _within(1, 22),
     "mac_high": _high_fits,
+    "add_halves": _within(-(1 << 31), (1 << 31) - (1 << 15) - 1),
 }
 
 

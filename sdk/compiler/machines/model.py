@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from sdk.compiler.analysis.pattern import Kind
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.types import U8, DType
+from sdk.compiler.ir.types import I32, U8, DType
 from sdk.compiler.machines.nest import DEFAULT, Choice, Nest
 
 __all__ = ["NO_FLOATS", "Assembly", "Dot", "FloatUnit", "Machine", "Rule"]
@@ -49,23 +49,29 @@ NO_FLOATS: Final = FloatUnit("scalar", frozenset(), 1, 16, False)
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """An instruction that adds ``products`` neighbouring products, of an ``a`` by a ``b`` each, to each of ``sums``
-    32-bit sums; with ``lane`` it has a form that takes all the ``a`` from one word of a vector."""
+    """What an instruction of the core means: it adds ``products`` neighbouring products, of an ``a`` by a ``b`` each,
+    to each of ``sums`` 32-bit sums. A backend finds its own for the operation "dot" by ``types``. With ``lane`` it has
+    a variant that takes all the ``a`` from one word of a vector."""
 
-    name: str
     a: DType
     b: DType
     products: int
     sums: int = 1
     lane: bool = False
 
+    @property
+    def types(self) -> tuple[DType, ...]:
+        """The types of the operation: of its result, of the sums before, of the factors."""
+        total, lanes = I32.with_lanes(self.sums), self.sums * self.products
+        return total, total, self.a.with_lanes(lanes), self.b.with_lanes(lanes)
+
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
     """How hot loops are written as inline assembly.
 
-    ``most`` instructions of a loop of which several turns are written out, ``most_small`` where code is for size;
-    ``turns`` written out at most; straight code of ``products`` products, or half as many stores, is worth a statement
+    ``most`` instructions of a loop of which several iterations are unrolled, ``most_small`` where code is for size;
+    ``turns`` unrolled at most; a basic block of ``products`` products, or half as many stores, is worth a statement
     of its own. With ``single_loads`` words are read one by one: the core issues such a read beside a product.
     """
 

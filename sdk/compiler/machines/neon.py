@@ -14,7 +14,7 @@ from sdk.compiler.schedules.rules.plain import PlainWindow
 
 __all__ = ["MACHINES"]
 
-SDOT: Final = Dot("sdot", I8, I8, 4, sums=4, lane=True)
+SDOT: Final = Dot(I8, I8, 4, sums=4, lane=True)
 UNITS: Final = (FloatUnit("neon", frozenset({"neon"}), lanes=4, registers=32, fma=True),)
 # sixteen channels are a load, two SMULL and four SADDW a tap; three pixels share its weights in registers
 WINDOW: Final = QuadWindow(region=16 << 10, at_once=3, taps=25, groups=((16, 16), (8, 8), (4, 4)))
@@ -31,7 +31,7 @@ MACHINES: Final = (
         dot=SDOT,
         tile_rows=4,
         tile_cols=4,
-        rules=(PairTiles(LEAST, Dot("smmla", I8, I8, 8, sums=4, lane=True), rows=4, columns=4), *RULES),
+        rules=(PairTiles(LEAST, Dot(I8, I8, 8, sums=4, lane=True), rows=4, columns=4), *RULES),
     ),
     # SDOT adds four products of signed bytes to each of four sums
     Machine(
@@ -50,7 +50,7 @@ MACHINES: Final = (
         needs=frozenset({"neon"}),
         float_units=UNITS,
         vector_bytes=16,
-        dot=Dot("sadalp", I8, I8, 2, sums=4, lane=True),
+        dot=Dot(I8, I8, 2, sums=4, lane=True),
         tile_rows=4,
         tile_cols=4,
         rules=RULES,

@@ -21,7 +21,7 @@ MACHINES: Final = (
         needs=frozenset({"simd128"}),
         float_units=(FloatUnit("simd128", frozenset({"simd128"}), lanes=4, registers=16, fma=False),),
         vector_bytes=16,
-        dot=Dot("dot_i16x8", I8, I8, 2, sums=4),
+        dot=Dot(I8, I8, 2, sums=4),
         tile_rows=4,
         tile_cols=2,
         rules=(

@@ -29,7 +29,7 @@ _ELEMENTS: Final = {(): "", (Widen,): "wide", (Interleave,): "crossed", (Join,):
 
 @dataclass(frozen=True)
 class ScheduleLoops:
-    """Applies the rules for the core that ``isa`` (capabilities joined by ``.``) describes, of which ``threads`` share
+    """Applies the rules for the core that ``isa`` (capabilities joined by ``+``) describes, of which ``threads`` share
     a call, for what ``opt`` says; functions that come out alike become one kernel that their layers share.
 
     Schedules are tried as ``check`` says; the plain nest stays where one computes something else, with a warning.
@@ -45,7 +45,7 @@ class ScheduleLoops:
 
     def run(self, module: Module) -> Module:
         """The scheduled module; kernels whose packed operand is not a constant keep their plain nest."""
-        machine = machine_for(self.isa.split("."))
+        machine = machine_for(self.isa.split("+"))
         small = self.opt == "size"
         nests = {name: _Scheduled(_nest(module, name, self.threads, small), machine) for name in module.loops}
         done = _checked(nests, {name: nest.numbered(self.candidate) for name, nest in nests.items()}, self.check)

@@ -9,15 +9,16 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
-from sdk.codegen_c.c99.instructions.model import Instruction, InstructionSet
+from sdk.codegen_c.c99.instructions.model import Instruction, InstructionSet, Line, filled
 from sdk.compiler.ir.types import DType
 
-__all__ = ["FUNCTIONS", "HEADERS", "INSTRUCTION_SETS", "fits", "in_order", "instruction_text"]
+__all__ = ["FUNCTIONS", "HEADERS", "INSTRUCTION_SETS", "assembly_line", "fits", "in_order", "instruction_text"]
 
 
 def in_order(instructions: Iterable[Instruction]) -> tuple[Instruction, ...]:
-    """Instructions in the order in which they are asked: those that need most first, then those for small arguments."""
-    return tuple(sorted(instructions, key=lambda one: (-len(one.needs), not one.small)))
+    """Instructions in the order in which they are asked: those that need most first, then those for small arguments,
+    then those that hold a literal."""
+    return tuple(sorted(instructions, key=lambda one: (-len(one.needs), not one.small, ":" not in one.assembly)))
 
 
 def _found() -> Iterator[tuple[str, InstructionSet]]:
@@ -68,9 +69,22 @@ def instruction_text(op: str, types: tuple[DType, ...], features: frozenset[str]
     """The C text of ``op`` with these types (the result's first) on a target with ``features``; ``small``: argument 0
     is at most 2**30. None where no instruction is declared: it is an ordinary operator of C, or has none."""
     for one in _BY_OPERATION.get(op, ()):
-        if one.needs <= features and (small or not one.small) and fits(one, types):
+        if one.text and one.needs <= features and (small or not one.small) and fits(one, types):
             text = one.text.replace("$T", str(types[0]))
             for k, type in enumerate(types[1:]):
                 text = text.replace(f"${k}", str(type))
             return text
+    return None
+
+
+def assembly_line(
+    op: str, types: tuple[DType, ...], features: frozenset[str], literals: tuple[int | None, ...]
+) -> Line | None:
+    """The line of assembly for ``op`` with these types (the result's first) on a target with ``features``, where
+    arguments are ``literals`` (None: registers); None where no instruction does it in one line."""
+    for one in _BY_OPERATION.get(op, ()):
+        if one.needs <= features and fits(one, types):
+            found = filled(one, literals)
+            if found is not None:
+                return found
     return None

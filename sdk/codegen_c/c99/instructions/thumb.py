@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from sdk.codegen_c.c99.instructions.model import Instruction, InstructionSet, expression, function
+from sdk.codegen_c.c99.instructions.model import Instruction, InstructionSet, expression, filled, function, line
 
 __all__ = ["SET"]
 
 _DSP: Final = "dsp thumb2"
 _DSP_WORDS: Final = f"{_DSP} words"
 _BYTES: Final = ("i8", "u8")
+_HALVES: Final = {"evens": "", "odds": ", ror #8"}
+_WORDS_AND_SUM: Final = "uint32_t a, uint32_t b, int32_t acc"
+
+_SMMLA: Final = "smmla {d}, {0}, {1}, {2}"
+_SMMLAR: Final = "smmlar {d}, {0}, {1}, {2}"
+_SMMULR: Final = "smmulr {d}, {0}, {1}"
+_SMLAD: Final = "smlad {d}, {1}, {2}, {0}"
+_SMLAXY: Final = "smla{3:b|t}{4:b|t} {d}, {1}, {2}, {0}"
+
+
+def _gnu(assembly: str, out: str, args: Sequence[str], literals: Sequence[int] = (), clobbers: str = "") -> str:
+    """A line of assembly as a statement of GNU C: ``args`` are the C texts of the arguments before the ``literals``."""
+    given = filled(line("", "", assembly, ""), (*(None for _ in args), *literals))
+    assert given is not None, "a literal that the line does not take"
+    text = given.text.format(*(f"%{k + 1}" for k in range(len(given.args))), d="%0")
+    inputs = ", ".join(f'"r"({args[k]})' for k in given.args)
+    after = f' : "{clobbers}"' if clobbers else ""
+    return f'__asm__("{text}" : "=r"({out}) : {inputs}{after});'
+
+
+_TWICE: Final = ("(int32_t)((uint32_t)a << 1)", "b")
 
 _FIXED_POINT: Final = (
     function(
         "srdhm30_dsp",
         "srdhm30",
         "i32",
-        """int32_t @@(int32_t a, int32_t b) { /* |a| < 2**30 */
+        f"""int32_t @@(int32_t a, int32_t b) {{ /* |a| < 2**30 */
     int32_t high;
-    __asm__("smmulr %0, %1, %2" : "=r"(high) : "r"((int32_t)((uint32_t)a << 1)), "r"(b));
+    {_gnu(_SMMULR, "high", _TWICE)}
     return high;
-}""",
+}}""",
         "dsp thumb thumb2",
     ),
     expression("srdhm30", "i32", "@srdhm30({0}, {1})", "thumb thumb2"),  # SMULL
@@ -42,23 +64,24 @@ _FIXED_POINT: Final = (
         "mac_high_dsp",
         "mac_high",
         "i32",
-        """int32_t @@(int32_t a, int32_t b, int32_t c) {
+        f"""int32_t @@(int32_t a, int32_t b, int32_t c) {{
     int32_t out;
-    __asm__("smmla %0, %1, %2, %3" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+    {_gnu(_SMMLA, "out", ("a", "b", "c"))}
     return out;
-}""",
+}}""",
         _DSP,
+        assembly=_SMMLA,
     ),
     # rescale_up(srdhm30(a, b), e, twice): what is added at the end joins the product, before the shift.
     function(
         "rescale_up_dsp",
         "rescale_product",
         "i32",
-        """int32_t @@(int32_t a, int32_t b, int32_t e, int32_t twice) { /* |twice| < 512, 1 <= e <= 22 */
+        f"""int32_t @@(int32_t a, int32_t b, int32_t e, int32_t twice) {{ /* |twice| < 512, 1 <= e <= 22 */
     int32_t high, add = (int32_t)((uint32_t)twice << (e - 1));
-    __asm__("smmlar %0, %1, %2, %3" : "=r"(high) : "r"((int32_t)((uint32_t)a << 1)), "r"(b), "r"(add));
+    {_gnu(_SMMLAR, "high", (*_TWICE, "add"))}
     return high >> (e - 1);
-}""",
+}}""",
         _DSP,
         call="@rescale_up_dsp({0}, {1}, {2}, {3})",
     ),
@@ -79,7 +102,24 @@ _FIXED_POINT: Final = (
 )
 
 
-def _saturated(op: str, type: str, how: str, arg: str) -> Instruction:
+# Where C has operators, or takes several instructions.
+_LINES: Final = (
+    line("add", "i32", "add {d}, {0}, #{1:1..4095}", "thumb2"),
+    line("sub", "i32", "sub {d}, {0}, #{1:1..4095}", "thumb2"),
+    line("sub", "i32", "sub {d}, {0}, {1}", "thumb2"),
+    line("shl", "i32", "lsl {d}, {0}, #{1:1..31}", "thumb2"),
+    line("shl", "i32", "lsl {d}, {0}, {1}", "thumb2"),
+    line("shr", "i32", "asr {d}, {0}, #{1:1..31}", "thumb2"),
+    line("shr", "i32", "asr {d}, {0}, {1}", "thumb2"),
+    line("complement", "i32", "mvn {d}, {0}", "thumb2"),
+    line("add_sign", "i32", "add {d}, {0}, {0}, asr #31", "thumb2"),
+    line("mla", "i32", "mla {d}, {1}, {2}, {0}", "thumb2", products=1),
+    line("mul_high", "i32", _SMMULR, _DSP),
+    line("mac_high_rounded", "i32", _SMMLAR, _DSP),
+)
+
+
+def _saturated(op: str, type: str, assembly: str) -> Instruction:
     """Saturation in one instruction, of x or of x/2 rounded down."""
     return function(
         f"{op}_{type}_thumb2",
@@ -87,69 +127,61 @@ def _saturated(op: str, type: str, how: str, arg: str) -> Instruction:
         "i32",
         f"""int32_t @@(int32_t x) {{
     int32_t out;
-    __asm__("{how}, {arg}" : "=r"(out) : "r"(x) : "cc");
+    {_gnu(assembly, "out", ("x",), clobbers="cc")}
     return out;
 }}""",
         "thumb2",
         call=f"@{op}_{type}_thumb2({{0}})",
+        assembly=assembly,
     )
 
 
 _SATURATED: Final = tuple(
-    _saturated(op, type, how, arg)
-    for type, how in (("i8", "ssat %0, #8"), ("i16", "ssat %0, #16"), ("u8", "usat %0, #8"))
-    for op, arg in (("clamp", "%1"), ("half", "%1, asr #1"))
+    _saturated(op, type, f"{how}, {{0}}{shift}")
+    for type, how in (("i8", "ssat {d}, #8"), ("i16", "ssat {d}, #16"), ("u8", "usat {d}, #8"))
+    for op, shift in (("clamp", ""), ("half", ", asr #1"))
 )
 
-# Bytes 0 and 2, or 1 and 3, of a word as two 16-bit halves.
+
+def _extended(op: str, name: str, builtin: str) -> Instruction:
+    """Bytes 0 and 2, or 1 and 3, of a word as two 16-bit halves."""
+    assembly = f"sxtb16 {{d}}, {{0}}{_HALVES[op]}"
+    body = f"""uint32_t @@(uint32_t x) {{
+#if defined(__clang__)
+    return (uint32_t)__builtin_arm_sxtb16({builtin});
+#else
+    uint32_t out;
+    {_gnu(assembly, "out", ("x",))}
+    return out;
+#endif
+}}"""
+    return function(name, op, "i16x2 i8x4", body, _DSP_WORDS, assembly=assembly)
+
+
+def _masked(op: str, name: str, text: str) -> Instruction:
+    """The same of bytes without a sign."""
+    body = f"uint32_t @@(uint32_t x) {{\n    return {text} & 0x00FF00FFu;\n}}"
+    return function(name, op, "i16x2 u8x4", body, _DSP_WORDS, assembly=f"uxtb16 {{d}}, {{0}}{_HALVES[op]}")
+
+
 _UNPACKED: Final = (
-    function(
-        "even_i8",
-        "evens",
-        "i16x2 i8x4",
-        """uint32_t @@(uint32_t x) {
-#if defined(__clang__)
-    return (uint32_t)__builtin_arm_sxtb16((int)x);
-#else
-    uint32_t out;
-    __asm__("sxtb16 %0, %1" : "=r"(out) : "r"(x));
-    return out;
-#endif
-}""",
-        _DSP_WORDS,
-    ),
-    function(
-        "odd_i8",
-        "odds",
-        "i16x2 i8x4",
-        """uint32_t @@(uint32_t x) {
-#if defined(__clang__)
-    return (uint32_t)__builtin_arm_sxtb16((int)(x >> 8 | x << 24));
-#else
-    uint32_t out;
-    __asm__("sxtb16 %0, %1, ror #8" : "=r"(out) : "r"(x));
-    return out;
-#endif
-}""",
-        _DSP_WORDS,
-    ),
-    function(
-        "even_u8", "evens", "i16x2 u8x4", "uint32_t @@(uint32_t x) {\n    return x & 0x00FF00FFu;\n}", _DSP_WORDS
-    ),
-    function(
-        "odd_u8", "odds", "i16x2 u8x4", "uint32_t @@(uint32_t x) {\n    return x >> 8 & 0x00FF00FFu;\n}", _DSP_WORDS
-    ),
+    _extended("evens", "even_i8", "(int)x"),
+    _extended("odds", "odd_i8", "(int)(x >> 8 | x << 24)"),
+    _masked("evens", "even_u8", "x"),
+    _masked("odds", "odd_u8", "x >> 8"),
 )
 
 
-def _multiplied(mnemonic: str, parameters: str = "uint32_t a, uint32_t b, int32_t acc") -> str:
-    """A C function of two words and a sum that is one instruction."""
+def _multiplied(assembly: str, literals: Sequence[int] = (), parameters: str = _WORDS_AND_SUM) -> str:
+    """A C function of a sum and two words that is one instruction."""
+    given = filled(line("", "", assembly, ""), (None, None, None, *literals))
+    assert given is not None, "a literal that the line does not take"
     return f"""int32_t @@({parameters}) {{
 #if defined(__clang__)
-    return __builtin_arm_{mnemonic}((int)a, (int)b, acc);
+    return __builtin_arm_{given.text.split()[0]}((int)a, (int)b, acc);
 #else
     int32_t out;
-    __asm__("{mnemonic} %0, %1, %2, %3" : "=r"(out) : "r"(a), "r"(b), "r"(acc));
+    {_gnu(assembly, "out", ("acc", "a", "b"), literals)}
     return out;
 #endif
 }}"""
@@ -157,7 +189,14 @@ def _multiplied(mnemonic: str, parameters: str = "uint32_t a, uint32_t b, int32_
 
 _PRODUCTS: Final = (
     function(
-        "smlad", "dot", "i32 i32 i16x2 i16x2", _multiplied("smlad"), _DSP_WORDS, call="@smlad({1}, {2}, {0})"
+        "smlad",
+        "dot",
+        "i32 i32 i16x2 i16x2",
+        _multiplied(_SMLAD),
+        _DSP_WORDS,
+        call="@smlad({1}, {2}, {0})",
+        assembly=_SMLAD,
+        products=2,
     ),
     function(
         "smlald",
@@ -180,10 +219,12 @@ _PRODUCTS: Final = (
         "@mac{3:int}{4:int}_dsp({0}, {1}, {2})",
         _DSP_WORDS,
         functions={
-            f"mac{i}{j}_dsp": _multiplied(f"smla{'bt'[i]}{'bt'[j]}", "int32_t acc, uint32_t a, uint32_t b")
+            f"mac{i}{j}_dsp": _multiplied(_SMLAXY, (i, j), "int32_t acc, uint32_t a, uint32_t b")
             for i in (0, 1)
             for j in (0, 1)
         },
+        assembly=_SMLAXY,
+        products=1,
     ),
 )
 
@@ -261,6 +302,7 @@ _FLOATS: Final = (
 SET: Final = InstructionSet(
     (
         *_FIXED_POINT,
+        *_LINES,
         *_SATURATED,
         *_UNPACKED,
         *_PRODUCTS,
@@ -268,5 +310,5 @@ SET: Final = InstructionSet(
         *(_mac4(a, b) for a in _BYTES for b in _BYTES),
         *_FLOATS,
     ),
-    {"smlabb": _multiplied("smlabb"), "smlatt": _multiplied("smlatt")},
+    {"smlabb": _multiplied(_SMLAXY, (0, 0)), "smlatt": _multiplied(_SMLAXY, (1, 1))},
 )

@@ -1,24 +1,32 @@
 """Hot code of Thumb-2 cores as assembly: what compilers order, address and keep in registers worse than a table can."""
 
-from sdk.codegen_c.c99.thumb.code import Access, Code, Leaf, Read, Step, Write
-from sdk.codegen_c.c99.thumb.issue import Emitted, Path, emit
-from sdk.codegen_c.c99.thumb.straight import Lifted, Memory, Names, Stream, lift, straight, units
+from sdk.codegen_c.c99.thumb.basic_block import Access, BasicBlock, LiveIn, Read, Step, Write
+from sdk.codegen_c.c99.thumb.instruction_selection import (
+    InductionPointer,
+    Memory,
+    Names,
+    Selected,
+    select,
+    selectable,
+    units,
+)
+from sdk.codegen_c.c99.thumb.list_scheduling import Emitted, Path, emit
 
 __all__ = [
     "Access",
-    "Code",
+    "BasicBlock",
     "Emitted",
-    "Leaf",
-    "Lifted",
+    "InductionPointer",
+    "LiveIn",
     "Memory",
     "Names",
     "Path",
     "Read",
+    "Selected",
     "Step",
-    "Stream",
     "Write",
     "emit",
-    "lift",
-    "straight",
+    "select",
+    "selectable",
     "units",
 ]

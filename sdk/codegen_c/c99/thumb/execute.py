@@ -1,6 +1,8 @@
 """Executes instructions of Thumb-2 with named operands, as the Armv7-M Architecture Reference Manual describes them.
 
-It knows nothing of how code is selected, ordered or addressed: it is what those are checked by.
+It knows nothing of how code is selected, ordered or addressed: it is what those are checked by. What a mnemonic does
+is said here again, and not read from the declarations in ``instructions/thumb.py``: code is selected by those, and a
+wrong one would be found right if it were compared with itself.
 """
 
 from __future__ import annotations
@@ -135,9 +137,9 @@ def _left(value: int, by: int) -> int:
     return signed(value << by) if by < 32 else 0
 
 
-def _saturated(bits: int, value: int) -> int:
-    limit = 1 << (bits - 1)
-    return max(-limit, min(limit - 1, value))
+def _saturated(name: str, bits: int, value: int) -> int:
+    lo, hi = (-1 << bits - 1, (1 << bits - 1) - 1) if name == "ssat" else (0, (1 << bits) - 1)
+    return max(lo, min(hi, value))
 
 
 _SIMPLE: Final[dict[str, Callable[..., int]]] = {
@@ -167,8 +169,8 @@ def _computed(state: _State, name: str, given: Sequence[str]) -> int:
         if shift not in ("", "ror #8", "ror #16", "ror #24"):
             raise Fault(f"{name} rotates by {shift}")
         return _extended(values[0], "b" if name == "sxtb16" else "B")
-    if name == "ssat":
-        return _saturated(values[0], values[1])
+    if name in ("ssat", "usat"):
+        return _saturated(name, values[0], values[1])
     _check_number(name, given[-1])
     if match := re.fullmatch("smla([bt])([bt])", name):
         x, y = (_halves(v)[half == "t"] for v, half in zip(values, match.groups(), strict=False))

@@ -8,7 +8,7 @@ from typing import Final
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.model import Dot, Machine
 from sdk.compiler.machines.nest import Nest
-from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, loop_of, loops_of
+from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, has, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed
 from sdk.compiler.schedules.rules.nest import BYTES, extent, fuse_all, trip, write_out
 from sdk.compiler.schedules.trace import Schedule
@@ -165,15 +165,16 @@ def _lanes(nest: Nest, machine: Machine, dot: Dot | None, rows: int, columns: in
     lane = words is not None and dot is not None and dot.lane and _fits(nest, dot)
     quads = s.split(words.outer, machine.vector_bytes // products) if words and lane else None
     steps = quads.loops if quads else words.loops if words else [k]
-    inner = [*([quads.inner] if quads and quads.whole else []), *([words.inner] if words else [])]
+    whole = [quads.inner] if quads and quads.whole else []
+    dots = [] if words is None else quads.everywhere([words.inner]) if quads else [words.inner]
     block = s.split(channel, lanes)
-    s.unroll_and_jam(block.inner, [*steps, *inner[:-1]])
-    if words:
-        s.use_dot(words.inner, block.inner)
-    if quads and quads.whole:
-        s.use_dot_lanes(quads.inner)
+    s.unroll_and_jam(block.inner, [*steps, *whole])
+    for each in (name for name in dots if has(s.loops, name)):
+        s.use_dot(each, block.inner)
+    for quad in whole:
+        s.use_dot_lanes(quad)
     s.vectorize(block.inner).vector_registers(part.acc, lanes)
-    inside = [*block.loops, *block.everywhere(steps), *block.in_tail(inner)]
+    inside = [*block.loops, *block.everywhere(steps), *block.in_tail([*whole, *dots])]
     tile = []
     if columns > 1 and trip(s.loops, block.outer) > 1:
         vectors = s.split(block.outer, columns)

@@ -1,4 +1,4 @@
-"""Orders straight code and gives it registers: instructions of Thumb-2 with named operands of an asm statement."""
+"""Orders a basic block and gives it registers: instructions of Thumb-2 with named operands of an asm statement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
-from sdk.codegen_c.c99.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Write
+from sdk.codegen_c.c99.thumb.basic_block import Access, BasicBlock, Item, LiveIn, Node, Read, Step, Write
 
 __all__ = ["REGISTERS", "Emitted", "Path", "emit"]
 
@@ -22,8 +22,8 @@ _FAR: Final = 4095
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """``lines`` of assembly; ``temps`` registers beside those of variables, leaves and streams; ``bases``: the bytes
-    by which pointers of streams start behind what offsets count from. The pointers of the streams ``several`` are moved
+    """``lines`` of assembly; ``temps`` registers beside those of variables, live-ins and pointers; ``bases``: the bytes
+    by which pointers start behind what offsets count from. The pointers ``several`` are moved
     by instructions that fill the temporaries ``ordered``, whose registers must have the order of their numbers."""
 
     lines: tuple[str, ...]
@@ -44,7 +44,7 @@ class _Memory:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How the pointer of a stream moves: ``step`` bytes with each turn, or ``places`` strides of ``stride``, the
+    """How a pointer moves: ``step`` bytes with each turn, or ``places`` strides of ``stride``, the
     operand that holds so many bytes ("": none)."""
 
     step: int = 0
@@ -53,28 +53,28 @@ class Path:
 
 
 def emit(
-    code: Code,
+    code: BasicBlock,
     homes: Mapping[str, str],
-    leaves: Mapping[Leaf, str],
+    live_ins: Mapping[LiveIn, str],
     paths: Sequence[Path],
     counted: bool,
-    spent: Set[Leaf] = frozenset(),
+    spent: Set[LiveIn] = frozenset(),
     alone: bool = False,
 ) -> Emitted | None:
     """``code`` in instructions, or None where it needs more registers than there are, or addresses out of their reach.
 
-    ``homes`` names the operand of each result, ``leaves`` that of each value from before, ``paths`` are those of the
-    streams; ``counted``: a register counts turns. The operand of stream ``k`` is ``%[p<k>]``, temporaries are
+    ``homes`` names the operand of each result, ``live_ins`` that of each value from before, ``paths`` are those of the
+    pointers; ``counted``: a register counts turns. The operand of pointer ``k`` is ``%[p<k>]``, temporaries are
     ``%[t<k>]``. Nothing needs the values ``spent`` after their last use here: their registers may be changed then.
     With ``alone`` each instruction reads one word.
     """
     if len(set(code.results.values())) < len(code.results):
         return None  # one instruction fills one register
     strides = {path.stride for path in paths if path.stride}
-    taken = len(set(homes.values()) | set(leaves.values()) | strides) + len(paths) + counted
+    taken = len(set(homes.values()) | set(live_ins.values()) | strides) + len(paths) + counted
     if taken > REGISTERS:
         return None
-    allocation = _Allocation(code, homes, leaves, spent, paths, REGISTERS - taken, alone)
+    allocation = _Allocation(code, homes, live_ins, spent, paths, REGISTERS - taken, alone)
     if not allocation.run():
         return None
     return _addressed(allocation.lines, allocation.most, paths)
@@ -86,10 +86,10 @@ class _Allocation:
 
     def __init__(
         self,
-        code: Code,
+        code: BasicBlock,
         homes: Mapping[str, str],
-        leaves: Mapping[Leaf, str],
-        spent: Set[Leaf],
+        live_ins: Mapping[LiveIn, str],
+        spent: Set[LiveIn],
         paths: Sequence[Path],
         temps: int,
         alone: bool,
@@ -99,30 +99,30 @@ class _Allocation:
         self.paths = paths
         self.left = list(code.items)
         self.lines: list[str | _Memory] = []
-        self.where: dict[Node, str] = {leaf: register for leaf, register in leaves.items()}
+        self.where: dict[Node, str] = {live_in: register for live_in, register in live_ins.items()}
         self.temps = [f"%[t{k}]" for k in range(temps)]
         self.free = list(self.temps)
-        self.loose = {*self.temps, *(leaves[leaf] for leaf in spent)}
+        self.loose = {*self.temps, *(live_ins[live_in] for live_in in spent)}
         self.most = 0
         self.uses: dict[Node, int] = {}
         for item in self.left:
             for arg in dict.fromkeys(_args(item)):
                 self.uses[arg] = self.uses.get(arg, 0) + 1
-        self.home = self._homes(code, homes, leaves)
-        self.reserved = {register: leaf for leaf, register in leaves.items() if leaf.variable}
+        self.home = self._homes(code, homes, live_ins)
+        self.reserved = {register: live_in for live_in, register in live_ins.items() if live_in.variable}
         self.places = [0] * len(paths)
         self.moved = [0] * len(paths)
         reads = [arg.access for item in code.items for arg in _args(item) if isinstance(arg, Read)]
         self.runs = self._runs(reads)
-        self.least = {a.stream: min(b.offset for b in reads if b.stream == a.stream) for a in reads}
+        self.least = {a.pointer: min(b.offset for b in reads if b.pointer == a.pointer) for a in reads}
 
     def _runs(self, reads: Sequence[Access]) -> frozenset[int]:
-        """The streams of words that one instruction may read several of, where there are registers for that."""
-        words = {(a.stream, a.offset) for a in reads if a.whole and not a.width and not self.paths[a.stream].stride}
+        """The pointers of words that one instruction may read several of, where there are registers for that."""
+        words = {(a.pointer, a.offset) for a in reads if a.whole and not a.width and not self.paths[a.pointer].stride}
         found = {s for s, at in words if all((s, at + 4 * k) in words for k in range(MANY))}
         return frozenset(found) if len(self.temps) > MANY + 1 and not self.alone else frozenset()
 
-    def _homes(self, code: Code, homes: Mapping[str, str], leaves: Mapping[Leaf, str]) -> dict[Node, str]:
+    def _homes(self, code: BasicBlock, homes: Mapping[str, str], live_ins: Mapping[LiveIn, str]) -> dict[Node, str]:
         """The register of a variable for the sums that end in it, each of which replaces the one before."""
         found: dict[Node, str] = {}
         ends = set(code.results.values())
@@ -133,7 +133,7 @@ class _Allocation:
                 if node.sum < 0:
                     break
                 before = node.args[node.sum]
-                if self.uses[before] != 1 or before in leaves or before in ends:
+                if self.uses[before] != 1 or before in live_ins or before in ends:
                     break
                 node = before
         return found
@@ -150,8 +150,8 @@ class _Allocation:
                 self._write(item)
             elif not self._step(item):
                 return False
-        for stream, path in enumerate(self.paths):
-            self._walk(stream, path.places)
+        for pointer, path in enumerate(self.paths):
+            self._walk(pointer, path.places)
         return True
 
     def _next(self) -> Item | None:
@@ -180,8 +180,8 @@ class _Allocation:
         """Whether no variable is overwritten whose value from before something else still needs."""
         if isinstance(item, Write) or self.home.get(item) not in self.reserved:
             return True
-        leaf = self.reserved[self.home[item]]
-        return self.uses[leaf] == (leaf in item.args)
+        live_in = self.reserved[self.home[item]]
+        return self.uses[live_in] == (live_in in item.args)
 
     # --- values -------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class _Allocation:
             for read, register in zip(several, registers, strict=True):
                 self._take(read, register)
             self._memory(several[0].access, tuple(registers), False)
-            self.moved[node.access.stream] += 4 * len(several)
+            self.moved[node.access.pointer] += 4 * len(several)
             return True
         other = self._partner(node)
         if other is None or len(self.free) < 2:
@@ -209,21 +209,21 @@ class _Allocation:
         return True
 
     def _memory(self, access: Access, registers: tuple[str, ...], store: bool) -> None:
-        self._walk(access.stream, access.place)
+        self._walk(access.pointer, access.place)
         self.lines.append(_Memory(access, registers, store))
 
-    def _walk(self, stream: int, place: int) -> None:
-        """Moves the pointer of a stream by whole strides."""
-        while self.places[stream] != place:
-            name = "add" if self.places[stream] < place else "sub"
-            self.places[stream] += 1 if name == "add" else -1
-            self.lines.append(f"{name} %[p{stream}], %[p{stream}], {self.paths[stream].stride}")
+    def _walk(self, pointer: int, place: int) -> None:
+        """Moves a pointer by whole strides."""
+        while self.places[pointer] != place:
+            name = "add" if self.places[pointer] < place else "sub"
+            self.places[pointer] += 1 if name == "add" else -1
+            self.lines.append(f"{name} %[p{pointer}], %[p{pointer}], {self.paths[pointer].stride}")
 
     def _following(self, node: Read) -> list[Read]:
         """The words, three or more, of which ``node`` is one, that are wanted soon and lie where the pointer is."""
         access = node.access
-        start = self.least[access.stream] + self.moved[access.stream]
-        if access.stream not in self.runs or access.offset < start:
+        start = self.least[access.pointer] + self.moved[access.pointer]
+        if access.pointer not in self.runs or access.offset < start:
             return []
         soon = {arg for item in self.left[:WINDOW] for arg in _args(item) if arg not in self.where}
         words = (Read(replace(access, offset=offset)) for offset in range(start, start + 4 * MANY, 4))
@@ -249,7 +249,7 @@ class _Allocation:
             steps += isinstance(item, Step) and item not in self.home
             for arg in _args(item):
                 if isinstance(arg, Read) and arg not in self.where:
-                    patient = arg.access.stream in self.runs and not self._following(arg)
+                    patient = arg.access.pointer in self.runs and not self._following(arg)
                     if patient or len(self.free) < 2 + (steps > 0):
                         return
                     self._resident(arg, item)
@@ -292,7 +292,7 @@ class _Allocation:
         """Counts the uses of an item; what has no more leaves its register."""
         for arg in dict.fromkeys(_args(item)):
             self.uses[arg] -= 1
-            if not self.uses[arg] and (not isinstance(arg, Leaf) or arg in self.spent):
+            if not self.uses[arg] and (not isinstance(arg, LiveIn) or arg in self.spent):
                 self._release(arg)
 
     # --- items --------------------------------------------------------------------------------------------
@@ -326,35 +326,35 @@ def _args(item: Item) -> tuple[Node, ...]:
 
 
 def _addressed(lines: list[str | _Memory], temps: int, paths: Sequence[Path]) -> Emitted | None:
-    """The lines with addresses: LDM moves the pointer of its stream, or the last access does where one instruction
+    """The lines with addresses: LDM moves its pointer, or the last access does where one instruction
     can. None where something is further away than instructions reach."""
     bases, moves, at = {}, {}, {}
-    several = {m.access.stream for m in lines if isinstance(m, _Memory) and len(m.registers) > 2}
-    for stream, path in enumerate(paths):
-        own = [k for k, m in enumerate(lines) if isinstance(m, _Memory) and m.access.stream == stream]
+    several = {m.access.pointer for m in lines if isinstance(m, _Memory) and len(m.registers) > 2}
+    for pointer, path in enumerate(paths):
+        own = [k for k, m in enumerate(lines) if isinstance(m, _Memory) and m.access.pointer == pointer]
         offsets = [_memory(lines[k]).access.offset for k in own]
         last = _memory(lines[own[-1]])
         reach = _PAIR if len(last.registers) == 2 else _NEAR
-        moved = path.step != 0 and not path.stride and abs(path.step) <= reach and stream not in several
+        moved = path.step != 0 and not path.stride and abs(path.step) <= reach and pointer not in several
         moved = moved and max(offsets) - last.access.offset <= _PAIR and last.access.offset - min(offsets) <= _NEAR
-        bases[stream] = at[stream] = last.access.offset if moved else min(offsets)
+        bases[pointer] = at[pointer] = last.access.offset if moved else min(offsets)
         if moved:
             moves[own[-1]] = path.step
     out = []
     for k, line in enumerate(lines):
         single = isinstance(line, _Memory) and len(line.registers) == 1
-        if single and _memory(line).access.offset - at[_memory(line).access.stream] < -_NEAR:
+        if single and _memory(line).access.offset - at[_memory(line).access.pointer] < -_NEAR:
             return None
-        out.append(line if isinstance(line, str) else _spelled(line, at, moves.get(k, 0)))
+        out.append(line if isinstance(line, str) else _text(line, at, moves.get(k, 0)))
         if isinstance(line, _Memory) and len(line.registers) > 2:
-            at[line.access.stream] += 4 * len(line.registers)
-    done = {_memory(lines[k]).access.stream for k in moves}
-    for stream, path in enumerate(paths):
-        left = path.step - (at[stream] - bases[stream])
+            at[line.access.pointer] += 4 * len(line.registers)
+    done = {_memory(lines[k]).access.pointer for k in moves}
+    for pointer, path in enumerate(paths):
+        left = path.step - (at[pointer] - bases[pointer])
         if abs(left) > _FAR:
             return None
-        if path.step and stream not in done and left:
-            out.append(f"{'add' if left > 0 else 'sub'} %[p{stream}], %[p{stream}], #{abs(left)}")
+        if path.step and pointer not in done and left:
+            out.append(f"{'add' if left > 0 else 'sub'} %[p{pointer}], %[p{pointer}], #{abs(left)}")
     ordered = {r for m in lines if isinstance(m, _Memory) and len(m.registers) > 2 for r in m.registers}
     return Emitted(tuple(out), temps, bases, frozenset(several), frozenset(ordered))
 
@@ -364,10 +364,10 @@ def _memory(line: str | _Memory) -> _Memory:
     return line
 
 
-def _spelled(memory: _Memory, bases: Mapping[int, int], move: int) -> str:
+def _text(memory: _Memory, bases: Mapping[int, int], move: int) -> str:
     access = memory.access
-    at = access.offset - bases[access.stream]
-    name, pointer = ("str" if memory.store else "ldr"), f"%[p{access.stream}]"
+    at = access.offset - bases[access.pointer]
+    name, pointer = ("str" if memory.store else "ldr"), f"%[p{access.pointer}]"
     width = access.width.removeprefix("s") if memory.store else access.width
     suffix = "d" if len(memory.registers) == 2 else width
     listed = ", ".join(memory.registers)

@@ -1,13 +1,16 @@
-"""Which statements of the loops level are straight code: sums of products in registers, and copies to scratch."""
+"""Instructions for statements of the loops level: sums of products in registers, and copies to scratch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from sdk.codegen_c.c99.thumb.code import Access, Code, Item, Leaf, Node, Read, Step, Width, Write
+from sdk.codegen_c.c99.instructions.lookup import assembly_line
+from sdk.codegen_c.c99.instructions.model import Line
+from sdk.codegen_c.c99.instructions.operations import operation
+from sdk.codegen_c.c99.thumb.basic_block import Access, BasicBlock, Item, LiveIn, Node, Read, Step, Width, Write
 from sdk.codegen_c.rescaled import Rescaled, clamped, rescaled
 from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import Block, For, Imm, Load, Op, Stmt, Store, ValueExpr
@@ -15,21 +18,14 @@ from sdk.compiler.ir.types import I8, I16, I32, U8, DType
 from sdk.compiler.ir.walk import dims_used, walk
 from sdk.compiler.sym import Dim, free_vars, prove_ge, slope, substitute
 
-__all__ = ["Lifted", "Memory", "Names", "Stream", "lift", "straight", "units"]
+__all__ = ["InductionPointer", "Memory", "Names", "Selected", "select", "selectable", "units"]
 
 STRIDES: Final = 32  # strides that a pointer makes, at most
-_REACH: Final = 4095  # bytes that the accesses of one stream are apart, at most
+_REACH: Final = 4095  # bytes that the accesses of one pointer are apart, at most
 _PAIR_REACH: Final = 1020  # the same where two words may be accessed at once
 _HALVES: Final = I16.with_lanes(2)
 _WORDS: Final = (I8.with_lanes(4), U8.with_lanes(4))
 _WIDTHS: Final[dict[DType, Width]] = {I8: "sb", U8: "b", I16: "sh", I32: ""}
-_SHIFTS: Final = {"shr": "asr", "shl": "lsl"}
-_UNPACK: Final = {
-    ("evens", "i"): "sxtb16 {d}, {0}",
-    ("odds", "i"): "sxtb16 {d}, {0}, ror #8",
-    ("evens", "u"): "uxtb16 {d}, {0}",
-    ("odds", "u"): "uxtb16 {d}, {0}, ror #8",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class InductionPointer:
     """Accesses a fixed distance apart, from ``start`` (bytes) of ``buffer`` on; ``step`` bytes further each turn, or
     ``places`` of ``stride`` (bytes; 0: none)."""
 
@@ -59,83 +55,84 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Lifted:
-    """The code of some turns, its streams, how many products it adds and how many values it writes, whether some of
+class Selected:
+    """The code of some turns, its pointers, how many products it adds and how many values it writes, whether some of
     them outside of scratch (``shared``). Nothing needs the variables ``spent`` later."""
 
-    code: Code
-    streams: tuple[Stream, ...]
+    code: BasicBlock
+    pointers: tuple[InductionPointer, ...]
     products: int
     writes: int
     shared: bool
-    spent: frozenset[Leaf]
+    spent: frozenset[LiveIn]
 
 
-class NotStraight(Exception):
-    """A statement has no form as straight code."""
+class NotSelected(Exception):
+    """No instructions do what a statement does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """What the C around knows: ``register`` gives the variable that holds an element, None for one in memory;
     ``place`` where that lies; ``text`` an expression as C of 32 bits, all of which count; ``is_small`` tells values of
-    at most 2**30."""
+    at most 2**30; ``features`` are those of the target's instructions."""
 
     register: Callable[[str, tuple[Dim, ...]], str | None]
     place: Callable[[str, tuple[Dim, ...]], Memory | None]
     text: Callable[[ValueExpr], str]
     is_small: Callable[[ValueExpr], bool]
+    features: frozenset[str]
 
 
-def lift(
+def select(
     body: Iterable[Stmt],
     names: Names,
     loop: For | None = None,
     turns: int = 1,
     dead: Set[str] = frozenset(),
     units: Mapping[str, Dim] | None = None,
-) -> Lifted | None:
+) -> Selected | None:
     """``body``, ``turns`` times for that many values of the variable of ``loop`` in a row (of no loop: once), as
-    straight code; None when something in it has no such form. Nothing uses what registers of
+    a basic block; None where no instructions do something of it. Nothing uses what registers of
     the buffers ``dead`` hold at the end. One pointer walks over what is a multiple of ``units``
     apart, by buffer: numbers of bytes that are known at run time."""
-    lifter = _Lifter(names, loop, turns, units or {})
+    selector = _Selector(names, loop, turns, units or {})
     statements = tuple(body)
     try:
         for turn in range(turns):
-            lifter.turn = turn
+            selector.turn = turn
             for stmt in statements:
-                lifter.statement(stmt)
-        return lifter.lifted(dead)
-    except NotStraight:
+                selector.statement(stmt)
+        return selector.selected(dead)
+    except NotSelected:
         return None
 
 
-def straight(stmt: Stmt, names: Names) -> bool:
-    """Whether a statement alone has a form as straight code, or sets a variable before one that has."""
+def selectable(stmt: Stmt, names: Names) -> bool:
+    """Whether instructions do a statement alone, or it sets a variable before one that has."""
     try:
-        _Lifter(names, None, 1).statement(stmt)
-    except NotStraight:
+        _Selector(names, None, 1).statement(stmt)
+    except NotSelected:
         return False
     return True
 
 
 @dataclass
-class _Lifter:
+class _Selector:
     names: Names
     loop: For | None
     turns: int
     units: Mapping[str, Dim] = field(default_factory=dict)
     turn: int = 0
     items: list[Item] = field(default_factory=list)
-    streams: list[Stream] = field(default_factory=list)
+    pointers: list[InductionPointer] = field(default_factory=list)
     reach: list[tuple[int, int]] = field(default_factory=list)
     values: dict[str, Node] = field(default_factory=dict)
     buffers: dict[str, str] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)
     made: dict[tuple[str, tuple[int, ...]], Step] = field(default_factory=dict)
     reads: dict[Access, Read] = field(default_factory=dict)
-    known: dict[Leaf, Leaf] = field(default_factory=dict)
+    known: dict[LiveIn, LiveIn] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     stored: list[tuple[str, Dim, int]] = field(default_factory=list)
     products: int = 0
@@ -144,29 +141,29 @@ class _Lifter:
     reads_shared: bool = False
     writes_shared: bool = False
 
-    def lifted(self, dead: Set[str]) -> Lifted:
+    def selected(self, dead: Set[str]) -> Selected:
         """What was found; variables of the buffers ``dead`` are left alone.
 
         Raises:
-            NotStraight: a variable ends as something that no instruction made; what is written may be read, in scratch
+            NotSelected: a variable ends as something that no instruction made; what is written may be read, in scratch
                 or in parameters that a call may give one address; what is computed before reads a variable that
                 changes.
         """
         if self.writes and (self.reads_scratch or (self.reads_shared and self.writes_shared)):
-            raise NotStraight
+            raise NotSelected
         if not self.held.isdisjoint(self.values):
-            raise NotStraight
+            raise NotSelected
         results = {}
         for name, node in self.values.items():
             if self.buffers[name] in dead:
                 continue
             if not isinstance(node, Step):
-                raise NotStraight
+                raise NotSelected
             results[name] = node
-        code = Code(tuple(self.items), results)
-        variables = (leaf for leaf in code.leaves if leaf.variable and leaf.text not in results)
-        spent = frozenset(leaf for leaf in variables if self.own.get(leaf.text) in dead)
-        return Lifted(code, tuple(self.streams), self.products, self.writes, self.writes_shared, spent)
+        code = BasicBlock(tuple(self.items), results)
+        variables = (live_in for live_in in code.live_ins if live_in.variable and live_in.text not in results)
+        spent = frozenset(live_in for live_in in variables if self.own.get(live_in.text) in dead)
+        return Selected(code, tuple(self.pointers), self.products, self.writes, self.writes_shared, spent)
 
     def statement(self, stmt: Stmt) -> None:
         """Adds a statement."""
@@ -182,14 +179,14 @@ class _Lifter:
                     self.values[name] = self.node(value)
                     self.buffers[name] = buffer
                 else:
-                    raise NotStraight
+                    raise NotSelected
             case _:
-                raise NotStraight
+                raise NotSelected
 
     def _write(self, stmt: Store) -> None:
         memory = self.names.place(stmt.buffer, stmt.index)
         if memory is None:
-            raise NotStraight
+            raise NotSelected
         value = self.node(stmt.value)
         self.writes += 1
         self.writes_shared |= not memory.scratch
@@ -200,7 +197,7 @@ class _Lifter:
         elif kind in (I8, U8, I16):
             width = "h" if kind == I16 else "b"
         else:
-            raise NotStraight
+            raise NotSelected
         path = self._path(memory)
         self._apart(memory.buffer, path[1] + path[0] * self.turn, kind.nbytes)
         self.items.append(Write(self._access(memory, path, width, True), value))
@@ -209,12 +206,12 @@ class _Lifter:
         """Notes that ``size`` bytes are written at ``at``. What is ready is written first, so no two stores may meet.
 
         Raises:
-            NotStraight: they are not proved to lie apart.
+            NotSelected: they are not proved to lie apart.
         """
         for other, start, length in self.stored:
             below, above = at - start - length, start - at - size
             if other == buffer and prove_ge(below, 0) is not True and prove_ge(above, 0) is not True:
-                raise NotStraight
+                raise NotSelected
         self.stored.append((buffer, at, size))
 
     # --- values -------------------------------------------------------------------------------------------
@@ -225,101 +222,106 @@ class _Lifter:
             case Load(count=None):
                 return self._load(value)
             case Imm():
-                return self._leaf(value)
+                return self._live_in(value)
             case Op("cast", (arg,)) if value.dtype in (I16, I32) and arg.dtype in (I8, U8, I16):
                 return self.node(arg)  # loads extend what they read
             case Op("bits", (arg,)) if value.dtype in (_HALVES, *_WORDS) and arg.dtype in (_HALVES, *_WORDS):
                 return self.node(arg)
             case Op("broadcast", (Imm(),)) if value.dtype == _HALVES:
-                return self._leaf(value)
-            case Op("evens" | "odds", (arg,)) if value.dtype == _HALVES and arg.dtype in _WORDS:
-                return self._step(_UNPACK[value.name, arg.dtype.kind], (self.node(arg),))
-            case Op("dot", (total, a, b)) if value.dtype == I32 and a.dtype == b.dtype == _HALVES:
-                return self._sum("smlad {d}, {0}, {1}, {2}", a, b, total, 2)
+                return self._live_in(value)
             case Op("dot", (total, a, b)) if value.dtype == I32 and a.dtype in _WORDS and b.dtype in _WORDS:
                 halves = [[Op(half, (word,), _HALVES) for half in ("evens", "odds")] for word in (a, b)]
                 for left, right in zip(*halves, strict=True):
                     total = Op("dot", (total, left, right), I32)
                 return self.node(total)
-            case Op("mac_pair", (total, a, b, Imm(i), Imm(j))) if a.dtype == b.dtype == _HALVES:
-                return self._sum(f"smla{'bt'[int(i)]}{'bt'[int(j)]} {{d}}, {{0}}, {{1}}, {{2}}", a, b, total, 1)
             case Op("cast", (arg,)) if value.dtype == I8 and arg.dtype == I32:
                 return self._byte(arg)
-            case Op("sub", (a, b)) if value.dtype == I32:
-                return self._step("sub {d}, {0}, {1}", (self.node(a), self.node(b)))
-            case Op("shr" | "shl", (a, Imm(int(by)))) if value.dtype == I32 and 0 < by < 32:
-                return self._step(f"{_SHIFTS[value.name]} {{d}}, {{0}}, #{by}", (self.node(a),))
-            case Op("shr" | "shl", (a, by)) if value.dtype == I32 and not isinstance(a, Imm):
-                return self._step(f"{_SHIFTS[value.name]} {{d}}, {{0}}, {{1}}", (self.node(a), self.node(by)))
-            case Op("mac_high", args) if value.dtype == I32:
-                return self._step("smmla {d}, {0}, {1}, {2}", tuple(map(self.node, args)))
-            case Op("add", (total, Op("mul", (a, b)))) if value.dtype == I32:
-                return self._sum("mla {d}, {0}, {1}, {2}", a, b, total, 1)
+            case Op("shr" | "shl", (Imm(), by)) if not isinstance(by, Imm):
+                raise NotSelected
+            case Op():
+                return self._operation(value)
             case _:
-                raise NotStraight
+                raise NotSelected
 
-    def _sum(self, text: str, a: ValueExpr, b: ValueExpr, total: ValueExpr, products: int) -> Step:
-        self.products += products
-        start = self.node(total)  # what is added first is computed first
-        return self._step(text, (self.node(a), self.node(b), start), 2)
+    def _operation(self, value: Op) -> Step:
+        """What an instruction does by its meaning: what is added to, its first argument, is computed first."""
+        name, args = operation(value)
+        literals = tuple(a.value if isinstance(a, Imm) and isinstance(a.value, int) else None for a in args)
+        types = (value.dtype, *(a.dtype for a in args))
+        found = assembly_line(name, types, self.names.features, literals)
+        if found is None:
+            raise NotSelected
+        nodes = {k: self.node(args[k]) for k in sorted(found.args)}
+        self.products += found.products
+        return self._step(found, [nodes[k] for k in found.args])
+
+    def _made(self, name: str, *args: Node | int) -> Step:
+        """An operation on i32 that the selection itself asks for; integers are literals."""
+        literals = tuple(a if isinstance(a, int) else None for a in args)
+        found = assembly_line(name, (I32,) * (len(args) + 1), self.names.features, literals)
+        if found is None:
+            raise NotSelected
+        return self._step(found, [a for a in (args[k] for k in found.args) if not isinstance(a, int)])
 
     def _byte(self, value: ValueExpr) -> Node:
         """A sum brought to eight bits."""
         found = clamped(value)
         if found is None or found[1:] != I8.limits:
-            raise NotStraight
+            raise NotSelected
         scaled = rescaled(*found[:2], self.names.is_small)
         match scaled:
             case None:
-                return self._step("ssat {d}, #8, {0}", (self.node(found[0]),))
+                return self._made("clamp_i8", self.node(found[0]))
             case Rescaled(Op("srdhm30", (total, mult)), right, twice, up, bounded):
                 pass
             case _:
-                raise NotStraight
+                raise NotSelected
         scale, by = self.node(mult), self._less(right)
-        node = self._step("lsl {d}, {0}, #1", (self.node(total),))
+        node = self._made("shl", self.node(total), 1)
         if up and bounded:
-            add: Node = self._leaf(op("shl", imm(twice), op("sub", right, imm(1))))
+            add: Node = self._live_in(op("shl", imm(twice), op("sub", right, imm(1))))
             if isinstance(by, Step):
-                add = self._step("lsl {d}, {0}, {1}", (self._leaf(imm(twice)), by))
-            node = self._step("smmlar {d}, {0}, {1}, {2}", (node, scale, add))
-            node = self._step("asr {d}, {0}, {1}", (node, by))
+                add = self._made("shl", self._live_in(imm(twice)), by)
+            node = self._made("mac_high_rounded", node, scale, add)
+            node = self._made("shr", node, by)
         else:
-            node = self._step("smmulr {d}, {0}, {1}", (node, scale))
+            node = self._made("mul_high", node, scale)
             if not up:
-                node = self._step("add {d}, {0}, {0}, asr #31", (node,))
-            node = self._step("asr {d}, {0}, {1}", (node, by))
-            node = self._step(f"{'add' if twice > 0 else 'sub'} {{d}}, {{0}}, #{abs(twice)}", (node,))
-        return self._step("ssat {d}, #8, {0}, asr #1", (node,))
+                node = self._made("add_sign", node)
+            node = self._made("shr", node, by)
+            node = self._made("add" if twice > 0 else "sub", node, abs(twice))
+        return self._made("half_i8", node)
 
     def _less(self, right: ValueExpr) -> Node:
         """One bit less than a shift; computed here where that is read from memory."""
+        less = op("sub", right, imm(1))
         match right:
             case Op("neg", (Load() as load,)) if isinstance(self._load(load), Read):
-                return self._step("mvn {d}, {0}", (self._load(load),))
-        return self._leaf(op("sub", right, imm(1)))
+                return self.node(less)
+        return self._live_in(less)
 
-    def _step(self, text: str, args: tuple[Node, ...], sum: int = -1) -> Step:
-        key = (text, tuple(map(id, args)))
+    def _step(self, line: Line, args: Sequence[Node]) -> Step:
+        key = (line.text, tuple(map(id, args)))
         if key not in self.made:
-            self.made[key] = step = Step(text, args, sum)
+            total = line.args.index(0) if line.products else -1
+            self.made[key] = step = Step(line.text, tuple(args), total)
             self.items.append(step)
         return self.made[key]
 
-    def _leaf(self, value: ValueExpr) -> Leaf:
+    def _live_in(self, value: ValueExpr) -> LiveIn:
         """What the C around computes once, before the code: an integer that fills a register.
 
         Raises:
-            NotStraight: it is another value in every turn of the loop, or none of 32 bits.
+            NotSelected: it is another value in every turn of the loop, or none of 32 bits.
         """
         if self.loop is not None and any(self.loop.var in free_vars(dim) for dim in dims_used(value)):
-            raise NotStraight
+            raise NotSelected
         if isinstance(value, Imm) and value.dtype.lanes == 1 and value.dtype.kind in "iu":
             value = replace(value, dtype=I32)  # operands of assembly fill a register
         elif value.dtype.lanes == 1 and value.dtype.bits < 32 and not value.dtype.is_float:
             value = Op("cast", (value,), I32)
         if value.dtype.nbytes != 4 or value.dtype.kind not in "iu":
-            raise NotStraight
+            raise NotSelected
         for load in (n for n in walk(value) if isinstance(n, Load)):
             name = self.names.register(load.buffer, load.index)
             if name is not None:
@@ -328,21 +330,21 @@ class _Lifter:
             memory = self.names.place(load.buffer, load.index)
             self.reads_scratch |= memory is not None and memory.scratch
             self.reads_shared |= memory is not None and not memory.scratch and not memory.constant
-        leaf = Leaf(self.names.text(value), False, value)
-        return self.known.setdefault(leaf, leaf)
+        live_in = LiveIn(self.names.text(value), False, value)
+        return self.known.setdefault(live_in, live_in)
 
     def _load(self, load: Load) -> Node:
         name = self.names.register(load.buffer, load.index)
         if name is not None:
-            leaf = Leaf(name, True, load)
+            live_in = LiveIn(name, True, load)
             self.own[name] = load.buffer
-            return self.values.get(name) or self.known.setdefault(leaf, leaf)
+            return self.values.get(name) or self.known.setdefault(live_in, live_in)
         memory = self.names.place(load.buffer, load.index)
         if memory is None:
-            raise NotStraight
+            raise NotSelected
         path = self._path(memory)
         if (load.dtype == I32 and not memory.constant) or (self.loop is not None and path[0] == 0):
-            return self._leaf(load)
+            return self._live_in(load)
         self.reads_scratch |= memory.scratch
         self.reads_shared |= not memory.scratch and not memory.constant
         if load.dtype in _WIDTHS:
@@ -350,7 +352,7 @@ class _Lifter:
         elif load.dtype in (_HALVES, *_WORDS):
             width = ""
         else:
-            raise NotStraight
+            raise NotSelected
         access = self._access(memory, path, width, False)
         return self.reads.setdefault(access, Read(access))
 
@@ -360,39 +362,39 @@ class _Lifter:
             return 0, memory.offset
         step = slope(memory.offset, self.loop.var)
         if step is None:
-            raise NotStraight
+            raise NotSelected
         return step, substitute(memory.offset, {self.loop.var: self.loop.lo})
 
     def _access(self, memory: Memory, path: tuple[Dim, Dim], width: Width, stored: bool) -> Access:
         step, start = path
         whole = memory.whole and width == ""
         unit, place = self.units.get(memory.buffer, 0), 0
-        made = Stream(memory.buffer, start + step * self.turn, 0, whole, stored, unit)
+        made = InductionPointer(memory.buffer, start + step * self.turn, 0, whole, stored, unit)
         if isinstance(step, int):
             made = replace(made, step=step * self.turns)
         elif memory.buffer not in self.units:
             made, place = replace(made, start=start, stride=step, places=self.turns), self.turn
         else:
             made = replace(made, places=_whole_strides(step * self.turns, made.stride))
-        for k, stream in enumerate(self.streams):
-            if replace(stream, start=made.start) != made:
+        for k, pointer in enumerate(self.pointers):
+            if replace(pointer, start=made.start) != made:
                 continue
-            apart, at = made.start - stream.start, place
+            apart, at = made.start - pointer.start, place
             if memory.buffer in self.units:
                 at, apart = _apart(apart, made.stride)
             if isinstance(apart, int) and self._reached(k, apart):
                 return Access(k, apart, width, whole, at)
-        self.streams.append(made)
+        self.pointers.append(made)
         self.reach.append((0, 0))
-        return Access(len(self.streams) - 1, 0, width, whole, place)
+        return Access(len(self.pointers) - 1, 0, width, whole, place)
 
-    def _reached(self, stream: int, offset: int) -> bool:
+    def _reached(self, pointer: int, offset: int) -> bool:
         """Whether one pointer serves an access at ``offset`` too."""
-        low, high = self.reach[stream]
+        low, high = self.reach[pointer]
         low, high = min(low, offset), max(high, offset)
-        if high - low > (_PAIR_REACH if self.streams[stream].whole else _REACH):
+        if high - low > (_PAIR_REACH if self.pointers[pointer].whole else _REACH):
             return False
-        self.reach[stream] = low, high
+        self.reach[pointer] = low, high
         return True
 
 
@@ -400,11 +402,11 @@ def _whole_strides(apart: Dim, stride: Dim) -> int:
     """How many strides ``apart`` is.
 
     Raises:
-        NotStraight: it is no whole number of them.
+        NotSelected: it is no whole number of them.
     """
     count, rest = _apart(apart, stride)
     if rest != 0:
-        raise NotStraight
+        raise NotSelected
     return count
 
 
@@ -416,10 +418,10 @@ def _apart(apart: Dim, stride: Dim) -> tuple[int, Dim]:
     return 0, apart
 
 
-def units(lifted: Lifted) -> dict[str, Dim]:
-    """The distance, known at run time, between neighbouring streams of a buffer, where there is one."""
+def units(selected: Selected) -> dict[str, Dim]:
+    """The distance, known at run time, between neighbouring pointers of a buffer, where there is one."""
     found: dict[str, Dim] = {}
-    for one, other in pairwise(lifted.streams):
+    for one, other in pairwise(selected.pointers):
         apart = other.start - one.start
         if one.buffer == other.buffer and not isinstance(apart, int):
             found.setdefault(one.buffer, apart)

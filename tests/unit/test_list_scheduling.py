@@ -1,4 +1,4 @@
-"""Straight code as instructions of Thumb-2: its order, registers and addresses, run by an interpreter of them."""
+"""Basic blocks as instructions of Thumb-2: its order, registers and addresses, run by an interpreter of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from sdk.codegen_c.c99.thumb import Access, Code, Emitted, Leaf, Path, Read, Step, Write, emit
-from sdk.codegen_c.c99.thumb.code import Item, Node, Width
+from sdk.codegen_c.c99.thumb import Access, BasicBlock, Emitted, LiveIn, Path, Read, Step, Write, emit
+from sdk.codegen_c.c99.thumb.basic_block import Item, Node, Width
 from sdk.codegen_c.c99.thumb.execute import Memory, execute, signed
-from sdk.codegen_c.c99.thumb.issue import REGISTERS
+from sdk.codegen_c.c99.thumb.list_scheduling import REGISTERS
 from sdk.compiler.ir.intrinsics import imm
 
 LOADS = {"ldr": "<I", "ldrb": "<B", "ldrsb": "<b", "ldrh": "<H", "ldrsh": "<h"}
@@ -20,8 +20,8 @@ STORES = {"str": 4, "strb": 1, "strh": 2}
 WIDTHS: list[Width] = ["sb", "b", "sh"]
 
 
-def leaf(text: str, variable: bool) -> Leaf:
-    return Leaf(text, variable, imm(0))
+def live_in(text: str, variable: bool) -> LiveIn:
+    return LiveIn(text, variable, imm(0))
 
 
 def halves(word: int) -> tuple[int, int]:
@@ -55,22 +55,22 @@ STRIDE = 68
 
 
 def meant(
-    code: Code, paths: list[Path], starts: list[int], leaves: dict[Leaf, int], memory: bytearray, turns: int
+    code: BasicBlock, paths: list[Path], starts: list[int], live_ins: dict[LiveIn, int], memory: bytearray, turns: int
 ) -> dict[str, int]:
     """The results of code, statement by statement; what it writes is in ``memory`` then."""
-    before = dict(leaves)
+    before = dict(live_ins)
     for turn in range(turns):
         at = [s + turn * (p.step + p.places * STRIDE) for s, p in zip(starts, paths, strict=True)]
         made: dict[Node, int] = {}
 
         def value(node: Node, at: list[int] = at, made: dict[Node, int] = made) -> int:
-            if isinstance(node, Leaf):
+            if isinstance(node, LiveIn):
                 return before[node]
             if isinstance(node, Step):
                 return made[node]
             a = node.access
             kind = LOADS[f"ldr{a.width}"]
-            return signed(struct.unpack_from(kind, memory, at[a.stream] + a.offset + a.place * STRIDE)[0])
+            return signed(struct.unpack_from(kind, memory, at[a.pointer] + a.offset + a.place * STRIDE)[0])
 
         for item in code.items:
             if isinstance(item, Step):
@@ -80,37 +80,37 @@ def meant(
                 made[item] = computed(name, [int(a[1:]) if a[0] == "#" else given[int(a[1:-1])] for a in args])
             else:
                 a, size = item.access, STORES[f"str{item.access.width.removeprefix('s')}"]
-                place = at[a.stream] + a.offset + a.place * STRIDE
+                place = at[a.pointer] + a.offset + a.place * STRIDE
                 memory[place : place + size] = (value(item.value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
         for name, step in code.results.items():
-            before[leaf(name, True)] = made[step]
-    return {name: before[leaf(name, True)] for name in code.results}
+            before[live_in(name, True)] = made[step]
+    return {name: before[live_in(name, True)] for name in code.results}
 
 
-def operands(code: Code) -> tuple[dict[str, str], dict[Leaf, str]]:
-    names = dict.fromkeys([*code.results, *(leaf.text for leaf in code.leaves)])
+def operands(code: BasicBlock) -> tuple[dict[str, str], dict[LiveIn, str]]:
+    names = dict.fromkeys([*code.results, *(live_in.text for live_in in code.live_ins)])
     registers = {name: f"%[{name}]" for name in names}
-    return {name: registers[name] for name in code.results}, {at: registers[at.text] for at in code.leaves}
+    return {name: registers[name] for name in code.results}, {at: registers[at.text] for at in code.live_ins}
 
 
 def checked(
-    code: Code, paths: list[Path], starts: list[int], turns: int, spent: frozenset[Leaf] = frozenset()
+    code: BasicBlock, paths: list[Path], starts: list[int], turns: int, spent: frozenset[LiveIn] = frozenset()
 ) -> Emitted | None:
     """The instructions of ``code``, after a run of them that did what it means."""
-    homes, leaves = operands(code)
-    emitted = emit(code, homes, leaves, paths, turns > 1, spent)
+    homes, live_ins = operands(code)
+    emitted = emit(code, homes, live_ins, paths, turns > 1, spent)
     if emitted is None:
         return None
     rng = random.Random(len(emitted.lines))
     memory = bytearray(rng.randbytes(40_000))
-    values = {leaf: signed(rng.getrandbits(32)) for leaf in code.leaves}
+    values = {live_in: signed(rng.getrandbits(32)) for live_in in code.live_ins}
     wanted, there = bytearray(memory), dict(values)
     results = meant(code, paths, starts, there, wanted, turns)
-    registers = {leaves[leaf]: value for leaf, value in values.items()}
+    registers = {live_ins[live_in]: value for live_in, value in values.items()}
     registers |= {f"%[p{k}]": start + emitted.bases[k] for k, start in enumerate(starts)} | {"%[w]": STRIDE}
     walking = {f"%[p{k}]" for k, path in enumerate(paths) if path.step or path.stride or k in emitted.several}
     temporaries = {f"%[t{k}]" for k in range(emitted.temps)}
-    changing = {*homes.values(), *walking, *temporaries, *(leaves[leaf] for leaf in spent)}
+    changing = {*homes.values(), *walking, *temporaries, *(live_ins[live_in] for live_in in spent)}
     used = len({r for line in emitted.lines for r in re.findall(r"%\[\w+\]", line)}) + (turns > 1)
     assert used <= REGISTERS
     after = execute(emitted.lines * turns, registers, Memory(memory, [(0, len(memory))]), changing)
@@ -119,19 +119,19 @@ def checked(
     return emitted
 
 
-def sums(words: int, count: int, step: int, whole: bool = True) -> tuple[Code, list[Path]]:
-    """``count`` sums of products of so many words of two streams."""
+def sums(words: int, count: int, step: int, whole: bool = True) -> tuple[BasicBlock, list[Path]]:
+    """``count`` sums of products of so many words of two pointers."""
     items: list[Item] = []
     results = {}
     for n in range(count):
-        total: Node = leaf(f"acc{n}", True)
+        total: Node = live_in(f"acc{n}", True)
         for k in range(words):
             a, b = (Read(Access(s, 4 * (k + s * n), "", whole)) for s in (0, 1))
             total = Step("smlad {d}, {0}, {1}, {2}", (a, b, total), 2)
             items.append(total)
         assert isinstance(total, Step)
         results[f"acc{n}"] = total
-    return Code(tuple(items), results), [Path(step), Path(step)]
+    return BasicBlock(tuple(items), results), [Path(step), Path(step)]
 
 
 # --- what is emitted --------------------------------------------------------------------------------------
@@ -157,50 +157,50 @@ def test_pointers_move_with_an_access_where_one_can() -> None:
 
 
 def test_two_variables_of_one_value_and_a_sum_that_goes_on_from_another() -> None:
-    first = Step("smlad {d}, {0}, {1}, {2}", (leaf("x", False), leaf("y", False), leaf("a", True)), 2)
-    second = Step("smlad {d}, {0}, {1}, {2}", (leaf("y", False), leaf("y", False), first), 2)
-    assert checked(Code((first, second), {"a": first, "b": second}), [], [], 1)
-    same = Code((first,), {"a": first, "b": first})
+    first = Step("smlad {d}, {0}, {1}, {2}", (live_in("x", False), live_in("y", False), live_in("a", True)), 2)
+    second = Step("smlad {d}, {0}, {1}, {2}", (live_in("y", False), live_in("y", False), first), 2)
+    assert checked(BasicBlock((first, second), {"a": first, "b": second}), [], [], 1)
+    same = BasicBlock((first,), {"a": first, "b": first})
     assert emit(same, *operands(same), [], False) is None
 
 
 def test_variables_that_change_places_are_refused() -> None:
-    a, b = leaf("a", True), leaf("b", True)
-    steps = [Step("add {d}, {0}, {1}", (v, leaf("x", False))) for v in (b, a)]
-    code = Code(tuple(steps), dict(zip("ab", steps, strict=True)))
+    a, b = live_in("a", True), live_in("b", True)
+    steps = [Step("add {d}, {0}, {1}", (v, live_in("x", False))) for v in (b, a)]
+    code = BasicBlock(tuple(steps), dict(zip("ab", steps, strict=True)))
     assert emit(code, *operands(code), [], False) is None
 
 
 def test_variables_are_overwritten_after_their_last_use() -> None:
-    old = leaf("a", True)
-    grown = Step("add {d}, {0}, {1}", (old, leaf("x", False)))
-    other = Step("sub {d}, {0}, {1}", (old, leaf("x", False)))
-    assert checked(Code((grown, other), {"a": grown, "b": other}), [], [], 1)
+    old = live_in("a", True)
+    grown = Step("add {d}, {0}, {1}", (old, live_in("x", False)))
+    other = Step("sub {d}, {0}, {1}", (old, live_in("x", False)))
+    assert checked(BasicBlock((grown, other), {"a": grown, "b": other}), [], [], 1)
 
 
 def test_more_values_than_registers_are_refused() -> None:
-    leaves = [leaf(f"x{k}", False) for k in range(REGISTERS)]
-    step = Step("mla {d}, {0}, {1}, {2}", (leaves[0], leaves[1], leaves[2]))
-    items = (step, *(Write(Access(0, 4 * k, "", True), leaf) for k, leaf in enumerate(leaves)))
-    assert emit(Code(items, {"a": step}), *operands(Code(items, {"a": step})), [Path()], False) is None
+    live_ins = [live_in(f"x{k}", False) for k in range(REGISTERS)]
+    step = Step("mla {d}, {0}, {1}, {2}", (live_ins[0], live_ins[1], live_ins[2]))
+    items = (step, *(Write(Access(0, 4 * k, "", True), live_in) for k, live_in in enumerate(live_ins)))
+    assert emit(BasicBlock(items, {"a": step}), *operands(BasicBlock(items, {"a": step})), [Path()], False) is None
 
 
-def random_code(rng: random.Random, variables: int) -> tuple[Code, list[Path], list[int]]:
-    """Sums, scratch steps and stores over streams of words, halves and bytes; what is written lies apart."""
+def random_code(rng: random.Random, variables: int) -> tuple[BasicBlock, list[Path], list[int]]:
+    """Sums, scratch steps and stores over pointers of words, halves and bytes; what is written lies apart."""
     looped = rng.random() < 0.6
     unit = rng.choice([4, 8, 16, 260, 1020])
     paths = [Path(unit if looped else 0), Path(rng.choice([-4, 12, 32]) if looped else 0)]
     paths.append(Path(0, "%[w]", rng.randint(1, 3) if looped else 0))
     names = [f"acc{k}" for k in range(variables)]
-    state: dict[str, Node] = {name: leaf(name, True) for name in names}
+    state: dict[str, Node] = {name: live_in(name, True) for name in names}
     items: list[Item] = []
-    constant = leaf("c", False)
+    constant = live_in("c", False)
 
     def read() -> Node:
-        stream = rng.choice([0, 0, 0, 1, 2])
-        width: Width = rng.choice(WIDTHS) if stream == 1 else ""
-        offset = rng.randint(0, 300) if stream == 1 else 4 * rng.randint(0, rng.choice([6, 6, 200]))
-        return Read(Access(stream, offset, width, not width, rng.randint(0, 3) if stream == 2 else 0))
+        pointer = rng.choice([0, 0, 0, 1, 2])
+        width: Width = rng.choice(WIDTHS) if pointer == 1 else ""
+        offset = rng.randint(0, 300) if pointer == 1 else 4 * rng.randint(0, rng.choice([6, 6, 200]))
+        return Read(Access(pointer, offset, width, not width, rng.randint(0, 3) if pointer == 2 else 0))
 
     for _ in range(rng.randint(1, 40)):
         name = rng.choice(names)
@@ -219,10 +219,10 @@ def random_code(rng: random.Random, variables: int) -> tuple[Code, list[Path], l
         for k in range(rng.randint(1, 8)):
             item = rng.choice([*made[-3:], constant])
             items.append(Write(Access(len(paths) - 1, 4 * k, "" if whole else rng.choice(["", "b", "h"]), whole), item))
-    used = sorted({a.stream for item in items for a in accesses(item)})
+    used = sorted({a.pointer for item in items for a in accesses(item)})
     renamed = {old: new for new, old in enumerate(used)}
-    code = Code(tuple(items), results)
-    return streams(code, renamed), [paths[k] for k in used], [8000 * k + 4000 for k in range(len(used))]
+    code = BasicBlock(tuple(items), results)
+    return pointers(code, renamed), [paths[k] for k in used], [8000 * k + 4000 for k in range(len(used))]
 
 
 def accesses(item: Item) -> list[Access]:
@@ -230,12 +230,12 @@ def accesses(item: Item) -> list[Access]:
     return [a.access for a in args if isinstance(a, Read)] + ([item.access] if isinstance(item, Write) else [])
 
 
-def streams(code: Code, renamed: Mapping[int, int]) -> Code:
-    """The same code with streams of other numbers."""
+def pointers(code: BasicBlock, renamed: Mapping[int, int]) -> BasicBlock:
+    """The same code with pointers of other numbers."""
     made: dict[Node, Node] = {}
 
     def access(a: Access) -> Access:
-        return Access(renamed[a.stream], a.offset, a.width, a.whole, a.place)
+        return Access(renamed[a.pointer], a.offset, a.width, a.whole, a.place)
 
     def node(n: Node) -> Node:
         return made.get(n) or (Read(access(n.access)) if isinstance(n, Read) else n)
@@ -247,7 +247,7 @@ def streams(code: Code, renamed: Mapping[int, int]) -> Code:
             items.append(step)
         else:
             items.append(Write(access(item.access), node(item.value)))
-    return Code(tuple(items), {k: v for k, n in code.results.items() if isinstance(v := made[n], Step)})
+    return BasicBlock(tuple(items), {k: v for k, n in code.results.items() if isinstance(v := made[n], Step)})
 
 
 @pytest.mark.parametrize("variables", [1, 2, 4, 6])
@@ -258,6 +258,6 @@ def test_random_code_does_what_it_means(variables: int) -> None:
         code, paths, starts = random_code(rng, variables)
         looped = any(p.step or p.places for p in paths)
         kept = looped or rng.random() < 0.5
-        spent = frozenset(n for n in code.leaves if n.variable and not kept and n.text not in code.results)
+        spent = frozenset(n for n in code.live_ins if n.variable and not kept and n.text not in code.results)
         done += checked(code, paths, starts, rng.randint(2, 5) if looped else 1, spent) is not None
     assert done > 15

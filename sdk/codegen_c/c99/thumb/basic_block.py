@@ -1,4 +1,4 @@
-"""Straight code before it has registers: values, and the order in which they are computed and written."""
+"""A basic block before it has registers: values, and the order in which they are computed and written."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Literal
 
 from sdk.compiler.ir.loops import ValueExpr
 
-__all__ = ["Access", "Code", "Item", "Leaf", "Node", "Read", "Step", "Width", "Write"]
+__all__ = ["Access", "BasicBlock", "Item", "LiveIn", "Node", "Read", "Step", "Width", "Write"]
 
-Width = Literal["", "b", "sb", "h", "sh"]  # how ldr and str spell bytes and halves, signed where they have no sign
+Width = Literal["", "b", "sb", "h", "sh"]  # what LDR and STR call bytes and halves, signed where they have no sign
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``offset`` bytes behind the pointer of a stream, after ``place`` of its strides; ``whole``: an address that is a
+    """``offset`` bytes behind an induction pointer, after ``place`` of its strides; ``whole``: an address that is a
     multiple of 4."""
 
-    stream: int
+    pointer: int
     offset: int
     width: Width
     whole: bool
@@ -25,7 +25,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class LiveIn:
     """What is there before: a variable of the C around that code changes, or else an expression of it; and what that
     means."""
 
@@ -51,7 +51,7 @@ class Step:
     sum: int = -1
 
 
-Node = Leaf | Read | Step
+Node = LiveIn | Read | Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,17 @@ Item = Step | Write
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class BasicBlock:
     """``items`` in order; ``results``: what variables hold at the end."""
 
     items: tuple[Item, ...]
     results: dict[str, Step] = field(default_factory=dict)
 
     @property
-    def leaves(self) -> tuple[Leaf, ...]:
+    def live_ins(self) -> tuple[LiveIn, ...]:
         """The values from before, each once."""
-        found: dict[Leaf, None] = {}
+        found: dict[LiveIn, None] = {}
         for item in self.items:
             args = item.args if isinstance(item, Step) else (item.value,)
-            found.update(dict.fromkeys(a for a in args if isinstance(a, Leaf)))
+            found.update(dict.fromkeys(a for a in args if isinstance(a, LiveIn)))
         return tuple(found)
