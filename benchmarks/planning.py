@@ -102,7 +102,7 @@ def solve_folder(folder: Path, capacity: int, seconds: float, table: Table) -> b
     for path in sorted(folder.glob("*.csv")):
         blocks = read_problem(path)
         start = time.perf_counter()
-        placed = plan_offsets(blocks, enough=capacity, effort=1 << 40, seconds=seconds)
+        placed = plan_offsets(blocks, enough=capacity, node_limit=1 << 40, seconds=seconds)
         took = time.perf_counter() - start
         check(str(path), blocks, placed)
         fits = placed.peak <= capacity and took <= seconds

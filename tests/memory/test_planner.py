@@ -97,19 +97,19 @@ def problems(draw: st.DrawFn) -> list[Block]:
 @settings(max_examples=150, deadline=None)
 @given(problems())
 def test_placements_are_sound(blocks: list[Block]) -> None:
-    placed = plan_offsets(blocks, effort=500)
+    placed = plan_offsets(blocks, node_limit=500)
     assert not overlaps([b for b in blocks if b.size], placed.offsets)
     assert placed.peak == max((placed.offsets[b.name] + b.size for b in blocks if b.size), default=0)
     assert lower_bound(blocks) <= placed.peak
-    assert placed == plan_offsets(list(reversed(blocks)), effort=500)
+    assert placed == plan_offsets(list(reversed(blocks)), node_limit=500)
 
 
 @settings(max_examples=100, deadline=None)
 @given(problems())
 def test_lifetimes_as_relations_ask_for_the_same(blocks: list[Block]) -> None:
     separations = separations_by_lifetimes(blocks)
-    placed = plan_offsets(blocks, separations=separations, effort=500)
-    assert lower_bound(blocks, separations) <= plan_offsets(blocks, effort=2000).peak
+    placed = plan_offsets(blocks, separations=separations, node_limit=500)
+    assert lower_bound(blocks, separations) <= plan_offsets(blocks, node_limit=2000).peak
     assert not violated(blocks, separations, placed.offsets)
     assert not overlaps([b for b in blocks if b.size], placed.offsets)
 
@@ -143,19 +143,19 @@ def related(draw: st.DrawFn) -> tuple[list[Block], list[Separation]]:
 @given(related())
 def test_relations_hold(problem: tuple[list[Block], list[Separation]]) -> None:
     blocks, separations = problem
-    placed = plan_offsets(blocks, separations=separations, effort=500)
+    placed = plan_offsets(blocks, separations=separations, node_limit=500)
     held = {b.name for b in blocks if b.size}
     assert not violated(blocks, [r for r in separations if {r.a, r.b} <= held], placed.offsets)
     assert placed.lower_bound <= placed.peak
-    assert placed == plan_offsets(blocks[::-1], separations=separations[::-1], effort=500)
+    assert placed == plan_offsets(blocks[::-1], separations=separations[::-1], node_limit=500)
 
 
 @settings(max_examples=60, deadline=None)
 @given(related(), st.integers(0, 400))
 def test_a_placement_that_is_enough_ends_the_search(problem: tuple[list[Block], list[Separation]], enough: int) -> None:
     blocks, separations = problem
-    placed = plan_offsets(blocks, separations=separations, enough=enough, effort=500)
-    best = plan_offsets(blocks, separations=separations, effort=500)
+    placed = plan_offsets(blocks, separations=separations, enough=enough, node_limit=500)
+    best = plan_offsets(blocks, separations=separations, node_limit=500)
     assert placed.lower_bound == best.lower_bound <= placed.peak
     assert placed.peak <= max(enough, best.peak)
 

@@ -98,13 +98,13 @@ def test_the_best_of_all_orders(seed: int) -> None:
     assert found.peak == live_bytes(module, found.graph) == min_of_all_orders(module, graph)
 
 
-@pytest.mark.parametrize("effort", [0, 40, 400])
+@pytest.mark.parametrize("node_limit", [0, 40, 400])
 @pytest.mark.parametrize("seed", range(12))
-def test_never_worse_and_the_bound_holds(seed: int, effort: int) -> None:
+def test_never_worse_and_the_bound_holds(seed: int, node_limit: int) -> None:
     module = random_net(seed + 100, 18)
     graph = module.graphs["main"]
     best = best_order(graph, module.loops, {})
-    found = best_order(graph, module.loops, {}, effort=effort)
+    found = best_order(graph, module.loops, {}, node_limit=node_limit)
     assert found.bound <= best.bound <= best.peak <= found.peak <= found.given == live_bytes(module, graph)
     assert sorted(map(repr, found.graph.body)) == sorted(map(repr, graph.body))
     known = {p.name for p in graph.params}

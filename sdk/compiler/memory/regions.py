@@ -15,7 +15,7 @@ from sdk.errors import BuildError, UsageError
 
 __all__ = ["Pool", "Spread", "in_pools", "parse_pools", "spread"]
 
-EFFORT: Final = 200_000  # of a search for offsets: there is one a block
+NODE_LIMIT: Final = 200_000  # of a search for offsets: there is one a block
 SCRATCH_USES: Final = 8  # what a call writes and reads again and again
 _SHOWN: Final = 4
 
@@ -146,7 +146,7 @@ def _fill(
     def place(names: set[str]) -> Placement:
         mine = [b for b in blocks if b.name in names]
         if by_lifetimes:
-            return plan_offsets(mine, enough=pool.bytes, effort=EFFORT)
+            return plan_offsets(mine, enough=pool.bytes, node_limit=NODE_LIMIT)
         return plan_offsets(mine, separations=_among(separations, names), enough=pool.bytes)
 
     whole = {b.name for b in blocks}

@@ -30,9 +30,9 @@ from sdk.compiler.memory.scratch import scratch_layout
 from sdk.compiler.memory.storage import Io, Sharing, replaces, share_bytes
 from sdk.compiler.sym import free_vars
 
-__all__ = ["EFFORT", "Ordered", "arena_bytes", "best_order"]
+__all__ = ["NODE_LIMIT", "Ordered", "arena_bytes", "best_order"]
 
-EFFORT: Final = 60_000  # nodes looked at in the search, about 0.2 s
+NODE_LIMIT: Final = 60_000  # nodes looked at in the search, about 0.2 s
 BEAM: Final = 8  # orders carried on side by side, at most, where the search ends early
 BEAM_WORK: Final = 80_000  # nodes that may come next, times nodes, times orders
 BRANCHES: Final = 3  # ways on from each of them
@@ -60,7 +60,7 @@ def best_order(
     states: Mapping[str, TensorType],
     io: Io = "arena",
     align: int = 1,
-    effort: int = EFFORT,
+    node_limit: int = NODE_LIMIT,
 ) -> Ordered:
     """``graph`` with its nodes in the order that has the fewest bytes live at once; itself where that is its own.
 
@@ -72,14 +72,14 @@ def best_order(
         states: the states of its module, by name.
         io: where inputs and outputs live.
         align: bytes that each tensor is rounded up to.
-        effort: how many nodes the search may look at; the same effort finds the same order.
+        node_limit: how many nodes the search may look at; the same limit finds the same order.
 
     Raises:
         BuildError: the graph is not fully lowered, or a size has no bound.
     """
     problem = _problem(graph, loops, states, io, align)
     given = problem.peak(range(problem.count))
-    search = _Search(problem, given, effort)
+    search = _Search(problem, given, node_limit)
     found = search.run()
     if found is None:
         return Ordered(graph, given, given, min(search.bound, given))
@@ -303,13 +303,13 @@ class _State:
 class _Search:
     """Sets of nodes done, those that reached less first; ``bound`` is what no order is below as far as is known."""
 
-    def __init__(self, problem: _Problem, given: int, effort: int) -> None:
-        self.problem, self.given, self.effort = problem, given, effort
+    def __init__(self, problem: _Problem, given: int, node_limit: int) -> None:
+        self.problem, self.given, self.nodes_left = problem, given, node_limit
         self.bound = problem.minimum
         self.all = (1 << problem.count) - 1
 
     def run(self) -> list[int] | None:
-        """An order that needs less than the given one, the best within the effort; None where there is none."""
+        """An order that needs less than the given one, the best within the limit; None where there is none."""
         if self.bound >= self.given:
             return None
         first = tuple(k for k in range(self.problem.count) if not self.problem.before[k])
@@ -322,7 +322,7 @@ class _Search:
             _, _, _, state = heapq.heappop(waiting)
             if state.done == self.all:
                 return state.order()
-            if self.effort <= 0:
+            if self.nodes_left <= 0:
                 return self._beam([state, *(s for *_, s in heapq.nsmallest(BEAM - 1, waiting))])
             for node in state.ready:
                 new = self._free(self._after(state, node))
@@ -345,7 +345,7 @@ class _Search:
         waiting = list(state.ready)
         while waiting:
             node = waiting.pop(0)
-            self.effort -= 1
+            self.nodes_left -= 1
             during, live = self.problem.step(node, state.done, state.live)
             if during <= state.peak and live <= state.live:
                 state = self._after(state, node)

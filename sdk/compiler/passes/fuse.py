@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from sdk.compiler.ir.graph import Call, Graph, Node, Value, WriteState, fresh_dims, fresh_name, node_args, node_outs
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.passes.fusion.instance import instance, share_arguments
 from sdk.compiler.passes.fusion.merge import Pair, compute_at_read, compute_at_store
 from sdk.compiler.passes.fusion.rows import compute_on_rows
+from sdk.compiler.passes.fusion.specialise import share_arguments, specialise
 from sdk.compiler.sym import Var
 
 __all__ = ["Fuse"]
@@ -118,8 +118,8 @@ class _Fuser:
         self, maker: Call, node: Call, places: tuple[int, ...], args: tuple[Value, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
         """The name of the merged function and which of ``args`` it reads; None where nothing is to be merged."""
-        one = instance(self.loops[maker.callee], maker, self.scope)
-        two = instance(self.loops[node.callee], node, self.scope)
+        one = specialise(self.loops[maker.callee], maker, self.scope)
+        two = specialise(self.loops[node.callee], node, self.scope)
         if one is None or two is None:
             return None
         stem = f"{maker.callee}_{node.callee.rstrip('0123456789').rstrip('_')}"[:LONGEST].rstrip("_")

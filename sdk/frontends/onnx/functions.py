@@ -23,7 +23,7 @@ def local_functions(model: Any) -> Mapping[tuple[str, str, str], Any]:
 
 
 def check_expanded(model: Any) -> None:
-    """Refuses a model whose functions, each written out where it is called, would be too many nodes: counted before
+    """Refuses a model whose functions, each inlined where it is called, would be too many nodes: counted before
     any of them is, as a file of 2 kB may ask for 2**25.
 
     Raises:

@@ -65,27 +65,27 @@ class Restarts:
             np.maximum(mine, more, out=mine)
         self.walls = [self._walls(k) for k in self.loose]
 
-    def run(self, best: Found, effort: int, seed: int, seconds: float | None = None) -> tuple[Found, int]:
+    def run(self, best: Found, node_limit: int, seed: int, seconds: float | None = None) -> tuple[Found, int]:
         """The best placement found, at least as good as ``best``, and the bytes that no placement goes below as far
         as is proved then.
 
         Args:
             best: what there is already.
-            effort: blocks that may be looked at.
+            node_limit: blocks that may be looked at.
             seed: of the orders after the first few.
             seconds: a limit on time besides, which makes the result depend on the machine.
         """
         rng, clock, bound = random.Random(seed), _Clock(seconds), self.task.bound
         restart = 0
-        while effort > 0 and best.peak > bound and not clock.over:
+        while node_limit > 0 and best.peak > bound and not clock.over:
             goal = bound
             if restart >= len(_KEYS):
                 goal += int((best.peak - bound) * _GOALS[restart % len(_GOALS)])
             share = _FIRST * len(self.loose) ** 2 * _LONGER[restart % len(_LONGER)] << restart // len(_LONGER)
-            allowed = min(effort, clock.allowed(share))
+            allowed = min(node_limit, clock.allowed(share))
             budget = Budget(allowed)
             offsets = self._search(goal, self._order(restart, rng), budget)
-            effort -= allowed - max(0, budget.left)
+            node_limit -= allowed - max(0, budget.left)
             clock.looked += allowed - budget.left
             restart += 1
             if offsets is not None:

@@ -2,7 +2,7 @@
 
 The rule. Let *reuse* be how often the consumer reads an element of the producer's result (at the largest dims), and
 *cost* the operations of one element: 0 for moving it, 1 for adding, comparing or converting, 8 for a division or a
-root, 20 for an exponential or another function of that price.
+root, 20 for an exponential or another function of that cost.
 - reuse <= 1: the producer may cost anything, nothing is computed twice.
 - reuse <= 4 (a softmax reads a row three times): it may cost up to 4 an element.
 - more (the operand of a matmul): it must cost nothing, or dequantize: one element of a smaller type, converted and

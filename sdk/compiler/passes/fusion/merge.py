@@ -13,13 +13,13 @@ from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, Load, Loops, Param, Store, ValueExpr
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
 from sdk.compiler.passes.fusion.cost import cost_of, depth_of, dequantizes, in_order, may_recompute
-from sdk.compiler.passes.fusion.instance import assemble, names_in, trips
+from sdk.compiler.passes.fusion.specialise import assemble, names_in, trips
 from sdk.compiler.sym import Dim, Var, max_value, product, prove_eq
 from sdk.compiler.verify.loops import verify_loops
 
 __all__ = ["Pair", "compute_at_read", "compute_at_store"]
 
-MAX_REPEATED_OPS: Final = 40  # what may be written out more than once at a store: compilers compute it once
+MAX_REPEATED_OPS: Final = 40  # what may be repeated at a store: compilers compute it once
 MAX_KERNEL_OPS: Final = 400  # operations and reads of one kernel: code size, and time to compile
 MAX_NESTING: Final = 96  # operations inside one another: what walks over values recurses as deep
 
@@ -120,7 +120,7 @@ def _apart(maker: Loops, user: Loops) -> dict[str, str]:
 
 
 def _whole(point: Point) -> ValueExpr:
-    """The value at an element with the registers written out."""
+    """The value at an element with the values of the registers put in."""
     env: dict[str, ValueExpr] = {}
 
     def one(node: Any) -> Any:

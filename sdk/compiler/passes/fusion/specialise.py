@@ -11,7 +11,7 @@ from sdk.compiler.ir.loops import Alloc, Block, For, Let, Loops, Param, Rows
 from sdk.compiler.ir.walk import dims_used, rename_buffers, substitute_dims, walk
 from sdk.compiler.sym import Var, free_vars
 
-__all__ = ["assemble", "instance", "names_in", "share_arguments"]
+__all__ = ["assemble", "names_in", "share_arguments", "specialise"]
 
 
 def names_in(loops: Loops) -> set[str]:
@@ -32,7 +32,7 @@ def names_in(loops: Loops) -> set[str]:
     return out
 
 
-def instance(loops: Loops, call: Call, scope: Mapping[str, Var]) -> Loops | None:
+def specialise(loops: Loops, call: Call, scope: Mapping[str, Var]) -> Loops | None:
     """``loops`` in the dims of the call; None where the call does not fit it, or names would clash."""
     values = (*call.args, *call.outs)
     wrong: list[str] = []

@@ -1,6 +1,6 @@
 """Counts what models multiply and keep for it, before and after channels are pruned.
 
-    python benchmarks/effort.py MODEL ... [--board nucleo_l4r5zi] [--json]
+    python benchmarks/work.py MODEL ... [--board nucleo_l4r5zi] [--json]
 
 MACs are nominal: every tap of every channel that the graph holds, also those beyond an image or times zero. Weights,
 biases and requantisation tables are bytes of constants in flash; what else is kept (tables of functions) is "other".
@@ -30,7 +30,7 @@ PRODUCTS: Final = ("dense", "matmul")
 
 
 @dataclass
-class Effort:
+class Work:
     """Multiplications of one run, and bytes of constants."""
 
     conv_macs: int = 0
@@ -52,9 +52,9 @@ def graphs(path: Path, board: Board) -> tuple[Module, Module]:
     return before, run_pipeline(before, passes[cut:end])
 
 
-def effort(module: Module) -> Effort:
+def work_of(module: Module) -> Work:
     """What the graphs of a module take, open sizes at their largest; a constant used twice counts once."""
-    found = Effort()
+    found = Work()
     kinds: dict[str, str] = {}
     for node in (n for g in module.graphs.values() for n in g.body):
         use = ("other_bytes",) * len(node_args(node))
@@ -93,11 +93,11 @@ def main() -> None:
     rows = {}
     for path in args.models:
         before, after = graphs(path, load_board(args.board))
-        rows[path.name] = {"before": asdict(effort(before)), "after": asdict(effort(after))}
+        rows[path.name] = {"before": asdict(work_of(before)), "after": asdict(work_of(after))}
     if args.json:
         print(json.dumps(rows, indent=2))
         return
-    table = Table("model", "", *(name.replace("_", " ") for name in asdict(Effort())))
+    table = Table("model", "", *(name.replace("_", " ") for name in asdict(Work())))
     for model, pair in rows.items():
         for when, counts in pair.items():
             table.add_row(model if when == "before" else "", when, *(f"{n:,}" for n in counts.values()))
