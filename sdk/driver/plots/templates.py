@@ -40,7 +40,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _printable(value: object) -> object:
-    """A value without what XML takes in no spelling and what turns text around: a model file may name its tensors by
+    """A value without what XML allows not even escaped and what turns text around: a model file may name its tensors by
     any bytes. What a template made has none."""
     return printable(value, "\n\t") if isinstance(value, str) and not hasattr(value, "__html__") else value
 

@@ -61,14 +61,14 @@ def _by_relations(blocks: Sequence[Block], separations: Sequence[Separation]) ->
     out: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
     for r in separations:
         a, b = index.get(r.a), index.get(r.b)
-        if a is not None and b is not None and r.high - r.low > 1:  # what has no bytes is in nobody's way
+        if a is not None and b is not None and r.high - r.low > 1:  # a block without bytes overlaps none
             out[b].append((a, r.low, r.high))
             out[a].append((b, -r.high, -r.low))
     return [sorted(r) for r in out]
 
 
 def check_fixed(task: Task) -> None:
-    """Raises BuildError where two blocks at fixed offsets are in each other's way."""
+    """Raises BuildError where two blocks at fixed offsets overlap."""
     for k, a in enumerate(task.blocks):
         for j, low, high in task.rivals[k]:
             b = task.blocks[j]

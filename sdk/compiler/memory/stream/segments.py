@@ -97,7 +97,7 @@ def _path(best: list[_Best]) -> list[Segment]:
     at = len(best) - 1
     while at > 0:
         last = best[at].last
-        assert last is not None  # there is a way up to here
+        assert last is not None  # some segmentation reaches this step
         out.append(last)
         at = last.first - 1
     return out[::-1]
