@@ -3,7 +3,7 @@
     python benchmarks/cores.py [--models FOLDER] [--board NAME]... [--toolchain NAME]... [--opt time|size] [--json]
 
 All is counted under emulation; cycles are estimated by the tables of boards/cpu, which know no flash wait states.
-Published results are MLPerf Tiny's, on chips with such a core. Exit code 9 when a mark of LIMITS is missed; another
+Published results are MLPerf Tiny's, on chips with such a core. Exit code 9 when a limit of LIMITS is exceeded; another
 compiler than zig may take OTHERS_MORE times as many instructions as zig takes.
 """
 
@@ -99,16 +99,16 @@ def measured(model: str, path: Path, name: str, toolchain: str, opt: str) -> dic
 
 
 def misses(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
-    """What is more than its mark."""
+    """What is more than its limit."""
     found = []
     if row["toolchain"] != "zig":
         own = [r for r in rows if r["toolchain"] == "zig" and (r["model"], r["board"]) == (row["model"], row["board"])]
         if own and row["instructions"] > OTHERS_MORE * own[0]["instructions"]:
             found.append(f"{row['instructions'] / own[0]['instructions']:.2f} times zig's instructions")
         return found
-    most, cycles = LIMITS.get(row["core"], {}).get(row["model"], (None, None))
-    if row["opt"] == "time" and most is not None and row["instructions"] > most * 1e6:
-        found.append(f"{row['instructions'] / 1e6:.2f} M instructions, limit {most} M")
+    max_instructions, cycles = LIMITS.get(row["core"], {}).get(row["model"], (None, None))
+    if row["opt"] == "time" and max_instructions is not None and row["instructions"] > max_instructions * 1e6:
+        found.append(f"{row['instructions'] / 1e6:.2f} M instructions, limit {max_instructions} M")
     if row["opt"] == "time" and cycles is not None and row["est_cycles"] > cycles * 1e6:
         found.append(f"{row['est_cycles'] / 1e6:.2f} M estimated cycles, limit {cycles} M")
     if row["core"] == "cortex-m4" and row["model"] in TEXT_MODELS and row["text"] > TEXT_LIMITS[row["opt"]]:

@@ -6,7 +6,7 @@ A decoder of the sizes of Llama 3 8B is planned once, for prompts of 1 to 2,048 
 then prefilled with 128, 256, 512 and 1,024 tokens and decodes at batch 1, 16, 32 and 64 behind 1,024 positions. The
 pool serves the same tensors of the same program in the same order: each from the smallest free block that is large
 enough, else from a new one, and blocks are never given back. Weights, caches, inputs and outputs are the caller's and
-count nowhere; nothing is executed. Exit code 9 when a saving is under its mark.
+count nowhere; nothing is executed. Exit code 9 when a saving is under its budget.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sdk.graph import Entry, ModuleBuilder, Tensor, f32, i32, i64
 WIDTH, HEADS, KV_HEADS, HEAD, INNER, VOCAB = 4096, 32, 8, 128, 14336, 128256
 PREFILL = [{"n": n} for n in (128, 256, 512, 1024)]
 DECODE = [{"b": b, "m": 1024} for b in (1, 16, 32, 64)]
-MARKS = {"prefill": 0.22, "decode": 0.40}  # least part of the pool that the plan saves
+MIN_SAVED = {"prefill": 0.22, "decode": 0.40}  # smallest part of the pool that the plan saves
 
 
 # --- the model -------------------------------------------------------------------------------------------
@@ -259,9 +259,9 @@ def main() -> int:
     args = parser.parse_args()
     found = measure(args.layers)
     missed = [
-        f"{phase}: {last.saved:.1%} less than the pool, mark {mark:.0%}"
-        for phase, mark in MARKS.items()
-        if (last := [r for r in found if r.phase == phase][-1]).saved < mark
+        f"{phase}: {last.saved:.1%} less than the pool, budget {budget:.0%}"
+        for phase, budget in MIN_SAVED.items()
+        if (last := [r for r in found if r.phase == phase][-1]).saved < budget
     ]
     if args.json:
         lines = [{"phase": r.phase, "shape": r.shape, "ours": r.ours, "pool": r.pool, "live": r.live} for r in found]

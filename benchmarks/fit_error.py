@@ -147,11 +147,11 @@ def by_core() -> dict[str, list[str]]:
 
 def ratios(found: dict[tuple[str, str], float]) -> Iterator[Ratio]:
     """One engine on two chips, against our estimates for their cores."""
-    home = {p.engine: p for p in PUBLISHED if p.engine and SAME_CORE[p.chip] == CALIBRATED and p.mhz == 120}
-    for row in (p for p in PUBLISHED if p.engine and p is not home[p.engine]):
+    reference = {p.engine: p for p in PUBLISHED if p.engine and SAME_CORE[p.chip] == CALIBRATED and p.mhz == 120}
+    for row in (p for p in PUBLISHED if p.engine and p is not reference[p.engine]):
         board = SAME_CORE[row.chip]
         for model in MODELS:
-            theirs = row.cycles(model) / home[row.engine].cycles(model)
+            theirs = row.cycles(model) / reference[row.engine].cycles(model)
             ours = found[board, model] / found[CALIBRATED, model]
             value = theirs / ours
             yield Ratio(load_board(board).core.cpu, row.chip, row.system, model, value)
@@ -160,7 +160,7 @@ def ratios(found: dict[tuple[str, str], float]) -> Iterator[Ratio]:
 
 
 def errors(rows: list[Ratio]) -> dict[str, tuple[float, float, float]]:
-    """(least, median, most) of the ratios by core."""
+    """(smallest, median, largest) of the ratios by core."""
     out = {}
     for cpu in dict.fromkeys(r.cpu for r in rows):
         values = sorted(r.value for r in rows if r.cpu == cpu)
@@ -171,11 +171,11 @@ def errors(rows: list[Ratio]) -> dict[str, tuple[float, float, float]]:
 def outside(found: dict[str, tuple[float, float, float]]) -> list[str]:
     """Cores whose ratios leave the error that their table states."""
     out = []
-    for cpu, (least, _, most) in found.items():
+    for cpu, (smallest, _, largest) in found.items():
         timing = timing_for(cpu)
         stated = timing.error if timing else None
-        if stated is None or least < 1 + stated[0] - TOLERANCE or most > 1 + stated[1] + TOLERANCE:
-            out.append(f"{cpu}: {least - 1:+.0%}..{most - 1:+.0%}, its table states {stated}")
+        if stated is None or smallest < 1 + stated[0] - TOLERANCE or largest > 1 + stated[1] + TOLERANCE:
+            out.append(f"{cpu}: {smallest - 1:+.0%}..{largest - 1:+.0%}, its table states {stated}")
     return out
 
 
@@ -186,8 +186,8 @@ def show(beside: list[Place], between: list[Ratio], wrong: list[str]) -> None:
     for key in dict.fromkeys((r.cpu, r.chip, r.engine) for r in between):
         rows.append([*key, *(f"{r.value:.2f}" for r in between if (r.cpu, r.chip, r.engine) == key)])
     print(table(["core", "chip", "engine", *MODELS], rows))
-    for cpu, (least, median, most) in errors(between).items():
-        print(f"{cpu}: {least - 1:+.0%}..{most - 1:+.0%}, median {median - 1:+.0%}")
+    for cpu, (smallest, median, largest) in errors(between).items():
+        print(f"{cpu}: {smallest - 1:+.0%}..{largest - 1:+.0%}, median {median - 1:+.0%}")
     for line in wrong:
         print(f"missed: {line}")
 

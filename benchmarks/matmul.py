@@ -6,7 +6,7 @@ The peak is that of a loop of multiply-adds in registers, in C, as wide as the c
 one op, compiled by sdk.compile with no tuning, copies and packing counted; onnxruntime runs the same file, on one
 thread. Convolutions come as ONNX has them, channels first: turning the image round counts too. Blocks of the peak, of
 ours and of onnxruntime alternate, so that all see the same machine; the best run of each block counts (others may use
-this machine too), and medians over blocks are compared. Exit code 9 when a mark with a limit is missed.
+this machine too), and medians over blocks are compared. Exit code 9 when a budget is missed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Names are of the networks in tests/zoo (exported with torch, kept in .cache). Blocks of runs of the engines alternate,
 so that both see the same machine; the first runs of a block do not count (an engine evicts the other's weights), and
-medians are compared. Exit code 9 when a mark with a limit is missed.
+medians are compared. Exit code 9 when a budget is missed.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ do not lengthen. The bound is the largest live set with
 its padding; where the search proves that no placement reaches it, what is proved counts. The library of the search is
 compiled or loaded once, before the clock starts; that takes the time printed. Then every .csv file (columns id, lower,
 upper, size; upper is the first step at which a block is gone) in each FOLDER, which is to fit --capacity bytes within
---seconds of one core. --python leaves the library out. Exit code 9 when a mark is missed.
+--seconds of one core. --python leaves the library out. Exit code 9 when a budget is missed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def solve_folder(folder: Path, capacity: int, seconds: float, table: Table) -> b
     for path in sorted(folder.glob("*.csv")):
         blocks = read_problem(path)
         start = time.perf_counter()
-        placed = plan_offsets(blocks, enough=capacity, effort=1 << 40, seconds=seconds)
+        placed = plan_offsets(blocks, enough=capacity, node_limit=1 << 40, seconds=seconds)
         took = time.perf_counter() - start
         check(str(path), blocks, placed)
         fits = placed.peak <= capacity and took <= seconds

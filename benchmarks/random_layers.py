@@ -14,7 +14,7 @@ from sdk.graph import Entry, ModuleBuilder
 
 __all__ = ["KINDS", "kind_of", "net"]
 
-MOST_MACS = 300_000
+MAX_MACS = 300_000
 ODDS = {"pointwise": 2, "conv": 2, "depthwise": 2, "dense": 1, "pool": 1, "add": 1}
 KINDS = tuple(ODDS)
 
@@ -77,7 +77,7 @@ def _layer(parts: Parts) -> Any:
     kernel, stride = int(rng.choice([3, 3, 5])), int(rng.choice([1, 1, 2]))
     terms = {"pointwise": channels * outputs, "conv": kernel**2 * channels * outputs, "depthwise": kernel**2 * channels}
     side = int(rng.integers(3, 17))
-    while side > 3 and side * side * terms.get(kind, channels) > MOST_MACS:
+    while side > 3 and side * side * terms.get(kind, channels) > MAX_MACS:
         side -= 1
     if kind == "dense":
         x = parts.input(1, int(rng.integers(2, 65)) * 8)

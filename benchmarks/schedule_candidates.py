@@ -2,11 +2,12 @@
 
     python benchmarks/schedule_candidates.py [--board NAME]... [--layers 50] [--first 0] [--json]
 
-Layers are drawn at random: convolutions, pointwise and depthwise ones, dense layers. Each is compiled in all candidates
-that its rule has on the core (`candidates` of a row in sdk/compiler/machines), and the instructions are counted on the
-stand-in of the board. For each kind of layer there is a line for each candidate: how many layers have it, of how many
-it is the best, and how much more than the rules' own choice, "default", it executes in the mean; the last line is what
-the best candidate of each layer comes to, which is what a tuner could gain. 50 layers of a board take half a minute.
+Layers are drawn at random: convolutions, pointwise and depthwise ones, dense layers. Each is compiled in all
+candidates that its rule has on the core (`candidates` of a row in sdk/compiler/machines), and the instructions are
+counted on the emulated target of the board. For each kind of layer there is a line for each candidate: how many layers
+have it, of how many it is the best, and how much more than the rules' own choice, "default", it executes in the mean;
+the last line is what the best candidate of each layer comes to, which is what a tuner could gain. 50 layers of a board
+take half a minute.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import DEFAULT
 from sdk.compiler.memory.effects import Effects
-from sdk.compiler.passes.order import Order
+from sdk.compiler.passes.memory_aware_scheduling import MemoryAwareScheduling
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.schedule import ScheduleLoops, candidates_of
 from sdk.compiler.passes.share import Share
@@ -47,9 +48,9 @@ from sdk.driver.sources import Sources, as_files
 
 BOARDS = ("qemu-cortex-m4", "qemu-cortex-m3", "qemu-riscv32")  # one for each core that has candidates
 BEST = "best of each"
-FEWEST = 500  # instructions of a layer that counts: less is mostly the call
+MIN_INSTRUCTIONS = 500  # instructions of a layer that counts: less is mostly the call
 TOGETHER = 20  # layers compiled together
-MOST_SENT = 1024  # bytes of an input that are not 0: what is sent to a machine is slow to count
+MAX_SENT_BYTES = 1024  # bytes of an input that are not 0: what is sent to a machine is slow to count
 PREFIX = "net"
 
 Row = dict[str, Any]
@@ -99,7 +100,7 @@ def measured(board: Board, layers: Iterable[int]) -> list[Layer]:
         for part in _parts([k for k in several if len(names[k]) > candidate]):
             for k, count in _counted(board, net(part), candidate):
                 counts[k][names[k][candidate]] = count
-    return [Layer(k, of) for k, of in counts.items() if min(of.values()) >= FEWEST]
+    return [Layer(k, of) for k, of in counts.items() if min(of.values()) >= MIN_INSTRUCTIONS]
 
 
 def _parts(layers: list[int]) -> list[list[int]]:
@@ -123,7 +124,8 @@ def _candidates(board: Board, module: Module) -> dict[int, list[str]]:
 
 def _counted(board: Board, module: Module, candidate: int) -> Iterator[tuple[int, int]]:
     """The layers of a module and what each executes in the candidate of this number."""
-    usual = (p for p in default_passes(board, BuildOptions()) if not isinstance(p, Order | Share))  # which take long
+    slow = MemoryAwareScheduling | Share
+    usual = (p for p in default_passes(board, BuildOptions()) if not isinstance(p, slow))
     passes = [replace(p, candidate=candidate) if isinstance(p, ScheduleLoops) else p for p in usual]
     planned = lower_module(module, passes)
     choice = EmitOptions(source=PREFIX, board=board.name)
@@ -142,7 +144,7 @@ def _counted(board: Board, module: Module, candidate: int) -> Iterator[tuple[int
 def _run(session: Session) -> None:
     rng = np.random.default_rng(0)
     for k, tensor in enumerate(session.models()[0].inputs):
-        session.write(0, k, rng.bytes(min(tensor.nbytes, MOST_SENT)))
+        session.write(0, k, rng.bytes(min(tensor.nbytes, MAX_SENT_BYTES)))
     session.run(0, dims=[])
 
 

@@ -37,7 +37,7 @@ from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
-ROUNDS, LEAST_S = 7, 0.004
+ROUNDS, MIN_BLOCK_S = 7, 0.004
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def library(loops: list[Loops], folder: Path) -> ctypes.CDLL:
 def best(call: Callable[[], object]) -> float:
     """Seconds of one call: the fastest of a few runs in a row."""
     times = []
-    end = time.perf_counter() + LEAST_S
+    end = time.perf_counter() + MIN_BLOCK_S
     while not times or time.perf_counter() < end:
         start = time.perf_counter()
         call()

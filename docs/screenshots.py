@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/images again, of the bundled model alone: ``python docs/screenshots.py``.
+"""Makes the images of docs/images again, of the bundled model alone: ``python docs/screenshots.py``.
 
 It needs chromium with its driver, selenium (the extra ``test``) and an emulator for the profile.
 """

@@ -68,8 +68,8 @@ def assemble(source: Path) -> None:
     for path in documents:
         (source / path.name).write_text(flat(path.read_text(encoding="utf-8"), pages), encoding="utf-8")
     shutil.copytree(ROOT / "docs" / "images", source / "images")
-    for picture in (ROOT / "docs").glob("*.svg"):
-        shutil.copy(picture, source)
+    for image in (ROOT / "docs").glob("*.svg"):
+        shutil.copy(image, source)
     made = {
         "commands": commands(),
         "boards": boards(),

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from sdk.errors import SdkError
 
 __all__ = ["Model", "SdkError", "__version__", "compile"]
-_HOMES = {"Model": "driver.model", "compile": "driver.model", "SdkError": "errors"}
+_MODULES = {"Model": "driver.model", "compile": "driver.model", "SdkError": "errors"}
 
 
 def __getattr__(name: str) -> Any:
     """Loads the compiler only when it is used: ``import sdk`` stays quick."""
-    if name in _HOMES:
-        return getattr(import_module(f"sdk.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"sdk.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'sdk' has no attribute {name!r}")
 
 

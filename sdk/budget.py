@@ -30,11 +30,11 @@ class Limit:
 
 
 NODES: Final = Limit(
-    "nodes once functions, branches and loops are written out", 100_000,
+    "nodes once functions are inlined and loops unrolled", 100_000,
     "exported language models have under 40,000", "export the model without nested functions, or in parts",
 )  # fmt: skip
 TRIPS: Final = Limit(
-    "passes of loops written out, all loops together", 16_384,
+    "passes of unrolled loops, all loops together", 16_384,
     "each pass becomes code of its own", "run one pass as a model and loop around it, or use an operator such as LSTM",
 )  # fmt: skip
 NESTING: Final = Limit(

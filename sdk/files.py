@@ -41,16 +41,16 @@ def _checked(file: int, name: object) -> int:
     return file
 
 
-def read_regular(path: Path, most: int | None = None) -> bytes:
-    """The contents of a regular file of at most ``most`` bytes, as it was when it was opened.
+def read_regular(path: Path, maximum: int | None = None) -> bytes:
+    """The contents of a regular file of at most ``maximum`` bytes, as it was when it was opened.
 
     Raises:
         NotRegularError: it is a pipe, a device, a folder or a socket.
         OSError: it cannot be read, or is larger (EFBIG); nothing of it was read then.
     """
     with os.fdopen(open_regular(path), "rb") as file:
-        if most is not None and size_of(file.fileno()) > most:
-            raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+        if maximum is not None and size_of(file.fileno()) > maximum:
+            raise OSError(errno.EFBIG, f"it has more than {maximum} bytes", str(path))
         return file.read()
 
 

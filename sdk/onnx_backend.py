@@ -16,7 +16,7 @@ from sdk.driver.model import Model, compile
 from sdk.errors import SdkError, UsageError
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.importer import InputsDecideError, import_onnx
-from sdk.frontends.onnx.reader import STAND_INS
+from sdk.frontends.onnx.reader import WIDER_TYPES
 
 __all__ = [
     "CompiledModel", "SdkBackend", "fixed_inputs", "input_names", "modern", "prepare", "run_model", "run_node",
@@ -72,17 +72,17 @@ def with_constants(model: onnx.ModelProto, fixed: Mapping[str, Array]) -> onnx.M
     return made
 
 
-def _stand_in(array: Array) -> Array:
-    """An input of a type narrower than ours in the one that stands for it."""
+def _widened(array: Array) -> Array:
+    """An input of a type narrower than ours in the wider one that holds its values."""
     if array.dtype.kind in "biuf":
         return array
-    kind = STAND_INS.get(helper.np_dtype_to_tensor_dtype(array.dtype))
+    kind = WIDER_TYPES.get(helper.np_dtype_to_tensor_dtype(array.dtype))
     return array if kind is None else array.astype(kind.numpy)
 
 
 def _narrowed(array: Array, code: int) -> Array:
     """An output in the type that the model states, where ours is wider."""
-    return array.astype(helper.tensor_dtype_to_np_dtype(code)) if code in STAND_INS else array
+    return array.astype(helper.tensor_dtype_to_np_dtype(code)) if code in WIDER_TYPES else array
 
 
 class CompiledModel(BackendRep):
@@ -107,7 +107,7 @@ class CompiledModel(BackendRep):
             inputs = [inputs]
         if len(inputs) != len(names):
             raise UsageError(f"the model has {len(names)} inputs, {len(inputs)} are given")
-        arrays = [_stand_in(np.asarray(a)) for a in inputs]
+        arrays = [_widened(np.asarray(a)) for a in inputs]
         model, fixed = self._compiled(arrays)
         given = {n: a for n, a in zip(names, arrays, strict=True) if n not in fixed}
         taken = {"main"}  # names that are alike as identifiers are numbered, as the importer does

@@ -100,7 +100,7 @@ class BuildReport:
 
 @dataclass(frozen=True)
 class MemoryMode:
-    """The memory of a build with one aim, entry by entry."""
+    """The memory of a build with one objective, entry by entry."""
 
     build: BuildReport
     entries: tuple[PlanSummary, ...]
@@ -112,9 +112,9 @@ class MemoryMode:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """Where the memory of a build goes: ``memory`` is its aim ("time", "min" or "limit"), ``entries`` what each entry
-    holds when; ``at`` gives dims other than the upper bounds. ``others``: what other aims would need, where that is
-    quick to find out."""
+    """Where the memory of a build goes: ``memory`` is its objective ("time", "min" or "limit"), ``entries`` what each
+    entry holds when; ``at`` gives dims other than the upper bounds. ``others``: what other objectives would need, where
+    that is quick to find out."""
 
     build: BuildReport
     memory: str = "time"
@@ -129,16 +129,16 @@ class MemoryReport:
 
     @property
     def modes(self) -> dict[str, MemoryMode]:
-        """By aim, this build first."""
+        """By objective, this build first."""
         return {self.memory: MemoryMode(self.build, self.entries), **self.others}
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        aims = [(f"--memory {n}", m.build.ram_bytes, m.build.arena_bytes) for n, m in self.modes.items()]
+        objectives = [(f"--memory {n}", m.build.ram_bytes, m.build.arena_bytes) for n, m in self.modes.items()]
         held = [(t.title, t.live) for e in self.entries for t in e.at_peak]
         return notebook.section(
             f"Memory of {self.build.model} on {self.build.board}",
-            notebook.table(("", "RAM", "arena"), aims),
+            notebook.table(("", "RAM", "arena"), objectives),
             notebook.stripes(self.build.ram_parts),
             notebook.table(("in use at the peak", "bytes"), held[:8]),
         )

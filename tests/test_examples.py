@@ -24,7 +24,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MODEL = EXAMPLES / "digits" / "digits_int8.tflite"
 FLOATS = EXAMPLES / "digits" / "digits.onnx"
 HOLDOUT = MODEL.parent / "holdout.npz"
-LEAST_ACCURACY = 0.95
+MIN_ACCURACY = 0.95
 EMULATED = "nucleo_l4r5zi"
 STRICT = "-Wconversion -Wshadow -Wundef -Wvla -Wdouble-promotion -Wstrict-prototypes -Wmissing-prototypes"
 
@@ -128,7 +128,7 @@ def test_demo_table(
     ]
     assert [row.check.exact_cases for row in rows[:2]] == [5, 2]
     assert all(row.check.passed for row in rows)
-    assert all(row.right / row.images >= LEAST_ACCURACY for row in rows)
+    assert all(row.right / row.images >= MIN_ACCURACY for row in rows)
     titles = ["This machine, int8", "ST Nucleo-L4R5ZI, int8", "ST Nucleo-L4R5ZI, float"]
     assert [step.split(":")[0] for step in steps[::3]] == titles
     console = Console(record=True, width=80)

@@ -198,8 +198,8 @@ def test_lazy_attributes_are_declared(package: str) -> None:
     [checked] = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
     imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
     declared = {(alias.name, node.module) for node in imports for alias in node.names if node.module in MODULES}
-    homes = importlib.import_module(package)._HOMES
-    assert declared == {(name, f"{package}.{home}") for name, home in homes.items()}
+    modules = importlib.import_module(package)._MODULES
+    assert declared == {(name, f"{package}.{module}") for name, module in modules.items()}
 
 
 @pytest.mark.parametrize("module", MODULES)

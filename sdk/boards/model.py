@@ -100,7 +100,7 @@ class Compilers(Table, frozen=True):
 
 
 class Emulator(Table, frozen=True):
-    """The stand-in machine: a command line with placeholders, and where it keeps the board's regions.
+    """The emulated target: a command line with placeholders, and where it keeps the board's regions.
 
     ``{elf}`` is the image or program, ``{runtime}`` the folder of the device runtime.
     ``memory`` maps a region's name to its base on that machine; the region keeps the board's size.
@@ -139,7 +139,7 @@ class Runtime(Table, frozen=True):
     peripherals it drives.
 
     ``uart`` and ``timer`` are those of the real board; ``emulated_uart`` and ``emulated_timer``
-    replace them on the stand-in machine where the two differ.
+    replace them on the emulated target where the two differ.
     """
 
     port: Literal["posix", "cortex_m", "riscv"]
@@ -232,7 +232,7 @@ class Board:
         return None if self.hosted else sum(region.size for region in self.regions("ram"))
 
     def as_emulated(self) -> Board:
-        """Return the board as its stand-in machine shows it: regions moved, sizes kept, peripherals replaced.
+        """Return the board as its emulated target shows it: regions moved, sizes kept, peripherals replaced.
 
         A board without an emulator is returned unchanged.
         """

@@ -90,7 +90,7 @@ def main() -> NoReturn:
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what its encoding has no spelling for
+            stream.reconfigure(errors="backslashreplace")  # characters that its encoding lacks
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         # nohup ignores one of them, and so do we then; only a main thread can catch any
         if signal.getsignal(number) == signal.SIG_DFL and threading.current_thread() is threading.main_thread():

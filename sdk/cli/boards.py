@@ -45,7 +45,7 @@ def boards(context: click.Context, as_json: bool) -> None:
         return
     output.print_table(
         "",
-        ("name", "cpu", "flash", "ram", "stand-in", "title"),
+        ("name", "cpu", "flash", "ram", "emulator", "title"),
         [
             (
                 board["name"],
@@ -81,7 +81,7 @@ def show(name: str, as_json: bool) -> None:
             ("clock", None if core["clock_hz"] is None else f"{core['clock_hz'] / 1e6:g} MHz"),
             *[(f"{region['kind']} {region['name']}", _region(region)) for region in board["memory"]],
             ("stack", board["stack_bytes"] or None),
-            ("stand-in", board["emulator"]["program"] if board["emulator"] else None),
+            ("emulator", board["emulator"]["program"] if board["emulator"] else None),
             ("sources", "; ".join(board["sources"]) or None),
         ],
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("board", "core", "MHz", "fits", "RAM", "of it", "flash", "of it", "least RAM", "instructions", "est. ms")
 _WORDS = {"ram": "RAM", "flash": "flash"}
-_AIMS = {"time": "yes", "min": "min", None: "no"}
+_OBJECTIVES = {"time": "yes", "min": "min", None: "no"}
 
 
 @click.command()
@@ -52,7 +52,7 @@ def _row(row: BoardFit) -> list[str]:
         row.board,
         row.cpu,
         "-" if row.clock_hz is None else f"{row.clock_hz / 1e6:g}",
-        _AIMS[row.aim],
+        _OBJECTIVES[row.aim],
         f"{row.ram_bytes:,}",
         _percent(row.ram_bytes, row.ram_have),
         f"{row.flash_bytes:,}",

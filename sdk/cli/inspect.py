@@ -23,7 +23,7 @@ from sdk.errors import UsageError
 )  # fmt: skip
 @options.build_options
 @click.option("--html", metavar="F", type=click.Path(path_type=Path), help="Draw the model: write a page.")
-@click.option("--svg", metavar="F", type=click.Path(path_type=Path), help="Draw the model: write a picture alone.")
+@click.option("--svg", metavar="F", type=click.Path(path_type=Path), help="Draw the model: write a plot alone.")
 @options.json_option
 def inspect(
     model: Path,

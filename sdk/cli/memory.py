@@ -25,7 +25,7 @@ BAR = 12  # characters of the fullest step
 @options.at_option
 @options.build_options
 @click.option(
-    "--html", metavar="F", type=click.Path(path_type=Path), help="Write a page with pictures; F.svg: a picture alone."
+    "--html", metavar="F", type=click.Path(path_type=Path), help="Write a page with plots; F.svg: a plot alone."
 )
 @options.json_option
 def memory(
@@ -61,7 +61,7 @@ def memory_lines(report: MemoryReport, width: int) -> Iterator[str]:
 
 
 def _modes(report: MemoryReport) -> Iterator[str]:
-    """What the other aims would need."""
+    """What the other objectives would need."""
     for name, mode in report.others.items():
         ram, own = mode.build.ram_bytes, report.build.ram_bytes
         change = f" ({100 * (ram - own) / own:+.0f} %)" if own and ram != own else ", the same"
@@ -90,15 +90,15 @@ class _Lines:
     def _peak(self) -> Iterator[str]:
         """The fullest step and what it holds."""
         step, rows = self.entry.fullest.step, self.entry.fullest.rows
-        most = f"most in use, {self.entry.fullest.bytes:,} bytes"
+        fullest = f"most in use, {self.entry.fullest.bytes:,} bytes"
         if not step:
-            yield f"{most}, before step 1"
+            yield f"{fullest}, before step 1"
         elif step > len(self.entry.timeline):
-            yield f"{most}, after the last step"
+            yield f"{fullest}, after the last step"
         else:
             row = self.entry.timeline[step - 1]
             part = f", at its row {rows[0]}" if rows is not None and row.runs > 1 else ""
-            yield f"{most}, in step {step}{part}"
+            yield f"{fullest}, in step {step}{part}"
             yield f"{'':{self.digits}}  {row.ops or row.call}"
         yield from self._listed([(self._bytes(t.live), t.title) for t in self.entry.at_peak])
 

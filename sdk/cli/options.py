@@ -29,7 +29,7 @@ board_option = click.option(
     shell_complete=complete.board_names,
 )  # fmt: skip
 any_board_option = click.option(
-    "--board", metavar="B", help="Board; alone it means the board's stand-in.",
+    "--board", metavar="B", help="Board; alone it means the board's emulated target.",
     shell_complete=complete.board_names,
 )  # fmt: skip
 device_option = click.option("--device", metavar="URI", help="Device to use: local:PROGRAM, qemu:// or program://.")
@@ -110,7 +110,7 @@ def make_options(
 
     if memory is not None and arena_limit is not None:
         raise UsageError(
-            "--memory and --arena-limit exclude each other", hint="leave out --memory: the limit is an aim of its own"
+            "--memory and --arena-limit exclude each other", hint="leave out --memory: the limit is an objective"
         )
     if name is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         letters = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")

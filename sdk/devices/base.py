@@ -13,7 +13,7 @@ from sdk.resources import data_dir
 
 @dataclass(frozen=True)
 class EmulatorSpec:
-    """How to start a board's stand-in machine.
+    """How to start a board's emulated target.
 
     ``command`` is an argv with the placeholders {elf}, {runtime} (the folder of the device runtime), {serial} (in
     QEMU's -serial syntax) and {shift}: an instruction lasts 2**``icount_shift`` ns of guest time (None: not counted).

@@ -83,9 +83,9 @@ class Session:
 
     def ping(self, data: bytes = b"") -> bytes:
         """Return ``data`` as the device echoes it; at most one frame's payload."""
-        most = min(self.info.rx_max, self.info.tx_max) - OVERHEAD
-        if len(data) > most:
-            raise UsageError(f"{len(data)} bytes are too many for a ping", why=f"a frame holds {most}")
+        maximum = min(self.info.rx_max, self.info.tx_max) - OVERHEAD
+        if len(data) > maximum:
+            raise UsageError(f"{len(data)} bytes are too many for a ping", why=f"a frame holds {maximum}")
         return self._ask(Op.PING, data, answer=len(data))
 
     def models(self) -> tuple[ModelInfo, ...]:
@@ -215,10 +215,10 @@ class Session:
     def _profile_part(self, first: int) -> tuple[int, list[OpTicks]]:
         """Return the number of operations, and those from ``first`` on that the line brings in one piece."""
         while True:
-            most = (min(self.info.tx_max, self._link.room) - OVERHEAD - _PROFILE_HEAD) // 12
+            maximum = (min(self.info.tx_max, self._link.room) - OVERHEAD - _PROFILE_HEAD) // 12
             try:
-                answer = _PROFILE_HEAD + 12 * most
-                return parse_profile(self._ask(Op.PROFILE, pack("HH", first, most), answer=answer, splits=True))
+                answer = _PROFILE_HEAD + 12 * maximum
+                return parse_profile(self._ask(Op.PROFILE, pack("HH", first, maximum), answer=answer, splits=True))
             except SmallerFramesError:
                 continue
 

@@ -15,10 +15,10 @@ from sdk.errors import DeviceFault, LinkError
 
 HOST_MAX_FRAME = 65536
 DEADLINE_S = 600.0  # of a request in all
-LEAST_ROOM = 64  # bytes: frames get no smaller on a bad line
+MIN_SHRUNK_FRAME_BYTES = 64  # bytes: frames get no smaller on a bad line
 _HELLO_WAITS_S = (0.05, 0.1, 0.2, 0.4)  # the last one repeats
 _FIRST_WAIT_S = 0.5  # for an answer or a sign of work
-_MOST_WAIT_S = 2.0  # to which that doubles; and what the bytes take
+_MAX_WAIT_S = 2.0  # to which that doubles; and what the bytes take
 _BUSY_WAIT_S = 1.0  # after a sign of work: its answer may be lost as well
 _CANCEL_S = 1.0  # for a device to stop between two runs
 _CANCEL_STEP_S = 0.025  # less than the time for which an agent listens once it has heard something
@@ -64,7 +64,7 @@ class Link:
         self.deadline_s = deadline_s
         self.first_wait_s = first_wait_s
         self.room = wire.MIN_FRAME
-        self._most_room = wire.MIN_FRAME
+        self._max_room = wire.MIN_FRAME
         self._can_cancel = False
         self._clock = clock
         self._decoder = wire.Decoder(HOST_MAX_FRAME)
@@ -103,7 +103,7 @@ class Link:
                 if ack is not None:
                     self._session = ack.session
                     self._can_cancel = ack.can_cancel
-                    self.room = self._most_room = min(ack.rx_max, ack.tx_max, HOST_MAX_FRAME)
+                    self.room = self._max_room = min(ack.rx_max, ack.tx_max, HOST_MAX_FRAME)
                     return ack
         raise self._silence(f"no valid greeting within {self.timeout_s:g} s")
 
@@ -172,7 +172,7 @@ class Link:
             if quick and (repeat or self._decoder.hurt > hurt):
                 quick -= 1
             else:
-                wait_s = max(wait_s, min(2 * wait_s, _MOST_WAIT_S + on_the_line))
+                wait_s = max(wait_s, min(2 * wait_s, _MAX_WAIT_S + on_the_line))
             first = False
         if now >= limit:
             raise LinkError(
@@ -198,14 +198,14 @@ class Link:
 
     def _lost(self, size: int) -> None:
         self._in_a_row = 0
-        if size > LEAST_ROOM:
-            self.room = max(LEAST_ROOM, min(self.room, size // _SHRINK))
+        if size > MIN_SHRUNK_FRAME_BYTES:
+            self.room = max(MIN_SHRUNK_FRAME_BYTES, min(self.room, size // _SHRINK))
 
     def _arrived(self, at_once: bool) -> None:
         self._in_a_row = self._in_a_row + 1 if at_once else 0
         if self._in_a_row >= _GROW_AFTER:
             self._in_a_row = 0
-            self.room = min(2 * self.room, self._most_room)
+            self.room = min(2 * self.room, self._max_room)
 
     def _next_frame(self, until: float, hurt: int | None = None) -> Frame | None:
         """Return the next frame; None when none is complete by ``until``, or more than ``hurt`` pieces are damaged."""

@@ -267,8 +267,8 @@ def parse_tensor(payload: bytes) -> TensorInfo:
     item = _ITEM_BYTES[DTYPES[dtype]]
     extents = tuple(shape[:ndim])
     # the most that it takes may be less than the product of the most that each axis has, where axes depend on a dim
-    most = min(math.prod(extents) * item, MAX_TENSOR_BYTES)
-    if min(extents, default=0) < 0 or nbytes > most or nbytes % item or not 0 <= scale < math.inf:
+    maximum = min(math.prod(extents) * item, MAX_TENSOR_BYTES)
+    if min(extents, default=0) < 0 or nbytes > maximum or nbytes % item or not 0 <= scale < math.inf:
         raise LinkError(
             "the device described a tensor that cannot be",
             why=f"{nbytes} bytes of {DTYPES[dtype]}{list(extents)}, scale {scale:g}",

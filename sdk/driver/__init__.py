@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sdk.driver.artifact import build
-    from sdk.driver.checkup import doctor
+    from sdk.driver.doctor_checks import doctor
     from sdk.driver.execute import bench, run, verify
     from sdk.driver.explain import inspect, memory
     from sdk.driver.fitting import fit
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
-    from sdk.driver.pictures.chrome_trace import chrome_trace
-    from sdk.driver.pictures.draw import draw
-    from sdk.driver.pictures.graph_page import graph_page, graph_svg
-    from sdk.driver.pictures.memory_page import memory_page, memory_svg
-    from sdk.driver.pictures.profile_page import profile_page
+    from sdk.driver.plots.chrome_trace import chrome_trace
+    from sdk.driver.plots.draw import draw
+    from sdk.driver.plots.graph_page import graph_page, graph_svg
+    from sdk.driver.plots.memory_page import memory_page, memory_svg
+    from sdk.driver.plots.profile_page import profile_page
     from sdk.driver.profiling import profile
 
 __all__ = [
@@ -47,24 +47,24 @@ __all__ = [
     "run",
     "verify",
 ]
-_HOMES = {
+_MODULES = {
     "BuildOptions": "options",
     "Model": "model",
     "bench": "execute",
     "build": "artifact",
-    "chrome_trace": "pictures.chrome_trace",
+    "chrome_trace": "plots.chrome_trace",
     "compile": "model",
-    "doctor": "checkup",
-    "draw": "pictures.draw",
+    "doctor": "doctor_checks",
+    "draw": "plots.draw",
     "fit": "fitting",
-    "graph_page": "pictures.graph_page",
-    "graph_svg": "pictures.graph_page",
+    "graph_page": "plots.graph_page",
+    "graph_svg": "plots.graph_page",
     "inspect": "explain",
     "memory": "explain",
-    "memory_page": "pictures.memory_page",
-    "memory_svg": "pictures.memory_page",
+    "memory_page": "plots.memory_page",
+    "memory_svg": "plots.memory_page",
     "profile": "profiling",
-    "profile_page": "pictures.profile_page",
+    "profile_page": "plots.profile_page",
     "run": "execute",
     "verify": "execute",
 }
@@ -72,6 +72,6 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Loads what is asked for and no more: a build from the cache needs no compiler."""
-    if name in _HOMES:
-        return getattr(import_module(f"sdk.driver.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"sdk.driver.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'sdk.driver' has no attribute {name!r}")

@@ -24,7 +24,7 @@ SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
 
 
 def link_agent(sources: Sources, board: Board, options: BuildOptions, profiled_ops: int = 0) -> Path:
-    """The agent of ``sources`` for ``board`` (for its stand-in machine where it has one), from the cache or built as
+    """The agent of ``sources`` for ``board`` (for its emulated target where it has one), from the cache or built as
     the options say; with ``profiled_ops`` it tells of that many operations what they take.
 
     Raises:

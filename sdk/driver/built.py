@@ -12,7 +12,7 @@ import msgspec
 
 from sdk.compiler.sym import Dim, Var
 from sdk.compiler.sym.text import parse_dim
-from sdk.driver.out_folder import MANIFEST, file_digest, is_own_name, settle
+from sdk.driver.out_folder import MANIFEST, file_digest, finish_interrupted, is_own_name
 from sdk.driver.sources import Sources, read_files, write_files
 from sdk.errors import UsageError
 from sdk.report import BuildReport
@@ -145,7 +145,7 @@ def load_built(folder: Path) -> Built:
     Raises:
         UsageError: the folder holds no build, or one that was changed in a way its manifest does not know.
     """
-    settle(folder)
+    finish_interrupted(folder)
     try:
         manifest = (folder / MANIFEST).read_bytes()
         schema = msgspec.json.decode(manifest, type=_Version).schema

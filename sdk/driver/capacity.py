@@ -48,12 +48,12 @@ def check_fits(job: Job, module: Module, report: BuildReport, smallest: Callable
     else:
         message = ""
     if message:
-        least = report if options.memory == "min" else smallest()
+        min_report = report if options.memory == "min" else smallest()
         raise BuildError(
             message,
             where=_parts(report.ram_parts),
-            why=f"{at_peak(_fullest_of(module))}\n{_least(least)}",
-            hint=_way_out(job, report, least),
+            why=f"{at_peak(_fullest_of(module))}\n{_smallest_plan(min_report)}",
+            hint=_way_out(job, report, min_report),
         )
     if "flash" in short:
         sizes = sorted(((c.data.nbytes, f"@{c.name}") for c in module.consts.values()), reverse=True)
@@ -95,16 +95,16 @@ def at_peak(summary: PlanSummary) -> str:
     return f"{what} {summary.fullest.bytes:,} bytes: {shown}{more}"
 
 
-def _least(least: BuildReport) -> str:
-    return f"the smallest plan (--memory min) needs {least.ram_bytes:,} bytes, {least.arena_bytes:,} of them arena"
+def _smallest_plan(plan: BuildReport) -> str:
+    return f"the smallest plan (--memory min) needs {plan.ram_bytes:,} bytes, {plan.arena_bytes:,} of them arena"
 
 
-def _way_out(job: Job, report: BuildReport, least: BuildReport) -> str:
+def _way_out(job: Job, report: BuildReport, min_report: BuildReport) -> str:
     board, options = job.board, job.options
     memories = board.regions("ram")
     command = command_line("build", job.file.path, board, options)
-    if options.regions or least.arena_bytes <= memories[0].size:
-        if least.ram_bytes <= (board.ram_bytes or 0):
+    if options.regions or min_report.arena_bytes <= memories[0].size:
+        if min_report.ram_bytes <= (board.ram_bytes or 0):
             return f"{command} --memory min"
     elif report.ram_bytes <= (board.ram_bytes or 0):
         return " ".join([command, *(f"--region {m.name}={m.size}" for m in memories)])

@@ -57,13 +57,13 @@ class _Block:
 
 
 def can_count(board: Board, threads: int = 1) -> bool:
-    """Whether the board has a stand-in whose instructions can be counted: those of one thread."""
+    """Whether the board has an emulated target whose instructions can be counted: those of one thread."""
     emulator = board.emulator
     return emulator is not None and not emulator.timed and (threads == 1 or emulator.icount_shift is not None)
 
 
 def counted(board: Board, agent: Path, ops: int, work: Callable[[Session], T]) -> tuple[T, dict[int, Counts]]:
-    """What ``work`` returns of a session with the agent on the board's stand-in machine, and what its runs executed by
+    """What ``work`` returns of a session with the agent on the board's emulated target, and what its runs executed by
     phase: ``PHASE_RUN`` outside of operations, ``PHASE_OP`` + k in operation k of ``ops``.
 
     Raises:

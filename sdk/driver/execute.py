@@ -171,9 +171,9 @@ def _conversion(value: Array, tensor: TensorInfo) -> str:
     """What makes an input of another type into the model's; real numbers become the integers that stand for them."""
     want = np.dtype(tensor.dtype)
     if value.dtype.kind == "f" and want.kind in "iu" and tensor.scale:
-        least, most = np.iinfo(want).min, np.iinfo(want).max
+        minimum, maximum = np.iinfo(want).min, np.iinfo(want).max
         real = f"x / {tensor.scale:.9g} + {tensor.zero_point}"
-        return f"np.clip(np.round({real}), {least}, {most}).astype({str(want)!r}), for x in the model's real units"
+        return f"np.clip(np.round({real}), {minimum}, {maximum}).astype({str(want)!r}), for x in the model's real units"
     return f"x.astype({str(want)!r})"
 
 
@@ -256,9 +256,11 @@ def count(target: Path | ModelFile, board: Board, options: BuildOptions, at: Map
     """What one inference executes on an emulated board.
 
     Raises:
-        NoDeviceError: the board has no stand-in whose instructions can be counted.
+        NoDeviceError: the board has no emulated target whose instructions can be counted.
     """
-    cannot = NoDeviceError(f"{board.name} has no stand-in that counts instructions", hint="sdk boards lists others")
+    cannot = NoDeviceError(
+        f"{board.name} has no emulated target that counts instructions", hint="sdk boards lists others"
+    )
     if not can_count(board, options.threads):
         raise cannot
     report = bench(target, board, None, options, at or {}, 1, options.threads)

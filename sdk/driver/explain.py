@@ -19,7 +19,7 @@ from sdk.driver.built import load_built
 from sdk.driver.dims import check_at
 from sdk.driver.generate import measure
 from sdk.driver.job import job_of, prefix_of
-from sdk.driver.options import AIMS, BuildOptions
+from sdk.driver.options import OBJECTIVES, BuildOptions
 from sdk.driver.pipeline import import_model, imported, planned
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import ModelFile
@@ -75,7 +75,7 @@ def memory(
     model: Path | ModelFile, board: Board, options: BuildOptions, at: Mapping[str, int] | None = None
 ) -> MemoryReport:
     """``sdk memory``: what each entry's plan holds when, at the upper bounds of the dims or with ``at`` at these, and
-    what another aim would need.
+    what another objective would need.
 
     Raises:
         UsageError: ``at`` names a dim that no entry has, or gives it a value out of its bounds.
@@ -85,16 +85,16 @@ def memory(
     report = build_sources(job.file, board, job.options).report
     module = stages(job.file, board, job.options)["planned"]
     check_at(at, {v.name: v for plan in module.plans.values() for v in plan.dims})
-    aim = options.memory if options.arena_limit is None else "limit"
+    objective = options.memory if options.arena_limit is None else "limit"
     others = {}
     if "memory" in job.backend.choices and not report.dims and _is_quick(module, report):
-        for other in (a for a in AIMS if a != aim):
+        for other in (a for a in OBJECTIVES if a != objective):
             try:
                 smaller, found = measure(job, other)
             except BuildError:  # it does not fit the regions asked for: there is nothing to compare with
                 continue
             others[other] = MemoryMode(found, _summaries(smaller, {}))
-    return MemoryReport(report, aim, _summaries(module, at), others, at)
+    return MemoryReport(report, objective, _summaries(module, at), others, at)
 
 
 def _is_quick(module: Module, report: BuildReport) -> bool:

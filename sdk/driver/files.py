@@ -16,7 +16,7 @@ from sdk.frontends.kinds import foreign, no_model, refuse_folder
 
 __all__ = ["Library", "read_libraries", "read_model_file"]
 
-MOST_BYTES: Final = (1 << 31) - 1  # of a model file: as much as generated code can index
+MAX_MODEL_BYTES: Final = (1 << 31) - 1  # of a model file: as much as generated code can index
 _LIBRARIES: Final = (".ir", ".c", ".h")
 
 
@@ -31,7 +31,7 @@ def read_model_file(given: Path | ModelFile) -> ModelFile:
     if given.is_dir():
         raise refuse_folder(given, suffixes(), readable())
     try:
-        data = read_regular(given, MOST_BYTES)
+        data = read_regular(given, MAX_MODEL_BYTES)
     except OSError as err:
         small = "give a smaller model" if err.errno == errno.EFBIG else "give the path of a model file"
         hint = "write it to a file first" if isinstance(err, NotRegularError) else small
@@ -83,6 +83,6 @@ def _library(path: Path) -> Library:
     if path.suffix not in _LIBRARIES:
         raise UsageError(f"{path.name} is no library file", hint="give .ir files of patterns, and .c and .h files")
     try:
-        return Library(path, read_regular(path, MOST_BYTES).decode())
+        return Library(path, read_regular(path, MAX_MODEL_BYTES).decode())
     except (OSError, UnicodeDecodeError) as err:
         raise UsageError(f"cannot read {path}", why=str(err), hint="check the path after --extern") from None

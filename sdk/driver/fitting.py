@@ -18,7 +18,7 @@ from sdk.driver.execute import count
 from sdk.driver.files import read_model_file
 from sdk.driver.generate import measure
 from sdk.driver.job import job_of
-from sdk.driver.options import AIMS, BuildOptions
+from sdk.driver.options import OBJECTIVES, BuildOptions
 from sdk.errors import BuildError, MissingToolError, NoDeviceError, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
@@ -94,7 +94,7 @@ class _Need:
     """What a model needs on the boards of one core and one compiler's target; ``counts`` are under way."""
 
     boards: tuple[Board, ...]
-    reports: Mapping[str, BuildReport]  # by aim
+    reports: Mapping[str, BuildReport]  # by objective
     counts: Mapping[str, Future[Counts]]
     counted_on: str
 
@@ -127,14 +127,14 @@ def fit(
         for number, group in enumerate(alike.values(), 1):
             with step(f"{group[0].core.cpu}, core {number} of {len(alike)}"):
                 try:
-                    needs.append(_need(file, options, at or {}, group, _stand_in(group, known), counting))
+                    needs.append(_need(file, options, at or {}, group, _emulated_target(group, known), counting))
                 except BuildError as error:
                     if not needs and number == len(alike):
                         raise  # for no board at all
                     notes.setdefault(f"cannot be compiled for: {error.message}", []).extend(_names(group))
         with step("counting instructions"):
             rows = [row for need in needs for row in _rows(need, notes)]
-    dims = needs[0].reports[AIMS[0]].dims if needs else {}
+    dims = needs[0].reports[OBJECTIVES[0]].dims if needs else {}
     said = tuple(f"{', '.join(names)}: {note}" for note, names in notes.items())
     return FitReport(file.name, dims, tuple(sorted(rows, key=_rank)), said)
 
@@ -158,7 +158,7 @@ def _rank(row: BoardFit) -> tuple[bool, bool, float, str]:
     return row.aim is None, row.est_ms is None, row.est_ms or 0.0, row.board
 
 
-def _stand_in(group: Sequence[Board], known: Iterable[Board]) -> Board:
+def _emulated_target(group: Sequence[Board], known: Iterable[Board]) -> Board:
     """The core of some boards in the largest emulated machine that runs its code, so that memory does not keep a model
     from being counted; the first board itself where none can."""
     board, core = group[0], group[0].core
@@ -184,11 +184,11 @@ def _need(
     place: Board,
     counting: Executor,
 ) -> _Need:
-    reports = {aim: _sizes(model, place, replace(options, memory=aim)) for aim in AIMS}
-    used = {_aim(reports, board) for board in group}
+    reports = {objective: _sizes(model, place, replace(options, memory=objective)) for objective in OBJECTIVES}
+    used = {_objective(reports, board) for board in group}
     counts: dict[str, Future[Counts]] = {}
-    for aim in (aim for aim in AIMS if aim in used):
-        counts[aim] = counting.submit(count, model, place, replace(options, memory=aim), at)
+    for objective in (objective for objective in OBJECTIVES if objective in used):
+        counts[objective] = counting.submit(count, model, place, replace(options, memory=objective), at)
     return _Need(tuple(group), reports, counts, place.name)
 
 
@@ -197,13 +197,13 @@ def _sizes(model: ModelFile, place: Board, options: BuildOptions) -> BuildReport
     try:
         return build_sources(model, place, options).report
     except BuildError:
-        pass  # too large even for the stand-in, by how much is what is asked; any other mistake is made again
+        pass  # too large even for the emulated target, by how much is what is asked; any other mistake is made again
     return measure(job_of(model, place, options), options.memory)[1]
 
 
-def _aim(reports: Mapping[str, BuildReport], board: Board) -> str | None:
-    """The first aim whose plan fits the board."""
-    return next((aim for aim in AIMS if not lacks(reports[aim], board)), None)
+def _objective(reports: Mapping[str, BuildReport], board: Board) -> str | None:
+    """The first objective whose plan fits the board."""
+    return next((objective for objective in OBJECTIVES if not lacks(reports[objective], board)), None)
 
 
 def _rows(need: _Need, notes: dict[str, list[str]]) -> Iterator[BoardFit]:
@@ -216,23 +216,23 @@ def _rows(need: _Need, notes: dict[str, list[str]]) -> Iterator[BoardFit]:
             names = notes.setdefault(f"no estimates: {error.message}", [])
             names.extend(name for name in _names(need.boards) if name not in names)
     for board in need.boards:
-        aim = _aim(need.reports, board)
-        shown = need.reports[aim or AIMS[-1]]
+        objective = _objective(need.reports, board)
+        shown = need.reports[objective or OBJECTIVES[-1]]
         row = BoardFit(
             board=board.name,
             title=board.title,
             cpu=board.core.cpu,
             clock_hz=board.core.clock_hz,
             emulated_only=board.emulated_only,
-            aim=aim,
+            aim=objective,
             ram_bytes=shown.ram_bytes,
             ram_have=board.ram_bytes or 0,
             flash_bytes=shown.flash_bytes,
             flash_have=board.flash_bytes or 0,
-            least_ram_bytes=need.reports[AIMS[-1]].ram_bytes,
-            short={} if aim else lacks(shown, board),
+            least_ram_bytes=need.reports[OBJECTIVES[-1]].ram_bytes,
+            short={} if objective else lacks(shown, board),
         )
-        yield _counted(row, counts[aim], need.counted_on) if aim in counts else row
+        yield _counted(row, counts[objective], need.counted_on) if objective in counts else row
 
 
 def _counted(row: BoardFit, counts: Counts, place: str) -> BoardFit:

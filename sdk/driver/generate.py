@@ -66,7 +66,7 @@ def _faults() -> Iterator[list[MiscompileWarning]]:
 
 
 def measure(job: Job, memory: str) -> tuple[Module, BuildReport]:
-    """What a build with another memory aim is planned like and needs, whether that fits the board or not.
+    """What a build with another memory objective is planned like and needs, whether that fits the board or not.
 
     Raises:
         BuildError: the model cannot be compiled.

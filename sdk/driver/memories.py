@@ -8,11 +8,11 @@ from sdk.boards import Board, suggest
 from sdk.driver.options import BuildOptions
 from sdk.errors import UsageError
 
-__all__ = ["linked_memories", "rooms_of"]
+__all__ = ["linked_memories", "pools_of"]
 
 
-def rooms_of(board: Board, options: BuildOptions) -> str:
-    """The rooms of ``options.regions`` as the planner reads them: ``name:bytes+name:bytes``.
+def pools_of(board: Board, options: BuildOptions) -> str:
+    """The pools of ``options.regions`` as the planner reads them: ``name:bytes+name:bytes``.
 
     Raises:
         UsageError: the board has no such RAM, or less of it, or its programs have no fixed memories.

@@ -21,7 +21,7 @@ from sdk.driver.execute import bench, connect, step
 from sdk.driver.explain import memory
 from sdk.driver.files import read_model_file
 from sdk.driver.options import BuildOptions
-from sdk.driver.pictures.notebook import model_html
+from sdk.driver.plots.notebook import model_html
 from sdk.driver.profiling import profile
 from sdk.driver.program import save_program
 from sdk.errors import UsageError
@@ -35,7 +35,7 @@ __all__ = ["Model", "compile"]
 
 
 class Model:
-    """A compiled model with a running agent behind it: this machine, or the board's emulated stand-in.
+    """A compiled model with a running agent behind it: this machine, or the board's emulated target.
 
     Calls keep the model's state; ``reset()`` starts it anew; ``close()`` (or ``with``) ends the agent.
     """
@@ -101,7 +101,7 @@ class Model:
         return memory(self.file, self.board, self.options)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: inputs, outputs, sizes, and the arena as a picture."""
+        """What a notebook shows: inputs, outputs, sizes, and the arena as a plot."""
         return model_html(self.file, self.board, self.options, self.report)
 
     def reset(self) -> None:

@@ -61,8 +61,8 @@ def _known(plan: Plan, dim: Dim) -> Dim:
     """A dim of those that callers give; at most where a run finds out more."""
     if free_vars(dim) <= set(plan.dims):
         return dim
-    most = max_value(dim)
-    return 0 if most is None else most
+    maximum = max_value(dim)
+    return 0 if maximum is None else maximum
 
 
 def _moved(plan: Plan, call: PlanCall) -> Dim:

@@ -10,11 +10,11 @@ from typing import Final, Literal
 from sdk.driver.files import Library, read_libraries
 from sdk.errors import UsageError
 
-__all__ = ["AIMS", "BuildOptions"]
+__all__ = ["OBJECTIVES", "BuildOptions"]
 
-MOST_THREADS = 64  # of the runtime's pool
+MAX_THREADS = 64  # of the runtime's pool
 OPTS: Final = ("time", "size")
-AIMS: Final = ("time", "min")
+OBJECTIVES: Final = ("time", "min")
 CHECKS: Final = ("sample", "full")
 PLACES: Final = ("flash", "ram")
 
@@ -24,7 +24,7 @@ class BuildOptions:
     """Build choices.
 
     ``name`` is the C prefix (from the file name by default); ``dims`` gives each symbol its inclusive bounds (lo, hi),
-    or (lo, hi, what it is a multiple of); ``threads`` may share a run; ``memory`` is the plan's aim,
+    or (lo, hi, what it is a multiple of); ``threads`` may share a run; ``memory`` is the plan's objective,
     "time" or "min"; ``arena_limit`` in bytes has as much of the net streamed as it takes, and fails the build where
     that is not enough; ``isa`` keeps only these capabilities of the board (joined by
     ``+``) and what they imply; ``toolchain`` is the C compiler; ``externs`` are files of the user's libraries: ``.ir``
@@ -55,10 +55,10 @@ class BuildOptions:
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text
-        if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
-            raise UsageError(f"{self.threads!r} threads asked for", hint=f"--threads 1 to {MOST_THREADS}")
-        if self.memory not in AIMS:
-            raise UsageError(f"no memory aim is called {self.memory!r}", hint=f"use {' or '.join(AIMS)}")
+        if not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+            raise UsageError(f"{self.threads!r} threads asked for", hint=f"--threads 1 to {MAX_THREADS}")
+        if self.memory not in OBJECTIVES:
+            raise UsageError(f"no memory objective is called {self.memory!r}", hint=f"use {' or '.join(OBJECTIVES)}")
         if self.check not in CHECKS:
             raise UsageError(f"no check is called {self.check!r}", hint=f"use {' or '.join(CHECKS)}")
         if self.opt not in OPTS:
@@ -68,7 +68,7 @@ class BuildOptions:
         if self.regions and self.arena_limit is not None:
             raise UsageError("each region has a limit of its own", hint="use --region or --arena-limit, not both")
         if self.memory == "min" and self.arena_limit is not None:
-            raise UsageError("a limit of the arena has its own aim", hint="use --memory min or --arena-limit, not both")
+            raise UsageError("a limit of the arena is an objective", hint="use --memory min or --arena-limit, not both")
 
     @property
     def libraries(self) -> tuple[Library, ...]:

@@ -18,7 +18,7 @@ from typing import Final
 
 from sdk.errors import UsageError
 
-__all__ = ["MANIFEST", "contents_of", "file_digest", "is_own_name", "replace_build", "settle"]
+__all__ = ["MANIFEST", "contents_of", "file_digest", "finish_interrupted", "is_own_name", "replace_build"]
 
 MANIFEST: Final = "manifest.json"
 # A build is written whole into a folder of the first name, which then gets the second: from then on it is the one that
@@ -55,7 +55,7 @@ def replace_build(folder: Path, make: Callable[[Path], None]) -> None:
         _finish(folder)
 
 
-def settle(folder: Path) -> None:
+def finish_interrupted(folder: Path) -> None:
     """Ends the replacement of a build that was interrupted, where there is one.
 
     Raises:

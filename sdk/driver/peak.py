@@ -48,12 +48,12 @@ def _measured(lanes: int) -> tuple[float, float]:
     where, count = ctypes.c_void_p(data.ctypes.data), ctypes.c_size_t(READ_BYTES // (4 * lanes))
     made = int(products(ctypes.c_uint64(STEPS), values))
     return (
-        made / _least_us(lambda: products(ctypes.c_uint64(STEPS), values)),
-        READ_BYTES / _least_us(lambda: read(where, count)),
+        made / _min_us(lambda: products(ctypes.c_uint64(STEPS), values)),
+        READ_BYTES / _min_us(lambda: read(where, count)),
     )
 
 
-def _least_us(work: Callable[[], object]) -> float:
+def _min_us(work: Callable[[], object]) -> float:
     """Microseconds of the quickest of ``TRIES`` calls."""
     found = []
     for _ in range(TRIES):

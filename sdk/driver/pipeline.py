@@ -17,9 +17,8 @@ from sdk.compiler.passes.accumulate import Accumulate
 from sdk.compiler.passes.base import Pass
 from sdk.compiler.passes.canonicalize import Canonicalize
 from sdk.compiler.passes.cleanup import Cleanup
-from sdk.compiler.passes.columns import Columns
+from sdk.compiler.passes.constant_channels import ConstantChannels
 from sdk.compiler.passes.dispatch import Dispatch
-from sdk.compiler.passes.eliminate import Eliminate
 from sdk.compiler.passes.fold import Fold
 from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.passes.fold_pad import FoldPad
@@ -28,19 +27,20 @@ from sdk.compiler.passes.fuse import Fuse
 from sdk.compiler.passes.high_word import HighWord
 from sdk.compiler.passes.inline import Inline
 from sdk.compiler.passes.integer import Integer
+from sdk.compiler.passes.interleave_constants import InterleaveConstants
 from sdk.compiler.passes.layout import SinkTransposes
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.map_grid import MapGrid
+from sdk.compiler.passes.memory_aware_scheduling import MemoryAwareScheduling
 from sdk.compiler.passes.narrow import Narrow
-from sdk.compiler.passes.order import Order
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
+from sdk.compiler.passes.prune_channels import PruneChannels
 from sdk.compiler.passes.recognize import Recognize
 from sdk.compiler.passes.schedule import ScheduleLoops
 from sdk.compiler.passes.share import Share
 from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
-from sdk.compiler.passes.still import Still
 from sdk.compiler.sym import max_value
 from sdk.compiler.verify.module import check
 from sdk.compiler.verify.plan import check_plan
@@ -48,7 +48,7 @@ from sdk.driver.backends import backend_for
 from sdk.driver.externs import add_patterns
 from sdk.driver.files import read_model_file
 from sdk.driver.job import Job
-from sdk.driver.memories import rooms_of
+from sdk.driver.memories import pools_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.targets import capabilities
 from sdk.errors import BuildError
@@ -120,8 +120,8 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Recognize(),
         Canonicalize(),
         Cleanup(),
-        Eliminate(multiple=machine.channel_multiple or machine.lanes),
-        Still(),
+        PruneChannels(multiple=machine.channel_multiple or machine.lanes),
+        ConstantChannels(),
         FoldOffset(x_offset=128 if machine.unsigned else 0),
         Narrow(),
         Cleanup(),
@@ -131,15 +131,15 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         Fuse(),
         SimplifyLoops(),
         _schedule(backend.kernels, have, 1 if streams else options.threads, options),
-        *([Columns()] if machine.column_tables else []),
+        *([InterleaveConstants()] if machine.column_tables else []),
         Cleanup(),
-        Order(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
+        MemoryAwareScheduling(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
         PlanMemory(
             io="caller" if board.hosted else "arena",
             align=CACHE_LINE if board.hosted else WORDS,
             memory="min" if options.memory == "min" else "time",
             limit=options.arena_limit,
-            rooms=rooms_of(board, options),
+            pools=pools_of(board, options),
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),

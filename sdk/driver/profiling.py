@@ -64,8 +64,8 @@ def profile(
     repeat: int = RUNS,
     entry: str | None = None,
 ) -> ProfileReport:
-    """``sdk profile``: an entry's operators on a board's stand-in (instructions counted, cycles estimated; ``repeat``
-    does not matter there) or on a machine with a clock (medians of ``repeat`` runs).
+    """``sdk profile``: an entry's operators on a board's emulated target (instructions counted, cycles estimated;
+    ``repeat`` does not matter there) or on a machine with a clock (medians of ``repeat`` runs).
 
     Raises:
         UsageError: there is no such entry.
@@ -211,12 +211,12 @@ def _whole(count: float | None) -> int | None:
     return None if count is None else round(count)
 
 
-def _part(work: int, cost: _Cost, peak: Peak | None, most: float | None) -> float | None:
+def _part(work: int, cost: _Cost, peak: Peak | None, maximum: float | None) -> float | None:
     """What part of the most that the device could do in that time was done; None where that is not known."""
-    if peak is None or not most:
+    if peak is None or not maximum:
         return None
     spent = {"cycle": cost.cycles if cost.cycles is not None else cost.est_cycles, "us": cost.median_us}[peak.unit]
-    return work / (spent * most) if spent else None
+    return work / (spent * maximum) if spent else None
 
 
 def _notes(found: _Measured) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Sessions: the agent of a board opened on this machine, on its emulated stand-in, or at an address."""
+"""Sessions: the agent of a board opened on this machine, on its emulated target, or at an address."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _DEADLINE_VARIABLE = "CROSSLEVEL_DEADLINE"
 def open_session(
     uri: str | None, board: Board, agent: Path, emulator_arguments: tuple[str, ...] = ()
 ) -> Session:
-    """A session with the agent: on this machine or the board's stand-in, started with more arguments, when ``uri`` is
-    None. CROSSLEVEL_TIMEOUT (20) and CROSSLEVEL_DEADLINE (600) say for how many seconds it may be silent, and work on
-    what is asked.
+    """A session with the agent: on this machine or the board's emulated target, started with more arguments, when
+    ``uri`` is None. CROSSLEVEL_TIMEOUT (20) and CROSSLEVEL_DEADLINE (600) say for how many seconds it may be silent,
+    and work on what is asked.
 
     Raises:
         NoDeviceError: the board can neither run here nor be emulated, and no device is given.
@@ -34,7 +34,7 @@ def open_session(
     emulator = emulator_spec(board, emulator_arguments)
     if uri is None:
         if not board.hosted and emulator is None:
-            raise NoDeviceError(f"{board.name} has no stand-in here", hint="name the device: --device URI")
+            raise NoDeviceError(f"{board.name} has no emulated target here", hint="name the device: --device URI")
         uri = ("local:" if emulator is None else "program://") if board.hosted else "qemu://"
     if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
         raise UsageError(f"{uri!r} is not a device address", hint="local: or qemu://")
@@ -48,7 +48,7 @@ def open_session(
 
 
 def emulator_spec(board: Board, arguments: tuple[str, ...] = ()) -> EmulatorSpec | None:
-    """How the board's stand-in is started, with more arguments; None where it has none."""
+    """How the board's emulated target is started, with more arguments; None where it has none."""
     if board.emulator is None:
         return None
     timer = board.as_emulated().runtime.timer

@@ -1,4 +1,4 @@
-"""``sdk memory``: what a person reads in a narrow terminal, what a script reads, and the page with pictures."""
+"""``sdk memory``: what a person reads in a narrow terminal, what a script reads, and the page with plots."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def digits() -> Path:
 
 @pytest.fixture(scope="module")
 def report(digits: Path) -> Report:
-    """The report of the bundled model, made once for each aim."""
+    """The report of the bundled model, made once for each objective."""
     known: dict[str, MemoryReport] = {}
 
-    def get(aim: str = "time") -> MemoryReport:
-        if aim not in known:
-            known[aim] = memory(digits, BOARD, BuildOptions(memory=aim))
-        return known[aim]
+    def get(objective: str = "time") -> MemoryReport:
+        if objective not in known:
+            known[objective] = memory(digits, BOARD, BuildOptions(memory=objective))
+        return known[objective]
 
     return get
 
 
-@pytest.mark.parametrize("aim", ["time", "min"])
+@pytest.mark.parametrize("objective", ["time", "min"])
 @pytest.mark.parametrize("width", [80, 60])
-def test_lines_fit_the_terminal(report: Report, aim: str, width: int) -> None:
-    lines = list(memory_lines(report(aim), width))
+def test_lines_fit_the_terminal(report: Report, objective: str, width: int) -> None:
+    lines = list(memory_lines(report(objective), width))
     assert max(map(len, lines)) <= width
     assert all(line.isascii() for line in lines)
 
@@ -124,14 +124,14 @@ def well_formed(text: str) -> ElementTree.Element:
     return ElementTree.fromstring(text)
 
 
-@pytest.mark.parametrize("aim", ["time", "min"])
-def test_the_page(report: Report, aim: str) -> None:
-    found = report(aim)
+@pytest.mark.parametrize("objective", ["time", "min"])
+def test_the_page(report: Report, objective: str) -> None:
+    found = report(objective)
     root = well_formed(memory_page(found, BOARD))
-    pictures = [e for e in root.iter(f"{SVG}svg") if e.get("viewBox")]
-    assert len(pictures) == 2  # this aim and the other
-    for picture, mode in zip(pictures, found.modes.values(), strict=True):
-        told = [e.findtext(f"{SVG}title") or "" for e in picture.iter(f"{SVG}path")]
+    plots = [e for e in root.iter(f"{SVG}svg") if e.get("viewBox")]
+    assert len(plots) == 2  # this objective and the other
+    for plot, mode in zip(plots, found.modes.values(), strict=True):
+        told = [e.findtext(f"{SVG}title") or "" for e in plot.iter(f"{SVG}path")]
         for tensor in mode.entries[0].tensors:
             assert any(text.startswith(f"{tensor.title}: {tensor.bytes:,} bytes") for text in told), tensor
     words = "".join(root.itertext())
@@ -139,10 +139,10 @@ def test_the_page(report: Report, aim: str) -> None:
     assert f"{found.build.ram_bytes:,}" in words
 
 
-def inside(picture: ElementTree.Element) -> bool:
-    """Whether all paths stay in the picture."""
-    _, _, width, height = map(float, (picture.get("viewBox") or "").split())
-    for path in picture.iter(f"{SVG}path"):
+def inside(plot: ElementTree.Element) -> bool:
+    """Whether all paths stay in the plot."""
+    _, _, width, height = map(float, (plot.get("viewBox") or "").split())
+    for path in plot.iter(f"{SVG}path"):
         at = ""
         for letter, numbers in re.findall(r"([MHVz])([\d. -]*)", path.get("d") or ""):
             values = list(map(float, numbers.split()))
@@ -156,16 +156,16 @@ def inside(picture: ElementTree.Element) -> bool:
     return True
 
 
-@pytest.mark.parametrize("aim", ["time", "min"])
-def test_the_picture_alone(report: Report, aim: str) -> None:
-    root = well_formed(memory_svg(report(aim)))
+@pytest.mark.parametrize("objective", ["time", "min"])
+def test_the_plot_alone(report: Report, objective: str) -> None:
+    root = well_formed(memory_svg(report(objective)))
     assert root.tag == f"{SVG}svg"
     assert inside(root)
     hatched = any("hatched" in (path.get("class") or "") for path in root.iter(f"{SVG}path"))
-    assert hatched is any(t.ring is not None for t in report(aim).entries[0].tensors)
+    assert hatched is any(t.ring is not None for t in report(objective).entries[0].tensors)
 
 
-def test_entries_and_dims_have_pictures_of_their_own(tmp_path: Path) -> None:
+def test_entries_and_dims_have_plots_of_their_own(tmp_path: Path) -> None:
     g = ModuleBuilder("two")
     n = g.dim("n", 1, 64)
     for name, rows in (("long", n), ("short", 1)):
@@ -195,16 +195,16 @@ def test_html_is_written(digits: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert run_command([*line, str(tmp_path / "page.html")]) == 0
     assert f"wrote {tmp_path / 'page.html'}" in capsys.readouterr().out
     well_formed((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert run_command([*line, str(tmp_path / "picture.svg"), "--json"]) == 0
+    assert run_command([*line, str(tmp_path / "plot.svg"), "--json"]) == 0
     json.loads(capsys.readouterr().out)
-    assert well_formed((tmp_path / "picture.svg").read_text(encoding="utf-8")).tag == f"{SVG}svg"
+    assert well_formed((tmp_path / "plot.svg").read_text(encoding="utf-8")).tag == f"{SVG}svg"
     assert run_command([*line, str(tmp_path / "no" / "page.html")]) == 2
     assert "cannot write" in capsys.readouterr().err
 
 
 def test_each_memory_has_a_panel_and_a_line(digits: Path, report: Report) -> None:
     module = stages(digits, BOARD, BuildOptions())["cleanup"]
-    planned = PlanMemory(rooms="fast:600+slow:4000").run(module)
+    planned = PlanMemory(pools="fast:600+slow:4000").run(module)
     summary = plan_summary(planned, planned.plans["main"])
     arenas = [r for r in summary.regions if r.kind == "arena"]
     assert len(arenas) == 2
@@ -214,6 +214,6 @@ def test_each_memory_has_a_panel_and_a_line(digits: Path, report: Report) -> Non
     lines = list(memory_lines(found, 80))
     assert [line for line in lines if line.endswith("  arena_slow (arena)")]
     root = well_formed(memory_page(found, BOARD))
-    (picture,) = (e for e in root.iter(f"{SVG}svg") if e.get("viewBox"))
-    assert inside(picture)
-    assert {"arena", "arena_slow"} <= {e.text for e in picture.iter(f"{SVG}text")}
+    (plot,) = (e for e in root.iter(f"{SVG}svg") if e.get("viewBox"))
+    assert inside(plot)
+    assert {"arena", "arena_slow"} <= {e.text for e in plot.iter(f"{SVG}text")}

@@ -99,7 +99,7 @@ def script_of(board: Board) -> str:
 def firmware(
     board: Board, out: Path, *, toolchain: str = "zig", models: Path = HERE / "fake_models.c"
 ) -> Path:
-    """Build the agent's image for a board as its stand-in machine shows it."""
+    """Build the agent's image for a board as its emulated target shows it."""
     uart, timer = board.runtime.uart, board.runtime.timer
     assert uart is not None
     assert timer is not None

@@ -10,7 +10,7 @@ import in_process
 import pytest
 from in_process import Clock, Line
 
-from sdk.devices.link import LEAST_ROOM, Link
+from sdk.devices.link import MIN_SHRUNK_FRAME_BYTES, Link
 from sdk.devices.wire import Decoder, Op
 from sdk.errors import LinkError
 
@@ -84,10 +84,10 @@ def test_waits_grow_to_two_seconds_and_frames_get_no_smaller_than_they_may(
 ) -> None:
     line = Deaf(library(512), Clock())
     link = Link(line, 20.0, clock=line.clock)
-    link.room = link._most_room = 65536
+    link.room = link._max_room = 65536
     with pytest.raises(LinkError, match="no answer to TENSOR_READ within 20 s"):
         link.request(Op.TENSOR_READ, bytes(16), answer=60000)
-    assert link.room >= LEAST_ROOM
+    assert link.room >= MIN_SHRUNK_FRAME_BYTES
     line.sent, began = 0, line.clock.now
     with pytest.raises(LinkError, match="no answer to INFO within 20 s"):
         link.request(Op.INFO)

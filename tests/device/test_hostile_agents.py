@@ -45,9 +45,9 @@ from sdk.text import wire_name
 
 TIMEOUT_S, DEADLINE_S = 1.0, 3.0
 SESSIONS, MANY_SESSIONS = 1500, 40_000
-MOST_READ = 500  # bytes of a tensor
+MAX_READ_BYTES = 500  # bytes of a tensor
 SLOW_S = DEADLINE_S + TIMEOUT_S + 2.0  # a call: its deadline, a last wait, a cancelled run
-MOST_MEMORY = 24 << 20
+MAX_MEMORY_BYTES = 24 << 20
 
 
 def calls(session: Session) -> list[Callable[[], object]]:
@@ -65,7 +65,7 @@ def calls(session: Session) -> list[Callable[[], object]]:
             lambda n=number: session.selftest(n),
         ]
         for k, tensor in enumerate(info.tensors[:4]):
-            size = min(tensor.nbytes, MOST_READ)
+            size = min(tensor.nbytes, MAX_READ_BYTES)
             found.append(lambda n=number, k=k, size=size: session.write(n, k, bytes(size)))
             found.append(lambda n=number, k=k, size=size: session.read(n, k, size))
     return found
@@ -90,7 +90,7 @@ def attack(seed: int) -> int:
     session = timed(clock, lambda: Session(link), 3 * SLOW_S)
     if isinstance(session, Session):
         for call in calls(session):
-            well += timed(clock, call, 2 * SLOW_S + 4 * MOST_READ / BYTES_PER_S) is not None
+            well += timed(clock, call, 2 * SLOW_S + 4 * MAX_READ_BYTES / BYTES_PER_S) is not None
     timed(clock, link.close, 1.0)
     return well
 
@@ -110,7 +110,7 @@ def test_hostile_agents_cost_bounded_memory() -> None:
     try:
         for seed in range(30):
             attack(seed)
-        assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
+        assert tracemalloc.get_traced_memory()[1] < MAX_MEMORY_BYTES
     finally:
         tracemalloc.stop()
 

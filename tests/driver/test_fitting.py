@@ -94,11 +94,11 @@ def test_a_core_is_counted_on_the_largest_machine_that_runs_its_code(counted: li
     assert row.counted_on == "rpi_pico"
 
 
-def test_no_stand_in_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_emulated_target_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "board_names", lambda: [])
     report = fit(MODEL, BuildOptions(), boards=[replace(nrf(), emulator=None)])
     (row,), (note,) = report.boards, report.notes
-    assert "no estimates: nrf52840_dk has no stand-in" in note
+    assert "no estimates: nrf52840_dk has no emulated target" in note
     assert (row.aim, row.instructions, row.est_ms, row.error) == ("time", None, None, None)
 
 
@@ -140,7 +140,7 @@ def test_one_core_that_cannot_be_compiled_for_hides_no_other(
         fit(MODEL, BuildOptions(), boards=[load_board("microbit")])
 
 
-def test_too_large_for_the_stand_in_too(
+def test_too_large_for_the_emulated_target_too(
     counted: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fitting, "board_names", lambda: [])

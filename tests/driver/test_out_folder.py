@@ -19,7 +19,7 @@ from sdk.boards import load_board
 from sdk.driver import out_folder
 from sdk.driver.built import load_built
 from sdk.driver.options import BuildOptions
-from sdk.driver.out_folder import MANIFEST, contents_of, file_digest, replace_build, settle
+from sdk.driver.out_folder import MANIFEST, contents_of, file_digest, finish_interrupted, replace_build
 from sdk.errors import UsageError
 from sdk.report import BuildReport
 
@@ -111,7 +111,7 @@ def test_killed_at_any_step(tmp_path: Path) -> None:
         assert "m.h" not in raw or len(compiles) == 1, "files of two builds that compile together"
         again = tmp_path / "again"
         shutil.copytree(folder, again)
-        settle(folder)
+        finish_interrupted(folder)
         found = read(folder)
         found = {name: text for name, text in found.items() if not name.startswith(".sdk-new-")}
         assert found in (state("old"), state("new"))

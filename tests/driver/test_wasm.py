@@ -139,7 +139,7 @@ def test_node_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingToolError, match="node is not installed") as caught:
         connect(DIGITS, BOARD, None, BuildOptions())
-    assert caught.value.why == "the board's stand-in machine runs in it"
+    assert caught.value.why == "the board's emulated target runs in it"
     assert caught.value.hint == "apt-get install nodejs"
 
 

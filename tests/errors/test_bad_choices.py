@@ -164,11 +164,11 @@ def test_references_that_are_not_installed(
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"threads": 65}, "65 threads asked for"),
-    ({"memory": "less"}, "no memory aim is called 'less'"),
+    ({"memory": "less"}, "no memory objective is called 'less'"),
     ({"opt": "speed"}, "code is not made for 'speed'"),
     ({"check": "half"}, "no check is called 'half'"),
     ({"weights": "disk"}, "weights go to no 'disk'"),
-    ({"memory": "min", "arena_limit": 5}, "a limit of the arena has its own aim"),
+    ({"memory": "min", "arena_limit": 5}, "a limit of the arena is an objective"),
 ]
 
 
@@ -187,7 +187,7 @@ def test_values_in_python(digits: Path) -> None:
         sdk.compile({})
     with pytest.raises(UsageError, match="dims are bounds by name, not a set"):
         sdk.compile(digits, dims={1, 2})
-    with pytest.raises(NoDeviceError, match="has no stand-in that counts instructions"):
+    with pytest.raises(NoDeviceError, match="has no emulated target that counts instructions"):
         execute.count(digits, load_board("host"), driver.BuildOptions())
 
 

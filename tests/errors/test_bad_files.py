@@ -58,7 +58,7 @@ def test_a_cache_that_others_may_write_to(
 
 
 @pytest.mark.parametrize("option", ["--html", "--svg"])
-def test_a_full_disk_leaves_an_old_picture(
+def test_a_full_disk_leaves_an_old_plot(
     fails: Fails, digits: Path, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "old").write_text("old")

@@ -150,7 +150,7 @@ def test_an_arena_larger_than_the_first_memory(
     fails: Fails, digits: Path, tmp_path: Path, add_board: AddBoard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["memory", str(digits), "--board", "nucleo_l4r5zi", "--json"]) == 0
-    arenas = {aim: mode["arena_bytes"] for aim, mode in json.loads(capsys.readouterr().out)["modes"].items()}
+    arenas = {name: mode["arena_bytes"] for name, mode in json.loads(capsys.readouterr().out)["modes"].items()}
     file = tmp_path / "boards" / f"{add_board('split', ram='{size}', stack='128')}.toml"
     slow = '[[memory]]\nname = "slow"\nbase = 0x3000_0000\nsize = "{size}"\nkind = "ram"\nattrs = ["r", "w"]\n'
     text = file.read_text().replace("microbit", "nucleo_l4r5zi") + slow

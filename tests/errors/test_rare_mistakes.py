@@ -20,7 +20,7 @@ from sdk.boards import load_board
 from sdk.codegen_c.c99.selftest import selftest_file
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.types import dtype
-from sdk.compiler.memory.regions import parse_rooms
+from sdk.compiler.memory.regions import parse_pools
 from sdk.devices.process import Child
 from sdk.driver import counting
 from sdk.driver.explain import stages
@@ -65,8 +65,8 @@ def golden() -> object:
 
 CALLS: list[tuple[type[SdkError], Callable[[], object], str]] = [
     (UsageError, lambda: dtype("int8"), "unknown data type 'int8'"),
-    (UsageError, lambda: parse_rooms("dtcm"), "'dtcm' is no memory with its bytes"),
-    (UsageError, lambda: parse_rooms("a:1+a:2"), "a memory is named twice in 'a:1+a:2'"),
+    (UsageError, lambda: parse_pools("dtcm"), "'dtcm' is no memory with its bytes"),
+    (UsageError, lambda: parse_pools("a:1+a:2"), "a memory is named twice in 'a:1+a:2'"),
     (UsageError, golden, "a golden case is for entry 'none'"),
     (UsageError, linked, "a linker script goes with firmware, and firmware with a linker script"),
     (UsageError, sanitized, "zig has no address sanitizer"),

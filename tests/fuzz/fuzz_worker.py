@@ -29,7 +29,7 @@ MEMORY = 4 << 30
 # Errors that say that the compiler, not the model, is at fault.
 INTERNAL = ("fault of the compiler", "fault of the tool", "not well formed", "bug of a pass", "internal error")
 BOARDS = ("host", "qemu-cortex-m4", "rpi_pico", "qemu-cortex-m55")
-MOST_CALLS = 400  # of a graph that is compiled whole: more of the same takes longer and finds nothing else
+MAX_CALLS = 400  # of a graph that is compiled whole: more of the same takes longer and finds nothing else
 
 
 def outcome(case: fuzz_cases.Case, whole: str | None, folder: Path) -> str:
@@ -59,7 +59,7 @@ def _compile(path: Path, whole: str | None) -> str:
     options = BuildOptions(dims={}, threads=1, externs=(), opt="time", memory="time", arena_limit=None)
     module = import_model(path, options, "model")
     check(module, ops)
-    if whole is None or module.stage == "planned" or sum(len(g.body) for g in module.graphs.values()) > MOST_CALLS:
+    if whole is None or module.stage == "planned" or sum(len(g.body) for g in module.graphs.values()) > MAX_CALLS:
         return "imported"
     if module.stage == "scheduled":
         return "imported"

@@ -1,4 +1,4 @@
-"""After every pass, for every kind of board and aim, a module is well formed and reads back from its text."""
+"""After every pass, for every kind of board and objective, a module is well formed and reads back from its text."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def states() -> Module:
 
 
 MODELS: dict[str, Callable[[], Module]] = {"bytes": bytes_, "shorts": shorts, "floats": floats, "states": states}
-AIMS: dict[str, tuple[str, BuildOptions]] = {
+OBJECTIVES: dict[str, tuple[str, BuildOptions]] = {
     "host": ("host", BuildOptions(threads=4)),
     "aarch64": ("aarch64-linux", BuildOptions()),
     "dsp": ("qemu-cortex-m4", BuildOptions()),
@@ -144,10 +144,10 @@ def check_stages(module: Module, board: str, options: BuildOptions) -> list[str]
     return texts
 
 
-@pytest.mark.parametrize("aim", AIMS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("name", MODELS)
-def test_every_stage(name: str, aim: str) -> None:
-    assert "planned" in check_stages(MODELS[name](), *AIMS[aim])[-1]
+def test_every_stage(name: str, objective: str) -> None:
+    assert "planned" in check_stages(MODELS[name](), *OBJECTIVES[objective])[-1]
 
 
 def test_streams_and_shared_kernels_are_among_them() -> None:
@@ -158,7 +158,7 @@ def test_streams_and_shared_kernels_are_among_them() -> None:
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("aim", ["host", "dsp", "streams", "size", "mve"])
+@pytest.mark.parametrize("objective", ["host", "dsp", "streams", "size", "mve"])
 @pytest.mark.parametrize("name", [*NAMES.values(), "kws_qdq.onnx", "resnet_qdq.onnx"])
-def test_every_stage_of_real_models(name: str, aim: str, models: Path) -> None:
-    check_stages(import_model(models / name, BuildOptions(), "m"), *AIMS[aim])
+def test_every_stage_of_real_models(name: str, objective: str, models: Path) -> None:
+    check_stages(import_model(models / name, BuildOptions(), "m"), *OBJECTIVES[objective])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sdk.compiler.memory.problem import Apart, Block
+from sdk.compiler.memory.problem import Block, Separation
 
 
 def overlaps(blocks: Sequence[Block], offsets: Mapping[str, int]) -> list[tuple[str, str]]:
@@ -20,10 +20,12 @@ def overlaps(blocks: Sequence[Block], offsets: Mapping[str, int]) -> list[tuple[
     return found
 
 
-def violated(blocks: Sequence[Block], apart: Sequence[Apart], offsets: Mapping[str, int]) -> list[tuple[str, str]]:
+def violated(
+    blocks: Sequence[Block], separations: Sequence[Separation], offsets: Mapping[str, int]
+) -> list[tuple[str, str]]:
     """Pairs of blocks whose offsets break a relation; a block with itself where it is misplaced."""
     found = _misplaced(blocks, offsets)
-    return found + [(r.a, r.b) for r in apart if r.low < offsets[r.b] - offsets[r.a] < r.high]
+    return found + [(r.a, r.b) for r in separations if r.low < offsets[r.b] - offsets[r.a] < r.high]
 
 
 def _misplaced(blocks: Sequence[Block], offsets: Mapping[str, int]) -> list[tuple[str, str]]:

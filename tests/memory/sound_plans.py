@@ -65,7 +65,7 @@ def dynamic() -> Planned:
     return planned(net, net.op("add_q", net.conv(a, 4), a, **ADD))
 
 
-def scaled(io: str = "arena", rooms: str = "") -> Planned:
+def scaled(io: str = "arena", pools: str = "") -> Planned:
     """Offsets that follow two dims."""
     n, m = Var("n", 1, 14), Var("m", 3, 12)
     net = Net()
@@ -76,7 +76,7 @@ def scaled(io: str = "arena", rooms: str = "") -> Planned:
     c = net.op("matmul", b, y, name="c")
     d = net.op("matmul", y, x, name="d", trans_b=True)
     e = net.op("add", net.op("matmul", a, d, name="f"), net.op("matmul", b, d, name="ff"), name="e")
-    return planned(net, c, net.op("matmul", e, x, name="g"), offsets="scaled", io=io, rooms=rooms)
+    return planned(net, c, net.op("matmul", e, x, name="g"), offsets="scaled", io=io, pools=pools)
 
 
 CAST = """

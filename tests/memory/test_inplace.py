@@ -110,11 +110,11 @@ def test_refused(name: str) -> None:
 def check_by_running(loops: Loops) -> None:
     """In place gives the bytes that separate buffers give, where those are written."""
     x = np.arange(N, dtype=np.int8)
-    apart = x.copy()
-    run_loops(loops, {"x": x, "o": apart})
+    copy = x.copy()
+    run_loops(loops, {"x": x, "o": copy})
     shared = x.copy()
     run_loops(loops, {"x": shared, "o": shared})
-    np.testing.assert_array_equal(shared, apart)
+    np.testing.assert_array_equal(shared, copy)
 
 
 @settings(max_examples=200, deadline=None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placements import overlaps, violated
 
 from sdk.compiler.memory.planner import plan_offsets
-from sdk.compiler.memory.problem import Apart, Block, apart_by_lifetimes, lower_bound
+from sdk.compiler.memory.problem import Block, Separation, lower_bound, separations_by_lifetimes
 from sdk.errors import BuildError
 
 
@@ -97,65 +97,65 @@ def problems(draw: st.DrawFn) -> list[Block]:
 @settings(max_examples=150, deadline=None)
 @given(problems())
 def test_placements_are_sound(blocks: list[Block]) -> None:
-    placed = plan_offsets(blocks, effort=500)
+    placed = plan_offsets(blocks, node_limit=500)
     assert not overlaps([b for b in blocks if b.size], placed.offsets)
     assert placed.peak == max((placed.offsets[b.name] + b.size for b in blocks if b.size), default=0)
     assert lower_bound(blocks) <= placed.peak
-    assert placed == plan_offsets(list(reversed(blocks)), effort=500)
+    assert placed == plan_offsets(list(reversed(blocks)), node_limit=500)
 
 
 @settings(max_examples=100, deadline=None)
 @given(problems())
 def test_lifetimes_as_relations_ask_for_the_same(blocks: list[Block]) -> None:
-    apart = apart_by_lifetimes(blocks)
-    placed = plan_offsets(blocks, apart=apart, effort=500)
-    assert lower_bound(blocks, apart) <= plan_offsets(blocks, effort=2000).peak
-    assert not violated(blocks, apart, placed.offsets)
+    separations = separations_by_lifetimes(blocks)
+    placed = plan_offsets(blocks, separations=separations, node_limit=500)
+    assert lower_bound(blocks, separations) <= plan_offsets(blocks, node_limit=2000).peak
+    assert not violated(blocks, separations, placed.offsets)
     assert not overlaps([b for b in blocks if b.size], placed.offsets)
 
 
 def test_an_output_may_lie_over_consumed_input() -> None:
     image, result = Block("image", 1000, 0, 1, 4), Block("result", 900, 0, 1, 4)
-    over = [Apart("image", "result", -100, 1000)]
-    placed = plan_offsets([image, result], apart=over)
+    over = [Separation("image", "result", -100, 1000)]
+    placed = plan_offsets([image, result], separations=over)
     assert placed.peak == placed.lower_bound == 1100
     assert not violated([image, result], over, placed.offsets)
     assert placed.offsets["image"] - placed.offsets["result"] == 100
-    apart = [Apart("image", "result", -100, 1000), Apart("result", "more", -64, 900)]
+    separations = [Separation("image", "result", -100, 1000), Separation("result", "more", -64, 900)]
     more = Block("more", 64, 0, 0, 4)  # apart from the result only: over the image it is welcome
-    assert plan_offsets([image, result, more], apart=apart).peak == 1100
+    assert plan_offsets([image, result, more], separations=separations).peak == 1100
 
 
 @st.composite
-def related(draw: st.DrawFn) -> tuple[list[Block], list[Apart]]:
+def related(draw: st.DrawFn) -> tuple[list[Block], list[Separation]]:
     blocks = draw(problems())
     index = st.integers(0, len(blocks) - 1)
     relation = st.tuples(index, index, st.integers(-60, 60), st.integers(0, 99))
-    apart = [
-        Apart(f"b{a}", f"b{b}", low, low + more)
+    separations = [
+        Separation(f"b{a}", f"b{b}", low, low + more)
         for a, b, low, more in draw(st.lists(relation, max_size=40))
         if a != b
     ]
-    return blocks, apart
+    return blocks, separations
 
 
 @settings(max_examples=150, deadline=None)
 @given(related())
-def test_relations_hold(problem: tuple[list[Block], list[Apart]]) -> None:
-    blocks, apart = problem
-    placed = plan_offsets(blocks, apart=apart, effort=500)
+def test_relations_hold(problem: tuple[list[Block], list[Separation]]) -> None:
+    blocks, separations = problem
+    placed = plan_offsets(blocks, separations=separations, node_limit=500)
     held = {b.name for b in blocks if b.size}
-    assert not violated(blocks, [r for r in apart if {r.a, r.b} <= held], placed.offsets)
+    assert not violated(blocks, [r for r in separations if {r.a, r.b} <= held], placed.offsets)
     assert placed.lower_bound <= placed.peak
-    assert placed == plan_offsets(blocks[::-1], apart=apart[::-1], effort=500)
+    assert placed == plan_offsets(blocks[::-1], separations=separations[::-1], node_limit=500)
 
 
 @settings(max_examples=60, deadline=None)
 @given(related(), st.integers(0, 400))
-def test_a_placement_that_is_enough_ends_the_search(problem: tuple[list[Block], list[Apart]], enough: int) -> None:
-    blocks, apart = problem
-    placed = plan_offsets(blocks, apart=apart, enough=enough, effort=500)
-    best = plan_offsets(blocks, apart=apart, effort=500)
+def test_a_placement_that_is_enough_ends_the_search(problem: tuple[list[Block], list[Separation]], enough: int) -> None:
+    blocks, separations = problem
+    placed = plan_offsets(blocks, separations=separations, enough=enough, node_limit=500)
+    best = plan_offsets(blocks, separations=separations, node_limit=500)
     assert placed.lower_bound == best.lower_bound <= placed.peak
     assert placed.peak <= max(enough, best.peak)
 

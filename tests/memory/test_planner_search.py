@@ -19,8 +19,8 @@ from placements import overlaps
 from sdk.compiler.memory import planner
 from sdk.compiler.memory.compiled_search import maker, provide
 from sdk.compiler.memory.planner import native, plan_offsets
-from sdk.compiler.memory.planner.dives import Dives
 from sdk.compiler.memory.planner.greedy import greedy
+from sdk.compiler.memory.planner.restarts import Restarts
 from sdk.compiler.memory.planner.task import Found, make_task
 from sdk.compiler.memory.problem import Block, aligned, lower_bound
 from sdk.driver.host_c import load_c
@@ -62,7 +62,7 @@ def few(draw: st.DrawFn) -> list[Block]:
     return out
 
 
-def least_peak(blocks: list[Block]) -> int:
+def min_peak(blocks: list[Block]) -> int:
     """The best over all orders of dropping blocks; one of them gives an optimal placement."""
     loose = [b for b in blocks if b.fixed is None]
     best = 1 << 30
@@ -83,9 +83,9 @@ def least_peak(blocks: list[Block]) -> int:
 @settings(max_examples=120, deadline=None)
 @given(few())
 def test_small_problems_are_solved_to_the_byte_and_proved(blocks: list[Block]) -> None:
-    placed = plan_offsets(blocks, effort=200_000)
+    placed = plan_offsets(blocks, node_limit=200_000)
     assert not overlaps(blocks, placed.offsets)
-    assert placed.peak == least_peak(blocks)
+    assert placed.peak == min_peak(blocks)
     assert placed.optimal
 
 
@@ -103,11 +103,11 @@ def random_problem(seed: int) -> list[Block]:
 
 def test_python_and_c_make_the_same_choices(in_python: None, monkeypatch: pytest.MonkeyPatch) -> None:
     problems = [random_problem(seed) for seed in range(60)]
-    efforts = [500 * (1 + k % 7) for k in range(60)]  # most end out of budget, so that each choice counts
-    slow = [plan_offsets(blocks, effort=effort) for blocks, effort in zip(problems, efforts, strict=True)]
+    limits = [500 * (1 + k % 7) for k in range(60)]  # most end out of budget, so that each choice counts
+    slow = [plan_offsets(blocks, node_limit=limit) for blocks, limit in zip(problems, limits, strict=True)]
     provide(load_c)
     monkeypatch.setattr(native._Library, "made", load_c(native.SOURCE))
-    fast = [plan_offsets(blocks, effort=effort) for blocks, effort in zip(problems, efforts, strict=True)]
+    fast = [plan_offsets(blocks, node_limit=limit) for blocks, limit in zip(problems, limits, strict=True)]
     assert slow == fast
     assert any(not placed.optimal for placed in fast)
     assert all(not overlaps(b, p.offsets) for b, p in zip(problems, fast, strict=True))
@@ -124,7 +124,7 @@ def test_a_long_search_asks_for_the_library_once(in_python: None, monkeypatch: p
     monkeypatch.setattr(native._Library, "made", None)
     monkeypatch.setattr(native, "PATIENCE", 50)
     for seed in range(10):
-        plan_offsets(random_problem(seed), effort=5000)
+        plan_offsets(random_problem(seed), node_limit=5000)
     assert asked == [native.SOURCE]
 
 
@@ -157,7 +157,7 @@ def test_hard_problems_fit(root: Path, in_c: None) -> None:
                 (r["id"], int(r["size"]), int(r["lower"]), int(r["upper"]) - 1) for r in csv.DictReader(file)
             ]
         blocks = [Block(*row) for row in rows]
-        placed = plan_offsets(blocks, enough=1 << 20, effort=20_000_000)
+        placed = plan_offsets(blocks, enough=1 << 20, node_limit=20_000_000)
         assert not overlaps(blocks, placed.offsets)
         assert placed.peak <= 1 << 20, path.name
 
@@ -165,11 +165,11 @@ def test_hard_problems_fit(root: Path, in_c: None) -> None:
 def test_enough_ends_the_search(in_c: None) -> None:
     blocks = [b for seed in range(3, 6) for b in random_problem(seed) if b.fixed is None]
     blocks = [Block(f"{k}", b.size, b.first, b.last, b.align) for k, b in enumerate(blocks)]
-    best = plan_offsets(blocks, effort=100_000)
-    first = plan_offsets(blocks, effort=0)
+    best = plan_offsets(blocks, node_limit=100_000)
+    first = plan_offsets(blocks, node_limit=0)
     assert best.peak < first.peak
     middle = (best.peak + first.peak) // 2
-    placed = plan_offsets(blocks, enough=middle, effort=100_000)
+    placed = plan_offsets(blocks, enough=middle, node_limit=100_000)
     assert best.peak <= placed.peak <= middle
     assert placed.lower_bound == lower_bound(blocks)
 
@@ -180,24 +180,24 @@ def test_seconds_end_the_search(in_c: None) -> None:
         Block(f"b{k}", rng.randrange(1, 4000), at := rng.randrange(200), at + rng.randrange(60)) for k in range(300)
     ]
     start = time.monotonic()
-    placed = plan_offsets(blocks, effort=1 << 40, seconds=0.5)
+    placed = plan_offsets(blocks, node_limit=1 << 40, seconds=0.5)
     assert time.monotonic() - start < 10  # a busy machine; without the limit it takes hours
     assert not overlaps(blocks, placed.offsets)
 
 
 def test_very_many_blocks_are_searched_by_orders(in_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "MOST_EXACT", 5)
-    monkeypatch.setattr(planner, "Dives", None)
+    monkeypatch.setattr(planner, "MAX_EXACT_BLOCKS", 5)
+    monkeypatch.setattr(planner, "Restarts", None)
     for seed in range(5):
         blocks = random_problem(seed)
-        placed = plan_offsets(blocks, effort=2000)
+        placed = plan_offsets(blocks, node_limit=2000)
         assert not overlaps(blocks, placed.offsets)
-        assert placed.peak <= plan_offsets(blocks, effort=0).peak
+        assert placed.peak <= plan_offsets(blocks, node_limit=0).peak
 
 
 def test_a_search_never_gives_back_something_worse(in_c: None) -> None:
     for seed in range(20):
         task = make_task(random_problem(seed))
         start = greedy(task)
-        found, bound = Dives(task).run(Found(start.peak, start.offsets), 2000, seed)
+        found, bound = Restarts(task).run(Found(start.peak, start.offsets), 2000, seed)
         assert task.bound <= bound <= found.peak <= start.peak

@@ -118,16 +118,16 @@ def test_random_blocks(rows: list[tuple[int, int, int, int]]) -> None:
         for k, (first, more, _, _) in enumerate(rows)
     ]
     placement = best_scaled(placements(blocks), blocks, sizes)
-    form = scaled(blocks, sizes, placement)
-    covered = Covered(form.bytes, dict(form.places))
-    assert all(covered.holds(form.offsets[b.name] + sizes[b.name]) for b in blocks)
+    closed_form = scaled(blocks, sizes, placement)
+    covered = Covered(closed_form.bytes, dict(closed_form.places))
+    assert all(covered.holds(closed_form.offsets[b.name] + sizes[b.name]) for b in blocks)
     for env in [top, *points(5)]:
         known = dict(env)
-        for var, value in form.places:
+        for var, value in closed_form.places:
             known[var] = evaluate(value, known)
             assert known[var] % 16 == 0
             assert known[var] <= var.hi
-        at = {b.name: evaluate(form.offsets[b.name], known) for b in blocks}
+        at = {b.name: evaluate(closed_form.offsets[b.name], known) for b in blocks}
         for k, a in enumerate(blocks):
             assert at[a.name] <= placement.offsets[a.name]
             for b in blocks[:k]:

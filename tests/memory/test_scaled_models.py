@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 BOUNDS = {"seq": (1, 256)}
 BOTH = {"batch": (1, 4), "seq": (1, 256)}
-MOST = 1.10
+MAX_RATIO = 1.10
 CASES = ["encoder", "encoder_batch", "decoder", "decoder32"]
 
 
@@ -43,7 +43,7 @@ def near_the_live_set(plan: Plan) -> Grid:
     at = points(random_dims(plan, 20))
     need, live = arena(plan, at), live_set(plan, at)
     assert (live <= need).all()
-    assert (need <= MOST * live).all(), (need / live).max()
+    assert (need <= MAX_RATIO * live).all(), (need / live).max()
     return need
 
 

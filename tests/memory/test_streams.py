@@ -120,7 +120,7 @@ def strided() -> tuple[Net, Value]:
 
 def test_turns_follow_the_rows_that_readers_need() -> None:
     net, total = strided()
-    flow = flow_of((1, 2, 3, 4), streams_of(net.module(total), 1).forms)
+    flow = flow_of((1, 2, 3, 4), streams_of(net.module(total), 1).row_calls)
     assert flow is not None
     assert (flow.extents, flow.rates, flow.ahead) == ((12, 6, 6, 6), (2, 1, 1, 1), (2, 1, 0, 0))
     assert (flow.lo, flow.hi) == (-1, 6)

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
-from sdk.frontends.onnx.reader import STAND_INS
+from sdk.frontends.onnx.reader import WIDER_TYPES
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 SEED, COUNT = 20261121, 300
@@ -80,5 +80,5 @@ def _given(value: Any) -> Any:
     value = _value(value)
     if not isinstance(value, np.ndarray) or value.dtype.kind in "OSU":
         return value
-    stand_in = STAND_INS.get(onnx.helper.np_dtype_to_tensor_dtype(value.dtype))
-    return value if stand_in is None else value.astype(stand_in.numpy)
+    wider = WIDER_TYPES.get(onnx.helper.np_dtype_to_tensor_dtype(value.dtype))
+    return value if wider is None else value.astype(wider.numpy)

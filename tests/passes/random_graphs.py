@@ -18,7 +18,7 @@ from sdk.errors import SdkError
 
 UNARY = ("relu", "neg", "abs", "sigmoid", "tanh", "silu", "gelu", "exp_small", "leaky_relu", "clip", "hard_swish")
 BINARY = ("add", "sub", "mul", "maximum", "minimum")
-MOST = 6000  # elements of a tensor
+MAX_ELEMENTS = 6000  # elements of a tensor
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Maker:
         types = infer(op, [a.type for a in args], attrs(**given))
         outs = tuple(Value(self.name(), t) for t in types)
         most = max_value(product(outs[0].type.shape))
-        if most is None or most > MOST:
+        if most is None or most > MAX_ELEMENTS:
             raise SdkError("too large")
         self.nodes.append(Call(outs, "op", op, args, attrs(**given), source=f"{op} {outs[0].name}"))
         self.values += outs

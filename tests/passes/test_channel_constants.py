@@ -15,13 +15,13 @@ from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.ops.fixed import multiply_quantized
-from sdk.compiler.passes.columns import Columns
+from sdk.compiler.passes.constant_channels import ConstantChannels
 from sdk.compiler.passes.fold_offset import FoldOffset
 from sdk.compiler.passes.fuse import Fuse
 from sdk.compiler.passes.high_word import HighWord
+from sdk.compiler.passes.interleave_constants import InterleaveConstants
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.schedule import ScheduleLoops
-from sdk.compiler.passes.still import Still
 from sdk.compiler.verify.module import check
 
 CHANNELS, DEPTH = 16, 32
@@ -64,15 +64,15 @@ def requantize(module: Module) -> dict[str, object]:
 @pytest.mark.parametrize(("zp", "lo"), [(-128, -128), (5, -128), (-7, -7)])
 def test_still_channels_ask_for_no_more_than_others(zp: int, lo: int) -> None:
     before = layer(zp, lo, DEAD)
-    after = FoldOffset().run(Still().run(before))
+    after = FoldOffset().run(ConstantChannels().run(before))
     check(after, ops)
     np.testing.assert_array_equal(outcome(before), outcome(after))
     given = requantize(after)
     assert int(str(given["acc_bits"])) <= 20
     assert int(str(given["shift_lo"])) >= -9
-    assert Still().run(after) is after
+    assert ConstantChannels().run(after) is after
     plain = layer(zp, lo)
-    assert Still().run(plain) is plain
+    assert ConstantChannels().run(plain) is plain
 
 
 @pytest.mark.parametrize(("zp", "lo"), [(-128, -128), (5, -128), (-7, -7), (127, -128)])
@@ -114,7 +114,7 @@ def test_wide_accumulators_and_far_shifts_keep_two_roundings() -> None:
 def test_vectors_of_a_channel_become_columns() -> None:
     module = Fuse().run(Lower().run(HighWord().run(FoldOffset().run(layer()))))
     scheduled = ScheduleLoops(isa="dsp+thumb+thumb2+unaligned").run(module)
-    tabled = Columns().run(scheduled)
+    tabled = InterleaveConstants().run(scheduled)
     check(tabled, ops)
     np.testing.assert_array_equal(outcome(scheduled), outcome(tabled))
     (f,) = tabled.loops.values()
@@ -127,7 +127,7 @@ def test_vectors_of_a_channel_become_columns() -> None:
     np.testing.assert_array_equal(table.data[:, 3], shift)
     reads = [n for n in walk(f.body) if isinstance(n, Load) and n.buffer == "table"]
     assert {n.index[1] for n in reads} == {0, 1, 2, 3}
-    assert Columns().run(tabled) is tabled
+    assert InterleaveConstants().run(tabled) is tabled
 
 
 def test_a_vector_alone_or_one_known_at_run_time_stays() -> None:
@@ -138,4 +138,4 @@ def test_a_vector_alone_or_one_known_at_run_time_stays() -> None:
     given = replace(graph, params=(*graph.params, b), body=body[:1], results=body[0].outs)
     alone = Lower().run(replace(module, graphs={"main": given}))
     scheduled = ScheduleLoops(isa="dsp+thumb+thumb2+unaligned").run(alone)
-    assert Columns().run(scheduled) is scheduled
+    assert InterleaveConstants().run(scheduled) is scheduled

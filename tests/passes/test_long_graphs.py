@@ -19,7 +19,7 @@ from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.module import Module
 from sdk.compiler.passes.fusion.cost import depth_of
-from sdk.compiler.passes.fusion.merge import MOST_DEPTH
+from sdk.compiler.passes.fusion.merge import MAX_NESTING
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes, lower_module
 from sdk.driver.targets import capabilities
@@ -63,7 +63,7 @@ def built(module: Module, name: str) -> Module:
     check_round_trip(done)
     given = EmitOptions(source="m", model_hash="0", board=name, small=not board.hosted)
     assert get_backend("c99").emit(done, "m", isa=capabilities(board, options), options=given).files
-    assert all(depth_of(f.body) <= MOST_DEPTH + 40 for f in done.loops.values())
+    assert all(depth_of(f.body) <= MAX_NESTING + 40 for f in done.loops.values())
     return done
 
 

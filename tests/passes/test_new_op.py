@@ -221,11 +221,11 @@ graph @main(%x: f32[5, 2]) {
   %o = matmul(%s, @w) : f32[5, 2]
   return %o
 }"""
-    done = after(text, "eliminate,cleanup")
+    done = after(text, "prune-channels,cleanup")
     assert done.graphs["main"].body[1].out.type.shape == (5, 2)
 
 
-STREAMED = "lower,simplify-loops,cleanup,order,plan-memory{{io=arena,memory={memory}}}"
+STREAMED = "lower,simplify-loops,cleanup,memory-aware-scheduling,plan-memory{{io=arena,memory={memory}}}"
 
 
 @pytest.mark.parametrize("call", ["softsign_like(%s)", "halfway(%s, %s)", "flip(%s) {axes = (2,)}"])

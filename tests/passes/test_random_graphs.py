@@ -24,7 +24,7 @@ from tests.ir.round_trip import check_round_trip
 
 PIPELINE = (
     "inline,fold,fold-pad,canonicalize,cleanup,lower,fuse,simplify-loops,schedule{{isa={isa}}},simplify-loops,cleanup,"
-    "order"
+    "memory-aware-scheduling"
 )
 ISAS = ("", "avx2", "avx512vnni.avx512bw.avx512vl.avx2", "dsp")
 PER_LIBRARY = 20

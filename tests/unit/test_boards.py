@@ -61,7 +61,7 @@ def test_every_board_loads_and_describes_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in board_names() if not load_board(name).hosted])
-def test_the_stand_in_keeps_the_real_sizes(name: str) -> None:
+def test_the_emulated_target_keeps_the_real_sizes(name: str) -> None:
     board = load_board(name)
     emulated = board.as_emulated()
     assert [r.size for r in emulated.memory] == [r.size for r in board.memory]

@@ -27,7 +27,7 @@ from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role, Split
 from sdk.compiler.ir.types import U8, TensorType
 from sdk.compiler.memory.planner import placements, plan_offsets
-from sdk.compiler.memory.problem import Apart, Block, Placement, live_profile, lower_bound
+from sdk.compiler.memory.problem import Block, Placement, Separation, live_profile, lower_bound
 from sdk.compiler.memory.rings import RowKernels, stored_bytes
 from sdk.compiler.memory.scaled import Scaled, scaled
 from sdk.compiler.memory.scaled_choice import best_scaled
@@ -35,8 +35,8 @@ from sdk.compiler.memory.scratch import SCRATCH_ALIGN, THREAD_ALIGN, scratch_lay
 from sdk.compiler.memory.splits import split_of
 from sdk.compiler.memory.states import state_offsets
 from sdk.compiler.memory.storage import Io, Storage, is_view, share_bytes
+from sdk.compiler.memory.stream.repeats import Repeats
 from sdk.compiler.memory.stream.timeline import Bits, Timeline
-from sdk.compiler.memory.stream.turns import Turns
 from sdk.compiler.memory.stream.weigh import Segment
 from sdk.compiler.sym import Dim, Expr, Var, dmax, free_vars, max_value, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
@@ -50,8 +50,8 @@ REGIONS = ("arena", "state", "const")
 @dataclass(frozen=True)
 class Laid:
     """A plan, the blocks of its arena and where they were placed; ``loops`` are its functions on rings, ``fullest``
-    the blocks in use when most bytes are. ``block_of`` gives the block of each buffer in the arena, ``apart`` what is
-    asked of pairs of blocks (None: what their lifetimes ask)."""
+    the blocks in use when most bytes are. ``block_of`` gives the block of each buffer in the arena, ``separations``
+    what is asked of pairs of blocks (None: what their lifetimes ask)."""
 
     plan: Plan
     blocks: tuple[Block, ...]
@@ -59,7 +59,7 @@ class Laid:
     fullest: tuple[Block, ...]
     loops: Mapping[str, Loops] = field(default_factory=dict)
     block_of: Mapping[str, str] = field(default_factory=dict)
-    apart: tuple[Apart, ...] | None = None
+    separations: tuple[Separation, ...] | None = None
 
 
 def lay_out(
@@ -119,7 +119,7 @@ class _Layout:
         self.sharing = share_bytes(graph, module.loops, states, io, self._may_take)
         self.kernels = RowKernels(set(module.loops))
         self.calls = 0
-        self.turns = {v.name for v in (*self.entry_dims, *fresh_dims(graph))}  # names of variables of repeats, and dims
+        self.repeat_vars = {v.name for v in (*self.entry_dims, *fresh_dims(graph))}  # and of dims
         self.end = len(graph.body) + 1
         self.head: list[PlanStmt] = []  # what follows from the entry's dims is found out before any work
         self.known: set[Var] = set(self.entry_dims)
@@ -193,13 +193,13 @@ class _Layout:
     def _stream(self, segment: Segment) -> None:
         """The repeats of a segment; its nodes are calls."""
         assert segment.flow is not None  # it is a stream
-        turns = Turns(segment.flow, [fresh_name("h", self.turns) for _ in segment.flow.levels])
+        repeats = Repeats(segment.flow, [fresh_name("h", self.repeat_vars) for _ in segment.flow.levels])
         calls = {}
-        for step in turns.order():
+        for step in repeats.order():
             node = self.graph.body[step - 1]
             assert isinstance(node, Call)  # only calls have rows
-            calls[step] = self._call(step, node, turns.rows(step))
-        self.body.append(turns.statement(calls))
+            calls[step] = self._call(step, node, repeats.rows(step))
+        self.body.append(repeats.statement(calls))
 
     # --- buffers ---------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class _Layout:
             role = "output"
         region = "arena"
         offset: Dim = 0
-        match storage.home:
+        match storage.memory:
             case "arena":
                 self._block(name, storage)
             case "state":
@@ -251,8 +251,8 @@ class _Layout:
     def _size(self, type: TensorType) -> Dim:
         """The bytes of a type in the dims of the entry; what a run finds out, or may refuse, counts at its most."""
         size = substitute(type.nbytes, self.derived)
-        most = max_value(size)
-        known = free_vars(size) <= set(self.entry_dims) and most is not None and most <= type.max_bytes
+        maximum = max_value(size)
+        known = free_vars(size) <= set(self.entry_dims) and maximum is not None and maximum <= type.max_bytes
         return size if known else type.max_bytes
 
     def _temp(self, name: str, type: TensorType, role: Role, step: int, align: int) -> str:
@@ -322,12 +322,12 @@ class _Layout:
             if function.rows is not None and rows is None:
                 rows = 0, substitute(function.rows.extent, dict(zip(function.dims, dims, strict=True)))
                 split = split_of(function, args, dims, {b.name: b.alias for b in self.buffers}, self.threads)
-            size, least = scratch_layout(function).bytes, SCRATCH_ALIGN
+            size, minimum = scratch_layout(function).bytes, SCRATCH_ALIGN
             if size:
                 if split is not None:
-                    size, least = scratch_share(size) * split.threads, THREAD_ALIGN
+                    size, minimum = scratch_share(size) * split.threads, THREAD_ALIGN
                 name = fresh_name(f"{args[-1]}_scratch", self.taken)
-                scratch = self._temp(name, TensorType(U8, (size,)), "scratch", step, max(self.align, least))
+                scratch = self._temp(name, TensorType(U8, (size,)), "scratch", step, max(self.align, minimum))
         elif node.kind == "extern":
             dims = _extern_dims(node)
         elif node.kind == "loops":
@@ -372,7 +372,7 @@ class _Layout:
         if step in self.sharing.direct_writes:
             self.version[node.state] = source
             return
-        if storage.home == "state" and storage.place == node.state and storage.origin == "read":
+        if storage.memory == "state" and storage.place == node.state and storage.origin == "read":
             return  # the state's own value, still in place
         name = fresh_name(f"{node.state}_new", self.taken)
         type = self.module.states[node.state].type
@@ -432,21 +432,21 @@ class _Layout:
 
     def _finish(self, outputs: tuple[str, ...]) -> Laid:
         blocks = tuple(self.blocks.values())
-        apart: tuple[Apart, ...] | None = None
+        separations: tuple[Separation, ...] | None = None
         if self.scaled:
             placement = best_scaled(placements(blocks), blocks, self.sizes)
-            form = scaled(blocks, self.sizes, placement)
+            closed_form = scaled(blocks, self.sizes, placement)
             fullest = _fullest(blocks)
         elif self.segments:
-            placement, fullest, apart = self._place_streams(blocks)
-            form = Scaled((), placement.offsets, placement.peak)
+            placement, fullest, separations = self._place_streams(blocks)
+            closed_form = Scaled((), placement.offsets, placement.peak)
         else:
             placement, fullest = plan_offsets(blocks), _fullest(blocks)
-            form = Scaled((), placement.offsets, placement.peak)
+            closed_form = Scaled((), placement.offsets, placement.peak)
         # what a search proved beyond the largest live set no reader of the plan could check
         bound = placement.lower_bound if self.segments else lower_bound(blocks)
         buffers = tuple(
-            replace(b, offset=form.offsets[self.block_of[b.name]]) if b.name in self.block_of else b
+            replace(b, offset=closed_form.offsets[self.block_of[b.name]]) if b.name in self.block_of else b
             for b in self.buffers
         )
         inputs = tuple(self.names[p.name] for p in self.graph.params)
@@ -455,15 +455,15 @@ class _Layout:
             self.entry_dims,
             inputs,
             outputs,
-            self._regions(buffers, form.bytes),
+            self._regions(buffers, closed_form.bytes),
             buffers,
             (*self.head, *self.body),
             bound,
-            form.places,
+            closed_form.places,
         )
-        return Laid(plan, blocks, placement, fullest, self.kernels.made, self.block_of, apart)
+        return Laid(plan, blocks, placement, fullest, self.kernels.made, self.block_of, separations)
 
-    def _place_streams(self, blocks: tuple[Block, ...]) -> tuple[Placement, tuple[Block, ...], tuple[Apart, ...]]:
+    def _place_streams(self, blocks: tuple[Block, ...]) -> tuple[Placement, tuple[Block, ...], tuple[Separation, ...]]:
         """Offsets by when calls for rows use each block, the blocks in use when most bytes are, and what was asked."""
         timeline = Timeline(self.segments)
         used: dict[str, Bits] = {}
@@ -471,9 +471,9 @@ class _Layout:
             by = self.used_by[b.name]
             used[b.name] = timeline.during(by) if isinstance(by, int) else timeline.used(by.values, by.born, by.last)
         of_value = {v.name: self.block_of.get(self.names[v.name], "") for v in self.graph.values()}
-        apart, bound = timeline.problem(blocks, used, timeline.lags(of_value, used, self.align))
-        placement = plan_offsets(blocks, apart=apart, bound=bound)
-        return placement, timeline.fullest(blocks, used), tuple(apart)
+        separations, bound = timeline.problem(blocks, used, timeline.lags(of_value, used, self.align))
+        placement = plan_offsets(blocks, separations=separations, bound=bound)
+        return placement, timeline.fullest(blocks, used), tuple(separations)
 
     def _regions(self, buffers: tuple[PlanBuffer, ...], peak: Dim) -> tuple[Region, ...]:
         align = max([self.align, *(b.align for b in self.blocks.values())])

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import gcd
 
 __all__ = [
-    "Apart",
     "Block",
     "Placement",
+    "Separation",
     "aligned",
-    "apart_by_lifetimes",
     "live_profile",
     "lower_bound",
+    "separations_by_lifetimes",
 ]
 
 
@@ -31,7 +31,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class Separation:
     """The offset of block ``b`` minus that of block ``a`` is never strictly between ``low`` and ``high``.
 
     Blocks that share no byte have ``-size(b)`` and ``size(a)``; an output written over the bytes of an input that
@@ -80,18 +80,18 @@ def live_profile(blocks: Iterable[Block]) -> list[tuple[int, list[Block]]]:
     return out
 
 
-def apart_by_lifetimes(blocks: Sequence[Block]) -> list[Apart]:
+def separations_by_lifetimes(blocks: Sequence[Block]) -> list[Separation]:
     """The relations that lifetimes ask for: blocks that are live at a common step share no byte."""
     held = [b for b in blocks if b.size > 0]
     out = []
     for k, b in enumerate(held):
         for a in held[:k]:
             if a.first <= b.last and b.first <= a.last:
-                out.append(Apart(a.name, b.name, -b.size, a.size))
+                out.append(Separation(a.name, b.name, -b.size, a.size))
     return out
 
 
-def lower_bound(blocks: Sequence[Block], apart: Sequence[Apart] | None = None) -> int:
+def lower_bound(blocks: Sequence[Block], separations: Sequence[Separation] | None = None) -> int:
     """Bytes that no placement goes below.
 
     By lifetimes: the largest live set, counting the padding that no stacking of that set can avoid (of the blocks
@@ -100,10 +100,10 @@ def lower_bound(blocks: Sequence[Block], apart: Sequence[Apart] | None = None) -
     grown greedily, where a block counts no more than the least that another of the set may be above it.
     """
     best = max((b.fixed + b.size for b in blocks if b.fixed is not None), default=0)
-    if apart is None:
+    if separations is None:
         return max([best, *(_stacked([(b.size, b) for b in live]) for _, live in live_profile(blocks))])
     held = {b.name: b for b in blocks if b.size > 0}
-    above = _least_above(held, apart)
+    above = _min_above(held, separations)
     best = max([best, *(b.size for b in held.values())])
     for name in held:
         widths: dict[str, int] = {}  # of the members that have another in the set
@@ -125,10 +125,10 @@ def _stacked(live: Sequence[tuple[int, Block]]) -> int:
     return sum(padded) - max(p - b.size for p, (_, b) in zip(padded, live, strict=True))
 
 
-def _least_above(held: Mapping[str, Block], apart: Sequence[Apart]) -> dict[str, dict[str, int]]:
+def _min_above(held: Mapping[str, Block], separations: Sequence[Separation]) -> dict[str, dict[str, int]]:
     """For each block, how far others are above it when they are not below it, for pairs that must be either."""
     out: dict[str, dict[str, int]] = {name: {} for name in held}
-    for r in apart:
+    for r in separations:
         if r.low < 0 < r.high and r.a in held and r.b in held:
             out[r.a][r.b] = max(r.high, out[r.a].get(r.b, 0))
             out[r.b][r.a] = max(-r.low, out[r.b].get(r.a, 0))

@@ -143,11 +143,11 @@ def _dims(plan: Plan, at: Mapping[Var, int] | None) -> dict[Var, int]:
 
 
 def _region(name: str, kind: RegionKind, size: Dim, env: Mapping[Var, int], trace: Trace) -> RegionUse:
-    most = max_value(substitute(size, dict(env)))
-    if most is None:
+    maximum = max_value(substitute(size, dict(env)))
+    if maximum is None:
         raise BuildError(f"the region size {size} has no upper bound")
     live = max(sum(h.hi - h.lo for h in m.held if h.region == name) for m in trace.moments)
-    return RegionUse(name, kind, most, live if kind == "arena" else most)
+    return RegionUse(name, kind, maximum, live if kind == "arena" else maximum)
 
 
 # --- names -----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sdk.errors import BuildError
 
 __all__ = ["Scaled", "scaled"]
 
-_MOST: Final = (1 << 31) - 1
+_MAX_BYTES: Final = (1 << 31) - 1
 REMEMBERED: Final = 1 << 12  # layers have the same ends
 
 
@@ -37,17 +37,17 @@ def scaled(blocks: Sequence[Block], sizes: Mapping[str, Dim], placement: Placeme
     below = _below(blocks, placement)
     for block in _order(blocks, placement):
         arms = (_end(offsets[o.name], sizes[o.name], block.align) for o in below[block.name])
-        value = _most(tuple(dict.fromkeys(arms)))
+        value = _max_of(tuple(dict.fromkeys(arms)))
         if not isinstance(value, int) and value not in places:
             places[value] = Var(f"at_{len(places)}", 0, _bound(value), block.align)
         offsets[block.name] = value if isinstance(value, int) else places[value].expr
     covered = {b.name for others in below.values() for b in others}
     ends = (offsets[b.name] + sizes[b.name] for b in _order(blocks, placement) if b.name not in covered)
-    return Scaled(tuple((var, value) for value, var in places.items()), offsets, _most(tuple(dict.fromkeys(ends))))
+    return Scaled(tuple((var, value) for value, var in places.items()), offsets, _max_of(tuple(dict.fromkeys(ends))))
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _most(arms: tuple[Dim, ...]) -> Dim:
+def _max_of(arms: tuple[Dim, ...]) -> Dim:
     """The maximum of dims, at least 0."""
     value: Dim = 0
     for arm in arms:
@@ -56,10 +56,10 @@ def _most(arms: tuple[Dim, ...]) -> Dim:
 
 
 def _bound(value: Dim) -> int:
-    most = max_value(value)
-    if most is None or most > _MOST:
+    maximum = max_value(value)
+    if maximum is None or maximum > _MAX_BYTES:
         raise BuildError(f"the offset {value} has no bound that fits 32 bits", hint="give smaller bounds with --dim")
-    return most
+    return maximum
 
 
 @lru_cache(maxsize=REMEMBERED)

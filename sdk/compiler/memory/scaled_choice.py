@@ -19,7 +19,7 @@ __all__ = ["best_scaled"]
 
 Grid = NDArray[np.int64]
 Points = dict[Var, Grid]  # by dim, its value at each point
-EFFORT: Final = 40_000  # of one search
+NODE_LIMIT: Final = 40_000  # of one search
 SAMPLES: Final = 36  # points that an order is searched at, about
 CHECKED: Final = 400  # points that it is then looked at
 ADDED: Final = 6  # of those, that join the others where it is worse there
@@ -82,7 +82,7 @@ def _searched(
         stacks = _stacks(folded, sizes, points, found[0].peak)
         starts = [order] if order else [_order_of(p, folded) for p in found]
         start = min(starts, key=lambda o: stacks.score(stacks.ends(o)))
-        order, worst = better_order(stacks, start, EFFORT)
+        order, worst = better_order(stacks, start, NODE_LIMIT)
         ratios = dense.ratios(dense.ends(order))
         bad = [k for k in np.argsort(-ratios, kind="stable")[:ADDED] if ratios[k] > worst + WORSE and k < CHECKED]
         if not bad:

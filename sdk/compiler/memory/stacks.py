@@ -21,7 +21,7 @@ Score = tuple[float, float, float]
 Order = list[int]
 GOOD: Final = 1.01  # a worst ratio that needs no further search
 STALE: Final = 60  # rounds without progress before the best order is disturbed
-MOST_STALE: Final = 3  # such times before the search ends
+MAX_STALE_ROUNDS: Final = 3  # such times before the search ends
 LOOKED_AT: Final = 3  # points, the worst ones, whose critical paths give moves
 TRIED: Final = 12  # moves a round, by chance
 
@@ -88,20 +88,20 @@ class Stacks:
             block = below[0]
 
 
-def better_order(stacks: Stacks, start: Order, effort: int, seed: int = 0) -> tuple[Order, float]:
-    """An order with a smaller worst ratio than ``start``, or ``start``, and that ratio; no time but ``effort``, the
+def better_order(stacks: Stacks, start: Order, node_limit: int, seed: int = 0) -> tuple[Order, float]:
+    """An order with a smaller worst ratio than ``start``, or ``start``, and that ratio; no time but ``node_limit``, the
     placements of single blocks, bounds the search, so that it gives the same every time.
 
     A tabu search: what makes a point bad is a path of blocks that lie on each other, so every move takes a block of
     such a path somewhere else.
     """
-    search = _Search(stacks, effort, seed)
+    search = _Search(stacks, node_limit, seed)
     return search.run(start)
 
 
 class _Search:
-    def __init__(self, stacks: Stacks, effort: int, seed: int) -> None:
-        self.stacks, self.effort = stacks, effort
+    def __init__(self, stacks: Stacks, node_limit: int, seed: int) -> None:
+        self.stacks, self.nodes_left = stacks, node_limit
         self.rng = random.Random(seed)
         self.group = {b: g for g, members in enumerate(stacks.groups) for b in members}
 
@@ -111,7 +111,7 @@ class _Search:
         best, score = order, self.stacks.score(ends)
         tabu: dict[int, int] = {}
         progress = stale = turn = 0
-        while self.effort > 0 and (score[0] > 0 or score[1] > GOOD):
+        while self.nodes_left > 0 and (score[0] > 0 or score[1] > GOOD):
             turn += 1
             found = self._step(order, ends, {g for g, until in tabu.items() if until >= turn})
             if found is not None:
@@ -122,14 +122,14 @@ class _Search:
                     best, score, progress = order, new, turn
             if turn - progress > STALE:
                 stale += 1
-                if stale == MOST_STALE:
+                if stale == MAX_STALE_ROUNDS:
                     break
                 order, progress = self._disturbed(best), turn
                 ends = self._ends(order)
         return best, score[1]
 
     def _ends(self, order: Order, known: Grid | None = None, kept: int = 0) -> Grid:
-        self.effort -= sum(len(self.stacks.groups[g]) for g in order[kept:])
+        self.nodes_left -= sum(len(self.stacks.groups[g]) for g in order[kept:])
         return self.stacks.ends(order, known, kept)
 
     def _step(self, order: Order, ends: Grid, tabu: set[int]) -> tuple[Order, Grid, int] | None:

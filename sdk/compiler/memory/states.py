@@ -11,7 +11,7 @@ from sdk.errors import BuildError
 
 __all__ = ["state_offsets"]
 
-_MOST_STATE: Final = (1 << 31) - 1
+_MAX_STATE_BYTES: Final = (1 << 31) - 1
 
 
 def state_offsets(states: Mapping[str, State], align: int) -> tuple[dict[str, Dim], Dim]:
@@ -29,7 +29,7 @@ def state_offsets(states: Mapping[str, State], align: int) -> tuple[dict[str, Di
         to = max(align, state.type.dtype.nbytes)
         out[state.name] = at if prove_eq(at % to, 0) is True else ceildiv(at, to) * to
         at = out[state.name] + state.type.nbytes
-    most = max_value(at)
-    if not isinstance(at, int) and (most is None or most > _MOST_STATE):
+    maximum = max_value(at)
+    if not isinstance(at, int) and (maximum is None or maximum > _MAX_STATE_BYTES):
         raise BuildError(f"states of {at} bytes may not fit 32 bits", hint="give their dims smaller upper bounds")
     return out, at

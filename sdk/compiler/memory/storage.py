@@ -24,9 +24,9 @@ from sdk.compiler.ops.registry import get_op
 from sdk.compiler.sym import prove_eq
 from sdk.errors import BuildError
 
-__all__ = ["Home", "Io", "Sharing", "Storage", "Takes", "is_view", "replaces", "share_bytes"]
+__all__ = ["Io", "MemoryKind", "Sharing", "Storage", "Takes", "is_view", "replaces", "share_bytes"]
 
-Home = Literal["arena", "state", "const", "caller"]
+MemoryKind = Literal["arena", "state", "const", "caller"]
 Io = Literal["arena", "caller"]
 Origin = Literal["param", "const", "read", "call"]
 Takes = Callable[[int, str, str], bool]
@@ -38,7 +38,7 @@ class Storage:
 
     Step 0 is before the first node, node k is step k + 1, the step after the last node hands out results.
     ``users`` are the steps that read it; ``result`` says that a result lies here; ``place`` is the state or
-    the result whose bytes these are, where the home is not the arena.
+    the result whose bytes these are, where the memory is not the arena.
     """
 
     origin: Origin
@@ -46,7 +46,7 @@ class Storage:
     born: int
     values: list[str] = field(default_factory=list)
     users: list[int] = field(default_factory=list)
-    home: Home = "arena"
+    memory: MemoryKind = "arena"
     place: str = ""
     result: bool = False
 
@@ -133,7 +133,7 @@ def _views(graph: Graph) -> Sharing:
     for step, node in enumerate(graph.body, 1):
         for arg in node_args(node):
             if arg.const and str(arg) not in out.storage:
-                out.storage[str(arg)] = Storage("const", arg.type, 0, [str(arg)], home="const")
+                out.storage[str(arg)] = Storage("const", arg.type, 0, [str(arg)], memory="const")
             out.of(arg).users.append(step)
         if is_view(node):
             _view(out, node_args(node)[0], node_outs(node)[0], checked=isinstance(node, MatchCast))
@@ -168,7 +168,7 @@ def _results(graph: Graph, out: Sharing, io: Io) -> None:
     end = len(graph.body) + 1
     for k, value in enumerate(graph.results):
         if value.const and str(value) not in out.storage:
-            out.storage[str(value)] = Storage("const", value.type, 0, [str(value)], home="const")
+            out.storage[str(value)] = Storage("const", value.type, 0, [str(value)], memory="const")
         storage = out.of(value)
         storage.users.append(end)
         if storage.origin != "call" or storage.result or value.name in out.renames:
@@ -176,10 +176,10 @@ def _results(graph: Graph, out: Sharing, io: Io) -> None:
             continue
         storage.result = True
         if io == "caller":
-            storage.home, storage.place = "caller", value.name
+            storage.memory, storage.place = "caller", value.name
     if io == "caller":
         for p in graph.params:
-            out.of(p).home, out.of(p).place = "caller", p.name
+            out.of(p).memory, out.of(p).place = "caller", p.name
 
 
 # --- states --------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapp
         alone = node.at is None and sum(n.state == node.state for _, n in writes) == 1
         old = [(r, out.of(n.out)) for r, n in reads if n.state == node.state and r < step]
         if alone and _may_write_directly(graph, storage, states[node.state], old, loops):
-            storage.home, storage.place = "state", node.state
+            storage.memory, storage.place = "state", node.state
             out.direct_writes.add(step)
             for _, reader in old:
                 if reader.last == storage.born:
@@ -212,7 +212,7 @@ def _states(graph: Graph, out: Sharing, loops: Mapping[str, Loops], states: Mapp
         if gone:
             storage.origin = "call"  # a copy of the old value, in the arena
         else:
-            storage.home, storage.place = "state", read.state
+            storage.memory, storage.place = "state", read.state
             out.direct_reads.add(step)
 
 
@@ -224,7 +224,7 @@ def _may_write_directly(
     loops: Mapping[str, Loops],
 ) -> bool:
     """Whether the producer of the value can put it into the state: nothing reads the old value after it."""
-    if storage.origin != "call" or storage.result or storage.home != "arena":
+    if storage.origin != "call" or storage.result or storage.memory != "arena":
         return False
     if storage.type.shape != state.shape or storage.type.dtype != state.dtype:
         return False
@@ -260,11 +260,11 @@ def _take_over(graph: Graph, out: Sharing, loops: Mapping[str, Loops], takes: Ta
             continue
         for value in node.outs:
             new = out.of(value)
-            if new.home == "state" or new.born != step:
+            if new.memory == "state" or new.born != step:
                 continue
             for arg in node.args:
                 old = out.of(arg)
-                dies = old.home == "arena" and old.last == step and not any(v.name in old.values for v in node.outs)
+                dies = old.memory == "arena" and old.last == step and not any(v.name in old.values for v in node.outs)
                 if dies and (takes is None or takes(step, value.name, arg.name)) and _replaces(node, new, old, loops):
                     _merge(out, old, new)
                     out.alias[value.name] = arg.name

@@ -1,4 +1,4 @@
-"""One way to say each thing: fewer kinds of kernels to schedule, chains of byte functions as one table."""
+"""One canonical form for each computation: fewer kinds of kernels, chains of byte functions as one table."""
 
 from __future__ import annotations
 

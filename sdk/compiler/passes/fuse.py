@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from sdk.compiler.ir.graph import Call, Graph, Node, Value, WriteState, fresh_dims, fresh_name, node_args, node_outs
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
-from sdk.compiler.passes.fusion.instance import instance, share_arguments
 from sdk.compiler.passes.fusion.merge import Pair, compute_at_read, compute_at_store
 from sdk.compiler.passes.fusion.rows import compute_on_rows
+from sdk.compiler.passes.fusion.specialise import share_arguments, specialise
 from sdk.compiler.sym import Var
 
 __all__ = ["Fuse"]
@@ -30,12 +30,12 @@ class Fuse:
     A consumer takes its producers one by one, those of the producers after, so that everything between a value and
     the one call in which all ways from it meet (its immediate post-dominator) becomes one kernel where it can. The
     merged call stands where the consumer stood: everything that it reads, and every dim, has its value there.
-    ``max_ops`` bounds how many ops one kernel may hold. ``decode`` lets a product read a smaller type, converted
-    and scaled on the way, in place of a decoded copy.
+    ``max_ops`` bounds how many ops one kernel may hold. ``dequantize`` lets a product read a smaller type, converted
+    and scaled on the way, in place of a dequantized copy.
     """
 
     max_ops: int = 16
-    decode: bool = False
+    dequantize: bool = False
     name = "fuse"
 
     def run(self, module: Module) -> Module:
@@ -118,15 +118,15 @@ class _Fuser:
         self, maker: Call, node: Call, places: tuple[int, ...], args: tuple[Value, ...]
     ) -> tuple[str, tuple[int, ...]] | None:
         """The name of the merged function and which of ``args`` it reads; None where nothing is to be merged."""
-        one = instance(self.loops[maker.callee], maker, self.scope)
-        two = instance(self.loops[node.callee], node, self.scope)
+        one = specialise(self.loops[maker.callee], maker, self.scope)
+        two = specialise(self.loops[node.callee], node, self.scope)
         if one is None or two is None:
             return None
         stem = f"{maker.callee}_{node.callee.rstrip('0123456789').rstrip('_')}"[:LONGEST].rstrip("_")
         pair = Pair(fresh_name(stem, set(self.loops)), one, two, places)
         if not pair.sound():
             return None
-        made = compute_at_read(pair, self.options.decode) or compute_at_store(pair) or compute_on_rows(pair)
+        made = compute_at_read(pair, self.options.dequantize) or compute_at_store(pair) or compute_on_rows(pair)
         if made is None:
             return None
         shared, left = share_arguments(made, args)

@@ -34,9 +34,9 @@ class HighWord:
         shift = edit.data(node.args[2])
         if given.get("spare") or given.get("high") or node.args[0].type.dtype != I32 or shift is None:
             return False
-        least, most, zp = -int(shift.max()), -int(shift.min()), int(given["zp"])
+        minimum, maximum, zp = -int(shift.max()), -int(shift.min()), int(given["zp"])
         # the zero point and the high word are each below 2**30, so that their sum is one of 32 bits
-        if least < 1 or given["acc_bits"] > 31 - BITS or abs(2 * zp + 1) << (BITS - 2 + most) >= 1 << 30:
+        if minimum < 1 or given["acc_bits"] > 31 - BITS or abs(2 * zp + 1) << (BITS - 2 + maximum) >= 1 << 30:
             return False
         right = (BITS - 1 - shift).astype(shift.dtype)
         value = edit.const(f"{node.args[2].name}_high", right, None, node.args[2].type)

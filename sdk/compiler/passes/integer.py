@@ -251,8 +251,8 @@ class _Rewriter:
         wide = x.value.type.dtype == I16
         steps = np.rint(bias.astype(np.float64) / (per_channel * x.scale))
         lo, hi = x.value.type.dtype.limits
-        most = max(abs(lo - x.zero), abs(hi - x.zero))
-        bounds = np.abs(exact).sum(axis=1) * most + np.abs(steps)
+        maximum = max(abs(lo - x.zero), abs(hi - x.zero))
+        bounds = np.abs(exact).sum(axis=1) * maximum + np.abs(steps)
         small = exact.min(initial=0) >= -128 and exact.max(initial=0) <= 127
         if bounds.max(initial=0) >= (1 << 47 if wide else I32.limits[1]) or (wide and x.zero):
             return None
@@ -306,12 +306,12 @@ class _Rewriter:
     def _mean_over(self, node: Call, x: Stored, axes: tuple[int, ...], target: _Target) -> Value | None:
         count = product(tuple(x.value.type.shape[k] for k in axes))
         lo, hi = x.value.type.dtype.limits
-        most = max(abs(lo - x.zero), abs(hi - x.zero))
-        if not isinstance(count, int) or count * most >= I32.limits[1]:
+        maximum = max(abs(lo - x.zero), abs(hi - x.zero))
+        if not isinstance(count, int) or count * maximum >= I32.limits[1]:
             return None
         ratio = np.asarray([x.scale / (target.scale * count)])
         try:
-            m = channel_multipliers(ratio, np.asarray([count * most], dtype=object), wide=False)
+            m = channel_multipliers(ratio, np.asarray([count * maximum], dtype=object), wide=False)
         except BuildError:
             return None
         total = self.edit.call("reduce_sum", (x.value,), node, f"{node.out.name}_sum", axes=axes, x_offset=-x.zero)
@@ -331,8 +331,8 @@ class _Rewriter:
         data = self.edit.data(value)
         if found is not None or data is None or data.size == 0:
             return found
-        most = float(np.abs(data).max())  # a constant of reals: 8 bits of it, symmetric
-        scale = most / 127 if most > 0 else 1.0
+        maximum = float(np.abs(data).max())  # a constant of reals: 8 bits of it, symmetric
+        scale = maximum / 127 if maximum > 0 else 1.0
         exact = data / scale
         if np.abs(exact - np.rint(exact)).max() > 1e-3:
             return None

@@ -125,7 +125,7 @@ class _Sweep:
             self._made[key] = out
         return self._made[key]
 
-    def price(self, value: Value, perm: Permute) -> int:
+    def bytes_moved(self, value: Value, perm: Permute) -> int:
         """The bytes that ``as_base`` would move."""
         held = self.held(value)
         step = held.perm.then(perm.inverse())
@@ -197,7 +197,7 @@ class _Sweep:
         full = [v for v in node.args[:aligned] if v.type.rank == rank and not v.const]
         held = (self.held(v).perm for v in full)
         choices = dict.fromkeys([*(p for p in held if not p.is_identity), Permute.identity(rank)])
-        perm = min(choices, key=lambda q: sum(self.price(v, q) for v in full))
+        perm = min(choices, key=lambda q: sum(self.bytes_moved(v, q) for v in full))
         if perm.is_identity:
             return False
         args = tuple(self._operand(v, perm) for v in node.args[:aligned])

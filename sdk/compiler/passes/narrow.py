@@ -61,9 +61,9 @@ def _farthest(total: Call, weights: NDArray[Any], bias: NDArray[Any]) -> int:
     """The farthest from 0 that a partial sum gets."""
     rows = channels_first(total, weights).astype(np.int64) + _int(total, "w_offset")
     offset = _int(total, "x_offset")
-    most = max(abs(limit + offset) for limit in total.args[0].type.dtype.limits)
+    maximum = max(abs(limit + offset) for limit in total.args[0].type.dtype.limits)
     sums = np.abs(rows).sum(axis=tuple(range(1, rows.ndim)))
-    return max(int(total) * most + abs(int(start)) for total, start in zip(sums, bias, strict=True))
+    return max(int(total) * maximum + abs(int(start)) for total, start in zip(sums, bias, strict=True))
 
 
 def _scale(edit: GraphEdit, node: Call) -> tuple[Ints, Ints] | None:

@@ -14,7 +14,7 @@ from sdk.compiler.ir.graph import Graph, fresh_dims
 from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.memory.layout import Laid, Offsets, lay_out
-from sdk.compiler.memory.regions import in_rooms, parse_rooms
+from sdk.compiler.memory.regions import in_pools, parse_pools
 from sdk.compiler.memory.storage import Io, share_bytes
 from sdk.compiler.memory.stream.net import Net
 from sdk.compiler.memory.stream.segments import Segmenter
@@ -24,7 +24,7 @@ __all__ = ["PlanMemory"]
 
 TOP: Final = 5
 SLACK: Final = 32  # the last 32nd of what streams save in memory costs most time
-TRIES: Final = 6  # aims between the limit and the least peak
+TRIES: Final = 6  # target peaks between the limit and the smallest
 
 
 Aim = Literal["time", "min"]
@@ -37,7 +37,7 @@ class PlanMemory:
     ``io``: inputs and outputs inside the arena, or the caller's own buffers. ``align``: bytes, of every buffer in
     the arena. ``memory``: whole tensors ("time"), or parts of the net row by row where that takes the peak down
     ("min": to the least, or at most a 32nd above it where that saves time). ``limit``: most bytes of the arena (None =
-    any); as many rows as it takes are streamed to keep it. ``rooms``: memories that the arena is spread over, the
+    any); as many rows as it takes are streamed to keep it. ``pools``: memories that the arena is spread over, the
     preferred first, ``name:bytes`` joined by ``+`` ("" = one). ``threads``: how many may share a call. ``offsets``:
     numbers, or scaled with the dims, so that a run needs what its dims ask for; what has dims is not streamed.
     """
@@ -46,7 +46,7 @@ class PlanMemory:
     align: int = 16
     memory: Aim = "time"
     limit: int | None = None
-    rooms: str = ""
+    pools: str = ""
     threads: int = 1
     offsets: Offsets = "fixed"
     name = "plan-memory"
@@ -70,7 +70,7 @@ class PlanMemory:
 
     def _plan(self, module: Module, graph: Graph) -> Laid:
         laid = self._one_arena(module, graph)
-        return in_rooms(laid, rooms) if (rooms := parse_rooms(self.rooms)) else laid
+        return in_pools(laid, pools) if (pools := parse_pools(self.pools)) else laid
 
     def _one_arena(self, module: Module, graph: Graph) -> Laid:
         laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets)
@@ -88,10 +88,10 @@ class PlanMemory:
         states = {s.name: s.type for s in module.states.values()}
         sharing = share_bytes(graph, module.loops, states, self.io, lambda *_: False)
         segmenter = Segmenter(Net(graph, module.loops, sharing, self.align))
-        least = segmenter.least_peak()
-        near, room = least + least // SLACK, max((self.limit or 0) - least, 0)
-        aims = [near] if self.memory == "min" else [least + room * k // TRIES for k in reversed(range(TRIES + 1))]
-        best = self._smallest(module, graph, segmenter, aims, best)
+        min_peak = segmenter.min_peak()
+        near, room = min_peak + min_peak // SLACK, max((self.limit or 0) - min_peak, 0)
+        targets = [near] if self.memory == "min" else [min_peak + room * k // TRIES for k in reversed(range(TRIES + 1))]
+        best = self._smallest(module, graph, segmenter, targets, best)
         gap = best.placement.peak - near
         if gap * SLACK <= near or (self.limit is not None and best.placement.peak <= self.limit):
             return best
@@ -99,13 +99,13 @@ class PlanMemory:
         return self._smallest(module, graph, segmenter, [near + gap * k // TRIES for k in range(1, TRIES)], best)
 
     def _smallest(
-        self, module: Module, graph: Graph, segmenter: Segmenter, aims: Sequence[int], best: Laid
+        self, module: Module, graph: Graph, segmenter: Segmenter, targets: Sequence[int], best: Laid
     ) -> Laid:
-        """The smallest of ``best`` and the cheapest plans for ``aims``, estimates of the peak; the first that keeps the
-        limit ends the search."""
+        """The smallest of ``best`` and the cheapest plans for ``targets``, estimates of the peak; the first that keeps
+        the limit ends the search."""
         tried: set[tuple[tuple[int, bool], ...]] = set()
-        for aim in aims:
-            segments = segmenter.cheapest(aim)
+        for target in targets:
+            segments = segmenter.cheapest(target)
             cuts = tuple((s.last, s.flow is None) for s in segments or ())
             if segments is None or cuts in tried:
                 continue
@@ -123,10 +123,10 @@ def _over(laid: Laid, limit: int, dims: bool) -> BuildError:
     largest = sorted(laid.fullest, key=lambda b: (-b.size, b.name))
     shown = ", ".join(f"%{b.name} {b.size:,} B" for b in largest[:TOP])
     more = f" and {len(largest) - TOP} smaller" if len(largest) > TOP else ""
-    least = "tensors whose dims a run chooses stay whole" if dims else "no smaller plan was found"
+    reason = "tensors whose dims a run chooses stay whole" if dims else "no smaller plan was found"
     return BuildError(
         f"the arena needs {peak:,} B, {peak - limit:,} B more than the limit of {limit:,} B",
         where=f"entry @{laid.plan.name}",
         why=f"live at the peak: {shown}{more}",
-        hint=f"{least}: raise --arena-limit to {peak}, or choose a board with more RAM",
+        hint=f"{reason}: raise --arena-limit to {peak}, or choose a board with more RAM",
     )

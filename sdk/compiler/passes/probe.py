@@ -20,8 +20,8 @@ __all__ = ["Curve", "find_curve"]
 Array = NDArray[Any]
 # One of these is in each function we look for: other chains are not worth trying.
 _TELLING: Final = frozenset({"erf", "tanh", "sigmoid", "exp", "softplus", "hard_sigmoid", "clip", "relu", "minimum"})
-_MOST_CALLS: Final = 14  # from the last call of a chain back to its source
-_MOST_ENTERED: Final = 2 * _MOST_CALLS  # in all branches of it
+_MAX_CALLS: Final = 14  # from the last call of a chain back to its source
+_MAX_ENTERED: Final = 2 * _MAX_CALLS  # in all branches of it
 _GRID: Final = np.concatenate([np.linspace(-12, 12, 96), [-40.0, -20.0, 20.0, 40.0, 1e-3, -1e-3]])
 
 
@@ -73,7 +73,7 @@ def _sources(edit: GraphEdit, root: Call) -> list[Value]:
     """Values of the shape of the result that it may be a function of, nearest first."""
     seen: dict[str, Value] = {}
     front = [root]
-    for _ in range(_MOST_CALLS):
+    for _ in range(_MAX_CALLS):
         following: list[Call] = []
         for call in front:
             for arg in call.args:
@@ -96,7 +96,7 @@ def _chain(edit: GraphEdit, root: Call, x: Value) -> list[Call] | None:
         if value.name == x.name or value.name in order or edit.number(value) is not None:
             return True
         call = edit.made_by(value)
-        if call is None or not _on_numbers(call) or len(entered) >= _MOST_ENTERED:
+        if call is None or not _on_numbers(call) or len(entered) >= _MAX_ENTERED:
             return False
         entered.add(value.name)
         if not all(map(visit, call.args)):

@@ -1,4 +1,4 @@
-"""``qemu://`` starts a board's stand-in machine and talks to its UART over a socket."""
+"""``qemu://`` starts a board's emulated target and talks to its UART over a socket."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def require_program(program: str) -> None:
         package = _PACKAGES.get(Path(program).name, Path(program).name)
         raise MissingToolError(
             f"{program} is not installed",
-            why="the board's stand-in machine runs in it",
+            why="the board's emulated target runs in it",
             hint=f"apt-get install {package}",
         )
 

@@ -17,7 +17,7 @@ from sdk.files import below, size_of
 
 __all__ = ["NOTHING_BESIDE", "Externals", "Place", "read_places"]
 
-MOST_BYTES: Final = (1 << 31) - 1  # of all files together: as much as generated code can index
+MAX_DATA_BYTES: Final = (1 << 31) - 1  # of all files together: as much as generated code can index
 ONE_READ: Final = 1 << 30  # systems read less than 2 GiB at once
 
 
@@ -95,7 +95,7 @@ def read_places(places: Iterable[Place], folder: Path | None) -> Externals:
         return NOTHING_BESIDE
     stretches: dict[str, Mapping[int, bytes]] = {}
     failures: dict[Place, BuildError] = {}
-    room = MOST_BYTES
+    room = MAX_DATA_BYTES
     for name, group in groupby(wanted, key=lambda p: p.file):
         own = list(group)
         try:
@@ -122,7 +122,7 @@ def _read(
             short = {p: _beyond(p, size) for p in places if p.end > size}
             parts = _merged(p for p in places if p.end <= size)
             if sum(hi - lo for lo, hi in parts) > room:
-                raise BuildError(f"is in {name!r}, with which the model has more than {MOST_BYTES} bytes beside it")
+                raise BuildError(f"is in {name!r}, with which the model has more than {MAX_DATA_BYTES} bytes beside it")
             return {lo: _whole(file, lo, hi) for lo, hi in parts}, short
         finally:
             os.close(file)

@@ -23,7 +23,7 @@ def local_functions(model: Any) -> Mapping[tuple[str, str, str], Any]:
 
 
 def check_expanded(model: Any) -> None:
-    """Refuses a model whose functions, each written out where it is called, would be too many nodes: counted before
+    """Refuses a model whose functions, each inlined where it is called, would be too many nodes: counted before
     any of them is, as a file of 2 kB may ask for 2**25.
 
     Raises:
@@ -70,9 +70,9 @@ def check_arity(node: Any, given: int, version: int) -> None:
         schema: Any = onnx.defs.get_schema(node.op_type, version, node.domain)
     except onnx.defs.SchemaError:
         return  # of an operator that ONNX does not define, its converter knows
-    for what, count, most in (("inputs", given, schema.max_input), ("outputs", len(node.output), schema.max_output)):
-        if count > most:
-            raise BuildError(f"it has {count} {what}, {node.op_type} of opset {version} at most {most}")
+    for what, count, maximum in (("inputs", given, schema.max_input), ("outputs", len(node.output), schema.max_output)):
+        if count > maximum:
+            raise BuildError(f"it has {count} {what}, {node.op_type} of opset {version} at most {maximum}")
 
 
 def schema_function(

@@ -25,7 +25,7 @@ from sdk.frontends.onnx.inputs import Bounds, parameters
 from sdk.frontends.onnx.narrow import check_narrow, narrow_result
 from sdk.frontends.onnx.operators import OPERATORS
 from sdk.frontends.onnx.reader import (
-    STAND_INS,
+    WIDER_TYPES,
     Source,
     element_name,
     element_type,
@@ -142,7 +142,7 @@ class _Importer:
         types = {t.name: t.data_type for t in graph.initializer}
         types |= {p.name: p.type.tensor_type.elem_type for p in graph.input if p.name not in types}
         for name, code in types.items():
-            value = scope.lookup(name) if code in STAND_INS else None
+            value = scope.lookup(name) if code in WIDER_TYPES else None
             if value is not None:
                 self.builder.narrow[value.name] = code
 

@@ -43,8 +43,8 @@ def parameters(
             found = element_name(proto.type.tensor_type.elem_type)
             raise BuildError(f"the input {proto.name} has elements of type {found}, which is not supported")
         type = TensorType(kind, shape)
-        most = max_value(type.nbytes)
-        if most is not None and most > MAX_BYTES:
+        maximum = max_value(type.nbytes)
+        if maximum is not None and maximum > MAX_BYTES:
             raise BuildError(f"the input {proto.name} of shape {list(shape)} has more than {MAX_BYTES} bytes")
         params[proto.name] = Value(stems[proto.name], type)
     used = {v for p in params.values() for d in p.type.shape for v in free_vars(d)}

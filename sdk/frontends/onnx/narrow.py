@@ -13,7 +13,7 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, I32, U32
 from sdk.errors import BuildError
 from sdk.frontends.onnx.context import OnnxNode
-from sdk.frontends.onnx.reader import STAND_INS, element_name
+from sdk.frontends.onnx.reader import WIDER_TYPES, element_name
 
 __all__ = ["check_narrow", "narrow_result"]
 
@@ -62,7 +62,7 @@ def check_narrow(node: OnnxNode, codes: Mapping[str, int]) -> None:
     if node.op in _CONVERSIONS | _MOVES:
         return
     found = [codes[v.name] for v in node.inputs if v is not None and v.name in codes]
-    found += [node.int(name) for name in _TYPE_ATTRIBUTES if node.int(name, 0) in STAND_INS]
+    found += [node.int(name) for name in _TYPE_ATTRIBUTES if node.int(name, 0) in WIDER_TYPES]
     computed = [code for code in found if code != TensorProto.BFLOAT16]
     if computed:
         raise BuildError(f"{node.op} on elements of type {element_name(computed[0])} is not supported")
@@ -77,7 +77,7 @@ def narrow_result(node: OnnxNode, results: tuple[Value | None, ...], codes: dict
     given = [codes.get(v.name, 0) if v is not None else 0 for v in node.inputs]
     if node.op in _CONVERSIONS:
         code = node.int("to", 0) if node.op == "Cast" else given[1]
-        if code not in STAND_INS or results[0] is None or given[0] == code:
+        if code not in WIDER_TYPES or results[0] is None or given[0] == code:
             return results
         rounded = _whole(node, code) if code in _BITS else _rounded(node, results[0], code)
         codes[rounded.name] = code
@@ -85,7 +85,7 @@ def narrow_result(node: OnnxNode, results: tuple[Value | None, ...], codes: dict
     kept = [code for code in given if code]
     if kept and node.op not in ("DequantizeLinear", "Shape", "Size"):
         for value in results:
-            if value is not None and value.type.dtype == STAND_INS[kept[0]]:
+            if value is not None and value.type.dtype == WIDER_TYPES[kept[0]]:
                 codes[value.name] = kept[0]
     return results
 
@@ -99,7 +99,7 @@ def _whole(node: OnnxNode, code: int) -> Value:
         low = node.call("sub", node.call("mod", node.call("add", wide, half), count), half)
     else:
         low = node.call("mod", wide, count)
-    return node.call("cast", low, to=str(STAND_INS[code]))
+    return node.call("cast", low, to=str(WIDER_TYPES[code]))
 
 
 def _rounded(node: OnnxNode, x: Value, code: int) -> Value:

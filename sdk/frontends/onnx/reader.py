@@ -20,7 +20,7 @@ from sdk.errors import BuildError
 from sdk.frontends.onnx.externals import Externals, Place, read_places
 
 __all__ = [
-    "STAND_INS", "Source", "element_code", "element_name", "element_type", "embedded", "externals_of", "malformed",
+    "WIDER_TYPES", "Source", "element_code", "element_name", "element_type", "embedded", "externals_of", "malformed",
     "opset_versions", "read_externals", "read_model", "tensor_array",
 ]  # fmt: skip
 
@@ -39,7 +39,7 @@ _FLOATS: Final = (
     "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "FLOAT8E8M0", "FLOAT4E2M1"
 )  # fmt: skip
 # Types without a counterpart of their own, and the type that holds their values.
-STAND_INS: Final[dict[int, DType]] = {
+WIDER_TYPES: Final[dict[int, DType]] = {
     **{code: U8 if name.startswith("U") else I8 for name, code in _BYTES.items() if code},
     **{getattr(TensorProto, name): F32 for name in _FLOATS if hasattr(TensorProto, name)},
 }
@@ -62,7 +62,7 @@ def malformed(why: str) -> BuildError:
 def element_type(code: int) -> DType | None:
     """Our type for ONNX's number of an element type, a wider one for those narrower than ours; None when there is none
     (text, complex numbers)."""
-    return STAND_INS.get(code) or SCALARS.get(_ELEMENTS.get(code, ""))
+    return WIDER_TYPES.get(code) or SCALARS.get(_ELEMENTS.get(code, ""))
 
 
 def element_name(code: int) -> str:
@@ -138,7 +138,7 @@ def tensor_array(tensor: Any, externals: Externals) -> Array:
     if kind is None:
         raise _untyped(tensor)
     dims = _shape(tensor, kind)
-    if tensor.data_type in STAND_INS:
+    if tensor.data_type in WIDER_TYPES:
         return _narrow(tensor, kind, dims, externals)
     size = _stored_bytes(tensor, kind, dims)
     raw: bytes | memoryview
@@ -169,7 +169,7 @@ def _shape(tensor: Any, kind: DType) -> tuple[int, ...]:
 
 def _stored_bytes(tensor: Any, kind: DType, dims: tuple[int, ...]) -> int:
     """Bytes that a tensor takes in a file."""
-    bits = _packed_bits(tensor.data_type) if tensor.data_type in STAND_INS else 8 * kind.nbytes
+    bits = _packed_bits(tensor.data_type) if tensor.data_type in WIDER_TYPES else 8 * kind.nbytes
     return -(-math.prod(dims) * bits // 8)
 
 

@@ -22,7 +22,7 @@ __all__ = ["import_tflite"]
 
 SHOWN = 20
 # Inputs of the builtin operators that take a fixed number of them.
-_MOST_INPUTS: Final = {
+_MAX_INPUTS: Final = {
     **dict.fromkeys(
         ("AVERAGE_POOL_2D", "LOGISTIC", "MAX_POOL_2D", "QUANTIZE", "READ_VARIABLE", "RELU", "RELU6", "SOFTMAX",
          "SQUEEZE", "TANH"), 1,
@@ -125,7 +125,7 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
         except BuildError as error:
             failures.append((operator, error.message + (f" ({error.why})" if error.why else "")))
             refusals.append(Refusal(operator.index, failures[-1][1], error.hint))
-            _stand_in(builder, operator)
+            _declare_outputs(builder, operator)
     if failures:
         raise _report(builder.graph, failures)
 
@@ -141,12 +141,12 @@ def _importer(operator: Operator, custom_ops: Mapping[str, Importer]) -> Importe
 
 def _check_inputs(operator: Operator) -> None:
     """Refuses inputs beyond those an operator has: what they were meant for would be lost."""
-    most = None if operator.custom else _MOST_INPUTS.get(operator.name)
-    if most is not None and len(operator.inputs) > most:
-        raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {most}")
+    maximum = None if operator.custom else _MAX_INPUTS.get(operator.name)
+    if maximum is not None and len(operator.inputs) > maximum:
+        raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {maximum}")
 
 
-def _stand_in(builder: Builder, operator: Operator) -> None:
+def _declare_outputs(builder: Builder, operator: Operator) -> None:
     """Gives the outputs of a failed operator the types of the file, so that later ones are checked too."""
     for number in operator.outputs:
         if number < 0 or number in builder.values:

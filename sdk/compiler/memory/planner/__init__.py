@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import Final
 
 from sdk.compiler.memory.planner.climb import Climb
-from sdk.compiler.memory.planner.dives import Dives
 from sdk.compiler.memory.planner.greedy import FITS, ORDERS, greedy, ordered, place_all
+from sdk.compiler.memory.planner.restarts import Restarts
 from sdk.compiler.memory.planner.task import check_fixed, make_task, peak_of
-from sdk.compiler.memory.problem import Apart, Block, Placement
+from sdk.compiler.memory.problem import Block, Placement, Separation
 
-__all__ = ["CLIMB", "EFFORT", "MOST_EXACT", "placements", "plan_offsets"]
+__all__ = ["CLIMB", "MAX_EXACT_BLOCKS", "NODE_LIMIT", "placements", "plan_offsets"]
 
-EFFORT: Final = 5_000_000  # of a search by lifetimes
-MOST_EXACT: Final = 2000  # blocks; more are searched by orders: the exact search's memory grows with their square
-_LITTLE: Final = 64  # a gap of less than one part in so many of the bound is worth a tenth of the effort
+NODE_LIMIT: Final = 5_000_000  # of a search by lifetimes
+MAX_EXACT_BLOCKS: Final = 2000  # blocks; more are searched by orders: the exact search's memory grows with their square
+_LITTLE: Final = 64  # a gap of less than one part in so many of the bound is worth a tenth of the node limit
 CLIMB: Final = 20_000  # of one by relations
 SEED: Final = 0  # of both
 
@@ -24,39 +24,39 @@ SEED: Final = 0  # of both
 def plan_offsets(
     blocks: Sequence[Block],
     *,
-    apart: Sequence[Apart] | None = None,
+    separations: Sequence[Separation] | None = None,
     bound: int | None = None,
     enough: int = 0,
-    effort: int | None = None,
+    node_limit: int | None = None,
     seconds: float | None = None,
 ) -> Placement:
     """Places every block; without ``seconds`` the same arguments give the same offsets on every machine.
 
     Args:
         blocks: what to place; names are unique.
-        apart: all that is asked of pairs of blocks, where lifetimes say too much or too little; None = lifetimes.
+        separations: all that is asked of pairs of blocks, where lifetimes say too much or too little; None = lifetimes.
         bound: bytes that the caller knows no placement goes below; counts where it is above the one known here.
         enough: bytes; a placement that needs no more ends the search.
-        effort: how many blocks the search after the greedy orders may look at (0 = no search). None is EFFORT for
+        node_limit: how many blocks the search after the greedy orders may look at (0 = no search). None: NODE_LIMIT for
             lifetimes (some seconds at most; a tenth where there is little to gain), CLIMB for relations and for more
-            than MOST_EXACT blocks.
-        seconds: a limit on time for the exact search, besides ``effort``.
+            than MAX_EXACT_BLOCKS blocks.
+        seconds: a limit on time for the exact search, besides ``node_limit``.
 
     Raises:
         BuildError: two blocks at fixed offsets overlap while both are live, or break a relation.
     """
-    task = make_task(blocks, apart, bound)
+    task = make_task(blocks, separations, bound)
     check_fixed(task)
-    aim = replace(task, bound=max(task.bound, enough))
-    best, proved = greedy(aim), aim.bound
-    if best.peak > proved and (apart is not None or len(task.blocks) > MOST_EXACT):
-        best = Climb(aim, CLIMB if effort is None else effort, SEED).run(best)
+    goal = replace(task, bound=max(task.bound, enough))
+    best, proved = greedy(goal), goal.bound
+    if best.peak > proved and (separations is not None or len(task.blocks) > MAX_EXACT_BLOCKS):
+        best = Climb(goal, CLIMB if node_limit is None else node_limit, SEED).run(best)
     elif best.peak > proved:
-        if effort is None:
-            effort = EFFORT // (10 if (best.peak - proved) * _LITTLE < proved else 1)
-        best, proved = Dives(aim).run(best, effort, SEED, seconds)
+        if node_limit is None:
+            node_limit = NODE_LIMIT // (10 if (best.peak - proved) * _LITTLE < proved else 1)
+        best, proved = Restarts(goal).run(best, node_limit, SEED, seconds)
     places = {b.name: at for b, at in zip(task.blocks, best.offsets, strict=True)}
-    lowest = proved if proved > aim.bound else task.bound
+    lowest = proved if proved > goal.bound else task.bound
     return Placement({b.name: places.get(b.name, 0) for b in blocks}, best.peak, lowest)
 
 

@@ -19,16 +19,16 @@ DEEPER: Final = 0.4  # chance to look one block further down for the cause
 class Climb:
     """Squeaky wheels, then hill climbing, over the orders that first fit places blocks in."""
 
-    def __init__(self, problem: Task, effort: int, seed: int) -> None:
+    def __init__(self, problem: Task, node_limit: int, seed: int) -> None:
         self.problem = problem
-        self.effort = effort
+        self.nodes_left = node_limit
         self.rng = random.Random(seed)
 
     def run(self, start: Found) -> Found:
         """The best placement found, at least as good as ``start``."""
         order: list[int] = []
         best = start
-        share = self.effort // 4
+        share = self.nodes_left // 4
         for key in (longest, largest_area):
             found, by = self._squeak(ordered(self.problem, key), share)
             if found.peak < best.peak or not order:
@@ -53,17 +53,17 @@ class Climb:
                 (i - rng.random() * reach * max(0, offsets[k] + blocks[k].size - bound) + 2 * rng.random(), k)
                 for i, k in enumerate(order)
             ]
-            self.effort -= len(order)
+            self.nodes_left -= len(order)
             order = [k for _, k in sorted(place)]
 
     def _climb(self, order: list[int]) -> Found:
         """Moves a block near the peak, or one below it, ahead of a rival; keeps what is no worse."""
         offsets = place_all(self.problem, order, first_gap)
         best, score = Found(peak_of(self.problem, offsets), offsets), self._score(offsets)
-        while self.effort > 0 and best.peak > self.problem.bound:
+        while self.nodes_left > 0 and best.peak > self.problem.bound:
             moved, kept = self._move(order, offsets)
             found = place_all(self.problem, moved, first_gap, offsets, kept)
-            self.effort -= len(order) - kept + 1
+            self.nodes_left -= len(order) - kept + 1
             new = self._score(found)
             if new <= score or self.rng.random() < UPHILL:
                 order, offsets, score = moved, found, new

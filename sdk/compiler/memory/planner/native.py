@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.memory.compiled_search import maker
+from sdk.compiler.memory.planner.lower_bounds import Ints, Packing
 from sdk.compiler.memory.planner.niche import MEMORY, Budget, search
-from sdk.compiler.memory.planner.settle import Ints, Packing
 
 __all__ = ["SOURCE", "search_packing"]
 
@@ -43,11 +43,11 @@ def search_packing(packing: Packing, budget: Budget) -> Ints | None:
     if make is None:
         return search(packing, budget)
     if _Library.made is None:
-        most = min(budget.left, PATIENCE)
-        tried = Budget(most)
+        maximum = min(budget.left, PATIENCE)
+        tried = Budget(maximum)
         found = search(packing, tried)
-        if tried.left >= 0 or most == budget.left:
-            budget.left -= most - tried.left
+        if tried.left >= 0 or maximum == budget.left:
+            budget.left -= maximum - tried.left
             return found
         _Library.made = make(SOURCE)
     return _run(_Library.made, packing, budget)

@@ -5,7 +5,7 @@
 #define BIG INT64_C(1099511627776)
 
 typedef struct {
-    int64_t at, least;
+    int64_t at, lowest;
     int32_t id, held;
 } Item;
 
@@ -71,13 +71,13 @@ static int64_t fit(const Search *s, int32_t id, int64_t floor)
     return at;
 }
 
-/* Highest least offset first; nearly sorted already. */
+/* Highest lower bound first; nearly sorted already. */
 static void sort_down(Item *items, int32_t n)
 {
     for (int32_t i = 1; i < n; ++i) {
         const Item x = items[i];
         int32_t j = i;
-        for (; j > 0 && items[j - 1].least < x.least; --j) {
+        for (; j > 0 && items[j - 1].lowest < x.lowest; --j) {
             items[j] = items[j - 1];
         }
         items[j] = x;
@@ -93,12 +93,12 @@ static int fits(Search *s, Item *items, int32_t n, int64_t low, int64_t high)
     for (int32_t i = 0; i < n; ++i) {
         const int32_t u = items[i].id;
         const int64_t size = s->size[u];
-        int64_t most = 0;
+        int64_t max_held = 0;
         for (int64_t q = s->first[u]; q <= s->last[u]; ++q) {
             held[q] += size;
-            most = held[q] > most ? held[q] : most;
+            max_held = held[q] > max_held ? held[q] : max_held;
         }
-        if (items[i].least > s->latest[u] || items[i].least + most > s->capacity) {
+        if (items[i].lowest > s->latest[u] || items[i].lowest + max_held > s->capacity) {
             return 0;
         }
     }
@@ -116,13 +116,13 @@ static int rise_held(const Search *s, Item *items, int32_t n)
         int64_t end = BIG;
         for (int32_t j = 0; j < n; ++j) {
             if (j != i && rivals(s, items[i].id, items[j].id)) {
-                const int64_t other = items[j].least + s->size[items[j].id];
+                const int64_t other = items[j].lowest + s->size[items[j].id];
                 end = other < end ? other : end;
             }
         }
         end = end > items[i].at ? end : items[i].at + 1;
-        if (end > items[i].least) {
-            items[i].least = end;
+        if (end > items[i].lowest) {
+            items[i].lowest = end;
             moved = 1;
             if (end > s->latest[items[i].id]) {
                 return -1;
@@ -137,11 +137,11 @@ static int crowded(const Search *s, const Item *items, int32_t n)
 {
     for (int32_t i = 0; i < n; ++i) {
         const int32_t u = items[i].id;
-        int64_t most = 0;
+        int64_t max_held = 0;
         for (int64_t q = s->first[u]; q <= s->last[u]; ++q) {
-            most = s->held_sum[q] > most ? s->held_sum[q] : most;
+            max_held = s->held_sum[q] > max_held ? s->held_sum[q] : max_held;
         }
-        if (items[i].least + most > s->capacity) {
+        if (items[i].lowest + max_held > s->capacity) {
             return 1;
         }
     }
@@ -161,7 +161,7 @@ static int rise_above(Search *s, Item *items, int32_t n, int64_t low, int64_t hi
     }
     for (int32_t i = 0; i < n; ++i) {
         const int32_t u = items[i].id;
-        const int64_t end = items[i].least + s->size[u];
+        const int64_t end = items[i].lowest + s->size[u];
         for (int64_t q = s->first[u]; q <= s->last[u]; ++q) {
             if (end < s->lowest[q]) {
                 s->second[q] = s->lowest[q];
@@ -174,15 +174,15 @@ static int rise_above(Search *s, Item *items, int32_t n, int64_t low, int64_t hi
     }
     for (int32_t i = 0; i < n; ++i) {
         const int32_t u = items[i].id;
-        int64_t best = items[i].least;
+        int64_t best = items[i].lowest;
         for (int64_t q = s->first[u]; q <= s->last[u]; ++q) {
-            if (items[i].least + s->held_sum[q] > s->capacity) {
+            if (items[i].lowest + s->held_sum[q] > s->capacity) {
                 const int64_t end = s->owner[q] == i ? s->second[q] : s->lowest[q];
                 best = end > best ? end : best;
             }
         }
-        if (best > items[i].least) {
-            items[i].least = best;
+        if (best > items[i].lowest) {
+            items[i].lowest = best;
             moved = 1;
             if (best > s->latest[u]) {
                 return -1;
@@ -201,8 +201,8 @@ static int idle(const Search *s, const Item *items, int32_t n)
             continue;
         }
         for (int32_t j = 0; j < n; ++j) {
-            if (j != i && rivals(s, items[i].id, items[j].id) && items[j].least < lowest) {
-                lowest = items[j].least;
+            if (j != i && rivals(s, items[i].id, items[j].id) && items[j].lowest < lowest) {
+                lowest = items[j].lowest;
             }
         }
         if (lowest >= items[i].at + s->size[items[i].id]) {
@@ -212,10 +212,10 @@ static int idle(const Search *s, const Item *items, int32_t n)
     return 0;
 }
 
-static int settle(Search *s, Item *items, int32_t n, int64_t low, int64_t high)
+static int lower_bounds(Search *s, Item *items, int32_t n, int64_t low, int64_t high)
 {
     for (int32_t i = 0; i < n; ++i) {
-        items[i].least = items[i].at + items[i].held;
+        items[i].lowest = items[i].at + items[i].held;
     }
     for (;;) {
         if (!fits(s, items, n, low, high)) {
@@ -234,7 +234,7 @@ static int settle(Search *s, Item *items, int32_t n, int64_t low, int64_t high)
 
 static int is_free(const Item *x)
 {
-    return x->held == 0 && x->least == x->at;
+    return x->held == 0 && x->lowest == x->at;
 }
 
 /* The section of a niche with the fewest things to try, of these the one with the fewest bytes to waste. */
@@ -246,13 +246,13 @@ static int64_t tightest(Search *s, const Item *items, int32_t n, int64_t low, in
     }
     for (int32_t i = 0; i < n; ++i) { /* the lowest comes last */
         for (int64_t q = s->first[items[i].id]; q <= s->last[items[i].id]; ++q) {
-            s->level[q] = items[i].least;
+            s->level[q] = items[i].lowest;
         }
     }
     for (int32_t i = 0; i < n; ++i) {
         if (is_free(&items[i])) {
             for (int64_t q = s->first[items[i].id]; q <= s->last[items[i].id]; ++q) {
-                s->count[q] += s->level[q] == items[i].least;
+                s->count[q] += s->level[q] == items[i].lowest;
             }
         }
     }
@@ -273,17 +273,17 @@ static int64_t tightest(Search *s, const Item *items, int32_t n, int64_t low, in
     return best;
 }
 
-/* Marks, by a least offset of 1, the items that can be next in a section; how many there are. */
+/* Marks, by `lowest` = 1, the items that can be next in a section; how many there are. */
 static int32_t mark_options(const Search *s, Item *items, const Item *sorted, int32_t n, int64_t section)
 {
     int32_t options = 0;
     for (int32_t i = 0; i < n; ++i) {
-        items[i].least = 0;
+        items[i].lowest = 0;
     }
     for (int32_t i = 0; i < n; ++i) {
         const Item *const x = &sorted[i];
         const int covers = s->first[x->id] <= section && section <= s->last[x->id];
-        if (covers && is_free(x) && x->least == s->level[section]) {
+        if (covers && is_free(x) && x->lowest == s->level[section]) {
             int32_t a = 0, b = n - 1;
             while (a < b) { /* ids ascend */
                 const int32_t middle = (a + b) / 2;
@@ -293,7 +293,7 @@ static int32_t mark_options(const Search *s, Item *items, const Item *sorted, in
                     b = middle;
                 }
             }
-            items[a].least = 1;
+            items[a].lowest = 1;
             ++options;
         }
     }
@@ -341,14 +341,14 @@ static int32_t solve(Search *s, Item *items, int32_t n, int32_t plain)
             return -1;
         }
         memcpy(sorted, items, sizeof(Item) * (size_t)n);
-        if (!settle(s, sorted, n, low, high)) {
+        if (!lower_bounds(s, sorted, n, low, high)) {
             break;
         }
         const int64_t q = tightest(s, sorted, n, low, high);
         const int64_t slack = s->capacity - s->level[q] - s->held_sum[q];
         const int32_t options = mark_options(s, items, sorted, n, q);
         for (int32_t c = 0; c < n; ++c) {
-            if (items[c].least == 0) {
+            if (items[c].lowest == 0) {
                 continue;
             }
             const int32_t m = place(s, items, n, c, plain, sorted);
@@ -361,7 +361,7 @@ static int32_t solve(Search *s, Item *items, int32_t n, int32_t plain)
             break;
         }
         for (int32_t i = 0; i < n; ++i) {
-            items[i].held |= (int32_t)items[i].least;
+            items[i].held |= (int32_t)items[i].lowest;
         }
     }
     if (s->memo_used < s->memo_size / 2) {
@@ -371,7 +371,7 @@ static int32_t solve(Search *s, Item *items, int32_t n, int32_t plain)
     return 0;
 }
 
-/* The parts that no block connects, by their first sections: `at` says where each starts in `out`, `least` its length. */
+/* Parts that no block connects, by first sections: `at` is where each starts in `out`, `lowest` its length. */
 static int32_t parts_of(const Search *s, const Item *items, int32_t n, Item *out, Item *parts)
 {
     int64_t *const reach = s->count; /* the last section of a block that starts in this one */
@@ -404,7 +404,7 @@ static int32_t parts_of(const Search *s, const Item *items, int32_t n, Item *out
             }
         }
         parts[count].at = from;
-        parts[count++].least = m - from;
+        parts[count++].lowest = m - from;
     }
     return count;
 }
@@ -421,7 +421,7 @@ static int32_t split(Search *s, Item *items, int32_t n, int32_t plain)
     }
     for (int32_t k = 0; k < count; ++k) {
         const Item *const only = &by_part[parts[k].at];
-        if (parts[k].least == 1) {
+        if (parts[k].lowest == 1) {
             if (only->held != 0 || only->at > s->latest[only->id]) {
                 return 0;
             }
@@ -431,13 +431,13 @@ static int32_t split(Search *s, Item *items, int32_t n, int32_t plain)
     for (int32_t k = 1; k < count; ++k) { /* the largest first, then by first section */
         const Item x = parts[k];
         int32_t j = k;
-        for (; j > 0 && parts[j - 1].least < x.least; --j) {
+        for (; j > 0 && parts[j - 1].lowest < x.lowest; --j) {
             parts[j] = parts[j - 1];
         }
         parts[j] = x;
     }
     for (int32_t k = count - 1; k >= 0; --k) {
-        const int32_t m = (int32_t)parts[k].least;
+        const int32_t m = (int32_t)parts[k].lowest;
         if (m > 1) {
             Item *const mine = parts + count;
             memcpy(mine, &by_part[parts[k].at], sizeof(Item) * (size_t)m);
@@ -457,7 +457,7 @@ int32_t niche_search(Search *s, int32_t count, int32_t plain)
         s->items[i].id = i;
         s->items[i].at = fit(s, i, 0);
         s->items[i].held = 0;
-        s->items[i].least = 0;
+        s->items[i].lowest = 0;
     }
     return split(s, s->items, count, plain);
 }

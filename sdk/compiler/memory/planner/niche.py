@@ -2,7 +2,7 @@
 
 Blocks are dropped: each lies on the highest end of the blocks placed in its sections, so that only placements are met
 that gravity leaves as they are. A *section* is a largest set of blocks that are live at once; a block covers a range
-of sections. Each block to come has a least offset, raised by what its sections must still hold. A *niche* is a run of
+of sections. Each block to come has a lowest offset, raised by what its sections must still hold. A *niche* is a run of
 sections whose lowest block to come is lower than on both sides: in one section of it, either one of the blocks that
 can start at its level is next, or none is and bytes are wasted; these cases exclude each other and are all. Parts that
 no block connects any more are searched one by one, and a part that fails takes back the choice that made it, not those
@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from sdk.compiler.memory.planner.settle import BIG, Bools, Ints, Packing, Part, Settled, settle
+from sdk.compiler.memory.planner.lower_bounds import BIG, Bools, Ints, LowerBounds, Packing, Subproblem, lower_bounds
 
 __all__ = ["MEMORY", "Budget", "search"]
 
@@ -28,7 +28,7 @@ _CHOICE: Final = 1 << 40  # one more thing to try weighs more than any bytes to 
 
 @dataclass
 class Budget:
-    """What a search may still spend, in blocks looked at; less than none once it gave up."""
+    """What a search may still look at, in blocks; below 0 once it gave up."""
 
     left: int
 
@@ -37,7 +37,7 @@ class Budget:
 class _Todo:
     """A part to place, the number of the choice that made it, and what else is to place."""
 
-    part: Part
+    part: Subproblem
     maker: int
     rest: _Todo | None
 
@@ -47,7 +47,7 @@ class _Choice:
     """What is left to try in a part."""
 
     todo: _Todo
-    part: Part
+    part: Subproblem
     key: bytes
     options: list[int] = field(default_factory=list)  # to place next, the best last
     held: Ints | None = None  # to hold back when no option is left; none of them = nothing more to try
@@ -57,7 +57,7 @@ def search(packing: Packing, budget: Budget) -> Ints | None:
     """Offsets of all blocks within the capacity; None where there are none or, the budget below 0, none was found."""
     out = np.zeros(len(packing.size), dtype=np.int64)
     ids = np.arange(len(out))
-    everything = Part(ids, packing.fit(ids, out), np.zeros(len(out), dtype=np.bool_))
+    everything = Subproblem(ids, packing.fit(ids, out), np.zeros(len(out), dtype=np.bool_))
     failed: set[bytes] = set()
     stack: list[_Choice] = []
     fits, todo = _split(packing, everything, -1, None, out)
@@ -82,7 +82,7 @@ def search(packing: Packing, budget: Budget) -> Ints | None:
     return out if fits else None
 
 
-def _key(part: Part) -> bytes:
+def _key(part: Subproblem) -> bytes:
     """Tells states of parts apart."""
     return blake2b(part.ids.tobytes() + part.at.tobytes() + part.held.tobytes(), digest_size=16).digest()
 
@@ -95,25 +95,25 @@ def _decide(packing: Packing, choice: _Choice, budget: Budget) -> bool:
         part = choice.part
         held = part.held.copy()
         held[choice.held] = True
-        choice.part = part = Part(part.ids, part.at, held)
+        choice.part = part = Subproblem(part.ids, part.at, held)
         budget.left -= len(part.ids)
-        settled = settle(packing, part) if budget.left >= 0 else None
-        if settled is None:
+        bounds = lower_bounds(packing, part) if budget.left >= 0 else None
+        if bounds is None:
             return False
-        free = ~held & (settled.least == part.at)
-        column, slack = _tightest(packing, settled, free)
-        level = settled.least[settled.cover[:, column]].min()
-        options = np.flatnonzero(settled.cover[:, column] & free & (settled.least == level))
+        free = ~held & (bounds.lowest == part.at)
+        column, slack = _tightest(packing, bounds, free)
+        level = bounds.lowest[bounds.cover[:, column]].min()
+        options = np.flatnonzero(bounds.cover[:, column] & free & (bounds.lowest == level))
         choice.options = [int(k) for k in options[::-1]]
         choice.held = options if slack > 0 and len(options) else None
     return True
 
 
-def _tightest(packing: Packing, settled: Settled, free: Bools) -> tuple[int, int]:
+def _tightest(packing: Packing, bounds: LowerBounds, free: Bools) -> tuple[int, int]:
     """The section of a niche with the fewest things to try, of these the one with the fewest bytes to waste."""
-    level = np.where(settled.cover, settled.least[:, None], BIG).min(axis=0)
-    count = ((settled.least[:, None] == level) & settled.cover & free[:, None]).sum(axis=0)
-    slack = packing.capacity - level - settled.left
+    level = np.where(bounds.cover, bounds.lowest[:, None], BIG).min(axis=0)
+    count = ((bounds.lowest[:, None] == level) & bounds.cover & free[:, None]).sum(axis=0)
+    slack = packing.capacity - level - bounds.left
     starts = np.concatenate(([0], np.flatnonzero(level[1:] != level[:-1]) + 1))
     levels = np.concatenate(([BIG], level[starts], [BIG]))
     lower = (levels[1:-1] < levels[:-2]) & (levels[1:-1] < levels[2:])
@@ -134,10 +134,10 @@ def _place(packing: Packing, choice: _Choice, number: int, out: Ints) -> tuple[b
     moved = np.flatnonzero(packing.rivals[block][ids] & (at < top))
     at[moved] = packing.fit(ids[moved], np.full(len(moved), top))
     held[moved] = False
-    return _split(packing, Part(ids, at, held), number, choice.todo.rest, out)
+    return _split(packing, Subproblem(ids, at, held), number, choice.todo.rest, out)
 
 
-def _split(packing: Packing, part: Part, maker: int, rest: _Todo | None, out: Ints) -> tuple[bool, _Todo | None]:
+def _split(packing: Packing, part: Subproblem, maker: int, rest: _Todo | None, out: Ints) -> tuple[bool, _Todo | None]:
     """The parts that no block connects, the smallest first; what shares its sections with no other is placed."""
     if not len(part.ids):
         return True, rest
@@ -148,7 +148,7 @@ def _split(packing: Packing, part: Part, maker: int, rest: _Todo | None, out: In
         return True, _Todo(part, maker, rest)
     for members in sorted(np.split(order, cuts), key=len, reverse=True):
         members.sort()
-        mine = Part(part.ids[members], part.at[members], part.held[members])
+        mine = Subproblem(part.ids[members], part.at[members], part.held[members])
         if len(members) > 1:
             rest = _Todo(mine, maker, rest)
         elif mine.held[0] or mine.at[0] > packing.latest[mine.ids[0]]:

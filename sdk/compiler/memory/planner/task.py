@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sdk.compiler.memory.problem import Apart, Block, lower_bound
+from sdk.compiler.memory.problem import Block, Separation, lower_bound
 from sdk.errors import BuildError
 
 __all__ = ["Found", "Task", "check_fixed", "make_task", "peak_of"]
@@ -36,11 +36,13 @@ def peak_of(task: Task, offsets: Sequence[int]) -> int:
     return max((at + b.size for at, b in zip(offsets, task.blocks, strict=True)), default=0)
 
 
-def make_task(blocks: Sequence[Block], apart: Sequence[Apart] | None = None, bound: int | None = None) -> Task:
+def make_task(
+    blocks: Sequence[Block], separations: Sequence[Separation] | None = None, bound: int | None = None
+) -> Task:
     """Blocks in the order of their names, so that the order they come in changes nothing."""
     held = sorted((b for b in blocks if b.size > 0), key=lambda b: b.name)
-    rivals = _by_lifetimes(held) if apart is None else _by_relations(held, apart)
-    return Task(held, rivals, max(bound or 0, lower_bound(held, apart)))
+    rivals = _by_lifetimes(held) if separations is None else _by_relations(held, separations)
+    return Task(held, rivals, max(bound or 0, lower_bound(held, separations)))
 
 
 def _by_lifetimes(blocks: Sequence[Block]) -> list[list[tuple[int, int, int]]]:
@@ -54,19 +56,19 @@ def _by_lifetimes(blocks: Sequence[Block]) -> list[list[tuple[int, int, int]]]:
     return out
 
 
-def _by_relations(blocks: Sequence[Block], apart: Sequence[Apart]) -> list[list[tuple[int, int, int]]]:
+def _by_relations(blocks: Sequence[Block], separations: Sequence[Separation]) -> list[list[tuple[int, int, int]]]:
     index = {b.name: k for k, b in enumerate(blocks)}
     out: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
-    for r in apart:
+    for r in separations:
         a, b = index.get(r.a), index.get(r.b)
-        if a is not None and b is not None and r.high - r.low > 1:  # what has no bytes is in nobody's way
+        if a is not None and b is not None and r.high - r.low > 1:  # a block without bytes overlaps none
             out[b].append((a, r.low, r.high))
             out[a].append((b, -r.high, -r.low))
     return [sorted(r) for r in out]
 
 
 def check_fixed(task: Task) -> None:
-    """Raises BuildError where two blocks at fixed offsets are in each other's way."""
+    """Raises BuildError where two blocks at fixed offsets overlap."""
     for k, a in enumerate(task.blocks):
         for j, low, high in task.rivals[k]:
             b = task.blocks[j]

@@ -1,1 +1,1 @@
-"""Streams of rows: consecutive calls run row by row through rings, which part of a net that pays for, and the plan."""
+"""Streams of rows: consecutive calls run row by row through ring buffers; where that saves memory, and the plan."""

@@ -1,4 +1,4 @@
-"""How calls take turns row by row: how many rows each runs in a step of the stream, and how many it is ahead."""
+"""How calls alternate row by row: how many rows each runs in a step of the stream, and how many it is ahead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.memory.stream.forms import Form, Touched
+from sdk.compiler.memory.stream.row_calls import RowCall, Touched
 
 __all__ = ["Flow", "flow_of"]
 
@@ -19,9 +19,9 @@ Times = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Flow:
-    """A stream of the nodes ``steps``, producers first. In turn g a node runs row ``g + ahead`` where it has such a
-    row; it has ``rate`` turns in each of the steps ``lo..hi`` of the stream. Nodes of one rate take turns one after
-    the other, after the turns of those of the next higher rate that belong to theirs.
+    """A stream of the nodes ``steps``, producers first. In iteration g a node runs row ``g + ahead`` where it has such
+    a row; it has ``rate`` iterations in each of the steps ``lo..hi`` of the stream. Nodes of one rate iterate one after
+    the other, after the iterations of those of the next higher rate that belong to theirs.
     """
 
     steps: tuple[int, ...]
@@ -41,8 +41,8 @@ class Flow:
         fastest = max(self.rates)
         end, node = [], []
         for k, (extent, rate, ahead) in enumerate(zip(self.extents, self.rates, self.ahead, strict=True)):
-            turn = np.arange(extent, dtype=np.int64) - ahead
-            end.append((turn + 1) * (fastest // rate))
+            iteration = np.arange(extent, dtype=np.int64) - ahead
+            end.append((iteration + 1) * (fastest // rate))
             node.append(np.full(extent, k, dtype=np.int64))
         rate_of = np.array(self.rates, dtype=np.int64)
         ends, nodes = np.concatenate(end), np.concatenate(node)
@@ -63,13 +63,13 @@ class _Edge:
     first: int
 
 
-def flow_of(steps: Sequence[int], forms: Mapping[int, Form]) -> Flow | None:
+def flow_of(steps: Sequence[int], row_calls: Mapping[int, RowCall]) -> Flow | None:
     """The stream of the nodes ``steps``; None where one of them needs another's rows all at once, or where their rows
     do not keep pace.
 
-    ``forms`` holds the form of each node by its step.
+    ``row_calls`` holds the call for one row of each node by its step.
     """
-    edges = _edges(steps, forms)
+    edges = _edges(steps, row_calls)
     if edges is None:
         return None
     rates = _rates(len(steps), edges)
@@ -80,17 +80,17 @@ def flow_of(steps: Sequence[int], forms: Mapping[int, Form]) -> Flow | None:
         need = e.step * asked.get(e.reader, 0) + e.first - e.step
         asked[e.writer] = max(asked.get(e.writer, need), need)
     ahead = [asked.get(k, 0) for k in range(len(steps))]
-    extents = [forms[s].extent for s in steps]
+    extents = [row_calls[s].extent for s in steps]
     lo = min(-a // r for a, r in zip(ahead, rates, strict=True))
     hi = max(-((a - n) // r) for a, n, r in zip(ahead, extents, rates, strict=True))
     return Flow(tuple(steps), tuple(extents), tuple(rates), tuple(ahead), lo, hi)
 
 
-def _edges(steps: Sequence[int], forms: Mapping[int, Form]) -> list[_Edge] | None:
+def _edges(steps: Sequence[int], row_calls: Mapping[int, RowCall]) -> list[_Edge] | None:
     made: dict[str, tuple[int, Touched]] = {}
     out = []
     for k, step in enumerate(steps):
-        for read in forms[step].reads:
+        for read in row_calls[step].reads:
             if read.value.name not in made:
                 continue
             writer, written = made[read.value.name]
@@ -98,7 +98,7 @@ def _edges(steps: Sequence[int], forms: Mapping[int, Form]) -> list[_Edge] | Non
             if edge is None:
                 return None
             out.append(edge)
-        made |= {w.value.name: (k, w) for w in forms[step].writes}
+        made |= {w.value.name: (k, w) for w in row_calls[step].writes}
     return out
 
 
@@ -115,7 +115,7 @@ def _edge(writer: int, reader: int, read: Touched, written: Touched) -> _Edge | 
 
 
 def _rates(count: int, edges: Sequence[_Edge]) -> list[int] | None:
-    """Turns of each node in a step; None where no numbers fit, or one of them is no multiple of the next lower."""
+    """Iterations of each node in a step; None where no numbers fit, or one of them is no multiple of the next lower."""
     rate: list[Fraction | None] = [None] * count
     rate[-1] = Fraction(1)
     open_edges = list(edges)
@@ -136,8 +136,8 @@ def _rates(count: int, edges: Sequence[_Edge]) -> list[int] | None:
     found = [r for r in rate if r is not None]
     if len(found) < count:
         return None
-    least = min(found)
-    scaled = [r / least for r in found]
+    minimum = min(found)
+    scaled = [r / minimum for r in found]
     levels = sorted(set(scaled))
     whole = all(r.denominator == 1 for r in levels)
     if not whole or any(b % a != 0 for a, b in pairwise(levels)):

@@ -13,7 +13,7 @@ from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.memory.problem import aligned
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout
 from sdk.compiler.memory.storage import Sharing, Storage, replaces
-from sdk.compiler.memory.stream.forms import Form, forms_of
+from sdk.compiler.memory.stream.row_calls import RowCall, row_calls_of
 
 __all__ = ["Lifetime", "Net"]
 
@@ -46,26 +46,26 @@ class Net:
             if storage.origin != "const":
                 self._hold(storage, sharing)
         self._single = {name: by_rows(f) for name, f in loops.items()}  # as calls for single rows have them
-        self.forms = self._forms(sharing)
+        self.row_calls = self._row_calls(sharing)
         self._replaced: dict[int, list[tuple[str, str]]] = {}
         self._in_row: dict[tuple[str, str, str], bool] = {}
 
     def _hold(self, storage: Storage, sharing: Sharing) -> None:
         plain = all(v in sharing.renames or v not in sharing.alias for v in storage.values)
         size = aligned(storage.type.max_bytes, self.align)
-        arena = storage.home == "arena"
+        arena = storage.memory == "arena"
         for value in storage.values:
             self.of[value] = len(self.held)
         self.held.append(Lifetime(tuple(storage.values), size, storage.born, storage.last, arena, plain))
 
-    def _forms(self, sharing: Sharing) -> dict[int, Form]:
+    def _row_calls(self, sharing: Sharing) -> dict[int, RowCall]:
         """How nodes run by rows; what a state holds is written at once, before or after all that reads the old, and
         what is read of a constant in another shape is no result that could come by rows."""
         out = {}
-        for step, form in enumerate(forms_of(self.graph, self._single), 1):
-            values = [] if form is None else [t.value for t in (*form.reads, *form.writes)]
-            if form is not None and all(v.name in self.of and sharing.of(v).home != "state" for v in values):
-                out[step] = form
+        for step, row_call in enumerate(row_calls_of(self.graph, self._single), 1):
+            values = [] if row_call is None else [t.value for t in (*row_call.reads, *row_call.writes)]
+            if row_call is not None and all(v.name in self.of and sharing.of(v).memory != "state" for v in values):
+                out[step] = row_call
         return out
 
     def node(self, step: int) -> Node:
@@ -110,14 +110,14 @@ class Net:
 
     def in_row(self, step: int, out: str, arg: str) -> bool:
         """Whether a call for one row alone may write its row of ``out`` over that of ``arg``."""
-        node, form = self.node(step), self.forms[step]
-        exact = {t.value.name for t in (*form.reads, *form.writes) if t.exact}
+        node, row_call = self.node(step), self.row_calls[step]
+        exact = {t.value.name for t in (*row_call.reads, *row_call.writes) if t.exact}
         function = self._single[getattr(node, "callee", "")]
         names = {
             v.name: p.buffer.name for v, p in zip((*node_args(node), *node_outs(node)), function.params, strict=True)
         }
         key = function.name, names[out], names[arg]
         if key not in self._in_row:
-            rows = ((r, r + 1) for r in range(form.extent))
+            rows = ((r, r + 1) for r in range(row_call.extent))
             self._in_row[key] = {out, arg} <= exact and all(may_take_over(function, *key[1:], part) for part in rows)
         return self._in_row[key]

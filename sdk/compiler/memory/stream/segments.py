@@ -31,7 +31,7 @@ class Segmenter:
         self._streams: dict[tuple[int, int], Segment | None] = {}
         self._wholes = {step: whole(net, step) for step in range(1, net.count + 1)}
 
-    def least_peak(self) -> int:
+    def min_peak(self) -> int:
         """The smallest estimate of the peak that any segmentation has."""
         best = [self._ends()]
         for last in range(1, self.net.count + 1):
@@ -61,7 +61,7 @@ class Segmenter:
             for first in range(last, 0, -1):
                 if not self._may_stream(first):
                     break
-                calls += self.net.forms[first].extent
+                calls += self.net.row_calls[first].extent
                 cost, streams = best[first - 1].value
                 value = cost + calls, streams + 1
                 if value >= here.value or self._floor(first, last) > limit:
@@ -79,7 +79,7 @@ class Segmenter:
         return max(inputs, results)
 
     def _may_stream(self, step: int) -> bool:
-        return step in self.net.forms
+        return step in self.net.row_calls
 
     def _floor(self, first: int, last: int) -> int:
         """What a segment needs at least: what is live before it, or after it."""
@@ -97,7 +97,7 @@ def _path(best: list[_Best]) -> list[Segment]:
     at = len(best) - 1
     while at > 0:
         last = best[at].last
-        assert last is not None  # there is a way up to here
+        assert last is not None  # some segmentation reaches this step
         out.append(last)
         at = last.first - 1
     return out[::-1]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.memory.problem import Apart, Block, aligned
+from sdk.compiler.memory.problem import Block, Separation, aligned
 from sdk.compiler.memory.stream.weigh import Segment
 
 __all__ = ["Timeline"]
@@ -46,7 +46,7 @@ class Timeline:
                 out[start + (0 if flow is None else flow.times()[step - segment.first])] = True
         return out
 
-    def problem(self, blocks: Sequence[Block], used: Mapping[str, Bits], lags: Lags) -> tuple[list[Apart], int]:
+    def problem(self, blocks: Sequence[Block], used: Mapping[str, Bits], lags: Lags) -> tuple[list[Separation], int]:
         """What is asked of pairs of blocks, and bytes that no placement goes below.
 
         Args:
@@ -58,23 +58,23 @@ class Timeline:
         held = [b for b in blocks if b.size > 0]
         together = np.array([used[b.name] for b in held], dtype=np.float32).reshape(len(held), self.count)
         pairs = np.argwhere(np.triu(together @ together.T > 0, 1))
-        out: list[Apart] = []
+        out: list[Separation] = []
         saved: dict[str, list[tuple[str, int]]] = {}  # by argument, what each result over its bytes spares
         for i, j in pairs:
             a, b = held[i], held[j]
             if (a.name, b.name) in lags:
                 a, b = b, a
             lag = min(lags.get((b.name, a.name), b.size), b.size)  # aligned, it may be more
-            out.append(Apart(a.name, b.name, -lag, a.size))
+            out.append(Separation(a.name, b.name, -lag, a.size))
             span = max(a.size + max(lag, 0), b.size)
             saved.setdefault(a.name, []).append((b.name, a.size + b.size - span))
         load = np.array([b.size for b in held], dtype=np.int64) @ together.astype(np.int64)
         for name, over in saved.items():
-            spared = [most * (used[name] & used[other]) for other, most in over]
+            spared = [maximum * (used[name] & used[other]) for other, maximum in over]
             # results that begin below an argument all take its first bytes: one of them does, where they lie apart
             below = all(lags.get((b, name), 1) >= 0 for b, _ in over)
-            apart = all((b, c) not in lags for b, _ in over for c, _ in over)
-            load = load - (np.maximum.reduce(spared) if below and apart else np.add.reduce(spared))
+            disjoint = all((b, c) not in lags for b, _ in over for c, _ in over)
+            load = load - (np.maximum.reduce(spared) if below and disjoint else np.add.reduce(spared))
         return out, int(load.max(initial=0))
 
     def fullest(self, blocks: Sequence[Block], used: Mapping[str, Bits]) -> tuple[Block, ...]:

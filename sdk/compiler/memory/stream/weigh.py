@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sdk.compiler.memory.problem import aligned
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN
 from sdk.compiler.memory.stream.flow import Flow, flow_of
-from sdk.compiler.memory.stream.forms import Touched
 from sdk.compiler.memory.stream.net import Net
+from sdk.compiler.memory.stream.row_calls import Touched
 
 __all__ = ["Segment", "streamed", "whole"]
 
@@ -102,9 +102,9 @@ class _Group:
 def streamed(net: Net, first: int, last: int) -> Segment | None:
     """The nodes as a stream; None where they cannot be one."""
     steps = range(first, last + 1)
-    if any(s not in net.forms for s in steps):
+    if any(s not in net.row_calls for s in steps):
         return None
-    flow = flow_of(steps, net.forms)
+    flow = flow_of(steps, net.row_calls)
     return None if flow is None else _Weigher(net, flow).run()
 
 
@@ -118,11 +118,11 @@ class _Weigher:
 
     def run(self) -> Segment:
         for step, times in zip(self.flow.steps, self.flow.times(), strict=True):
-            form = self.net.forms[step]
-            for touched in form.reads:
+            row_call = self.net.row_calls[step]
+            for touched in row_call.reads:
                 lo, hi = _ends(touched)
                 self._group(touched).reads.append((times, lo, hi, step))
-            for touched in form.writes:
+            for touched in row_call.writes:
                 lo, hi = _ends(touched)
                 self._group(touched).writes.append((times, lo, hi))
         for step, times in zip(self.flow.steps, self.flow.times(), strict=True):
@@ -223,7 +223,7 @@ class _Weigher:
             if g.arena:
                 load += g.size * g.live
         for step, times in zip(self.flow.steps, self.flow.times(), strict=True):
-            load[times] += aligned(self.net.forms[step].scratch, max(self.net.align, SCRATCH_ALIGN))
+            load[times] += aligned(self.net.row_calls[step].scratch, max(self.net.align, SCRATCH_ALIGN))
         pairs = []
         for (ka, kb), lag in lags.items():
             a, b = groups[ka], groups[kb]

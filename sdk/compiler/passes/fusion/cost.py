@@ -2,10 +2,10 @@
 
 The rule. Let *reuse* be how often the consumer reads an element of the producer's result (at the largest dims), and
 *cost* the operations of one element: 0 for moving it, 1 for adding, comparing or converting, 8 for a division or a
-root, 20 for an exponential or another function of that price.
+root, 20 for an exponential or another function of that cost.
 - reuse <= 1: the producer may cost anything, nothing is computed twice.
 - reuse <= 4 (a softmax reads a row three times): it may cost up to 4 an element.
-- more (the operand of a matmul): it must cost nothing, or decode: one element of a smaller type, converted and
+- more (the operand of a matmul): it must cost nothing, or dequantize: one element of a smaller type, converted and
   scaled by numbers, so that less memory is read.
 - in all cases, what the consumer reads consecutively (or not at all moving) along its innermost loop must still be
   read so, and without a condition on that loop: lanes depend on it.
@@ -23,7 +23,7 @@ from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import below, walk
 from sdk.compiler.sym import Dim, Var, flat_index, free_vars, linear
 
-__all__ = ["cost_of", "decodes", "depth_of", "in_order", "may_recompute"]
+__all__ = ["cost_of", "depth_of", "dequantizes", "in_order", "may_recompute"]
 
 FEW: Final = 4
 
@@ -54,7 +54,7 @@ def depth_of(node: object) -> int:
     return deepest
 
 
-def decodes(value: ValueExpr, sizes: Mapping[str, DType]) -> bool:
+def dequantizes(value: ValueExpr, sizes: Mapping[str, DType]) -> bool:
     """Whether ``value`` is one element of a smaller type, converted and scaled by numbers; ``sizes`` has the types."""
     loads = [n for n in walk(value) if isinstance(n, Load)]
     if len(loads) != 1 or sizes[loads[0].buffer].bits >= value.dtype.bits:
@@ -63,10 +63,10 @@ def decodes(value: ValueExpr, sizes: Mapping[str, DType]) -> bool:
     return plain and not any(isinstance(n, Idx | Ref) for n in walk(value))
 
 
-def may_recompute(value: ValueExpr, reuse: float, decode: bool) -> bool:
-    """The rule on reuse and cost; ``decode`` where converting from a smaller type is welcome."""
+def may_recompute(value: ValueExpr, reuse: float, dequantize: bool) -> bool:
+    """The rule on reuse and cost; ``dequantize`` where converting from a smaller type is welcome."""
     cost = cost_of(value)
-    return reuse <= 1 or cost == 0 or (reuse <= FEW and cost <= FEW) or decode
+    return reuse <= 1 or cost == 0 or (reuse <= FEW and cost <= FEW) or dequantize
 
 
 def in_order(

@@ -12,16 +12,16 @@ from sdk.compiler.analysis.work import size_of
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, Load, Loops, Param, Store, ValueExpr
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
-from sdk.compiler.passes.fusion.cost import cost_of, decodes, depth_of, in_order, may_recompute
-from sdk.compiler.passes.fusion.instance import assemble, names_in, trips
+from sdk.compiler.passes.fusion.cost import cost_of, depth_of, dequantizes, in_order, may_recompute
+from sdk.compiler.passes.fusion.specialise import assemble, names_in, trips
 from sdk.compiler.sym import Dim, Var, max_value, product, prove_eq
 from sdk.compiler.verify.loops import verify_loops
 
 __all__ = ["Pair", "compute_at_read", "compute_at_store"]
 
-MOST_TWICE: Final = 40  # what may be written out more than once at a store: compilers compute it once
-MOST_SIZE: Final = 400  # operations and reads of one kernel: code size, and time to compile
-MOST_DEPTH: Final = 96  # operations inside one another: what walks over values recurses as deep
+MAX_REPEATED_OPS: Final = 40  # what may be repeated at a store: compilers compute it once
+MAX_KERNEL_OPS: Final = 400  # operations and reads of one kernel: code size, and time to compile
+MAX_NESTING: Final = 96  # operations inside one another: what walks over values recurses as deep
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Pair:
 # --- at the read --------------------------------------------------------------------------------------------------
 
 
-def compute_at_read(pair: Pair, decode: bool) -> Loops | None:
+def compute_at_read(pair: Pair, dequantize: bool) -> Loops | None:
     """The producer computed at each read of it; None where that is impossible or, by the rule in ``cost``, a loss.
 
     rewrite: ``t[i] = f(i)`` with ``for j { o[j] = g(t[h(j)]) }`` --> ``for j { o[j] = g(f(h(j))) }``
@@ -95,13 +95,14 @@ def compute_at_read(pair: Pair, decode: bool) -> Loops | None:
     reads = [a for a in found if a.buffer in inner]
     if not reads or any(a.kind != "load" or a.lanes != 1 for a in reads):
         return None
-    if depth_of(pair.maker.body) + depth_of(pair.user.body) > MOST_DEPTH:
+    if depth_of(pair.maker.body) + depth_of(pair.user.body) > MAX_NESTING:
         return None
     names = _apart(pair.maker, pair.user)
     user = point_of(pair.user)
     one = user is not None and len({a.index for a in reads}) == 1
     value = _whole(point)
-    if size_of(value) * (1 if one else len(reads)) > MOST_SIZE or not _worth(pair, point, value, reads, one, decode):
+    size = size_of(value) * (1 if one else len(reads))
+    if size > MAX_KERNEL_OPS or not _worth(pair, point, value, reads, one, dequantize):
         return None
     merged = _shared(pair, point, names, inner) if one and len(reads) > 1 and cost_of(value) else None
     if merged is None:
@@ -119,7 +120,7 @@ def _apart(maker: Loops, user: Loops) -> dict[str, str]:
 
 
 def _whole(point: Point) -> ValueExpr:
-    """The value at an element with the registers written out."""
+    """The value at an element with the values of the registers put in."""
     env: dict[str, ValueExpr] = {}
 
     def one(node: Any) -> Any:
@@ -134,13 +135,13 @@ def _at(point: Point, index: Sequence[Dim]) -> dict[Var, Dim]:
     return {v: d for v, d in zip(point.order, index, strict=True) if v is not None}
 
 
-def _worth(pair: Pair, point: Point, value: ValueExpr, reads: list[Access], one: bool, decode: bool) -> bool:
+def _worth(pair: Pair, point: Point, value: ValueExpr, reads: list[Access], one: bool, dequantize: bool) -> bool:
     elements = max(max_value(product(pair.out.buffer.shape)) or 1, 1)
     sites = reads[:1] if one else reads
     reuse = sum(trips(a.loops) for a in sites) / elements
     types = {p.buffer.name: p.buffer.dtype for p in pair.maker.params}
     shapes = {p.buffer.name: p.buffer.shape for p in pair.maker.params}
-    if not may_recompute(value, reuse, decode and decodes(value, types)):
+    if not may_recompute(value, reuse, dequantize and dequantizes(value, types)):
         return False
     return all(
         in_order(substitute_dims(value, _at(point, a.index)), shapes, a.index, pair.out.buffer.shape, a.loops)
@@ -217,7 +218,7 @@ def compute_at_store(pair: Pair) -> Loops | None:
     loads = [n for n in walk(pair.maker.body) if isinstance(n, Load) and n.buffer == name]
     if user is None or identity_of(pair.user) is None or len(stores) != 1 or loads:
         return None
-    if depth_of(pair.maker.body) + depth_of(pair.user.body) > MOST_DEPTH:
+    if depth_of(pair.maker.body) + depth_of(pair.user.body) > MAX_NESTING:
         return None
     if classify(pair.maker).kind == "opaque" or not _same_shape(pair):
         return None
@@ -227,9 +228,9 @@ def compute_at_store(pair: Pair) -> Loops | None:
         if isinstance(node, Load) and node.buffer in inner and not _same_element(node.index, user, pair):
             return None
     times = sum(isinstance(n, Load) and n.buffer in inner for n in walk(value))
-    if size_of(value) + times * size_of(stores[0].value) > MOST_SIZE:
+    if size_of(value) + times * size_of(stores[0].value) > MAX_KERNEL_OPS:
         return None
-    if times > 1 and cost_of(stores[0].value) > MOST_TWICE:
+    if times > 1 and cost_of(stores[0].value) > MAX_REPEATED_OPS:
         return None
     return _stored(pair, user, value, inner)
 

@@ -10,8 +10,8 @@ from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Let, Load, Loops, Store
 from sdk.compiler.ir.walk import rename_buffers, rewrite, substitute_dims, walk
-from sdk.compiler.passes.fusion.instance import assemble, names_in
 from sdk.compiler.passes.fusion.merge import Pair
+from sdk.compiler.passes.fusion.specialise import assemble, names_in
 from sdk.compiler.sym import Dim, Var, free_vars, prove_eq
 from sdk.compiler.verify.loops import verify_loops
 

@@ -1,4 +1,4 @@
-"""Nodes that decide what is computed: branches and loops settled at import, and those that do nothing."""
+"""Nodes that decide what is computed: branches and loops that the import decides, and those that do nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _chosen(node: OnnxNode, condition: Value, yes: Value, no: Value) -> Value:
 
 @onnx_op("Loop")
 def loop(node: OnnxNode) -> tuple[Value, ...]:
-    """A loop of a count known at import, written out; its condition must stay true."""
+    """A loop of a count known at import, unrolled; its condition must stay true."""
     steps = node.data(0)
     if steps is None or not _always(node, node.inputs[1] if node.count > 1 else None):
         node.fail("how often it runs is known only at run time")
@@ -105,7 +105,7 @@ def _stacked(node: OnnxNode, parts: tuple[Value, ...], axis: int) -> Value:
 
 @onnx_op("Scan")
 def scan(node: OnnxNode) -> tuple[Value, ...]:
-    """A loop over slices along an axis of known size, written out."""
+    """A loop over slices along an axis of known size, unrolled."""
     if node.opset < 9:
         node.fail("the Scan of opset 8, with its batch axis, is not supported")
     inputs = node.int("num_scan_inputs", 0)
@@ -118,7 +118,7 @@ def scan(node: OnnxNode) -> tuple[Value, ...]:
     lengths = {s.type.shape[a] for s, a in zip(sources, axes, strict=True)}
     length = next(iter(lengths))
     if len(lengths) != 1 or not isinstance(length, int) or length < 1:
-        node.fail(f"it runs {', '.join(map(str, lengths))} times; it is written out for one number of 1 or more")
+        node.fail(f"it runs {', '.join(map(str, lengths))} times; it is unrolled for one number of 1 or more")
     node.builder.budget.spend(TRIPS, length, node.source)
     carried = tuple(node.raw(k) for k in range(count))
     backward = node.ints("scan_input_directions", (0,) * inputs)

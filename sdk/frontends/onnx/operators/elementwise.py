@@ -51,10 +51,10 @@ def modulo(node: OnnxNode) -> Value:
 @onnx_op("BitShift")
 def shift(node: OnnxNode) -> Value:
     """A shift by as many bits as the second input says."""
-    way = node.text("direction")
-    if way not in ("LEFT", "RIGHT"):
-        node.fail(f"a shift in the direction {way}")
-    return node.call("shift_left" if way == "LEFT" else "shift_right", node.x(0), node.x(1))
+    direction = node.text("direction")
+    if direction not in ("LEFT", "RIGHT"):
+        node.fail(f"a shift in the direction {direction}")
+    return node.call("shift_left" if direction == "LEFT" else "shift_right", node.x(0), node.x(1))
 
 
 # --- powers ----------------------------------------------------------------------------------------------------
@@ -153,10 +153,10 @@ def celu(node: OnnxNode) -> Value:
 @onnx_op("Gelu")
 def gelu(node: OnnxNode) -> Value:
     """The Gaussian error linear unit."""
-    way = node.text("approximate", "none")
-    if way not in ("none", "tanh"):
-        node.fail(f"Gelu approximated by {way}")
-    return node.call("gelu", node.x(0), tanh=way == "tanh")
+    approximation = node.text("approximate", "none")
+    if approximation not in ("none", "tanh"):
+        node.fail(f"Gelu approximated by {approximation}")
+    return node.call("gelu", node.x(0), tanh=approximation == "tanh")
 
 
 @onnx_op("Swish")
@@ -232,8 +232,8 @@ def _clipped(node: OnnxNode, x: Value, lo: float, hi: float) -> Value:
     if lo == 0 and hi == math.inf:
         return node.call("relu", x)
     if not kind.is_float:
-        least, most = kind.limits
-        return node.call("clip", x, lo=max(least, lo), hi=min(most, hi))
+        minimum, maximum = kind.limits
+        return node.call("clip", x, lo=max(minimum, lo), hi=min(maximum, hi))
     if lo == -math.inf and hi == math.inf:
         return x
     if lo == -math.inf or hi == math.inf:

@@ -50,8 +50,8 @@ def max_pool(node: OnnxNode) -> Value | tuple[Value, ...]:
     if x.type.dtype.kind == "u" and x.type.dtype.bits == 8:  # the order of bytes is kept by a shift of 128
         whole = {"mult": 1 << 30, "shift": 1}
         low = node.call("rescale", x, out="i8", in_zp=128, zp=0, lo=-128, hi=127, **whole)
-        most = _pooled(node, low, "max_pool", given, axes)
-        return node.call("rescale", most, out="u8", in_zp=0, zp=128, lo=0, hi=255, **whole)
+        maximum = _pooled(node, low, "max_pool", given, axes)
+        return node.call("rescale", maximum, out="u8", in_zp=0, zp=128, lo=0, hi=255, **whole)
     return _pooled(node, x, "max_pool", given, axes)
 
 

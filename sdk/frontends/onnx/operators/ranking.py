@@ -69,14 +69,14 @@ def non_max_suppression(node: OnnxNode) -> Value:
     """For each image and class the boxes that no better one overlaps too much: i64[selected, 3]."""
     boxes, scores = node.x(0), node.x(1)
     limits = [_number(node, k) for k in (2, 3, 4)]
-    most = int(limits[0] or 0)
+    maximum = int(limits[0] or 0)
     if boxes.type.dtype != F32:
         node.fail(f"its boxes are {boxes.type.dtype}, not f32")
     selected, count = node.calls(
         "nms",
         boxes,
         scores,
-        most=most,
+        most=maximum,
         overlap=float(limits[1] or 0.0),
         least=False if limits[2] is None else float(limits[2]),
         center=bool(node.int("center_point_box", 0)),

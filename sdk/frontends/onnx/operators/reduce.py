@@ -171,9 +171,9 @@ def running(node: OnnxNode) -> Value:
     x, axes = node.x(0), node.dims(1)
     if len(axes) != 1 or not isinstance(axes[0], int):
         node.fail("the axis is not one number")
-    ways = {name: bool(node.int(name, 0)) for name in ("exclusive", "reverse")}
+    flags = {name: bool(node.int(name, 0)) for name in ("exclusive", "reverse")}
     axis = node.axis(axes[0], x.type.rank)
-    return along_last(node, x, axis, lambda v: node.call(node.op.lower(), v, **ways))
+    return along_last(node, x, axis, lambda v: node.call(node.op.lower(), v, **flags))
 
 
 @onnx_op("Softmax", "LogSoftmax", "Hardmax")

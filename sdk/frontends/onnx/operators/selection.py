@@ -9,18 +9,18 @@ from sdk.frontends.onnx.context import OnnxNode, onnx_op
 __all__: list[str] = []
 
 
-def new_dim(node: OnnxNode, count: Value, most: Dim) -> Dim:
-    """A dim that is at run time what ``count`` (one integer) holds, at most ``most``; a number where that is known.
+def new_dim(node: OnnxNode, count: Value, maximum: Dim) -> Dim:
+    """A dim that is at run time what ``count`` (one integer) holds, at most ``maximum``; a number where that is known.
 
     Raises:
-        BuildError: nothing bounds ``most``.
+        BuildError: nothing bounds ``maximum``.
     """
     known = node.builder.contents_of(count)
     if known is not None and known.numbers is not None:
         return int(known.numbers.reshape(-1)[0])
-    hi = max_value(most)
+    hi = max_value(maximum)
     if hi is None:
-        node.fail(f"nothing bounds how large its result is: {most}", hint="give bounds to the dims of the inputs")
+        node.fail(f"nothing bounds how large its result is: {maximum}", hint="give bounds to the dims of the inputs")
     taken = node.builder.names | set(node.builder.dims)
     var = Var(fresh_name(f"{node.stem}_count", taken), 0, hi)
     node.builder.names.add(var.name)
@@ -28,9 +28,9 @@ def new_dim(node: OnnxNode, count: Value, most: Dim) -> Dim:
     return var.expr
 
 
-def _positions(node: OnnxNode, flags: Value, most: Dim) -> Value:
+def _positions(node: OnnxNode, flags: Value, maximum: Dim) -> Value:
     """Where ``flags`` are set, i64[rank, count]."""
-    count = new_dim(node, node.call("count_nonzero", flags), most)
+    count = new_dim(node, node.call("count_nonzero", flags), maximum)
     return node.call("nonzero", flags, count=count)
 
 

@@ -68,8 +68,8 @@ def _bias(node: OpNode, channels: int, kind: DType) -> tuple[Value, Array]:
 def _bounds(weights: Array, x_offset: int, kind: DType, bias: Array) -> Array:
     """The largest |accumulator| per channel; ``weights`` is [channels, taps]."""
     lo, hi = kind.limits
-    most = max(abs(lo + x_offset), abs(hi + x_offset))
-    return np.asarray(np.abs(weights.astype(np.int64)).sum(axis=1).astype(object) * most + bias)
+    maximum = max(abs(lo + x_offset), abs(hi + x_offset))
+    return np.asarray(np.abs(weights.astype(np.int64)).sum(axis=1).astype(object) * maximum + bias)
 
 
 def _requantize(node: OpNode, acc: Value, ratios: Array, bounds: Array, to: int | str) -> Value:
@@ -130,11 +130,11 @@ def conv_2d(node: OpNode) -> None:
             f"grouped convolution ({x.type.shape[3]} channels, weights for {depth}) is not supported"
         )
     scales = _channel_scales(node, 1, channels, 0)
-    bias, most = _bias(node, channels, _accumulator(node))
+    bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
     acc = node.call("conv2d", x, node.input(1), bias, to="acc", **given)
     ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
-    bounds = _bounds(weights.reshape(channels, -1), given["x_offset"], x.type.dtype, most)
+    bounds = _bounds(weights.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
     _requantize(node, acc, ratios, bounds, 0)
 
 
@@ -146,12 +146,12 @@ def depthwise_conv_2d(node: OpNode) -> None:
     if one != 1 or not isinstance(depth, int) or channels % depth:
         raise BuildError(f"weights of shape {list(weights.shape)} do not fit {depth} input channels")
     scales = _channel_scales(node, 1, channels, 3)
-    bias, most = _bias(node, channels, _accumulator(node))
+    bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
     packed = node.builder.const(node.tensor(1).name, weights.reshape(kh, kw, channels))
     acc = node.call("depthwise_conv2d", x, packed, bias, to="acc", multiplier=channels // depth, **given)
     ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
-    bounds = _bounds(weights.reshape(-1, channels).T, given["x_offset"], x.type.dtype, most)
+    bounds = _bounds(weights.reshape(-1, channels).T, given["x_offset"], x.type.dtype, maximum)
     _requantize(node, acc, ratios, bounds, 0)
 
 
@@ -162,7 +162,7 @@ def fully_connected(node: OpNode) -> None:
     x, weights = node.input(0, I8, I16), _weights(node, 2)
     channels, inner = weights.shape
     scales = _channel_scales(node, 1, channels, 0)
-    bias, most = _bias(node, channels, _accumulator(node))
+    bias, maximum = _bias(node, channels, _accumulator(node))
     flat = (
         x
         if x.type.rank == 2 and x.type.shape[1] == inner
@@ -171,7 +171,7 @@ def fully_connected(node: OpNode) -> None:
     offset = -node.quant(node.tensor(0)).zero_point
     acc = node.call("dense", flat, node.input(1), bias, to="acc", x_offset=offset, w_offset=0)
     ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
-    bounds = _bounds(weights, offset, x.type.dtype, most)
+    bounds = _bounds(weights, offset, x.type.dtype, maximum)
     rank = len(node.output().shape)
     result = _requantize(node, acc, ratios, bounds, 0 if rank == 2 else "flat")
     if rank != 2:

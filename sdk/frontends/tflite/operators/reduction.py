@@ -34,14 +34,14 @@ def mean(node: OpNode) -> None:
     source, target = node.quant(node.tensor(0)), node.quant(node.output())
     mult, shift = _over_count(*quantize_multiplier(source.scale / target.scale), count)
     total = node.call("reduce_sum", x, to="sum", axes=axes, x_offset=-source.zero_point)
-    most = count * max(abs(bound - source.zero_point) for bound in kind.limits)
+    maximum = count * max(abs(bound - source.zero_point) for bound in kind.limits)
     lo, hi = kind.limits
     kept = len(node.output().shape) == x.type.rank
     result = node.call(
         "requantize", total, node.const("mult", np.asarray([mult], np.int32)),
         node.const("shift", np.asarray([shift], np.int32)), to=0 if kept else "kept",
         out=str(kind), zp=target.zero_point, lo=lo, hi=hi, shift_lo=shift, shift_hi=shift,
-        acc_bits=min((most << max(shift, 0)).bit_length(), 31),
+        acc_bits=min((maximum << max(shift, 0)).bit_length(), 31),
     )  # fmt: skip
     if not kept:
         left = [d if isinstance(d, int) else -1 for k, d in enumerate(x.type.shape) if k not in axes]

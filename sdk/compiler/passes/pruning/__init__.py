@@ -1,0 +1,1 @@
+"""What `prune-channels` is made of: values of channels, which are removed together, and calls without some of them."""

@@ -1,0 +1,268 @@
+"""``sdk doctor``: a table of checks of this machine, each with what it is for and the command that mends it."""
+
+from __future__ import annotations
+
+import getpass
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from sdk.driver.installs import OPTIONAL_PACKAGES, PACKAGES, install_command, pip_command
+from sdk.errors import SdkError
+from sdk.frontends import frontends
+
+__all__ = ["CHECKS", "Check", "CheckResult", "DoctorReport", "Finding", "doctor"]
+
+MIN_PYTHON: Final = (3, 11)
+TIMEOUT_S: Final = 20
+MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check saw: whether all is well, in words for people, and the command that mends it."""
+
+    ok: bool
+    detail: str
+    fix: str | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the table: ``probe`` looks; without what is ``needed`` no model can be built."""
+
+    name: str
+    needed: bool
+    purpose: str
+    probe: Callable[[], Finding]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """A check and what it found; ``status`` is "ok", "missing" (needed), or "absent" (optional)."""
+
+    name: str
+    status: str
+    needed: bool
+    detail: str
+    purpose: str
+    fix: str | None
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """All checks in order."""
+
+    checks: tuple[CheckResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all that is needed is there."""
+        return all(c.status != "missing" for c in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of ``sdk doctor --json``."""
+        return {"passed": self.passed, "checks": [asdict(c) for c in self.checks]}
+
+
+def doctor(checks: tuple[Check, ...] | None = None) -> DoctorReport:
+    """Makes the checks (all of them by default); one that itself fails has found something amiss."""
+    return DoctorReport(tuple(map(_result, CHECKS if checks is None else checks)))
+
+
+def _result(check: Check) -> CheckResult:
+    try:
+        found = check.probe()
+    except SdkError as error:
+        found = Finding(False, error.message, error.hint)
+    except (ImportError, OSError, subprocess.SubprocessError) as error:
+        found = Finding(False, str(error))
+    status = "ok" if found.ok else "missing" if check.needed else "absent"
+    return CheckResult(check.name, status, check.needed, found.detail, check.purpose, None if found.ok else found.fix)
+
+
+def _python(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
+    text = ".".join(map(str, version))
+    needed = ".".join(map(str, MIN_PYTHON))
+    if version >= MIN_PYTHON:
+        return Finding(True, f"{text}, {sys.executable}")
+    return Finding(False, f"{text}, {needed} is needed", f"python{needed} -m venv .venv")
+
+
+def _packages(wanted: Mapping[str, str]) -> Finding:
+    """Whether Python packages are installed in versions of the given ranges."""
+    shown, wrong = [], []
+    for name, ranges in wanted.items():
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            wrong.append((name, f"no {name}"))
+            continue
+        shown.append(f"{name} {version}")
+        if not _within(version, ranges):
+            wrong.append((name, f"{name} {version}, {ranges} is needed"))
+    fix = " && ".join(pip_command(name) for name, _ in wrong)
+    return Finding(not wrong, ", ".join(text for _, text in wrong) or ", ".join(shown), fix)
+
+
+def _within(version: str, ranges: str) -> bool:
+    """Whether a version is in ranges such as ">=0.16,<0.18", by its leading numbers."""
+    have = _numbers(version)
+    for part in filter(None, ranges.split(",")):
+        if part.startswith(">="):
+            if have < _numbers(part.removeprefix(">=")):
+                return False
+        elif have >= _numbers(part.removeprefix("<")):
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = []
+    for part in version.split("."):
+        if not part.isdecimal():
+            break
+        found.append(int(part))
+    return tuple(found)
+
+
+def _compiler() -> Finding:
+    """Whether zig compiles and links a program for this machine, in a cache of the check's own."""
+    toolchains, boards = import_module("sdk.toolchains"), import_module("sdk.boards")
+    with tempfile.TemporaryDirectory(prefix="sdk-") as folder:
+        zig = toolchains.get_toolchain("zig", toolchains.BuildCache(Path(folder)))
+        target = toolchains.target_for(boards.load_board("host"))
+        source = toolchains.SourceText("check.c", "int check(void) { return 0; }\n")
+        unit = zig.compile(toolchains.CompileJob(source, target, pic=True))
+        zig.link(toolchains.LinkJob("shared", (unit,), target), Path(folder) / "check.so")
+    return Finding(True, str(zig.version()))
+
+
+def _compiler_cache() -> Finding:
+    """Zig's own cache, where the support library of each target is kept once it was built."""
+    zig = import_module("sdk.toolchains.zig")
+    found = _writable(Path(zig.cache_folder()), zig.make_cache_folder, zig.CACHE_VARIABLE)
+    if not found.ok:
+        return found
+    state = "cold: the first link for each kind of board takes some seconds more" if zig.is_cold() else "warm"
+    return Finding(True, f"{found.detail}, {state}")
+
+
+def _cache() -> Finding:
+    """Our cache of builds, and how much it holds."""
+    cache = import_module("sdk.toolchains.cache")
+    folder = Path(cache.cache_root())
+    found = _writable(folder, partial(cache.private_folder, folder, cache.CACHE_VARIABLE), cache.CACHE_VARIABLE)
+    if not found.ok:
+        return found
+    held = sum(_size(Path(at, name)) for at, _, names in os.walk(folder) for name in names)
+    return Finding(True, f"{folder}, {held / MIB:,.0f} MiB")
+
+
+def _size(entry: Path) -> int:
+    """Bytes of a file; other builds may remove it meanwhile, or a folder of the walk."""
+    try:
+        return entry.stat().st_size
+    except OSError:
+        return 0
+
+
+def _writable(folder: Path, make: Callable[[], Path], variable: str) -> Finding:
+    """Whether we and nobody else can make files in a folder, which ``make`` makes where it is not there yet."""
+    cache = import_module("sdk.toolchains.cache")
+    try:
+        with tempfile.TemporaryFile(dir=make()):
+            return Finding(True, str(folder))
+    except OSError as error:
+        return Finding(False, f"cannot write {folder}: {error.strerror}", cache.elsewhere(variable))
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False)
+    return done.stdout + done.stderr
+
+
+def _program(name: str, *look: Callable[[str], Finding]) -> Finding:
+    """Whether a program is on PATH, its version, and what ``look`` finds of it."""
+    if shutil.which(name) is None:
+        return Finding(False, "not installed", install_command(name))
+    found = [Finding(True, (_run(name, "--version").strip() or "no version").splitlines()[0])]
+    found += [one(name) for one in look]
+    fix = next((f.fix for f in found if not f.ok), None)
+    return Finding(all(f.ok for f in found), ", ".join(f.detail for f in found), fix)
+
+
+def _takes_plugins(emulator: str) -> Finding:
+    """Whether it is built with TCG plugins, as static builds are not."""
+    if "-plugin" in _run(emulator, "--help"):
+        return Finding(True, "takes plugins")
+    return Finding(False, "takes no TCG plugins", install_command(emulator))
+
+
+def _has_newlib(compiler: str) -> Finding:
+    """Whether a bare-metal compiler has a C library."""
+    done = subprocess.run(
+        [compiler, "-E", "-x", "c", "-"], input="#include <stdlib.h>\n", capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    return Finding(done.returncode == 0, "newlib" if done.returncode == 0 else "no newlib", install_command(compiler))
+
+
+def _ports() -> Finding:
+    """Serial ports that may be opened; none is no fault."""
+    ports = sorted(port.device for port in import_module("serial.tools.list_ports").comports())
+    closed = [port for port in ports if not os.access(port, os.R_OK | os.W_OK)]
+    if not closed:
+        return Finding(True, ", ".join(ports) or "none attached")
+    group = _group_of(Path(closed[0]))
+    return Finding(
+        False, f"no permission to open {', '.join(closed)}", f"sudo usermod -aG {group} {getpass.getuser()}"
+    )
+
+
+def _group_of(port: Path) -> str:
+    """The group that may use a port; most Linux systems call it dialout."""
+    try:
+        return port.group()
+    except (KeyError, OSError):
+        return "dialout"
+
+
+def _pip(name: str) -> Callable[[], Finding]:
+    return partial(_packages, {name: OPTIONAL_PACKAGES.get(name, "")})
+
+
+CHECKS: Final = (
+    Check("python", True, "everything", _python),
+    Check("packages", True, "everything", partial(_packages, PACKAGES)),
+    Check("compiler", True, "every build", _compiler),
+    Check("compiler cache", True, "every build", _compiler_cache),
+    Check("cache", True, "every build", _cache),
+    Check("qemu-system-arm", False, "emulated Arm boards: run, verify, bench, fit",
+          partial(_program, "qemu-system-arm", _takes_plugins)),
+    Check("qemu-system-riscv32", False, "emulated RISC-V boards",
+          partial(_program, "qemu-system-riscv32", _takes_plugins)),
+    Check("qemu-aarch64", False, "AArch64 programs on this machine", partial(_program, "qemu-aarch64", _takes_plugins)),
+    Check("node", False, "WebAssembly: run, verify, bench, profile", partial(_program, "node")),
+    *(
+        Check(engine.name, False, f"sdk verify of {frontend.suffixes[0]} models", _pip(engine.distribution))
+        for frontend in frontends()
+        for engine in frontend.engines
+    ),
+    Check("ai-edge-litert", False, "times to compare with", _pip("ai-edge-litert")),
+    Check("gcc", False, "--toolchain gcc", partial(_program, "gcc")),
+    Check("clang", False, "--toolchain clang", partial(_program, "clang")),
+    Check("arm-none-eabi-gcc", False, "--toolchain arm-none-eabi-gcc, examples/firmware",
+          partial(_program, "arm-none-eabi-gcc", _has_newlib)),
+    Check("cmake", False, "examples/firmware", partial(_program, "cmake")),
+    Check("serial ports", False, "boards over a cable", _ports),
+)

@@ -1,1 +1,0 @@
-"""Pictures and pages: what is drawn, and how a browser shows it."""

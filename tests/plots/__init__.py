@@ -1,0 +1,1 @@
+"""Plots and pages: what is drawn, and how a browser shows it."""
