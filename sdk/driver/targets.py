@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.boards import Board, with_implied
-from sdk.compiler.machines.lookup import machine_for
 from sdk.driver.backends import backend_for
 from sdk.driver.options import BuildOptions
 from sdk.errors import UsageError
@@ -14,6 +13,8 @@ from sdk.toolchains import Target, target_for
 __all__ = ["capabilities", "target_of"]
 
 _USUAL: Final = BuildOptions()
+# compilers make gathers of lanes of their own accord there, which are slower than loads one by one
+GATHERS: Final = frozenset({"mve"})
 
 
 def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
@@ -47,4 +48,4 @@ def target_of(board: Board, options: BuildOptions = _USUAL) -> Target:
         UsageError: as ``capabilities``.
     """
     rolled = backend_for(board, options).rolled(capabilities(board, options))
-    return target_for(board, options.opt, rolled=rolled, gathers=machine_for(board.capabilities).gathers)
+    return target_for(board, options.opt, rolled=rolled, gathers=GATHERS <= board.capabilities)

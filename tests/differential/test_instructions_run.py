@@ -1,8 +1,8 @@
 """The C of each declared instruction, run on a core that has it, beside what its operation means in numpy.
 
 Functions of real numbers are compared in tests/c/test_real_functions.py, the first lanes of vectors in memory in
-tests/c/test_vectors_as_c.py, WebAssembly's in tests/c/test_wasm_instructions.py, lines of assembly in
-tests/unit/test_instructions.py.
+tests/c/test_vectors_as_c.py, WebAssembly's in tests/c/test_wasm_instructions.py, products of bytes on AArch64 in
+tests/c/test_neon_instructions.py, lines of assembly in tests/unit/test_instructions.py.
 """
 
 from __future__ import annotations
@@ -223,6 +223,6 @@ def test_instructions_do_what_they_mean(core: str, isa: str, tmp_path: Path) -> 
 
 def test_every_instruction_is_run() -> None:
     run = [one for core, isa in TARGETS for kernel in kernels(unit_of(core, isa)) for one in kernel.uses]
-    run += INSTRUCTION_SETS["wasm"].instructions
+    run += INSTRUCTION_SETS["wasm"].instructions + INSTRUCTION_SETS["neon_integer"].instructions
     left = [one for one in ALL if one not in run and not set(one.ops) <= ELSEWHERE]
     assert [(one.ops, one.types, sorted(one.needs)) for one in left] == []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -87,16 +87,18 @@ def test_hello_world_is_small(models: Path) -> None:
 
 
 def test_build_time(models: Path, tmp_path: Path) -> None:
-    """From file to native library: 3 s with the compiler's own cache warm, 0.5 s again from ours (the best of 3)."""
+    """From file to native library: 3 s of a processor with the compiler's own cache warm, 0.5 s again from ours (the
+    best of 3; other tests run beside this one)."""
     # Python keeps what it has compiled of the tool, as it does for users, whatever this run has it do
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     env |= {"CROSSLEVEL_CACHE": str(tmp_path / "warm"), "PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode")}
     argv = [sys.executable, "-m", "sdk", "build", str(models / NAMES["kws"]), "--board", "host", "--emit", "lib"]
 
     def timed(out: str) -> float:
-        start = time.perf_counter()
+        start = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*argv, "-o", str(tmp_path / out)], env=env, check=True, capture_output=True)
-        return time.perf_counter() - start
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
 
     timed("first")  # warms zig's cache
     cold = []

@@ -232,11 +232,11 @@ def test_a_table_as_long_as_there_are_channels_stays_whole() -> None:
 
 @pytest.fixture(scope="module")
 def counting() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("effort", ROOT / "benchmarks" / "effort.py")
+    spec = importlib.util.spec_from_file_location("work", ROOT / "benchmarks" / "work.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["effort"] = module  # where dataclasses look up their annotations
+    sys.modules["work"] = module  # where dataclasses look up their annotations
     spec.loader.exec_module(module)
     return module
 
@@ -244,8 +244,8 @@ def counting() -> ModuleType:
 @pytest.mark.models
 def test_visual_wake_words_is_half_of_itself(models: Path, counting: ModuleType) -> None:
     before, after = counting.graphs(models / "vww_96_int8.tflite", load_board("nucleo_l4r5zi"))
-    assert counting.effort(before).conv_macs > 7_400_000
-    found = counting.effort(after)
+    assert counting.work_of(before).conv_macs > 7_400_000
+    found = counting.work_of(after)
     assert found.conv_macs <= 3_770_000  # some channels stay to fill words
     assert found.weights_bytes + found.bias_bytes <= 34_816
     assert found.table_bytes <= 8_328

@@ -95,7 +95,6 @@ class Machine:
     - ``high_word``: one instruction adds to the high word of a product.
     - ``column_tables``: so few registers are free in an inner loop that constants of a channel lie in one table.
     - ``assembly``: how hot loops are written as assembly, None where all is C; loops stay rolled in that C.
-    - ``gathers``: compilers make gathers of lanes of their own accord, which are slower than loads one by one.
     - ``rules``: tried in order; the first that applies and raises no ``ScheduleError`` schedules a nest, and where none
       does the plain nest stays.
     - ``candidates``: by kind of nest what rules may choose otherwise, those best for some layer counted in all.
@@ -114,7 +113,6 @@ class Machine:
     high_word: bool = False
     column_tables: bool = False
     assembly: Assembly | None = None
-    gathers: bool = False
     candidates: Mapping[Kind, tuple[Choice, ...]] = field(default_factory=dict)
 
     @property

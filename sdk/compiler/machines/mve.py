@@ -24,7 +24,6 @@ MACHINES: Final = (
         dot=Dot(I8, I8, 16),
         tile_rows=2,
         tile_cols=2,
-        gathers=True,
         rules=(
             AcrossTiles(LEAST, steps=4),
             # three pixels leave of eight vectors some for what is read; 1 KB: stage all channels of narrow images

@@ -163,7 +163,7 @@ def _stages(net: Net, names: Mapping[str, str], board: str = "host") -> tuple[Mo
     place = load_board(board)
     passes = default_passes(place, BuildOptions())
     lower_module(imported, passes, lambda step, module: seen.update({step.name: module}))
-    return imported, seen["order"]
+    return imported, seen["memory-aware-scheduling"]
 
 
 def _open(net: Net) -> list[str]:
