@@ -48,4 +48,4 @@ def target_of(board: Board, options: BuildOptions = _USUAL) -> Target:
         UsageError: as ``capabilities``.
     """
     rolled = backend_for(board, options).rolled(capabilities(board, options))
-    return target_for(board, options.opt, rolled=rolled, gathers=GATHERS <= board.capabilities)
+    return target_for(board, options.opt, rolled=rolled, gathers=board.capabilities >= GATHERS)
