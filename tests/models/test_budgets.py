@@ -87,7 +87,7 @@ def test_hello_world_is_small(models: Path) -> None:
 
 
 def test_build_time(models: Path, tmp_path: Path) -> None:
-    """From file to native library: 3 s of a processor with the compiler's own cache warm, 0.5 s again from ours (the
+    """From file to native library: 6 s of a processor with the compiler's own cache warm, 0.8 s again from ours (the
     best of 3; other tests run beside this one)."""
     # Python keeps what it has compiled of the tool, as it does for users, whatever this run has it do
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -106,5 +106,5 @@ def test_build_time(models: Path, tmp_path: Path) -> None:
         env["CROSSLEVEL_CACHE"] = str(tmp_path / f"cold{k}")
         cold.append(timed(f"cold{k}"))
     again = [timed("again") for _ in range(3)]
-    assert min(cold) <= 3.0
-    assert min(again) <= 0.5
+    assert min(cold) <= 6.0
+    assert min(again) <= 0.8
