@@ -17,10 +17,10 @@ GROUP = 8
 
 
 class Replay:
-    """A program on the first CPU device of PoCL."""
+    """A program on the Oclgrind simulator."""
 
     def __init__(self, files: Mapping[str, str | bytes], prefix: str) -> None:
-        platform = next(p for p in cl.get_platforms() if "Portable" in p.name)
+        platform = next(p for p in cl.get_platforms() if p.name == "Oclgrind")
         self.context = cl.Context([platform.get_devices()[0]])
         self.queue = cl.CommandQueue(self.context)
         found = json.loads(files[f"{prefix}.json"])

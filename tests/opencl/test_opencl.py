@@ -1,10 +1,13 @@
-"""Elementwise, reduction and matrix kernels as OpenCL C on PoCL, against the numpy interpreter."""
+"""Elementwise, reduction and matrix kernels as OpenCL C on Oclgrind, against the numpy interpreter."""
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from sdk.boards import load_board
@@ -202,3 +205,15 @@ def test_states_are_refused() -> None:
     module = parse_module("module net planned\n\nstate @s: f32[2] = 0\n")
     with pytest.raises(BuildError, match="keeps states"):
         emitted(module)
+
+
+def test_the_simulator_reports_a_store_outside_of_a_buffer(reports: Path) -> None:
+    """What ``no_reports`` relies on."""
+    kernel = "kernel void past(global int *x) { x[get_global_id(0)] = 1; }"
+    record = {"kernels": "k.cl", "weights": "w.bin", "entries": []}
+    replay = Replay({"k.cl": kernel, "p.json": json.dumps(record), "w.bin": b""}, "p")
+    memory = cl.Buffer(replay.context, cl.mem_flags.READ_WRITE, 4 * 3)
+    replay.program.past(replay.queue, (4,), None, memory)
+    replay.queue.finish()
+    assert "Invalid write of size 4" in reports.read_text()
+    os.truncate(reports, 0)
