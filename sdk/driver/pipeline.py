@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
 from sdk.boards import Board
 from sdk.budget import amount_text
-from sdk.codegen_c.base import Kernels
+from sdk.codegen_c.base import Backend, Kernels
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.machines.lookup import machine_for
@@ -143,9 +144,16 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),
-        *([Share(options.opt, rolled=backend.rolled(have))] if options.opt == "size" or not board.hosted else []),
+        *([_share(backend, have, options)] if options.opt == "size" or not board.hosted else []),
         SimplifyLoops(),
     )
+
+
+def _share(backend: Backend, have: frozenset[str], options: BuildOptions) -> Pass:
+    """What has kernels that are alike share one."""
+    if not backend.rolled(have):
+        return Share(options.opt)
+    return Share(options.opt, rolled=True, cost=backend.cost and partial(backend.cost, isa=have))
 
 
 def _schedule(kernels: Kernels, have: frozenset[str], threads: int, options: BuildOptions) -> Pass:

@@ -67,9 +67,9 @@ def emit(
     """``code`` in instructions, or None where it needs more registers than there are, or addresses out of their reach.
 
     ``homes`` names the operand of each result, ``live_ins`` that of each value from before, ``paths`` are those of the
-    pointers; ``counted``: a register counts turns, and pointers end where the next turn begins. The operand of pointer ``k`` is ``%[p<k>]``, temporaries are
-    ``%[t<k>]``. Nothing needs the values ``spent`` after their last use here: their registers may be changed then.
-    With ``alone`` each instruction reads one word.
+    pointers; ``counted``: a register counts turns, and pointers end where the next turn begins. The operand of pointer
+    ``k`` is ``%[p<k>]``, temporaries are ``%[t<k>]``. Nothing needs the values ``spent`` after their last use here:
+    their registers may be changed then. With ``alone`` each instruction reads one word.
     """
     if len(set(code.results.values())) < len(code.results):
         return None  # one instruction fills one register
