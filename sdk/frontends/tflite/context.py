@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Attr, Call, Node, Value, attrs, fresh_name
 from sdk.compiler.ir.module import Const, State
-from sdk.compiler.ir.types import DType, Quant, TensorType, dtype_of
+from sdk.compiler.ir.types import I8, I16, U8, DType, Quant, TensorType, dtype_of
 from sdk.compiler.ops import infer
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 from sdk.frontends.names import identifier
 from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
 
-__all__ = ["Builder", "Importer", "OpNode", "tensor_quant", "usable"]
+__all__ = ["Builder", "Importer", "OpNode", "OperatorSpec", "Table", "tensor_quant", "usable"]
 
 Array = NDArray[Any]
+_NARROW: Final = (I8, U8, I16)
 
 
 def tensor_quant(tensor: Tensor) -> Quant | None:
@@ -99,6 +100,12 @@ class OpNode:
     def has(self, k: int) -> bool:
         """Whether input ``k`` is given."""
         return k < len(self.operator.inputs) and self.operator.inputs[k] >= 0
+
+    @property
+    def dtypes(self) -> list[DType | None]:
+        """The element types of its inputs and outputs."""
+        numbers = (*self.operator.inputs, *self.operator.outputs)
+        return [self.builder.graph.tensors[k].dtype for k in numbers if k >= 0]
 
     def option(self, name: str) -> Any:
         """An option by the name of its accessor.
@@ -233,13 +240,28 @@ def _fits(found: tuple[Dim, ...], stated: tuple[int, ...]) -> bool:
 Importer = Callable[[OpNode], None]
 
 
+Table = Mapping[str, Importer]  # importers by the name of the operator
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """How one operator is imported, and which options it reads from which table."""
+    """How one operator is imported: the options it reads, how many inputs it has at most (None: any number), and an
+    importer for quantised tensors, one for real ones, or both."""
 
-    importer: Importer
-    options: str = ""
-    fields: tuple[str, ...] = ()
+    options: str
+    fields: tuple[str, ...]
+    max_inputs: int | None
+    quantised: Importer | None
+    real: Importer | None
 
+    def importer(self, dtypes: Collection[DType | None]) -> Importer:
+        """The importer for tensors of these element types (None: one without counterpart here).
 
-Table = Mapping[str, OperatorSpec]
+        Where there are both, the real one takes whatever has floats in it (weights of i8 among them) or no integers
+        that are commonly quantised.
+        """
+        real = any(t.is_float for t in dtypes if t) or not any(t in _NARROW for t in dtypes)
+        first, second = (self.real, self.quantised) if real else (self.quantised, self.real)
+        found = first or second
+        assert found is not None, "what is in the table has an importer"
+        return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from sdk.compiler.ir.graph import Graph, Value
 from sdk.compiler.ir.module import Module
@@ -21,18 +20,6 @@ from sdk.text import printable
 __all__ = ["import_tflite"]
 
 SHOWN = 20
-# Inputs of the builtin operators that take a fixed number of them.
-_MAX_INPUTS: Final = {
-    **dict.fromkeys(
-        ("AVERAGE_POOL_2D", "LOGISTIC", "MAX_POOL_2D", "QUANTIZE", "READ_VARIABLE", "RELU", "RELU6", "SOFTMAX",
-         "SQUEEZE", "TANH"), 1,
-    ),
-    **dict.fromkeys(
-        ("ADD", "ASSIGN_VARIABLE", "EXPAND_DIMS", "MEAN", "MUL", "PAD", "RESHAPE", "SPLIT", "SUB", "TRANSPOSE"), 2
-    ),
-    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "PADV2", "SLICE", "SPLIT_V"), 3),
-    "CALL_ONCE": 0, "VAR_HANDLE": 0, "STRIDED_SLICE": 4,
-}  # fmt: skip
 
 
 def import_tflite(
@@ -120,8 +107,7 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
     for operator in builder.graph.operators:
         node = OpNode(builder, operator)
         try:
-            _check_inputs(operator)
-            _importer(operator, custom_ops)(node)
+            _importer(node, custom_ops)(node)
         except BuildError as error:
             failures.append((operator, error.message + (f" ({error.why})" if error.why else "")))
             refusals.append(Refusal(operator.index, failures[-1][1], error.hint))
@@ -130,20 +116,21 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
         raise _report(builder.graph, failures)
 
 
-def _importer(operator: Operator, custom_ops: Mapping[str, Importer]) -> Importer:
-    spec: OperatorSpec | None = None if operator.custom else OPERATORS.get(operator.name)
+def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> Importer:
+    operator = node.operator
+    spec = None if operator.custom else OPERATORS.get(operator.name)
     if spec is not None:
-        return spec.importer
+        _check_inputs(operator, spec)
+        return spec.importer(node.dtypes)
     if operator.custom and operator.name in custom_ops:
         return custom_ops[operator.name]
     raise BuildError("unsupported custom operator" if operator.custom else "unsupported operator")
 
 
-def _check_inputs(operator: Operator) -> None:
+def _check_inputs(operator: Operator, spec: OperatorSpec) -> None:
     """Refuses inputs beyond those an operator has: what they were meant for would be lost."""
-    maximum = None if operator.custom else _MAX_INPUTS.get(operator.name)
-    if maximum is not None and len(operator.inputs) > maximum:
-        raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {maximum}")
+    if spec.max_inputs is not None and len(operator.inputs) > spec.max_inputs:
+        raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {spec.max_inputs}")
 
 
 def _declare_outputs(builder: Builder, operator: Operator) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sdk.compiler.ir.types import I8, I16, U8, DType, Quant
 from sdk.compiler.ops.fixed import quantize_multiplier
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
+from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.quantize import activation_range, exp_table, logistic_table, stored, tanh_table
 
 __all__ = ["TABLE"]
@@ -135,15 +135,14 @@ def softmax(node: OpNode) -> None:
     node.call("softmax_q", x, node.const("exp", exp_table(quant.scale, float(node.option("Beta")))))
 
 
-_FUSED = ("FusedActivationFunction",)
 TABLE: Table = {
-    "ADD": OperatorSpec(add, "AddOptions", _FUSED),
-    "SUB": OperatorSpec(sub, "SubOptions", _FUSED),
-    "MUL": OperatorSpec(mul, "MulOptions", _FUSED),
-    "QUANTIZE": OperatorSpec(quantize),
-    "RELU": OperatorSpec(relu),
-    "RELU6": OperatorSpec(relu6),
-    "LOGISTIC": OperatorSpec(logistic),
-    "TANH": OperatorSpec(tanh),
-    "SOFTMAX": OperatorSpec(softmax, "SoftmaxOptions", ("Beta",)),
+    "ADD": add,
+    "SUB": sub,
+    "MUL": mul,
+    "QUANTIZE": quantize,
+    "RELU": relu,
+    "RELU6": relu6,
+    "LOGISTIC": logistic,
+    "TANH": tanh,
+    "SOFTMAX": softmax,
 }

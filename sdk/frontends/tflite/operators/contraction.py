@@ -12,7 +12,7 @@ from sdk.compiler.ir.types import I8, I16, I32, I64, DType
 from sdk.compiler.ops.multipliers import channel_multipliers
 from sdk.compiler.sym import Dim, ceildiv
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table, usable
+from sdk.frontends.tflite.context import OpNode, Table, usable
 from sdk.frontends.tflite.quantize import activation_range
 
 __all__ = ["TABLE", "padding"]
@@ -184,11 +184,8 @@ def _static(shape: tuple[Dim, ...]) -> tuple[int, ...]:
     return tuple(d if isinstance(d, int) else -1 for d in shape)
 
 
-_CONV = ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FusedActivationFunction")
 TABLE: Table = {
-    "CONV_2D": OperatorSpec(conv_2d, "Conv2DOptions", _CONV),
-    "DEPTHWISE_CONV_2D": OperatorSpec(depthwise_conv_2d, "DepthwiseConv2DOptions", _CONV),
-    "FULLY_CONNECTED": OperatorSpec(
-        fully_connected, "FullyConnectedOptions", ("FusedActivationFunction", "WeightsFormat")
-    ),
+    "CONV_2D": conv_2d,
+    "DEPTHWISE_CONV_2D": depthwise_conv_2d,
+    "FULLY_CONNECTED": fully_connected,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sdk.compiler.ir.types import I8, I16, I32, U8
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
+from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.reader import Tensor
 
 __all__ = ["TABLE"]
@@ -198,17 +198,16 @@ def transpose(node: OpNode) -> None:
     node.call("transpose", x, perm=tuple(p % x.type.rank for p in perm))
 
 
-_SLICE = ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset")
 TABLE: Table = {
-    "RESHAPE": OperatorSpec(reshape, "ReshapeOptions", ("NewShapeAsNumpy",)),
-    "SQUEEZE": OperatorSpec(same_elements),
-    "EXPAND_DIMS": OperatorSpec(same_elements),
-    "CONCATENATION": OperatorSpec(concatenation, "ConcatenationOptions", ("Axis", "FusedActivationFunction")),
-    "STRIDED_SLICE": OperatorSpec(strided_slice, "StridedSliceOptions", _SLICE),
-    "SLICE": OperatorSpec(slice_),
-    "SPLIT": OperatorSpec(split),
-    "SPLIT_V": OperatorSpec(split_v),
-    "PAD": OperatorSpec(pad),
-    "PADV2": OperatorSpec(pad),
-    "TRANSPOSE": OperatorSpec(transpose),
+    "RESHAPE": reshape,
+    "SQUEEZE": same_elements,
+    "EXPAND_DIMS": same_elements,
+    "CONCATENATION": concatenation,
+    "STRIDED_SLICE": strided_slice,
+    "SLICE": slice_,
+    "SPLIT": split,
+    "SPLIT_V": split_v,
+    "PAD": pad,
+    "PADV2": pad,
+    "TRANSPOSE": transpose,
 }

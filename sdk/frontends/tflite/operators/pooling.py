@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sdk.compiler.ir.types import I8, I16
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
+from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators.contraction import padding
 from sdk.frontends.tflite.quantize import activation_range
 
@@ -39,8 +39,7 @@ def max_pool_2d(node: OpNode) -> None:
     _pool(node, "max_pool2d")
 
 
-_FIELDS = ("Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth", "FusedActivationFunction")
 TABLE: Table = {
-    "AVERAGE_POOL_2D": OperatorSpec(average_pool_2d, "Pool2DOptions", _FIELDS),
-    "MAX_POOL_2D": OperatorSpec(max_pool_2d, "Pool2DOptions", _FIELDS),
+    "AVERAGE_POOL_2D": average_pool_2d,
+    "MAX_POOL_2D": max_pool_2d,
 }
