@@ -47,7 +47,7 @@ def inspect(
     """Print what each MODEL is: inputs, outputs, operators, multiply-accumulates, weights, what is not supported.
 
     With --stage print its program as text, for which the options of a build count; with --html or --svg draw it.
-    A model with operators that are not supported is told of too, with the reasons; the exit code then is that of a build.
+    One with operators that are not supported is told of too, with the reasons; the exit code then is that of a build.
     """
     from sdk import driver
 
