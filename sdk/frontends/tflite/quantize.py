@@ -19,7 +19,7 @@ from sdk.compiler.ops.fixed import (
 )
 from sdk.errors import BuildError
 
-__all__ = ["activation_range", "exp_table", "logistic_table", "tanh_table"]
+__all__ = ["activation_range", "exp_table", "logistic_table", "round_away", "tanh_table"]
 
 Array = NDArray[Any]
 ACTIVATIONS: Final = {0: "NONE", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
@@ -54,6 +54,12 @@ def stored(real: float, scale: float, zero_point: int) -> int:
     """``real`` as a stored value, in single precision as TensorFlow Lite computes it."""
     value = float(np.float32(real) / np.float32(scale))
     return zero_point + math.floor(abs(value) + 0.5) * (1 if value >= 0 else -1)
+
+
+def round_away(reals: Array) -> Array:
+    """Reals to nearest integers, halves away from zero."""
+    whole = np.trunc(reals.astype(np.float64))
+    return (whole + np.sign(reals) * (np.abs(reals - whole) >= 0.5)).astype(np.int64)
 
 
 def exp_table(scale: float, beta: float) -> Array:

@@ -85,26 +85,23 @@ def relu(node: OpNode) -> None:
     _rescale(node, kind, max(kind.limits[0], node.quant(node.output()).zero_point), kind.limits[1])
 
 
-def relu6(node: OpNode) -> None:
-    """RELU6: a clamp of the stored values; input and output share their scale."""
+def _bounded_relu(node: OpNode, low: float, high: float) -> None:
+    """A rescale that clamps to two reals, as they are stored in the output."""
     x = node.input(0, I8, I16)
-    kind = node.out_dtype(x.type.dtype)
-    quant = node.quant(node.tensor(0))
-    if quant != node.quant(node.output()):
-        raise BuildError("RELU6 with different scales of input and output is not supported")
-    lo, hi = kind.limits
-    top = min(hi, stored(6.0, quant.scale, quant.zero_point))
-    node.call(
-        "rescale",
-        x,
-        out=str(kind),
-        in_zp=0,
-        mult=1 << 30,
-        shift=1,
-        zp=0,
-        lo=max(lo, quant.zero_point),
-        hi=top,
-    )
+    kind, quant = node.out_dtype(x.type.dtype), node.quant(node.output())
+    at = [stored(real, quant.scale, quant.zero_point) for real in (low, high)]
+    lo, hi = max(kind.limits[0], at[0]), min(kind.limits[1], at[1])
+    if lo > hi:
+        raise BuildError(f"no value at scale {quant.scale}, zero point {quant.zero_point} is in {low}..{high}")
+    if quant == node.quant(node.tensor(0)):
+        node.call("rescale", x, out=str(kind), in_zp=0, mult=1 << 30, shift=1, zp=0, lo=lo, hi=hi)
+    else:
+        _rescale(node, kind, lo, hi)
+
+
+def relu6(node: OpNode) -> None:
+    """RELU6: a clamp of the stored values, on another scale after a rescale."""
+    _bounded_relu(node, 0.0, 6.0)
 
 
 def _stated_scale(node: OpNode, scale: float, zero_point: int) -> None:
