@@ -2,8 +2,8 @@
 
 A window may hang over the border: ``pad`` gives all the rows before, then all those after, and with ``ceil`` a last
 window that starts inside counts although it ends outside. Averages count the taps inside the image, with
-``include_pad`` also those in ``pad``. ``lo`` and ``hi`` clamp quantised results. Averages of integers are rounded halves
-away from zero, which is where ``-x_offset`` is: 128 rounds i8 as the u8 that they stand for.
+``include_pad`` also those in ``pad``. ``lo`` and ``hi`` clamp quantised results. Averages of integers are rounded,
+halves away from ``-x_offset``: 128 rounds i8 as the u8 that they stand for.
 """
 
 from __future__ import annotations

@@ -312,7 +312,8 @@ class OperatorSpec:
             return frozenset()
         builder, operator = node.builder, node.operator
         tensors = builder.graph.tensors
-        ins, outs = ({k for k in side if k >= 0 and is_unsigned(tensors[k])} for side in (operator.inputs, operator.outputs))
+        sides = operator.inputs, operator.outputs
+        ins, outs = ({k for k in side if k >= 0 and is_unsigned(tensors[k])} for side in sides)
         if self.unsigned == "lower":
             return frozenset(ins | outs)
         there = {k for k in ins if k in builder.lowered and k not in builder.values}

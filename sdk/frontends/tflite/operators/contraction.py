@@ -123,8 +123,7 @@ def _window(node: OpNode, x: Value, kernel: tuple[int, int]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Factors:
-    """``stored - zero point`` of weights: ``stored`` where that is i8, else i16 or ``stored + rest``, with one number for
-    all in ``rest``."""
+    """``stored - zero point`` of weights, ``exact``: as ``stored + rest``, with one number for all in ``rest``."""
 
     exact: Array
     stored: Array
@@ -132,7 +131,7 @@ class _Factors:
 
 
 def _factors(node: OpNode, weights: Array, split: bool) -> _Factors:
-    """The factors of ``weights`` as stored; with ``split`` these are always i8."""
+    """The factors of ``weights``: in i8, or else in i16 or, where they may be ``split``, as i8 and a rest."""
     zero = node.tensor(1).zero_points[0] if node.was_unsigned(node.tensor(1)) else 0
     exact = weights.astype(np.int16) - np.int16(zero)
     if zero == 0:
