@@ -17,7 +17,7 @@ from sdk.frontends.tflite.importer import import_tflite
 
 from .network import Network
 
-__all__ = ["differences", "imported", "on_interpreter", "on_litert", "on_reference", "outputs"]
+__all__ = ["differences", "imported", "on_interpreter", "on_litert", "on_reference", "outputs", "reference_outputs"]
 
 Array = NDArray[Any]
 Step = Mapping[str, Array]
@@ -44,9 +44,16 @@ def on_interpreter(network: Network, steps: Sequence[Step], module: Module | Non
 
 
 def on_reference(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
-    """The same by tflite-micro or onnxruntime: see ``outputs``."""
+    """The same by tflite-micro, LiteRT or onnxruntime: see ``reference_outputs``."""
     given = [[step[name] for name, _ in network.inputs] for step in steps]
-    return outputs(network.data(), network.suffix, given, len(network.outputs))
+    return reference_outputs(network, given)
+
+
+def reference_outputs(network: Network, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """The outputs of each run of a network by the engine that its kind is compared with."""
+    if network.kind == "uint8":
+        return list(_litert(network.data(), inputs))
+    return outputs(network.data(), network.suffix, inputs, len(network.outputs))
 
 
 def outputs(file: bytes | Path, suffix: str, inputs: Sequence[Sequence[Array]], results: int) -> list[list[Array]]:
@@ -91,19 +98,19 @@ def _onnxruntime(file: bytes | Path, inputs: Sequence[Sequence[Array]], results:
 
 def on_litert(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
     """The same by LiteRT's reference kernels; of .tflite files only."""
-    from ai_edge_litert import interpreter as litert
+    return list(_litert(network.data(), [[step[name] for name, _ in network.inputs] for step in steps]))
 
+
+def _litert(data: bytes, inputs: Sequence[Sequence[Array]]) -> Iterator[list[Array]]:
+    litert = import_module("ai_edge_litert.interpreter")
     kind = litert.OpResolverType.BUILTIN_REF
-    engine = litert.Interpreter(model_content=network.data(), experimental_op_resolver_type=kind)
+    engine = litert.Interpreter(model_content=data, experimental_op_resolver_type=kind)
     engine.allocate_tensors()
-    ins, outs = engine.get_input_details(), engine.get_output_details()
-    found = []
-    for step in steps:
-        for detail, (name, _) in zip(ins, network.inputs, strict=True):
-            engine.set_tensor(detail["index"], step[name])
+    for given in inputs:
+        for detail, array in zip(engine.get_input_details(), given, strict=True):
+            engine.set_tensor(detail["index"], array)
         engine.invoke()
-        found.append([engine.get_tensor(detail["index"]) for detail in outs])
-    return found
+        yield [engine.get_tensor(detail["index"]) for detail in engine.get_output_details()]
 
 
 def differences(

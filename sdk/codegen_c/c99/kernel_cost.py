@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from sdk.codegen_c.c99.asm_statement import COUNTER, Pointer, Statement
+from sdk.codegen_c.c99.asm_statement import COUNTER, Operand, Pointer, Statement
 from sdk.codegen_c.c99.stmt import emit_loops
 from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler.analysis.work import Cost, Trips, Work
@@ -73,17 +73,16 @@ class _Pieces:
         """A statement of assembly, and what C does for its operands."""
         lines = sum(not line.endswith(":") for line in made.lines)
         self.found.append((lines, trips if made.count is None else (*trips, made.count)))
-        around = sum(self.operand(o.holds, o.name) for o in made.operands) + 2 * bool(made.guard)
+        around = sum(map(self.operand, made.operands)) + 2 * bool(made.guard)
         if _is_crowded(made) and len(self.loops) >= DEEP:
             around += sum(o.constraint == "r" and not isinstance(o.holds, Pointer) for o in made.operands)
         self.found.append((around, trips))
 
-    def operand(self, holds: object, name: str) -> int:
-        if isinstance(holds, Pointer):
-            return MOVED + self.address(holds.offset)
-        if name == COUNTER:
-            return MOVED + (0 if isinstance(holds, int) else self.address(holds))
-        return 0
+    def operand(self, operand: Operand) -> int:
+        """What is computed for an operand that is an address, or counts."""
+        if isinstance(operand.holds, Pointer):
+            return MOVED + self.address(operand.holds.offset)
+        return MOVED + self.address(operand.holds) if operand.name == COUNTER else 0
 
     def c(self, stmt: Stmt, trips: Trips, places: dict[object, int]) -> int:
         """Instructions of a statement of C; what is inside of loops and arms is put where it belongs."""

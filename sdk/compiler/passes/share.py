@@ -20,7 +20,7 @@ __all__ = ["Share"]
 
 # what sharing may cost: of all work, and of that of each function
 LIMITS: Final = {"time": Limits(0.01, 0.12), "size": Limits(0.25, math.inf)}
-COUNTED: Final = Limits(0.03, 0.12)  # where instructions are counted
+COUNTED: Final = Limits(0.04, 0.14)  # where instructions are counted
 
 
 @dataclass(frozen=True)

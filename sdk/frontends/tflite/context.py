@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Attr, Call, Node, Value, attrs, fresh_name
 from sdk.compiler.ir.module import Const, State
-from sdk.compiler.ir.types import DType, Quant, TensorType, dtype_of
+from sdk.compiler.ir.types import I8, I16, U8, DType, Quant, TensorType, dtype_of
 from sdk.compiler.ops import infer
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 from sdk.frontends.names import identifier
 from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
+from sdk.frontends.tflite.unsigned import LOWER, RAISE, is_unsigned, lowered
 
-__all__ = ["Builder", "Importer", "OpNode", "tensor_quant", "usable"]
+__all__ = ["Builder", "Importer", "OpNode", "OperatorSpec", "Table", "tensor_quant", "usable"]
 
 Array = NDArray[Any]
+_NARROW: Final = (I8, U8, I16)
 
 
 def tensor_quant(tensor: Tensor) -> Quant | None:
@@ -37,7 +39,8 @@ def usable(scale: float) -> bool:
 
 @dataclass
 class Builder:
-    """The module under construction. ``values`` maps tensor numbers of the main subgraph to graph values."""
+    """The module under construction. ``values`` maps tensor numbers of the main subgraph to graph values, ``lowered``
+    those of u8 to values of i8, 128 lower; a tensor may be in both."""
 
     graph: Subgraph
     subgraphs: tuple[Subgraph, ...]
@@ -47,6 +50,7 @@ class Builder:
     states: dict[str, State] = field(default_factory=dict)
     handles: dict[int, str] = field(default_factory=dict)
     state_names: dict[str, str] = field(default_factory=dict)
+    lowered: dict[int, Value] = field(default_factory=dict)
     initial: dict[str, Tensor] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     _digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)
@@ -54,6 +58,20 @@ class Builder:
     def value_name(self, text: str) -> str:
         """A name for a value that nothing of the module has yet."""
         return fresh_name(identifier(text), self.names)
+
+    def value(self, number: int, lower: bool = False) -> Value | None:
+        """The value of a tensor, of u8 also as i8 and ``lower``: converted where it was computed as the other one. None
+        where nothing has computed it."""
+        here, there = (self.lowered, self.values) if lower else (self.values, self.lowered)
+        if number not in here and number in there:
+            tensor = self.graph.tensors[number]
+            given = LOWER if lower else RAISE
+            (found,) = infer("rescale", [there[number].type], given)
+            type = replace(found, quant=tensor_quant(lowered(tensor) if lower else tensor))
+            here[number] = Value(self.value_name(f"{tensor.name}_{found.dtype}"), type)
+            call = Call((here[number],), "op", "rescale", (there[number],), attrs(**given))
+            self.body.append(replace(call, source=f"QUANTIZE {tensor.title}"))
+        return here.get(number)
 
     def const(self, stem: str, data: Array) -> Value:
         """A constant with these contents; one already there with the same type and bytes is shared."""
@@ -68,10 +86,12 @@ class Builder:
 
 @dataclass
 class OpNode:
-    """One operator being imported."""
+    """One operator being imported. It sees the tensors numbered in ``lower`` as i8, 128 lower than the file's u8."""
 
     builder: Builder
     operator: Operator
+    lower: frozenset[int] = frozenset()
+    _seen: dict[int, Tensor] = field(default_factory=dict)
 
     @property
     def source(self) -> str:
@@ -90,15 +110,32 @@ class OpNode:
         numbers: tuple[int, ...] = getattr(self.operator, side)
         if k >= len(numbers) or numbers[k] < 0:
             raise BuildError(f"{side[:-1]} {k} is missing")
-        return self.builder.graph.tensors[numbers[k]]
+        return self._seen_as(self.builder.graph.tensors[numbers[k]])
+
+    def _seen_as(self, tensor: Tensor) -> Tensor:
+        if tensor.index not in self.lower:
+            return tensor
+        if tensor.index not in self._seen:
+            self._seen[tensor.index] = lowered(tensor)
+        return self._seen[tensor.index]
 
     def output(self, k: int = 0) -> Tensor:
         """The description of output ``k`` in the file."""
         return self.tensor(k, "outputs")
 
+    def was_unsigned(self, tensor: Tensor) -> bool:
+        """Whether a tensor that is seen as i8 is of u8 in the file."""
+        return tensor.index in self.lower
+
     def has(self, k: int) -> bool:
         """Whether input ``k`` is given."""
         return k < len(self.operator.inputs) and self.operator.inputs[k] >= 0
+
+    @property
+    def dtypes(self) -> list[DType | None]:
+        """The element types of its inputs and outputs."""
+        numbers = (*self.operator.inputs, *self.operator.outputs)
+        return [self.builder.graph.tensors[k].dtype for k in numbers if k >= 0]
 
     def option(self, name: str) -> Any:
         """An option by the name of its accessor.
@@ -129,7 +166,7 @@ class OpNode:
             raise BuildError(f"input {k} ({tensor.title}) has type {tensor.type_name}, supported: {wanted}")
         if tensor.data is not None:
             return self.builder.const(tensor.name, tensor.data)
-        found = self.builder.values.get(tensor.index)
+        found = self.builder.value(tensor.index, tensor.index in self.lower)
         if found is None:
             raise BuildError(f"input {k} ({tensor.title}) is used before it is computed")
         return found
@@ -204,14 +241,18 @@ class OpNode:
                 f"the file says {tensor.type_name.lower()}{list(tensor.shape)}"
             )
         value = Value(self.builder.value_name(tensor.name), replace(found, quant=tensor_quant(tensor)))
-        self.builder.values[tensor.index] = value
+        self._keep(tensor, value)
         return value
+
+    def _keep(self, tensor: Tensor, value: Value) -> None:
+        kept = self.builder.lowered if tensor.index in self.lower else self.builder.values
+        kept[tensor.index] = value
 
     def _check_free(self, tensor: Tensor) -> None:
         """Refuses an output that something else gives its contents."""
         if tensor.data is not None:
             raise BuildError(f"output {tensor.name} is a constant")
-        if tensor.index in self.builder.values:
+        if tensor.index in self.builder.values or tensor.index in self.builder.lowered:
             raise BuildError(f"output {tensor.name} is an input of the model or computed before")
 
     def bind(self, k: int, value: Value) -> None:
@@ -221,7 +262,7 @@ class OpNode:
             BuildError: the tensor has contents already.
         """
         self._check_free(self.output(k))
-        self.builder.values[self.output(k).index] = value
+        self._keep(self.output(k), value)
 
 
 def _fits(found: tuple[Dim, ...], stated: tuple[int, ...]) -> bool:
@@ -233,13 +274,49 @@ def _fits(found: tuple[Dim, ...], stated: tuple[int, ...]) -> bool:
 Importer = Callable[[OpNode], None]
 
 
+Table = Mapping[str, Importer]  # importers by the name of the operator
+Unsigned = Literal["lower", "follow", "convert", "keep"]
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """How one operator is imported, and which options it reads from which table."""
+    """How one operator is imported: the options it reads, how many inputs it has at most (None: any number), and an
+    importer for quantised tensors, one for real ones, or both. ``unsigned`` says how the quantised one sees u8."""
 
-    importer: Importer
-    options: str = ""
-    fields: tuple[str, ...] = ()
+    options: str
+    fields: tuple[str, ...]
+    max_inputs: int | None
+    quantised: Importer | None
+    real: Importer | None
+    unsigned: Unsigned = "lower"
 
+    def importer(self, dtypes: Collection[DType | None]) -> Importer:
+        """The importer for tensors of these element types (None: one without counterpart here).
 
-Table = Mapping[str, OperatorSpec]
+        Where there are both, the real one takes whatever has floats in it (weights of i8 among them) or no integers
+        that are commonly quantised.
+        """
+        real = any(t.is_float for t in dtypes if t) or not any(t in _NARROW for t in dtypes)
+        first, second = (self.real, self.quantised) if real else (self.quantised, self.real)
+        found = first or second
+        assert found is not None, "what is in the table has an importer"
+        return found
+
+    def lower(self, node: OpNode) -> frozenset[int]:
+        """The tensors of u8 that the importer of an operator sees as i8.
+
+        Arithmetic is done on i8 alone. What only moves elements follows its inputs, and what converts reads what
+        there is and leaves a result of the model as it is to be: so no tensor is converted twice.
+        """
+        if self.importer(node.dtypes) is not self.quantised or self.unsigned == "keep":
+            return frozenset()
+        builder, operator = node.builder, node.operator
+        tensors = builder.graph.tensors
+        sides = operator.inputs, operator.outputs
+        ins, outs = ({k for k in side if k >= 0 and is_unsigned(tensors[k])} for side in sides)
+        if self.unsigned == "lower":
+            return frozenset(ins | outs)
+        there = {k for k in ins if k in builder.lowered and k not in builder.values}
+        if self.unsigned == "convert":
+            return frozenset(there | (outs - set(builder.graph.outputs)))
+        return frozenset(ins | outs) if there else frozenset()
