@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import assert_never
 
 from sdk.boards import Board
@@ -127,9 +126,10 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
 
 def _share(backend: Backend, have: frozenset[str], options: BuildOptions) -> Pass:
     """What has kernels that are alike share one."""
-    if not backend.rolled(have):
-        return Share(options.opt)
-    return Share(options.opt, rolled=True, cost=backend.cost and partial(backend.cost, isa=have))
+    cost = backend.cost
+    if cost is None or not backend.rolled(have):
+        return Share(options.opt, rolled=backend.rolled(have))
+    return Share(options.opt, rolled=True, cost=lambda loops: cost(loops, have))
 
 
 def _schedule(kernels: Kernels, have: frozenset[str], threads: int, options: BuildOptions) -> Pass:

@@ -6,7 +6,6 @@ are unrolled and in how addresses are made, which is what tells what sharing a k
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from sdk.codegen_c.c99.asm_statement import COUNTER, Operand, Pointer, Statement
@@ -28,7 +27,7 @@ DEEP: Final = 4  # loops of C around such a statement, at least, for which there
 KEPT: Final = 2  # instructions more of those loops for each turn
 ENTERED: Final = 5  # of the innermost of them before it begins
 MOVED: Final = 1  # of a value that is put where assembly wants it
-TERM: Final = 1  # of a sum or product of an address that moves
+TERM: Final = 1  # of a part of an address that moves
 LIMIT: Final = 2  # of min, max or a division in it
 
 
@@ -148,7 +147,7 @@ class _Pieces:
             moving = any(_moves(f, inner) for f, _ in factors)
             outer = outer or not moving
             if moving:
-                cost += TERM * math.prod(power for _, power in factors) + LIMIT * sum(_limits(f) for f, _ in factors)
+                cost += TERM + LIMIT * sum(_limits(f) for f, _ in factors)
         return cost + (TERM if outer else 0)
 
 

@@ -11,7 +11,19 @@ from sdk.compiler.ir.loops import Alloc, Atomic, Block, Buffer, For, If, Let, Lo
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import Dim, Expr, Func, Var, dmax, flat_index, free_vars, interval, max_value, substitute
 
-__all__ = ["PART_WORK", "Cost", "Trips", "Work", "cost", "length", "macs", "most_turns", "operations", "size_of", "work"]
+__all__ = [
+    "PART_WORK",
+    "Cost",
+    "Trips",
+    "Work",
+    "cost",
+    "length",
+    "macs",
+    "most_turns",
+    "operations",
+    "size_of",
+    "work",
+]
 
 Trips = tuple[Dim, ...]
 PART_WORK: Final = 1 << 16  # operations below which a part of a call is not worth waking a thread for

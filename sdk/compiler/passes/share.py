@@ -19,7 +19,7 @@ from sdk.compiler.passes.sharing import Group, Limits, grouped, written_out
 __all__ = ["Share"]
 
 # what sharing may cost: of all work, and of that of each function
-LIMITS: Final = {"time": Limits(0.01, 0.12), "size": Limits(0.25, math.inf)}
+LIMITS: Final = {"time": Limits(0.01, 0.14), "size": Limits(0.25, math.inf)}
 COUNTED: Final = Limits(0.04, 0.14)  # where instructions are counted
 
 
@@ -27,10 +27,10 @@ COUNTED: Final = Limits(0.04, 0.14)  # where instructions are counted
 class Share:
     """Planned to planned: calls of functions that one can stand for become calls of that one.
 
-    What it costs stays below 3 % of all work and 12 % of that of each function, with ``opt`` "size" below a quarter of
-    all. Plans do not change otherwise: a call keeps its buffers, rows and scratch. ``rolled``: hot loops are written as
-    the core has them, so that neither this pass nor the compiler need write them out; ``cost`` is what a function takes
-    then (None: what its loops tell).
+    What it costs stays below a few percent of all work and 14 % of that of each function, with ``opt`` "size" below a
+    quarter of all. Plans do not change otherwise: a call keeps its buffers, rows and scratch. ``rolled``: hot loops are
+    written as the core has them, so that neither this pass nor the compiler need write them out; ``cost`` is what a
+    function takes then (None: what its loops tell).
     """
 
     opt: Literal["time", "size"] = "time"
@@ -48,8 +48,8 @@ class Share:
         kept = {c.callee for c in calls if c.split is not None or c.extern}
         functions = [f for f in module.loops.values() if f.name not in kept and _sharable(f)]
         counts = self.cost is not None and self.opt == "time"
-        limits = COUNTED if counts else LIMITS[self.opt]
-        groups = grouped(functions, Counter(c.callee for c in calls), limits, self._counted if counts else self._guessed)
+        limits, cost_of = (COUNTED, self._counted) if counts else (LIMITS[self.opt], self._guessed)
+        groups = grouped(functions, Counter(c.callee for c in calls), limits, cost_of)
         return _rewritten(module, groups) if groups else module
 
 
