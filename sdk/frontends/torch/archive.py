@@ -89,14 +89,20 @@ def _names(
     if shapes is None:
         return {}
     trees = torch_package("torch.utils._pytree")
-    order = list(inspect.signature(module.forward).parameters)
+    parameters = list(inspect.signature(module.forward).parameters.values())
+    order = [p.name for p in parameters]
+    star = next((k for k, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL), len(order))
     inputs = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
     leaves = trees.tree_flatten_with_path((args, kwargs))[0]
     found: dict[str, str] = {}
     for (path, _), name in zip(leaves, inputs, strict=False):
         (side, first, *rest) = path
-        key = order[first.idx] if side.idx == 0 and first.idx < len(order) else getattr(first, "key", None)
-        spec = _at(shapes, key, getattr(first, "idx", None))
+        if side.idx == 1:
+            spec = _at(shapes, first.key, None)
+        elif first.idx < star:
+            spec = _at(shapes, order[first.idx], first.idx)
+        else:  # *args of the module
+            spec = _at(_at(shapes, order[star], star), None, first.idx - star)
         for step in rest:
             spec = _at(spec, getattr(step, "key", None), getattr(step, "idx", None))
         axes = spec.items() if isinstance(spec, Mapping) else enumerate(spec if isinstance(spec, (tuple, list)) else ())

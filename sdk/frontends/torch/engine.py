@@ -13,6 +13,7 @@ from sdk.errors import BuildError
 from sdk.frontends.base import ModelFile, Option
 from sdk.frontends.torch.importer import load
 from sdk.frontends.torch.library import quiet, torch_package
+from sdk.frontends.torch.names import is_computed
 
 __all__ = ["Eager"]
 
@@ -38,6 +39,7 @@ class Eager:
         signature = program.graph_signature
         self.inputs = [s.arg for s in signature.input_specs if s.kind.name == "USER_INPUT"]
         self.tensors = [type(a).__name__ == "TensorArgument" for a in self.inputs]
+        self.outputs = [is_computed(s.arg) for s in signature.output_specs if s.kind.name == "USER_OUTPUT"]
         self.spec = program.call_spec.in_spec
         with quiet():
             self.module = program.module()
@@ -59,6 +61,6 @@ class Eager:
                 found = self.module(*args, **kwargs)
         except Exception as err:  # its errors share no base
             raise BuildError("PyTorch fails on this model", why=str(err), hint="use --against interp") from None
-        leaves = [v for v in self.trees.tree_leaves(found) if isinstance(v, (self.torch.Tensor, int)) and v is not None]
+        leaves = [v for v, kept in zip(self.trees.tree_leaves(found), self.outputs, strict=True) if kept]
         arrays = [v.detach().numpy() if isinstance(v, self.torch.Tensor) else np.asarray(v, np.int64) for v in leaves]
         return {v.name: np.array(a) for v, a in zip(self.graph.results, arrays, strict=True)}

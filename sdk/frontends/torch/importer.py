@@ -24,7 +24,7 @@ from sdk.frontends.results import named
 from sdk.frontends.torch.context import TorchNode
 from sdk.frontends.torch.inputs import Bounds, bounded
 from sdk.frontends.torch.library import quiet, torch_package
-from sdk.frontends.torch.names import NAMES, output_names, read_names
+from sdk.frontends.torch.names import NAMES, is_computed, output_names, read_names
 from sdk.frontends.torch.operators import OPERATORS
 from sdk.frontends.torch.symbols import SizeError, is_symbolic, size_of
 
@@ -300,7 +300,7 @@ class _Importer:
             if spec.kind.name in _WRITTEN:
                 value = self.builder.materialize(self.env[by_name[spec.arg.name]], f"buffer {spec.target}")
                 writes.append((self.states[spec.target].name, value))
-            elif hasattr(spec.arg, "name"):
+            elif is_computed(spec.arg):
                 found.append(self._result(by_name[spec.arg.name]))
         if not found:
             raise BuildError("the program has no output", hint="return a tensor")
@@ -348,7 +348,7 @@ def _array(tensor: Any) -> np.ndarray:
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in _TYPES:
         raise BuildError(f"elements of type {kind} are not supported", hint="convert the module first: module.float()")
-    return np.ascontiguousarray(tensor.detach().cpu().resolve_neg().resolve_conj().numpy())
+    return np.array(tensor.detach().cpu().resolve_neg().resolve_conj().numpy(), order="C")
 
 
 def _bound(node: Any) -> tuple[list[Any], dict[str, Any]]:

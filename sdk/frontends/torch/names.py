@@ -9,7 +9,7 @@ from typing import Any, Final
 from sdk.frontends.names import identifier
 from sdk.frontends.torch.library import torch_package
 
-__all__ = ["NAMES", "output_names", "read_names"]
+__all__ = ["NAMES", "is_computed", "output_names", "read_names"]
 
 NAMES: Final = "crosslevel.json"  # the file in an archive: the name of a size by "input:axis"
 
@@ -23,6 +23,11 @@ def read_names(text: str | bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def is_computed(argument: Any) -> bool:
+    """Whether an argument of a signature is a tensor or a size; None, numbers and text are built into the program."""
+    return type(argument).__name__ in ("TensorArgument", "SymIntArgument")
+
+
 def output_names(program: Any) -> list[str]:
     """A name for each tensor that a program returns: the keys on the way to it where it stands in dicts and classes,
     its place in tuples; ``output`` for the only one."""
@@ -32,7 +37,7 @@ def output_names(program: Any) -> list[str]:
     tree = trees.tree_unflatten(list(range(len(given))), spec)
     found: list[str] = []
     for path, place in trees.tree_flatten_with_path(tree)[0]:
-        if not hasattr(given[place], "name"):
+        if not is_computed(given[place]):
             continue
         words = [_word(key) for key in path]
         if not any(word and not word.isdigit() for word in words):

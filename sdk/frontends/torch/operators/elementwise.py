@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+import numpy as np
+
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, F32, DType
 from sdk.frontends.torch.context import Number, TorchNode, aten
@@ -179,6 +181,49 @@ def expm1(node: TorchNode, x: Value) -> Value:
     below = node.call("elu", x, alpha=1.0)
     above = node.call("sub", node.call("exp", x), node.scalar(1, node.kind))
     return node.call("where", node.call("less", x, node.scalar(0, node.kind)), below, above)
+
+
+@aten("log1p.default")
+def log1p(node: TorchNode, x: Value) -> Value:
+    """log(1 + x): what rounding takes from 1 + x is a factor of the result."""
+    x = node.cast(x, node.kind)
+    one = node.scalar(1, node.kind)
+    whole = node.call("add", x, one)
+    kept = node.call("sub", whole, one)
+    ratio = node.call("where", node.call("equal", kept, x), one, node.call("div", x, kept))
+    found = node.call("mul", node.call("log", whole), ratio)
+    return node.call("where", node.call("equal", kept, node.scalar(0, node.kind)), x, found)
+
+
+@aten("erfc.default")
+def erfc(node: TorchNode, x: Value) -> Value:
+    """1 - erf(x), which is exact to the last bits of 1."""
+    return node.call("sub", node.scalar(1, node.kind), node.call("erf", node.cast(x, node.kind)))
+
+
+@aten("fmax.default", "fmin.default")
+def known_extreme(node: TorchNode, a: Value, b: Value) -> Value:
+    """The larger or smaller one; of a number and NaN the number."""
+    x, y = node.cast(a, node.kind), node.cast(b, node.kind)
+    found = node.call("maximum" if "fmax" in node.target else "minimum", x, y)
+    if not node.kind.is_float:
+        return found
+    found = node.call("where", node.call("is_nan", x), y, found)
+    return node.call("where", node.call("is_nan", y), x, found)
+
+
+@aten("atan2.default")
+def atan2(node: TorchNode, a: Value, b: Value) -> Value:
+    """The angle of the point (b, a), from -pi to pi; a negative zero of b counts as zero."""
+    most = float(np.finfo(node.kind.numpy.type).max)  # of two infinities the quotient is 1
+    y, x = (node.call("clip", node.cast(v, node.kind), lo=-most, hi=most) for v in (a, b))
+    zero = node.scalar(0, node.kind)
+    angle = node.call("atan", node.call("div", y, x))
+    below = node.call("or", node.call("less", y, zero), node.call("less", node.call("reciprocal", y), zero))
+    turn = node.call("where", below, node.scalar(-math.pi, node.kind), node.scalar(math.pi, node.kind))
+    angle = node.call("where", node.call("less", x, zero), node.call("add", angle, turn), angle)
+    none = node.call("and", node.call("equal", x, zero), node.call("equal", y, zero))
+    return node.call("where", none, zero, angle)
 
 
 @aten("log2.default", "log10.default")

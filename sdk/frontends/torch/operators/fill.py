@@ -22,9 +22,15 @@ def _full(node: TorchNode, number: Number) -> Value:
     return node.call("full", shape=shape, value=value, dtype=str(node.kind))
 
 
-@aten("full.default", "full_like.default", "new_full.default", "fill.Scalar", "fill.Tensor")
+@aten("full.default", "full_like.default", "fill.Scalar", "fill.Tensor")
 def full(node: TorchNode, _: Any, number: Number, **__: Any) -> Value:
     """One number everywhere."""
+    return _full(node, number)
+
+
+@aten("new_full.default")
+def new_full(node: TorchNode, _: Value, __: Any, number: Number, **___: Any) -> Value:
+    """One number everywhere, in a shape of its own."""
     return _full(node, number)
 
 
@@ -51,7 +57,7 @@ def arange(node: TorchNode, a: Number, b: Number | None = None, step: Number = 1
         data = np.arange(start, end, step).astype(node.kind.numpy)  # type: ignore[arg-type]
         if isinstance(node.out.shape[0], int) and len(data) != node.out.shape[0]:
             data = (start + np.arange(node.out.shape[0]) * step).astype(node.kind.numpy)  # type: ignore[operator]
-        if not all(isinstance(v, int) for v in (start, step)):
+        if not all(isinstance(v, int) for v in (start, end, step)):
             return node.const(data, "arange")
     if not all(isinstance(v, (int, Expr)) for v in (start, end, step)) or not isinstance(step, int) or step == 0:
         node.fail("a range of open sizes wants whole numbers, and a number as its step")

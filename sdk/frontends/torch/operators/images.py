@@ -227,6 +227,20 @@ def batch_norm(
     return (normalized_channels(node, x, gamma, beta, mean, var, eps),)
 
 
+@aten("_native_batch_norm_legit.no_stats")
+def batch_norm_of_batch(
+    node: TorchNode, x: Value, w: Value | None, b: Value | None, training: bool, momentum: float, eps: float
+) -> tuple[Value, ...]:
+    """Each channel by its own mean and deviation over the batch and the image."""
+    axes = tuple(k for k in range(x.type.rank) if k != 1)
+    mean = node.call("reduce_mean", x, axes=axes)
+    down = node.call("sub", x, mean)
+    spread = node.call("reduce_mean", node.call("mul", down, down), axes=axes)
+    y = node.call("mul", down, node.call("rsqrt", node.call("add", spread, node.scalar(eps, node.kind))))
+    channels = x.type.shape[1]
+    return (per_channel(node, y, _vector(node, w, channels, 1), _vector(node, b, channels, 0)),)
+
+
 @aten("layer_norm.default")
 def layer_norm(
     node: TorchNode, x: Value, shape: Sequence[Dim], w: Value | None = None, b: Value | None = None,

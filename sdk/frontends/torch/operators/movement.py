@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import I64
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.ops.slice import clamped
 from sdk.compiler.sym import Dim, ceildiv, prove_eq, prove_ge, prove_lt
@@ -183,6 +186,12 @@ def roll(node: TorchNode, x: Value, shifts: Sequence[Dim], dims: Sequence[int] =
     return flat if dims else node.call("reshape", flat, shape=shape)
 
 
+@aten("copy.default")
+def copy(node: TorchNode, x: Value, src: Value, *_: Any) -> Value:
+    """Another tensor in the shape and type of this one."""
+    return expand(node, node.cast(src, node.kind))
+
+
 # --- borders ---------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +266,31 @@ def shuffle(node: TorchNode, x: Value, by: int) -> Value:
 def triangle(node: TorchNode, x: Value, diagonal: Dim = 0) -> Value:
     """What lies on a diagonal and on one side of it; 0 elsewhere."""
     return node.call("trilu", x, k=diagonal, upper="triu" in node.target)
+
+
+@aten("diagonal.default", "diagonal_copy.default")
+def diagonal(node: TorchNode, x: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
+    """A diagonal of two axes, which becomes the last axis: evenly spaced elements of both taken together."""
+    rank = x.type.rank
+    i, j = node.axis(first, rank), node.axis(second, rank)
+    rest = [k for k in range(rank) if k not in (i, j)]
+    moved = swap_axes(node, x, [*rest, i, j])
+    *outer, rows, columns = moved.type.shape
+    if not isinstance(columns, int):
+        node.fail(f"a diagonal of rows of the open size {columns}")
+    flat = node.call("reshape", moved, shape=(*outer, rows * columns))
+    begin = offset if offset >= 0 else -offset * columns
+    return part(node, flat, len(outer), begin, node.out.shape[-1], columns + 1)
+
+
+@aten("unfold.default", "unfold_copy.default")
+def unfold(node: TorchNode, x: Value, dim: int, size: int, step: int) -> Value:
+    """Windows along an axis: as many as fit, their elements along a new last axis."""
+    axis = node.axis(dim, x.type.rank)
+    starts = node.call("iota", extent=node.out.shape[axis], start=0, step=step, dtype=str(I64))
+    columns = node.call("reshape", starts, shape=(node.out.shape[axis], 1))
+    found = node.call("gather", x, node.call("add", columns, node.const(np.arange(size))), axis=axis)
+    return swap_axes(node, found, [k for k in range(found.type.rank) if k != axis + 1] + [axis + 1])
 
 
 # --- parts replaced --------------------------------------------------------------------------------------------
