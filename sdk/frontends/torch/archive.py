@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sdk.errors import BuildError, UsageError
-from sdk.frontends.torch.library import quiet, torch_package
+from sdk.frontends.torch.library import quiet, torch_package, trees
 from sdk.frontends.torch.names import NAMES
 
 __all__ = ["export", "pack", "trace"]
@@ -88,12 +88,11 @@ def _names(
     """The names of ``torch.export.Dim``s, by the input and the axis that they are given for."""
     if shapes is None:
         return {}
-    trees = torch_package("torch.utils._pytree")
     parameters = list(inspect.signature(module.forward).parameters.values())
     order = [p.name for p in parameters]
     star = next((k for k, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL), len(order))
     inputs = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
-    leaves = trees.tree_flatten_with_path((args, kwargs))[0]
+    leaves = trees().tree_flatten_with_path((args, kwargs))[0]
     found: dict[str, str] = {}
     for (path, _), name in zip(leaves, inputs, strict=False):
         (side, first, *rest) = path

@@ -12,7 +12,7 @@ from sdk.compiler.ir.graph import Graph
 from sdk.errors import BuildError
 from sdk.frontends.base import ModelFile, Option
 from sdk.frontends.torch.importer import load
-from sdk.frontends.torch.library import quiet, torch_package
+from sdk.frontends.torch.library import quiet, torch_package, trees
 from sdk.frontends.torch.names import is_computed
 
 __all__ = ["Eager"]
@@ -34,7 +34,7 @@ class Eager:
     def __init__(self, model: ModelFile, graph: Graph) -> None:
         self.graph = graph
         self.torch = torch_package()
-        self.trees = torch_package("torch.utils._pytree")
+        self.trees = trees()
         program, _ = load(model.data)
         signature = program.graph_signature
         self.inputs = [s.arg for s in signature.input_specs if s.kind.name == "USER_INPUT"]

@@ -10,21 +10,26 @@ from typing import Any
 
 from sdk.errors import MissingToolError
 
-__all__ = ["quiet", "torch_package"]
+__all__ = ["quiet", "torch_package", "trees"]
 
 
-def torch_package(name: str = "torch") -> Any:
-    """The package, or a module of it.
+def torch_package() -> Any:
+    """The package.
 
     Raises:
         MissingToolError: it is not installed.
     """
     try:
-        return import_module(name)
+        return import_module("torch")
     except ImportError as err:
         raise MissingToolError(
             "PyTorch is not installed", why=str(err), hint="pip install 'crosslevel[torch]'"
         ) from None
+
+
+def trees() -> Any:
+    """Its module of nested lists and dicts."""
+    return import_module("torch.utils._pytree")
 
 
 @contextmanager

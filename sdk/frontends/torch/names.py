@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sdk.frontends.names import identifier
-from sdk.frontends.torch.library import torch_package
+from sdk.frontends.torch.library import trees
 
 __all__ = ["NAMES", "is_computed", "output_names", "read_names"]
 
@@ -31,12 +31,11 @@ def is_computed(argument: Any) -> bool:
 def output_names(program: Any) -> list[str]:
     """A name for each tensor that a program returns: the keys on the way to it where it stands in dicts and classes,
     its place in tuples; ``output`` for the only one."""
-    trees = torch_package("torch.utils._pytree")
     spec = program.call_spec.out_spec
     given = [s.arg for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
-    tree = trees.tree_unflatten(list(range(len(given))), spec)
+    tree = trees().tree_unflatten(list(range(len(given))), spec)
     found: list[str] = []
-    for path, place in trees.tree_flatten_with_path(tree)[0]:
+    for path, place in trees().tree_flatten_with_path(tree)[0]:
         if not is_computed(given[place]):
             continue
         words = [_word(key) for key in path]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -390,7 +391,6 @@ REDUCE = {
         F.linear(X, Y[0]),
         F.linear(X, Y[0], Y[0, :, 0]),
         F.linear(X[0, 0], Y[0]),
-        torch.chain_matmul(X[0], Y[0].T),
     ),
 }
 IDS = torch.tensor([[0, 2], [1, 1]])
@@ -599,6 +599,12 @@ def _inputs(cases: Cases) -> list[Tensor]:
 
 def check(cases: Cases) -> None:
     """Every result of every case, by the interpreter and by PyTorch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _check(cases)
+
+
+def _check(cases: Cases) -> None:
     inputs = _inputs(cases)
     made, program = imported(Bundle(cases), tuple(inputs))
     names = [v.name for v in made.graphs["main"].params]

@@ -32,6 +32,7 @@ _ON_BOOLS: Final = {"mul": "and", "maximum": "or", "minimum": "and", "add": "or"
 _COMPARE: Final = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
 }  # fmt: skip
+_LARGEST: Final = {16: 65504.0, 32: float(np.finfo(np.float32).max), 64: float(np.finfo(np.float64).max)}
 _LOGICAL: Final = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
 
 
@@ -215,7 +216,7 @@ def known_extreme(node: TorchNode, a: Value, b: Value) -> Value:
 @aten("atan2.default")
 def atan2(node: TorchNode, a: Value, b: Value) -> Value:
     """The angle of the point (b, a), from -pi to pi; a negative zero of b counts as zero."""
-    most = float(np.finfo(node.kind.numpy.type).max)  # of two infinities the quotient is 1
+    most = _LARGEST[node.kind.bits]  # of two infinities the quotient is 1
     y, x = (node.call("clip", node.cast(v, node.kind), lo=-most, hi=most) for v in (a, b))
     zero = node.scalar(0, node.kind)
     angle = node.call("atan", node.call("div", y, x))
