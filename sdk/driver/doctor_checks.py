@@ -258,7 +258,6 @@ CHECKS: Final = (
         for frontend in frontends()
         for engine in frontend.engines
     ),
-    Check("ai-edge-litert", False, "times to compare with", _pip("ai-edge-litert")),
     Check("gcc", False, "--toolchain gcc", partial(_program, "gcc")),
     Check("clang", False, "--toolchain clang", partial(_program, "clang")),
     Check("arm-none-eabi-gcc", False, "--toolchain arm-none-eabi-gcc, examples/firmware",

@@ -2,7 +2,7 @@
 some modules, of real numbers in others; what they look like in a file is in ``signatures``."""
 
 from sdk.frontends.tflite.context import OperatorSpec, Table
-from sdk.frontends.tflite.operators import arithmetic, contraction, layout, pooling, reduction, state
+from sdk.frontends.tflite.operators import arithmetic, contraction, layout, pooling, real, reduction, state
 from sdk.frontends.tflite.operators.signatures import SIGNATURES
 
 __all__ = ["OPERATORS"]
@@ -17,7 +17,7 @@ _QUANTISED: Table = {
     **state.TABLE,
 }
 # Floats, and integers and truth values that stand for themselves.
-_REAL: Table = {}
+_REAL: Table = real.TABLE
 
 OPERATORS = {
     name: OperatorSpec(one.options, one.fields, one.inputs, _QUANTISED.get(name), _REAL.get(name))
