@@ -156,11 +156,15 @@ def moved(op: str, shape: tuple[int, ...], *consts: Any, kind: str = "float32", 
     return Case(op, tuple(inputs), (kind,) * outputs, options, fields)
 
 
-def several(op: str, shapes: Sequence[tuple[int, ...]], kind: str = "float32", options: str = "", **fields: Any) -> Case:
+def several(
+    op: str, shapes: Sequence[tuple[int, ...]], kind: str = "float32", options: str = "", **fields: Any
+) -> Case:  # fmt: skip
     return Case(op, tuple(Held(s, kind) for s in shapes), (kind,), options, fields)
 
 
-def strided(shape: tuple[int, ...], begin: Sequence[int], end: Sequence[int], step: Sequence[int], **masks: int) -> Case:
+def strided(
+    shape: tuple[int, ...], begin: Sequence[int], end: Sequence[int], step: Sequence[int], **masks: int
+) -> Case:  # fmt: skip
     fields = {"BeginMask": 0, "EndMask": 0, "EllipsisMask": 0, "NewAxisMask": 0, "ShrinkAxisMask": 0, **masks}
     return moved("STRIDED_SLICE", shape, begin, end, step, options="StridedSliceOptions", **fields)
 
@@ -367,14 +371,14 @@ PLACED = {
     "ONE_HOT": one_hot((2, 5), 4, -1, "float32"),
     "ONE_HOT first": one_hot((5,), 4, 0, "int32"),
     "SCATTER_ND": Case("SCATTER_ND", (Held((4, 1), "int32", 0, 5), Held((4, 3)), Const([6, 3]))),
-    "SCATTER_ND pairs": Case("SCATTER_ND", (Held((5, 2), "int32", 0, 2), Held((5,), "int32"), Const([3, 3])), ("int32",)),
+    "SCATTER_ND pairs": Case("SCATTER_ND", (Held((5, 2), "int32", 0, 2), Held((5,), "int32"), Const([3, 3])),
+                             ("int32",)),
     "WHERE": Case("WHERE", (Held((3, 4), "bool"),), ("int64",)),
 }  # fmt: skip
 CODES = {"float32": 0, "int32": 2, "int64": 4, "bool": 6}
 MADE = {
-    **{f"CAST {a} {b}": Case("CAST", (Held((2, 9), a, *((-0.2, 0.2) if (a, b) == ("float32", "bool") else ())),), (b,), "CastOptions",
-       {"InDataType": CODES[a], "OutDataType": CODES[b]})
-       for a in CODES for b in CODES if a != b},
+    **{f"CAST {a} {b}": Case("CAST", (Held((2, 9), a, *((-0.2, 0.2) if (a, b) == ("float32", "bool") else ())),),
+       (b,), "CastOptions", {"InDataType": CODES[a], "OutDataType": CODES[b]}) for a in CODES for b in CODES if a != b},
     "SHAPE": Case("SHAPE", (Held((2, 3, 4)),), ("int32",), "ShapeOptions", {"OutType": 2}),
     "SHAPE int64": Case("SHAPE", (Held((2, 3, 4)),), ("int64",), "ShapeOptions", {"OutType": 4}),
     "RANK": Case("RANK", (Held((2, 3, 4)),), ("int32",)),

@@ -24,7 +24,7 @@ from sdk.frontends.tflite.importer import import_tflite
 from sdk.frontends.tflite.operators.real import TABLE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "passes"))
-from as_c import Library, close  # noqa: E402
+from as_c import Library, close
 
 Array = np.ndarray
 BOUND = 2e-6  # of the largest number of an output, or of 1

@@ -99,8 +99,8 @@ class LiteRt:
         self.outputs = [detail["index"] for detail in self.engine.get_output_details()]
 
     def _open(self, data: bytes, kernels: str) -> None:
-        resolver = getattr(self.runtime.OpResolverType, RESOLVERS[kernels])
-        self.engine = self.runtime.Interpreter(model_content=data, experimental_op_resolver_type=resolver, num_threads=1)
+        kind = getattr(self.runtime.OpResolverType, RESOLVERS[kernels])
+        self.engine = self.runtime.Interpreter(model_content=data, experimental_op_resolver_type=kind, num_threads=1)
         self.engine.allocate_tensors()
         self.options: Mapping[str, Option] = {"kernels": kernels, "threads": 1}
 
