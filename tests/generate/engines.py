@@ -18,7 +18,7 @@ from sdk.frontends.tflite.importer import import_tflite
 from .builders import operators_in
 from .network import Network
 
-__all__ = ["differences", "imported", "on_interpreter", "on_litert", "on_reference", "outputs"]
+__all__ = ["differences", "imported", "on_interpreter", "on_litert", "on_reference", "outputs", "reference_outputs"]
 
 Array = NDArray[Any]
 Step = Mapping[str, Array]
@@ -46,9 +46,16 @@ def on_interpreter(network: Network, steps: Sequence[Step], module: Module | Non
 
 
 def on_reference(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
-    """The same by tflite-micro, LiteRT (of floats) or onnxruntime: see ``outputs``."""
+    """The same by tflite-micro, LiteRT or onnxruntime: see ``reference_outputs``."""
     given = [[step[name] for name, _ in network.inputs] for step in steps]
-    return outputs(network.data(), network.suffix, given, len(network.outputs))
+    return reference_outputs(network, given)
+
+
+def reference_outputs(network: Network, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """The outputs of each run of a network by the engine that its kind is compared with."""
+    if network.kind == "uint8":
+        return list(_litert(network.data(), inputs, len(network.outputs)))
+    return outputs(network.data(), network.suffix, inputs, len(network.outputs))
 
 
 def outputs(file: bytes | Path, suffix: str, inputs: Sequence[Sequence[Array]], results: int) -> list[list[Array]]:

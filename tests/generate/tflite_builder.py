@@ -33,9 +33,20 @@ class TfliteBuilder(FileBuilder):
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
         self.table = REALS if kind == "float" else _ALL
+        if kind == "uint8":
+            # LiteRT, which alone runs these, refuses variables without first values, and rounds dense layers of any
+            # type in double precision: those are in test_unsigned.py
+            self.table = {op: _ALL[op] for op in _ALL if op not in (*tflite_states.STATEFUL, "FULLY_CONNECTED")}
         self.file, self.init = ModelFile(), ModelFile()
         self.index: dict[str, int] = {}
         self.consts = 0
+
+    def quantised(self, spec: Spec) -> bool:
+        """Whether layers compute with it: LiteRT, the reference of u8, does with u8, tflite-micro with the others."""
+        return spec.dtype == "uint8" if self.kind == "uint8" else spec.dtype in ("int8", "int16")
+
+    def is_image(self, spec: Spec) -> bool:
+        return self.quantised(spec) and len(spec.shape) == 4
 
     def input(self, name: str, spec: Spec) -> None:
         self.make(name, spec)

@@ -346,7 +346,8 @@ def _reduction(b: Any, one: Layer) -> None:
     if one.op == "REDUCE_PROD":
         x = _within(b, x, spec, 0.5, 1.2)
     bits = flags or (one.op in ("REDUCE_MAX", "REDUCE_MIN") and spec.exact)
-    put(b, one, [x, b.const(one["axes"])], shape, "ReducerOptions", dtype="bool" if flags else "", exact=bits, KeepDims=one["keep"])
+    put(b, one, [x, b.const(one["axes"])], shape, "ReducerOptions", dtype="bool" if flags else "", exact=bits,
+        KeepDims=one["keep"])  # fmt: skip
 
 
 def _search(b: Any, one: Layer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from sdk.frontends.builder import Contents
 from sdk.frontends.names import identifier
 from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
 from sdk.frontends.tflite.sizes import sizes_of
+from sdk.frontends.tflite.unsigned import LOWER, RAISE, is_unsigned, lowered
 
 __all__ = ["Builder", "Importer", "OpNode", "OperatorSpec", "Table", "tensor_quant", "usable"]
 
@@ -42,7 +43,8 @@ def usable(scale: float) -> bool:
 
 @dataclass(kw_only=True)
 class Builder(CallBuilder):
-    """The module under construction. ``values`` maps tensor numbers of the main subgraph to graph values."""
+    """The module under construction. ``values`` maps tensor numbers of the main subgraph to graph values, ``lowered``
+    those of u8 to values of i8, 128 lower; a tensor may be in both."""
 
     graph: Subgraph
     subgraphs: tuple[Subgraph, ...]
@@ -50,15 +52,33 @@ class Builder(CallBuilder):
     states: dict[str, State] = field(default_factory=dict)
     handles: dict[int, str] = field(default_factory=dict)
     state_names: dict[str, str] = field(default_factory=dict)
+    lowered: dict[int, Value] = field(default_factory=dict)
     initial: dict[str, Tensor] = field(default_factory=dict)
+
+    def value(self, number: int, lower: bool = False) -> Value | None:
+        """The value of a tensor, of u8 also as i8 and ``lower``: converted where it was computed as the other one. None
+        where nothing has computed it."""
+        here, there = (self.lowered, self.values) if lower else (self.values, self.lowered)
+        if number not in here and number in there:
+            tensor = self.graph.tensors[number]
+            given, source = LOWER if lower else RAISE, f"QUANTIZE {tensor.title}"
+            args = (self.materialize(there[number], source),)
+            (found,) = infer("rescale", [args[0].type], given)
+            types = [replace(found, quant=tensor_quant(lowered(tensor) if lower else tensor))]
+            stems = [f"{tensor.name}_{found.dtype}"]
+            made = self.folded("rescale", args, given, types, stems)
+            (here[number],) = made or self.emit("rescale", args, given, types, stems, source)
+        return here.get(number)
 
 
 @dataclass
 class OpNode:
-    """One operator being imported."""
+    """One operator being imported. It sees the tensors numbered in ``lower`` as i8, 128 lower than the file's u8."""
 
     builder: Builder
     operator: Operator
+    lower: frozenset[int] = frozenset()
+    _seen: dict[int, Tensor] = field(default_factory=dict)
 
     @property
     def source(self) -> str:
@@ -77,11 +97,22 @@ class OpNode:
         numbers: tuple[int, ...] = getattr(self.operator, side)
         if k >= len(numbers) or numbers[k] < 0:
             raise BuildError(f"{side[:-1]} {k} is missing")
-        return self.builder.graph.tensors[numbers[k]]
+        return self._seen_as(self.builder.graph.tensors[numbers[k]])
+
+    def _seen_as(self, tensor: Tensor) -> Tensor:
+        if tensor.index not in self.lower:
+            return tensor
+        if tensor.index not in self._seen:
+            self._seen[tensor.index] = lowered(tensor)
+        return self._seen[tensor.index]
 
     def output(self, k: int = 0) -> Tensor:
         """The description of output ``k`` in the file."""
         return self.tensor(k, "outputs")
+
+    def was_unsigned(self, tensor: Tensor) -> bool:
+        """Whether a tensor that is seen as i8 is of u8 in the file."""
+        return tensor.index in self.lower
 
     def has(self, k: int) -> bool:
         """Whether input ``k`` is given."""
@@ -122,7 +153,7 @@ class OpNode:
             raise BuildError(f"input {k} ({tensor.title}) has type {tensor.type_name}, supported: {wanted}")
         if tensor.data is not None:
             return self.builder.const(tensor.name, tensor.data)
-        found = self.builder.values.get(tensor.index)
+        found = self.builder.value(tensor.index, tensor.index in self.lower)
         if found is None:
             raise BuildError(f"input {k} ({tensor.title}) is used before it is computed")
         return found
@@ -132,7 +163,7 @@ class OpNode:
         tensor = self.tensor(k)
         if tensor.data is not None:
             return Contents(dtype_of(tensor.data), tensor.data)
-        found = self.builder.values.get(tensor.index)
+        found = (self.builder.lowered if tensor.index in self.lower else self.builder.values).get(tensor.index)
         return None if found is None else self.builder.contents_of(found)
 
     def data(self, k: int) -> Array | None:
@@ -239,7 +270,7 @@ class OpNode:
         values = values or builder.emit(op, args, given, types, stems, self.source)
         for k, value in zip(to, values, strict=True):
             if isinstance(k, int):
-                builder.values[self.output(k).index] = value
+                self._keep(self.output(k), value)
         return values
 
     def _sizes(
@@ -259,7 +290,7 @@ class OpNode:
             BuildError: it does not fit the file's tensor.
         """
         self._stated(k, contents.type)
-        self.builder.values[self.output(k).index] = self.builder.known(contents, self.output(k).name)
+        self._keep(self.output(k), self.builder.known(contents, self.output(k).name))
 
     def _stated(self, k: int, found: TensorType) -> TensorType:
         """The type of output ``k`` with what the file says of its meaning."""
@@ -272,11 +303,15 @@ class OpNode:
             )
         return replace(found, quant=tensor_quant(tensor))
 
+    def _keep(self, tensor: Tensor, value: Value) -> None:
+        kept = self.builder.lowered if tensor.index in self.lower else self.builder.values
+        kept[tensor.index] = value
+
     def _check_free(self, tensor: Tensor) -> None:
         """Refuses an output that something else gives its contents."""
         if tensor.data is not None:
             raise BuildError(f"output {tensor.name} is a constant")
-        if tensor.index in self.builder.values:
+        if tensor.index in self.builder.values or tensor.index in self.builder.lowered:
             raise BuildError(f"output {tensor.name} is an input of the model or computed before")
 
     def bind(self, k: int, value: Value) -> None:
@@ -286,7 +321,7 @@ class OpNode:
             BuildError: the tensor has contents already.
         """
         self._check_free(self.output(k))
-        self.builder.values[self.output(k).index] = value
+        self._keep(self.output(k), value)
 
 
 def _fits(found: tuple[Dim, ...], stated: Tensor) -> bool:
@@ -304,18 +339,20 @@ Importer = Callable[[OpNode], None]
 
 
 Table = Mapping[str, Importer]  # importers by the name of the operator
+Unsigned = Literal["lower", "follow", "convert", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
     """How one operator is imported: the options it reads, how many inputs it has at most (None: any number), and an
-    importer for quantised tensors, one for real ones, or both."""
+    importer for quantised tensors, one for real ones, or both. ``unsigned`` says how the quantised one sees u8."""
 
     options: str
     fields: tuple[str, ...]
     max_inputs: int | None
     quantised: Importer | None
     real: Importer | None
+    unsigned: Unsigned = "lower"
 
     def importer(self, dtypes: Collection[DType | None]) -> Importer:
         """The importer for tensors of these element types (None: one without counterpart here).
@@ -328,3 +365,22 @@ class OperatorSpec:
         found = first or second
         assert found is not None, "what is in the table has an importer"
         return found
+
+    def lower(self, node: OpNode) -> frozenset[int]:
+        """The tensors of u8 that the importer of an operator sees as i8.
+
+        Arithmetic is done on i8 alone. What only moves elements follows its inputs, and what converts reads what
+        there is and leaves a result of the model as it is to be: so no tensor is converted twice.
+        """
+        if self.importer(node.dtypes) is not self.quantised or self.unsigned == "keep":
+            return frozenset()
+        builder, operator = node.builder, node.operator
+        tensors = builder.graph.tensors
+        sides = operator.inputs, operator.outputs
+        ins, outs = ({k for k in side if k >= 0 and is_unsigned(tensors[k])} for side in sides)
+        if self.unsigned == "lower":
+            return frozenset(ins | outs)
+        there = {k for k in ins if k in builder.lowered and k not in builder.values}
+        if self.unsigned == "convert":
+            return frozenset(there | (outs - set(builder.graph.outputs)))
+        return frozenset(ins | outs) if there else frozenset()

@@ -10,7 +10,7 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, floordiv, product, prove_eq, prove_ge
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.context import OpNode, Table, tensor_quant
 from sdk.frontends.tflite.operators.real.common import axis_of, fused, reshaped, single
 
 __all__ = ["TABLE"]
@@ -255,7 +255,8 @@ def space_to_batch(node: OpNode) -> None:
     axes = len(block)
     if any(pair != (0, 0) for pair in borders):
         rest = ((0, 0),) * (x.type.rank - axes - 1)
-        zero = 0.0 if x.type.dtype.is_float else 0
+        quant = tensor_quant(node.tensor(0))
+        zero = 0.0 if x.type.dtype.is_float else quant.zero_point if quant else 0
         x = node.call("pad", x, to="border", pads=((0, 0), *borders, *rest), value=zero)
     batch, *space = x.type.shape[: axes + 1]
     inner = x.type.shape[axes + 1 :]
