@@ -84,8 +84,7 @@ def _counted(node: OpNode, count: Value, maximum: Dim) -> Dim:
     if known is not None and known.numbers is not None:
         return int(known.numbers.reshape(-1)[0])
     most = max_value(maximum)
-    if most is None:
-        raise BuildError(f"nothing bounds how large its result is: {maximum}")
+    assert most is not None, "every dim of a .tflite file has bounds"
     var = Var(fresh_name(f"{count.name}_dim", node.builder.names), 0, most)
     node.builder.body.append(BindDim(var, count, node.source))
     return var.expr
