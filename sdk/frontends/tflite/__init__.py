@@ -28,6 +28,12 @@ def _outline(data: bytes) -> Outline:
     return outline_tflite(data)
 
 
+def _constants(data: bytes) -> int:
+    from sdk.frontends.tflite.outline import constant_elements
+
+    return constant_elements(data)
+
+
 def _open_micro(file: ModelFile, graph: Graph) -> Reference:
     from sdk.frontends.tflite.engine import TfliteMicro
 
@@ -55,6 +61,7 @@ FRONTEND = Frontend(
     sniff=has_identifier,
     load=_load,
     outline=_outline,
+    constants=_constants,
     engines=(
         Engine("tflite-micro", "tflite-micro", _open_micro, _is_integer),
         Engine("litert", "ai-edge-litert", _open_litert, lambda graph: True),
