@@ -25,7 +25,7 @@ def named(
     for value, name in zip(found, names, strict=True):
         if value.const or value.name not in own or value.name in rename:
             given = {"shape": value.type.shape}
-            (value,) = builder.emit("reshape", (value,), given, (value.type,), name, f"output {name}")
+            (value,) = builder.emit("reshape", (value,), given, (value.type,), (name,), f"output {name}")
         wanted = identifier(name)
         while wanted in taken:
             wanted += "_out"

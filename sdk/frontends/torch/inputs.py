@@ -8,6 +8,7 @@ from typing import Any
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import UsageError
+from sdk.frontends.base import OpenSizesError
 from sdk.frontends.names import identifier
 from sdk.frontends.torch.symbols import free_symbols, is_symbolic
 
@@ -37,10 +38,9 @@ def bounded(
     if missing:
         example = ", ".join(f'"{name}": (1, 64)' for name in missing)
         flags = " ".join(f"--dim {name}=1:64" for name in missing)
-        raise UsageError(
-            f"the model has open sizes without bounds: {', '.join(missing)}",
-            hint=f"give each its smallest and largest value: dims={{{example}}}, {flags}, or Dim(..., max=64) of torch",
-        )
+        error = OpenSizesError(tuple(missing))
+        error.hint = f"give each its smallest and largest value: dims={{{example}}}, {flags}, or Dim(..., max=64) of torch"
+        raise error
     return {symbol: _variable(title, limits[symbol], dims.get(title)) for symbol, title in titles.items()}
 
 

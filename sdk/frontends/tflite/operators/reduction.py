@@ -9,7 +9,7 @@ import numpy as np
 from sdk.compiler.ir.types import I8, I16
 from sdk.compiler.ops.fixed import quantize_multiplier
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
+from sdk.frontends.tflite.context import OpNode, Table
 
 __all__ = ["TABLE"]
 
@@ -54,4 +54,4 @@ def _over_count(mult: int, shift: int, count: int) -> tuple[int, int]:
     return (mult << bits) // count, shift - bits
 
 
-TABLE: Table = {"MEAN": OperatorSpec(mean, "ReducerOptions", ("KeepDims",))}
+TABLE: Table = {"MEAN": mean}
