@@ -39,7 +39,7 @@ def bounded(
         example = ", ".join(f'"{name}": (1, 64)' for name in missing)
         flags = " ".join(f"--dim {name}=1:64" for name in missing)
         error = OpenSizesError(tuple(missing))
-        error.hint = f"give each its smallest and largest value: dims={{{example}}}, {flags}, or Dim(..., max=64) of torch"
+        error.hint = f"give each its bounds: dims={{{example}}}, {flags}, or torch.export.Dim(..., max=64)"
         raise error
     return {symbol: _variable(title, limits[symbol], dims.get(title)) for symbol, title in titles.items()}
 
