@@ -147,9 +147,16 @@ def _sum_of(node: OpNode, op: str, x: Value, factors: _Factors, bias: Value, **g
     if not factors.rest:
         return node.call(op, x, weights, bias, to="acc", **given)
     narrow = np.int8 if -128 <= factors.rest <= 127 else np.int16
-    rest = node.const("rest", np.full((1, *factors.stored.shape[1:]), factors.rest, narrow))
     none = node.const("none", np.zeros(1, np.int32))
-    window = node.call(op, x, rest, none, to="window", **given)
+    *kernel, depth = factors.stored.shape[1:]
+    rest = node.const("rest", np.full((1, *([1] * len(kernel)), depth), factors.rest, narrow))
+    if max(kernel, default=1) == 1:
+        window = node.call(op, x, rest, none, to="window", **given)
+    else:  # the channels of each pixel first: one number a pixel is what windows share
+        still = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)}
+        pixels = node.call(op, x, rest, none, to="pixels", **{**given, **still})
+        ones = node.const("ones", np.ones((1, *kernel, 1), np.int8))
+        window = node.call(op, pixels, ones, none, to="window", **{**given, "x_offset": 0, "pad_value": 0})
     return node.call("add", node.call(op, x, weights, bias, to="part", **given), window, to="acc")
 
 
