@@ -17,6 +17,7 @@ TYPES = {
     np.dtype("int32"): tflite.TensorType.INT32,
     np.dtype("int64"): tflite.TensorType.INT64,
     np.dtype("float32"): tflite.TensorType.FLOAT32,
+    np.dtype("bool"): tflite.TensorType.BOOL,
 }
 
 

@@ -4,7 +4,7 @@ some modules, of real numbers in others; what they look like in a file is in ``s
 from collections.abc import Mapping
 
 from sdk.frontends.tflite.context import OperatorSpec, Table, Unsigned
-from sdk.frontends.tflite.operators import arithmetic, contraction, layout, pooling, reduction, state
+from sdk.frontends.tflite.operators import arithmetic, bytes, contraction, layout, pairs, pooling, reduction, resizing, state, transposed
 from sdk.frontends.tflite.operators.signatures import SIGNATURES
 
 __all__ = ["OPERATORS"]
@@ -15,7 +15,11 @@ _QUANTISED: Table = {
     **pooling.TABLE,
     **reduction.TABLE,
     **arithmetic.TABLE,
+    **bytes.TABLE,
     **layout.TABLE,
+    **pairs.TABLE,
+    **resizing.TABLE,
+    **transposed.TABLE,
     **state.TABLE,
 }
 # Floats, and integers and truth values that stand for themselves.
