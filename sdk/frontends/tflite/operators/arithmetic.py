@@ -100,7 +100,8 @@ def relu(node: OpNode) -> None:
 
 
 def bounded_relu(node: OpNode, low: float, high: float) -> None:
-    """A rescale that clamps to two reals, as they are stored in the output: as LiteRT does, tflite-micro never rescales."""
+    """A rescale that clamps to two reals, as they are stored in the output: as LiteRT does, for tflite-micro
+    never rescales."""
     x = node.input(0, I8, I16)
     kind, quant = node.out_dtype(x.type.dtype), node.quant(node.output())
     at = [stored(real, quant.scale, quant.zero_point) for real in (low, high)]

@@ -47,12 +47,13 @@ def leaky_relu(node: OpNode) -> None:
     if source.zero_point or target.zero_point:
         raise BuildError("i16 must have the zero point 0")
     lo, hi = kind.limits
+    below, above = leaky_relu_multipliers(alpha, source, target, single=False)
     parts = []
-    sides = zip(leaky_relu_multipliers(alpha, source, target, single=False), ((lo, 0), (0, hi)), ("below", "above"), strict=True)
-    for (mult, shift), (least, most), name in sides:
+    for (mult, shift), least, most, name in ((below, lo, 0, "below"), (above, 0, hi, "above")):
         part = node.call("clip", x, to=name, lo=least, hi=most)
-        given = {"out": str(kind), "in_zp": 0, "mult": mult, "shift": shift, "zp": 0, "lo": lo, "hi": hi}
-        parts.append(node.call("rescale", part, to=f"{name}_scaled", **given))
+        parts.append(node.call(
+            "rescale", part, to=f"{name}_scaled", out=str(kind), in_zp=0, mult=mult, shift=shift, zp=0, lo=lo, hi=hi
+        ))  # fmt: skip
     node.call("add", *parts)
 
 

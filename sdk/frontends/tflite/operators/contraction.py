@@ -190,7 +190,7 @@ def conv_2d(node: OpNode) -> None:
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
     found = factors(node, weights, split=True)
-    acc = _sum_of(node, "conv2d", x, factors, bias, **given)
+    acc = _sum_of(node, "conv2d", x, found, bias, **given)
     limit = bounds(found.exact.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
     requantize(node, acc, ratios(node, scales), limit, 0)
 
@@ -227,8 +227,7 @@ def fully_connected(node: OpNode) -> None:
     )
     offset = -node.quant(node.tensor(0)).zero_point
     found = factors(node, weights, split=True)
-    acc = _sum_of(node, "dense", flat, factors, bias, x_offset=offset, w_offset=0)
-    ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
+    acc = _sum_of(node, "dense", flat, found, bias, x_offset=offset, w_offset=0)
     limit = bounds(found.exact, offset, x.type.dtype, maximum)
     rank = len(node.output().shape)
     result = requantize(node, acc, ratios(node, scales), limit, 0 if rank == 2 else "flat")

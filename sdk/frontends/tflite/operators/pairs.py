@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
@@ -11,6 +13,9 @@ from sdk.errors import BuildError
 from sdk.frontends.tflite.context import Importer, OpNode, Table
 
 __all__ = ["TABLE"]
+
+
+_COMPARISONS: Final = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 
 def _one_scale(node: OpNode, *kinds: DType) -> tuple[Value, Value]:
@@ -24,11 +29,10 @@ def _one_scale(node: OpNode, *kinds: DType) -> tuple[Value, Value]:
 
 
 def _extreme(op: str) -> Importer:
-    return lambda node: _ignore(node.call(op, *_one_scale(node, I8, I16)))
+    def run(node: OpNode) -> None:
+        node.call(op, *_one_scale(node, I8, I16))
 
-
-def _ignore(value: Value) -> None:
-    """Importers give nothing back."""
+    return run
 
 
 def _scaled_table(node: OpNode, k: int, left_shift: int, mult: int, shift: int) -> Value:
@@ -80,9 +84,9 @@ def prelu(node: OpNode) -> None:
     x, alpha = node.input(0, I8), node.input(1, I8)
     node.out_dtype(I8)
     source, slope, target = (node.quant(t) for t in (node.tensor(0), node.tensor(1), node.output()))
-    above = _ratio(node, source, target)
-    below = _ratio(node, source, target, slope)
-    given = {"out": "i8", "zp": target.zero_point, "lo": -128, "hi": 127}
+    single = node.was_unsigned(node.tensor(0))
+    above, below = _ratio(source, None, target, single), _ratio(source, slope, target, single)
+    given: dict[str, Any] = {"out": "i8", "zp": target.zero_point, "lo": -128, "hi": 127}
     zero = source.zero_point
     product = node.call(
         "mul_q", node.call("clip", x, to="below", lo=-128, hi=zero), alpha, to="product", a_offset=-zero,
@@ -93,16 +97,16 @@ def prelu(node: OpNode) -> None:
     node.call("where", negative, product, rest)
 
 
-def _ratio(node: OpNode, source: Quant, target: Quant, slope: Quant | None = None) -> tuple[int, int]:
-    del node
-    wide = np.float32(source.scale) * np.float32(slope.scale if slope else 1.0) / np.float32(target.scale)
-    return quantize_multiplier(float(wide))
+def _ratio(source: Quant, slope: Quant | None, target: Quant, single: bool) -> tuple[int, int]:
+    """The multiplier of a ratio of scales, computed in double or in ``single`` precision."""
+    kind = np.float32 if single else np.float64
+    return quantize_multiplier(float(kind(source.scale) * kind(slope.scale if slope else 1.0) / kind(target.scale)))
 
 
 TABLE: Table = {
     "MAXIMUM": _extreme("maximum"),
     "MINIMUM": _extreme("minimum"),
-    **{name.upper(): _comparison(name) for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")},
+    **{name.upper(): _comparison(name) for name in _COMPARISONS},
     "SQUARED_DIFFERENCE": squared_difference,
     "PRELU": prelu,
 }

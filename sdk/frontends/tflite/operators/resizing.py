@@ -15,7 +15,7 @@ _ONE = 1 << 10
 
 
 def _taps(size: int, extent: int, corners: bool, centers: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Positions and weights [extent, 2] that make an axis of ``size`` one of ``extent``; weights of a place add to 1024."""
+    """Positions and weights [extent, 2] that make an axis of ``size`` one of ``extent``; two weights add to 1024."""
     step = (_ONE * size + extent // 2) // extent
     if corners and extent > 1:
         step = (_ONE * (size - 1) + (extent - 1) // 2) // (extent - 1)

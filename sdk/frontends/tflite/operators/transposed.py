@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def _block_weights(weights: Array, stride: tuple[int, int]) -> Array:
-    """[o, kh, kw, c] as [sh * sw * o, ceil(kh / sh), ceil(kw / sw), c]: of each place in a block the taps that meet it."""
+    """[o, kh, kw, c] as [sh * sw * o, ceil(kh / sh), ceil(kw / sw), c]: for each place in a block its own taps."""
     out, kh, kw, depth = weights.shape
     taps = (-(-kh // stride[0]), -(-kw // stride[1]))
     whole = np.zeros((out, taps[0] * stride[0], taps[1] * stride[1], depth), weights.dtype)
@@ -70,8 +70,8 @@ def transpose_conv(node: OpNode) -> None:
     bounds = contraction.bounds(flat, -zero, x.type.dtype, np.abs(bias.astype(object)))
     result = contraction.requantize(node, acc, per_block, bounds, "blocks_stored")
     spread = node.call("depth_to_space", result, to="whole", block=stride)
-    size = (spread.type.shape[0], shape[1], shape[2], channels)
-    fixed = tuple(d if isinstance(d, int) else -1 for d in size)
+    whole = (spread.type.shape[0], shape[1], shape[2], channels)
+    fixed = tuple(d if isinstance(d, int) else -1 for d in whole)
     node.call("slice", spread, begin=(0, before[0], before[1], 0), size=fixed, strides=(1, 1, 1, 1))
 
 
