@@ -76,9 +76,7 @@ def emit_loops(
     try:
         return _Printer(unit, loops, scratch, constant, small, calls if tried else None).function(body)
     except BuildError as error:
-        raise BuildError(
-            error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint
-        ) from error
+        raise BuildError(error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint) from error
 
 
 class _Printer:
@@ -361,13 +359,8 @@ class _Printer:
             type = self.unit.alias_type(buffer.dtype)
             offset = self.offsets[buffer.name]
             start = f"(scratch + {offset})" if offset else "scratch"
-            cast = (
-                ""
-                if type == "uint8_t"
-                else f"({type} *)"
-                if buffer.dtype.nbytes == 1
-                else f"({type} *)(void *)"
-            )
+            cast = f"({type} *)" if buffer.dtype.nbytes == 1 else f"({type} *)(void *)"
+            cast = "" if type == "uint8_t" else cast
             self._line(f"{type} *const {c_name} = {cast}{start};")
             return
         size = buffer.type.max_bytes
