@@ -153,6 +153,9 @@ CASES: dict[str, Case | bytes] = {
     "axis 1 of extent 3 cannot be dropped": moved(
         "SQUEEZE", (1, 3), options="SqueezeOptions", SqueezeDims=(1,)
     ),
+    "whether the open extent x_0 is 1 is not known": opened(
+        "SQUEEZE", (1, 3, 1), [], "SqueezeOptions", SqueezeDims=()
+    ),
     "its inputs have different shapes": several("PACK", [(2, 3), (2, 1)], options="PackOptions", Axis=0),
     "2 outputs for an axis of 3": moved("UNPACK", (3, 2), options="UnpackOptions", outputs=2, Axis=0),
     "parts of ['2', '3'] of an axis of 6": moved("SPLIT_V", (6,), [2, 3], 0, outputs=2),
@@ -194,6 +197,7 @@ CASES: dict[str, Case | bytes] = {
     "unsupported operator": Case("RFFT2D", (Held((2, 4)),)),
 }  # fmt: skip
 DIMS = {
+    "whether the open extent x_0 is 1 is not known": {"x_0": (1, 4)},
     "resizing the open extent x_1 is not supported": {"x_1": (2, 4)},
     "weights of the open shape ['w_0', '1', '1', '2'] are not supported": {"w_0": (1, 4)},
     "a bias for the open number of channels w_0 is not supported": {"w_0": (1, 4)},
