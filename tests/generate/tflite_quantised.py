@@ -148,7 +148,8 @@ TABLE = {
     "LEAKY_RELU": Op(_draw("LEAKY_RELU", alpha=lambda d, _: d.one((0.1, 0.2, 0.3, 0.01)), **_OUT), _leaky, 1),
     "HARD_SWISH": Op(_draw("HARD_SWISH", _bytes, **_OUT), _hard_swish, 1),
     "PRELU": Op(
-        _draw("PRELU", lambda s: _bytes(s) and _image(s), slope=lambda d, s: d.quantised((1,), s.dtype), **_OUT, **_FILL),
+        _draw("PRELU", lambda s: _bytes(s) and _image(s), slope=lambda d, s: d.quantised((1,), s.dtype), **_OUT,
+              **_FILL),
         _prelu, 1,
     ),
     **{op: Op(_draw(op, lambda s: len(s.shape) >= 1, **_FILL), _extreme, 1) for op in ("MAXIMUM", "MINIMUM")},
