@@ -56,6 +56,7 @@ def import_onnx(
     folder: Path | None = None,
     refusals: list[Refusal] | None = None,
     externals: Externals | None = None,
+    tensors: dict[str, Value] | None = None,
 ) -> Module:
     """The module of an ONNX model: one graph ``main``.
 
@@ -70,6 +71,8 @@ def import_onnx(
         refusals: where given, what cannot be imported is put here, beside the error.
         externals: data outside of the file that was read already; ``folder`` is not looked into then.
 
+        tensors: where given, what each tensor of the main graph became is put here, by its name.
+
     Raises:
         BuildError: the model is damaged, or nodes cannot be imported (all of them are reported at once); an
             ``InputsDecideError`` where that is for inputs whose contents decide shapes.
@@ -83,7 +86,7 @@ def import_onnx(
             raise BuildError(f"cannot read {path}", why=error.strerror or str(error)) from None
     source = read_model(model, folder, externals)
     importer = _Importer(source, custom_ops or {}, [] if refusals is None else refusals)
-    return importer.run(name, dims or {}, fixed or {})
+    return importer.run(name, dims or {}, fixed or {}, {} if tensors is None else tensors)
 
 
 class InputsDecideError(BuildError):
@@ -107,7 +110,9 @@ class _Importer:
         self.failures: list[Failure] = []
         self.unmet: set[str] = set()
 
-    def run(self, name: str, dims: Mapping[str, Bounds], fixed: Mapping[str, NDArray[Any]]) -> Module:
+    def run(
+        self, name: str, dims: Mapping[str, Bounds], fixed: Mapping[str, NDArray[Any]], tensors: dict[str, Value]
+    ) -> Module:
         check_expanded(self.source.model)
         graph = self.source.model.graph
         scope = Scope(self.builder, self.source.opsets, self.source.externals)
@@ -131,7 +136,8 @@ class _Importer:
         found = [self._output(scope, p.name) for p in graph.output]
         if not found:
             raise malformed("the graph has no output")
-        body, results = _named(self.builder, tuple(params.values()), found, [p.name for p in graph.output])
+        body, results, renamed = _named(self.builder, tuple(params.values()), found, [p.name for p in graph.output])
+        tensors.update({name: renamed(value) for name, value in scope.values.items() if value is not None})
         main = Graph("main", symbols, tuple(params.values()), body, results)
         used = {v.name for node in body for v in _uses(node) if v.const} | {v.name for v in results if v.const}
         consts = {k: c for k, c in self.builder.consts.items() if k in used}
@@ -388,8 +394,9 @@ def _uses(node: Node) -> tuple[Value, ...]:
 
 def _named(
     builder: Builder, params: Results, found: list[Value], names: list[str]
-) -> tuple[tuple[Node, ...], Results]:
-    """The body and results, the results named like the outputs of the model; what cannot be renamed is copied."""
+) -> tuple[tuple[Node, ...], Results, Callable[[Value], Value]]:
+    """The body and results, the results named like the outputs of the model, and what renames values so; what cannot
+    be renamed is copied."""
     own = {v.name for node in builder.body if isinstance(node, Call) for v in node.outs}
     taken: set[str] = {p.name for p in params}
     rename: dict[str, str] = {}
@@ -409,7 +416,7 @@ def _named(
             if out.name in taken and out.name not in rename:
                 rename[out.name] = builder.value_name(out.name)
     one = _renamer(rename)
-    return tuple(_renamed(node, one) for node in builder.body), tuple(one(v) for v in results)
+    return tuple(_renamed(node, one) for node in builder.body), tuple(one(v) for v in results), one
 
 
 def _renamer(rename: Mapping[str, str]) -> Callable[[Value], Value]:

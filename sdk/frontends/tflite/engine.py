@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from sdk.compiler.ir.graph import Graph
 from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.frontends.base import ModelFile, Option
 
-__all__ = ["TfliteMicro"]
+__all__ = ["TfliteMicro", "TfliteMicroLayers"]
 
 Array = NDArray[Any]
 ARENA_BYTES: Final = 16 << 20
@@ -29,6 +29,7 @@ class TfliteMicro:
     """
 
     name = "tflite-micro"
+    config = "kAllocationRecording"
     options: Mapping[str, Option] = {"kernels": "reference", "arena_bytes": ARENA_BYTES}
 
     def __init__(self, model: ModelFile, graph: Graph) -> None:
@@ -48,7 +49,10 @@ class TfliteMicro:
                 hint="pip install 'crosslevel[verify]'",
             ) from None
         try:
-            self.engine = runtime.Interpreter.from_bytes(model.data, arena_size=ARENA_BYTES)
+            config = getattr(runtime.InterpreterConfig, self.config)
+            self.engine = runtime.Interpreter.from_bytes(
+                model.data, arena_size=ARENA_BYTES, intrepreter_config=config
+            )
         except (RuntimeError, ValueError) as err:
             raise BuildError(
                 "tflite-micro does not take this model", why=str(err), hint="use --against interp"
@@ -60,3 +64,22 @@ class TfliteMicro:
             self.engine.set_input(np.ascontiguousarray(inputs[value.name]), k)
         self.engine.invoke()
         return {v.name: np.array(self.engine.get_output(k)) for k, v in enumerate(self.graph.results)}
+
+
+class TfliteMicroLayers(TfliteMicro):
+    """The same with all tensors kept, of which its outputs are some of the main subgraph, by number.
+
+    Raises:
+        UsageError, MissingToolError, BuildError: as above.
+    """
+
+    config = "kPreserveAllTensors"
+
+    def __init__(self, model: ModelFile, graph: Graph, keys: Sequence[str]) -> None:
+        super().__init__(model, graph)
+        self.keys = keys
+
+    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
+        """Tensors by number for inputs by name."""
+        super().step(inputs, dims)
+        return {key: np.array(self.engine.GetTensor(int(key), 0)["tensor_data"]) for key in self.keys}
