@@ -10,8 +10,8 @@ from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var, free_vars, max_value, prove_ge
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import OpenSizesError
+from sdk.frontends.builder import Builder
 from sdk.frontends.names import identifier
-from sdk.frontends.onnx.builder import Builder
 from sdk.frontends.onnx.reader import MAX_BYTES, MAX_RANK, element_name, element_type, malformed
 from sdk.frontends.onnx.sizes import names_of, read_size
 

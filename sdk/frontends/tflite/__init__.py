@@ -1,4 +1,4 @@
-"""The TensorFlow Lite frontend: a .tflite file becomes a module of exact integer operators."""
+"""The TensorFlow Lite frontend: a .tflite file becomes a module of exact integer operators, or of floats."""
 
 from __future__ import annotations
 
@@ -34,14 +34,24 @@ def _constants(data: bytes) -> int:
     return constant_elements(data)
 
 
-def _open(file: ModelFile, graph: Graph) -> Reference:
+def _open_micro(file: ModelFile, graph: Graph) -> Reference:
     from sdk.frontends.tflite.engine import TfliteMicro
 
     return TfliteMicro(file, graph)
 
 
+def _open_litert(file: ModelFile, graph: Graph) -> Reference:
+    from sdk.frontends.tflite.engine import LiteRt
+
+    return LiteRt(file, graph)
+
+
 def _is_integer(graph: Graph) -> bool:
-    return all(not value.type.dtype.is_float for value in (*graph.params, *graph.results))
+    from sdk.compiler.ir.graph import Call
+
+    ends = (*graph.params, *graph.results)
+    inside = (value for node in graph.body if isinstance(node, Call) for value in node.outs)
+    return not any(value.type.dtype.is_float for value in (*ends, *inside))
 
 
 def _layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]]) -> tuple[Module, tuple[Layer, ...]]:
@@ -50,10 +60,16 @@ def _layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]]) -> 
     return tflite_layers(file, name, dims)
 
 
-def _open_layers(file: ModelFile, graph: Graph, keys: Sequence[str]) -> Reference:
+def _micro_layers(file: ModelFile, graph: Graph, keys: Sequence[str]) -> Reference:
     from sdk.frontends.tflite.engine import TfliteMicroLayers
 
     return TfliteMicroLayers(file, graph, keys)
+
+
+def _litert_layers(file: ModelFile, graph: Graph, keys: Sequence[str]) -> Reference:
+    from sdk.frontends.tflite.engine import LiteRtLayers
+
+    return LiteRtLayers(file, graph, keys)
 
 
 FRONTEND = Frontend(
@@ -65,5 +81,8 @@ FRONTEND = Frontend(
     outline=_outline,
     constants=_constants,
     layers=_layers,
-    engines=(Engine("tflite-micro", "tflite-micro", _open, _is_integer, _open_layers),),
+    engines=(
+        Engine("tflite-micro", "tflite-micro", _open_micro, _is_integer, _micro_layers),
+        Engine("litert", "ai-edge-litert", _open_litert, lambda graph: True, _litert_layers),
+    ),
 )

@@ -50,7 +50,7 @@ def import_tflite(
     """
     fields = {op: (spec.options, spec.fields) for op, spec in OPERATORS.items()}
     subgraphs = read_model(data, fields)
-    builder = Builder(subgraphs[0], subgraphs)
+    builder = Builder(graph=subgraphs[0], subgraphs=subgraphs)
     builder.names.add("main")
     params, symbols = _params(builder, dict(dims or {}))
     _import_operators(builder, custom_ops or {}, [] if refusals is None else refusals)
@@ -101,7 +101,11 @@ def _result(builder: Builder, number: int) -> Value:
     tensor = builder.graph.tensors[number]
     found = builder.value(number)
     if found is not None:
-        return found
+        known = None if found.const else builder.contents_of(found)
+        if known is None or known.numbers is None:
+            return builder.materialize(found, f"output {tensor.title}")
+        builder.names.discard(found.name)  # it stands nowhere in the graph: the constant has its name
+        return builder.const(found.name, known.numbers)
     if tensor.data is not None:
         return builder.const(tensor.name, tensor.data)
     raise BuildError(f"the output {tensor.name} is never computed")
