@@ -111,10 +111,22 @@ class CompiledModel(BackendRep):
         model, fixed = self._compiled(arrays)
         given = {n: a for n, a in zip(names, arrays, strict=True) if n not in fixed}
         taken = {"main"}  # names that are alike as identifiers are numbered, as the importer does
-        found = model(**{fresh_name(identifier(n), taken): a for n, a in given.items()}).values()
-        stated = (o.type.tensor_type.elem_type for o in self.model.graph.output)
-        results = [_narrowed(a, code) for a, code in zip(found, stated, strict=True)]
-        return namedtupledict("Outputs", self.outputs)(*results)
+        found = model(**{fresh_name(identifier(n), taken): a for n, a in given.items()})
+        return namedtupledict("Outputs", self.outputs)(*self._results(found))
+
+    def _results(self, found: Mapping[str, Array]) -> list[Array | list[Array]]:
+        """The results as the model states them: narrow types, and lists for sequences, whose elements are numbered."""
+        left = list(found.items())
+        results: list[Array | list[Array]] = []
+        for info in self.model.graph.output:
+            if info.type.WhichOneof("value") != "sequence_type":
+                results.append(_narrowed(left.pop(0)[1], info.type.tensor_type.elem_type))
+                continue
+            parts: list[Array] = []
+            while left and left[0][0] == identifier(f"{info.name}_{len(parts)}"):
+                parts.append(_narrowed(left.pop(0)[1], info.type.sequence_type.elem_type.tensor_type.elem_type))
+            results.append(parts)
+        return results
 
     def _compiled(self, inputs: Sequence[Array]) -> tuple[Model, Mapping[str, Array]]:
         fixed = fixed_inputs(self.model, inputs, self.dims)
