@@ -77,11 +77,26 @@ def test_optional_inputs_are_there() -> None:
 
 def test_a_sequence_is_no_tensor() -> None:
     made = [node("SequenceConstruct", ["x", "x"], ["s"]), node("Shape", ["s"], ["y"])]
-    with pytest.raises(BuildError, match="sequence"):
+    with pytest.raises(BuildError, match="one of its inputs is a sequence, or an optional value that is not there"):
         import_onnx(model_of(made, {"x": X}, ["y"]), "m")
     made = [node("SequenceConstruct", ["x"], ["s"]), node("SequenceAt", ["s", "k"], ["y"])]
     with pytest.raises(BuildError, match="position 1 in a sequence of 1"):
         import_onnx(model_of(made, {"x": X, "k": np.array(1)}, ["y"], constants=["k"]), "m")
+
+
+def test_an_optional_value_that_is_not_there() -> None:
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [4, 6]))
+    made = [node("Optional", [], ["o"], type=kind), node("OptionalHasElement", ["o"], ["y"])]
+    model = model_of(made, {"x": X}, ["y"])
+    assert not run(model, {"x": X})[1]["y"]
+    model.graph.output[0].name = "o"
+    with pytest.raises(BuildError, match="the output o is an optional value that is not there"):
+        import_onnx(model, "m")
+    made = [node("SequenceConstruct", ["x"], ["s"]), node("SequenceConstruct", ["s"], ["t"])]
+    made.append(node("ConcatFromSequence", ["t"], ["y"], axis=0))
+    stands = "a sequence or an optional value without one stands where a tensor is wanted"
+    with pytest.raises(BuildError, match=stands):
+        import_onnx(model_of(made, {"x": X}, ["y"]), "m")
 
 
 def test_the_backend_gives_lists() -> None:
