@@ -62,8 +62,8 @@ def modern(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _by_channel(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with slopes of PRelu that broadcast by the rule of today. Before opset 7 they belonged to channels, axis
-    1, and the converter of the onnx package leaves them as they are."""
+    """The model with slopes of PRelu that broadcast by the rule of today. Before opset 7 they belonged to
+    channels, axis 1, and the converter of the onnx package leaves them as they are."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     graph = onnx.shape_inference.infer_shapes(made).graph
