@@ -25,8 +25,8 @@ def page() -> str:
         "# Operators that are imported",
         "",
         "Made from the tables of the importers by `python docs/operators.py`; a test says when it is stale. A row says",
-        "that there is an importer: what that takes of types, attributes and shapes it says itself, with the reason and",
-        "what helps, and `sdk inspect MODEL` prints that for all operators of a model at once.",
+        "that there is an importer: what that takes of types, attributes and shapes it says itself, with the reason",
+        "and what helps, and `sdk inspect MODEL` prints that for all operators of a model at once.",
         "",
         *_tflite(), "", *_onnx(), "", *_torch(), "",
     ])  # fmt: skip
