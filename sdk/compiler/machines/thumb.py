@@ -16,6 +16,7 @@ from sdk.compiler.schedules.rules.integer_rows import RowTaps
 from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles, WordPairs
 from sdk.compiler.schedules.rules.integer_window import WordWindow
 from sdk.compiler.schedules.rules.joined import JoinedTiles
+from sdk.compiler.schedules.rules.pool import Pool
 
 __all__ = ["MACHINES"]
 
@@ -26,6 +27,8 @@ SMALL: Final = 1024
 PITCH: Final = 52
 REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
 TILES: Final = (6, 5, 4, 3)  # pixels whose sums, and pairs of elements, are in registers
+# sums of four channels, their addresses and the element read fill the registers
+POOL: Final = Pool(columns=4, taps=9, least=256)
 
 # Cortex-M4, M33: SMLAD adds two products of halves of words; bytes are unpacked to them
 DSP: Final = Machine(
@@ -52,6 +55,7 @@ DSP: Final = Machine(
         HalfTiles(LEAST, part=32),
         PairWindow("halves", LEAST, REGION, PITCH, TILES),
         COLUMN_HALVES,
+        POOL,
         *SINGLE_FLOATS,
     ),
     candidates={
