@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sdk.boards import Board
-from sdk.boards.model import Gcc
+from sdk.boards.board import Gcc
 
 # Capability -> (feature in clang's and zig's -mcpu, flag or -march extension of gcc).
 _X86 = {
@@ -64,7 +64,7 @@ class Target:
         return self.zig_target.startswith("wasm")
 
 
-def target_for(board: Board, aim: str = "time", *, rolled: bool = False, gathers: bool = False) -> Target:
+def target_for(board: Board, objective: str = "time", *, rolled: bool = False, gathers: bool = False) -> Target:
     """Return the target of a board, of which code is made for "time" or "size"; a "native" CPU is spelled out from the
     board's capabilities. ``rolled`` and ``gathers`` are those of ``Target``."""
     compilers = board.compilers
@@ -81,8 +81,8 @@ def target_for(board: Board, aim: str = "time", *, rolled: bool = False, gathers
         gcc_command=gcc.command,
         gcc_flags=gcc_flags,
         opt=compilers.opt,
-        small=aim == "size",
-        rolled=rolled or aim == "size",
+        small=objective == "size",
+        rolled=rolled or objective == "size",
         gathers=gathers,
         hosted=board.hosted,
         pointer_bits=board.pointer_bits,
