@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sdk.compiler.ir.loops import Alloc, For, Load, Loops, Op
 from sdk.compiler.ir.types import I8
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, loop_of, loops_in
 from sdk.compiler.schedules.rules.nest import BYTES, trip
