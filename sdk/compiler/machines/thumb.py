@@ -22,10 +22,12 @@ __all__ = ["MACHINES"]
 
 # in place of LEAST where layers share kernels and hot loops are short: small products take the code of larger ones
 SMALL: Final = 1024
+SMALLER: Final = 256  # of windows: the plain nest takes eight times the instructions there
 # set by visual wake words: rows of its largest depthwise layers, of 48 pixels, have 50 elements. At one pitch, and with
 # as many rows at once, the layers of a stride are one kernel down to 6 by 6 (tests/schedules/test_rules.py)
 PITCH: Final = 52
 REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
+PAIR_TILES: Final = (7, 6, 5, 4, 3, 2, 1)  # the same, of depthwise windows
 TILES: Final = (6, 5, 4, 3)  # pixels whose sums, and pairs of elements, are in registers
 # two channels, as bringing sums to bytes is long: with four, elements of small windows take a tenth fewer instructions
 POOL: Final = Pool(columns=2, taps=9, least=256)
@@ -48,12 +50,12 @@ DSP: Final = Machine(
         JoinedTiles(SMALL, wide_channels=16, small_row=384),
         # eight dots of each sum written out: fewer instructions for more flash, in large layers only
         WordTiles(SMALL, dots=8, long_work=1 << 17),
-        PairWindow("bytes", SMALL, REGION, PITCH, TILES),
+        PairWindow("bytes", SMALLER, REGION, PITCH, PAIR_TILES),
         replace(COLUMN_BYTES, least=SMALL),
         WordWindow(SMALL),
         RowTaps("halves", LEAST, REGION, TILES),
         HalfTiles(LEAST, part=32),
-        PairWindow("halves", LEAST, REGION, PITCH, TILES),
+        PairWindow("halves", LEAST, REGION, PITCH, PAIR_TILES),
         COLUMN_HALVES,
         POOL,
         *SINGLE_FLOATS,

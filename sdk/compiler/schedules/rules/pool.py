@@ -46,7 +46,7 @@ class Pool:
         if _elements(nest.loops) <= self.least:
             raise ScheduleError("few elements")
         s, channel = Schedule(nest.loops), loop_of(around[-1])
-        if not (_extremes(around[-1]) and s.attempt(_words, channel, taps)):
+        if not _extremes(around[-1]) or s.attempt(_words, channel, taps) is None:
             inner = s.overlap(channel, min(self.columns, trip(s.loops, channel))).inner
             s.unroll_and_jam(inner, taps).unroll(inner)
         size = 1
