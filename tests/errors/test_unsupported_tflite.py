@@ -162,7 +162,6 @@ CASES: dict[str, Callable[[], bytes]] = {
     "the fused activation TANH is not supported": lambda: product(FusedActivationFunction=4),
     "the option": lambda: net("CONCATENATION"),
     "has the zero point 200, outside": lambda: zero_point(200),
-    "RELU6 with different scales of input and output is not supported": lambda: net("RELU6", out_scale=0.25),
     "the output must have scale 0.00390625 and zero point -128": lambda: net("LOGISTIC"),
     "rank 2 instead of 4": lambda: pool((1, 4)),
     "input and output of a pooling must have one scale and zero point": lambda: pool(out_scale=0.25),
@@ -186,7 +185,7 @@ CASES: dict[str, Callable[[], bytes]] = {
     "the init subgraph 7 does not exist": lambda: net(
         "CALL_ONCE", options="CallOnceOptions", first=None, outputs=0, InitSubgraphIndex=7
     ),
-    "unsupported operator": lambda: net("SIN"),
+    "unsupported operator": lambda: net("RFFT2D"),
     "unsupported custom operator": lambda: net("CUSTOM", custom="Mystery"),
     "the file says int8[1, 5]": lambda: net("RELU", out=(1, 5)),
 }

@@ -15,8 +15,8 @@ from sdk.compiler.ir.graph import Attr, Value
 from sdk.compiler.ir.types import F16, F32, I64, DType, TensorType
 from sdk.compiler.sym import Dim, Expr
 from sdk.errors import BuildError
+from sdk.frontends.builder import Builder, Contents, contents_of
 from sdk.frontends.names import identifier
-from sdk.frontends.onnx.builder import Builder, Contents, contents_of
 
 __all__ = ["OPERATORS", "Converter", "OnnxNode", "in_single", "onnx_op"]
 

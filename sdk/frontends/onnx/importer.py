@@ -15,8 +15,8 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import dtype_of
 from sdk.errors import BuildError, SdkError, UsageError
 from sdk.files import read_regular
+from sdk.frontends.builder import Builder, Contents
 from sdk.frontends.names import identifier
-from sdk.frontends.onnx.builder import Builder, Contents
 from sdk.frontends.onnx.context import Converter, OnnxNode
 from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.failures import UNSUPPORTED, Failure, check_sizes, report
@@ -397,7 +397,7 @@ def _named(
     for value, name in zip(found, names, strict=True):
         if value.const or value.name not in own or value.name in rename:
             given = {"shape": value.type.shape}
-            (value,) = builder.emit("reshape", (value,), given, (value.type,), name, f"output {name}")
+            (value,) = builder.emit("reshape", (value,), given, (value.type,), (name,), f"output {name}")
         wanted = identifier(name)
         while wanted in taken:
             wanted += "_out"

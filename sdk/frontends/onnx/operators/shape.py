@@ -10,7 +10,7 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I64
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, dmax, floordiv, product, prove_eq, prove_ge, prove_lt
-from sdk.frontends.onnx.builder import contents_of
+from sdk.frontends.builder import contents_of
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__ = ["reshaped"]

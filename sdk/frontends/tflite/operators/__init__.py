@@ -1,8 +1,10 @@
 """The operators of TensorFlow Lite that can be imported: small functions in tables by family, of quantised tensors in
 some modules, of real numbers in others; what they look like in a file is in ``signatures``."""
 
-from sdk.frontends.tflite.context import OperatorSpec, Table
-from sdk.frontends.tflite.operators import arithmetic, contraction, layout, pooling, reduction, state
+from collections.abc import Mapping
+
+from sdk.frontends.tflite.context import OperatorSpec, Table, Unsigned
+from sdk.frontends.tflite.operators import arithmetic, contraction, layout, pooling, real, reduction, state
 from sdk.frontends.tflite.operators.signatures import SIGNATURES
 
 __all__ = ["OPERATORS"]
@@ -17,10 +19,17 @@ _QUANTISED: Table = {
     **state.TABLE,
 }
 # Floats, and integers and truth values that stand for themselves.
-_REAL: Table = {}
+_REAL: Table = real.TABLE
+
+# What the importers of quantised tensors see of u8: they compute with i8, unless said here.
+_UNSIGNED: Mapping[str, Unsigned] = {
+    **dict.fromkeys(layout.TABLE, "follow"), **dict.fromkeys(state.TABLE, "keep"), "QUANTIZE": "convert"
+}  # fmt: skip
 
 OPERATORS = {
-    name: OperatorSpec(one.options, one.fields, one.inputs, _QUANTISED.get(name), _REAL.get(name))
+    name: OperatorSpec(
+        one.options, one.fields, one.inputs, _QUANTISED.get(name), _REAL.get(name), _UNSIGNED.get(name, "lower")
+    )
     for name, one in SIGNATURES.items()
     if name in _QUANTISED or name in _REAL
 }

@@ -1,7 +1,12 @@
-"""Convolutions and fully connected layers: an exact accumulator, then a requantisation per channel."""
+"""Convolutions and fully connected layers: an exact accumulator, then a requantisation per channel.
+
+Weights of i8 have the zero point 0. Those of u8, from before that was a rule, have any: what their factors
+``stored - zero point`` do not have in common with i8 is one sum over the window more, or makes them i16.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,7 +43,7 @@ def padding(kind: int, size: Dim, kernel: int, stride: int, dilation: int) -> tu
 
 
 def _channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
-    """The weight scales, one or one per channel, after the checks that symmetric weights need."""
+    """The weight scales, one or one per channel; of u8 one."""
     weights = node.tensor(k)
     scales = np.asarray(weights.scales, dtype=np.float64)
     if len(scales) not in (1, channels) or (len(scales) > 1 and weights.axis != axis):
@@ -48,9 +53,20 @@ def _channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
     bad = [s for s in weights.scales if not usable(s)]
     if bad:
         raise BuildError(f"weights {weights.name} have the scale {bad[0]}, scales must be positive and finite")
-    if any(weights.zero_points):
+    if node.was_unsigned(weights):
+        if len(scales) != 1:
+            raise BuildError(f"weights {weights.name} of u8 have {len(scales)} scales instead of one")
+    elif any(weights.zero_points):
         raise BuildError(f"weights {weights.name} have a zero point")
     return scales
+
+
+def _ratios(node: OpNode, scales: Array) -> Array:
+    """What sums are multiplied by; TensorFlow Lite rounds the product of scales of u8 to single precision."""
+    source, target = node.quant(node.tensor(0)).scale, node.quant(node.output()).scale
+    if node.was_unsigned(node.tensor(1)):
+        return (np.float32(source) * scales.astype(np.float32)).astype(np.float64) / target
+    return source * scales / target
 
 
 def _bias(node: OpNode, channels: int, kind: DType) -> tuple[Value, Array]:
@@ -105,6 +121,38 @@ def _window(node: OpNode, x: Value, kernel: tuple[int, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """``stored - zero point`` of weights, ``exact``: as ``stored + rest``, with one number for all in ``rest``."""
+
+    exact: Array
+    stored: Array
+    rest: int
+
+
+def _factors(node: OpNode, weights: Array, split: bool) -> _Factors:
+    """The factors of ``weights``: in i8, or else in i16 or, where they may be ``split``, as i8 and a rest."""
+    zero = node.tensor(1).zero_points[0] if node.was_unsigned(node.tensor(1)) else 0
+    exact = weights.astype(np.int16) - np.int16(zero)
+    if zero == 0:
+        return _Factors(exact, weights, 0)
+    if exact.min(initial=0) >= -128 and exact.max(initial=0) <= 127:
+        return _Factors(exact, exact.astype(np.int8), 0)
+    return _Factors(exact, weights, -zero) if split else _Factors(exact, exact, 0)
+
+
+def _sum_of(node: OpNode, op: str, x: Value, factors: _Factors, bias: Value, **given: Any) -> Value:
+    """The accumulators of weights [o, ..]: the sum of a window is taken once for all channels."""
+    weights = node.builder.const(node.tensor(1).name, factors.stored)
+    if not factors.rest:
+        return node.call(op, x, weights, bias, to="acc", **given)
+    narrow = np.int8 if -128 <= factors.rest <= 127 else np.int16
+    rest = node.const("rest", np.full((1, *factors.stored.shape[1:]), factors.rest, narrow))
+    none = node.const("none", np.zeros(1, np.int32))
+    window = node.call(op, x, rest, none, to="window", **given)
+    return node.call("add", node.call(op, x, weights, bias, to="part", **given), window, to="acc")
+
+
 def _images(node: OpNode) -> Value:
     x = node.input(0, I8, I16)
     if x.type.rank != 4:
@@ -132,9 +180,10 @@ def conv_2d(node: OpNode) -> None:
     scales = _channel_scales(node, 1, channels, 0)
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
-    acc = node.call("conv2d", x, node.input(1), bias, to="acc", **given)
-    ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
-    bounds = _bounds(weights.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
+    factors = _factors(node, weights, split=True)
+    acc = _sum_of(node, "conv2d", x, factors, bias, **given)
+    ratios = _ratios(node, scales)
+    bounds = _bounds(factors.exact.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
     _requantize(node, acc, ratios, bounds, 0)
 
 
@@ -148,10 +197,11 @@ def depthwise_conv_2d(node: OpNode) -> None:
     scales = _channel_scales(node, 1, channels, 3)
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
-    packed = node.builder.const(node.tensor(1).name, weights.reshape(kh, kw, channels))
+    factors = _factors(node, weights, split=False)
+    packed = node.builder.const(node.tensor(1).name, factors.stored.reshape(kh, kw, channels))
     acc = node.call("depthwise_conv2d", x, packed, bias, to="acc", multiplier=channels // depth, **given)
-    ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
-    bounds = _bounds(weights.reshape(-1, channels).T, given["x_offset"], x.type.dtype, maximum)
+    ratios = _ratios(node, scales)
+    bounds = _bounds(factors.exact.reshape(-1, channels).T, given["x_offset"], x.type.dtype, maximum)
     _requantize(node, acc, ratios, bounds, 0)
 
 
@@ -169,9 +219,10 @@ def fully_connected(node: OpNode) -> None:
         else node.call("reshape", x, to="rows", shape=(-1, inner))
     )
     offset = -node.quant(node.tensor(0)).zero_point
-    acc = node.call("dense", flat, node.input(1), bias, to="acc", x_offset=offset, w_offset=0)
+    factors = _factors(node, weights, split=True)
+    acc = _sum_of(node, "dense", flat, factors, bias, x_offset=offset, w_offset=0)
     ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
-    bounds = _bounds(weights, offset, x.type.dtype, maximum)
+    bounds = _bounds(factors.exact, offset, x.type.dtype, maximum)
     rank = len(node.output().shape)
     result = _requantize(node, acc, ratios, bounds, 0 if rank == 2 else "flat")
     if rank != 2:

@@ -81,7 +81,7 @@ def read_variable(node: OpNode) -> None:
 
 def assign_variable(node: OpNode) -> None:
     """ASSIGN_VARIABLE: replaces the state from this place on."""
-    key, value = _variable(node), node.input(1)
+    key, value = _variable(node), node.builder.materialize(node.input(1), node.source)
     state = _state(node.builder, key, replace(value.type, quant=tensor_quant(node.tensor(1))))
     node.builder.body.append(WriteState(state, value, source=f"{node.operator.name} {key}"))
 
