@@ -187,9 +187,9 @@ def test_depthwise_stages_a_word_of_channels(core: Machine) -> None:
 
 
 def test_depthwise_stages_rows_of_one_channel_in_16_bits() -> None:
-    """All nine rows at once, and those around: they are few."""
+    """All nine rows at once, and those around: they are few. Rows begin at words."""
     done = schedule_nest(Nest(naive(CASES[4], DSP)[0]), DSP)
-    assert scratch_layout(done).bytes == (9 + 2) * (5 + 2) * 2
+    assert scratch_layout(done).bytes == (9 + 2) * (5 + 2 + 1) * 2
     assert any(isinstance(n, Op) and n.name == "mac_pair" for n in walk(done.body))
 
 

@@ -12,7 +12,7 @@ from sdk.compiler.machines.nest import Choice
 from sdk.compiler.schedules.rules.integer import WordTiles
 from sdk.compiler.schedules.rules.integer16 import HalfTiles
 from sdk.compiler.schedules.rules.integer_pairs import PairWindow
-from sdk.compiler.schedules.rules.integer_rows import RowTaps
+from sdk.compiler.schedules.rules.integer_rows import PointRows, RowTaps
 from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles, WordPairs
 from sdk.compiler.schedules.rules.integer_window import WordWindow
 from sdk.compiler.schedules.rules.joined import JoinedTiles
@@ -27,6 +27,7 @@ SMALLER: Final = 256  # of windows: the plain nest takes eight times the instruc
 # as many rows at once, the layers of a stride are one kernel down to 6 by 6 (tests/schedules/test_rules.py)
 PITCH: Final = 52
 REGION: Final = 28 * PITCH  # bytes, of 14 rows of 16-bit elements
+POINTS: Final = 7  # products of a pointwise sum; those of longer ones are better taken of bytes, two weights at once
 PAIR_TILES: Final = (7, 6, 5, 4, 3, 2, 1)  # the same, of depthwise windows
 TILES: Final = (6, 5, 4, 3)  # pixels whose sums, and pairs of elements, are in registers
 # two channels, as bringing sums to bytes is long: with four, elements of small windows take a tenth fewer instructions
@@ -46,6 +47,7 @@ DSP: Final = Machine(
     assembly=Assembly(),
     rules=(
         RowTaps("bytes", SMALL, REGION, TILES),
+        PointRows(SMALLER, REGION, PAIR_TILES, most=POINTS),
         # unpacking a row that stands alone costs its two bytes an element in scratch, and pays where channels share it
         JoinedTiles(SMALL, wide_channels=16, small_row=384),
         # eight dots of each sum written out: fewer instructions for more flash, in large layers only

@@ -17,10 +17,11 @@ __all__ = ["LineBuffer", "line_buffer"]
 
 @dataclass(frozen=True, slots=True)
 class LineBuffer:
-    """The ``buffer`` as it was made; ``copy`` is the loop that copies along its last axis, ``borders`` are those that
-    fill along it, ``fill`` those that fill all of it before, outer first."""
+    """The ``buffer`` as it was made; ``copies`` are the loops that copy along its axes, outer first, ``copy`` is the
+    last of them, ``borders`` are those that fill along it, ``fill`` those that fill all of it before, outer first."""
 
     buffer: Buffer
+    copies: tuple[Loop, ...]
     copy: Loop
     borders: tuple[Loop, ...]
     fill: tuple[Loop, ...]
@@ -28,10 +29,10 @@ class LineBuffer:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One axis of the box: it begins at ``base`` in the buffer, has ``count`` elements ``by`` places from each other and
-    room for ``extent``; an access is to its element ``index``. Where ``low`` or ``end`` are not None, only places from 0
-    or below ``end`` are read. ``ragged``: a loop ends where another one inside says, so that not every element of the
-    box need be read."""
+    """One axis of the box: it begins at ``base`` in the buffer, has ``count`` elements, ``by`` places from each other,
+    and room for ``extent``; an access is to its element ``index``. Where ``low`` or ``end`` are not None, only places
+    from 0 or below ``end`` are read. ``ragged``: a loop ends where another one inside says, so that not every element
+    of the box need be read."""
 
     at: Dim
     base: Dim
@@ -51,8 +52,9 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
     ``for p { alloc t[s*(nq-1) + ni]; for j in 0..c-p { t[j] = v } for j in c-p..n+c-p { t[j] = x[p + j - c] } … v …
     for q, i { … t[s*q + i] … } }``
     obligation: one expression reads the buffer below ``at``, with indices linear in the loops inside, which begin at
-    0 (what lies between the elements read, where loops step over some, is left out); a condition around it compares its own indices with 0 and with ends that do not vary inside, and stands where
-    the ends of loops vary inside, unless the box is proved to lie in the buffer; nothing there writes the buffer.
+    0 (elements that the loops step over are left out); a condition around it compares its own indices with 0 and with
+    ends that do not vary inside, and stands where the ends of loops vary inside, unless the box is proved to lie in the
+    buffer; nothing there writes the buffer.
     With ``once`` all iterations of ``at`` share a region that is filled before the first, all of it where some of it is
     read outside: which elements those are must not vary with ``at``. The last axis of the region has room for ``pitch``
     elements at least.
@@ -104,7 +106,8 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
     last = len(made[0].shape) - 1
     borders = tuple(n for n in (_along(name, last, "l"), _along(name, last, "r")) if has(done, n))
     fill = tuple(n for n in (_along(f"{name}_f", k) for k in range(last + 1)) if has(done, n))
-    return done, LineBuffer(made[0], _along(name, last), borders, fill)
+    copies = tuple(_along(name, k) for k in range(last + 1))
+    return done, LineBuffer(made[0], copies, copies[-1], borders, fill)
 
 
 def _along(name: str, axis: int, part: str = "") -> Loop:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
-from sdk.compiler.schedules.locate import Loop, ScheduleError, loops_of
+from sdk.compiler.schedules.locate import Loop, loops_of
 from sdk.compiler.schedules.rules.integer_window import (
+    best_tile,
     copy_in_runs,
     dilation,
     multiplier,
@@ -25,21 +25,15 @@ from sdk.compiler.sym import Var
 
 __all__ = ["PairWindow"]
 
-# instructions, as counted in Thumb code: to bring a sum to 8 bits, around a tile, and to find where the last one begins
-STORE: Final = 6
-AROUND: Final = 12
-OVERLAP: Final = 8
-
-
 @dataclass(frozen=True, slots=True)
 class PairWindow:
     """One channel at a time: the rows that some rows of the result read are staged in 16 bits, padded; of neighbouring
     pixels two products are summed at once. It takes ``least`` multiply-accumulates of such ``factors``.
 
-    ``region`` bytes of rows are staged together, ``pitch`` elements apart where rows are so short and one of the
-    ``shared`` tiles divides them, of 6 pixels, or of 3 that are strides apart. Of ``tiles``, pixels computed at once,
-    that is taken which executes least. Channels of the result that read one channel share what is staged. Pixels whose
-    taps are dilated are neighbours of those a dilation further, so a row is staged in as many parts.
+    ``region`` bytes of rows are staged together, ``pitch`` elements apart where rows are so short and tiles of 6
+    pixels, or of 3 that are strides apart, divide them. Else that of ``tiles`` is taken which executes least. Channels
+    of the result that read one channel share what is staged. Pixels whose taps are dilated are neighbours of those a
+    dilation further, so a row is staged in as many parts.
     """
 
     factors: Factors
@@ -119,19 +113,7 @@ def _tile(rule: PairWindow, part: Contraction, pixels: int, step: int, choice: C
         return min(choice.rows, pixels)
     if pixels % _shared(step) == 0 and pixels:
         return _shared(step)
-    columns = part.reduce[-1].var.hi + 1
-    rows = extent(part.reduce[:-1])
-
-    def cost(size: int) -> tuple[int, int]:
-        words = -(-(step * (size - 1) + columns) // 2) + -(-columns // 2)
-        products = sum(-(-(columns + step * k % 2) // 2) for k in range(size))
-        around = AROUND + (OVERLAP if pixels % size else 0)
-        return -(-pixels // size) * (rows * (words + products) + STORE * size + around), size
-
-    sizes = [size for size in rule.tiles if size <= pixels]
-    if not sizes:
-        raise ScheduleError("rows of fewer pixels than their taps are dilated")
-    return min(sizes, key=cost)
+    return best_tile(rule.tiles, pixels, step, part.reduce[-1].var.hi + 1, extent(part.reduce[:-1]))
 
 
 def _rows_at_once(rule: PairWindow, loops: Loops, part: Contraction, pitch: int) -> int:

@@ -10,7 +10,7 @@ from sdk.compiler.ir.loops import Load, Loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
-from sdk.compiler.schedules.locate import Loop, find, loop_of, loops_of
+from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
 from sdk.compiler.schedules.rules.nest import BYTES, extent, write_out
 from sdk.compiler.schedules.trace import Schedule
@@ -20,6 +20,7 @@ __all__ = [
     "ColumnWindow",
     "LaneWindow",
     "WordWindow",
+    "best_tile",
     "copy_in_runs",
     "dilation",
     "is_depthwise",
@@ -31,6 +32,10 @@ __all__ = [
 
 TAPS: Final = 16  # taps written out; more are a loop
 COPY: Final = 6  # elements copied between two branches; the last ones overlap
+# instructions, as counted in Thumb code: to bring a sum to 8 bits, around a tile, and to find where the last one begins
+STORE: Final = 6
+AROUND_TILE: Final = 12
+AROUND_LAST: Final = 8
 LONGEST_COPY: Final = 8  # where others fill a row: their registers and two addresses
 AROUND_COPY: Final = 8  # instructions around such a run; half of that more to find where the last one begins
 
@@ -175,6 +180,26 @@ def taps_along(loops: Loops, part: Contraction, over: Var) -> set[Var]:
     reads = (n for n in walk(loops.body) if isinstance(n, Load) and n.buffer == part.a)
     along = (free_vars(d) for n in reads for d in n.index if over in free_vars(d))
     return {loop.var for loop in part.reduce} & set().union(*along)
+
+
+def best_tile(tiles: tuple[int, ...], pixels: int, step: int, taps: int, rows: int) -> int:
+    """Of ``tiles``, neighbouring pixels whose windows are ``step`` elements apart and read ``rows`` of so many
+    ``taps``, two products at once, that which takes the fewest instructions for a row of ``pixels``.
+
+    Raises:
+        ScheduleError: all tiles have more pixels.
+    """
+
+    def cost(size: int) -> tuple[int, int]:
+        words = -(-(step * (size - 1) + taps) // 2) + -(-taps // 2)
+        products = sum(-(-(taps + step * k % 2) // 2) for k in range(size))
+        around = AROUND_TILE + (AROUND_LAST if pixels % size else 0)
+        return -(-pixels // size) * (rows * (words + products) + STORE * size + around), size
+
+    sizes = [size for size in tiles if size <= pixels]
+    if not sizes:
+        raise ScheduleError(f"rows of {pixels} pixels, fewer than a tile has")
+    return min(sizes, key=cost)
 
 
 def dilation(loops: Loops, part: Contraction, over: Var) -> int:
