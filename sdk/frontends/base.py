@@ -71,10 +71,12 @@ class Engine:
 @dataclass(frozen=True)
 class Objects:
     """How models of a format are held in Python: ``what`` such an object is called, with its article;
-    ``pack(object)`` gives the name of the model and the bytes of a file of it, None for an object of another kind."""
+    ``pack(object)`` gives the name of the model and the bytes of a file of it, None for an object of another kind;
+    ``trace(object, example, dynamic_shapes)`` the same of what becomes a model when it runs on example inputs."""
 
     what: str
     pack: Callable[[object], tuple[str, bytes] | None]
+    trace: Callable[[object, Any, Any], tuple[str, bytes] | None] = lambda model, example, dynamic_shapes: None
 
 
 @dataclass(frozen=True)
