@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Outline", "OutlineNode", "OutlineTensor", "Refusal"]
+from sdk.compiler.ir.graph import Value
+
+__all__ = ["Layer", "Outline", "OutlineNode", "OutlineTensor", "Refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A tensor that an operator of a file makes: the operator's kind, the tensor's name for people, what engines of the
+    format find it by, and what it is in the imported module."""
+
+    operator: str
+    name: str
+    key: str
+    value: Value
 
 
 @dataclass(frozen=True, slots=True)

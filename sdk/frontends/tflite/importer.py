@@ -30,6 +30,7 @@ def import_tflite(
     dims: Mapping[str, tuple[int, ...]] | None = None,
     custom_ops: Mapping[str, Importer] | None = None,
     refusals: list[Refusal] | None = None,
+    tensors: dict[int, Value] | None = None,
 ) -> Module:
     """The module of a .tflite file: one graph ``main``, states for its variables.
 
@@ -41,6 +42,7 @@ def import_tflite(
             An open extent that is not named here is 1, or what the file says it was at export.
         custom_ops: how to import custom operators, by their code.
         refusals: where given, what cannot be imported is put here, beside the error.
+        tensors: where given, what each tensor of the main subgraph became is put here, by its number.
 
     Raises:
         BuildError: the file is damaged, or operators cannot be imported (all of them are reported at once).
@@ -55,6 +57,8 @@ def import_tflite(
     if not builder.graph.outputs:
         raise malformed("its main subgraph has no output")
     results = tuple(_result(builder, number) for number in builder.graph.outputs)
+    if tensors is not None:
+        tensors.update(builder.values)
     graph = Graph("main", symbols, params, tuple(builder.body), results)
     return Module(
         identifier(name), "imported", consts=builder.consts, states=builder.states, graphs={"main": graph}

@@ -304,7 +304,7 @@ class _Importer:
                 found.append(self._result(by_name[spec.arg.name]))
         if not found:
             raise BuildError("the program has no output", hint="return a tensor")
-        body, results = named(self.builder, params, found, labels)
+        body, results, _ = named(self.builder, params, found, labels)
         renamed = {a.name: b for node, other in zip(self.builder.body, body, strict=True)
                    for a, b in zip(_outs(node), _outs(other), strict=True)}  # fmt: skip
         after = tuple(WriteState(state, renamed.get(v.name, v), f"state {state}") for state, v in writes)
