@@ -138,6 +138,8 @@ class _Hunt:
             for k, layer in enumerate(layers):
                 there = want[layer.value.name if self.engine == INTERP else layer.key]
                 here = got[layer.value.name]
+                if self.engine != INTERP and layer.above:
+                    there = there.astype(np.int64) - layer.above
                 found = difference(here, there.astype(here.dtype))  # engines may hold numbers in a wider type
                 worst[k] = (max(worst[k][0], found[0]), max(worst[k][1], found[1]), worst[k][2] and found[2])
         return [_row(layer, found, ran) for layer, found in zip(layers, worst, strict=True)]

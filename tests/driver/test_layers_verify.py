@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sdk.errors import BuildError, UsageError
 from sdk.frontends.onnx.operators import OPERATORS as ONNX
 from sdk.frontends.tflite.operators import OPERATORS as TFLITE
 from sdk.report import LayersReport
+from tests.frontends.tflite_files import ModelFile
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.tflite"
 HOST = load_board("host")
@@ -144,6 +146,21 @@ def test_states_go_on_from_step_to_step(tmp_path: Path) -> None:
     assert report.passed
     assert report.reference == "interp"
     assert {row.name for row in report.rows} == {"was", "sum", "y"}
+
+
+def test_tensors_of_u8_that_are_computed_as_i8(tmp_path: Path) -> None:
+    """Whose numbers are 128 lower here."""
+    m = ModelFile()
+    tensors = [m.input("x", (1, 4), "uint8", 0.1, 128)]
+    tensors += [m.tensor(name, (1, 4), "uint8", 0.1 + 0.01 * k, 120 + k) for k, name in enumerate("ab")]
+    tensors.append(m.output("y", (1, 4), "uint8", 0.1, 130))
+    for source, target in pairwise(tensors):
+        m.op("RELU", [source], [target])
+    (tmp_path / "m.tflite").write_bytes(m.build())
+    report = hunt(tmp_path / "m.tflite", against="litert")
+    assert report.passed, report.rows
+    assert [row.name for row in report.rows] == ["a", "b", "y"]
+    assert "i8" in {row.dtype for row in report.rows}
 
 
 def test_a_device_of_the_user_runs_one_program(capsys: pytest.CaptureFixture[str]) -> None:

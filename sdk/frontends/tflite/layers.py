@@ -20,11 +20,11 @@ def tflite_layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]
     Raises:
         BuildError, UsageError: as of the import.
     """
-    tensors: dict[int, Value] = {}
+    tensors: dict[int, tuple[Value, int]] = {}
     module = import_tflite(file.data, name, dims=dims, tensors=tensors)
     made = {out.name for node in module.graphs["main"].body for out in node_outs(node)}
     outline = outline_tflite(file.data)
     return module, tuple(
-        Layer(node.kind, outline.tensors[k].name, str(k), tensors[k])
-        for node in outline.nodes for k in node.outputs if k in tensors and tensors[k].name in made
+        Layer(node.kind, outline.tensors[k].name, str(k), *tensors[k])
+        for node in outline.nodes for k in node.outputs if k in tensors and tensors[k][0].name in made
     )  # fmt: skip
