@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from sdk.compiler.ir.graph import Call, Graph, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.sym import evaluate
 from sdk.driver.files import read_model_file
-from sdk.errors import UsageError
+from sdk.errors import BuildError, UsageError
 from sdk.frontends import engine_names, frontends
 from sdk.frontends.base import ModelFile, Option, Reference
 
@@ -58,16 +59,22 @@ def open_reference(
     against: str, model: ModelFile | Path, module: Module, entry: str | None = None
 ) -> Reference:
     """The reference called ``against`` for an entry (None is the only one): an engine of the model's format, or
-    "interp", our interpreter; "auto" is the first engine that suits the model, else the interpreter.
+    "interp", our interpreter; "auto" is the first engine that suits the model and takes it, where none suits the
+    interpreter.
 
     Raises:
         UsageError: no such reference for this kind of model.
         MissingToolError: its package is not installed.
+        BuildError: it does not take the model.
     """
     file = read_model_file(model)
     graph, engines = entry_graph(module, entry), file.frontend.engines
     if against == "auto":
-        against = next((engine.name for engine in engines if engine.suits(graph)), "interp")
+        suited = [engine for engine in engines if engine.suits(graph)]
+        for engine in suited[:-1]:
+            with suppress(BuildError):
+                return engine.open(file, graph)
+        against = suited[-1].name if suited else "interp"
     if against == "interp":
         return Interp(module, graph.name)
     for engine in engines:
