@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sdk.boards import Board
+    from sdk.compiler.analysis.work import Cost
+    from sdk.compiler.ir.loops import Loops
     from sdk.compiler.ir.module import Module, Stage
     from sdk.compiler.schedules.validate import Check
 
@@ -110,6 +112,8 @@ class Backend:
             work items, one for each iteration of the outer loops.
         rolled: whether it writes the hot loops of cores with these capabilities itself, so that neither passes nor
             compilers need unroll them.
+        cost: what a function takes on a core with these capabilities as it is printed; None where compilers make all
+            of its instructions, of which loops tell enough.
         choices: the build options, by field, that mean something to it beside the model's name and dims.
         refuses: why there is no such code for a board; None where there is.
         runtime: how the code is run; None where it cannot be yet: the sources are written, and neither compiled nor
@@ -122,6 +126,7 @@ class Backend:
     stage: Stage = "planned"
     kernels: Kernels = "core"
     rolled: Callable[[frozenset[str]], bool] = lambda isa: False
+    cost: Callable[[Loops, frozenset[str]], Cost] | None = None
     choices: frozenset[str] = frozenset()
     refuses: Callable[[Board], str | None] = lambda board: None
     runtime: Runtime | None = None

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from sdk.boards import Board
 from sdk.budget import amount_text
-from sdk.codegen_c.base import Kernels
+from sdk.codegen_c.base import Backend, Kernels
 from sdk.compiler import ops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.machines.lookup import machine_for
@@ -119,9 +119,17 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
         ),
-        *([Share(options.opt, rolled=backend.rolled(have))] if options.opt == "size" or not board.hosted else []),
+        *([_share(backend, have, options)] if options.opt == "size" or not board.hosted else []),
         SimplifyLoops(),
     )
+
+
+def _share(backend: Backend, have: frozenset[str], options: BuildOptions) -> Pass:
+    """What has kernels that are alike share one."""
+    cost = backend.cost
+    if cost is None or not backend.rolled(have):
+        return Share(options.opt, rolled=backend.rolled(have))
+    return Share(options.opt, rolled=True, cost=lambda loops: cost(loops, have))
 
 
 def _schedule(kernels: Kernels, have: frozenset[str], threads: int, options: BuildOptions) -> Pass:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 from c_harness import build
 
+from sdk.codegen_c.c99.kernel_cost import kernel_cost
 from sdk.compiler.analysis.instances import instance, same, specialised
-from sdk.compiler.analysis.work import length, work
+from sdk.compiler.analysis.work import Cost, cost, length, work
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.loops import Loops
@@ -24,7 +26,7 @@ from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import registry
 from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
-from sdk.compiler.passes.sharing import Different, generalise, grouped, proved, written_out
+from sdk.compiler.passes.sharing import Different, Limits, generalise, grouped, proved, written_out
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.verify.module import verify
 from sdk.compiler.verify.plan import check_plan, verify_plan
@@ -250,4 +252,41 @@ def test_what_has_scratch_shares_with_nothing_without() -> None:
     """A call of a function without scratch has none to give."""
     functions = list(parse_module(STAGED, {}, registry).loops.values())
     assert len(functions) == 2
-    assert grouped(functions, {f.name: 1 for f in functions}, 100.0, False) == []
+    assert grouped(functions, {f.name: 1 for f in functions}, Limits(100.0, 100.0), cost) == []
+
+
+def test_no_function_loses_more_than_its_limit() -> None:
+    """Whatever sharing costs all together: each has a limit of its own."""
+    functions = layers("pointwise", np.random.default_rng(11), 12)
+    calls = {f.name: 1 for f in functions}
+    alone = {f.name: cost(f).work.at() for f in functions}
+
+    def dear(f: Loops) -> Cost:
+        """What is shared costs a fifth more, and all code is as long."""
+        found = cost(f)
+        pieces = tuple((6 * one if f.dims else 5 * one, trips) for one, trips in found.work.pieces)
+        return Cost(replace(found.work, pieces=pieces), 1000)
+
+    loose, tight = Limits(math.inf, math.inf), Limits(math.inf, 0.1)
+    assert grouped(functions, calls, loose, dear)
+    assert grouped(functions, calls, tight, dear) == []
+    for limit in (0.02, 0.1, 0.5):
+        for group in grouped(functions, calls, Limits(math.inf, limit), cost):
+            assert group.shared is not None
+            found = cost(group.shared.loops).work
+            for f, values in zip(group.functions, group.shared.values, strict=True):
+                assert found.at(values) <= alone[f.name] * (1 + limit)
+
+
+def test_work_in_assembly_is_counted() -> None:
+    """A kernel with its numbers takes fewer instructions than with parameters in their place, whose loops it cannot
+    write out."""
+    isa = frozenset({"thumb", "thumb2", "dsp", "unaligned"})
+    rng = np.random.default_rng(3)
+    groups = joined(layers("depthwise_conv2d", rng, 6)) + joined(layers("pointwise", rng, 6))
+    assert groups
+    for members, shared, values in groups:
+        found = kernel_cost(shared, isa).work
+        for f, dims in zip(members, values, strict=True):
+            alone = kernel_cost(f, isa).work
+            assert 0.95 * alone.at() <= found.at(dims) <= 3 * alone.at()

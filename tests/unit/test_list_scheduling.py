@@ -11,7 +11,7 @@ import pytest
 
 from sdk.codegen_c.c99.thumb import Access, BasicBlock, Emitted, LiveIn, Path, Read, Step, Write, emit
 from sdk.codegen_c.c99.thumb.basic_block import Item, Node, Width
-from sdk.codegen_c.c99.thumb.execute import Memory, execute, signed
+from sdk.codegen_c.c99.thumb.execute import Fault, Memory, execute, signed
 from sdk.codegen_c.c99.thumb.list_scheduling import REGISTERS
 from sdk.compiler.ir.intrinsics import imm
 
@@ -156,6 +156,28 @@ def test_pointers_move_with_an_access_where_one_can() -> None:
     assert emit(sums(1, 1, 5001)[0], *operands(sums(1, 1, 0)[0]), [Path(5001), Path(4)], True) is None
 
 
+def strided(places: int) -> BasicBlock:
+    """Bytes that lie strides apart, as halves beside each other."""
+    copies = (Write(Access(1, 2 * k, "h", False), Read(Access(0, 0, "sb", False, k))) for k in range(places))
+    return BasicBlock(tuple(copies))
+
+
+def test_a_register_is_added_to_addresses_that_lie_strides_apart() -> None:
+    looped = checked(strided(6), [Path(0, "%[w]", 6), Path(12)], [1000, 3000], 3)
+    once = checked(strided(6), [Path(0, "%[w]"), Path()], [1000, 3000], 1)
+    assert looped
+    assert once
+    assert sum(line.startswith("add") for line in looped.lines) == 3
+    assert sum(line.startswith("add") for line in once.lines) == 2, "the pointer need not come back"
+    assert any("%[w], lsl #1]" in line for line in once.lines)
+
+
+def test_the_processor_adds_no_register_for_two_words_or_to_a_pointer_that_moves() -> None:
+    for line in ("ldrd %[a], %[b], [%[p], %[w]]", "ldr %[a], [%[p], %[w], lsl #4]", "ldr %[a], [%[p], %[w]], #4"):
+        with pytest.raises(Fault):
+            execute([line], {"%[a]": 0, "%[b]": 0, "%[p]": 0, "%[w]": 4}, Memory(bytearray(64), [(0, 64)]), {"%[a]"})
+
+
 def test_two_variables_of_one_value_and_a_sum_that_goes_on_from_another() -> None:
     first = Step("smlad {d}, {0}, {1}, {2}", (live_in("x", False), live_in("y", False), live_in("a", True)), 2)
     second = Step("smlad {d}, {0}, {1}, {2}", (live_in("y", False), live_in("y", False), first), 2)
@@ -195,12 +217,14 @@ def random_code(rng: random.Random, variables: int) -> tuple[BasicBlock, list[Pa
     state: dict[str, Node] = {name: live_in(name, True) for name in names}
     items: list[Item] = []
     constant = live_in("c", False)
+    level = rng.random() < 0.5  # what lies whole strides apart, and nothing else of that pointer
 
     def read() -> Node:
         pointer = rng.choice([0, 0, 0, 1, 2])
         width: Width = rng.choice(WIDTHS) if pointer == 1 else ""
         offset = rng.randint(0, 300) if pointer == 1 else 4 * rng.randint(0, rng.choice([6, 6, 200]))
-        return Read(Access(pointer, offset, width, not width, rng.randint(0, 3) if pointer == 2 else 0))
+        offset = 8 if pointer == 2 and level else offset
+        return Read(Access(pointer, offset, width, not width, rng.randint(0, 9) if pointer == 2 else 0))
 
     for _ in range(rng.randint(1, 40)):
         name = rng.choice(names)
@@ -254,7 +278,7 @@ def pointers(code: BasicBlock, renamed: Mapping[int, int]) -> BasicBlock:
 def test_random_code_does_what_it_means(variables: int) -> None:
     rng = random.Random(variables)
     done = 0
-    for _ in range(60):
+    for _ in range(80):
         code, paths, starts = random_code(rng, variables)
         looped = any(p.step or p.places for p in paths)
         kept = looped or rng.random() < 0.5

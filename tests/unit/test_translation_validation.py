@@ -51,8 +51,8 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def found(model: Path) -> list[str]:
-    """What a build warns of."""
-    board, options = load_board(BOARD), BuildOptions()
+    """What a build for size warns of: there layers share kernels whatever it costs."""
+    board, options = load_board(BOARD), BuildOptions(opt="size")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         module = lower_module(import_model(model, options, "m"), default_passes(board, options))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Runtime
 
 if TYPE_CHECKING:
+    from sdk.compiler.analysis.work import Cost
+    from sdk.compiler.ir.loops import Loops
     from sdk.compiler.ir.module import Module
 
 __all__ = ["BACKEND"]
@@ -24,6 +26,12 @@ def _rolled(isa: frozenset[str]) -> bool:
     return machine_for(isa).assembly is not None
 
 
+def _cost(loops: Loops, isa: frozenset[str]) -> Cost:
+    from sdk.codegen_c.c99.kernel_cost import kernel_cost
+
+    return kernel_cost(loops, isa)
+
+
 def _hooks(prefix: str) -> tuple[str, ...]:
     macro = prefix.upper()
     return (
@@ -38,6 +46,7 @@ BACKEND = Backend(
     "C",
     _emit,
     rolled=_rolled,
+    cost=_cost,
     choices=frozenset(
         ("threads", "memory", "arena_limit", "isa", "toolchain", "externs", "regions", "weights", "opt", "check")
     ),

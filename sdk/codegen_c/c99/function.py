@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sdk.compiler.ir.loops import Alloc, Loops
+from sdk.codegen_c.c99.asm_statement import Statement
+from sdk.compiler.ir.loops import Alloc, Block, Loops, Stmt
 from sdk.compiler.ir.walk import walk
 
 __all__ = ["CFunction", "has_scratch"]
@@ -13,13 +14,15 @@ __all__ = ["CFunction", "has_scratch"]
 @dataclass(frozen=True, slots=True)
 class CFunction:
     """A printed function: its C name, text (definition), whether it takes scratch memory, and is worth little code;
-    what its parameters are called."""
+    what its parameters are called; the statements that it is made of, and which of them are assembly."""
 
     name: str
     text: str
     scratch: bool
     small: bool = False
     names: tuple[str, ...] = ()
+    body: Block | None = None
+    assembly: tuple[tuple[tuple[Stmt, ...], Statement], ...] = ()
 
 
 def has_scratch(loops: Loops) -> bool:

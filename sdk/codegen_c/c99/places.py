@@ -34,6 +34,7 @@ class Addresses:
     def __init__(self, dims: DimPrinter, starts: Mapping[str, int], packed: Set[str]) -> None:
         self.dims, self.starts, self.packed = dims, starts, packed
         self.slots: dict[Var, str] = {}
+        self.known: dict[tuple[int, Index, bool], tuple[Place, Memory | None]] = {}  # whose places live as long
 
     def offset(self, place: Place, index: Index, unit: int = 1) -> str:
         """The row-major offset of ``index`` in scalars (or groups of ``unit``); rows of a ring wrap."""
@@ -57,6 +58,12 @@ class Addresses:
 
     def memory(self, place: Place, index: Index, constant: bool) -> Memory | None:
         """Where an element lies, if not in a register, nor in a ring, whose rows wrap."""
+        key = (id(place), index, constant)
+        if key not in self.known:
+            self.known[key] = place, self._memory(place, index, constant)
+        return self.known[key][1]
+
+    def _memory(self, place: Place, index: Index, constant: bool) -> Memory | None:
         buffer = place.buffer
         if place.element is not None or buffer.ring is not None or buffer.dtype.lanes > 1:
             return None

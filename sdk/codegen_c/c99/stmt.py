@@ -60,24 +60,23 @@ def emit_loops(
     small: bool = False,
     body: bool = False,
     calls: Sequence[KernelCall] = (),
+    tried: bool = True,
 ) -> CFunction:
     """The static function of ``loops``; ``scratch`` gives the byte offset of each of its scratch buffers.
 
     Parameters: the buffers in order, ``scratch`` if any, the dims, then the row range if any. ``constant`` are the
     parameters that no call writes anything to: compilers keep what they hold over stores to others. ``small``: it is
     worth no more code than it must have. ``body``: it is the body of another function, called nowhere else. ``calls``
-    are what its assembly is tried with.
+    are what its assembly is tried with; code that is only looked at need not be ``tried``.
 
     Raises:
         BuildError: a construct that C99 on one core has not, or an operation without an instruction, named with the
             function.
     """
     try:
-        return _Printer(unit, loops, scratch, constant, small, calls).function(body)
+        return _Printer(unit, loops, scratch, constant, small, calls if tried else None).function(body)
     except BuildError as error:
-        raise BuildError(
-            error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint
-        ) from error
+        raise BuildError(error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint) from error
 
 
 class _Printer:
@@ -88,7 +87,7 @@ class _Printer:
         scratch: Mapping[str, int],
         constant: frozenset[str],
         small: bool,
-        calls: Sequence[KernelCall],
+        calls: Sequence[KernelCall] | None,
     ) -> None:
         self.unit = unit
         self.loops = loops
@@ -109,7 +108,8 @@ class _Printer:
         names = Names(self._register, self._memory, self._operand, self.values.is_small, unit.features)
         how = unit.machine.assembly
         self.regions = how and Regions(loops, self.dims, names, self._element, self._fresh, small, how, self._holds)
-        self.validator = Validator(loops, scratch, calls, unit.check)
+        self.validator = None if calls is None else Validator(loops, scratch, calls, unit.check)
+        self.assembly: list[tuple[tuple[Stmt, ...], Statement]] = []
         self.around: list[Around] = []
         rows = (loops.rows.lo, loops.rows.hi) if loops.rows else ()
         self.given = (*loops.dims, *rows)
@@ -139,7 +139,8 @@ class _Printer:
         macro = self.unit.prefix.upper()
         inline = f"{macro}_INLINE" if inner else f"{macro}_NOINLINE{f' {macro}_SMALL' if self.small else ''}"
         text = f"static {inline} void {name}({listed}) {{\n{head}{body}\n}}"
-        return CFunction(name, text, scratch, self.small, tuple(c for _, c in parameters))
+        names = tuple(c for _, c in parameters)
+        return CFunction(name, text, scratch, self.small, names, whole, tuple(self.assembly))
 
     def _alone(self) -> str:
         """``restrict`` for scratch of a window too large for registers. What many tiles read of less, or of 16-bit
@@ -263,7 +264,10 @@ class _Printer:
         names = {(n.buffer, n.index): self.places[n.buffer].scalars.get(n.index) for n in stored}
         live = {name: (buffer, tuple(evaluate(d, {}) for d in at)) for (buffer, at), name in names.items() if name}
         elements = {place.c_name: place.buffer.dtype.scalar.bits for place in self.places.values()}
-        return self.validator.holds(Region(statement, tuple(stmts), self.around, live, elements))
+        region = Region(statement, tuple(stmts), self.around, live, elements)
+        holds = self.validator is None or self.validator.holds(region)
+        self.assembly += [(region.stmts, statement)] if holds else []
+        return holds
 
     def _register(self, buffer: str, index: Index) -> str | None:
         """The variable that holds an element of 32 bits."""
@@ -355,13 +359,8 @@ class _Printer:
             type = self.unit.alias_type(buffer.dtype)
             offset = self.offsets[buffer.name]
             start = f"(scratch + {offset})" if offset else "scratch"
-            cast = (
-                ""
-                if type == "uint8_t"
-                else f"({type} *)"
-                if buffer.dtype.nbytes == 1
-                else f"({type} *)(void *)"
-            )
+            cast = f"({type} *)" if buffer.dtype.nbytes == 1 else f"({type} *)(void *)"
+            cast = "" if type == "uint8_t" else cast
             self._line(f"{type} *const {c_name} = {cast}{start};")
             return
         size = buffer.type.max_bytes

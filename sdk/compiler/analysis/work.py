@@ -11,7 +11,19 @@ from sdk.compiler.ir.loops import Alloc, Atomic, Block, Buffer, For, If, Let, Lo
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import Dim, Expr, Func, Var, dmax, flat_index, free_vars, interval, max_value, substitute
 
-__all__ = ["PART_WORK", "Work", "length", "macs", "most_turns", "operations", "size_of", "work"]
+__all__ = [
+    "PART_WORK",
+    "Cost",
+    "Trips",
+    "Work",
+    "cost",
+    "length",
+    "macs",
+    "most_turns",
+    "operations",
+    "size_of",
+    "work",
+]
 
 Trips = tuple[Dim, ...]
 PART_WORK: Final = 1 << 16  # operations below which a part of a call is not worth waking a thread for
@@ -113,6 +125,19 @@ class Work:
             return known[trips]
 
         return sum(cost * math.prod(map(turns, trips)) for cost, trips in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a function takes, and about how many instructions its code has."""
+
+    work: Work
+    code: int
+
+
+def cost(loops: Loops, unrolls: bool = False) -> Cost:
+    """The cost of a function that a compiler makes all instructions of; ``unrolls`` is that of ``work``."""
+    return Cost(work(loops, unrolls), length(loops.body))
 
 
 def work(loops: Loops, unrolls: bool = False) -> Work:

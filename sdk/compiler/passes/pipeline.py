@@ -69,7 +69,7 @@ def _make(name: str, options: str) -> Pass:
         raise UsageError(f"unknown pass {name}", hint=_suggest(name, sorted(known)))
     kind = known[name]
     hints = typing.get_type_hints(kind)
-    taken = {f.name.replace("_", "-"): f.name for f in fields(kind)}
+    taken = {f.name.replace("_", "-"): f.name for f in _fields(kind)}
     given: dict[str, object] = {}
     for item in filter(None, (part.strip() for part in options.split(","))):
         key, _, value = (part.strip() for part in item.partition("="))
@@ -111,8 +111,9 @@ def _print(step: Pass) -> str:
     return step.name + (f"{{{','.join(options)}}}" if options else "")
 
 
-def _fields(step: Any) -> tuple[Field[Any], ...]:
-    return fields(step)
+def _fields(step: Any) -> list[Field[Any]]:
+    """The options of a pass; what is no part of its value, like a function to call, has no text."""
+    return [field for field in fields(step) if field.compare]
 
 
 def run_pipeline(module: Module, passes: Sequence[Pass], observe: Observer | None = None) -> Module:

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from sdk.compiler.analysis.row_calls import drop_single_trips
+from sdk.compiler.analysis.work import Cost, cost
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, PlanStmt, Repeat, walk_plan
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.passes.sharing import Group, grouped, written_out
+from sdk.compiler.passes.sharing import Group, Limits, grouped, written_out
 
 __all__ = ["Share"]
 
-MOST: Final = {"time": 0.01, "size": 0.25}  # of all work, what sharing may cost
+# what sharing may cost: of all work, and of that of each function
+LIMITS: Final = {"time": Limits(0.01, 0.14), "size": Limits(0.25, math.inf)}
+COUNTED: Final = Limits(0.04, 0.14)  # where instructions are counted
 
 
 @dataclass(frozen=True)
 class Share:
     """Planned to planned: calls of functions that one can stand for become calls of that one.
 
-    What it costs stays below a hundredth of all work, with ``opt`` "size" below a quarter. Plans do not change
-    otherwise: a call keeps its buffers, rows and scratch. ``rolled``: hot loops are written as the core has them, so
-    that neither this pass nor the compiler need write them out.
+    What it costs stays below a few percent of all work and 14 % of that of each function, with ``opt`` "size" below a
+    quarter of all. Plans do not change otherwise: a call keeps its buffers, rows and scratch. ``rolled``: hot loops are
+    written as the core has them, so that neither this pass nor the compiler need write them out; ``cost`` is what a
+    function takes then (None: what its loops tell).
     """
 
     opt: Literal["time", "size"] = "time"
     rolled: bool = False
+    cost: Callable[[Loops], Cost] | None = field(default=None, compare=False)
     name = "share"
 
     def run(self, module: Module) -> Module:
@@ -40,9 +47,18 @@ class Share:
         calls = [s for p in module.plans.values() for s in walk_plan(p.body) if isinstance(s, PlanCall)]
         kept = {c.callee for c in calls if c.split is not None or c.extern}
         functions = [f for f in module.loops.values() if f.name not in kept and _sharable(f)]
-        unrolls = self.opt == "time" and not self.rolled
-        groups = grouped(functions, Counter(c.callee for c in calls), MOST[self.opt], unrolls)
+        counts = self.cost is not None and self.opt == "time"
+        limits, cost_of = (COUNTED, self._counted) if counts else (LIMITS[self.opt], self._guessed)
+        groups = grouped(functions, Counter(c.callee for c in calls), limits, cost_of)
         return _rewritten(module, groups) if groups else module
+
+
+    def _counted(self, loops: Loops) -> Cost:
+        assert self.cost is not None
+        return self.cost(drop_single_trips(loops))
+
+    def _guessed(self, loops: Loops) -> Cost:
+        return cost(loops, unrolls=self.opt == "time" and not self.rolled)
 
 
 def _sharable(loops: Loops) -> bool:

@@ -22,7 +22,9 @@ _STORES: Final = {"str": 4, "strb": 1, "strh": 2, "strd": 4}
 _FARTHEST: Final = 4095  # bytes forward that one register is read or written at, and the largest number added
 _BACK: Final = 255  # bytes backward, and bytes that an access moves its pointer by
 _PAIR: Final = 1020  # bytes either way that two registers are read or written at
-_ADDRESS: Final = re.compile(r"(%\[\w+\])(?:, (%\[\w+\]))?, \[(%\[\w+\])(?:, #(-?\d+))?\](?:, #(-?\d+))?")
+_ADDRESS: Final = re.compile(
+    r"(%\[\w+\])(?:, (%\[\w+\]))?, \[(%\[\w+\])(?:, #(-?\d+)|, (%\[\w+\])(?:, lsl #([1-3]))?)?\](?:, #(-?\d+))?"
+)
 
 
 class Fault(Exception):
@@ -142,6 +144,7 @@ def _saturated(name: str, bits: int, value: int) -> int:
     return max(lo, min(hi, value))
 
 
+_SHIFTS: Final[dict[str, Callable[[int, int], int]]] = {"asr": _right, "lsl": _left, "ror": _rotated}
 _SIMPLE: Final[dict[str, Callable[..., int]]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -158,13 +161,13 @@ _SIMPLE: Final[dict[str, Callable[..., int]]] = {
 
 def _computed(state: _State, name: str, given: Sequence[str]) -> int:
     """What an instruction makes of its arguments, the last of which may be shifted or rotated."""
-    given, shift = (given[:-1], given[-1]) if given[-1].startswith(("asr #", "ror #")) else (given, "")
+    given, shift = (given[:-1], given[-1]) if given[-1].startswith(("asr #", "lsl #", "ror #")) else (given, "")
     values = [state.value(text) for text in given]
     if shift:
         kind, by = shift.split(" #")
         if not 0 < int(by) < 32:
             raise Fault(f"{name} shifts by {by}")
-        values[-1] = _right(values[-1], int(by)) if kind == "asr" else _rotated(values[-1], int(by))
+        values[-1] = _SHIFTS[kind](values[-1], int(by))
     if name in ("sxtb16", "uxtb16"):
         if shift not in ("", "ror #8", "ror #16", "ror #24"):
             raise Fault(f"{name} rotates by {shift}")
@@ -210,10 +213,13 @@ def _access(state: _State, name: str, rest: str) -> None:
     match = _ADDRESS.fullmatch(rest)
     if match is None:
         raise Fault(f"no address in {rest}")
-    first, second, pointer, offset, move = match.groups()
+    first, second, pointer, offset, index, shift, move = match.groups()
     ahead, by, pair = int(offset or 0), int(move or 0), name.endswith("rd")
     _check_reach(name, ahead, by, pair)
-    at, size = state.registers[pointer] + ahead, _STORES["str" + name[3:].removeprefix("s")]
+    if index is not None and (pair or by):
+        raise Fault(f"{name} adds no register to an address, or does not move its pointer then")
+    added = ahead if index is None else state.registers[index] << int(shift or 0)
+    at, size = state.registers[pointer] + added, _STORES["str" + name[3:].removeprefix("s")]
     if pair != (second is not None) or (pair and (at % 4 or (name == "ldrd" and first == second))):
         raise Fault(f"{name} {rest} at address {at}")
     for k, register in enumerate(r for r in (first, second) if r):

@@ -18,6 +18,7 @@ WINDOW: Final = 16  # instructions that may be issued before others
 _PAIR: Final = 1020  # bytes that LDRD and STRD reach
 _NEAR: Final = 255  # bytes that a pointer can be moved by an access, or that one reaches backwards
 _FAR: Final = 4095
+_SCALES: Final = {1: 0, 2: 1, 4: 2, 8: 3}  # strides that an access is ahead of its pointer, by the shift that says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,13 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """A line that reads or writes memory: one register, or two of neighbouring words."""
+    """A line that reads or writes memory: one register, or two of neighbouring words. ``ahead`` is the register that is
+    added to the address, shifted where it must be ("": none)."""
 
     access: Access
     registers: tuple[str, ...]
     store: bool
+    ahead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,9 @@ def emit(
     """``code`` in instructions, or None where it needs more registers than there are, or addresses out of their reach.
 
     ``homes`` names the operand of each result, ``live_ins`` that of each value from before, ``paths`` are those of the
-    pointers; ``counted``: a register counts turns. The operand of pointer ``k`` is ``%[p<k>]``, temporaries are
-    ``%[t<k>]``. Nothing needs the values ``spent`` after their last use here: their registers may be changed then.
-    With ``alone`` each instruction reads one word.
+    pointers; ``counted``: a register counts turns, and pointers end where the next turn begins. The operand of pointer
+    ``k`` is ``%[p<k>]``, temporaries are ``%[t<k>]``. Nothing needs the values ``spent`` after their last use here:
+    their registers may be changed then. With ``alone`` each instruction reads one word.
     """
     if len(set(code.results.values())) < len(code.results):
         return None  # one instruction fills one register
@@ -77,6 +80,8 @@ def emit(
     allocation = _Allocation(code, homes, live_ins, spent, paths, REGISTERS - taken, alone)
     if not allocation.run():
         return None
+    if counted:
+        allocation.turn()
     return _addressed(allocation.lines, allocation.most, paths)
 
 
@@ -113,6 +118,10 @@ class _Allocation:
         self.places = [0] * len(paths)
         self.moved = [0] * len(paths)
         reads = [arg.access for item in code.items for arg in _args(item) if isinstance(arg, Read)]
+        writes = [item.access for item in code.items if isinstance(item, Write)]
+        self.offsets: dict[int, set[int]] = {}
+        for access in (*reads, *writes):
+            self.offsets.setdefault(access.pointer, set()).add(access.offset)
         self.runs = self._runs(reads)
         self.least = {a.pointer: min(b.offset for b in reads if b.pointer == a.pointer) for a in reads}
 
@@ -150,9 +159,12 @@ class _Allocation:
                 self._write(item)
             elif not self._step(item):
                 return False
-        for pointer, path in enumerate(self.paths):
-            self._walk(pointer, path.places)
         return True
+
+    def turn(self) -> None:
+        """Moves the pointers that walk to where the next turn begins."""
+        for pointer, path in enumerate(self.paths):
+            self._walk(pointer, path.places, {0})
 
     def _next(self) -> Item | None:
         """The first of the next items that needs nothing but what is in registers, or else the first; None where each
@@ -209,15 +221,21 @@ class _Allocation:
         return True
 
     def _memory(self, access: Access, registers: tuple[str, ...], store: bool) -> None:
-        self._walk(access.pointer, access.place)
-        self.lines.append(_Memory(access, registers, store))
+        """Accesses memory; one instruction adds a number or a register to an address, not both."""
+        single = len(registers) == 1 and len(self.offsets[access.pointer]) == 1
+        self._walk(access.pointer, access.place, {0, *_SCALES} if single else {0})
+        ahead = access.place - self.places[access.pointer]
+        text = _shifted(self.paths[access.pointer].stride, ahead) if ahead else ""
+        self.lines.append(_Memory(access, registers, store, text))
 
-    def _walk(self, pointer: int, place: int) -> None:
-        """Moves a pointer by whole strides."""
-        while self.places[pointer] != place:
-            name = "add" if self.places[pointer] < place else "sub"
-            self.places[pointer] += 1 if name == "add" else -1
-            self.lines.append(f"{name} %[p{pointer}], %[p{pointer}], {self.paths[pointer].stride}")
+    def _walk(self, pointer: int, place: int, near: Set[int]) -> None:
+        """Moves a pointer by whole strides until ``place`` is one of ``near`` ahead of it."""
+        while (ahead := place - self.places[pointer]) not in near:
+            name, sign = ("add", 1) if ahead > 0 else ("sub", -1)
+            by = max(n for n in _SCALES if n <= abs(ahead))
+            self.places[pointer] += sign * by
+            stride = _shifted(self.paths[pointer].stride, by)
+            self.lines.append(f"{name} %[p{pointer}], %[p{pointer}], {stride}")
 
     def _following(self, node: Read) -> list[Read]:
         """The words, three or more, of which ``node`` is one, that are wanted soon and lie where the pointer is."""
@@ -321,6 +339,11 @@ class _Allocation:
         self._used(item)
 
 
+def _shifted(register: str, times: int) -> str:
+    """The register times a number of which shifts make it."""
+    return f"{register}, lsl #{_SCALES[times]}" if times > 1 else register
+
+
 def _args(item: Item) -> tuple[Node, ...]:
     return item.args if isinstance(item, Step) else (item.value,)
 
@@ -375,4 +398,6 @@ def _text(memory: _Memory, bases: Mapping[int, int], move: int) -> str:
         return f"ldmia {pointer}!, {{{listed}}}"
     if move:
         return f"{name}{suffix} {listed}, [{pointer}], #{move}"
+    if memory.ahead:
+        return f"{name}{suffix} {listed}, [{pointer}, {memory.ahead}]"
     return f"{name}{suffix} {listed}, [{pointer}{f', #{at}' if at else ''}]"

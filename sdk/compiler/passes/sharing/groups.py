@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.compiler.analysis.work import length, work
+from sdk.compiler.analysis.work import Cost
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.passes.sharing.generalise import Different, Shared, generalise, proved
 
-__all__ = ["Group", "grouped"]
+__all__ = ["Group", "Limits", "grouped"]
 
 ARGUMENT: Final = 2  # instructions of passing a number
 STEPS: Final = 6  # of the search for what code is worth
 FIRST: Final = 1 << 14  # so much less than all work an instruction is worth in the first
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What sharing may cost, as parts: ``all`` of the work of all functions, ``each`` of that of each."""
+
+    all: float
+    each: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,18 +37,22 @@ class Group:
     effort: int
 
 
-def grouped(functions: Sequence[Loops], calls: Mapping[str, int], most: float, unrolls: bool) -> list[Group]:
-    """Groups of at least two functions, each in one group at most, that cost no more than the part ``most`` of all
-    work; ``calls`` says how often each function is called, ``unrolls`` whether the compiler writes out short loops."""
-    search = _Search(functions, calls, unrolls)
+def grouped(
+    functions: Sequence[Loops], calls: Mapping[str, int], limits: Limits, cost: Callable[[Loops], Cost]
+) -> list[Group]:
+    """Groups of at least two functions, each in one group at most, that cost no more than ``limits``; ``calls`` says
+    how often each function is called, ``cost`` what a call takes and how long its code is."""
+    search = _Search(functions, calls, limits.each, cost)
     total = search.total
     best: list[Group] = []
     low, high = 0.0, float(total)  # what an instruction of code is worth
-    for _ in range(STEPS):
-        price = (low * high) ** 0.5 if low else high / FIRST
+    for step in range(STEPS):
+        price = high if step == 0 else (low * high) ** 0.5 if low else high / FIRST
         found = search.at(price)
-        if sum(g.effort for g in found) - total <= most * total:
+        if sum(g.effort for g in found) - total <= limits.all * total:
             low, best = price, found
+            if step == 0:
+                break
         else:
             high = price
     return [g for g in best if g.shared is not None and proved(g.functions, g.shared)]
@@ -49,13 +61,22 @@ def grouped(functions: Sequence[Loops], calls: Mapping[str, int], most: float, u
 class _Search:
     """Groups by what code is worth; functions that were found are kept."""
 
-    def __init__(self, functions: Sequence[Loops], calls: Mapping[str, int], unrolls: bool) -> None:
-        self.calls, self.unrolls = calls, unrolls
-        alone = [Group((f,), None, length(f.body), calls[f.name] * work(f, unrolls).at()) for f in functions]
+    def __init__(
+        self,
+        functions: Sequence[Loops],
+        calls: Mapping[str, int],
+        most: float,
+        cost: Callable[[Loops], Cost],
+    ) -> None:
+        self.calls, self.most, self.cost = calls, most, cost
+        costs = {f.name: cost(f) for f in functions}
+        self.work = {name: found.work.at() for name, found in costs.items()}
+        alone = [Group((f,), None, costs[f.name].code, calls[f.name] * self.work[f.name]) for f in functions]
         # what works most comes first, so that what works little joins what it harms least
         self.alone = sorted(alone, key=lambda g: -g.effort)
         self.total = sum(g.effort for g in alone)
         self.known: dict[tuple[str, ...], Group | None] = {}
+        self.apart: list[frozenset[str]] = []  # functions that cannot share: nor can they with others beside
 
     def at(self, price: float) -> list[Group]:
         """Each function joins the group where that gains most, or begins its own."""
@@ -80,7 +101,11 @@ class _Search:
         members = (*group.functions, f)
         key = tuple(m.name for m in members)
         if key not in self.known:
-            self.known[key] = self._made(members)
+            names = frozenset(key)
+            refused = any(names >= few for few in self.apart)
+            self.known[key] = made = None if refused else self._made(members)
+            if made is None and not refused:
+                self.apart.append(names)
         return self.known[key]
 
     def _made(self, members: tuple[Loops, ...]) -> Group | None:
@@ -88,10 +113,13 @@ class _Search:
             shared = generalise(members, members[0].name)
         except Different:
             return None
-        found = work(shared.loops, self.unrolls)
-        effort = sum(self.calls[f.name] * found.at(v) for f, v in zip(members, shared.values, strict=True))
+        found = self.cost(shared.loops)
+        each = [found.work.at(values) for values in shared.values]
+        if any(one > self.work[f.name] * (1 + self.most) for f, one in zip(members, each, strict=True)):
+            return None
+        effort = sum(self.calls[f.name] * one for f, one in zip(members, each, strict=True))
         given = ARGUMENT * len(shared.loops.dims) * len(members)
-        return Group(members, shared, length(shared.loops.body) + given, effort)
+        return Group(members, shared, found.code + given, effort)
 
 
 def _kind(f: Loops) -> object:
