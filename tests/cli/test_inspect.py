@@ -138,7 +138,9 @@ def test_several_models_are_one_table(tmp_path: Path, capsys: Out) -> None:
 @pytest.mark.parametrize("line", [["--board", "microbit"], ["--memory", "min"], ["--isa", "scalar", "--json"]])
 def test_options_of_builds_are_not_ignored(capsys: Out, line: list[str]) -> None:
     assert run_command(["inspect", str(DIGITS / "digits_int8.tflite"), *line]) == 2
-    assert "--stage planned" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"{line[0]} is for builds" in told
+    assert "--stage planned" in told
 
 
 @pytest.mark.parametrize("line", [["--stage", "imported"], ["--html", "F"], ["--svg", "F"]])

@@ -18,6 +18,7 @@ from sdk import driver
 from sdk.boards import load_board
 from sdk.cli import run_command
 from sdk.driver import BuildOptions, layers
+from sdk.driver.files import read_model_file
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.onnx.operators import OPERATORS as ONNX
 from sdk.frontends.tflite.operators import OPERATORS as TFLITE
@@ -171,3 +172,12 @@ def test_a_device_of_the_user_runs_one_program(capsys: pytest.CaptureFixture[str
 def test_a_reference_of_another_format() -> None:
     with pytest.raises(UsageError):
         hunt(DIGITS, against="onnxruntime")
+
+
+def test_a_reference_that_tells_outputs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = read_model_file(DIGITS)
+    engines = tuple(replace(engine, layers=None) for engine in file.frontend.engines)
+    poor = replace(file, frontend=replace(file.frontend, engines=engines))
+    monkeypatch.setattr(layers, "read_model_file", lambda _: poor)
+    with pytest.raises(UsageError, match="tflite-micro does not tell intermediate tensors"):
+        hunt(DIGITS, against="tflite-micro", cases=1)
