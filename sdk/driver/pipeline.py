@@ -142,6 +142,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             pools=pools_of(board, options),
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
+            overlap=not board.hosted,
         ),
         *([Share(options.opt, rolled=backend.rolled(have))] if options.opt == "size" or not board.hosted else []),
         SimplifyLoops(),

@@ -6,7 +6,7 @@ independent loops around it, the innermost first, so that broadcasting lines out
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from sdk.compiler.ir.loops import (
     Store,
     ValueExpr,
 )
+from sdk.compiler.ir.walk import buffers_used
 from sdk.compiler.sym import Dim, Var, evaluate_grid, free_vars
 from sdk.errors import BuildError
 
@@ -66,6 +67,7 @@ class Machine:
     widths: list[int] = field(default_factory=list)
     mask: Array | None = None
     parallel: dict[int, bool] = field(default_factory=dict)
+    overlaps: Sequence[tuple[str, str]] = ()  # parameters written, and read, some of whose bytes are the same
 
     # --- values ----------------------------------------------------------------------------------------------
 
@@ -253,6 +255,11 @@ class Machine:
             if loop.until is not None and bool(self.value(loop.until).all()):
                 break
 
+    def in_order(self, loop: For) -> bool:
+        """Whether iterations write to bytes that others read by another name."""
+        loads, stores = buffers_used(loop) if self.overlaps else (set(), set())
+        return any(out in stores and source in loads for out, source in self.overlaps)
+
     def is_parallel(self, loop: For) -> bool:
         """Whether the iterations are proved independent."""
         key = id(loop)
@@ -262,6 +269,7 @@ class Machine:
                 loop.until is None
                 and not any(loop.var in free_vars(d) for d in bounds)
                 and conflict(loop, self.loops) is None
+                and not self.in_order(loop)
             )
         return self.parallel[key]
 
@@ -307,6 +315,7 @@ def run_loops(
     dims: Mapping[str, int] | None = None,
     rows: tuple[int, int] | None = None,
     machine: type[Machine] = Machine,
+    overlaps: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Runs a loops function in place on ``arrays`` (one per parameter, C-contiguous, dense or ring-shaped).
 
@@ -316,6 +325,8 @@ def run_loops(
         dims: values of its dims; those missing are bound by the arrays' shapes.
         rows: the range of rows to compute; all by default.
         machine: what runs the statements.
+        overlaps: parameters written, each with one that is read, whose arrays share bytes: loops around both then run
+            one step at a time.
 
     Raises:
         BuildError: an access outside a buffer, a missing parameter, or a construct numpy cannot run.
@@ -331,7 +342,7 @@ def run_loops(
         # reads that do not count take some element, so there is always one
         data = array.reshape(-1) if array.size else np.zeros(1, array.dtype)
         cells[p.buffer.name] = Cell(p.buffer, array.shape, data)
-    run = machine(loops, env, cells)
+    run = machine(loops, env, cells, overlaps=overlaps)
     if loops.rows is not None:
         lo, hi = rows if rows is not None else (0, run.scalar(loops.rows.extent))
         env[loops.rows.lo], env[loops.rows.hi] = np.asarray(lo), np.asarray(hi)
