@@ -54,7 +54,10 @@ def _least_lag(same: Same, out: str, source: str) -> int | None:
     if any(isinstance(n, For) and n.kind in ("parallel", "bind") for n in walk(loops.body)):
         return None
     found = [x for x in accesses(loops.body) if x.buffer in (out, source)]
-    if not found or any(x.kind == "unknown" for x in found):
+    if any(x.kind == "unknown" for x in found):
+        return None
+    found = [x for x in found if x.buffer == source or x.kind == "store"]  # what it reads of the result it wrote itself
+    if not found:
         return None
     around = reduce(_common, (x.loops for x in found))
     rows = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent}

@@ -46,9 +46,10 @@ def reads_come_first(function: Loops, out: str, source: str, shift: int) -> bool
         if not isinstance(function.rows.extent, int):
             return False
         env = {function.rows.lo: np.zeros(1, np.int64), function.rows.hi: np.array([function.rows.extent])}
-    reads, writes = [], []
+    reads: list[_Elements] = []
+    writes: list[_Elements] = []
     for node, loops in _accesses(inner, tuple(steps)):
-        if node.buffer in (out, source):
+        if node.buffer == source or (node.buffer == out and isinstance(node, Store)):
             found = _elements(node, of if node.buffer == source else to, loops, turns, env)
             if found is None:
                 return False
@@ -138,7 +139,8 @@ def _elements(
     if int(inside.sum()) * lanes > MOST:
         return None
     at = (flat[inside][:, None] + np.arange(lanes)).reshape(-1)
-    values = np.array([_spread(v.expr, env, count)[inside] for v in turns], dtype=np.int64).reshape(len(turns), -1)
+    shape = len(turns), int(inside.sum())
+    values = np.array([_spread(v.expr, env, count)[inside] for v in turns], dtype=np.int64).reshape(shape)
     return _Elements(at, np.repeat(values, lanes, axis=1))
 
 
