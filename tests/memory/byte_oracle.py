@@ -214,9 +214,9 @@ class _Run:
             behind = start - evaluate(self.buffers[name].offset, self.env)
             same = (call.callee.split("__")[0], out, k, behind) in self.taken and call.args[out] != name
             same = same and (behind == 0 or _whole(call))
+            same = same or (self.ordered and _after(found, p.buffer, function.params[out].buffer, behind))
             if not same and np.intersect1d(at, other).size:
-                if not self.ordered or not _after(found, p.buffer, function.params[out].buffer, behind):
-                    return True
+                return True
         return False
 
     def spoil(self, call: PlanCall) -> None:

@@ -1,4 +1,4 @@
-"""RAM by the number of channels: odd ones, and numbers that differ from layer to layer, take their share and no more."""
+"""RAM by the number of channels: odd ones, and numbers that differ by layer, take their share and no more."""
 
 from __future__ import annotations
 

@@ -40,8 +40,9 @@ class PlanMemory:
     ("min": to the least, or at most a 32nd above it where that saves time). ``limit``: most bytes of the arena (None =
     any); as many rows as it takes are streamed to keep it. ``pools``: memories that the arena is spread over, the
     preferred first, ``name:bytes`` joined by ``+`` ("" = one). ``threads``: how many may share a call. ``offsets``:
-    numbers, or scaled with the dims, so that a run needs what its dims ask for; what has dims is not streamed. ``overlap``: a result may be
-    written over an argument that dies and lies elsewhere, where one thread runs the call and what has no dims.
+    numbers, or scaled with the dims, so that a run needs what its dims ask for; what has dims is not streamed.
+    ``overlap``: a result may be written over an argument that dies and lies elsewhere, as far as it is read; not where
+    threads share calls, nor where there are dims.
     """
 
     io: Io = "arena"
@@ -78,8 +79,8 @@ class PlanMemory:
     def _one_arena(self, module: Module, graph: Graph) -> Laid:
         laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets)
         dims = bool(graph.dims or init_dims(module.states) or fresh_dims(graph))
-        net = None if dims else self._net(module, graph)
         overlap = self.overlap and self.threads == 1
+        net = None if dims else self._net(module, graph)
         if net is not None and overlap:
             laid = self._overlapped(module, graph, net, laid)
         if self.memory == "time" and (self.limit is None or laid.placement.peak <= self.limit):
