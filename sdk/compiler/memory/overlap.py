@@ -51,7 +51,7 @@ def _plain(buffer: Buffer) -> bool:
 @lru_cache(maxsize=REMEMBERED)
 def _least_lag(same: Same, out: str, source: str) -> int | None:
     loops = same.loops
-    if any(isinstance(n, For) and n.kind in ("parallel", "bind") for n in walk(loops.body)):
+    if any(isinstance(n, For) and n.kind not in ("serial", "unroll") for n in walk(loops.body)):
         return None
     found = [x for x in accesses(loops.body) if x.buffer in (out, source)]
     if any(x.kind == "unknown" for x in found):

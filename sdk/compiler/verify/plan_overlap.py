@@ -1,5 +1,5 @@
-"""Whether one call may write a result over bytes of an input that lie elsewhere: each byte is written after its last
-read, by looking at every byte that any iteration touches."""
+"""Whether one call may write a result over bytes of an input that lie elsewhere: no byte is written before its last
+read, by looking at every element that any statement touches, in the order in which statements run."""
 
 from __future__ import annotations
 
@@ -18,29 +18,24 @@ __all__ = ["reads_come_first"]
 
 Ints = NDArray[np.int64]
 Env = dict[Var, Ints]
+Path = tuple[int | For, ...]  # places in blocks, and the loops between, from the outermost
 MOST: Final = 1 << 21  # elements that one access touches
+DIGITS: Final = 1 << 40  # above which ranks are counted anew
 
 
 def reads_come_first(function: Loops, out: str, source: str, shift: int) -> bool:
-    """Whether a call for all rows reads every byte of ``source`` before an iteration that writes it: the first byte of
-    ``out`` lies ``shift`` bytes behind that of ``source`` (parameter names).
+    """Whether a call for all rows reads every byte of ``source`` for the last time before it writes it: the first byte
+    of ``out`` lies ``shift`` bytes behind that of ``source`` (parameter names). A statement reads before it writes.
 
-    An iteration is one of the innermost loop around all of these accesses; within it the order does not count. False
-    where iterations may run at once, where sizes are no numbers, or compilers may exchange the accesses.
+    False where iterations may run at once, where sizes are no numbers, or compilers may exchange the accesses.
     """
     to, of = function.param(out).buffer, function.param(source).buffer
     width = of.dtype.nbytes
     alike = to.dtype == of.dtype or to.dtype.nbytes == width == 1
     if not alike or shift % width or function.dims or any(b.ring is not None or b.dtype.lanes > 1 for b in (to, of)):
         return False
-    if any(not isinstance(d, int) for b in (to, of) for d in b.shape):
+    if any(not isinstance(d, int) for b in (to, of) for d in b.shape) or not _in_turn(function.body):
         return False
-    if any(isinstance(n, For) and (n.kind in ("parallel", "bind") or n.until is not None) for n in walk(function.body)):
-        return False
-    if any(isinstance(n, Atomic | Eval) for n in walk(function.body)):
-        return False
-    steps, inner = _descend(function.body, {out, source})
-    turns = [f.var for f in steps]
     env: Env = {}
     if function.rows is not None:
         if not isinstance(function.rows.extent, int):
@@ -48,100 +43,98 @@ def reads_come_first(function: Loops, out: str, source: str, shift: int) -> bool
         env = {function.rows.lo: np.zeros(1, np.int64), function.rows.hi: np.array([function.rows.extent])}
     reads: list[_Elements] = []
     writes: list[_Elements] = []
-    for node, loops in _accesses(inner, tuple(steps)):
+    for node, path in _accesses(function.body, ()):
         if node.buffer == source or (node.buffer == out and isinstance(node, Store)):
-            found = _elements(node, of if node.buffer == source else to, loops, turns, env)
+            found = _elements(node, of if node.buffer == source else to, path, env)
             if found is None:
                 return False
-            (writes if node.buffer == out else reads).append(found)
+            (reads if node.buffer == source else writes).append(found)
     return _in_order(reads, writes, shift // width)
+
+
+def _in_turn(body: Block) -> bool:
+    """Whether statements and iterations run one after the other, each as often as the bounds say."""
+    for node in walk(body):
+        if isinstance(node, Atomic | Eval):
+            return False
+        if isinstance(node, For) and (node.kind not in ("serial", "unroll") or node.until is not None):
+            return False
+    return True
 
 
 @dataclass(frozen=True)
 class _Elements:
-    """Flat elements, and the values that the loops around all accesses have there, outer first."""
+    """Flat elements, and when each is touched: digits of a number, the first being the most."""
 
     at: Ints
-    turns: Ints
+    time: tuple[Ints, ...]
 
 
-def _descend(block: Block, names: set[str]) -> tuple[list[For], Block]:
-    """The loops around all accesses to ``names``, and the body of the innermost."""
-    steps: list[For] = []
-    while True:
-        using = [s for s in block.body if _uses(s, names)]
-        match using:
-            case [For() as loop]:
-                steps.append(loop)
-                block = loop.body
-            case [Block() as only]:
-                block = only
-            case [If() as choice] if not any(isinstance(n, Load) and n.buffer in names for n in walk(choice.cond)):
-                arms = [a for a in (choice.then, choice.orelse) if a is not None and _uses(a, names)]
-                if len(arms) > 1:
-                    return steps, block
-                block = arms[0]
-            case _:
-                return steps, block
-
-
-def _uses(stmt: Stmt, names: set[str]) -> bool:
-    return any(isinstance(n, Load | Store) and n.buffer in names for n in walk(stmt))
-
-
-def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[Load | Store, tuple[For, ...]]]:
+def _accesses(stmt: Stmt, path: Path) -> Iterator[tuple[Load | Store, Path]]:
     match stmt:
         case Block():
-            for inner in stmt.body:
-                yield from _accesses(inner, loops)
+            for k, inner in enumerate(stmt.body):
+                yield from _accesses(inner, (*path, k))
         case For():
-            yield from _accesses(stmt.body, (*loops, stmt))
+            yield from _accesses(stmt.body, (*path, stmt))
         case If():
-            yield from ((n, loops) for n in walk(stmt.cond) if isinstance(n, Load))
-            for arm in (stmt.then, stmt.orelse):
+            yield from ((n, (*path, 0)) for n in walk(stmt.cond) if isinstance(n, Load))
+            for k, arm in enumerate((stmt.then, stmt.orelse), 1):
                 if arm is not None:
-                    yield from _accesses(arm, loops)
+                    yield from _accesses(arm, (*path, k))
         case _:
-            yield from ((n, loops) for n in walk(stmt) if isinstance(n, Load | Store))
+            yield from ((n, path) for n in walk(stmt) if isinstance(n, Load | Store))
 
 
-def _elements(
-    node: Load | Store, buffer: Buffer, loops: Sequence[For], turns: Sequence[Var], given: Mapping[Var, Ints]
-) -> _Elements | None:
-    """Every element that an access touches in any iteration; None where they are too many or not known."""
-    needed = {v for d in node.index for v in free_vars(d)} | set(turns)
+def _elements(node: Load | Store, buffer: Buffer, path: Path, given: Mapping[Var, Ints]) -> _Elements | None:
+    """Every element that an access touches in any iteration; None where they are too many or not known. Loops that
+    do not move it count as in their last turn if it reads, in their first if it writes."""
+    loops = [step for step in path if isinstance(step, For)]
+    needed = {v for d in node.index for v in free_vars(d)}
     for loop in reversed(loops):
         if loop.var in needed:
             needed |= free_vars(loop.lo) | free_vars(loop.hi)
-    env, count = dict(given), 1
-    for loop in loops:
-        if loop.var not in needed:
-            continue
-        lo, hi = (_spread(d, env, count) for d in (loop.lo, loop.hi))
-        times = np.maximum(hi - lo, 0)
-        if int(times.sum()) > MOST:
-            return None
-        who = np.repeat(np.arange(count), times)
-        begin = np.cumsum(times) - times
-        env = {v: a if a.size == 1 else a[who] for v, a in env.items()}
-        env[loop.var] = lo[who] + np.arange(len(who)) - begin[who]
-        count = len(who)
-        if count == 0:
-            return _Elements(np.zeros(0, np.int64), np.zeros((len(turns), 0), np.int64))
-    if not needed <= env.keys():
+    env = _iterations([loop for loop in loops if loop.var in needed], given)
+    if env is None or not needed <= env.keys():
         return None
+    count = max([1, *(a.size for a in env.values())]) if all(a.size for a in env.values()) else 0
     flat, inside = np.zeros(count, np.int64), np.ones(count, dtype=bool)
     for dim, extent in zip(node.index, buffer.type.static_shape, strict=True):
         at = _spread(dim, env, count)
         inside &= (at >= 0) & (at < extent)  # what lies outside is behind a condition and does not happen
         flat = flat * extent + at
     lanes = node.dtype.lanes if isinstance(node, Load) else node.value.dtype.lanes
-    if int(inside.sum()) * lanes > MOST:
+    kept = np.flatnonzero(inside)
+    if kept.size * lanes > MOST:
         return None
-    at = (flat[inside][:, None] + np.arange(lanes)).reshape(-1)
-    shape = len(turns), int(inside.sum())
-    values = np.array([_spread(v.expr, env, count)[inside] for v in turns], dtype=np.int64).reshape(shape)
-    return _Elements(at, np.repeat(values, lanes, axis=1))
+    time: list[Ints] = []
+    for step in path:
+        digit: Dim
+        if isinstance(step, int):
+            digit = step
+        elif step.var in needed:
+            digit = step.var.expr
+        else:
+            digit = step.var.hi if isinstance(node, Load) else step.var.lo
+        time.append(np.repeat(_spread(digit, env, count)[kept], lanes))
+    return _Elements((flat[kept][:, None] + np.arange(lanes)).reshape(-1), tuple(time))
+
+
+def _iterations(loops: Sequence[For], given: Mapping[Var, Ints]) -> Env | None:
+    """The values that loop variables have together, for each iteration; None where there are too many."""
+    env, count = dict(given), 1
+    for loop in loops:
+        lo, hi = (_spread(d, env, count) for d in (loop.lo, loop.hi))
+        times = np.maximum(hi - lo, 0)
+        total = int(times.sum())
+        if total > MOST:
+            return None
+        who = np.repeat(np.arange(count), times)
+        begin = np.cumsum(times) - times
+        env = {v: a if v in given else a[who] for v, a in env.items()}
+        env[loop.var] = lo[who] + np.arange(total) - begin[who]
+        count = total
+    return env
 
 
 def _spread(dim: Dim, env: Mapping[Var, Ints], count: int) -> Ints:
@@ -149,21 +142,31 @@ def _spread(dim: Dim, env: Mapping[Var, Ints], count: int) -> Ints:
 
 
 def _in_order(reads: Sequence[_Elements], writes: Sequence[_Elements], shift: int) -> bool:
-    """Whether no element, ``shift`` further on in what is read, is written in the iteration of its last read or
-    before."""
+    """Whether no element, ``shift`` further on in what is read, is written before its last read."""
     if not reads or not writes:
         return True
-    turns = np.concatenate([e.turns for e in (*reads, *writes)], axis=1)
-    time = np.zeros(turns.shape[1], np.int64)
-    for values in turns:
-        least = int(values.min(initial=0))
-        time = time * (int(values.max(initial=0)) - least + 1) + values - least
     read = np.concatenate([e.at for e in reads])
     written = np.concatenate([e.at for e in writes]) + shift
+    rank = _ranks([e.time for e in (*reads, *writes)], [e.at.size for e in (*reads, *writes)])
     low = min(int(read.min(initial=0)), int(written.min(initial=0)))
     size = max(int(read.max(initial=0)), int(written.max(initial=0))) - low + 1
     last = np.full(size, -1, np.int64)
-    np.maximum.at(last, read - low, time[: len(read)])
+    np.maximum.at(last, read - low, rank[: len(read)])
     first = np.full(size, np.iinfo(np.int64).max)
-    np.minimum.at(first, written - low, time[len(read) :])
-    return bool((last < first).all())
+    np.minimum.at(first, written - low, rank[len(read) :])
+    return bool((last <= first).all())
+
+
+def _ranks(times: Sequence[tuple[Ints, ...]], sizes: Sequence[int]) -> Ints:
+    """Numbers in the order of times, some of which have fewer digits: those differ from others before they end."""
+    rank, span = np.zeros(sum(sizes), np.int64), 1
+    for k in range(max(map(len, times))):
+        parts = [t[k] if k < len(t) else np.zeros(n, np.int64) for t, n in zip(times, sizes, strict=True)]
+        digit = np.concatenate(parts)
+        least = int(digit.min(initial=0))
+        base = int(digit.max(initial=0)) - least + 1
+        if span * base > DIGITS:
+            rank = np.unique(rank, return_inverse=True)[1].reshape(-1)
+            span = int(rank.max(initial=0)) + 1
+        rank, span = rank * base + digit - least, span * base
+    return rank
