@@ -105,8 +105,8 @@ def measure(name: str, path: Path) -> dict[str, object]:
         "text": report.sections["text"],
         "rodata": report.sections["rodata"],
         "instructions": instructions,
-        "least_ram": min_ram.ram_bytes,
-        "least_ram_instructions": min_ram_instructions,
+        "min_ram": min_ram.ram_bytes,
+        "min_ram_instructions": min_ram_instructions,
         "missed": missed,
     }
 
@@ -151,8 +151,8 @@ def show(rows: list[dict[str, object]], ratio: float, ours: float, theirs: float
     """The tables for people."""
     console = Console()
     for title, columns in (
-        ("bytes", ("model", "ram", "arena", "bound", "least_ram", "text", "rodata")),
-        ("instructions of a run", ("model", "instructions", "least_ram_instructions")),
+        ("bytes", ("model", "ram", "arena", "bound", "min_ram", "text", "rodata")),
+        ("instructions of a run", ("model", "instructions", "min_ram_instructions")),
     ):
         table = Table(*columns, title=f"{title}: Cortex-M4 (nucleo_l4r5zi, emulated), zig cc")
         for row in rows:

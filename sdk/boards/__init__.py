@@ -6,9 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sdk.boards.files import board_files, read_merged
-from sdk.boards.implied import with_implied
-from sdk.boards.model import (
+from sdk.boards.board import (
     CAPABILITIES,
     Board,
     Cache,
@@ -19,6 +17,8 @@ from sdk.boards.model import (
     Peripheral,
     Runtime,
 )
+from sdk.boards.files import board_files, read_merged
+from sdk.boards.implied import with_implied
 from sdk.boards.read import board_from_table, lint
 from sdk.boards.table import parse_size, suggest
 from sdk.errors import UsageError

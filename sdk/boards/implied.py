@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sdk.boards.model import Capability
+from sdk.boards.board import Capability
 
 __all__ = ["IMPLIED", "with_implied"]
 

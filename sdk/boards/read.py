@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import structs
 
 from sdk.boards import host
+from sdk.boards.board import CAPABILITIES, Board, BoardFile, Core, Memory
 from sdk.boards.implied import with_implied
-from sdk.boards.model import CAPABILITIES, Board, BoardFile, Core, Memory
 from sdk.boards.table import read_table
 from sdk.errors import UsageError
 

@@ -14,6 +14,7 @@ from sdk.notebook import show
 if TYPE_CHECKING:
     from sdk.driver.fitting import BoardFit, FitReport
 
+SCHEMA = 2  # of the object of --json; 1 called the objective aim
 _COLUMNS = ("board", "core", "MHz", "fits", "RAM", "of it", "flash", "of it", "least RAM", "instructions", "est. ms")
 _WORDS = {"ram": "RAM", "flash": "flash"}
 _OBJECTIVES = {"time": "yes", "min": "min", None: "no"}
@@ -37,9 +38,9 @@ def fit(
     choices = driver.BuildOptions(dims=options.parse_dims(dims), opt=opt)
     report = driver.fit(options.existing(model), choices, options.parse_at(at), boards)
     if as_json:
-        output.print_json(report.to_json())
+        output.print_json(report.to_json(), SCHEMA)
         return
-    fitting = [b for b in report.boards if b.aim is not None]
+    fitting = [b for b in report.boards if b.objective is not None]
     output.print_table(
         f"{report.model}: fits {len(fitting)} of {len(report.boards)} boards", _COLUMNS, list(map(_row, report.boards))
     )
@@ -52,12 +53,12 @@ def _row(row: BoardFit) -> list[str]:
         row.board,
         row.cpu,
         "-" if row.clock_hz is None else f"{row.clock_hz / 1e6:g}",
-        _OBJECTIVES[row.aim],
+        _OBJECTIVES[row.objective],
         f"{row.ram_bytes:,}",
         _percent(row.ram_bytes, row.ram_have),
         f"{row.flash_bytes:,}",
         _percent(row.flash_bytes, row.flash_have),
-        f"{row.least_ram_bytes:,}",
+        f"{row.min_ram_bytes:,}",
         show(row.instructions),
         "-" if row.est_ms is None else _ms(row.est_ms),
     ]
@@ -75,11 +76,11 @@ def _percent(part: int, whole: int) -> str:
 
 def _lines(report: FitReport, fitting: Sequence[BoardFit]) -> Iterator[str]:
     """What the table does not say."""
-    lacking = [b for b in report.boards if b.aim is None]
+    lacking = [b for b in report.boards if b.objective is None]
     yield ""
     for row in lacking:
         yield f"{row.board}: {_short(row.short)}"
-    if any(b.aim == "min" for b in fitting):
+    if any(b.objective == "min" for b in fitting):
         yield "min: fits with --memory min, whose RAM, flash and time are shown"
     if fitting:
         smallest = min(fitting, key=lambda b: (b.ram_have, b.flash_have))

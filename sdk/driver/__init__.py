@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sdk.driver.plots.memory_page import memory_page, memory_svg
     from sdk.driver.plots.profile_page import profile_page
     from sdk.driver.profiling import profile
+    from sdk.driver.summary import summarise
 
 __all__ = [
     "BuildOptions",
@@ -45,6 +46,7 @@ __all__ = [
     "profile",
     "profile_page",
     "run",
+    "summarise",
     "verify",
 ]
 _MODULES = {
@@ -66,6 +68,7 @@ _MODULES = {
     "profile": "profiling",
     "profile_page": "plots.profile_page",
     "run": "execute",
+    "summarise": "summary",
     "verify": "execute",
 }
 

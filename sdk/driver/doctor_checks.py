@@ -254,11 +254,10 @@ CHECKS: Final = (
     Check("qemu-aarch64", False, "AArch64 programs on this machine", partial(_program, "qemu-aarch64", _takes_plugins)),
     Check("node", False, "WebAssembly: run, verify, bench, profile", partial(_program, "node")),
     *(
-        Check(engine.name, False, f"sdk verify of {frontend.suffixes[0]} models", _pip(engine.distribution))
+        Check(engine.distribution, False, f"sdk verify of {frontend.suffixes[0]} models", _pip(engine.distribution))
         for frontend in frontends()
         for engine in frontend.engines
     ),
-    Check("ai-edge-litert", False, "times to compare with", _pip("ai-edge-litert")),
     Check("gcc", False, "--toolchain gcc", partial(_program, "gcc")),
     Check("clang", False, "--toolchain clang", partial(_program, "clang")),
     Check("arm-none-eabi-gcc", False, "--toolchain arm-none-eabi-gcc, examples/firmware",

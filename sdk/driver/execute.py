@@ -26,9 +26,9 @@ from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, co
 from sdk.driver.device_model import FRESH_DIM, as_built
 from sdk.driver.dims import dims_of_run
 from sdk.driver.files import read_model_file
+from sdk.driver.importing import import_model
 from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import import_model
 from sdk.driver.reference import case_inputs, entry_graph, open_reference, random_dims
 from sdk.driver.session import open_session
 from sdk.errors import NoDeviceError, UsageError

@@ -18,9 +18,10 @@ from sdk.driver.artifact import build_sources
 from sdk.driver.built import load_built
 from sdk.driver.dims import check_at
 from sdk.driver.generate import measure
+from sdk.driver.importing import import_model
 from sdk.driver.job import job_of, prefix_of
 from sdk.driver.options import OBJECTIVES, BuildOptions
-from sdk.driver.pipeline import import_model, imported, planned
+from sdk.driver.pipeline import imported, planned
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport, MemoryMode, MemoryReport

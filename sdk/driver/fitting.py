@@ -32,9 +32,9 @@ __all__ = ["BoardFit", "FitReport", "fit"]
 class BoardFit:
     """A model on one board, sizes in bytes.
 
-    ``aim`` is the plan that fits: "time", or "min" where only the plan for least RAM does; None where neither.
+    ``objective`` is the plan that fits: "time", or "min" where only the plan for least RAM does; None where neither.
     ``ram_bytes`` and ``flash_bytes`` are of that plan, of "min" where none fits; ``short`` what that one has too little
-    of. ``least_ram_bytes``: with ``--memory min``. ``instructions`` are those of a run, counted on ``counted_on``;
+    of. ``min_ram_bytes``: with ``--memory min``. ``instructions`` are those of a run, counted on ``emulated_on``;
     ``est_cycles`` estimated from them, ``est_ms`` those by the board's clock. None where there is no emulator, no table
     of cycles, or no clock. ``error``: how much less and more published results take than such estimates, as fractions;
     None where there is nothing to compare with.
@@ -45,16 +45,16 @@ class BoardFit:
     cpu: str
     clock_hz: int | None
     emulated_only: bool
-    aim: str | None
+    objective: str | None
     ram_bytes: int
     ram_have: int
     flash_bytes: int
     flash_have: int
-    least_ram_bytes: int
+    min_ram_bytes: int
     short: Mapping[str, int] = field(default_factory=dict)
     instructions: int | None = None
     est_cycles: int | None = None
-    counted_on: str | None = None
+    emulated_on: str | None = None
     error: tuple[float, float] | None = None
 
     @property
@@ -66,7 +66,7 @@ class BoardFit:
 
     def to_json(self) -> dict[str, Any]:
         """The board's object in that of ``sdk fit --json``."""
-        fits = self.aim is not None
+        fits = self.objective is not None
         return {"fits": fits, **asdict(self), "est_ms": self.est_ms}
 
 
@@ -96,7 +96,7 @@ class _Need:
     boards: tuple[Board, ...]
     reports: Mapping[str, BuildReport]  # by objective
     counts: Mapping[str, Future[Counts]]
-    counted_on: str
+    emulated_on: str
 
 
 def fit(
@@ -155,7 +155,7 @@ def _names(group: Iterable[Board]) -> list[str]:
 
 
 def _rank(row: BoardFit) -> tuple[bool, bool, float, str]:
-    return row.aim is None, row.est_ms is None, row.est_ms or 0.0, row.board
+    return row.objective is None, row.est_ms is None, row.est_ms or 0.0, row.board
 
 
 def _emulated_target(group: Sequence[Board], known: Iterable[Board]) -> Board:
@@ -224,19 +224,19 @@ def _rows(need: _Need, notes: dict[str, list[str]]) -> Iterator[BoardFit]:
             cpu=board.core.cpu,
             clock_hz=board.core.clock_hz,
             emulated_only=board.emulated_only,
-            aim=objective,
+            objective=objective,
             ram_bytes=shown.ram_bytes,
             ram_have=board.ram_bytes or 0,
             flash_bytes=shown.flash_bytes,
             flash_have=board.flash_bytes or 0,
-            least_ram_bytes=need.reports[OBJECTIVES[-1]].ram_bytes,
+            min_ram_bytes=need.reports[OBJECTIVES[-1]].ram_bytes,
             short={} if objective else lacks(shown, board),
         )
-        yield _counted(row, counts[objective], need.counted_on) if objective in counts else row
+        yield _counted(row, counts[objective], need.emulated_on) if objective in counts else row
 
 
 def _counted(row: BoardFit, counts: Counts, place: str) -> BoardFit:
-    row = replace(row, instructions=counts.instructions, counted_on=place)
+    row = replace(row, instructions=counts.instructions, emulated_on=place)
     if counts.est_cycles is None:
         return row
     timing = timing_for(row.cpu)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Never
 
+import numpy as np
 from numpy.typing import NDArray
 
 from sdk.boards import Board, load_board
@@ -26,6 +27,7 @@ from sdk.driver.profiling import profile
 from sdk.driver.program import save_program
 from sdk.errors import UsageError
 from sdk.frontends import frontends
+from sdk.frontends.base import Objects
 from sdk.profile import ProfileReport
 from sdk.report import BenchReport, MemoryReport
 from sdk.toolchains import BuildCache
@@ -75,7 +77,8 @@ class Model:
                 f"inputs are arrays by name, not a {type(inputs).__name__}", hint='model.run(None, {"x": array})'
             )
         session, built = self._open()
-        return step(session, built, inputs, dims or {}, entry)[0]
+        given = {name: _array(value) for name, value in inputs.items()}
+        return step(session, built, given, dims or {}, entry)[0]
 
     def _open(self) -> tuple[Session, Built]:
         if self._open_session is None:
@@ -123,6 +126,7 @@ class Model:
 
 def compile(
     model: str | Path | Any,
+    example: Any = None,
     board: str = "host",
     dims: Mapping[str, int | tuple[int, ...]] | None = None,
     threads: int = 1,
@@ -130,11 +134,14 @@ def compile(
     opt: Literal["time", "size"] = "time",
     memory: Literal["time", "min"] = "time",
     arena_limit: int | None = None,
+    dynamic_shapes: Any = None,
 ) -> Model:
     """Compiles a model for a board.
 
     Args:
-        model: a .tflite, .onnx or .ir file by whatever name, an ``onnx.ModelProto``, or a module of ``sdk.graph``.
+        model: a .tflite, .onnx, .pt2 or .ir file by whatever name, an ``onnx.ModelProto``, a module of ``sdk.graph``, a
+            ``torch.export.ExportedProgram``, or a ``torch.nn.Module`` with example inputs.
+        example: what a module of PyTorch is exported with: a tensor, a tuple of its arguments, a dict of them by name.
         board: a name of ``sdk boards``.
         dims: of each symbolic dimension the inclusive bounds (lo, hi), bounds and what it is a multiple of
             (lo, hi, multiple), or its number.
@@ -144,22 +151,35 @@ def compile(
         opt: what code is made for: "time" or "size".
         memory: what memory is planned for: "time", or "min" for the least RAM.
         arena_limit: bytes; the fastest plan within this arena.
+        dynamic_shapes: which sizes of the example stay open, as ``torch.export.export`` takes them.
 
     Raises:
         SdkError: the file, the board or the model is not usable; see docs/errors.md.
     """
+    if isinstance(example, str):
+        raise UsageError(f"{example!r} is no example input", hint=f"sdk.compile(model, board={example!r})")
     if not isinstance(board, str):
         raise UsageError(f"a {type(board).__name__} is no board's name", hint='board="host"; sdk boards lists them')
     files = tuple(map(Path, externs))
     options = BuildOptions(
         dims=_bounds(dims or {}), threads=threads, externs=files, opt=opt, memory=memory, arena_limit=arena_limit
     )
+    if example is not None:
+        name, path = _stored(model, lambda objects: objects.trace(model, example, dynamic_shapes))
+        return Model(path, load_board(board), replace(options, name=_prefix(name)))
+    if dynamic_shapes is not None:
+        raise UsageError("dynamic_shapes without an example", hint="sdk.compile(module, example, dynamic_shapes=...)")
     if isinstance(model, (str, Path)):
         return Model(Path(model), load_board(board), options)
     if isinstance(model, Module):
         return Model(_stored_program(model), load_board(board), replace(options, name=_prefix(model.name)))
-    name, path = _stored(model)
+    name, path = _stored(model, lambda objects: objects.pack(model))
     return Model(path, load_board(board), replace(options, name=_prefix(name)))
+
+
+def _array(value: Any) -> Any:
+    """An input as numpy's array where it is a tensor of PyTorch; others as they are, to be checked."""
+    return np.asarray(value.detach()) if hasattr(value, "detach") else value
 
 
 def _bounds(dims: Mapping[str, int | tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
@@ -183,10 +203,10 @@ def _stored_program(module: Module) -> Path:
     return BuildCache().entry(key, lambda at: save_program(module, at / "model.ir")) / "model.ir"
 
 
-def _stored(model: object) -> tuple[str, Path]:
+def _stored(model: object, pack: Callable[[Objects], tuple[str, bytes] | None]) -> tuple[str, Path]:
     """The name of a model that a frontend knows as an object of Python, and its file, kept with the builds."""
     for frontend in frontends():
-        packed = frontend.objects and frontend.objects.pack(model)
+        packed = frontend.objects and pack(frontend.objects)
         if packed:
             name, data = packed
             return name, _kept(f"model{frontend.suffixes[0]}", data)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import assert_never
 
 from sdk.boards import Board
@@ -46,15 +45,12 @@ from sdk.compiler.verify.module import check
 from sdk.compiler.verify.plan import check_plan
 from sdk.driver.backends import backend_for
 from sdk.driver.externs import add_patterns
-from sdk.driver.files import read_model_file
+from sdk.driver.importing import import_model
 from sdk.driver.job import Job
 from sdk.driver.memories import pools_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.targets import capabilities
 from sdk.errors import BuildError
-from sdk.frontends import readable
-from sdk.frontends.base import ModelFile
-from sdk.frontends.outline import Refusal
 
 __all__ = ["Observer", "default_passes", "import_model", "imported", "lower_module", "planned"]
 
@@ -62,26 +58,6 @@ INDEX_LIMIT = (1 << 31) - 1  # offsets in generated code are 32 bits
 CACHE_LINE = 64  # where vectors are wide, none of a buffer then lies across two lines
 WORDS = 16  # bytes: what the widest load of a microcontroller wants
 Observer = Callable[[Pass, Module], None]
-
-
-def import_model(
-    model: ModelFile | Path, options: BuildOptions, prefix: str, refusals: list[Refusal] | None = None
-) -> Module:
-    """Reads a model file into a module of stage "imported"; what cannot be imported is put into ``refusals`` too.
-
-    Raises:
-        UsageError: the file cannot be read or is of no known kind.
-        BuildError: the file is damaged or uses what the importer does not know.
-    """
-    file = read_model_file(model)
-    try:
-        return file.frontend.load(file, prefix, options.dims, [] if refusals is None else refusals)
-    except BuildError as err:
-        err.where = err.where or str(file.path)
-        err.hint = err.hint or "export the model anew without it; docs/onnx.md and docs/errors.md say what is imported"
-        if not file.frontend.sniff(file.data):  # nothing but its name made it a file of this format
-            err.hint = f"{err.hint}; what is read: {readable()}"
-        raise
 
 
 def imported(job: Job) -> Module:

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sdk.errors import UsageError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -16,9 +18,21 @@ if TYPE_CHECKING:
     from sdk.compiler.ir.module import Module
     from sdk.frontends.outline import Outline, Refusal
 
-__all__ = ["Beside", "Engine", "Frontend", "ModelFile", "Objects", "Option", "Reference"]
+__all__ = ["Beside", "Engine", "Frontend", "ModelFile", "Objects", "OpenSizesError", "Option", "Reference"]
 
 Option = str | int | bool
+
+
+class OpenSizesError(UsageError):
+    """Sizes of the inputs are open and have no bounds. ``names`` are those of the sizes, as ``--dim`` takes them."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        example = " ".join(f"--dim {name}=1:64" for name in names)
+        super().__init__(
+            f"the model has open sizes without bounds: {', '.join(names)}",
+            hint=f"give each its smallest and largest value, or one number: {example}",
+        )
+        self.names = names
 
 
 class Beside(Protocol):
@@ -57,10 +71,12 @@ class Engine:
 @dataclass(frozen=True)
 class Objects:
     """How models of a format are held in Python: ``what`` such an object is called, with its article;
-    ``pack(object)`` gives the name of the model and the bytes of a file of it, None for an object of another kind."""
+    ``pack(object)`` gives the name of the model and the bytes of a file of it, None for an object of another kind;
+    ``trace(object, example, dynamic_shapes)`` the same of what becomes a model when it runs on example inputs."""
 
     what: str
     pack: Callable[[object], tuple[str, bytes] | None]
+    trace: Callable[[object, Any, Any], tuple[str, bytes] | None] = lambda model, example, dynamic_shapes: None
 
 
 @dataclass(frozen=True)
@@ -80,6 +96,7 @@ class Frontend:
         beside: ``beside(path, data)`` reads what the contents of ``path`` have in other files; None for nothing.
         outline: the operators of a file's bytes, whether or not they can be imported; None where the imported module
             shows as much.
+        constants: how many elements the constants in a file's bytes have; None where the imported module has the same.
         engines: what runs such files, the preferred first.
         objects: models as objects of Python, where the format has any.
     """
@@ -91,6 +108,7 @@ class Frontend:
     load: Callable[[ModelFile, str, Mapping[str, tuple[int, ...]], list[Refusal]], Module]
     beside: Callable[[Path, bytes], Beside | None] = lambda path, data: None
     outline: Callable[[bytes], Outline] | None = None
+    constants: Callable[[bytes], int] | None = None
     engines: tuple[Engine, ...] = ()
     objects: Objects | None = None
 

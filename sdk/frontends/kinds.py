@@ -20,8 +20,8 @@ _LOAD: Final = {
     "SavedModel": "from_saved_model({path})",
 }
 _TORCH: Final = (
-    "an archive of PyTorch",
-    "export it where the network is defined: torch.onnx.export(model, inputs, 'model.onnx')",
+    "an archive of PyTorch without an exported program",
+    "export it where the network is defined: torch.export.save(torch.export.export(model, inputs), 'model.pt2')",
 )
 _PAGE: Final = ("a web page", "download the file itself: the link named raw or download, not the page that shows it")
 _ARRAY: Final = ("an array of numpy", "arrays are inputs: sdk run MODEL --input NAME={path}")

@@ -19,12 +19,14 @@ class Refusal:
 @dataclass(frozen=True, slots=True)
 class OutlineTensor:
     """A tensor of the file: its element type, and its extents as numbers or names (None: the file does not say);
-    ``constant``: the bytes that the file holds of it (None: it is computed)."""
+    ``constant``: the bytes that the file holds of it (None: it is computed); ``quant``: scale and zero point, None
+    without or with several."""
 
     name: str
     dtype: str
     shape: tuple[int | str, ...] | None
     constant: int | None = None
+    quant: tuple[float, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

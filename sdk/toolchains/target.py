@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sdk.boards import Board
-from sdk.boards.model import Gcc
+from sdk.boards.board import Gcc
 
 # Capability -> (feature in clang's and zig's -mcpu, flag or -march extension of gcc).
 _X86 = {
@@ -25,6 +25,7 @@ _X86 = {
     "avx512bf16": ("avx512bf16", "-mavx512bf16"),
     "avx512fp16": ("avx512fp16", "-mavx512fp16"),
 }
+_BASE = {"x86_64": "x86_64", "aarch64": "generic"}
 _AARCH64 = {
     "dotprod": ("dotprod", "dotprod"),
     "fp16": ("fullfp16", "fp16"),
@@ -39,7 +40,7 @@ _AARCH64 = {
 class Target:
     """One machine to compile for: zig's triple and CPU, gcc's command ("" for none) and flags, the optimisation level.
 
-    ``link_cpu`` is the CPU that the compiler's own support library is built for when linking; with ``small`` code is
+    ``link_cpu`` is the CPU that the compiler's own libraries are built for when linking; with ``small`` code is
     made for size, whatever the level says. With ``rolled`` loops stay as they are written: those that are hot are
     assembly there, or code is for size. With ``gathers`` it has vectors whose lanes can be loaded from addresses of
     their own (Arm's M-profile vectors). ``stack_bytes`` is what a program gets for its stack, 0: what the system gives.
@@ -64,16 +65,18 @@ class Target:
         return self.zig_target.startswith("wasm")
 
 
-def target_for(board: Board, aim: str = "time", *, rolled: bool = False, gathers: bool = False) -> Target:
+def target_for(board: Board, objective: str = "time", *, rolled: bool = False, gathers: bool = False) -> Target:
     """Return the target of a board, of which code is made for "time" or "size"; a "native" CPU is spelled out from the
     board's capabilities. ``rolled`` and ``gathers`` are those of ``Target``."""
     compilers = board.compilers
     gcc = compilers.gcc or Gcc(command="")
-    zig_cpu, gcc_flags, link_cpu = compilers.zig.cpu, gcc.flags, compilers.zig.cpu
+    zig_cpu, gcc_flags = compilers.zig.cpu, gcc.flags
     if zig_cpu == "native":
         zig_cpu, native_flags = _compiler_names(board.core.arch, board.capabilities)
         gcc_flags = (*gcc_flags, *native_flags)
-        link_cpu = zig_cpu.split("+")[0]
+    # on Linux one C library for all processors of an architecture: zig takes most of a minute to build it
+    shared = compilers.zig.cpu == "native" or "linux" in compilers.zig.target
+    link_cpu = _BASE.get(board.core.arch, "baseline") if shared else zig_cpu
     return Target(
         zig_target=compilers.zig.target,
         zig_cpu=zig_cpu,
@@ -81,8 +84,8 @@ def target_for(board: Board, aim: str = "time", *, rolled: bool = False, gathers
         gcc_command=gcc.command,
         gcc_flags=gcc_flags,
         opt=compilers.opt,
-        small=aim == "size",
-        rolled=rolled or aim == "size",
+        small=objective == "size",
+        rolled=rolled or objective == "size",
         gathers=gathers,
         hosted=board.hosted,
         pointer_bits=board.pointer_bits,
@@ -94,8 +97,7 @@ def _compiler_names(arch: str, capabilities: frozenset[str]) -> tuple[str, tuple
     """Return zig's -mcpu and gcc's flags for exactly ``capabilities``."""
     table = {"x86_64": _X86, "aarch64": _AARCH64}.get(arch, {})
     present = [names for capability, names in table.items() if capability in capabilities]
-    base = {"x86_64": "x86_64", "aarch64": "generic"}.get(arch, "baseline")
-    zig_cpu = "+".join([base, *[zig for zig, _ in present]])
+    zig_cpu = "+".join([_BASE.get(arch, "baseline"), *[zig for zig, _ in present]])
     extensions = [gcc for _, gcc in present]
     if arch == "aarch64":
         return zig_cpu, ("+".join(["-march=armv8.2-a" if extensions else "-march=armv8-a", *extensions]),)

@@ -16,7 +16,7 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.machines.lookup import MACHINES, machine_for
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops.registry import get_op, infer
 from sdk.compiler.schedules.rules import schedule_nest

@@ -183,7 +183,7 @@ def test_json_is_exactly_one_object(driver: Driver, model: str, sdk_command: Sdk
 
 @pytest.mark.parametrize("verb", [*VERB_LINES, "inspect"])
 def test_text_is_for_people(driver: Driver, model: str, sdk_command: Sdk, verb: str) -> None:
-    code, out, err = sdk_command(*VERB_LINES.get(verb, ["inspect", "m.tflite"]))
+    code, out, err = sdk_command(*VERB_LINES.get(verb, ["inspect", "m.tflite", "--stage", "planned"]))
     assert (code, err) == (0, "")
     assert not out.startswith("{")
     assert out.strip()

@@ -23,7 +23,7 @@ ROOM = 32  # of what outputs move by then: other operations are off by a last bi
 
 def load_engines() -> None:
     """Imports them, so that a child process need not."""
-    for engine in ("onnxruntime", "tflite_micro.python.tflite_micro.runtime"):
+    for engine in ("onnxruntime", "tflite_micro.python.tflite_micro.runtime", "ai_edge_litert.interpreter"):
         import_module(engine)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from generate import Network, generate, values
-from generate.engines import outputs
+from generate.engines import reference_outputs
 
 from differential.apart import apart
 from differential.case import Array, Runs, interpreted
@@ -87,7 +87,7 @@ def _references(networks: Sequence[Network], steps: Sequence[Any]) -> list[Any]:
         for network, given in zip(networks[len(out) :], steps[len(out) :], strict=True):
             try:
                 arrays = [[s[name] for name, _ in network.inputs] for s in given]
-                yield outputs(network.data(), network.suffix, arrays, len(network.outputs))
+                yield reference_outputs(network, arrays)
             except Exception:  # engines have errors of their own
                 yield None
 

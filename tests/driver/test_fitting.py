@@ -39,7 +39,7 @@ Count = Callable[[Path, Board, BuildOptions, Mapping[str, int]], Counts]
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
-    """What was counted where (machine, core, aim), without an emulator."""
+    """What was counted where (machine, core, objective), without an emulator."""
     calls: list[tuple[str, str, str]] = []
 
     def count(path: Path, board: Board, options: BuildOptions, at: Mapping[str, int]) -> Counts:
@@ -50,7 +50,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     return calls
 
 
-def test_each_core_is_counted_once(counted: list[tuple[str, str, str]]) -> None:
+def test_each_core_is_emulated_once(counted: list[tuple[str, str, str]]) -> None:
     slow, fast = nrf(), load_board("nucleo_l4r5zi")
     report = fit(MODEL, BuildOptions(), boards=[slow, fast, load_board("host")])
     assert counted == [("qemu-cortex-m4", "cortex-m4", "time")]  # the largest machine with that core
@@ -58,40 +58,40 @@ def test_each_core_is_counted_once(counted: list[tuple[str, str, str]]) -> None:
     assert (first.board, second.board) == ("nucleo_l4r5zi", "nrf52840_dk")  # the fast one ahead
     assert first.est_ms == pytest.approx(6.4e4 / 120e6 * 1e3)
     assert second.est_ms == pytest.approx(1.0)
-    assert {(b.aim, b.instructions, b.counted_on) for b in report.boards} == {("time", 64_000, "qemu-cortex-m4")}
+    assert {(b.objective, b.instructions, b.emulated_on) for b in report.boards} == {("time", 64_000, "qemu-cortex-m4")}
     timing = timing_for("cortex-m4")
     assert timing is not None
     assert first.error == timing.error
-    assert first.ram_bytes > first.least_ram_bytes > 0
+    assert first.ram_bytes > first.min_ram_bytes > 0
     assert not report.notes
 
 
 def test_by_how_much_it_does_not_fit(counted: list[tuple[str, str, str]]) -> None:
     (wide,) = fit(MODEL, BuildOptions(), boards=[nrf()]).boards
-    between = (wide.ram_bytes + wide.least_ram_bytes) // 2
+    between = (wide.ram_bytes + wide.min_ram_bytes) // 2
     boards = [
         nrf(),
         sized(nrf(), "tight", ram=between),
-        sized(nrf(), "little_ram", ram=wide.least_ram_bytes - 3),
+        sized(nrf(), "little_ram", ram=wide.min_ram_bytes - 3),
         sized(nrf(), "little_flash", flash=1000),
     ]
     counted.clear()
     report = fit(MODEL, BuildOptions(), boards=boards)
     rows = {b.board: b for b in report.boards}
     assert [b.board for b in report.boards][:2] == ["nrf52840_dk", "tight"]
-    assert sorted(aim for _, _, aim in counted) == ["min", "time"]
-    assert rows["tight"].aim == "min"
-    assert (rows["tight"].ram_bytes, rows["tight"].est_cycles) == (wide.least_ram_bytes, 65_000)
+    assert sorted(objective for _, _, objective in counted) == ["min", "time"]
+    assert rows["tight"].objective == "min"
+    assert (rows["tight"].ram_bytes, rows["tight"].est_cycles) == (wide.min_ram_bytes, 65_000)
     least = rows["little_ram"]
-    assert (least.aim, least.short["ram"], least.instructions, least.est_ms) == (None, 3, None, None)
+    assert (least.objective, least.short["ram"], least.instructions, least.est_ms) == (None, 3, None, None)
     none = rows["little_flash"]
-    assert (none.aim, none.short) == (None, {"flash": none.flash_bytes - 1000})
+    assert (none.objective, none.short) == (None, {"flash": none.flash_bytes - 1000})
 
 
-def test_a_core_is_counted_on_the_largest_machine_that_runs_its_code(counted: list[tuple[str, str, str]]) -> None:
+def test_a_core_is_emulated_on_the_largest_machine_that_runs_its_code(counted: list[tuple[str, str, str]]) -> None:
     (row,) = fit(MODEL, BuildOptions(), boards=[load_board("microbit")]).boards
     assert counted == [("rpi_pico", "cortex-m0", "time")]
-    assert row.counted_on == "rpi_pico"
+    assert row.emulated_on == "rpi_pico"
 
 
 def test_no_emulated_target_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_no_emulated_target_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None
     report = fit(MODEL, BuildOptions(), boards=[replace(nrf(), emulator=None)])
     (row,), (note,) = report.boards, report.notes
     assert "no estimates: nrf52840_dk has no emulated target" in note
-    assert (row.aim, row.instructions, row.est_ms, row.error) == ("time", None, None, None)
+    assert (row.objective, row.instructions, row.est_ms, row.error) == ("time", None, None, None)
 
 
 @pytest.mark.parametrize("error", [MissingToolError("no emulator"), BuildError("over by 10 bytes")])
@@ -110,7 +110,7 @@ def test_what_cannot_be_counted_is_noted(monkeypatch: pytest.MonkeyPatch, error:
     monkeypatch.setattr(fitting, "count", count)
     report = fit(MODEL, BuildOptions(), boards=[nrf()])
     assert report.notes == (f"nrf52840_dk: no estimates: {error}",)
-    assert report.boards[0].aim == "time"
+    assert report.boards[0].objective == "time"
 
 
 def test_boards_that_miss_the_same_are_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_too_large_for_the_emulated_target_too(
 ) -> None:
     monkeypatch.setattr(fitting, "board_names", lambda: [])
     (row,) = fit(MODEL, BuildOptions(), boards=[sized(nrf(), "tiny", flash=1024, ram=256)]).boards
-    assert row.aim is None
+    assert row.objective is None
     assert row.short.keys() == {"ram", "arena", "flash"}
     assert not counted
 

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from sdk.boards import CAPABILITIES, board_names, load_board, with_implied
+from sdk.boards.board import Capability
 from sdk.boards.implied import IMPLIED
-from sdk.boards.model import Capability
 from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.passes.pipeline import parse_pipeline, print_pipeline

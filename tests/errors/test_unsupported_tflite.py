@@ -162,12 +162,11 @@ CASES: dict[str, Callable[[], bytes]] = {
     "the fused activation TANH is not supported": lambda: product(FusedActivationFunction=4),
     "the option": lambda: net("CONCATENATION"),
     "has the zero point 200, outside": lambda: zero_point(200),
-    "RELU6 with different scales of input and output is not supported": lambda: net("RELU6", out_scale=0.25),
     "the output must have scale 0.00390625 and zero point -128": lambda: net("LOGISTIC"),
     "rank 2 instead of 4": lambda: pool((1, 4)),
     "input and output of a pooling must have one scale and zero point": lambda: pool(out_scale=0.25),
     "axes [5] of a tensor of rank 2": lambda: net("MEAN", consts=([5],), options="ReducerOptions"),
-    "a mean over an open extent, or to another type, is not supported": lambda: net(
+    "a sum or mean over an open extent, or to another type, is not supported": lambda: net(
         "MEAN", consts=([0],), options="ReducerOptions", **OPEN
     ),
     "softmax cannot represent an input scale of": lambda: softmax(1e-12),
@@ -186,14 +185,14 @@ CASES: dict[str, Callable[[], bytes]] = {
     "the init subgraph 7 does not exist": lambda: net(
         "CALL_ONCE", options="CallOnceOptions", first=None, outputs=0, InitSubgraphIndex=7
     ),
-    "unsupported operator": lambda: net("SIN"),
+    "unsupported operator": lambda: net("RFFT2D"),
     "unsupported custom operator": lambda: net("CUSTOM", custom="Mystery"),
     "the file says int8[1, 5]": lambda: net("RELU", out=(1, 5)),
 }
 DIMS = {
     "an open extent cannot be squeezed or expanded": "x_0=1:4",
     "the open extent x_0 cannot be sliced": "x_0=1:4",
-    "a mean over an open extent, or to another type, is not supported": "x_0=1:4",
+    "a sum or mean over an open extent, or to another type, is not supported": "x_0=1:4",
     "SAME padding with stride 2 of the open extent": "x_1=4:9",
 }
 

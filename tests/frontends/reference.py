@@ -1,8 +1,11 @@
-"""Comparing an imported module with tflite-micro on random inputs."""
+"""Comparing an imported module with tflite-micro, or with LiteRT, on random inputs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from ai_edge_litert import interpreter as litert
 from tflite_micro.python.tflite_micro import runtime
 
 from sdk.compiler.interp.graph import initial_states, run_graph
@@ -40,3 +43,37 @@ def assert_bit_exact(data: bytes, runs: int = 10, seed: int = 0, distinct: bool 
             seen.add(found[r.name].tobytes())
     assert len(seen) > 1 or not distinct, "every input gave the same output: the comparison says nothing"
     return module
+
+
+def assert_equals_litert(data: bytes, runs: int = 6, seed: int = 0, distinct: bool = True, off: int = 0) -> Module:
+    """``runs`` random inputs through the interpreter and through LiteRT's reference kernels; results may be ``off`` by
+    so many steps."""
+    module = import_tflite(data, "model")
+    graph = module.graphs["main"]
+    rng = np.random.default_rng(seed)
+    given = [random_inputs(module, rng, run) for run in range(runs)]
+    seen = set()
+    answers = litert_outputs(data, [list(inputs.values()) for inputs in given])
+    for run, (inputs, want) in enumerate(zip(given, answers, strict=True)):
+        found = run_graph(module, "main", inputs)
+        for r, expected in zip(graph.results, want, strict=True):
+            assert found[r.name].dtype == expected.dtype
+            np.testing.assert_allclose(
+                found[r.name].astype(np.int64), expected.astype(np.int64), rtol=0, atol=off, err_msg=f"run {run}, {r}"
+            )
+            seen.add(expected.tobytes())
+    assert len(seen) > 1 or not distinct, "every input gave the same output: the comparison says nothing"
+    return module
+
+
+def litert_outputs(data: bytes, inputs: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+    """The outputs of each run by LiteRT's reference kernels."""
+    engine = litert.Interpreter(model_content=data, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF)
+    engine.allocate_tensors()
+    found = []
+    for given in inputs:
+        for detail, array in zip(engine.get_input_details(), given, strict=True):
+            engine.set_tensor(detail["index"], array)
+        engine.invoke()
+        found.append([engine.get_tensor(detail["index"]) for detail in engine.get_output_details()])
+    return found

@@ -16,8 +16,13 @@ TYPES = {
     np.dtype("int16"): tflite.TensorType.INT16,
     np.dtype("int32"): tflite.TensorType.INT32,
     np.dtype("int64"): tflite.TensorType.INT64,
+    np.dtype("float16"): tflite.TensorType.FLOAT16,
     np.dtype("float32"): tflite.TensorType.FLOAT32,
+    np.dtype("bool"): tflite.TensorType.BOOL,
 }
+
+# The least version of an operator that runtimes still have, where that is not the first.
+VERSIONS = {tflite.BuiltinOperator.BROADCAST_TO: 2}
 
 
 @dataclass
@@ -148,8 +153,9 @@ class _Writer:
     def code(self, number: int, custom: str) -> int:
         text = {"CustomCode": self.b.CreateString(custom)} if custom else {}
         return self.table(
-            "OperatorCode", DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number, Version=1, **text
-        )
+            "OperatorCode", DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number,
+            Version=VERSIONS.get(number, 1), **text,
+        )  # fmt: skip
 
     def subgraph(self, graph: ModelFile) -> int:
         tensors = self.offsets([self.tensor(t) for t in graph.tensors])

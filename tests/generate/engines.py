@@ -15,12 +15,14 @@ from sdk.compiler.ir.module import Module
 from sdk.frontends.onnx.importer import import_onnx
 from sdk.frontends.tflite.importer import import_tflite
 
+from .builders import operators_in
 from .network import Network
 
-__all__ = ["differences", "imported", "on_interpreter", "on_litert", "on_reference", "outputs"]
+__all__ = ["differences", "imported", "on_interpreter", "on_litert", "on_reference", "outputs", "reference_outputs"]
 
 Array = NDArray[Any]
 Step = Mapping[str, Array]
+OWN_KERNELS = {"CEIL", "ELU", "ROUND", "LOCAL_RESPONSE_NORMALIZATION"}  # of LiteRT, where the reference is not taken
 ARENA = 1 << 20  # bytes, for the small; real models take as much as they are large
 
 
@@ -44,13 +46,21 @@ def on_interpreter(network: Network, steps: Sequence[Step], module: Module | Non
 
 
 def on_reference(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
-    """The same by tflite-micro or onnxruntime: see ``outputs``."""
+    """The same by tflite-micro, LiteRT or onnxruntime: see ``reference_outputs``."""
     given = [[step[name] for name, _ in network.inputs] for step in steps]
-    return outputs(network.data(), network.suffix, given, len(network.outputs))
+    return reference_outputs(network, given)
+
+
+def reference_outputs(network: Network, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """The outputs of each run of a network by the engine that its kind is compared with."""
+    if network.kind == "uint8":
+        return list(_litert(network.data(), inputs, len(network.outputs)))
+    return outputs(network.data(), network.suffix, inputs, len(network.outputs))
 
 
 def outputs(file: bytes | Path, suffix: str, inputs: Sequence[Sequence[Array]], results: int) -> list[list[Array]]:
-    """The outputs of each run, by tflite-micro or onnxruntime (with its optimisations off: those change last bits).
+    """The outputs of each run, by tflite-micro, LiteRT where the model has floats, or onnxruntime (with its
+    optimisations off: those change last bits).
 
     Args:
         file: the model, as bytes or, where other files lie beside it, by its path.
@@ -61,7 +71,9 @@ def outputs(file: bytes | Path, suffix: str, inputs: Sequence[Sequence[Array]], 
     Raises:
         Exception: the engine's own, where it does not take the model.
     """
-    run = _tflite_micro if suffix == ".tflite" else _onnxruntime
+    run = _onnxruntime
+    if suffix == ".tflite":
+        run = _litert if _has_floats(file) else _tflite_micro
     return list(run(file, inputs, results))
 
 
@@ -74,6 +86,34 @@ def _tflite_micro(file: bytes | Path, inputs: Sequence[Sequence[Array]], results
             engine.set_input(np.ascontiguousarray(array), k)
         engine.invoke()
         yield [np.array(engine.get_output(k)) for k in range(results)]
+
+
+def _has_floats(file: bytes | Path) -> bool:
+    """Whether a .tflite file computes with floats."""
+    import tflite
+
+    graph = tflite.Model.GetRootAsModel(file if isinstance(file, bytes) else file.read_bytes(), 0).Subgraphs(0)
+    kinds = (graph.Tensors(k).Type() for k in range(graph.TensorsLength()))
+    return tflite.TensorType.FLOAT32 in kinds
+
+
+def _litert(file: bytes | Path, inputs: Sequence[Sequence[Array]], results: int) -> Iterator[list[Array]]:
+    """By its reference kernels; by others where these lack an operator, or compute it otherwise than TensorFlow."""
+    from ai_edge_litert import interpreter as litert
+
+    data = file if isinstance(file, bytes) else file.read_bytes()
+    kinds = litert.OpResolverType
+    kind = kinds.BUILTIN_REF
+    if OWN_KERNELS & set(operators_in(data, ".tflite")):
+        kind = kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    engine = litert.Interpreter(model_content=data, experimental_op_resolver_type=kind, num_threads=1)
+    engine.allocate_tensors()
+    ins, outs = engine.get_input_details(), engine.get_output_details()
+    for given in inputs:
+        for detail, array in zip(ins, given, strict=True):
+            engine.set_tensor(detail["index"], array)
+        engine.invoke()
+        yield [engine.get_tensor(detail["index"]) for detail in outs][:results]
 
 
 def _onnxruntime(file: bytes | Path, inputs: Sequence[Sequence[Array]], results: int) -> Iterator[list[Array]]:
@@ -90,20 +130,9 @@ def _onnxruntime(file: bytes | Path, inputs: Sequence[Sequence[Array]], results:
 
 
 def on_litert(network: Network, steps: Sequence[Step]) -> list[list[Array]]:
-    """The same by LiteRT's reference kernels; of .tflite files only."""
-    from ai_edge_litert import interpreter as litert
-
-    kind = litert.OpResolverType.BUILTIN_REF
-    engine = litert.Interpreter(model_content=network.data(), experimental_op_resolver_type=kind)
-    engine.allocate_tensors()
-    ins, outs = engine.get_input_details(), engine.get_output_details()
-    found = []
-    for step in steps:
-        for detail, (name, _) in zip(ins, network.inputs, strict=True):
-            engine.set_tensor(detail["index"], step[name])
-        engine.invoke()
-        found.append([engine.get_tensor(detail["index"]) for detail in outs])
-    return found
+    """The same by LiteRT; of .tflite files only."""
+    given = [[step[name] for name, _ in network.inputs] for step in steps]
+    return list(_litert(network.data(), given, len(network.outputs)))
 
 
 def differences(

@@ -23,8 +23,8 @@ def draw_input(d: Draw, kind: str, before: Sequence[Spec]) -> Spec:
         same = before[0]
         return same if d.chance(0.5) or same.scale is None else d.quantised(same.shape, same.dtype)
     rank = d.one((2, 3, 4, 4, 4, 4)) if kind != "onnx-integer" else d.one((1, 2, 3, 4))
-    if kind == "int8":
-        return d.quantised(d.shape(rank), "int8")
+    if kind in ("int8", "uint8"):
+        return d.quantised(d.shape(rank), kind)
     if kind == "int16":
         return d.quantised(d.shape(rank, 1500), "int16")
     if kind == "float":

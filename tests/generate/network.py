@@ -13,9 +13,8 @@ from typing import Any
 
 __all__ = ["KINDS", "Layer", "Network", "Spec", "Unfit", "layer"]
 
-# The first three are .tflite files, the others .onnx files.
-KINDS = ("int8", "int16", "float", "onnx-float", "onnx-qdq", "onnx-integer")
-TFLITE = KINDS[:3]
+TFLITE = ("int8", "int16", "uint8", "float")  # kinds of .tflite files
+KINDS = (*TFLITE, "onnx-float", "onnx-qdq", "onnx-integer")
 
 
 class Unfit(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import tflite_elementwise, tflite_moves, tflite_products, tflite_states
+from . import tflite_elementwise, tflite_moves, tflite_places, tflite_products, tflite_reals, tflite_states
 from .builders import FileBuilder, Op, share_tests_folder
 from .fills import Fill, integers
 from .network import Spec, Unfit
@@ -20,8 +20,9 @@ _ALL = {
     **tflite_products.TABLE, **tflite_elementwise.TABLE, **tflite_moves.TABLE, **tflite_states.TABLE
 }  # fmt: skip
 
-# The frontend takes reals only where they are moved.
-FLOATS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "TRANSPOSE", "SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V")
+# Layers that move reals as they move integers.
+MOVES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "TRANSPOSE", "SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V")
+REALS = {**{op: _ALL[op] for op in MOVES}, **tflite_reals.TABLE, **tflite_places.TABLE}
 
 
 class TfliteBuilder(FileBuilder):
@@ -31,11 +32,21 @@ class TfliteBuilder(FileBuilder):
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
-        if kind == "float":
-            self.table = {op: _ALL[op] for op in FLOATS}
+        self.table = REALS if kind == "float" else _ALL
+        if kind == "uint8":
+            # LiteRT, which alone runs these, refuses variables without first values, and rounds dense layers of any
+            # type in double precision: those are in test_unsigned.py
+            self.table = {op: _ALL[op] for op in _ALL if op not in (*tflite_states.STATEFUL, "FULLY_CONNECTED")}
         self.file, self.init = ModelFile(), ModelFile()
         self.index: dict[str, int] = {}
         self.consts = 0
+
+    def quantised(self, spec: Spec) -> bool:
+        """Whether layers compute with it: LiteRT, the reference of u8, does with u8, tflite-micro with the others."""
+        return spec.dtype == "uint8" if self.kind == "uint8" else spec.dtype in ("int8", "int16")
+
+    def is_image(self, spec: Spec) -> bool:
+        return self.quantised(spec) and len(spec.shape) == 4
 
     def input(self, name: str, spec: Spec) -> None:
         self.make(name, spec)
@@ -64,7 +75,7 @@ class TfliteBuilder(FileBuilder):
         return self.const(data, spec.dtype, scale=spec.scale, zero=spec.zero)
 
     def op(self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: str = "", **fields: Any) -> None:
-        if fields.get("FusedActivationFunction"):
+        if fields.get("FusedActivationFunction") and self.file.tensors[outputs[0]].scales:
             scale = self.file.tensors[outputs[0]].scales[0]
             if 6 / scale > 1 << 30:  # tflite-micro refuses a limit that leaves 32 bits
                 raise Unfit(f"limits of an activation at a scale of {scale}")

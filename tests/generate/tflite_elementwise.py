@@ -10,19 +10,25 @@ import numpy as np
 from .builders import Op
 from .draw import Draw
 from .network import Layer, Spec, Unfit, layer
-from .tflite_products import ACTIVATIONS, quantised
+from .tflite_products import ACTIVATIONS
 
 __all__ = ["TABLE"]
 
 OPTIONS = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
-# what tflite-micro converts QUANTIZE from and to
+# what tflite-micro converts QUANTIZE from and to, and what LiteRT does in networks of u8
 REQUANTISED = {"int8": ("int8", "int8", "int16", "uint8"), "int16": ("int8", "int16"), "uint8": ("int8",)}
+REQUANTISED_OLD = {"uint8": ("uint8", "uint8", "int8"), "int8": ("uint8",)}
 STATED = {"LOGISTIC": (1 / 256, -128), "TANH": (1 / 128, 0), "SOFTMAX": (1 / 256, -128)}
+
+
+def _requantised(b: Any, spec: Spec) -> tuple[str, ...]:
+    """The types that QUANTIZE makes of one."""
+    return (REQUANTISED_OLD if b.kind == "uint8" else REQUANTISED).get(spec.dtype, ())
 
 
 def _draw_binary(op: str) -> Any:
     def draw(d: Draw, b: Any) -> Layer | None:
-        x = b.pick(d, quantised)
+        x = b.pick(d, b.quantised)
         if x is None:
             return None
         spec = b.specs[x]
@@ -40,7 +46,7 @@ def _draw_binary(op: str) -> Any:
             other = b.specs[y]
         if d.chance(0.3):
             inputs.reverse()
-        usual = spec.scale * other.scale * (100 if spec.dtype == "int8" else 20000) if op == "MUL" else spec.scale
+        usual = spec.scale * other.scale * (20000 if spec.dtype == "int16" else 100) if op == "MUL" else spec.scale
         factor = d.one((1.0, 1.0, 1.7, 0.9, 0.5, 4.0, 0.06))
         given["scale"] = float(np.float32(usual * factor))
         return layer(op, inputs, b.fresh(), **given)
@@ -62,7 +68,7 @@ def _binary(b: Any, one: Layer) -> None:
         operands.append((constant[0], b.filled(*constant)))
     (p, left), (q, right) = operands
     shape = _joint(p.shape, q.shape)
-    if shape is None or p.dtype != q.dtype or not quantised(p):
+    if shape is None or p.dtype != q.dtype or not b.quantised(p):
         raise Unfit(f"{one.op} of {p} and {q}")
     spec = Spec(shape, p.dtype, one["scale"], one["zero"])
     _check_ratio(one.op, p, q, spec)
@@ -81,12 +87,12 @@ def _check_ratio(op: str, p: Spec, q: Spec, out: Spec) -> None:
 
 
 def _draw_quantize(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, lambda s: s.dtype in REQUANTISED)
+    x = b.pick(d, lambda s: bool(_requantised(b, s)))
     if x is None:
         return None
     spec = b.specs[x]
-    kind = d.one(REQUANTISED[spec.dtype])
-    if kind == "uint8" or spec.dtype == "uint8":  # the same reals, 128 higher
+    kind = d.one(_requantised(b, spec))
+    if (kind == "uint8") != (spec.dtype == "uint8"):  # the same reals, 128 higher
         scale, zero = spec.scale, spec.zero + (128 if kind == "uint8" else -128)
     else:
         width = {("int8", "int16"): 1 / 256, ("int16", "int8"): 256}.get((spec.dtype, kind), 1.0)
@@ -97,14 +103,14 @@ def _draw_quantize(d: Draw, b: Any) -> Layer | None:
 
 def _quantize(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
-    if one["dtype"] not in REQUANTISED.get(spec.dtype, ()):
+    if one["dtype"] not in _requantised(b, spec):
         raise Unfit(f"QUANTIZE of {spec}")
     out = b.make(one.outputs[0], Spec(spec.shape, one["dtype"], one["scale"], one["zero"]))
     b.op("QUANTIZE", [b.index[one.inputs[0]]], [out])
 
 
 def _draw_relu(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, quantised)
+    x = b.pick(d, b.quantised)
     if x is None:
         return None
     spec = b.specs[x]
@@ -115,7 +121,7 @@ def _draw_relu(d: Draw, b: Any) -> Layer | None:
 
 def _relu(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
-    if not quantised(spec):
+    if not b.quantised(spec):
         raise Unfit(f"RELU of {spec}")
     out = b.make(one.outputs[0], Spec(spec.shape, spec.dtype, one["scale"], one["zero"]))
     b.op("RELU", [b.index[one.inputs[0]]], [out])
@@ -123,7 +129,7 @@ def _relu(b: Any, one: Layer) -> None:
 
 def _draw_plain(op: str, *kinds: str) -> Any:
     def draw(d: Draw, b: Any) -> Layer | None:
-        x = b.pick(d, lambda s: s.dtype in kinds)
+        x = b.pick(d, lambda s: b.quantised(s) and s.dtype in (*kinds, "uint8"))
         if x is None:
             return None
         given = {"beta": d.one((1.0, 1.0, 0.5, 2.0))} if op == "SOFTMAX" else {}
@@ -134,7 +140,7 @@ def _draw_plain(op: str, *kinds: str) -> Any:
 
 def _relu6(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
-    if not quantised(spec):
+    if not b.quantised(spec):
         raise Unfit(f"RELU6 of {spec}")
     b.op("RELU6", [b.index[one.inputs[0]]], [b.make(one.outputs[0], spec)])
 
@@ -142,11 +148,12 @@ def _relu6(b: Any, one: Layer) -> None:
 def _stated(b: Any, one: Layer) -> None:
     """Layers whose output has the one scale that the format states."""
     spec = b.specs[one.inputs[0]]
-    if spec.dtype != "int8" or (one.op == "SOFTMAX" and not 1 <= len(spec.shape) <= 4):
+    if not b.quantised(spec) or spec.dtype == "int16" or (one.op == "SOFTMAX" and not 1 <= len(spec.shape) <= 4):
         raise Unfit(f"{one.op} of {spec}")
     if spec.scale < 2.0**-20:  # tflite-micro's range of inputs leaves 32 bits, and its results are those of infinities
         raise Unfit(f"a function of steps of {spec.scale}")
     scale, zero = STATED[one.op]
+    zero += 128 if spec.dtype == "uint8" else 0
     out = b.make(one.outputs[0], replace(spec, scale=scale, zero=zero))
     given = {"options": "SoftmaxOptions", "Beta": one["beta"]} if one.op == "SOFTMAX" else {}
     b.op(one.op, [b.index[one.inputs[0]]], [out], **given)

@@ -19,16 +19,21 @@ def _put(b: Any, one: Layer, consts: list[int], *shapes: tuple[int, ...], option
     b.op(one.op, [b.index[one.inputs[0]], *consts], outs, options, **fields)
 
 
+def _still(b: Any, spec: Spec) -> bool:
+    """Whether it may not be moved: tflite-micro moves u8 by RESHAPE only."""
+    return bool(spec.dtype == "uint8" and b.kind != "uint8")
+
+
 def _x(b: Any, one: Layer) -> Spec:
-    """The input; tflite-micro moves u8 by RESHAPE only."""
+    """The input."""
     spec: Spec = b.specs[one.inputs[0]]
-    if len(spec.shape) < 1 or (spec.dtype == "uint8" and one.op != "RESHAPE"):
+    if len(spec.shape) < 1 or (_still(b, spec) and one.op != "RESHAPE"):
         raise Unfit(f"{one.op} of {spec}")
     return spec
 
 
 def _chosen(d: Draw, b: Any, least: int = 1, most: int = 4) -> str | None:
-    return b.pick(d, lambda s: least <= len(s.shape) <= most and s.dtype != "uint8")
+    return b.pick(d, lambda s: least <= len(s.shape) <= most and not _still(b, s))
 
 
 # --- shapes ------------------------------------------------------------------------------------------------------
@@ -54,7 +59,7 @@ def _reshape(b: Any, one: Layer) -> None:
 
 
 def _draw_squeeze(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, lambda s: len(s.shape) > 1 and 1 in s.shape and s.dtype != "uint8")
+    x = b.pick(d, lambda s: len(s.shape) > 1 and 1 in s.shape and not _still(b, s))
     if x is None:
         return None
     ones = [k for k, n in enumerate(b.specs[x].shape) if n == 1]
@@ -221,7 +226,7 @@ def _split_v(b: Any, one: Layer) -> None:
 
 
 def _draw_concat(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, lambda s: s.dtype in ("int8", "int16") and len(s.shape) >= 1)
+    x = b.pick(d, lambda s: b.quantised(s) and len(s.shape) >= 1)
     if x is None:
         return None
     spec = b.specs[x]
@@ -240,7 +245,7 @@ def _draw_concat(d: Draw, b: Any) -> Layer | None:
 def _concat(b: Any, one: Layer) -> None:
     specs = [b.specs[n] for n in one.inputs]
     rank, axis = len(specs[0].shape), one["axis"]
-    if not -rank <= axis < rank or specs[0].dtype not in ("int8", "int16"):
+    if not -rank <= axis < rank or not b.quantised(specs[0]):
         raise Unfit(f"CONCATENATION of {specs[0]}")
     axis %= rank
     alike = {(s.dtype, s.scale, s.zero, s.shape[:axis], s.shape[axis + 1 :]) for s in specs}
@@ -254,14 +259,14 @@ def _concat(b: Any, one: Layer) -> None:
 
 def _draw_pad(op: str) -> Any:
     def draw(d: Draw, b: Any) -> Layer | None:
-        x = b.pick(d, lambda s: s.dtype in ("int8", "int16") and 1 <= len(s.shape) <= 4)
+        x = b.pick(d, lambda s: b.quantised(s) and 1 <= len(s.shape) <= 4)
         if x is None:
             return None
         shape = b.specs[x].shape
         pads = tuple((d.between(0, 3), d.between(0, 3)) if d.chance(0.5) else (0, 0) for _ in shape)
         if len(shape) == 4 and d.chance(0.6):  # what comes before a convolution without padding
             pads = ((0, 0), d.pair((0, 1, 2)), d.pair((0, 1, 2)), (0, 0))
-        given = {"value": d.one((-128, 127, 0, 5))} if op == "PADV2" else {}
+        given = {"value": d.one((0, 255, 128, 5) if b.kind == "uint8" else (-128, 127, 0, 5))} if op == "PADV2" else {}
         return layer(op, [x], b.fresh(), pads=pads, **given)
 
     return draw
@@ -269,7 +274,7 @@ def _draw_pad(op: str) -> Any:
 
 def _pad(b: Any, one: Layer) -> None:
     spec = _x(b, one)
-    if len(one["pads"]) != len(spec.shape) or spec.dtype not in ("int8", "int16"):
+    if len(one["pads"]) != len(spec.shape) or not b.quantised(spec):
         raise Unfit(f"{one.op} of {spec}")
     shape = tuple(before + n + after for n, (before, after) in zip(spec.shape, one["pads"], strict=True))
     consts = [b.const(one["pads"])]

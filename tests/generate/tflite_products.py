@@ -13,21 +13,12 @@ from .draw import Draw
 from .fills import integers, scales
 from .network import Layer, Spec, Unfit, layer
 
-__all__ = ["TABLE", "is_image", "quantised"]
+__all__ = ["TABLE"]
 
 SAME, VALID = 0, 1
 ACTIVATIONS = (0, 0, 0, 1, 2, 3)
-QUANTISED = ("int8", "int16")
 RATIOS = (1.0, 0.9999999, 1.0000001, 0.5, 0.01, 0.0078125, 0.4999999, 2.0, 3.9)
 WEIGHT_SCALES = (-9, -7, -7, -5, -3)  # as powers of two
-
-
-def quantised(spec: Spec) -> bool:
-    return spec.dtype in QUANTISED
-
-
-def is_image(spec: Spec) -> bool:
-    return quantised(spec) and len(spec.shape) == 4
 
 
 # --- drawing -----------------------------------------------------------------------------------------------------
@@ -43,12 +34,14 @@ def _ratio(d: Draw) -> tuple[str, float]:
 def _weighted(d: Draw, spec: Spec) -> dict[str, Any]:
     """The attributes of any layer with weights."""
     zero = d.zero(spec.dtype)
-    bias = None if d.chance(0.2) else (d.fill(), 1 << d.one((20, 28)) if d.chance(0.07) else d.one((100, 1000, 5000)))
+    none = d.chance(0.2) and spec.dtype != "uint8"  # LiteRT wants a bias
+    bias = None if none else (d.fill(), 1 << d.one((20, 28)) if d.chance(0.07) else d.one((100, 1000, 5000)))
     ratio, fill = _ratio(d), d.fill()
     if ratio[0] == "ratio" and ratio[1] > 0.1 and d.chance(0.7):  # what saturates says little
         fill = d.one(("small", "sparse")), fill[1]
+    old = {"zero_of_weights": d.zero("uint8")} if spec.dtype == "uint8" else {}
     return {
-        "fill": fill, "bias": bias, "ratio": ratio, "act": d.activation(ACTIVATIONS, zero),
+        **old, "fill": fill, "bias": bias, "ratio": ratio, "act": d.activation(ACTIVATIONS, zero),
         "zero": zero,
         "spread": d.one((0, 1, 3, 3, 8, 14)), "scales": (d.one(WEIGHT_SCALES), d.below(1 << 30)),
         "wide_bias": spec.dtype == "int16" and d.chance(0.8),
@@ -67,7 +60,7 @@ def _windowed(d: Draw, spec: Spec) -> dict[str, Any]:
 
 
 def _draw_conv(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, is_image)
+    x = b.pick(d, b.is_image)
     if x is None:
         return None
     given = {**_windowed(d, b.specs[x]), **_weighted(d, b.specs[x]), "channels": d.channels()}
@@ -77,7 +70,7 @@ def _draw_conv(d: Draw, b: Any) -> Layer | None:
 
 
 def _draw_depthwise(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, is_image)
+    x = b.pick(d, b.is_image)
     if x is None:
         return None
     given = {**_windowed(d, b.specs[x]), **_weighted(d, b.specs[x])}
@@ -86,7 +79,7 @@ def _draw_depthwise(d: Draw, b: Any) -> Layer | None:
 
 
 def _draw_dense(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, lambda s: quantised(s) and len(s.shape) >= 2)
+    x = b.pick(d, lambda s: b.quantised(s) and len(s.shape) >= 2)
     if x is None:
         return None
     given = _weighted(d, b.specs[x])
@@ -97,7 +90,7 @@ def _draw_dense(d: Draw, b: Any) -> Layer | None:
 
 def _draw_pool(op: str) -> Any:
     def draw(d: Draw, b: Any) -> Layer | None:
-        x = b.pick(d, is_image)
+        x = b.pick(d, b.is_image)
         if x is None:
             return None
         given = _windowed(d, b.specs[x])
@@ -108,7 +101,7 @@ def _draw_pool(op: str) -> Any:
 
 
 def _draw_mean(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, lambda s: quantised(s) and len(s.shape) >= 2)
+    x = b.pick(d, lambda s: b.quantised(s) and len(s.shape) >= 2)
     if x is None:
         return None
     spec = b.specs[x]
@@ -146,19 +139,25 @@ def _sizes(spec: Spec, one: Layer) -> list[int]:
 def _weights(b: Any, one: Layer, shape: tuple[int, ...], axis: int, taps: int) -> tuple[list[int], float]:
     """The tensors of weights and biases, and the scale of the output."""
     spec = b.specs[one.inputs[0]]
-    if not quantised(spec):
+    if not b.quantised(spec):
         raise Unfit(f"{one.op} of {spec}")
     channels = shape[axis]
     spread = one["spread"]
     power, seed = one["scales"]
-    found = scales(1 if spread < 0 else channels, seed, math.ldexp(1.0, power), max(spread, 0))
-    data = integers(shape, one["fill"], -127, 127)
-    ins = [b.index[one.inputs[0]], b.const(data, "int8", scale=found, axis=axis)]
+    old = spec.dtype == "uint8"
+    found = scales(1 if spread < 0 or old else channels, seed, math.ldexp(1.0, power), max(spread, 0))
+    if old:
+        data, zero = integers(shape, one["fill"], 0, 255), one["zero_of_weights"]
+        weights = b.const(data, "uint8", scale=found, zero=zero, axis=axis)
+    else:
+        data = integers(shape, one["fill"], -127, 127)
+        weights = b.const(data, "int8", scale=found, axis=axis)
+    ins = [b.index[one.inputs[0]], weights]
     how, factor = one["ratio"]
     product = spec.scale * max(found)
     if how == "natural":
         # sums of so many products grow as the root of their number
-        wide = 6 if spec.dtype == "int8" else 7
+        wide = 7 if spec.dtype == "int16" else 6
         ratio = factor * math.ldexp(1.0, -(taps.bit_length() // 2) - wide)
     else:
         ratio = factor
@@ -167,7 +166,7 @@ def _weights(b: Any, one: Layer, shape: tuple[int, ...], axis: int, taps: int) -
         fill, most = one["bias"]
         ins.append(b.const(_biases(spec, one, fill, most, channels, taps, ratio), "int64" if one["wide_bias"] else
                            "int32", scale=[float(np.float32(spec.scale * s)) for s in found]))  # fmt: skip
-    elif spec.dtype == "int8" and taps * 127 * 255 * max(ratio, 1.0) >= 1 << 30:
+    elif spec.dtype != "int16" and taps * 127 * 255 * max(ratio, 1.0) >= 1 << 30:
         raise Unfit("sums of 32 bits would overflow")
     return ins, float(np.float32(product / ratio))
 
@@ -176,7 +175,7 @@ def _biases(
     spec: Spec, one: Layer, fill: Any, most: int, channels: int, taps: int, ratio: float
 ) -> Any:
     """Biases that keep sums, and what multipliers above 1 make of them, inside of 32 bits where sums have as many."""
-    sums = taps * 127 * (255 if spec.dtype == "int8" else 32768)
+    sums = taps * 127 * (32768 if spec.dtype == "int16" else 510 if spec.dtype == "uint8" else 255)
     if not one["wide_bias"]:
         room = int((1 << 30) / (2 * max(ratio, 1.0))) - sums
         if room < 1:
@@ -231,7 +230,7 @@ def _dense(b: Any, one: Layer) -> None:
 
 def _pool(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
-    if not is_image(spec):
+    if not b.is_image(spec):
         raise Unfit(f"{one.op} of {spec}")
     rows, cols = _sizes(spec, one)
     out = b.make(one.outputs[0], replace(spec, shape=(spec.shape[0], rows, cols, spec.shape[3])))
@@ -244,7 +243,7 @@ def _pool(b: Any, one: Layer) -> None:
 def _mean(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
     rank = len(spec.shape)
-    if not quantised(spec) or any(not -rank <= a < rank for a in one["axes"]):
+    if not b.quantised(spec) or any(not -rank <= a < rank for a in one["axes"]):
         raise Unfit(f"MEAN of {spec}")
     axes = {a % rank for a in one["axes"]}
     if one["keep"]:

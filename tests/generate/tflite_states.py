@@ -9,7 +9,6 @@ from .builders import Op
 from .draw import Draw
 from .fills import integers
 from .network import Layer, Spec, Unfit, layer
-from .tflite_products import quantised
 
 __all__ = ["STATEFUL", "TABLE"]
 
@@ -35,7 +34,7 @@ def _variable(b: Any, one: Layer, spec: Spec) -> int:
 
 
 def _draw_window(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, lambda s: quantised(s) and 2 <= len(s.shape) <= 4)
+    x = b.pick(d, lambda s: b.quantised(s) and 2 <= len(s.shape) <= 4)
     if x is None:
         return None
     first = d.fill() if d.chance(0.6) else None
@@ -45,7 +44,7 @@ def _draw_window(d: Draw, b: Any) -> Layer | None:
 def _window(b: Any, one: Layer) -> None:
     """The last rows kept along axis 1, and the new ones after them."""
     spec, rows = b.specs[one.inputs[0]], one["rows"]
-    if not quantised(spec) or not 2 <= len(spec.shape) <= 4 or rows < 1:
+    if not b.quantised(spec) or not 2 <= len(spec.shape) <= 4 or rows < 1:
         raise Unfit(f"WINDOW of {spec}")
     held = replace(spec, shape=(spec.shape[0], rows, *spec.shape[2:]))
     longer = replace(spec, shape=(spec.shape[0], rows + spec.shape[1], *spec.shape[2:]))
@@ -63,7 +62,7 @@ def _window(b: Any, one: Layer) -> None:
 
 
 def _draw_running(d: Draw, b: Any) -> Layer | None:
-    x = b.pick(d, quantised)
+    x = b.pick(d, b.quantised)
     if x is None:
         return None
     return layer("RUNNING", [x], b.fresh(), first=d.fill() if d.chance(0.6) else None)
@@ -72,7 +71,7 @@ def _draw_running(d: Draw, b: Any) -> Layer | None:
 def _running(b: Any, one: Layer) -> None:
     """The sum of all steps so far, saturated."""
     spec = b.specs[one.inputs[0]]
-    if not quantised(spec):
+    if not b.quantised(spec):
         raise Unfit(f"RUNNING of {spec}")
     name = one.outputs[0]
     out = b.make(name, spec)

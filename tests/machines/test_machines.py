@@ -16,7 +16,7 @@ from sdk.compiler.analysis.row_calls import drop_single_trips
 from sdk.compiler.ir.types import F32, I16, TensorType
 from sdk.compiler.machines import lookup
 from sdk.compiler.machines.lookup import MACHINES, in_order, machine_for
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.rules import rule_for

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sdk.compiler.machines.lookup import machine_for
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 
 __all__ = ["FLOATS"]
 

@@ -15,7 +15,7 @@ from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.machines.lookup import MACHINES, machine_for
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import DEFAULT, Choice, Nest
 from sdk.compiler.passes.fuse import Fuse
 from sdk.compiler.passes.lower import Lower

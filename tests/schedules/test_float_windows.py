@@ -13,7 +13,7 @@ from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import F32, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.lookup import machine_for
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.rules import schedule_nest

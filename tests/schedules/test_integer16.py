@@ -14,7 +14,7 @@ from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I16, I32, I64, DType, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.lookup import MACHINES
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.locate import ScheduleError

@@ -15,7 +15,7 @@ from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, DType, TensorType
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.lookup import MACHINES
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.memory.rings import with_rings
 from sdk.compiler.memory.scratch import scratch_layout

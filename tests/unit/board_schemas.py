@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from sdk.boards.model import BoardFile, Size
+from sdk.boards.board import BoardFile, Size
 from sdk.boards.table import SIZE
 from sdk.cores import Kind, Timing
 

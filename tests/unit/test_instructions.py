@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sdk.boards import board_names, load_board, with_implied
-from sdk.boards.model import CAPABILITIES
+from sdk.boards.board import CAPABILITIES
 from sdk.codegen_c.c99.helpers import helper_text
 from sdk.codegen_c.c99.instructions.lookup import INSTRUCTION_SETS, assembly_line, fits, in_order, instruction_text
 from sdk.codegen_c.c99.instructions.model import Instruction, filled
@@ -21,7 +21,7 @@ from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler.ir.intrinsics import INTRINSICS, has_meaning
 from sdk.compiler.ir.types import I32, DType, dtype
 from sdk.compiler.machines.lookup import MACHINES
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 
 MEANINGS = {**INTRINSICS, **OWN}
 ALL = [one for own in INSTRUCTION_SETS.values() for one in own.instructions]

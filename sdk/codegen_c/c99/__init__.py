@@ -13,7 +13,7 @@ __all__ = ["BACKEND"]
 
 
 def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions) -> Emitted:
-    from sdk.codegen_c.c99.model import emit
+    from sdk.codegen_c.c99.files import emit
 
     return emit(module, prefix, isa=isa, options=options)
 

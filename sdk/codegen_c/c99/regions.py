@@ -14,7 +14,7 @@ from sdk.codegen_c.c99.asm_statement import Operands, Pointer, Statement
 from sdk.codegen_c.c99.dims import DimPrinter
 from sdk.compiler.ir.loops import For, Load, Loops, Stmt, Store
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.machines.model import Assembly
+from sdk.compiler.machines.machine import Assembly
 from sdk.compiler.sym import Dim, evaluate, floordiv, free_vars, prove_ge
 
 __all__ = ["Regions"]

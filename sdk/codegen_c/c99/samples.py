@@ -89,7 +89,7 @@ def start(
         if extent < 1:
             return None
         lo = _one(rng, 0, extent - 1)
-        made.machine.env |= {loops.rows.lo: np.asarray(lo), loops.rows.hi: np.asarray(rng.integers(lo, extent) + 1)}
+        made.machine.env |= {loops.rows.lo: lo, loops.rows.hi: int(rng.integers(lo, extent)) + 1}
     for item in around:
         if not _entered(made, item, rng, bits):
             return None
@@ -162,7 +162,7 @@ def _placed(
         spans.append((places[buffer.name], places[buffer.name] + buffer.type.max_bytes))
         end = max(end, spans[-1][1])
     memory = bytearray(rng.bytes(_aligned(end + GAP)))
-    machine = DefinedMachine(loops, {v: np.asarray(n) for v, n in env.items()}, {})
+    machine = DefinedMachine(loops, {**env}, {})
     made = Start(machine, memory, places, spans)
     for p in loops.params:
         shape = tuple(evaluate(d, env) for d in stored_type(p.buffer.type, p.buffer.ring).shape)
@@ -212,7 +212,7 @@ def _entered(made: Start, item: Around, rng: np.random.Generator, bits: int) -> 
             lo, hi = made.number(item.lo), made.number(item.hi)
             if lo >= hi:
                 return False
-            machine.env[item.var] = np.asarray(_one(rng, lo, hi - 1))
+            machine.env[item.var] = _one(rng, lo, hi - 1)
         case Let():
             machine.let(item)
         case Branch(stmt, taken):

@@ -30,7 +30,7 @@ CALLS: Final[dict[Check, int]] = {"sample": 2, "full": 64}  # calls of the funct
 TRIPS: Final[dict[Check, tuple[int, ...]]] = {"sample": (1, 2), "full": (1, 2, 3, 7)}  # iterations of a loop, each
 STATES: Final[dict[Check, int]] = {"sample": 1, "full": 4}  # that are compared for a call and a number of iterations
 TRIES: Final = 24  # states looked at for one that a run may have
-CORNERS: Final = 8  # states in which only the number of iterations is looked at
+CORNERS: Final[dict[Check, int]] = {"sample": 3, "full": 8}  # states in which the number of iterations is looked at
 BITS: Final = (31, 20, 12, 9)  # of what registers and wide elements hold; fewer where operations are known to fit
 WORD: Final = 32
 _CAST: Final = re.compile(r"\(u?int(\d+)_t\)")
@@ -105,7 +105,7 @@ class Validator:
             return ""
         known = isinstance(loop.hi - loop.lo, int)
         for call in self._calls():
-            for _ in range(1 if known else CORNERS):
+            for _ in range(1 if known else CORNERS[self.check]):
                 state = self._start(region, call, rng, BITS[-1])
                 if state is None:
                     continue

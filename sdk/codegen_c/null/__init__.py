@@ -13,7 +13,7 @@ __all__ = ["BACKEND"]
 
 
 def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions) -> Emitted:
-    from sdk.codegen_c.null.model import entry_text
+    from sdk.codegen_c.null.entry import entry_text
 
     return Emitted({f"{prefix}.txt": "\n".join(entry_text(plan) for plan in module.plans.values())})
 

@@ -14,7 +14,7 @@ __all__ = ["BACKEND"]
 
 
 def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions) -> Emitted:
-    from sdk.codegen_c.opencl.model import emit
+    from sdk.codegen_c.opencl.files import emit
 
     return emit(module, prefix, options)
 

@@ -6,6 +6,7 @@ independent loops around it, the innermost first, so that broadcasting lines out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -36,13 +37,35 @@ from sdk.compiler.ir.loops import (
     ValueExpr,
 )
 from sdk.compiler.ir.walk import buffers_used
-from sdk.compiler.sym import Dim, Var, evaluate_grid, free_vars
+from sdk.compiler.sym import Dim, Var, evaluate_mixed, free_vars
 from sdk.errors import BuildError
 
-__all__ = ["Cell", "DefinedMachine", "Machine", "NoMeaning", "run_loops"]
+__all__ = ["Allowance", "Cell", "DefinedMachine", "Exhausted", "Machine", "NoMeaning", "run_loops"]
 
 Array = NDArray[Any]
 MAX_WIDTH: Final = 1 << 21
+AT_ONCE: Final = 256  # elements that take about as long as the call of a numpy function
+
+
+class Exhausted(Exception):
+    """A run took more operations than it may."""
+
+
+@dataclass
+class Allowance:
+    """How many operations runs may still take, each on up to ``AT_ONCE`` elements."""
+
+    left: float = math.inf
+
+    def take(self, count: int) -> None:
+        """Takes some.
+
+        Raises:
+            Exhausted: there are fewer.
+        """
+        if count > self.left:
+            raise Exhausted
+        self.left -= count
 
 
 @dataclass
@@ -58,22 +81,25 @@ class Cell:
 @dataclass
 class Machine:
     """Runs statements of ``loops``: ``env`` has the values of variables, ``cells`` the storage of buffers, ``lets`` the
-    values of bound scalars, ``widths`` the iterations of the loops around that run as axes."""
+    values of bound scalars, ``widths`` the iterations of the loops around that run as axes. ``allowance`` is
+    what it may take.
+    """
 
     loops: Loops
-    env: dict[Var, Array]
+    env: dict[Var, Array | int]
     cells: dict[str, Cell]
     lets: dict[str, Array] = field(default_factory=dict)
     widths: list[int] = field(default_factory=list)
     mask: Array | None = None
+    allowance: Allowance = field(default_factory=lambda: Allowance())
     parallel: dict[int, bool] = field(default_factory=dict)
     overlaps: Sequence[tuple[str, str]] = ()  # parameters written, and read, some of whose bytes are the same
 
     # --- values ----------------------------------------------------------------------------------------------
 
-    def dim(self, dim: Dim) -> Array:
-        """A dim, of each iteration."""
-        return np.asarray(evaluate_grid(dim, self.env))
+    def dim(self, dim: Dim) -> Array | int:
+        """A dim: a number where it is the same in all iterations that run at once, else that of each."""
+        return evaluate_mixed(dim, self.env)
 
     def scalar(self, dim: Dim) -> int:
         """A dim that is one number.
@@ -81,7 +107,7 @@ class Machine:
         Raises:
             BuildError: it is another in some iterations.
         """
-        value = self.dim(dim)
+        value = np.asarray(self.dim(dim))
         if value.size != 1:
             raise BuildError(f"the loop bound {dim} of {self.loops.name} varies over independent iterations")
         return int(value.reshape(-1)[0])
@@ -92,7 +118,7 @@ class Machine:
             case Imm():
                 return np.full((1,), expr.value, dtype=expr.dtype.numpy)
             case Idx():
-                return np.atleast_1d(self.dim(expr.dim).astype(np.int32))
+                return np.atleast_1d(np.asarray(self.dim(expr.dim)).astype(np.int32))
             case Ref():
                 return self.lets[expr.name]
             case Load():
@@ -103,7 +129,12 @@ class Machine:
                 return self.operation(expr, [self.value(a) for a in expr.args])
 
     def operation(self, expr: Op, args: list[Array]) -> Array:
-        """What an operation makes of its arguments."""
+        """What an operation makes of its arguments.
+
+        Raises:
+            Exhausted: nothing is left of the allowance.
+        """
+        self.allowance.take(1 + max(a.size for a in args) // AT_ONCE)
         return apply(expr.name, args, expr.dtype)
 
     def select(self, expr: Op) -> Array:
@@ -123,26 +154,26 @@ class Machine:
 
     def offset(self, cell: Cell, index: tuple[Dim, ...], lanes: int, touched: Array | None) -> Array:
         """Flat element offsets, checked against every axis where the mask holds, of the lanes touched."""
-        total: Array = np.zeros((1,), dtype=np.int64)
-        outside: Array = np.zeros((1,), dtype=bool)
-        axis = row_axis(cell.buffer.shape)
+        total: Array | int = 0
+        outside: Array | bool = False
+        axis = None if cell.buffer.ring is None else row_axis(cell.buffer.shape)
         for k, (dim, size) in enumerate(zip(index, cell.shape, strict=True)):
             at = self.dim(dim)
-            if cell.buffer.ring is not None and k == axis:
+            if k == axis and cell.buffer.ring is not None:
                 at = at % cell.buffer.ring
             outside = outside | (at < 0) | (at >= size)
             total = total * size + at
         if lanes > 1:
             total = total * cell.buffer.dtype.lanes + np.arange(lanes)
             outside = outside | (total < 0) | (total >= cell.data.shape[-1])
-        if outside.any():
+        if outside is not False and np.any(outside):
             wrong = outside if touched is None else outside & touched
             wrong = wrong if self.mask is None else wrong & self.mask
-            if wrong.any():
+            if np.any(wrong):
                 text = ", ".join(str(d) for d in index)
                 raise BuildError(f"{self.loops.name} reads or writes {cell.buffer.name}[{text}] outside {cell.shape}")
             total = np.where(outside, 0, total)
-        return total
+        return np.array([total]) if isinstance(total, int) else np.atleast_1d(total)
 
     def load(self, expr: Load) -> Array:
         """What a buffer holds."""
@@ -250,7 +281,7 @@ class Machine:
             self.widths.pop()
             return
         for k in range(lo, hi):
-            self.env[loop.var] = np.asarray(k, dtype=np.int64)
+            self.env[loop.var] = k
             self.block(loop.body)
             if loop.until is not None and bool(self.value(loop.until).all()):
                 break
@@ -303,6 +334,7 @@ class DefinedMachine(Machine):
 
         Raises:
             NoMeaning: it is not defined for them.
+            Exhausted: nothing is left of the allowance.
         """
         if not has_meaning(expr.name, args, expr.dtype):
             raise NoMeaning(expr.name)
@@ -315,6 +347,7 @@ def run_loops(
     dims: Mapping[str, int] | None = None,
     rows: tuple[int, int] | None = None,
     machine: type[Machine] = Machine,
+    allowance: Allowance | None = None,
     overlaps: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Runs a loops function in place on ``arrays`` (one per parameter, C-contiguous, dense or ring-shaped).
@@ -325,13 +358,15 @@ def run_loops(
         dims: values of its dims; those missing are bound by the arrays' shapes.
         rows: the range of rows to compute; all by default.
         machine: what runs the statements.
+        allowance: what it may take; without one there is no end.
         overlaps: parameters written, each with one that is read, whose arrays share bytes: loops around both then run
             one step at a time.
 
     Raises:
+        Exhausted: it took more than it may.
         BuildError: an access outside a buffer, a missing parameter, or a construct numpy cannot run.
     """
-    env: dict[Var, Array] = {v: np.asarray(dims[v.name]) for v in loops.dims if dims and v.name in dims}
+    env: dict[Var, Array | int] = {v: dims[v.name] for v in loops.dims if dims and v.name in dims}
     for p in loops.params:
         _bind(p.buffer, arrays[p.buffer.name], env)
     cells = {}
@@ -342,18 +377,17 @@ def run_loops(
         # reads that do not count take some element, so there is always one
         data = array.reshape(-1) if array.size else np.zeros(1, array.dtype)
         cells[p.buffer.name] = Cell(p.buffer, array.shape, data)
-    run = machine(loops, env, cells, overlaps=overlaps)
+    run = machine(loops, env, cells, allowance=allowance or Allowance(), overlaps=overlaps)
     if loops.rows is not None:
         lo, hi = rows if rows is not None else (0, run.scalar(loops.rows.extent))
-        env[loops.rows.lo], env[loops.rows.hi] = np.asarray(lo), np.asarray(hi)
+        env[loops.rows.lo], env[loops.rows.hi] = lo, hi
     run.block(loops.body)
 
-
-def _bind(buffer: Buffer, array: Array, env: dict[Var, Array]) -> None:
+def _bind(buffer: Buffer, array: Array, env: dict[Var, Array | int]) -> None:
     """Takes dims that stand alone in a shape from the array."""
     for k, (dim, size) in enumerate(zip(buffer.shape, array.shape, strict=True)):
         if isinstance(dim, int) or (buffer.ring is not None and k == row_axis(buffer.shape)):
             continue
         for var in free_vars(dim):
             if dim is var.expr:
-                env.setdefault(var, np.asarray(size))
+                env.setdefault(var, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,11 @@ __all__ = [
     "dtype",
     "dtype_of",
 ]
+
+
+@cache
+def _numpy(kind: str, bits: int) -> np.dtype[np.generic]:
+    return np.dtype(np.bool_ if kind == "b" else {"i": "int", "u": "uint", "f": "float"}[kind] + str(bits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +73,7 @@ class DType:
     @property
     def numpy(self) -> np.dtype[np.generic]:
         """numpy's type of one lane."""
-        if self.kind == "b":
-            return np.dtype(np.bool_)
-        return np.dtype({"i": "int", "u": "uint", "f": "float"}[self.kind] + str(self.bits))
+        return _numpy(self.kind, self.bits)
 
     @property
     def limits(self) -> tuple[int, int]:

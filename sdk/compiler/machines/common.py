@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from sdk.compiler.machines.model import NO_FLOATS, FloatUnit, Rule
+from sdk.compiler.machines.machine import NO_FLOATS, FloatUnit, Rule
 from sdk.compiler.schedules.rules.contraction import FloatPanels
 from sdk.compiler.schedules.rules.contraction_scalar import FloatTiles
 from sdk.compiler.schedules.rules.elementwise import Elementwise

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 
 __all__ = ["MACHINES", "in_order", "machine_for"]
 

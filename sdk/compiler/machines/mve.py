@@ -6,7 +6,7 @@ from typing import Final
 
 from sdk.compiler.ir.types import I8
 from sdk.compiler.machines.common import FPUS, LANES, LEAST, PANELS, TILES
-from sdk.compiler.machines.model import Dot, FloatUnit, Machine
+from sdk.compiler.machines.machine import Dot, FloatUnit, Machine
 from sdk.compiler.schedules.rules.integer_mve import AcrossTiles, QuadWindow
 from sdk.compiler.schedules.rules.plain import PlainWindow
 

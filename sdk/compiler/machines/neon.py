@@ -6,7 +6,7 @@ from typing import Final
 
 from sdk.compiler.ir.types import I8
 from sdk.compiler.machines.common import COLUMNS, LANES, LEAST, PANELS
-from sdk.compiler.machines.model import Dot, FloatUnit, Machine, Rule
+from sdk.compiler.machines.machine import Dot, FloatUnit, Machine, Rule
 from sdk.compiler.schedules.rules.integer import LaneTiles, PairTiles
 from sdk.compiler.schedules.rules.integer_mve import QuadWindow
 from sdk.compiler.schedules.rules.integer_window import LaneWindow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.machines.common import COLUMNS, FPUS, LEAST, SINGLE_FLOATS
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice
 from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from sdk.compiler.ir.types import I16
 from sdk.compiler.machines.common import COLUMN_BYTES, COLUMN_HALVES, COLUMNS, FPUS, LEAST, SINGLE_FLOATS
-from sdk.compiler.machines.model import NO_FLOATS, Assembly, Dot, Machine
+from sdk.compiler.machines.machine import NO_FLOATS, Assembly, Dot, Machine
 from sdk.compiler.machines.nest import Choice
 from sdk.compiler.schedules.rules.integer import WordTiles
 from sdk.compiler.schedules.rules.integer16 import HalfTiles

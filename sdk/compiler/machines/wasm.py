@@ -6,7 +6,7 @@ from typing import Final
 
 from sdk.compiler.ir.types import I8
 from sdk.compiler.machines.common import LANES, LEAST, PANELS
-from sdk.compiler.machines.model import Dot, FloatUnit, Machine
+from sdk.compiler.machines.machine import Dot, FloatUnit, Machine
 from sdk.compiler.schedules.rules.integer import LaneTiles
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
 from sdk.compiler.schedules.rules.plain import PlainWindow

@@ -6,7 +6,7 @@ from typing import Final
 
 from sdk.compiler.ir.types import I8, U8
 from sdk.compiler.machines.common import COLUMNS, FPUS, LANES, LEAST, PANELS, PLAIN, TILES
-from sdk.compiler.machines.model import Dot, FloatUnit, Machine, Rule
+from sdk.compiler.machines.machine import Dot, FloatUnit, Machine, Rule
 from sdk.compiler.schedules.rules.integer import LaneTiles
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
 from sdk.compiler.schedules.rules.plain import PlainWindow

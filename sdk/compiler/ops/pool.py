@@ -2,7 +2,8 @@
 
 A window may hang over the border: ``pad`` gives all the rows before, then all those after, and with ``ceil`` a last
 window that starts inside counts although it ends outside. Averages count the taps inside the image, with
-``include_pad`` also those in ``pad``. ``lo`` and ``hi`` clamp quantised results.
+``include_pad`` also those in ``pad``. ``lo`` and ``hi`` clamp quantised results. Averages of integers are rounded,
+halves away from ``-x_offset``: 128 rounds i8 as the u8 that they stand for.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def _infer(
     dilation: Any = (),
     ceil: bool = False,
     include_pad: bool = False,
+    x_offset: int = 0,
     lo: int | None = None,
     hi: int | None = None,
 ) -> TensorType:
@@ -66,6 +68,8 @@ def _infer(
         raise BuildError(f"pooling wants images x[n,..,c] and a window, got rank {x.rank} and {kernel}")
     if x.dtype not in (I8, I16, F16, F32, F64) or (x.dtype.is_float and (lo, hi) != (None, None)):
         raise BuildError(f"pooling wants i8, i16 or float images, these unclamped, got {x.dtype}")
+    if x_offset and x.dtype.is_float:
+        raise BuildError(f"pooling raises only integers, not {x.dtype}")
     if not len(stride) == len(steps) == axes or len(pad) != 2 * axes:
         raise BuildError(f"strides {stride}, dilations {steps}, pads {pad} for {axes} axes of an image")
     extents = (
@@ -115,13 +119,20 @@ def _clipped(value: Array, lo: int | None, hi: int | None, kind: np.dtype[Any]) 
 
 
 def _average_ref(
-    x: Array, *, include_pad: bool = False, lo: int | None = None, hi: int | None = None, **window: Any
+    x: Array,
+    *,
+    include_pad: bool = False,
+    x_offset: int = 0,
+    lo: int | None = None,
+    hi: int | None = None,
+    **window: Any,
 ) -> Array:
     total, count = _sum(x, **window), _count(x, include_pad, **window)
     if x.dtype.kind == "f":
         return np.asarray(total / count).astype(x.dtype)
+    total = total + x_offset * count
     half = np.where(total > 0, count // 2, -(count // 2))
-    return _clipped(np.trunc((total + half) / count).astype(np.int64), lo, hi, x.dtype)
+    return _clipped(np.trunc((total + half) / count).astype(np.int64) - x_offset, lo, hi, x.dtype)
 
 
 def _sum_ref(x: Array, *, lo: int | None = None, hi: int | None = None, **window: Any) -> Array:
@@ -191,7 +202,7 @@ def _pool_loops(
             )
         )  # fmt: skip
         full = not overhangs or (whole and not given.get("ceil", False))
-        finish, result = quotient(acc, product(tuple(kernel)) if full else count)
+        finish, result = quotient(acc, product(tuple(kernel)) if full else count, given.get("x_offset", 0))
     body = over.around(
         Alloc(Buffer("acc", acc_type, (), "register")),
         Store("acc", (), number(start, acc_type) if math.isfinite(start) else imm(start, acc_type)),
@@ -202,8 +213,9 @@ def _pool_loops(
     return function(name, [x, o], [body], over.rows)
 
 
-def quotient(acc: ValueExpr, count: Dim) -> tuple[list[Stmt], ValueExpr]:
-    """acc / count, of integers to nearest, halves away from zero; first what is named where the count is no number."""
+def quotient(acc: ValueExpr, count: Dim, offset: int = 0) -> tuple[list[Stmt], ValueExpr]:
+    """acc / count, of integers to nearest, halves away from ``-offset``; first what is named where the count is no
+    number."""
     divisor: ValueExpr = imm(count) if isinstance(count, int) else Ref("count", I32)
     names: list[Stmt] = [] if isinstance(count, int) else [Let("count", idx(count))]
     if acc.dtype.is_float:
@@ -211,8 +223,11 @@ def quotient(acc: ValueExpr, count: Dim) -> tuple[list[Stmt], ValueExpr]:
             return [], op("mul", acc, imm(1.0 / count, acc.dtype))
         return names, op("tdiv", acc, cast(divisor, acc.dtype))
     half = imm(count // 2) if isinstance(count, int) else op("shr", divisor, imm(1))
+    if offset:
+        acc = op("add", acc, imm(offset * count) if isinstance(count, int) else op("mul", divisor, imm(offset)))
     signed = op("select", op("gt", acc, imm(0)), half, op("neg", half), dtype=I32)
-    return names, op("tdiv", op("add", acc, signed), divisor)
+    found = op("tdiv", op("add", acc, signed), divisor)
+    return names, op("add", found, imm(-offset)) if offset else found
 
 
 def _loops_of(kind: str) -> Any:
@@ -326,7 +341,8 @@ for _kind, _ref, _combine in (
 ):
     _stem = {"average": "avg"}.get(_kind, _kind)
     _plain = (*(_QUANTISED if _kind != "sum" else ()), *_FLOATS)
-    _more = _padded(_FLOATS[:4]) if _kind == "average" else ()
+    _raised = tuple(Sample(s.inputs, attrs(**dict(s.attrs), x_offset=128)) for s in _QUANTISED[:3])
+    _more = (*_padded(_FLOATS[:4]), *_raised) if _kind == "average" else ()
     _traits = Reduction(_combine, windowed=True)
     define(OpDef(f"{_stem}_pool2d", ("x",), _infer, _ref, _loops_of(_kind), (*_plain, *_more), kind=_traits))
     _cubes = (*_CUBES, *(_padded(_CUBES) if _kind == "average" else ()))

@@ -64,11 +64,11 @@ def _pool(edit: GraphEdit, node: Call, combine: Combine) -> bool:
         return False
     by = _GATHERED[combine]
     kind = node.args[0].type.dtype
-    limits = {k: given[k] for k in ("lo", "hi") if given.get(k) is not None}
+    limits = {k: given[k] for k in ("x_offset", "lo", "hi") if given.get(k) is not None}
     count = kernel[0] * kernel[1] if combine is Combine.MEAN else 1
     if count == 1 and not limits and gathered_type(kind, by) == kind:
         edit.into(node, "pool_rows", node.args, by=by)
         return True
     rows = edit.call("pool_rows", node.args, node, f"{node.outs[0].name}_rows", by=by)
-    edit.into(node, "pool_result", (rows,), count=count, to=str(kind), **limits)
+    edit.into(node, "pool_result", (rows,), count=count, out=str(kind), **limits)
     return True

@@ -28,7 +28,7 @@ SLACK: Final = 32  # the last 32nd of what streams save in memory costs most tim
 TRIES: Final = 6  # target peaks between the limit and the smallest
 
 
-Aim = Literal["time", "min"]
+Objective = Literal["time", "min"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class PlanMemory:
 
     io: Io = "arena"
     align: int = 16
-    memory: Aim = "time"
+    memory: Objective = "time"
     limit: int | None = None
     pools: str = ""
     threads: int = 1

@@ -15,7 +15,7 @@ from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.machines.lookup import machine_for
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import DEFAULT, Choice, Nest
 from sdk.compiler.schedules.rules import alternatives, schedule_nest
 from sdk.compiler.schedules.trace import loops_key

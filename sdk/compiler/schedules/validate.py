@@ -10,8 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.analysis.work import work
-from sdk.compiler.interp.loops import DefinedMachine, NoMeaning, run_loops
+from sdk.compiler.interp.loops import Allowance, DefinedMachine, Exhausted, NoMeaning, run_loops
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.packing import pack_array
@@ -23,7 +22,8 @@ __all__ = ["Candidate", "Check", "described", "differing"]
 
 Array = NDArray[Any]
 Check = Literal["sample", "full"]
-BUDGET: Final = 600_000  # of the work of one build (``analysis.work``) that sampled checks may take
+BUDGET: Final = 3_000  # operations that the sampled checks of one build may take
+SHARES: Final = ((True, 8), (False, 2))  # of what is left of them that all rows of one function, or some, may take
 BITS: Final = (31, 20, 12, 8)  # of the wide integers among the arguments of each try to have all operations defined
 CLOSE: Final = {64: 1e-9, 32: 1e-4, 16: 2e-2}  # how far floats of so many bits may be apart, of the largest
 STEPS: Final = 20  # by how many of its multiples a dim may be above its least value
@@ -42,23 +42,27 @@ class Candidate:
 def differing(candidates: Mapping[str, Candidate], check: Check) -> dict[str, str]:
     """What differs between the results of both, by the name of the function; those that agree are left out.
 
-    ``check`` "full" compares all results of all functions, "sample" rows of some functions within a budget of work,
-    which ones by their text.
+    ``check`` "full" compares all results of all functions, "sample" rows of some functions within a budget of
+    operations, which ones by their text.
     """
-    left, found = BUDGET, {}
+    left, found = float(BUDGET), {}
     for name in sorted(candidates, key=lambda n: crc32(f"{n} {candidates[n].scheduled.trace}".encode())):
         one = candidates[name]
         if one.scheduled is one.plain:
             continue
         rng = np.random.default_rng(crc32(name.encode()))
-        for whole in (True, False) if check == "sample" else (True,):
-            taken = _work(one, whole)
-            if check == "full" or taken <= left:
-                left -= taken
-                what = _differs(one, rng, whole)
-                if what:
-                    found[name] = what
-                break
+        for whole, share in SHARES:
+            allowance = Allowance() if check == "full" else Allowance(left // share)
+            given = allowance.left
+            try:
+                what = _differs(one, rng, whole, allowance)
+            except Exhausted:
+                continue
+            finally:
+                left -= 0 if check == "full" else given - allowance.left
+            if what:
+                found[name] = what
+            break
     return found
 
 
@@ -71,19 +75,12 @@ def _upward(var: Var, steps: int) -> int:
     return max(min(var.most, var.least + steps * var.multiple), var.least)
 
 
-def _work(one: Candidate, whole: bool) -> int:
-    """What a comparison takes: both functions, of all rows or of some."""
-    values = tuple(_upward(v, STEPS // 2) for v in one.plain.dims)
-    total = 0
-    for loops in (one.plain, one.scheduled):
-        env = dict(zip(loops.dims, values, strict=True))
-        rows = 1 if loops.rows is None else max(evaluate(loops.rows.extent, env), 1)
-        total += work(loops).at(values) * (rows if whole else min(rows, 2)) // rows
-    return total
+def _differs(one: Candidate, rng: np.random.Generator, whole: bool, allowance: Allowance) -> str:
+    """What differs after a run on some arguments; "" where nothing does, or no arguments were found that make sense.
 
-
-def _differs(one: Candidate, rng: np.random.Generator, whole: bool) -> str:
-    """What differs after a run on some arguments; "" where nothing does, or no arguments were found that make sense."""
+    Raises:
+        Exhausted: the runs take more than they may.
+    """
     for bits in BITS:
         dims = _dims(one, rng)
         try:
@@ -96,12 +93,13 @@ def _differs(one: Candidate, rng: np.random.Generator, whole: bool) -> str:
         plain = {name: array.copy() for name, array in arrays.items()}
         packed = {name: pack_array(arrays[name], layout) for name, layout in one.scheduled.layouts.items()}
         try:
-            run_loops(one.plain, plain, dims, rows, DefinedMachine)
+            run_loops(one.plain, plain, dims, rows, DefinedMachine, allowance)
         except (NoMeaning, BuildError):
             continue  # no run of the model has these arguments
         done = {**arrays, **packed}
         try:
-            run_loops(one.scheduled, done, dims, rows)  # lanes that nothing reads may hold what has no meaning
+            # lanes that nothing reads may hold what has no meaning
+            run_loops(one.scheduled, done, dims, rows, allowance=allowance)
         except BuildError as error:
             return f"only the schedule ends with: {error}"
         for p in one.plain.params:

@@ -1,6 +1,6 @@
 """Symbolic dims, their bounds and proofs."""
 
-from sdk.compiler.sym.contents import evaluate, flat_index, free_vars, product, substitute
+from sdk.compiler.sym.contents import evaluate, evaluate_mixed, flat_index, free_vars, product, substitute
 from sdk.compiler.sym.dim import (
     Dim,
     Expr,
@@ -37,6 +37,7 @@ __all__ = [
     "dmin",
     "evaluate",
     "evaluate_grid",
+    "evaluate_mixed",
     "flat_index",
     "floordiv",
     "free_vars",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from sdk.compiler.sym.dim import Dim, Expr, Var, dmax, dmin, floordiv
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.sym.dim import Dim, Expr, Factor, Var, dmax, dmin, floordiv
 from sdk.errors import SdkError
 
-__all__ = ["evaluate", "flat_index", "free_vars", "product", "substitute"]
+__all__ = ["evaluate", "evaluate_mixed", "flat_index", "free_vars", "product", "substitute"]
 
 REMEMBERED: Final = 1 << 14  # products: sizes are asked for again and again
+OF_NUMBERS: Final[dict[str, Callable[[int, int], int]]] = {"floordiv": operator.floordiv, "max": max, "min": min}
+Grid = NDArray[np.int64]
 
 
 def free_vars(a: Dim) -> frozenset[Var]:
@@ -46,10 +52,41 @@ def evaluate(a: Dim, env: Mapping[Var, int]) -> int:
     Raises:
         SdkError: a variable has no value.
     """
-    out = substitute(a, dict(env))
-    if not isinstance(out, int):
-        raise SdkError(f"{a} still depends on {', '.join(sorted(v.name for v in free_vars(out)))}")
+    if isinstance(a, int):
+        return a
+    missing = a.free - env.keys()
+    if missing:
+        raise SdkError(f"{a} still depends on {', '.join(sorted(v.name for v in missing))}")
+    return int(evaluate_mixed(a, env))
+
+
+def evaluate_mixed(a: Dim, env: Mapping[Var, Grid | int]) -> Grid | int:
+    """``a`` over broadcastable int64 arrays or numbers of its variables: a number where all of them are."""
+    if isinstance(a, int):
+        return a
+    out: Grid | int = a.const
+    for term, coeff in a.terms:
+        value: Grid | int = coeff
+        for factor, power in term:
+            found = _factor_mixed(factor, env)
+            value = value * (found if power == 1 else found**power)
+        out = out + value
     return out
+
+
+def _factor_mixed(factor: Factor, env: Mapping[Var, Grid | int]) -> Grid | int:
+    if isinstance(factor, Var):
+        return env[factor]
+    x, y = evaluate_mixed(factor.a, env), evaluate_mixed(factor.b, env)
+    if isinstance(x, int) and isinstance(y, int):
+        return OF_NUMBERS[factor.name](x, y)
+    match factor.name:
+        case "floordiv":
+            return x // y
+        case "max":
+            return np.maximum(x, y)
+        case _:
+            return np.minimum(x, y)
 
 
 def flat_index(index: Sequence[Dim], shape: Sequence[Dim]) -> Dim:

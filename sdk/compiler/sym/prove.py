@@ -13,10 +13,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.sym.contents import free_vars
-from sdk.compiler.sym.dim import Dim, Expr, Factor, Term, Var, from_terms, interval
+from sdk.compiler.sym.contents import evaluate_mixed, free_vars
+from sdk.compiler.sym.dim import Dim, Expr, Term, Var, from_terms, interval
 
-__all__ = ["bounds", "evaluate_grid", "max_value", "min_value", "prove_eq", "prove_ge", "prove_lt", "values"]
+__all__ = [
+    "bounds",
+    "evaluate_grid",
+    "max_value",
+    "min_value",
+    "prove_eq",
+    "prove_ge",
+    "prove_lt",
+    "values",
+]
 
 EXHAUSTIVE_LIMIT: Final = 1 << 20
 REMEMBERED: Final = 1 << 14
@@ -46,28 +55,7 @@ def values(a: Dim) -> Grid | None:
 
 def evaluate_grid(a: Dim, env: Mapping[Var, Grid]) -> Grid:
     """``a`` over broadcastable int64 arrays of its variables."""
-    if isinstance(a, int):
-        return np.asarray(a, dtype=np.int64)
-    out: Grid = np.asarray(a.const, dtype=np.int64)
-    for term, coeff in a.terms:
-        value: Grid = np.asarray(coeff, dtype=np.int64)
-        for factor, power in term:
-            value = value * _factor_grid(factor, env) ** power
-        out = out + value
-    return out
-
-
-def _factor_grid(factor: Factor, env: Mapping[Var, Grid]) -> Grid:
-    if isinstance(factor, Var):
-        return env[factor]
-    x, y = evaluate_grid(factor.a, env), evaluate_grid(factor.b, env)
-    match factor.name:
-        case "floordiv":
-            return x // y
-        case "max":
-            return np.maximum(x, y)
-        case _:
-            return np.minimum(x, y)
+    return np.asarray(evaluate_mixed(a, env), dtype=np.int64)
 
 
 def _parts(a: Expr) -> list[Expr]:

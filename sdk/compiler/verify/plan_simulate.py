@@ -248,10 +248,12 @@ class _Machine:
     def _in_place(self, at: CallAt, out: int, source: int) -> bool:
         if at.function is None:
             return False
-        shift = self.places[at.call.args[out]].at - self.places[at.call.args[source]].at
+        a, b = self.places[at.call.args[out]], self.places[at.call.args[source]]
+        shift = a.at - b.at
         part = None if at.every else at.rows
         same = self._one_place(at, out, source)
-        if not same and (part is not None or at.call.split is not None):
+        taken = (a.at, a.row, a.kept) == (b.at, b.row, b.kept)  # what takes the place of an argument must say so
+        if not same and (taken or part is not None or at.call.split is not None):
             return False
         key = (at.function.name, out, source, part, None if same else shift)
         if key not in self.proved:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
 from pathlib import Path
+from typing import Final
 
+from sdk.compiler.ir.module import Module
 from sdk.driver.files import read_model_file
+from sdk.driver.importing import import_model
 from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import import_model
 from sdk.driver.plots.drawing import Drawing, DrawnGraph, DrawnNode, Tensor, draw_module
 from sdk.driver.plots.families import family_of_words
 from sdk.errors import SdkError
-from sdk.frontends.base import ModelFile
+from sdk.frontends.base import ModelFile, OpenSizesError
 from sdk.frontends.outline import Outline, OutlineNode, OutlineTensor, Refusal
 
 __all__ = ["draw"]
+
+ASSUMED: Final = (1, 64)  # bounds of sizes that were given none
 
 
 def draw(model: Path, options: BuildOptions) -> tuple[Drawing, SdkError | None]:
@@ -29,18 +35,52 @@ def draw(model: Path, options: BuildOptions) -> tuple[Drawing, SdkError | None]:
     refusals: list[Refusal] = []
     file = read_model_file(model)
     try:
-        return draw_module(import_model(file, options, prefix_of(file, options), refusals), file.name), None
+        module, unbounded = _imported(file, options, refusals)
+        drawing = draw_module(module, file.name, file.frontend.name, unbounded)
+        return replace(drawing, parameters=_parameters(file, module)), None
     except SdkError as error:
         outline = _outline(file)
         if outline is None:
             raise
         graph = _graph(outline, {r.index: r for r in reversed(refusals)})
-        constants = sum(t.constant or 0 for t in outline.tensors)
+        held = [t for t in outline.tensors if t.constant is not None]
         why = "" if refusals else "\n".join(filter(None, (error.where, error.why)))
         drawing = Drawing(
-            file.name, (graph,), weights=constants, problem=error.message, why=why, hint=error.hint or ""
-        )
+            file.name, (graph,), weights=sum(t.constant or 0 for t in held), problem=error.message, why=why,
+            hint=error.hint or "", format=file.frontend.name, parameters=sum(map(_elements, held)),
+        )  # fmt: skip
         return drawing, error
+
+
+def _imported(file: ModelFile, options: BuildOptions, refusals: list[Refusal]) -> tuple[Module, tuple[str, ...]]:
+    """The module of a file, and the open sizes of it that have no bounds: whatever these will be, what is drawn of
+    the model is the same, so some are assumed.
+
+    Raises:
+        SdkError: it cannot be imported; an ``OpenSizesError`` where it may be with other bounds than those assumed.
+    """
+    prefix = prefix_of(file, options)
+    try:
+        return import_model(file, options, prefix, refusals), ()
+    except OpenSizesError as error:
+        assumed = replace(options, dims={**options.dims, **dict.fromkeys(error.names, ASSUMED)})
+        try:
+            return import_model(file, assumed, prefix, refusals), error.names
+        except SdkError:
+            if refusals:
+                raise
+            raise error from None
+
+
+def _parameters(file: ModelFile, module: Module) -> int:
+    """Elements of the constants of a file that was imported."""
+    if file.frontend.constants is not None:
+        return file.frontend.constants(file.data)
+    return sum(c.data.size for c in module.consts.values())
+
+
+def _elements(tensor: OutlineTensor) -> int:
+    return prod(d for d in tensor.shape or () if isinstance(d, int))
 
 
 def _outline(file: ModelFile) -> Outline | None:
@@ -78,7 +118,7 @@ def _graph(outline: Outline, refusals: Mapping[int, Refusal]) -> DrawnGraph:
 
 
 def _tensor(tensor: OutlineTensor) -> Tensor:
-    return Tensor(tensor.name, tensor.dtype, tensor.shape)
+    return Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.quant)
 
 
 def _end(side: str, tensor: OutlineTensor) -> DrawnNode:

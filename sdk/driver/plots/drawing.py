@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -24,22 +24,24 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ops.apart import loops_apart
 from sdk.compiler.ops.registry import get_op
-from sdk.compiler.sym import Dim, max_value
+from sdk.compiler.sym import Dim, free_vars, max_value
 from sdk.driver.plots.families import GLUE, family_of
 from sdk.driver.plots.words import dim_text
 
-__all__ = ["Drawing", "DrawnGraph", "DrawnNode", "Tensor", "draw_module"]
+__all__ = ["Drawing", "DrawnGraph", "DrawnNode", "Tensor", "draw_module", "tensor_json"]
 
 Bounds = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """What a node makes: a name, an element type and extents, symbolic ones as text ("?": not known)."""
+    """What a node makes: a name, an element type, extents, symbolic ones as text ("?": not known), and scale and zero
+    point where integers stand for real numbers."""
 
     name: str
     dtype: str
     shape: tuple[int | str, ...] | None
+    quant: tuple[float, int] | None = None
 
     def __str__(self) -> str:
         if self.shape is None:
@@ -50,7 +52,8 @@ class Tensor:
 @dataclass(frozen=True)
 class DrawnNode:
     """An operator, an input or an output. ``kind`` and ``name`` are the source model's, ``ops`` the calls that it
-    became. ``macs`` are at most over the dims, ``macs_text`` says how they follow from them; None where unknown.
+    became. ``macs`` are at most over the dims, None where unknown; ``macs_text`` says how they follow from them, as
+    ``cost`` does (0 where unknown).
     ``weights`` are bytes of constants. ``why``: the reason for which it is refused ("" = it is not), and ``hint`` what
     helps; ``checked``: whether anything was found out about it."""
 
@@ -66,6 +69,7 @@ class DrawnNode:
     why: str = ""
     hint: str = ""
     checked: bool = True
+    cost: Dim = 0
 
     @property
     def glue(self) -> bool:
@@ -76,13 +80,16 @@ class DrawnNode:
 @dataclass(frozen=True)
 class DrawnGraph:
     """An entry: nodes in the order of the program, edges (from, to, tensor of the former). ``dims`` have bounds
-    (lo, hi, what they are a multiple of), None where none were given; ``fresh`` ones get their values during a run."""
+    (lo, hi, what they are a multiple of), None where none were given; ``fresh`` ones get their values during a run.
+    ``macs`` and ``macs_text`` are as of nodes."""
 
     entry: str
     nodes: tuple[DrawnNode, ...]
     edges: tuple[tuple[int, int, int], ...]
     dims: Mapping[str, Bounds | None]
     fresh: Mapping[str, Bounds]
+    macs: int | None = None
+    macs_text: str = ""
 
     @property
     def sizes(self) -> list[str]:
@@ -93,8 +100,9 @@ class DrawnGraph:
 
 @dataclass(frozen=True)
 class Drawing:
-    """All of a model. ``states`` are kept from run to run; ``weights`` bytes of all constants; ``problem``, ``why``
-    and ``hint`` say why it cannot be compiled ("" = it can be imported)."""
+    """All of a model. ``format`` names that of its file; ``states`` are kept from run to run; ``weights`` are bytes of
+    all constants as imported, ``parameters`` the elements of those that the file holds; ``problem``, ``why`` and
+    ``hint`` say why it cannot be compiled ("" = it can be imported)."""
 
     model: str
     graphs: tuple[DrawnGraph, ...]
@@ -104,15 +112,19 @@ class Drawing:
     problem: str = ""
     why: str = ""
     hint: str = ""
+    format: str = ""
+    parameters: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``sdk inspect --json``."""
         return {
             "model": self.model,
+            "format": self.format,
             "supported": not self.problem,
             "weights_bytes": self.weights,
+            "parameters": self.parameters,
             "state_bytes": self.state_bytes,
-            "states": [_tensor_json(s) for s in self.states],
+            "states": [tensor_json(s) for s in self.states],
             "entries": [_graph_json(g) for g in self.graphs],
         }
 
@@ -122,9 +134,11 @@ def _bounds_text(bounds: Bounds) -> str:
     return f"{lo}..{hi}" + (f", a multiple of {multiple}" if multiple > 1 else "")
 
 
-def _tensor_json(tensor: Tensor) -> dict[str, Any]:
+def tensor_json(tensor: Tensor) -> dict[str, Any]:
+    """A tensor as an object of JSON."""
     shape = None if tensor.shape is None else list(tensor.shape)
-    return {"name": tensor.name, "dtype": tensor.dtype, "shape": shape}
+    quant = None if tensor.quant is None else dict(zip(("scale", "zero_point"), tensor.quant, strict=True))
+    return {"name": tensor.name, "dtype": tensor.dtype, "shape": shape, "quant": quant}
 
 
 def _graph_json(graph: DrawnGraph) -> dict[str, Any]:
@@ -133,28 +147,31 @@ def _graph_json(graph: DrawnGraph) -> dict[str, Any]:
         inputs = [{"node": a, "output": which} for a, b, which in graph.edges if b == k]
         nodes.append({
             "index": k, "kind": n.kind, "name": n.name, "family": n.family, "ops": list(n.ops),
-            "inputs": inputs, "outputs": [_tensor_json(t) for t in n.outputs], "macs": n.macs,
+            "inputs": inputs, "outputs": [tensor_json(t) for t in n.outputs], "macs": n.macs,
             "macs_text": n.macs_text or None, "weights_bytes": n.weights, "states": list(n.states),
             "supported": False if n.why else True if n.checked else None, "why": n.why or None, "hint": n.hint or None,
         })  # fmt: skip
-    known = [n.macs for n in graph.nodes if n.macs is not None]
     return {
         "entry": graph.entry, "dims": {n: b and list(b) for n, b in graph.dims.items()},
         "fresh_dims": {n: list(b) for n, b in graph.fresh.items()},
-        "macs": sum(known) if known else None, "nodes": nodes,
+        "macs": graph.macs, "macs_text": graph.macs_text or None, "nodes": nodes,
     }  # fmt: skip
 
 
-def draw_module(module: Module, model: str) -> Drawing:
-    """The drawing of an imported module: each operator of the source model is one node, whatever it became."""
-    graphs = tuple(_Reader(module, g).drawn() for g in module.graphs.values() if g.entry)
+def draw_module(module: Module, model: str, format: str = "", unbounded: Collection[str] = ()) -> Drawing:
+    """The drawing of an imported module: each operator of the source model is one node, whatever it became.
+
+    The bounds of the dims ``unbounded`` were made up for the import: nothing that follows from them is told.
+    """
+    graphs = tuple(_Reader(module, g, unbounded).drawn() for g in module.graphs.values() if g.entry)
     states = tuple(_tensor(s.name, s.type) for s in module.states.values())
     held = sum(max_value(s.type.nbytes) or 0 for s in module.states.values())
-    return Drawing(model, graphs, states, held, sum(c.data.nbytes for c in module.consts.values()))
+    return Drawing(model, graphs, states, held, sum(c.data.nbytes for c in module.consts.values()), format=format)
 
 
 def _tensor(name: str, type: TensorType) -> Tensor:
-    return Tensor(name, str(type.dtype), tuple(d if isinstance(d, int) else dim_text(d) for d in type.shape))
+    quant = None if type.quant is None else (type.quant.scale, type.quant.zero_point)
+    return Tensor(name, str(type.dtype), tuple(d if isinstance(d, int) else dim_text(d) for d in type.shape), quant)
 
 
 def _macs(call: Call) -> Dim:
@@ -169,8 +186,9 @@ def _macs(call: Call) -> Dim:
 class _Reader:
     """A graph as nodes. ``held`` are the constants behind values that nothing but constants make."""
 
-    def __init__(self, module: Module, graph: Graph) -> None:
-        self.module, self.graph = module, graph
+    def __init__(self, module: Module, graph: Graph, unbounded: Collection[str]) -> None:
+        self.module, self.graph, self.unbounded = module, graph, unbounded
+        self.total: Dim = 0  # multiply-accumulates of all nodes
         self.nodes: list[DrawnNode] = []
         self.edges: dict[tuple[int, int, int], None] = {}
         self.maker: dict[str, tuple[int, int]] = {}  # value -> node, number among its outputs
@@ -186,9 +204,16 @@ class _Reader:
         for result in self.graph.results:
             self._link(result, len(self.nodes))
             self.nodes.append(DrawnNode("output", result.name, "output", (_tensor(result.name, result.type),)))
-        dims = {v.name: (v.lo, v.hi, v.multiple) for v in self.graph.dims}
+        dims = {v.name: None if v.name in self.unbounded else (v.lo, v.hi, v.multiple) for v in self.graph.dims}
         fresh = {v.name: (v.lo, v.hi, v.multiple) for v in fresh_dims(self.graph)}
-        return DrawnGraph(self.graph.name, tuple(self.nodes), tuple(self.edges), dims, fresh)
+        return DrawnGraph(
+            self.graph.name, tuple(self.nodes), tuple(self.edges), dims, fresh, *self._counted(self.total)
+        )
+
+    def _counted(self, macs: Dim) -> tuple[int | None, str]:
+        """The most that a dim can be, None where nothing bounds it, and how it follows from others."""
+        open = any(v.name in self.unbounded for v in free_vars(macs))
+        return None if open else max_value(macs), "" if isinstance(macs, int) else dim_text(macs)
 
     def _groups(self) -> Iterator[list[Node]]:
         """Nodes of one source operator. Those that only constants go into are left out, and what they hold is noted; so
@@ -246,9 +271,9 @@ class _Reader:
         total: Dim = 0
         for call in calls:
             total = total + _macs(call)
+        self.total = self.total + total
         family = "state" if states and not calls else family_of(ops, kind)
         return DrawnNode(
-            kind, name, family, tuple(_tensor(o.name, o.type) for o in outs), ops, max_value(total),
-            "" if isinstance(total, int) else dim_text(total),
-            sum(self.module.consts[c].data.nbytes for c in behind), states,
+            kind, name, family, tuple(_tensor(o.name, o.type) for o in outs), ops, *self._counted(total),
+            sum(self.module.consts[c].data.nbytes for c in behind), states, cost=total,
         )  # fmt: skip

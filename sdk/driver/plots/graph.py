@@ -10,7 +10,7 @@ from itertools import pairwise
 from sdk.driver.plots.drawing import DrawnGraph, DrawnNode
 from sdk.driver.plots.families import FAMILIES
 from sdk.driver.plots.layered import Layout, lay_out
-from sdk.driver.plots.words import bytes_text, ending, short_number, wrapped
+from sdk.driver.plots.words import bytes_text, ending, macs_words, wrapped
 
 __all__ = ["Box", "Column", "GraphPlot", "graph_plot"]
 
@@ -98,8 +98,8 @@ def _lines(node: DrawnNode) -> Lines:
     if node.glue:
         return (("what", f"{node.kind} {out}"[:WIDEST]),)
     facts = [out]
-    if node.macs:
-        facts.append(f"{'≤ ' if node.macs_text else ''}{short_number(node.macs)} MAC")
+    if node.macs or node.macs_text:
+        facts.append(f"{macs_words(node.macs, node.macs_text)} MAC")
     if node.weights:
         facts.append(bytes_text(node.weights))
     lines = [("kind", node.kind), ("name", ending(node.name, 34)), ("what", " · ".join(facts))]

@@ -8,7 +8,7 @@ from sdk.driver.plots.drawing import Drawing
 from sdk.driver.plots.families import FAMILIES
 from sdk.driver.plots.graph import GraphPlot, color_of, graph_plot
 from sdk.driver.plots.templates import render
-from sdk.driver.plots.words import bytes_text, short_number
+from sdk.driver.plots.words import bytes_text, macs_words
 
 __all__ = ["graph_page", "graph_svg"]
 
@@ -67,10 +67,9 @@ def _summary(drawing: Drawing) -> str:
 
 
 def _cards(drawing: Drawing) -> Iterator[tuple[str, str]]:
-    counts = [sum(n.macs or 0 for n in g.nodes) for g in drawing.graphs]
-    if any(counts):
-        at_most = "≤ " if any(n.macs_text for g in drawing.graphs for n in g.nodes) else ""
-        yield "MACs", " + ".join(f"{at_most}{short_number(c)}" for c in counts)
+    counts = [macs_words(g.macs, g.macs_text) for g in drawing.graphs]
+    if any(g.macs or g.macs_text for g in drawing.graphs):
+        yield "MACs", " + ".join(counts)
     yield "weights", bytes_text(drawing.weights)
     if drawing.states:
         yield "states", bytes_text(drawing.state_bytes)

@@ -7,7 +7,7 @@ import re
 from sdk.compiler.sym import Dim
 from sdk.compiler.sym.dim import show
 
-__all__ = ["bytes_text", "dim_text", "ending", "short_number", "wrapped"]
+__all__ = ["bytes_text", "dim_text", "ending", "macs_words", "short_number", "wrapped"]
 
 
 def short_number(value: float) -> str:
@@ -17,6 +17,14 @@ def short_number(value: float) -> str:
             scaled = value / (1e3 if unit == "k" else limit)
             return f"{scaled:.{2 if abs(scaled) < 10 else 1 if abs(scaled) < 100 else 0}f}{unit}"
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:.3g}"
+
+
+def macs_words(macs: int | None, text: str) -> str:
+    """Multiply-accumulates: a number, with the sign of a bound where they follow from dims; how they do where nothing
+    bounds those; ``-`` where nothing is known."""
+    if macs is None:
+        return text or "-"
+    return f"{'≤ ' if text else ''}{short_number(macs)}"
 
 
 def bytes_text(value: int) -> str:

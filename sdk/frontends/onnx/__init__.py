@@ -39,6 +39,12 @@ def _outline(data: bytes) -> Outline:
     return outline_onnx(data)
 
 
+def _constants(data: bytes) -> int:
+    from sdk.frontends.onnx.outline import constant_elements
+
+    return constant_elements(data)
+
+
 def _open(file: ModelFile, graph: Graph) -> Reference:
     from sdk.frontends.onnx.engine import OnnxRuntime
 
@@ -59,6 +65,7 @@ FRONTEND = Frontend(
     load=_load,
     beside=_beside,
     outline=_outline,
+    constants=_constants,
     engines=(Engine("onnxruntime", "onnxruntime", _open, lambda graph: True),),
     objects=Objects("an onnx.ModelProto", _pack),
 )

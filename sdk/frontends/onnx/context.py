@@ -6,17 +6,17 @@ import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.graph import Attr, Value
-from sdk.compiler.ir.types import F16, F32, I64, DType, TensorType
+from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import F16, F32, TensorType
 from sdk.compiler.sym import Dim, Expr
 from sdk.errors import BuildError
-from sdk.frontends.names import identifier
-from sdk.frontends.onnx.builder import Builder, Contents, contents_of
+from sdk.frontends.builder import Contents
+from sdk.frontends.emit import Emitter
 
 __all__ = ["OPERATORS", "Converter", "OnnxNode", "in_single", "onnx_op"]
 
@@ -24,19 +24,16 @@ Array = NDArray[Any]
 
 
 @dataclass
-class OnnxNode:
+class OnnxNode(Emitter):
     """One node being imported. ``inputs`` are the values of its inputs, None where left out; ``given`` its attributes
     as Python values (numbers, text, tuples, arrays, sub-graphs); ``outputs`` the number of outputs wanted."""
 
-    builder: Builder
     op: str
     name: str
     opset: int
     inputs: tuple[Value | None, ...]
     outputs: int
     given: Mapping[str, Any]
-    source: str
-    stem: str
     inline: Callable[[Any, tuple[Value, ...]], tuple[Value, ...]]
 
     @property
@@ -162,60 +159,6 @@ class OnnxNode:
         if found is None:
             self.fail(f"input {k} must be known when the model is built, as numbers or sizes of inputs")
         return found
-
-    def axis(self, value: builtins.int, rank: builtins.int) -> builtins.int:
-        """An axis of a tensor of ``rank``, negative ones counted from the end.
-
-        Raises:
-            BuildError: it is out of range.
-        """
-        if not -rank <= value < max(rank, 1):
-            self.fail(f"the axis {value} is outside rank {rank}")
-        return value % rank if rank else 0
-
-    # -- results ------------------------------------------------------------------------------------------------
-
-    def call(self, op: str, *args: Value, **given: Attr) -> Value:
-        """Appends a call of an op with one result; on small constants the result is known at once instead.
-
-        Raises:
-            BuildError: the op rejects its arguments.
-        """
-        (value,) = self.calls(op, *args, **given)
-        return value
-
-    def calls(self, op: str, *args: Value, **given: Attr) -> tuple[Value, ...]:
-        """Appends a call of an op with any number of results."""
-        return self.builder.call(op, args, given, self.stem, self.source)
-
-    def value(self, value: Value) -> Value:
-        """``value`` where the graph can use it: known contents become a constant or calls."""
-        return self.builder.materialize(value, self.source)
-
-    def const(self, data: Array, stem: str = "") -> Value:
-        """A constant with these contents."""
-        return self.builder.const(f"{self.stem}_{identifier(stem)}" if stem else self.stem, np.asarray(data))
-
-    def scalar(self, number: builtins.float, like: TensorType | DType) -> Value:
-        """A constant of rank 0 in the element type of ``like``."""
-        kind = like.dtype if isinstance(like, TensorType) else like
-        return self.const(np.asarray(number, dtype=kind.numpy), "scalar")
-
-    def shape_value(self, dims: Sequence[Dim]) -> Value:
-        """A 1-D integer tensor whose contents are these dims; it becomes a run-time tensor only where one is used."""
-        return self.known(contents_of(list(dims), I64, (len(dims),)))
-
-    def known(self, contents: Contents) -> Value:
-        """A value with contents known at import."""
-        return self.builder.known(contents, self.stem)
-
-    def fail(self, why: str, *, hint: str | None = None) -> NoReturn:
-        """Refuses the node.
-
-        Raises:
-            BuildError: always.
-        """
-        raise BuildError(why, hint=hint)
 
 
 Converter = Callable[[OnnxNode], Value | tuple[Value, ...]]

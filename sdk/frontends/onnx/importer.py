@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from numpy.typing import NDArray
 
 from sdk.budget import NESTING, NODES, check_limit
-from sdk.compiler.ir.graph import BindDim, Call, Graph, Node, Value, node_args
+from sdk.compiler.ir.graph import Call, Graph, Node, Value, node_args
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import dtype_of
 from sdk.errors import BuildError, SdkError, UsageError
 from sdk.files import read_regular
+from sdk.frontends.builder import Builder, Contents
+from sdk.frontends.failures import UNSUPPORTED, Failure, check_sizes, report
 from sdk.frontends.names import identifier
-from sdk.frontends.onnx.builder import Builder, Contents
 from sdk.frontends.onnx.context import Converter, OnnxNode
 from sdk.frontends.onnx.externals import Externals
-from sdk.frontends.onnx.failures import UNSUPPORTED, Failure, check_sizes, report
 from sdk.frontends.onnx.functions import check_arity, check_expanded, local_functions, schema_function
 from sdk.frontends.onnx.inputs import Bounds, parameters
 from sdk.frontends.onnx.narrow import check_narrow, narrow_result
@@ -36,12 +35,19 @@ from sdk.frontends.onnx.reader import (
 from sdk.frontends.onnx.scope import Scope, attribute_values
 from sdk.frontends.onnx.symbols import fold_sizes
 from sdk.frontends.outline import Refusal
+from sdk.frontends.results import named
 
 __all__ = ["InputsDecideError", "import_onnx"]
 
 DECIDING_ELEMENTS: Final = 64
 # What a converter can stumble over in attributes that no exporter writes.
 _DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError)
+_OPERATORS: Final = (
+    'export the model with supported operators, or give import_onnx custom_ops={"domain::Name": converter}'
+)
+_SIZES: Final = (
+    "sizes that must agree need the same name in the model, or numbers; --dim n=LO:HI or n=LO:HI:MULTIPLE narrows one"
+)
 Results = tuple[Value, ...]
 Found = tuple[Value | None, ...]  # None for an output that nothing wants
 
@@ -126,12 +132,12 @@ class _Importer:
         if self.failures:
             causes = self._ancestors(self.unmet)
             deciding = tuple(n for n, v in params.items() if v.name in causes and _may_decide(v))
-            error = report(self.failures)
+            error = report(self.failures, _OPERATORS, _SIZES)
             raise InputsDecideError(error, deciding) if deciding else error
         found = [self._output(scope, p.name) for p in graph.output]
         if not found:
             raise malformed("the graph has no output")
-        body, results = _named(self.builder, tuple(params.values()), found, [p.name for p in graph.output])
+        body, results = named(self.builder, tuple(params.values()), found, [p.name for p in graph.output])
         main = Graph("main", symbols, tuple(params.values()), body, results)
         used = {v.name for node in body for v in _uses(node) if v.const} | {v.name for v in results if v.const}
         consts = {k: c for k, c in self.builder.consts.items() if k in used}
@@ -384,44 +390,3 @@ def _where(scope: Scope, node: Any, index: int) -> str:
 
 def _uses(node: Node) -> tuple[Value, ...]:
     return node_args(node)
-
-
-def _named(
-    builder: Builder, params: Results, found: list[Value], names: list[str]
-) -> tuple[tuple[Node, ...], Results]:
-    """The body and results, the results named like the outputs of the model; what cannot be renamed is copied."""
-    own = {v.name for node in builder.body if isinstance(node, Call) for v in node.outs}
-    taken: set[str] = {p.name for p in params}
-    rename: dict[str, str] = {}
-    results: list[Value] = []
-    for value, name in zip(found, names, strict=True):
-        if value.const or value.name not in own or value.name in rename:
-            given = {"shape": value.type.shape}
-            (value,) = builder.emit("reshape", (value,), given, (value.type,), name, f"output {name}")
-        wanted = identifier(name)
-        while wanted in taken:
-            wanted += "_out"
-        taken.add(wanted)
-        rename[value.name] = wanted
-        results.append(value)
-    for node in builder.body:
-        for out in node.outs if isinstance(node, Call) else ():
-            if out.name in taken and out.name not in rename:
-                rename[out.name] = builder.value_name(out.name)
-    one = _renamer(rename)
-    return tuple(_renamed(node, one) for node in builder.body), tuple(one(v) for v in results)
-
-
-def _renamer(rename: Mapping[str, str]) -> Callable[[Value], Value]:
-    def one(value: Value) -> Value:
-        return value if value.const or value.name not in rename else replace(value, name=rename[value.name])
-
-    return one
-
-
-def _renamed(node: Node, one: Callable[[Value], Value]) -> Node:
-    if isinstance(node, BindDim):
-        return replace(node, value=one(node.value))
-    if not isinstance(node, Call):
-        return node
-    return replace(node, outs=tuple(map(one, node.outs)), args=tuple(map(one, node.args)))

@@ -9,8 +9,9 @@ from sdk.compiler.ir.graph import Value, fresh_name
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var, free_vars, max_value, prove_ge
 from sdk.errors import BuildError, UsageError
+from sdk.frontends.base import OpenSizesError
+from sdk.frontends.builder import Builder
 from sdk.frontends.names import identifier
-from sdk.frontends.onnx.builder import Builder
 from sdk.frontends.onnx.reader import MAX_BYTES, MAX_RANK, element_name, element_type, malformed
 from sdk.frontends.onnx.sizes import names_of, read_size
 
@@ -26,7 +27,8 @@ def parameters(
     inclusive bounds, with a number it is a multiple of as third.
 
     Raises:
-        UsageError: an open size has no bounds (all of them are named), or ``dims`` names what the model has not.
+        OpenSizesError: open sizes have no bounds.
+        UsageError: ``dims`` names what the model has not.
         BuildError: an input has no type, no shape, or an impossible one.
     """
     stems = {p.name: builder.value_name(p.name) for p in protos}
@@ -92,11 +94,7 @@ def _check_names(dims: Mapping[str, Bounds], needed: Mapping[str, None]) -> None
         raise UsageError(f"the model has no dim {', '.join(unknown)}", hint=hint)
     missing = [name for name in needed if name not in dims]
     if missing:
-        example = " ".join(f"--dim {name}=1:64" for name in missing)
-        raise UsageError(
-            f"the model has open sizes without bounds: {', '.join(missing)}",
-            hint=f"give each its smallest and largest value, or one number: {example}",
-        )
+        raise OpenSizesError(tuple(missing))
 
 
 def _symbol(name: str, given: Bounds) -> Dim | Var:

@@ -12,7 +12,7 @@ import onnx
 from sdk.frontends.onnx.reader import element_name, element_type, read_model
 from sdk.frontends.outline import Outline, OutlineNode, OutlineTensor
 
-__all__ = ["outline_onnx"]
+__all__ = ["constant_elements", "outline_onnx"]
 
 _SIZES: Final = frozenset({"Shape", "Size", "Constant"})
 _INFER_BYTES: Final = 1 << 28  # inference copies the model
@@ -37,6 +37,17 @@ def outline_onnx(data: bytes) -> Outline:
     nodes = tuple(reader.node(k, node) for k, node in enumerate(model.graph.node))
     outputs = tuple(reader.number(p.name) for p in model.graph.output)
     return Outline(inputs, outputs, tuple(reader.tensors), nodes, _folded(reader.tensors, nodes), checks_all=False)
+
+
+def constant_elements(data: bytes) -> int:
+    """Elements of the initializers and of the constants among the nodes of the main graph.
+
+    Raises:
+        BuildError: the file is damaged.
+    """
+    graph = read_model(data, None).model.graph
+    held = [a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute if a.HasField("t")]
+    return sum(prod(tensor.dims) for tensor in (*graph.initializer, *held))
 
 
 def _infos(model: Any) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from onnx import AttributeProto
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import dtype_of
 from sdk.errors import BuildError
-from sdk.frontends.onnx.builder import Builder, Contents
+from sdk.frontends.builder import Builder, Contents
 from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.reader import malformed, tensor_array
 

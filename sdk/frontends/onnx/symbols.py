@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, DType
 from sdk.compiler.sym import Dim, Expr, bounds, ceildiv, dmax, dmin, floordiv, mod, prove_eq, prove_ge, prove_lt
-from sdk.frontends.onnx.builder import SYMBOLIC_LIMIT, Contents, Ratio, contents_of
+from sdk.frontends.builder import SYMBOLIC_LIMIT, Contents, Ratio, contents_of
 from sdk.frontends.onnx.context import OnnxNode
 from sdk.frontends.onnx.reader import element_type
 

@@ -1,4 +1,4 @@
-"""The TensorFlow Lite frontend: a .tflite file becomes a module of exact integer operators."""
+"""The TensorFlow Lite frontend: a .tflite file becomes a module of exact integer operators, or of floats."""
 
 from __future__ import annotations
 
@@ -28,14 +28,30 @@ def _outline(data: bytes) -> Outline:
     return outline_tflite(data)
 
 
-def _open(file: ModelFile, graph: Graph) -> Reference:
+def _constants(data: bytes) -> int:
+    from sdk.frontends.tflite.outline import constant_elements
+
+    return constant_elements(data)
+
+
+def _open_micro(file: ModelFile, graph: Graph) -> Reference:
     from sdk.frontends.tflite.engine import TfliteMicro
 
     return TfliteMicro(file, graph)
 
 
+def _open_litert(file: ModelFile, graph: Graph) -> Reference:
+    from sdk.frontends.tflite.engine import LiteRt
+
+    return LiteRt(file, graph)
+
+
 def _is_integer(graph: Graph) -> bool:
-    return all(not value.type.dtype.is_float for value in (*graph.params, *graph.results))
+    from sdk.compiler.ir.graph import Call
+
+    ends = (*graph.params, *graph.results)
+    inside = (value for node in graph.body if isinstance(node, Call) for value in node.outs)
+    return not any(value.type.dtype.is_float for value in (*ends, *inside))
 
 
 FRONTEND = Frontend(
@@ -45,5 +61,9 @@ FRONTEND = Frontend(
     sniff=has_identifier,
     load=_load,
     outline=_outline,
-    engines=(Engine("tflite-micro", "tflite-micro", _open, _is_integer),),
+    constants=_constants,
+    engines=(
+        Engine("tflite-micro", "tflite-micro", _open_micro, _is_integer),
+        Engine("litert", "ai-edge-litert", _open_litert, lambda graph: True),
+    ),
 )

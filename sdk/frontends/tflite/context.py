@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.graph import Attr, Call, Node, Value, attrs, fresh_name
-from sdk.compiler.ir.module import Const, State
-from sdk.compiler.ir.types import DType, Quant, TensorType, dtype_of
+from sdk.compiler.ir.graph import Attr, Value
+from sdk.compiler.ir.module import State
+from sdk.compiler.ir.types import I8, I16, U8, DType, Quant, TensorType, dtype_of
 from sdk.compiler.ops import infer
-from sdk.compiler.sym import Dim
+from sdk.compiler.sym import Dim, Expr
 from sdk.errors import BuildError
+from sdk.frontends.builder import Builder as CallBuilder
+from sdk.frontends.builder import Contents
 from sdk.frontends.names import identifier
 from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
+from sdk.frontends.tflite.sizes import sizes_of
+from sdk.frontends.tflite.unsigned import LOWER, RAISE, is_unsigned, lowered
 
-__all__ = ["Builder", "Importer", "OpNode", "tensor_quant", "usable"]
+__all__ = ["Builder", "Importer", "OpNode", "OperatorSpec", "Table", "tensor_quant", "usable"]
 
 Array = NDArray[Any]
+_NARROW: Final = (I8, U8, I16)
 
 
 def tensor_quant(tensor: Tensor) -> Quant | None:
     """The quantisation of a whole tensor; None without, with one scale per channel, or one that means nothing."""
-    one = len(tensor.scales) == 1 and usable(tensor.scales[0])
+    stored = tensor.dtype is not None and not tensor.dtype.is_float
+    one = stored and len(tensor.scales) == 1 and usable(tensor.scales[0])
     return Quant(tensor.scales[0], tensor.zero_points[0]) if one else None
 
 
@@ -35,43 +41,44 @@ def usable(scale: float) -> bool:
     return math.isfinite(scale) and scale > 0
 
 
-@dataclass
-class Builder:
-    """The module under construction. ``values`` maps tensor numbers of the main subgraph to graph values."""
+@dataclass(kw_only=True)
+class Builder(CallBuilder):
+    """The module under construction. ``values`` maps tensor numbers of the main subgraph to graph values, ``lowered``
+    those of u8 to values of i8, 128 lower; a tensor may be in both."""
 
     graph: Subgraph
     subgraphs: tuple[Subgraph, ...]
-    body: list[Node] = field(default_factory=list)
     values: dict[int, Value] = field(default_factory=dict)
-    consts: dict[str, Const] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     handles: dict[int, str] = field(default_factory=dict)
     state_names: dict[str, str] = field(default_factory=dict)
+    lowered: dict[int, Value] = field(default_factory=dict)
     initial: dict[str, Tensor] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
-    _digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)
 
-    def value_name(self, text: str) -> str:
-        """A name for a value that nothing of the module has yet."""
-        return fresh_name(identifier(text), self.names)
-
-    def const(self, stem: str, data: Array) -> Value:
-        """A constant with these contents; one already there with the same type and bytes is shared."""
-        array = np.ascontiguousarray(data)
-        made = Const("", TensorType(dtype_of(array), array.shape), array)
-        key = (made.type, made.digest)
-        if key not in self._digests:
-            name = self._digests[key] = self.value_name(stem)
-            self.consts[name] = Const(name, made.type, array)
-        return Value(self._digests[key], made.type, const=True)
+    def value(self, number: int, lower: bool = False) -> Value | None:
+        """The value of a tensor, of u8 also as i8 and ``lower``: converted where it was computed as the other one. None
+        where nothing has computed it."""
+        here, there = (self.lowered, self.values) if lower else (self.values, self.lowered)
+        if number not in here and number in there:
+            tensor = self.graph.tensors[number]
+            given, source = LOWER if lower else RAISE, f"QUANTIZE {tensor.title}"
+            args = (self.materialize(there[number], source),)
+            (found,) = infer("rescale", [args[0].type], given)
+            types = [replace(found, quant=tensor_quant(lowered(tensor) if lower else tensor))]
+            stems = [f"{tensor.name}_{found.dtype}"]
+            made = self.folded("rescale", args, given, types, stems)
+            (here[number],) = made or self.emit("rescale", args, given, types, stems, source)
+        return here.get(number)
 
 
 @dataclass
 class OpNode:
-    """One operator being imported."""
+    """One operator being imported. It sees the tensors numbered in ``lower`` as i8, 128 lower than the file's u8."""
 
     builder: Builder
     operator: Operator
+    lower: frozenset[int] = frozenset()
+    _seen: dict[int, Tensor] = field(default_factory=dict)
 
     @property
     def source(self) -> str:
@@ -90,15 +97,32 @@ class OpNode:
         numbers: tuple[int, ...] = getattr(self.operator, side)
         if k >= len(numbers) or numbers[k] < 0:
             raise BuildError(f"{side[:-1]} {k} is missing")
-        return self.builder.graph.tensors[numbers[k]]
+        return self._seen_as(self.builder.graph.tensors[numbers[k]])
+
+    def _seen_as(self, tensor: Tensor) -> Tensor:
+        if tensor.index not in self.lower:
+            return tensor
+        if tensor.index not in self._seen:
+            self._seen[tensor.index] = lowered(tensor)
+        return self._seen[tensor.index]
 
     def output(self, k: int = 0) -> Tensor:
         """The description of output ``k`` in the file."""
         return self.tensor(k, "outputs")
 
+    def was_unsigned(self, tensor: Tensor) -> bool:
+        """Whether a tensor that is seen as i8 is of u8 in the file."""
+        return tensor.index in self.lower
+
     def has(self, k: int) -> bool:
         """Whether input ``k`` is given."""
         return k < len(self.operator.inputs) and self.operator.inputs[k] >= 0
+
+    @property
+    def dtypes(self) -> list[DType | None]:
+        """The element types of its inputs and outputs."""
+        numbers = (*self.operator.inputs, *self.operator.outputs)
+        return [self.builder.graph.tensors[k].dtype for k in numbers if k >= 0]
 
     def option(self, name: str) -> Any:
         """An option by the name of its accessor.
@@ -129,10 +153,23 @@ class OpNode:
             raise BuildError(f"input {k} ({tensor.title}) has type {tensor.type_name}, supported: {wanted}")
         if tensor.data is not None:
             return self.builder.const(tensor.name, tensor.data)
-        found = self.builder.values.get(tensor.index)
+        found = self.builder.value(tensor.index, tensor.index in self.lower)
         if found is None:
             raise BuildError(f"input {k} ({tensor.title}) is used before it is computed")
         return found
+
+    def contents(self, k: int) -> Contents | None:
+        """What is known of the contents of input ``k`` at import: numbers or dims; None when that is nothing."""
+        tensor = self.tensor(k)
+        if tensor.data is not None:
+            return Contents(dtype_of(tensor.data), tensor.data)
+        found = (self.builder.lowered if tensor.index in self.lower else self.builder.values).get(tensor.index)
+        return None if found is None else self.builder.contents_of(found)
+
+    def data(self, k: int) -> Array | None:
+        """The contents of input ``k`` where they are numbers at import."""
+        found = self.contents(k)
+        return None if found is None else found.numbers
 
     def constant(self, k: int) -> Array:
         """The contents of input ``k``.
@@ -140,10 +177,10 @@ class OpNode:
         Raises:
             BuildError: it is not a constant.
         """
-        tensor = self.tensor(k)
-        if tensor.data is None:
-            raise BuildError(f"input {k} ({tensor.title}) must be a constant")
-        return tensor.data
+        found = self.data(k)
+        if found is None:
+            raise BuildError(f"input {k} ({self.tensor(k).title}) must be a constant")
+        return found
 
     def integers(self, k: int) -> tuple[int, ...]:
         """The contents of the integer constant ``k``."""
@@ -151,6 +188,17 @@ class OpNode:
         if data.dtype.kind not in "iu":
             raise BuildError(f"input {k} must hold integers")
         return tuple(int(v) for v in data.reshape(-1))
+
+    def dims(self, k: int) -> tuple[Dim, ...]:
+        """The contents of the integer tensor ``k`` as numbers and sizes of inputs.
+
+        Raises:
+            BuildError: they are only known at run time.
+        """
+        found = self.contents(k)
+        if found is None or found.dtype.kind not in "iu":
+            raise BuildError(f"input {k} ({self.tensor(k).title}) must hold integers known when the model is built")
+        return tuple(d if isinstance(d, Expr) else int(d) for d in found.array.reshape(-1).tolist())
 
     def quant(self, tensor: Tensor) -> Quant:
         """The scale and zero point of a tensor quantised as a whole.
@@ -179,39 +227,91 @@ class OpNode:
 
     def const(self, stem: str, data: Array) -> Value:
         """A constant of the module named after the operator's result."""
-        return self.builder.const(f"{identifier(self.output().name)}_{stem}", data)
+        return self.builder.const(f"{identifier(self.output().name)}_{stem}", np.asarray(data))
+
+    def scalar(self, number: float, like: Value) -> Value:
+        """A constant of rank 0 in the element type of ``like``."""
+        return self.const("scalar", np.asarray(number, like.type.dtype.numpy))
 
     def call(self, op: str, *args: Value, to: int | str = 0, **given: Attr) -> Value:
-        """Emits a call; ``to`` is the output number it computes, or the suffix of an intermediate result.
+        """Emits a call; ``to`` is the output number it computes, or the suffix of an intermediate result. On small
+        constants, and on sizes of inputs, the result is known at once instead.
 
         Raises:
             BuildError: the op rejects its arguments, or the result does not fit the file's tensor.
         """
-        (found,) = infer(op, [a.type for a in args], given)
-        if isinstance(to, str):
-            value = Value(self.builder.value_name(f"{identifier(self.output().name)}_{to}"), found)
-        else:
-            value = self._result(to, found)
-        self.builder.body.append(Call((value,), "op", op, args, attrs(**given), source=self.source))
+        (value,) = self.calls(op, *args, to=(to,), **given)
         return value
 
-    def _result(self, k: int, found: TensorType) -> Value:
+    def cast(self, x: Value, kind: DType, to: int | str = 0) -> Value:
+        """Emits a conversion to another element type (``to`` as in ``call``). A float beyond an integer type keeps its
+        low bits, as LiteRT on x86-64 leaves it."""
+        given: dict[str, Attr] = {"to": str(kind)}
+        if x.type.dtype.is_float and kind.kind in "iu":
+            given["wraps"] = True
+        return self._emitted("cast", (x,), (to,), given)[0]
+
+    def calls(self, op: str, *args: Value, to: tuple[int | str, ...], **given: Attr) -> tuple[Value, ...]:
+        """The same with a result for each of ``to``."""
+        return self._emitted(op, args, to, given)
+
+    def _emitted(
+        self, op: str, args: tuple[Value, ...], to: tuple[int | str, ...], given: Mapping[str, Attr]
+    ) -> tuple[Value, ...]:
+        builder = self.builder
+        found = infer(op, [a.type for a in args], given)
+        types = [self._stated(k, type) if isinstance(k, int) else type for k, type in zip(to, found, strict=True)]
+        own = identifier(self.output().name)
+        stems = [self.output(k).name if isinstance(k, int) else f"{own}_{k}" for k in to]
+        values = self._sizes(op, args, given, stems)
+        if values is None:
+            args = tuple(builder.materialize(a, self.source) for a in args)
+            values = builder.folded(op, args, given, types, stems)
+        values = values or builder.emit(op, args, given, types, stems, self.source)
+        for k, value in zip(to, values, strict=True):
+            if isinstance(k, int):
+                self._keep(self.output(k), value)
+        return values
+
+    def _sizes(
+        self, op: str, args: Sequence[Value], given: Mapping[str, Attr], stems: Sequence[str]
+    ) -> tuple[Value, ...] | None:
+        """The result of arithmetic on sizes that are not all numbers."""
+        known = [None if a.const else self.builder.contents_of(a) for a in args]
+        if all(k is None or k.numbers is not None for k in known):
+            return None
+        found = sizes_of(op, [self.builder.contents_of(a) for a in args], given)
+        return None if found is None else (self.builder.known(found, stems[0]),)
+
+    def known(self, contents: Contents, k: int = 0) -> None:
+        """Makes output ``k`` a value whose contents are known at import.
+
+        Raises:
+            BuildError: it does not fit the file's tensor.
+        """
+        self._stated(k, contents.type)
+        self._keep(self.output(k), self.builder.known(contents, self.output(k).name))
+
+    def _stated(self, k: int, found: TensorType) -> TensorType:
+        """The type of output ``k`` with what the file says of its meaning."""
         tensor = self.output(k)
         self._check_free(tensor)
-        if tensor.dtype != found.dtype or not _fits(found.shape, tensor.shape):
+        if tensor.dtype != found.dtype or not _fits(found.shape, tensor):
             raise BuildError(
                 f"output {tensor.name} is {found.dtype}{list(found.shape)}, "
                 f"the file says {tensor.type_name.lower()}{list(tensor.shape)}"
             )
-        value = Value(self.builder.value_name(tensor.name), replace(found, quant=tensor_quant(tensor)))
-        self.builder.values[tensor.index] = value
-        return value
+        return replace(found, quant=tensor_quant(tensor))
+
+    def _keep(self, tensor: Tensor, value: Value) -> None:
+        kept = self.builder.lowered if tensor.index in self.lower else self.builder.values
+        kept[tensor.index] = value
 
     def _check_free(self, tensor: Tensor) -> None:
         """Refuses an output that something else gives its contents."""
         if tensor.data is not None:
             raise BuildError(f"output {tensor.name} is a constant")
-        if tensor.index in self.builder.values:
+        if tensor.index in self.builder.values or tensor.index in self.builder.lowered:
             raise BuildError(f"output {tensor.name} is an input of the model or computed before")
 
     def bind(self, k: int, value: Value) -> None:
@@ -221,25 +321,66 @@ class OpNode:
             BuildError: the tensor has contents already.
         """
         self._check_free(self.output(k))
-        self.builder.values[self.output(k).index] = value
+        self._keep(self.output(k), value)
 
 
-def _fits(found: tuple[Dim, ...], stated: tuple[int, ...]) -> bool:
-    return len(found) == len(stated) and all(
-        not isinstance(f, int) or f == s for f, s in zip(found, stated, strict=True)
+def _fits(found: tuple[Dim, ...], stated: Tensor) -> bool:
+    """Whether a shape is what the file says, where it says something: a tensor whose shape the run computes has open
+    extents, or no rank at all."""
+    if not stated.ranked:
+        return True
+    return len(found) == len(stated.shape) and all(
+        not isinstance(f, int) or s in (f, -1) or open_ == -1
+        for f, s, open_ in zip(found, stated.shape, stated.signature, strict=True)
     )
 
 
 Importer = Callable[[OpNode], None]
 
 
+Table = Mapping[str, Importer]  # importers by the name of the operator
+Unsigned = Literal["lower", "follow", "convert", "keep"]
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """How one operator is imported, and which options it reads from which table."""
+    """How one operator is imported: the options it reads, how many inputs it has at most (None: any number), and an
+    importer for quantised tensors, one for real ones, or both. ``unsigned`` says how the quantised one sees u8."""
 
-    importer: Importer
-    options: str = ""
-    fields: tuple[str, ...] = ()
+    options: str
+    fields: tuple[str, ...]
+    max_inputs: int | None
+    quantised: Importer | None
+    real: Importer | None
+    unsigned: Unsigned = "lower"
 
+    def importer(self, dtypes: Collection[DType | None]) -> Importer:
+        """The importer for tensors of these element types (None: one without counterpart here).
 
-Table = Mapping[str, OperatorSpec]
+        Where there are both, the real one takes whatever has floats in it (weights of i8 among them) or no integers
+        that are commonly quantised.
+        """
+        real = any(t.is_float for t in dtypes if t) or not any(t in _NARROW for t in dtypes)
+        first, second = (self.real, self.quantised) if real else (self.quantised, self.real)
+        found = first or second
+        assert found is not None, "what is in the table has an importer"
+        return found
+
+    def lower(self, node: OpNode) -> frozenset[int]:
+        """The tensors of u8 that the importer of an operator sees as i8.
+
+        Arithmetic is done on i8 alone. What only moves elements follows its inputs, and what converts reads what
+        there is and leaves a result of the model as it is to be: so no tensor is converted twice.
+        """
+        if self.importer(node.dtypes) is not self.quantised or self.unsigned == "keep":
+            return frozenset()
+        builder, operator = node.builder, node.operator
+        tensors = builder.graph.tensors
+        sides = operator.inputs, operator.outputs
+        ins, outs = ({k for k in side if k >= 0 and is_unsigned(tensors[k])} for side in sides)
+        if self.unsigned == "lower":
+            return frozenset(ins | outs)
+        there = {k for k in ins if k in builder.lowered and k not in builder.values}
+        if self.unsigned == "convert":
+            return frozenset(there | (outs - set(builder.graph.outputs)))
+        return frozenset(ins | outs) if there else frozenset()

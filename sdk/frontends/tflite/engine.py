@@ -1,4 +1,4 @@
-"""TensorFlow Lite Micro as an engine to compare with."""
+"""TensorFlow Lite Micro and LiteRT as engines to compare with."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.graph import Graph
+from sdk.compiler.ir.graph import Call, Graph
 from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.frontends.base import ModelFile, Option
 
-__all__ = ["TfliteMicro"]
+__all__ = ["LiteRt", "TfliteMicro"]
 
 Array = NDArray[Any]
 ARENA_BYTES: Final = 16 << 20
+RESOLVERS: Final = {"reference": "BUILTIN_REF", "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES"}
 
 
 class TfliteMicro:
@@ -60,3 +61,65 @@ class TfliteMicro:
             self.engine.set_input(np.ascontiguousarray(inputs[value.name]), k)
         self.engine.invoke()
         return {v.name: np.array(self.engine.get_output(k)) for k, v in enumerate(self.graph.results)}
+
+
+class LiteRt:
+    """A file run by LiteRT on one thread; open sizes are those of the inputs.
+
+    By its reference kernels, which compute each element by itself; where a model has operators that these lack (CEIL,
+    ELU, ROUND), or compute otherwise than TensorFlow (the window of LOCAL_RESPONSE_NORMALIZATION ends one channel
+    early), by its usual ones.
+
+    Raises:
+        MissingToolError: it is not installed.
+        BuildError: it does not take the model.
+    """
+
+    name = "litert"
+
+    def __init__(self, model: ModelFile, graph: Graph) -> None:
+        self.graph = graph
+        try:
+            self.runtime = import_module("ai_edge_litert.interpreter")
+        except ImportError as err:
+            raise MissingToolError(
+                "the reference LiteRT is not installed",
+                why=str(err),
+                hint="pip install 'crosslevel[verify]', or use --against interp",
+            ) from None
+        otherwise = any(isinstance(node, Call) and node.callee == "lrn" for node in graph.body)
+        try:
+            self._open(model.data, "builtin" if otherwise else "reference")
+        except (RuntimeError, ValueError):
+            try:
+                self._open(model.data, "builtin")
+            except (RuntimeError, ValueError) as err:
+                raise BuildError("LiteRT does not take this model", why=str(err), hint="use --against interp") from None
+        self.inputs = [detail["index"] for detail in self.engine.get_input_details()]
+        self.outputs = [detail["index"] for detail in self.engine.get_output_details()]
+
+    def _open(self, data: bytes, kernels: str) -> None:
+        kind = getattr(self.runtime.OpResolverType, RESOLVERS[kernels])
+        self.engine = self.runtime.Interpreter(model_content=data, experimental_op_resolver_type=kind, num_threads=1)
+        self.engine.allocate_tensors()
+        self.options: Mapping[str, Option] = {"kernels": kernels, "threads": 1}
+
+    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
+        """Outputs by name for inputs by name.
+
+        Raises:
+            BuildError: it fails on them.
+        """
+        given = [np.asarray(inputs[value.name], order="C") for value in self.graph.params]
+        try:
+            if dims:
+                for index, array in zip(self.inputs, given, strict=True):
+                    self.engine.resize_tensor_input(index, array.shape)
+                self.engine.allocate_tensors()
+            for index, array in zip(self.inputs, given, strict=True):
+                self.engine.set_tensor(index, array)
+            self.engine.invoke()
+            found = [np.array(self.engine.get_tensor(index)) for index in self.outputs]
+        except (RuntimeError, ValueError) as err:
+            raise BuildError("LiteRT fails on this model", why=str(err), hint="use --against interp") from None
+        return {v.name: a for v, a in zip(self.graph.results, found, strict=True)}

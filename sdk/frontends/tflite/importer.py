@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import replace
 
 from sdk.compiler.ir.graph import Graph, Value
 from sdk.compiler.ir.module import Module
@@ -21,18 +21,6 @@ from sdk.text import printable
 __all__ = ["import_tflite"]
 
 SHOWN = 20
-# Inputs of the builtin operators that take a fixed number of them.
-_MAX_INPUTS: Final = {
-    **dict.fromkeys(
-        ("AVERAGE_POOL_2D", "LOGISTIC", "MAX_POOL_2D", "QUANTIZE", "READ_VARIABLE", "RELU", "RELU6", "SOFTMAX",
-         "SQUEEZE", "TANH"), 1,
-    ),
-    **dict.fromkeys(
-        ("ADD", "ASSIGN_VARIABLE", "EXPAND_DIMS", "MEAN", "MUL", "PAD", "RESHAPE", "SPLIT", "SUB", "TRANSPOSE"), 2
-    ),
-    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "PADV2", "SLICE", "SPLIT_V"), 3),
-    "CALL_ONCE": 0, "VAR_HANDLE": 0, "STRIDED_SLICE": 4,
-}  # fmt: skip
 
 
 def import_tflite(
@@ -60,7 +48,7 @@ def import_tflite(
     """
     fields = {op: (spec.options, spec.fields) for op, spec in OPERATORS.items()}
     subgraphs = read_model(data, fields)
-    builder = Builder(subgraphs[0], subgraphs)
+    builder = Builder(graph=subgraphs[0], subgraphs=subgraphs)
     builder.names.add("main")
     params, symbols = _params(builder, dict(dims or {}))
     _import_operators(builder, custom_ops or {}, [] if refusals is None else refusals)
@@ -107,9 +95,13 @@ def _params(builder: Builder, dims: dict[str, tuple[int, ...]]) -> tuple[tuple[V
 
 def _result(builder: Builder, number: int) -> Value:
     tensor = builder.graph.tensors[number]
-    found = builder.values.get(number)
+    found = builder.value(number)
     if found is not None:
-        return found
+        known = None if found.const else builder.contents_of(found)
+        if known is None or known.numbers is None:
+            return builder.materialize(found, f"output {tensor.title}")
+        builder.names.discard(found.name)  # it stands nowhere in the graph: the constant has its name
+        return builder.const(found.name, known.numbers)
     if tensor.data is not None:
         return builder.const(tensor.name, tensor.data)
     raise BuildError(f"the output {tensor.name} is never computed")
@@ -120,8 +112,8 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
     for operator in builder.graph.operators:
         node = OpNode(builder, operator)
         try:
-            _check_inputs(operator)
-            _importer(operator, custom_ops)(node)
+            importer, lower = _importer(node, custom_ops)
+            importer(replace(node, lower=lower))
         except BuildError as error:
             failures.append((operator, error.message + (f" ({error.why})" if error.why else "")))
             refusals.append(Refusal(operator.index, failures[-1][1], error.hint))
@@ -130,26 +122,28 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
         raise _report(builder.graph, failures)
 
 
-def _importer(operator: Operator, custom_ops: Mapping[str, Importer]) -> Importer:
-    spec: OperatorSpec | None = None if operator.custom else OPERATORS.get(operator.name)
+def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importer, frozenset[int]]:
+    """The importer of an operator, and which tensors of u8 it sees as i8."""
+    operator = node.operator
+    spec = None if operator.custom else OPERATORS.get(operator.name)
     if spec is not None:
-        return spec.importer
+        _check_inputs(operator, spec)
+        return spec.importer(node.dtypes), spec.lower(node)
     if operator.custom and operator.name in custom_ops:
-        return custom_ops[operator.name]
+        return custom_ops[operator.name], frozenset()
     raise BuildError("unsupported custom operator" if operator.custom else "unsupported operator")
 
 
-def _check_inputs(operator: Operator) -> None:
+def _check_inputs(operator: Operator, spec: OperatorSpec) -> None:
     """Refuses inputs beyond those an operator has: what they were meant for would be lost."""
-    maximum = None if operator.custom else _MAX_INPUTS.get(operator.name)
-    if maximum is not None and len(operator.inputs) > maximum:
-        raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {maximum}")
+    if spec.max_inputs is not None and len(operator.inputs) > spec.max_inputs:
+        raise BuildError(f"it has {len(operator.inputs)} inputs, {operator.name} at most {spec.max_inputs}")
 
 
 def _declare_outputs(builder: Builder, operator: Operator) -> None:
     """Gives the outputs of a failed operator the types of the file, so that later ones are checked too."""
     for number in operator.outputs:
-        if number < 0 or number in builder.values:
+        if number < 0 or number in builder.values or number in builder.lowered:
             continue
         tensor = builder.graph.tensors[number]
         if tensor.dtype is not None:

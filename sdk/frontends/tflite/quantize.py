@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.types import DType
+from sdk.compiler.ir.types import DType, Quant
 from sdk.compiler.ops.fixed import (
     exp_on_negative,
     input_radius,
@@ -19,7 +20,7 @@ from sdk.compiler.ops.fixed import (
 )
 from sdk.errors import BuildError
 
-__all__ = ["activation_range", "exp_table", "logistic_table", "tanh_table"]
+__all__ = ["activation_range", "exp_table", "logistic_table", "real_table", "round_away", "tanh_table"]
 
 Array = NDArray[Any]
 ACTIVATIONS: Final = {0: "NONE", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
@@ -54,6 +55,23 @@ def stored(real: float, scale: float, zero_point: int) -> int:
     """``real`` as a stored value, in single precision as TensorFlow Lite computes it."""
     value = float(np.float32(real) / np.float32(scale))
     return zero_point + math.floor(abs(value) + 0.5) * (1 if value >= 0 else -1)
+
+
+def round_away(reals: Array) -> Array:
+    """Reals to nearest integers, halves away from zero."""
+    whole = np.trunc(reals.astype(np.float64))
+    return np.asarray(whole + np.sign(reals) * (np.abs(reals - whole) >= 0.5)).astype(np.int64)
+
+
+def real_table(function: Callable[[float], float], source: Quant, target: Quant, kind: DType) -> Array:
+    """The stored results of ``function`` for each stored value of i8 or u8, lowest first, as LiteRT fills its tables:
+    in single precision, halves away from zero. NaN is the stored zero."""
+    lo, hi = kind.limits
+    x = np.float32(source.scale) * (np.arange(lo, hi + 1) - source.zero_point).astype(np.float32)
+    with np.errstate(all="ignore"):
+        y = np.asarray([function(float(v)) for v in x], np.float32) * (np.float32(1) / np.float32(target.scale))
+    steps = np.clip(np.nan_to_num(y, nan=0.0).astype(np.float64), -(2.0**30), 2.0**30)
+    return np.asarray(np.clip(round_away(steps) + target.zero_point, lo, hi)).astype(kind.numpy)
 
 
 def exp_table(scale: float, beta: float) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 import tflite
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.types import BOOL, F32, I8, I16, I32, I64, U8, U16, U32, DType
+from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
 from sdk.errors import BuildError
 from sdk.frontends.tflite.verify import malformed, verify_file
 
@@ -25,7 +25,7 @@ _TYPE_NAMES: Final = {v: k for k, v in vars(tflite.TensorType).items() if isinst
 _OPTIONS: Final = {v: k for k, v in vars(tflite.BuiltinOptions).items() if isinstance(v, int)}
 _DTYPES: Final = {
     "BOOL": BOOL, "INT8": I8, "UINT8": U8, "INT16": I16, "UINT16": U16, "INT32": I32, "UINT32": U32,
-    "INT64": I64, "FLOAT32": F32,
+    "INT64": I64, "FLOAT16": F16, "FLOAT32": F32, "FLOAT64": F64,
 }  # fmt: skip
 # What a reader of a damaged table can raise once its outline is verified.
 _DAMAGE: Final = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError)
@@ -34,7 +34,8 @@ _DAMAGE: Final = (struct.error, IndexError, ValueError, TypeError, OverflowError
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A tensor of a subgraph. ``dtype`` is None for a type without counterpart here (``type_name`` names it);
-    ``signature`` has -1 where an extent is open; ``data`` is the constant; one or many scales on ``axis``."""
+    ``signature`` has -1 where an extent is open; ``ranked`` is False where the file does not know the rank; ``data`` is
+    the constant; one or many scales on ``axis``."""
 
     index: int
     name: str
@@ -42,6 +43,7 @@ class Tensor:
     dtype: DType | None
     shape: tuple[int, ...]
     signature: tuple[int, ...]
+    ranked: bool
     data: NDArray[Any] | None
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
@@ -138,7 +140,8 @@ def _tensor(model: Any, table: Any, index: int) -> Tensor:
         raise malformed(f"tensor {name} of shape {list(shape)} has more than {MAX_BYTES} bytes")
     scales, zero_points, axis = _quantization(table, name)
     data = _constant(model, table, name, dtype, shape)
-    return Tensor(index, name, type_name, dtype, shape, signature, data, scales, zero_points, axis)
+    ranked = bool(shape) or bool(table.HasRank())
+    return Tensor(index, name, type_name, dtype, shape, signature, ranked, data, scales, zero_points, axis)
 
 
 def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, ...], int]:

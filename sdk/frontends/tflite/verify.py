@@ -62,6 +62,7 @@ _TENSOR = Schema(
         Field(5, "is_variable", "scalar", 1),
         Field(6, "sparsity", "opaque"),
         Field(7, "shape_signature", "vector", 4),
+        Field(8, "has_rank", "scalar", 1),
     ),
 )
 _OPERATOR = Schema(

@@ -139,7 +139,8 @@ class Net:
                 given = zip(names, node.args, strict=False)
                 read = [n for n, a in given if not a.const and self.of[a.name] == self.of[arg.name]]
                 least = [least_lag(function, out, name) for name in read]
-                lag = max((n for n in least if n is not None), default=0)
+                # at one place a result is in place, or it is none
+                lag = max((n for n in least if n is not None), default=0) or int(of.bytes == to.bytes)
                 if None not in least and spared(of.bytes, to.bytes, aligned(lag, self.align)) > 0:
                     found[result.name, arg.name] = lag
         return found

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.machines.model import Machine, Rule
+from sdk.compiler.machines.machine import Machine, Rule
 from sdk.compiler.machines.nest import Choice, Nest
 from sdk.compiler.schedules.locate import ScheduleError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import Alloc, For, Load, Loops
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.machines.model import FloatUnit, Machine
+from sdk.compiler.machines.machine import FloatUnit, Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, find, fresh, loop_of, loops_of
 from sdk.compiler.schedules.rules.nest import extent, from_rows, fuse_all

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.machines.model import FloatUnit, Machine
+from sdk.compiler.machines.machine import FloatUnit, Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, loop_of, loops_of
 from sdk.compiler.schedules.rules.contraction import column_axis

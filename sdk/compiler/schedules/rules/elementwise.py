@@ -7,7 +7,7 @@ from typing import Final
 
 from sdk.compiler.ir.loops import For, Load, Loops, Op, Store
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_in
 from sdk.compiler.schedules.trace import Schedule

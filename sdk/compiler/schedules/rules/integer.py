@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.machines.model import Dot, Machine
+from sdk.compiler.machines.machine import Dot, Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, has, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed

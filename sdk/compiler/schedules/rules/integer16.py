@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.types import I64
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, loop_of, loops_of
 from sdk.compiler.schedules.partial import MOST

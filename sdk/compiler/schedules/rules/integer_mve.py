@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import Buffer, Loops
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import ScheduleError, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window, pixel_loop, windowed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import Loop, loops_of
 from sdk.compiler.schedules.rules.integer_window import copy_in_runs, is_depthwise, pixels_of, taps_along, window_stride

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import pixel_loop, windowed

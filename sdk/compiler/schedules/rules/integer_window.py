@@ -8,7 +8,7 @@ from typing import Final
 from sdk.compiler.analysis.pattern import Contraction, has_condition
 from sdk.compiler.ir.loops import Load, Loops
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import Loop, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window

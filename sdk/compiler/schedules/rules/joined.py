@@ -12,7 +12,7 @@ from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Load, Loops, Op, Store
 from sdk.compiler.ir.types import I8
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Known, Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import gather_window, pixel_loop, windowed

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from sdk.compiler.ir.loops import For, Loops
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.schedules.locate import Loop, find
 from sdk.compiler.schedules.trace import Schedule
 

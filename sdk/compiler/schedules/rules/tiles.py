@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sdk.compiler.machines.model import FloatUnit
+from sdk.compiler.machines.machine import FloatUnit
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import Dim
 

@@ -10,7 +10,7 @@ from sdk.compiler.analysis.facts import facts_of
 from sdk.compiler.ir.loops import For, Idx, Load, Loops, Op
 from sdk.compiler.ir.types import F32
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.machines.model import Machine
+from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, find, has, loop_of, loops_in, loops_of
 from sdk.compiler.schedules.rules.nest import trip

@@ -6,7 +6,7 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import dtype_of
-from sdk.frontends.onnx.builder import Contents
+from sdk.frontends.builder import Contents
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__: list[str] = []

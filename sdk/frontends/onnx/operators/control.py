@@ -8,7 +8,7 @@ from sdk.budget import TRIPS
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, I64
 from sdk.compiler.ops.shapes import same_extent
-from sdk.frontends.onnx.builder import contents_of
+from sdk.frontends.builder import contents_of
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__: list[str] = []

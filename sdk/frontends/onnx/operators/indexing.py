@@ -7,8 +7,8 @@ from itertools import pairwise
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I64
 from sdk.compiler.sym import Dim, prove_ge, prove_lt
+from sdk.frontends.moves import part, swap_axes
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
-from sdk.frontends.onnx.operators.movement import part, swap_axes
 
 __all__: list[str] = []
 

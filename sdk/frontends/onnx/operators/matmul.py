@@ -11,8 +11,8 @@ import numpy as np
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, product
+from sdk.frontends.moves import swap_axes
 from sdk.frontends.onnx.context import OnnxNode, in_single, onnx_op
-from sdk.frontends.onnx.operators.movement import swap_axes
 
 __all__: list[str] = []
 

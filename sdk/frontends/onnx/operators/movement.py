@@ -10,29 +10,11 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.ops.slice import clamped
 from sdk.compiler.sym import Dim, ceildiv, floordiv, prove_eq, prove_ge
+from sdk.frontends.moves import padded, part, swap_axes
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 from sdk.frontends.onnx.reader import element_type
 
-__all__ = ["part", "swap_axes"]
-
-
-def part(node: OnnxNode, x: Value, axis: int, begin: Dim, size: Dim, step: int = 1) -> Value:
-    """Some elements of one axis; ``x`` itself where they are all."""
-    if step == 1 and isinstance(begin, int) and begin == 0 and same_extent(size, x.type.shape[axis]):
-        return x
-    rank = x.type.rank
-    return node.call(
-        "slice",
-        x,
-        begin=tuple(begin if k == axis else 0 for k in range(rank)),
-        size=tuple(size if k == axis else d for k, d in enumerate(x.type.shape)),
-        strides=tuple(step if k == axis else 1 for k in range(rank)),
-    )
-
-
-def swap_axes(node: OnnxNode, x: Value, perm: Sequence[int]) -> Value:
-    """``x`` with its axes in another order; itself where they are in that order."""
-    return x if list(perm) == list(range(x.type.rank)) else node.call("transpose", x, perm=tuple(perm))
+__all__: list[str] = []
 
 
 @onnx_op("Transpose")
@@ -133,14 +115,8 @@ def pad(node: OnnxNode) -> Value:
     if mode not in ("constant", "edge", "reflect", "wrap"):
         node.fail(f"the mode {mode} is not supported")
     if mode == "constant":
-        return _padded(node, x, pads, value=_pad_value(node, x))
-    return _padded(node, _cut(node, x, pads), [(_positive(a), _positive(b)) for a, b in pads], value=0, mode=mode)
-
-
-def _padded(node: OnnxNode, x: Value, pads: Sequence[tuple[Dim, Dim]], **given: float | str) -> Value:
-    if all(isinstance(p, int) and p == 0 for pair in pads for p in pair):
-        return x
-    return node.call("pad", x, pads=tuple(pads), **given)
+        return padded(node, x, pads, value=_pad_value(node, x))
+    return padded(node, _cut(node, x, pads), [(_positive(a), _positive(b)) for a, b in pads], value=0, mode=mode)
 
 
 def _pad_value(node: OnnxNode, x: Value) -> float:
@@ -220,7 +196,7 @@ def center_crop_pad(node: OnnxNode) -> Value:
             before = floordiv(size - have, 2)
             border: list[tuple[Dim, Dim]] = [(0, 0)] * x.type.rank
             border[axis] = before, size - have - before
-            x = _padded(node, x, border, value=0.0 if x.type.dtype.is_float else 0)
+            x = padded(node, x, border, value=0.0 if x.type.dtype.is_float else 0)
         else:
             node.fail(f"whether axis {axis} of {have} elements is cut or padded to {size} is not known")
     return x

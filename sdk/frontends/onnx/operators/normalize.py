@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.sym import Dim, product
+from sdk.compiler.sym import product
+from sdk.frontends.moves import along_last, reshaped
+from sdk.frontends.normalisations import normalized, per_channel, rows
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
-from sdk.frontends.onnx.operators.reduce import along_last
 
 __all__: list[str] = []
-
-
-def _reshaped(node: OnnxNode, x: Value, shape: tuple[Dim, ...]) -> Value:
-    return x if x.type.shape == shape else node.call("reshape", x, shape=shape)
-
-
-def _per_channel(node: OnnxNode, x: Value, scale: Value, bias: Value) -> Value:
-    """x * scale + bias with one number each per channel, which is axis 1."""
-    shape = (scale.type.shape[0], *(1,) * (x.type.rank - 2))
-    down = node.call("mul", x, _reshaped(node, scale, shape))
-    return node.call("add", down, _reshaped(node, bias, shape))
-
-
-def _normalized(node: OnnxNode, x: Value, epsilon: float) -> Value:
-    """Each row without its mean, by its deviation."""
-    one, zero = (node.const(np.full(1, k, dtype=x.type.dtype.numpy)) for k in (1, 0))
-    return node.call("layer_norm", x, one, zero, epsilon=epsilon)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------
@@ -37,7 +19,7 @@ def layer_normalization(node: OnnxNode) -> tuple[Value, ...]:
     """Over all axes from one on, taken together; the means and inverse deviations where they are wanted."""
     x = node.x(0)
     axis, epsilon = node.axis(node.int("axis", -1), x.type.rank), node.float("epsilon", 1e-5)
-    y = _rows(node, "layer_norm", x, axis, epsilon, node.x(1), node.optional(2))
+    y = rows(node, "layer_norm", x, axis, epsilon, node.x(1), node.optional(2))
     return (y, *_moments(node, x, axis, epsilon)) if node.outputs > 1 else (y,)
 
 
@@ -48,28 +30,7 @@ def rms_normalization(node: OnnxNode) -> Value:
     if scale.type.dtype != x.type.dtype:
         scale = node.call("cast", scale, to=str(x.type.dtype))
     axis = node.axis(node.int("axis", -1), x.type.rank)
-    return _rows(node, "rms_norm", x, axis, node.float("epsilon", 1e-5), scale, None)
-
-
-def _rows(
-    node: OnnxNode, op: str, x: Value, axis: int, epsilon: float, scale: Value, bias: Value | None
-) -> Value:
-    """``op`` on the rows that all axes from ``axis`` on make; scale and bias after it where they are broadcast."""
-    rest = x.type.shape[axis:]
-    flat = _reshaped(node, x, (*x.type.shape[:axis], product(rest)))
-    given = [v for v in (scale, bias) if v is not None]
-    inside = all(product(v.type.shape) == product(rest) for v in given)
-    if inside:
-        lines = [_reshaped(node, v, (product(rest),)) for v in given]
-    else:
-        lines = [node.const(np.ones(1, dtype=x.type.dtype.numpy))]
-    if op == "layer_norm" and len(lines) == 1:
-        lines.append(node.const(np.zeros(1, dtype=x.type.dtype.numpy)))
-    y = _reshaped(node, node.call(op, flat, *lines, epsilon=epsilon), x.type.shape)
-    if inside:
-        return y
-    y = node.call("mul", y, scale)
-    return y if bias is None else node.call("add", y, bias)
+    return rows(node, "rms_norm", x, axis, node.float("epsilon", 1e-5), scale, None)
 
 
 def _moments(node: OnnxNode, x: Value, axis: int, epsilon: float) -> tuple[Value, Value]:
@@ -92,9 +53,9 @@ def instance_normalization(node: OnnxNode) -> Value:
     """Each channel of each image on its own."""
     x = node.x(0)
     shape = x.type.shape
-    flat = _reshaped(node, x, (*shape[:2], product(shape[2:])))
-    y = _reshaped(node, _normalized(node, flat, node.float("epsilon", 1e-5)), shape)
-    return _per_channel(node, y, node.x(1), node.x(2))
+    flat = reshaped(node, x, (*shape[:2], product(shape[2:])))
+    y = reshaped(node, normalized(node, flat, node.float("epsilon", 1e-5)), shape)
+    return per_channel(node, y, node.x(1), node.x(2))
 
 
 @onnx_op("GroupNormalization")
@@ -106,10 +67,10 @@ def group_normalization(node: OnnxNode) -> Value:
     if groups is None or groups < 1 or shape[1] % groups != 0:
         node.fail(f"{shape[1]} channels in {groups} groups")
     flat = node.call("reshape", x, shape=(shape[0], groups, rest // groups))
-    y = _normalized(node, flat, node.float("epsilon", 1e-5))
+    y = normalized(node, flat, node.float("epsilon", 1e-5))
     if node.opset < 21:
-        return _reshaped(node, _per_channel(node, y, node.x(1), node.x(2)), shape)
-    return _per_channel(node, _reshaped(node, y, shape), node.x(1), node.x(2))
+        return reshaped(node, per_channel(node, y, node.x(1), node.x(2)), shape)
+    return per_channel(node, reshaped(node, y, shape), node.x(1), node.x(2))
 
 
 # --- others ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL
-from sdk.frontends.onnx.builder import contents_of
+from sdk.frontends.builder import contents_of
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__: list[str] = []

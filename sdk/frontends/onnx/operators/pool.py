@@ -8,8 +8,9 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I16, U8
+from sdk.frontends.images import channels_first, channels_last
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
-from sdk.frontends.onnx.images import channels_first, channels_last, window_of
+from sdk.frontends.onnx.images import window_of
 
 __all__: list[str] = []
 

@@ -14,8 +14,9 @@ import numpy as np
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType, TensorType, dtype_of
 from sdk.compiler.sym import Dim
+from sdk.frontends.images import channels_first, channels_last
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
-from sdk.frontends.onnx.images import channels_first, channels_last, window_of
+from sdk.frontends.onnx.images import window_of
 from sdk.frontends.onnx.operators.conv import convolution
 
 __all__: list[str] = []

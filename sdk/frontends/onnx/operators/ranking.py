@@ -7,8 +7,8 @@ import numpy as np
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, I32, I64
 from sdk.compiler.sym import Dim, product
+from sdk.frontends.moves import part
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
-from sdk.frontends.onnx.operators.movement import part
 from sdk.frontends.onnx.operators.selection import new_dim
 
 __all__: list[str] = []

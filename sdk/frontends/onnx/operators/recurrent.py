@@ -11,8 +11,8 @@ import numpy as np
 from sdk.compiler.ir.graph import Attr, Value
 from sdk.compiler.ir.types import I32
 from sdk.compiler.sym import Dim
+from sdk.frontends.moves import part, swap_axes
 from sdk.frontends.onnx.context import OnnxNode, in_single, onnx_op
-from sdk.frontends.onnx.operators.movement import part, swap_axes
 
 __all__: list[str] = []
 

@@ -8,9 +8,10 @@ from typing import Final
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F64, I32, I64, U64
 from sdk.compiler.sym import product
+from sdk.frontends.moves import along_last
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
-__all__ = ["along_last"]
+__all__: list[str] = []
 
 
 # --- reductions ------------------------------------------------------------------------------------------------
@@ -153,16 +154,6 @@ def search(node: OnnxNode) -> Value:
 
 
 # --- along one axis --------------------------------------------------------------------------------------------
-
-
-def along_last(node: OnnxNode, x: Value, axis: int, fn: Callable[[Value], Value]) -> Value:
-    """``fn``, which works along the last axis and keeps the shape, along another one."""
-    rank = x.type.rank
-    if axis == rank - 1:
-        return fn(x)
-    perm = (*(k for k in range(rank) if k != axis), axis)
-    back = tuple(perm.index(k) for k in range(rank))
-    return node.call("transpose", fn(node.call("transpose", x, perm=perm)), perm=back)
 
 
 @onnx_op("CumSum", "CumProd")

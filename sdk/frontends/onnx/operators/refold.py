@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.sym import Dim, floordiv, product
+from sdk.frontends.moves import part
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
-from sdk.frontends.onnx.operators.movement import part
 
 __all__: list[str] = []
 

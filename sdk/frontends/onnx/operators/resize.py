@@ -9,15 +9,8 @@ import numpy as np
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.sym import Dim
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
-from sdk.frontends.onnx.resampling import (
-    Axis,
-    Filter,
-    nearest_map,
-    nearest_positions,
-    place,
-    positions,
-    scaled_size,
-)
+from sdk.frontends.resampling import Axis, Filter, scaled_size
+from sdk.frontends.resizing import mixed, nearest
 
 __all__: list[str] = []
 
@@ -32,8 +25,8 @@ def upsample(node: OnnxNode) -> Value:
     axes = {k: _scaled(node, d, float(s)) for k, (d, s) in enumerate(zip(x.type.shape, data, strict=True))}
     mode = node.text("mode", "nearest")
     if mode == "nearest":
-        return _nearest(node, x, axes, "asymmetric", "floor")
-    return _mixed(node, x, axes, Filter(mode.removeprefix("bi").removeprefix("tri"), "asymmetric"))
+        return nearest(node, x, axes, "asymmetric", "floor")
+    return mixed(node, x, axes, Filter(mode.removeprefix("bi").removeprefix("tri"), "asymmetric"))
 
 
 @onnx_op("Resize")
@@ -43,17 +36,17 @@ def resize(node: OnnxNode) -> Value:
     mode = node.text("mode", "nearest")
     given = "coordinate_transformation_mode"
     coordinates = node.text(given, "asymmetric" if node.opset < 11 else "half_pixel")
-    axes = _axes(node, x)
+    axes, beyond = _axes(node, x), node.float("extrapolation_value", 0.0)
     if mode == "nearest":
         rounding = node.text("nearest_mode", "floor" if node.opset < 11 else "round_prefer_floor")
         if rounding not in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"):
             node.fail(f"the nearest_mode {rounding} is not supported")
-        return _nearest(node, x, axes, coordinates, rounding)
+        return nearest(node, x, axes, coordinates, rounding, beyond)
     how = Filter(
         mode, coordinates, node.float("cubic_coeff_a", -0.75),
         bool(node.int("antialias", 0)), bool(node.int("exclude_outside", 0)),
     )  # fmt: skip
-    return _mixed(node, x, axes, how)
+    return mixed(node, x, axes, how, beyond)
 
 
 def _scaled(node: OnnxNode, size: Dim, scale: float) -> Axis:
@@ -100,73 +93,3 @@ def _sized(node: OnnxNode, x: Value, wanted: dict[int, Dim]) -> dict[int, Axis]:
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     fixed = {k: d for k in wanted if isinstance(d := x.type.shape[k], int)}
     return {k: Axis(d, int(np.floor(scale * d + 0.5)), scale) for k, d in fixed.items()}
-
-
-def _unchanged(axis: Axis, coordinates: str) -> bool:
-    """Whether the axis stays as it is."""
-    same = isinstance(axis.size - axis.extent, int) and axis.size - axis.extent == 0
-    return same and axis.scale in (None, 1.0) and coordinates != "tf_crop_and_resize"
-
-
-def _nearest(node: OnnxNode, x: Value, axes: dict[int, Axis], coordinates: str, rounding: str) -> Value:
-    sizes = list(x.type.shape)
-    maps: list[tuple[Dim, ...]] = [() for _ in sizes]
-    outside: dict[int, np.ndarray] = {}
-    for k, axis in axes.items():
-        if _unchanged(axis, coordinates):
-            continue
-        where = place(axis, coordinates)
-        found = nearest_map(where, rounding) if where is not None else None
-        if found is not None:
-            sizes[k], maps[k] = axis.extent, found
-        elif axis.fixed:
-            index, inside = nearest_positions(axis, coordinates, rounding)
-            x = node.call("gather", x, node.const(index, "places"), axis=k)
-            sizes[k] = axis.extent
-            outside[k] = ~inside
-        else:
-            node.fail(f"{coordinates} and {rounding} of the open size {axis.size} are not supported")
-    y = node.call("resize_nearest", x, sizes=tuple(sizes), maps=tuple(maps)) if any(maps) else x
-    return _extrapolated(node, y, outside, coordinates)
-
-
-def _mixed(node: OnnxNode, x: Value, axes: dict[int, Axis], how: Filter) -> Value:
-    if how.mode not in ("linear", "cubic"):
-        node.fail(f"the mode {how.mode} is not supported")
-    kind = x.type.dtype
-    if not kind.is_float:
-        x = node.call("cast", x, to="f32")
-    outside: dict[int, np.ndarray] = {}
-    for k, axis in axes.items():
-        if _unchanged(axis, how.coordinates):
-            continue
-        if axis.fixed:
-            index, weight, inside = positions(axis, how)
-            outside[k] = ~inside
-            x = node.call("resample", x, node.const(index, "places"), node.const(weight, "weights"), axis=k)
-            continue
-        where = place(axis, how.coordinates)
-        if where is None or how.antialias or how.exclude_outside:
-            node.fail(f"this resampling of the open size {axis.size} is not supported")
-        cubic = {"cubic": how.cubic} if how.mode == "cubic" else {}
-        taps = 4 if how.mode == "cubic" else 2
-        made = node.calls("resize_taps", size=axis.size, extent=axis.extent, place=where, taps=taps, **cubic)
-        x = node.call("resample", x, *made, axis=k)
-    x = _extrapolated(node, x, outside, how.coordinates)
-    if kind.is_float:
-        return x
-    if how.antialias:
-        x = node.call("round", x)
-    return node.call("cast", x, to=str(kind))  # cut off, as onnxruntime does; cubic weights may leave the range
-
-
-def _extrapolated(node: OnnxNode, y: Value, outside: dict[int, np.ndarray], coordinates: str) -> Value:
-    """``y`` with the given value at outputs that lie outside of the part that is cropped."""
-    if coordinates != "tf_crop_and_resize" or not any(m.any() for m in outside.values()):
-        return y
-    shape = [d if k in outside else 1 for k, d in enumerate(y.type.shape)]
-    mask = np.zeros([d for d in shape if isinstance(d, int)], dtype=bool)
-    for k, found in outside.items():
-        mask |= found.reshape([-1 if n == k else 1 for n in range(len(shape))])
-    value = node.scalar(node.float("extrapolation_value", 0.0), y.type)
-    return node.call("where", node.const(mask, "outside"), value, y)

@@ -10,10 +10,11 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I64
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, dmax, floordiv, product, prove_eq, prove_ge, prove_lt
-from sdk.frontends.onnx.builder import contents_of
+from sdk.frontends.builder import contents_of
+from sdk.frontends.moves import reshaped, shape_text
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
-__all__ = ["reshaped"]
+__all__: list[str] = []
 
 
 @onnx_op("Shape")
@@ -29,25 +30,6 @@ def size(node: OnnxNode) -> Value:
     return node.known(contents_of([node.type(0).size], I64, ()))
 
 
-def reshaped(node: OnnxNode, x: Value, wanted: Sequence[Dim]) -> Value:
-    """``x`` in another shape of as many elements; itself where that is its shape.
-
-    Raises:
-        BuildError: the numbers of elements differ, or may differ for some values of the dims.
-    """
-    if len(wanted) == x.type.rank and all(map(same_extent, wanted, x.type.shape)):
-        return x
-    equal = prove_eq(x.type.size, product(tuple(wanted)))
-    if equal is not True:
-        how = "do not fit" if equal is False else "are not known to fit"
-        node.fail(f"{_text(x.type.shape)} = {x.type.size} elements {how} the shape {_text(wanted)}")
-    return node.call("reshape", x, shape=tuple(wanted))
-
-
-def _text(dims: Sequence[Dim]) -> str:
-    return f"[{', '.join(map(str, dims))}]"
-
-
 @onnx_op("Reshape")
 def reshape(node: OnnxNode) -> Value:
     """Another shape of as many elements; 0 keeps a size, -1 stands for the rest."""
@@ -58,30 +40,30 @@ def reshape(node: OnnxNode) -> Value:
     for k, dim in enumerate(given):
         if keep and isinstance(dim, int) and dim == 0:
             if k >= x.type.rank:
-                node.fail(f"the shape {_text(given)} keeps axis {k} of a tensor of rank {x.type.rank}")
+                node.fail(f"the shape {shape_text(given)} keeps axis {k} of a tensor of rank {x.type.rank}")
             wanted.append(x.type.shape[k])
         else:
             wanted.append(dim)
     open_axes = [k for k, d in enumerate(wanted) if isinstance(d, int) and d == -1]
     if len(open_axes) > 1 or any(isinstance(d, int) and d < -1 for d in wanted):
-        node.fail(f"the shape {_text(given)} is no shape")
+        node.fail(f"the shape {shape_text(given)} is no shape")
     if open_axes:
         rest = product(tuple(d for k, d in enumerate(wanted) if k != open_axes[0]))
         wanted[open_axes[0]] = _quotient(node, x.type.size, rest, given)
     if any(prove_ge(d, 0) is not True for d in wanted):
-        node.fail(f"the shape {_text(wanted)} is negative for some values of its dims")
+        node.fail(f"the shape {shape_text(wanted)} is negative for some values of its dims")
     return reshaped(node, x, wanted)
 
 
 def _quotient(node: OnnxNode, size: Dim, rest: Dim, given: Sequence[Dim]) -> Dim:
     """``size / rest`` where that is proved to have no remainder."""
     if isinstance(rest, int) and rest == 0:
-        node.fail(f"the shape {_text(given)} leaves the size of its -1 open")
+        node.fail(f"the shape {shape_text(given)} leaves the size of its -1 open")
     if prove_ge(rest, 1) is not True:
-        node.fail(f"the shape {_text(given)} may have a size of 0 beside its -1")
+        node.fail(f"the shape {shape_text(given)} may have a size of 0 beside its -1")
     found = floordiv(size, rest)
     if prove_eq(found * rest, size) is not True:
-        node.fail(f"{size} elements are not known to divide by {rest} for the shape {_text(given)}")
+        node.fail(f"{size} elements are not known to divide by {rest} for the shape {shape_text(given)}")
     return found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sdk.compiler.ir.graph import Value
+from sdk.frontends.images import channels_first, channels_last
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
-from sdk.frontends.onnx.images import channels_first, channels_last
 
 __all__: list[str] = []
 

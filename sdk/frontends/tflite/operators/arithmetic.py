@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from sdk.compiler.ir.types import I8, I16, U8, DType, Quant
 from sdk.compiler.ops.fixed import quantize_multiplier
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
-from sdk.frontends.tflite.quantize import activation_range, exp_table, logistic_table, stored, tanh_table
+from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.quantize import (
+    activation_range,
+    exp_table,
+    logistic_table,
+    real_table,
+    stored,
+    tanh_table,
+)
 
-__all__ = ["TABLE"]
+__all__ = ["TABLE", "bounded_relu"]
 
 
 def _smaller_than_one(ratio: float) -> tuple[int, int]:
@@ -69,9 +80,11 @@ def quantize(node: OpNode) -> None:
     _rescale(node, kind, *kind.limits)
 
 
-def _rescale(node: OpNode, kind: DType, lo: int, hi: int) -> None:
+def _rescale(node: OpNode, kind: DType, lo: int, hi: int, single: bool = False) -> None:
+    """The input on the scale of the output; ``single`` is the precision of the ratio."""
     source, target = node.quant(node.tensor(0)), node.quant(node.output())
-    mult, shift = quantize_multiplier(source.scale / target.scale)
+    ratio = float(np.float32(source.scale) / np.float32(target.scale)) if single else source.scale / target.scale
+    mult, shift = quantize_multiplier(ratio)
     node.call(
         "rescale", node.input(0), out=str(kind), in_zp=source.zero_point, mult=mult, shift=shift,
         zp=target.zero_point, lo=lo, hi=hi,
@@ -82,29 +95,28 @@ def relu(node: OpNode) -> None:
     """RELU: a rescale that clamps below at the stored zero."""
     node.input(0, I8, I16)
     kind = node.out_dtype(I8, I16)
-    _rescale(node, kind, max(kind.limits[0], node.quant(node.output()).zero_point), kind.limits[1])
+    lo = max(kind.limits[0], node.quant(node.output()).zero_point)
+    _rescale(node, kind, lo, kind.limits[1], node.was_unsigned(node.tensor(0)))
+
+
+def bounded_relu(node: OpNode, low: float, high: float) -> None:
+    """A rescale that clamps to two reals, as they are stored in the output: as LiteRT does, for tflite-micro
+    never rescales."""
+    x = node.input(0, I8, I16)
+    kind, quant = node.out_dtype(x.type.dtype), node.quant(node.output())
+    at = [stored(real, quant.scale, quant.zero_point) for real in (low, high)]
+    lo, hi = max(kind.limits[0], at[0]), min(kind.limits[1], at[1])
+    if lo > hi:
+        raise BuildError(f"no value at scale {quant.scale}, zero point {quant.zero_point} is in {low}..{high}")
+    if quant == node.quant(node.tensor(0)):
+        node.call("rescale", x, out=str(kind), in_zp=0, mult=1 << 30, shift=1, zp=0, lo=lo, hi=hi)
+    else:
+        _rescale(node, kind, lo, hi, single=True)
 
 
 def relu6(node: OpNode) -> None:
-    """RELU6: a clamp of the stored values; input and output share their scale."""
-    x = node.input(0, I8, I16)
-    kind = node.out_dtype(x.type.dtype)
-    quant = node.quant(node.tensor(0))
-    if quant != node.quant(node.output()):
-        raise BuildError("RELU6 with different scales of input and output is not supported")
-    lo, hi = kind.limits
-    top = min(hi, stored(6.0, quant.scale, quant.zero_point))
-    node.call(
-        "rescale",
-        x,
-        out=str(kind),
-        in_zp=0,
-        mult=1 << 30,
-        shift=1,
-        zp=0,
-        lo=max(lo, quant.zero_point),
-        hi=top,
-    )
+    """RELU6: a clamp of the stored values, on another scale after a rescale."""
+    bounded_relu(node, 0.0, 6.0)
 
 
 def _stated_scale(node: OpNode, scale: float, zero_point: int) -> None:
@@ -114,17 +126,31 @@ def _stated_scale(node: OpNode, scale: float, zero_point: int) -> None:
 
 
 def logistic(node: OpNode) -> None:
-    """LOGISTIC of i8, as a table."""
+    """LOGISTIC of i8, as a table; of u8 in single precision, as LiteRT has it."""
     x, quant = node.input(0, I8), node.quant(node.tensor(0))
     _stated_scale(node, 1 / 256, -128)
-    node.call("lookup", x, node.const("table", logistic_table(quant.scale, quant.zero_point)))
+    if node.was_unsigned(node.tensor(0)):
+        table = real_table(_sigmoid, quant, node.quant(node.output()), I8)
+    else:
+        table = logistic_table(quant.scale, quant.zero_point)
+    node.call("lookup", x, node.const("table", table))
+
+
+def _sigmoid(x: float) -> float:
+    """In single precision: results near halves depend on each of its roundings."""
+    one, power = np.float32(1), np.float32(math.exp(min(-x, 80.0)))
+    return float(one / (one + power))
 
 
 def tanh(node: OpNode) -> None:
-    """TANH of i8, as a table."""
+    """TANH of i8, as a table; of u8 in single precision."""
     x, quant = node.input(0, I8), node.quant(node.tensor(0))
     _stated_scale(node, 1 / 128, 0)
-    node.call("lookup", x, node.const("table", tanh_table(quant.scale, quant.zero_point)))
+    if node.was_unsigned(node.tensor(0)):
+        table = real_table(math.tanh, quant, node.quant(node.output()), I8)
+    else:
+        table = tanh_table(quant.scale, quant.zero_point)
+    node.call("lookup", x, node.const("table", table))
 
 
 def softmax(node: OpNode) -> None:
@@ -135,15 +161,14 @@ def softmax(node: OpNode) -> None:
     node.call("softmax_q", x, node.const("exp", exp_table(quant.scale, float(node.option("Beta")))))
 
 
-_FUSED = ("FusedActivationFunction",)
 TABLE: Table = {
-    "ADD": OperatorSpec(add, "AddOptions", _FUSED),
-    "SUB": OperatorSpec(sub, "SubOptions", _FUSED),
-    "MUL": OperatorSpec(mul, "MulOptions", _FUSED),
-    "QUANTIZE": OperatorSpec(quantize),
-    "RELU": OperatorSpec(relu),
-    "RELU6": OperatorSpec(relu6),
-    "LOGISTIC": OperatorSpec(logistic),
-    "TANH": OperatorSpec(tanh),
-    "SOFTMAX": OperatorSpec(softmax, "SoftmaxOptions", ("Beta",)),
+    "ADD": add,
+    "SUB": sub,
+    "MUL": mul,
+    "QUANTIZE": quantize,
+    "RELU": relu,
+    "RELU6": relu6,
+    "LOGISTIC": logistic,
+    "TANH": tanh,
+    "SOFTMAX": softmax,
 }

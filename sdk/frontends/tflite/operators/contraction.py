@@ -1,7 +1,12 @@
-"""Convolutions and fully connected layers: an exact accumulator, then a requantisation per channel."""
+"""Convolutions and fully connected layers: an exact accumulator, then a requantisation per channel.
+
+Weights of i8 have the zero point 0. Those of u8, from before that was a rule, have any: what their factors
+``stored - zero point`` do not have in common with i8 is one sum over the window more, or makes them i16.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +17,10 @@ from sdk.compiler.ir.types import I8, I16, I32, I64, DType
 from sdk.compiler.ops.multipliers import channel_multipliers
 from sdk.compiler.sym import Dim, ceildiv
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table, usable
+from sdk.frontends.tflite.context import OpNode, Table, usable
 from sdk.frontends.tflite.quantize import activation_range
 
-__all__ = ["TABLE", "padding"]
+__all__ = ["TABLE", "bounds", "channel_scales", "factors", "padding", "ratios", "requantize"]
 
 Array = NDArray[Any]
 SAME = 0
@@ -37,8 +42,8 @@ def padding(kind: int, size: Dim, kernel: int, stride: int, dilation: int) -> tu
     return total // 2, total - total // 2
 
 
-def _channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
-    """The weight scales, one or one per channel, after the checks that symmetric weights need."""
+def channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
+    """The weight scales, one or one per channel; of u8 one."""
     weights = node.tensor(k)
     scales = np.asarray(weights.scales, dtype=np.float64)
     if len(scales) not in (1, channels) or (len(scales) > 1 and weights.axis != axis):
@@ -48,9 +53,21 @@ def _channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
     bad = [s for s in weights.scales if not usable(s)]
     if bad:
         raise BuildError(f"weights {weights.name} have the scale {bad[0]}, scales must be positive and finite")
-    if any(weights.zero_points):
+    if node.was_unsigned(weights):
+        if len(scales) != 1:
+            raise BuildError(f"weights {weights.name} of u8 have {len(scales)} scales instead of one")
+    elif any(weights.zero_points):
         raise BuildError(f"weights {weights.name} have a zero point")
     return scales
+
+
+def ratios(node: OpNode, scales: Array, k: int = 0) -> Array:
+    """What sums of input ``k`` are multiplied by; TensorFlow Lite rounds products of scales of u8 to single precision,
+    but not those of dense layers."""
+    source, target = node.quant(node.tensor(k)).scale, node.quant(node.output()).scale
+    if node.was_unsigned(node.tensor(1)) and node.operator.name != "FULLY_CONNECTED":
+        return np.asarray((np.float32(source) * scales.astype(np.float32)).astype(np.float64) / target)
+    return source * scales / target
 
 
 def _bias(node: OpNode, channels: int, kind: DType) -> tuple[Value, Array]:
@@ -65,20 +82,21 @@ def _bias(node: OpNode, channels: int, kind: DType) -> tuple[Value, Array]:
     return value, np.abs(data.astype(object))
 
 
-def _bounds(weights: Array, x_offset: int, kind: DType, bias: Array) -> Array:
+def bounds(weights: Array, x_offset: int, kind: DType, bias: Array) -> Array:
     """The largest |accumulator| per channel; ``weights`` is [channels, taps]."""
     lo, hi = kind.limits
     maximum = max(abs(lo + x_offset), abs(hi + x_offset))
     return np.asarray(np.abs(weights.astype(np.int64)).sum(axis=1).astype(object) * maximum + bias)
 
 
-def _requantize(node: OpNode, acc: Value, ratios: Array, bounds: Array, to: int | str) -> Value:
+def requantize(node: OpNode, acc: Value, by: Array, limit: Array, to: int | str) -> Value:
+    """Sums times ``by`` as the output is stored; ``limit`` is the largest |sum| of each channel."""
     kind = node.out_dtype(I8, I16)
     quant = node.quant(node.output())
     lo, hi = activation_range(
         int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, kind
     )
-    m = channel_multipliers(ratios, bounds, wide=acc.type.dtype == I64)
+    m = channel_multipliers(by, limit, wide=acc.type.dtype == I64)
     return node.call(
         "requantize", acc, node.const("mult", m.mult), node.const("shift", m.shift), to=to,
         out=str(kind), zp=quant.zero_point, lo=lo, hi=hi,
@@ -105,6 +123,45 @@ def _window(node: OpNode, x: Value, kernel: tuple[int, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """``stored - zero point`` of weights, ``exact``: as ``stored + rest``, with one number for all in ``rest``."""
+
+    exact: Array
+    stored: Array
+    rest: int
+
+
+def factors(node: OpNode, weights: Array, split: bool) -> _Factors:
+    """The factors of ``weights``: in i8, or else in i16 or, where they may be ``split``, as i8 and a rest."""
+    zero = node.tensor(1).zero_points[0] if node.was_unsigned(node.tensor(1)) else 0
+    exact = weights.astype(np.int16) - np.int16(zero)
+    if zero == 0:
+        return _Factors(exact, weights, 0)
+    if exact.min(initial=0) >= -128 and exact.max(initial=0) <= 127:
+        return _Factors(exact, exact.astype(np.int8), 0)
+    return _Factors(exact, weights, -zero) if split else _Factors(exact, exact, 0)
+
+
+def _sum_of(node: OpNode, op: str, x: Value, found: _Factors, bias: Value, **given: Any) -> Value:
+    """The accumulators of weights [o, ..]: the sum of a window is taken once for all channels."""
+    weights = node.builder.const(node.tensor(1).name, found.stored)
+    if not found.rest:
+        return node.call(op, x, weights, bias, to="acc", **given)
+    narrow = np.int8 if -128 <= found.rest <= 127 else np.int16
+    none = node.const("none", np.zeros(1, np.int32))
+    *kernel, depth = found.stored.shape[1:]
+    rest = node.const("rest", np.full((1, *([1] * len(kernel)), depth), found.rest, narrow))
+    if max(kernel, default=1) == 1:
+        window = node.call(op, x, rest, none, to="window", **given)
+    else:  # the channels of each pixel first: one number a pixel is what windows share
+        still = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)}
+        pixels = node.call(op, x, rest, none, to="pixels", **{**given, **still})
+        ones = node.const("ones", np.ones((1, *kernel, 1), np.int8))
+        window = node.call(op, pixels, ones, none, to="window", **{**given, "x_offset": 0, "pad_value": 0})
+    return node.call("add", node.call(op, x, weights, bias, to="part", **given), window, to="acc")
+
+
 def _images(node: OpNode) -> Value:
     x = node.input(0, I8, I16)
     if x.type.rank != 4:
@@ -129,13 +186,13 @@ def conv_2d(node: OpNode) -> None:
         raise BuildError(
             f"grouped convolution ({x.type.shape[3]} channels, weights for {depth}) is not supported"
         )
-    scales = _channel_scales(node, 1, channels, 0)
+    scales = channel_scales(node, 1, channels, 0)
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
-    acc = node.call("conv2d", x, node.input(1), bias, to="acc", **given)
-    ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
-    bounds = _bounds(weights.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
-    _requantize(node, acc, ratios, bounds, 0)
+    found = factors(node, weights, split=True)
+    acc = _sum_of(node, "conv2d", x, found, bias, **given)
+    limit = bounds(found.exact.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
+    requantize(node, acc, ratios(node, scales), limit, 0)
 
 
 def depthwise_conv_2d(node: OpNode) -> None:
@@ -145,14 +202,14 @@ def depthwise_conv_2d(node: OpNode) -> None:
     depth = x.type.shape[3]
     if one != 1 or not isinstance(depth, int) or channels % depth:
         raise BuildError(f"weights of shape {list(weights.shape)} do not fit {depth} input channels")
-    scales = _channel_scales(node, 1, channels, 3)
+    scales = channel_scales(node, 1, channels, 3)
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
-    packed = node.builder.const(node.tensor(1).name, weights.reshape(kh, kw, channels))
+    found = factors(node, weights, split=False)
+    packed = node.builder.const(node.tensor(1).name, found.stored.reshape(kh, kw, channels))
     acc = node.call("depthwise_conv2d", x, packed, bias, to="acc", multiplier=channels // depth, **given)
-    ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
-    bounds = _bounds(weights.reshape(-1, channels).T, given["x_offset"], x.type.dtype, maximum)
-    _requantize(node, acc, ratios, bounds, 0)
+    limit = bounds(found.exact.reshape(-1, channels).T, given["x_offset"], x.type.dtype, maximum)
+    requantize(node, acc, ratios(node, scales), limit, 0)
 
 
 def fully_connected(node: OpNode) -> None:
@@ -161,7 +218,7 @@ def fully_connected(node: OpNode) -> None:
         raise BuildError("shuffled weights are not supported")
     x, weights = node.input(0, I8, I16), _weights(node, 2)
     channels, inner = weights.shape
-    scales = _channel_scales(node, 1, channels, 0)
+    scales = channel_scales(node, 1, channels, 0)
     bias, maximum = _bias(node, channels, _accumulator(node))
     flat = (
         x
@@ -169,11 +226,11 @@ def fully_connected(node: OpNode) -> None:
         else node.call("reshape", x, to="rows", shape=(-1, inner))
     )
     offset = -node.quant(node.tensor(0)).zero_point
-    acc = node.call("dense", flat, node.input(1), bias, to="acc", x_offset=offset, w_offset=0)
-    ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
-    bounds = _bounds(weights, offset, x.type.dtype, maximum)
+    found = factors(node, weights, split=True)
+    acc = _sum_of(node, "dense", flat, found, bias, x_offset=offset, w_offset=0)
+    limit = bounds(found.exact, offset, x.type.dtype, maximum)
     rank = len(node.output().shape)
-    result = _requantize(node, acc, ratios, bounds, 0 if rank == 2 else "flat")
+    result = requantize(node, acc, ratios(node, scales), limit, 0 if rank == 2 else "flat")
     if rank != 2:
         shape = (*x.type.shape[:-1], channels) if rank == x.type.rank else node.output().shape
         node.call("reshape", result, shape=_static(shape))
@@ -184,11 +241,8 @@ def _static(shape: tuple[Dim, ...]) -> tuple[int, ...]:
     return tuple(d if isinstance(d, int) else -1 for d in shape)
 
 
-_CONV = ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FusedActivationFunction")
 TABLE: Table = {
-    "CONV_2D": OperatorSpec(conv_2d, "Conv2DOptions", _CONV),
-    "DEPTHWISE_CONV_2D": OperatorSpec(depthwise_conv_2d, "DepthwiseConv2DOptions", _CONV),
-    "FULLY_CONNECTED": OperatorSpec(
-        fully_connected, "FullyConnectedOptions", ("FusedActivationFunction", "WeightsFormat")
-    ),
+    "CONV_2D": conv_2d,
+    "DEPTHWISE_CONV_2D": depthwise_conv_2d,
+    "FULLY_CONNECTED": fully_connected,
 }

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16, I32, U8
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
+from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.quantize import round_away
 from sdk.frontends.tflite.reader import Tensor
 
 __all__ = ["TABLE"]
@@ -40,16 +44,32 @@ def same_elements(node: OpNode) -> None:
 
 
 def concatenation(node: OpNode) -> None:
-    """CONCATENATION of tensors that share scale and zero point."""
+    """CONCATENATION of tensors that share scale and zero point, or of tensors of u8."""
     if int(node.option("FusedActivationFunction")) != 0:
         raise BuildError("a fused activation is not supported here")
     parts = [node.input(k, I8, U8, I16, I32) for k in range(len(node.operator.inputs))]
     if not parts:
         raise BuildError("no inputs")
-    quants = {_scale(node.tensor(k)) for k in range(len(parts))} | {_scale(node.output())}
-    if len(quants) > 1:
-        raise BuildError("the inputs and the output must share one scale and zero point")
+    tensors = [node.tensor(k) for k in range(len(parts))]
+    if len({_scale(t) for t in (*tensors, node.output())}) > 1:
+        if not all(t.dtype == U8 or node.was_unsigned(t) for t in (*tensors, node.output())):
+            raise BuildError("the inputs and the output must share one scale and zero point")
+        parts = [_on_scale_of_output(node, k, part) for k, part in enumerate(parts)]
     node.call("concat", *parts, axis=_axis(int(node.option("Axis")), parts[0].type.rank))
+
+
+def _on_scale_of_output(node: OpNode, k: int, part: Value) -> Value:
+    """Input ``k``, of u8 in the file, on the scale of the output: a table, made in single precision."""
+    source, target = node.quant(node.tensor(k)), node.quant(node.output())
+    if source == target:
+        return part
+    lo, hi = part.type.dtype.limits
+    zero = source.zero_point - lo  # positions in the table are stored values of u8
+    factor = np.float32(source.scale) * (np.float32(1) / np.float32(target.scale))
+    bias = np.float32(-zero) * factor
+    steps = np.arange(256).astype(np.float32) * factor + bias
+    table = np.clip(round_away(steps) + target.zero_point, lo, hi).astype(part.type.dtype.numpy)
+    return node.call("lookup", part, node.const(f"table{k}", table), to=f"part{k}")
 
 
 def _scale(tensor: Tensor) -> tuple[tuple[float, ...], tuple[int, ...]]:
@@ -174,7 +194,7 @@ def split_v(node: OpNode) -> None:
 
 def pad(node: OpNode) -> None:
     """PAD with the stored zero, PADV2 with a stated constant."""
-    x, flat = node.input(0, I8, I16), node.integers(1)
+    x, flat = node.input(0, I8, U8, I16), node.integers(1)
     if len(flat) != 2 * x.type.rank or any(not 0 <= p < 1 << 16 for p in flat):
         raise BuildError(f"pads {list(flat)} for rank {x.type.rank}")
     quant = node.quant(node.tensor(0))
@@ -198,17 +218,16 @@ def transpose(node: OpNode) -> None:
     node.call("transpose", x, perm=tuple(p % x.type.rank for p in perm))
 
 
-_SLICE = ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset")
 TABLE: Table = {
-    "RESHAPE": OperatorSpec(reshape, "ReshapeOptions", ("NewShapeAsNumpy",)),
-    "SQUEEZE": OperatorSpec(same_elements),
-    "EXPAND_DIMS": OperatorSpec(same_elements),
-    "CONCATENATION": OperatorSpec(concatenation, "ConcatenationOptions", ("Axis", "FusedActivationFunction")),
-    "STRIDED_SLICE": OperatorSpec(strided_slice, "StridedSliceOptions", _SLICE),
-    "SLICE": OperatorSpec(slice_),
-    "SPLIT": OperatorSpec(split),
-    "SPLIT_V": OperatorSpec(split_v),
-    "PAD": OperatorSpec(pad),
-    "PADV2": OperatorSpec(pad),
-    "TRANSPOSE": OperatorSpec(transpose),
+    "RESHAPE": reshape,
+    "SQUEEZE": same_elements,
+    "EXPAND_DIMS": same_elements,
+    "CONCATENATION": concatenation,
+    "STRIDED_SLICE": strided_slice,
+    "SLICE": slice_,
+    "SPLIT": split,
+    "SPLIT_V": split_v,
+    "PAD": pad,
+    "PADV2": pad,
+    "TRANSPOSE": transpose,
 }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from sdk.compiler.ir.types import I8, I16
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OperatorSpec, OpNode, Table
+from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators.contraction import padding
 from sdk.frontends.tflite.quantize import activation_range
 
 __all__ = ["TABLE"]
 
 
-def _pool(node: OpNode, op: str) -> None:
+def _pool(node: OpNode, op: str, **more: int) -> None:
     x = node.input(0, I8, I16)
     if x.type.rank != 4:
         raise BuildError(f"the input has rank {x.type.rank} instead of 4")
@@ -26,12 +26,13 @@ def _pool(node: OpNode, op: str) -> None:
     lo, hi = activation_range(
         int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, x.type.dtype
     )
-    node.call(op, x, kernel=kernel, stride=stride, pad=(top, left, bottom, right), lo=lo, hi=hi)
+    node.call(op, x, kernel=kernel, stride=stride, pad=(top, left, bottom, right), lo=lo, hi=hi, **more)
 
 
 def average_pool_2d(node: OpNode) -> None:
-    """AVERAGE_POOL_2D: the mean of the taps inside the image."""
-    _pool(node, "avg_pool2d")
+    """AVERAGE_POOL_2D: the mean of the taps inside the image, halves away from a stored 0."""
+    raised = {"x_offset": 128} if node.was_unsigned(node.tensor(0)) else {}
+    _pool(node, "avg_pool2d", **raised)
 
 
 def max_pool_2d(node: OpNode) -> None:
@@ -39,8 +40,7 @@ def max_pool_2d(node: OpNode) -> None:
     _pool(node, "max_pool2d")
 
 
-_FIELDS = ("Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth", "FusedActivationFunction")
 TABLE: Table = {
-    "AVERAGE_POOL_2D": OperatorSpec(average_pool_2d, "Pool2DOptions", _FIELDS),
-    "MAX_POOL_2D": OperatorSpec(max_pool_2d, "Pool2DOptions", _FIELDS),
+    "AVERAGE_POOL_2D": average_pool_2d,
+    "MAX_POOL_2D": max_pool_2d,
 }

@@ -8,7 +8,7 @@ from sdk.compiler.ir.graph import ReadState, Value, WriteState
 from sdk.compiler.ir.module import State
 from sdk.compiler.ir.types import TensorType
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import Builder, OperatorSpec, OpNode, Table, tensor_quant
+from sdk.frontends.tflite.context import Builder, OpNode, Table, tensor_quant
 from sdk.frontends.tflite.reader import Operator, Tensor
 
 __all__ = ["TABLE"]
@@ -81,7 +81,7 @@ def read_variable(node: OpNode) -> None:
 
 def assign_variable(node: OpNode) -> None:
     """ASSIGN_VARIABLE: replaces the state from this place on."""
-    key, value = _variable(node), node.input(1)
+    key, value = _variable(node), node.builder.materialize(node.input(1), node.source)
     state = _state(node.builder, key, replace(value.type, quant=tensor_quant(node.tensor(1))))
     node.builder.body.append(WriteState(state, value, source=f"{node.operator.name} {key}"))
 
@@ -106,8 +106,8 @@ def call_once(node: OpNode) -> None:
 
 
 TABLE: Table = {
-    "VAR_HANDLE": OperatorSpec(var_handle, "VarHandleOptions", _HANDLE),
-    "READ_VARIABLE": OperatorSpec(read_variable),
-    "ASSIGN_VARIABLE": OperatorSpec(assign_variable),
-    "CALL_ONCE": OperatorSpec(call_once, "CallOnceOptions", ("InitSubgraphIndex",)),
+    "VAR_HANDLE": var_handle,
+    "READ_VARIABLE": read_variable,
+    "ASSIGN_VARIABLE": assign_variable,
+    "CALL_ONCE": call_once,
 }

@@ -68,7 +68,7 @@ def contents_of(elements: Sequence[Any], dtype: DType, shape: tuple[int, ...]) -
 class Builder:
     """``body`` and ``consts`` of the graph, ``dims`` its symbols by name; ``names`` are taken; ``asked`` are values
     that a converter wanted to know at import, and could not; ``narrow`` gives values that stand for those of a narrower
-    type ONNX's number of it."""
+    type the format's number of it."""
 
     body: list[Node] = field(default_factory=list)
     consts: dict[str, Const] = field(default_factory=dict)
@@ -156,32 +156,35 @@ class Builder:
         """
         args = tuple(self.materialize(a, source) for a in args)
         types = infer(op, [a.type for a in args], given)
-        return self._folded(op, args, given, types, stem) or self.emit(op, args, given, types, stem, source)
+        stems = (stem,) * len(types)
+        return self.folded(op, args, given, types, stems) or self.emit(op, args, given, types, stems, source)
 
     def emit(
-        self, op: str, args: tuple[Value, ...], given: Mapping[str, Attr], types: Sequence[TensorType], stem: str,
-        source: str,
+        self, op: str, args: tuple[Value, ...], given: Mapping[str, Attr], types: Sequence[TensorType],
+        stems: Sequence[str], source: str,
     ) -> tuple[Value, ...]:
-        """Appends a call with results of these types."""
+        """Appends a call with results of these types, named after ``stems``."""
         self.budget.spend(NODES, 1, source)
-        outs = tuple(Value(self.value_name(stem), t) for t in types)
+        outs = tuple(Value(self.value_name(s), t) for s, t in zip(stems, types, strict=True))
         self.body.append(Call(outs, "op", op, args, attrs(**given), source=source))
         return outs
 
-    def _folded(
-        self, op: str, args: tuple[Value, ...], given: Mapping[str, Attr], types: Sequence[TensorType], stem: str
+    def folded(
+        self, op: str, args: tuple[Value, ...], given: Mapping[str, Attr], types: Sequence[TensorType],
+        stems: Sequence[str],
     ) -> tuple[Value, ...] | None:
-        """What a call on small constants computes: sizes are often computed from numbers in the file."""
+        """What a call on small constants computes (None for others): sizes are often computed from numbers in the
+        file."""
         if op in _KEPT or not all(a.const for a in args) or attr_symbols(attrs(**given)):
             return None
         if not all(isinstance(t.size, int) and t.size <= FOLD_ELEMENTS for t in types):
             return None
         if not all(isinstance(a.type.size, int) and a.type.size <= READ_ELEMENTS for a in args):
             return None
-        self.budget.spend(FOLDED, sum(t.max_bytes for t in types), stem)
+        self.budget.spend(FOLDED, sum(t.max_bytes for t in types), stems[0])
         found = get_op(op).reference(*(np.asarray(self.consts[a.name].data) for a in args), **given)
         results = found if isinstance(found, tuple) else (found,)
         return tuple(
             self.known(Contents(t.dtype, np.asarray(r, dtype=t.dtype.numpy)), stem)
-            for t, r in zip(types, results, strict=True)
+            for t, r, stem in zip(types, results, stems, strict=True)
         )

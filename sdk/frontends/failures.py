@@ -15,13 +15,6 @@ __all__ = ["UNSUPPORTED", "Failure", "check_sizes", "report"]
 
 SHOWN: Final = 20  # failures that a report lists
 UNSUPPORTED: Final = "unsupported operator"  # how the cause of a node without converter begins
-_OPERATORS: Final = (
-    'export the model with supported operators, or give import_onnx custom_ops={"domain::Name": converter}'
-)
-_SIZES: Final = (
-    "sizes that must agree need the same name in the model, or numbers; --dim n=LO:HI or n=LO:HI:MULTIPLE narrows one"
-)
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -33,8 +26,9 @@ class Failure:
     hint: str | None = None
 
 
-def report(failures: Sequence[Failure]) -> BuildError:
-    """One error for all of them; the hint is for operators that are missing, else for sizes, else a converter's own."""
+def report(failures: Sequence[Failure], operators: str, sizes: str) -> BuildError:
+    """One error for all of them. The hint is ``operators`` where some are missing, else ``sizes`` where some are not
+    known to agree, else a converter's own."""
     lines = [printable(f"{f.where}: {f.why}") for f in failures[:SHOWN]]  # names may hold ends of lines
     if len(failures) > SHOWN:
         lines.append(f"and {len(failures) - SHOWN} more")
@@ -42,8 +36,8 @@ def report(failures: Sequence[Failure]) -> BuildError:
     count = "1 node" if len(failures) == 1 else f"{len(failures)} nodes"
     missing = any(f.why.startswith(UNSUPPORTED) for f in failures)
     own = [f.hint for f in failures if f.hint]
-    sizes = [_SIZES for f in failures if "not known to" in f.why]
-    hint = next(iter([_OPERATORS] if missing else sizes + own), _OPERATORS)
+    unsure = [sizes for f in failures if "not known to" in f.why]
+    hint = next(iter([operators] if missing else unsure + own), operators)
     message = f"{count} of the model cannot be imported: {', '.join(names[:SHOWN])}"
     return BuildError(message, where="\n    ".join(lines), hint=hint)
 

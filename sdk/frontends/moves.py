@@ -1,0 +1,68 @@
+"""Elements moved: parts of axes, their order, borders, and the same elements in another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sdk.compiler.ir.graph import Value
+from sdk.compiler.ops.shapes import same_extent
+from sdk.compiler.sym import Dim, product, prove_eq
+from sdk.frontends.emit import Emitter
+
+__all__ = ["along_last", "padded", "part", "reshaped", "shape_text", "swap_axes"]
+
+
+def part(node: Emitter, x: Value, axis: int, begin: Dim, size: Dim, step: int = 1) -> Value:
+    """Some elements of one axis; ``x`` itself where they are all."""
+    if step == 1 and isinstance(begin, int) and begin == 0 and same_extent(size, x.type.shape[axis]):
+        return x
+    rank = x.type.rank
+    return node.call(
+        "slice",
+        x,
+        begin=tuple(begin if k == axis else 0 for k in range(rank)),
+        size=tuple(size if k == axis else d for k, d in enumerate(x.type.shape)),
+        strides=tuple(step if k == axis else 1 for k in range(rank)),
+    )
+
+
+def swap_axes(node: Emitter, x: Value, perm: Sequence[int]) -> Value:
+    """``x`` with its axes in another order; itself where they are in that order."""
+    return x if list(perm) == list(range(x.type.rank)) else node.call("transpose", x, perm=tuple(perm))
+
+
+def padded(node: Emitter, x: Value, pads: Sequence[tuple[Dim, Dim]], **given: float | str) -> Value:
+    """``x`` with a border; itself where it has none."""
+    if all(isinstance(p, int) and p == 0 for pair in pads for p in pair):
+        return x
+    return node.call("pad", x, pads=tuple(pads), **given)
+
+
+def reshaped(node: Emitter, x: Value, wanted: Sequence[Dim]) -> Value:
+    """``x`` in another shape of as many elements; itself where that is its shape.
+
+    Raises:
+        BuildError: the numbers of elements differ, or may differ for some values of the dims.
+    """
+    if len(wanted) == x.type.rank and all(map(same_extent, wanted, x.type.shape)):
+        return x
+    equal = prove_eq(x.type.size, product(tuple(wanted)))
+    if equal is not True:
+        how = "do not fit" if equal is False else "are not known to fit"
+        node.fail(f"{shape_text(x.type.shape)} = {x.type.size} elements {how} the shape {shape_text(wanted)}")
+    return node.call("reshape", x, shape=tuple(wanted))
+
+
+def shape_text(dims: Sequence[Dim]) -> str:
+    """Sizes as a report writes them."""
+    return f"[{', '.join(map(str, dims))}]"
+
+
+def along_last(node: Emitter, x: Value, axis: int, fn: Callable[[Value], Value]) -> Value:
+    """``fn``, which works along the last axis and keeps the shape, along another one."""
+    rank = x.type.rank
+    if axis == rank - 1:
+        return fn(x)
+    perm = (*(k for k in range(rank) if k != axis), axis)
+    back = tuple(perm.index(k) for k in range(rank))
+    return node.call("transpose", fn(node.call("transpose", x, perm=perm)), perm=back)

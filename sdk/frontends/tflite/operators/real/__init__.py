@@ -1,0 +1,35 @@
+"""Importers of operators on real numbers: floats, and integers and truth values that stand for themselves.
+
+They compute what LiteRT's reference kernels do (``BUILTIN_REF``), which ``sdk verify`` compares with.
+"""
+
+from sdk.frontends.tflite.context import Table
+from sdk.frontends.tflite.operators.real import (
+    activations,
+    elementwise,
+    movement,
+    positions,
+    products,
+    reductions,
+    resizing,
+    shapes,
+    slices,
+    storage,
+    windows,
+)
+
+__all__ = ["TABLE"]
+
+TABLE: Table = {
+    **products.TABLE,
+    **elementwise.TABLE,
+    **activations.TABLE,
+    **windows.TABLE,
+    **reductions.TABLE,
+    **movement.TABLE,
+    **slices.TABLE,
+    **positions.TABLE,
+    **resizing.TABLE,
+    **shapes.TABLE,
+    **storage.TABLE,
+}

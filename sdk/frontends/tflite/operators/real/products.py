@@ -1,0 +1,191 @@
+"""Sums of products of floats: convolutions, fully connected layers, matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import F32
+from sdk.compiler.ops.shapes import same_extent
+from sdk.compiler.sym import Dim, floordiv, product, prove_eq
+from sdk.errors import BuildError
+from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.operators.contraction import padding
+from sdk.frontends.tflite.operators.real.common import apply, reshaped
+
+__all__ = ["TABLE"]
+
+
+def _images(node: OpNode, k: int, axes: int) -> Value:
+    x = node.input(k, F32)
+    if x.type.rank != axes + 2:
+        raise BuildError(f"the input has rank {x.type.rank} instead of {axes + 2}")
+    return x
+
+
+def _weights(node: OpNode, k: int, rank: int) -> Value:
+    w = node.input(k, F32)
+    if w.type.rank != rank:
+        raise BuildError(f"the weights have rank {w.type.rank} instead of {rank}")
+    return w
+
+
+def _numbers(node: OpNode, k: int) -> tuple[int, ...]:
+    """The shape of weights, which must be numbers."""
+    shape = node.input(k).type.shape
+    found = tuple(d for d in shape if isinstance(d, int))
+    if len(found) != len(shape):
+        raise BuildError(f"weights of the open shape {list(map(str, shape))} are not supported")
+    return found
+
+
+def _bias(node: OpNode, k: int, channels: int) -> Value:
+    """The bias, zeros where there is none."""
+    if not node.has(k):
+        return node.const("bias", np.zeros(channels, np.float32))
+    bias = node.input(k, F32)
+    if bias.type.shape != (channels,):
+        raise BuildError(f"the bias has the shape {list(bias.type.shape)} for {channels} channels")
+    return bias
+
+
+def _arranged(node: OpNode, k: int, perm: tuple[int, ...] | None, shape: tuple[int, ...], name: str) -> Value:
+    """Weights with their axes in another order (or not), then in another shape; constants are turned at import."""
+    data = node.data(k)
+    if data is not None:
+        turned = data if perm is None else np.transpose(data, perm)
+        return node.const(name, np.ascontiguousarray(turned).reshape(shape))
+    value = node.input(k)
+    if perm is not None:
+        value = node.call("transpose", value, to=f"{name}_turned", perm=perm)
+    return reshaped(node, value, shape, name)
+
+
+def _window(node: OpNode, x: Value, kernel: Sequence[int], letters: str) -> dict[str, Any]:
+    """The attributes that convolutions share, along the axes that ``letters`` name in the options."""
+    stride = tuple(node.positive(f"Stride{c}") for c in letters)
+    dilation = tuple(node.positive(f"Dilation{c}Factor") for c in letters)
+    kind = int(node.option("Padding"))
+    pads = [padding(kind, x.type.shape[1 + n], kernel[n], stride[n], dilation[n]) for n in range(len(kernel))]
+    return {"stride": stride, "dilation": dilation, "pad": (*(a for a, _ in pads), *(b for _, b in pads))}
+
+
+def conv_2d(node: OpNode) -> None:
+    """CONV_2D: weights [o, kh, kw, c / groups]."""
+    x, w = _images(node, 0, 2), _weights(node, 1, 4)
+    channels, kh, kw, depth = _numbers(node, 1)
+    have = x.type.shape[3]
+    if not isinstance(have, int) or depth < 1 or have % depth or channels % max(have // depth, 1):
+        raise BuildError(f"weights of shape {list(w.type.shape)} do not fit {have} input channels")
+    groups = {"groups": have // depth} if have != depth else {}
+    apply(node, "conv2d", x, w, _bias(node, 2, channels), **_window(node, x, (kh, kw), "HW"), **groups)
+
+
+def depthwise_conv_2d(node: OpNode) -> None:
+    """DEPTHWISE_CONV_2D: weights [1, kh, kw, c * multiplier]."""
+    x, w = _images(node, 0, 2), _weights(node, 1, 4)
+    one, kh, kw, channels = _numbers(node, 1)
+    depth = x.type.shape[3]
+    if one != 1 or not isinstance(depth, int) or depth < 1 or channels % depth:
+        raise BuildError(f"weights of shape {list(w.type.shape)} do not fit {depth} input channels")
+    taps = _arranged(node, 1, None, (kh, kw, channels), "taps")
+    window = _window(node, x, (kh, kw), "HW")
+    apply(node, "depthwise_conv2d", x, taps, _bias(node, 2, channels), multiplier=channels // depth, **window)
+
+
+def conv_3d(node: OpNode) -> None:
+    """CONV_3D: weights [kd, kh, kw, c, o]."""
+    x, w = _images(node, 0, 3), _weights(node, 1, 5)
+    kd, kh, kw, depth, channels = _numbers(node, 1)
+    if not same_extent(x.type.shape[4], depth):
+        raise BuildError(f"weights of shape {list(w.type.shape)} do not fit {x.type.shape[4]} input channels")
+    taps = _arranged(node, 1, (4, 0, 1, 2, 3), (channels, kd, kh, kw, depth), "taps")
+    apply(node, "conv3d", x, taps, _bias(node, 2, channels), **_window(node, x, (kd, kh, kw), "DHW"))
+
+
+def transpose_conv(node: OpNode) -> None:
+    """TRANSPOSE_CONV: inputs (shape of the output, weights [o, kh, kw, c], x, bias)."""
+    x, w = _images(node, 2, 2), _weights(node, 1, 4)
+    out = node.dims(0)
+    channels, kh, kw, depth = _numbers(node, 1)
+    if len(out) != 4 or not same_extent(out[0], x.type.shape[0]) or not same_extent(out[3], channels):
+        raise BuildError(f"the shape {list(map(str, out))} of the output does not fit {channels} channels")
+    if not same_extent(x.type.shape[3], depth):
+        raise BuildError(f"weights of shape {list(w.type.shape)} do not fit {x.type.shape[3]} input channels")
+    stride = (node.positive("StrideH"), node.positive("StrideW"))
+    kind = int(node.option("Padding"))
+    before, after, more = [], [], []
+    for n, taps in enumerate((kh, kw)):
+        first, _ = padding(kind, out[1 + n], taps, stride[n], 1)
+        rest = (x.type.shape[1 + n] - 1) * stride[n] + taps - first - out[1 + n]
+        if not isinstance(rest, int):
+            raise BuildError(f"the size {out[1 + n]} of the output is not known to follow from {x.type.shape[1 + n]}")
+        before.append(first)
+        after.append(max(rest, 0))
+        more.append(max(-rest, 0))
+    window = {"stride": stride, "dilation": (1, 1), "pad": (*before, *after), "more": tuple(more)}
+    apply(node, "conv_transpose2d", x, w, _bias(node, 3, channels), **window)
+
+
+def fully_connected(node: OpNode) -> None:
+    """FULLY_CONNECTED: the input as rows of k numbers, weights [n, k]."""
+    if int(node.option("WeightsFormat")) != 0:
+        raise BuildError("shuffled weights are not supported")
+    x, w = node.input(0, F32), _weights(node, 1, 2)
+    channels, inner = w.type.shape
+    rows = _rows(x.type.shape, inner)
+    flat = reshaped(node, x, (rows, inner), "rows")
+    weights, given = w, {"trans_b": True}
+    data = node.data(1)
+    if data is not None:
+        weights, given = node.const("weights", np.ascontiguousarray(data.T)), {}
+    shape: tuple[Dim, ...] = (rows, channels)
+    if node.option("KeepNumDims"):
+        shape = (*x.type.shape[:-1], channels)
+    elif node.output().ranked and len(node.output().shape) != 2:
+        shape = node.output().shape
+    steps: list[tuple[str, tuple[Value, ...], dict[str, Any]]] = [("matmul", (weights,), given)]
+    if node.has(2):
+        if not isinstance(channels, int):
+            raise BuildError(f"a bias for the open number of channels {channels} is not supported")
+        steps.append(("add", (_bias(node, 2, channels),), {}))
+    value = flat
+    for op, others, attrs in steps[:-1]:
+        value = node.call(op, value, *others, to="products", **attrs)
+    op, others, attrs = steps[-1]
+    if len(shape) == 2:
+        apply(node, op, value, *others, **attrs)
+    else:
+        value = node.call(op, value, *others, to="flat", **attrs)
+        apply(node, "reshape", value, shape=shape)
+
+
+def _rows(shape: tuple[Dim, ...], inner: Dim) -> Dim:
+    """How many rows of ``inner`` numbers a tensor holds."""
+    if shape and same_extent(shape[-1], inner):
+        return product(shape[:-1])
+    size = product(shape)
+    rows = 0 if isinstance(inner, int) and inner == 0 else floordiv(size, inner)
+    if prove_eq(rows * inner, size) is not True:
+        raise BuildError(f"{size} numbers are no rows of {inner}")
+    return rows
+
+
+def batch_matmul(node: OpNode) -> None:
+    """BATCH_MATMUL: products of matrices, each perhaps transposed, over the axes before."""
+    a, b = node.input(0, F32), node.input(1, F32)
+    flags = {name: True for name, key in (("trans_a", "AdjX"), ("trans_b", "AdjY")) if node.option(key)}
+    node.call("matmul", a, b, **flags)
+
+
+TABLE: Table = {
+    "CONV_2D": conv_2d,
+    "DEPTHWISE_CONV_2D": depthwise_conv_2d,
+    "CONV_3D": conv_3d,
+    "TRANSPOSE_CONV": transpose_conv,
+    "FULLY_CONNECTED": fully_connected,
+    "BATCH_MATMUL": batch_matmul,
+}

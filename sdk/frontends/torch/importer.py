@@ -1,0 +1,385 @@
+"""From an exported program of PyTorch to a module of stage "imported"."""
+
+from __future__ import annotations
+
+import io
+import operator
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from sdk.budget import NODES
+from sdk.compiler.ir.graph import Call, Graph, Node, ReadState, Value, WriteState, node_args
+from sdk.compiler.ir.module import Module, State
+from sdk.compiler.ir.types import TensorType, dtype
+from sdk.compiler.sym import Dim, Var, free_vars, prove_eq
+from sdk.errors import BuildError, SdkError
+from sdk.frontends.builder import Builder, contents_of
+from sdk.frontends.failures import UNSUPPORTED, Failure, check_sizes, report
+from sdk.frontends.names import identifier
+from sdk.frontends.outline import Refusal
+from sdk.frontends.results import named
+from sdk.frontends.torch.context import TorchNode
+from sdk.frontends.torch.inputs import Bounds, bounded
+from sdk.frontends.torch.library import quiet, torch_package
+from sdk.frontends.torch.names import NAMES, is_computed, output_names, read_names
+from sdk.frontends.torch.operators import OPERATORS
+from sdk.frontends.torch.symbols import SizeError, is_symbolic, size_of
+
+__all__ = ["import_exported", "import_torch", "load"]
+
+# What a converter can stumble over in arguments that no exporter writes.
+_DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError)
+_OPERATORS: Final = "write the module with other operators; docs/torch.md says what is imported"
+_SIZES: Final = "sizes that must agree need one torch.export.Dim; its bounds, or --dim n=LO:HI:MULTIPLE, narrow one"
+# What checks while it runs, and computes nothing: bounds are checked at the entry.
+_CHECKS: Final = ("aten._assert_scalar.default", "aten._assert_async.msg", "aten.sym_constrain_range.default",
+                  "aten.sym_constrain_range_for_size.default", "aten._assert_tensor_metadata.default")  # fmt: skip
+_TYPES: Final = {
+    "bool": "bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "float16": "f16",
+    "float32": "f32", "float64": "f64", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+}  # fmt: skip
+_FAILED: Final = object()  # in the place of what a node that was refused would have given
+
+
+def load(data: bytes) -> tuple[Any, Mapping[str, Any]]:
+    """The exported program in the bytes of a file, and the names that were stored with it.
+
+    Raises:
+        BuildError: they hold none, or one of another version.
+        MissingToolError: torch is not installed.
+    """
+    torch = torch_package()
+    extra = {NAMES: ""}
+    try:
+        with quiet():
+            program = torch.export.load(io.BytesIO(data), extra_files=extra)
+    except Exception as err:  # its errors share no base
+        raise BuildError(
+            "the file is not a valid exported program", why=f"torch {torch.__version__}: {_first_line(err)}",
+            hint="write it with torch.export.save of the same version",
+        ) from None  # fmt: skip
+    return program, read_names(extra[NAMES])
+
+
+def _first_line(err: Exception) -> str:
+    return next(iter(str(err).strip().splitlines()), "") or type(err).__name__
+
+
+def import_torch(
+    data: bytes, name: str, *, dims: Mapping[str, Bounds] | None = None, refusals: list[Refusal] | None = None
+) -> Module:
+    """The module of the bytes of a ``.pt2`` file; see ``import_exported``."""
+    program, names = load(data)
+    return import_exported(program, name, dims=dims, names=names, refusals=refusals)
+
+
+def import_exported(
+    program: Any,
+    name: str,
+    *,
+    dims: Mapping[str, Bounds] | None = None,
+    names: Mapping[str, Any] | None = None,
+    refusals: list[Refusal] | None = None,
+) -> Module:
+    """The module of a ``torch.export.ExportedProgram``: one graph ``main``, its mutated buffers as states.
+
+    Args:
+        program: what ``torch.export.export`` gives.
+        name: name of the module (made an identifier).
+        dims: inclusive bounds (lo, hi), with what it is a multiple of (lo, hi, multiple), or a number, for each size
+            that the program leaves open and does not bound; within the program's own bounds, where it has some.
+        names: of dims, by input and axis, as ``archive`` stores them.
+        refusals: where given, what cannot be imported is put here, beside the error.
+
+    Raises:
+        BuildError: nodes cannot be imported (all of them are reported at once), or the program changes its inputs.
+        UsageError: ``dims`` lacks a size without bounds, or names one that the program does not have.
+    """
+    with quiet():
+        lowered = _lowered(program)
+    return _Importer(lowered, [] if refusals is None else refusals).run(name, dims or {}, names or {})
+
+
+def _lowered(program: Any) -> Any:
+    """The program in functional operators, decomposed but for those that have converters."""
+    table = torch_package().export.default_decompositions()
+    for op in list(table):
+        if str(op) in OPERATORS:
+            table.pop(op)
+    try:
+        return program.run_decompositions(table)
+    except Exception as err:  # its errors share no base
+        raise BuildError("PyTorch cannot decompose the program", why=_first_line(err)) from None
+
+
+class _Importer:
+    def __init__(self, program: Any, refusals: list[Refusal]) -> None:
+        self.program = program
+        self.signature = program.graph_signature
+        self.refusals = refusals
+        self.builder = Builder(names={"main"})
+        self.env: dict[Any, Any] = {}
+        self.scope: dict[str, Dim] = {}
+        self.failures: list[Failure] = []
+        self.states: dict[str, State] = {}
+        self.reads: list[Node] = []
+
+    def run(self, name: str, dims: Mapping[str, Bounds], names: Mapping[str, Any]) -> Module:
+        self._check_signature()
+        graph = self.program.graph
+        specs = {s.arg.name: s for s in self.signature.input_specs if hasattr(s.arg, "name")}
+        holders = [n for n in graph.nodes if n.op == "placeholder"]
+        inputs = [n for n in holders if specs[n.name].kind.name == "USER_INPUT" and _is_tensor(n)]
+        found = bounded(self.program, [(n.name, n.meta["val"]) for n in inputs], dims, names)
+        self.scope = {symbol: v.expr if isinstance(v, Var) else v for symbol, v in found.items()}
+        params = self._inputs(inputs)
+        labels = output_names(self.program)
+        self.builder.names.update(labels)  # no constant takes an output's name
+        self._held(holders, specs)
+        for index, node in enumerate(graph.nodes):
+            if node.op not in ("placeholder", "output"):
+                self._node(node, index)
+        if self.failures:
+            raise report(self.failures, _OPERATORS, _SIZES)
+        return self._module(name, params, labels)
+
+    def _check_signature(self) -> None:
+        changed = [s for s in self.signature.output_specs if s.kind.name == "USER_INPUT_MUTATION"]
+        if changed:
+            raise BuildError(
+                f"the program changes its inputs: {', '.join(s.target for s in changed)}",
+                hint="return what is new, or keep it in a buffer: register_buffer",
+            )
+        kinds = {s.kind.name for s in (*self.signature.input_specs, *self.signature.output_specs)}
+        other = sorted(kinds & _OTHER_KINDS)
+        if other:
+            raise BuildError(f"the program has {', '.join(other).lower()}, which is not supported")
+
+    # -- inputs, constants, states ------------------------------------------------------------------------------
+
+    def _inputs(self, inputs: list[Any]) -> tuple[Value, ...]:
+        found = []
+        for node in inputs:
+            value = Value(self.builder.value_name(node.name), self._type(node.meta["val"], f"the input {node.name}"))
+            self.env[node] = value
+            found.append(value)
+        used = {v for p in found for d in p.type.shape for v in free_vars(d)}
+        self.builder.dims = {v.name: v for v in sorted(used, key=lambda v: v.name)}
+        return tuple(found)
+
+    def _held(self, holders: list[Any], specs: Mapping[str, Any]) -> None:
+        """Parameters and buffers: constants, or states where the program writes them."""
+        written = {s.target for s in self.signature.output_specs if s.kind.name in _WRITTEN}
+        for node in holders:
+            spec = specs[node.name]
+            if node in self.env:
+                continue
+            if spec.kind.name == "USER_INPUT":  # a number or None, which the export has built in
+                self.env[node] = node.meta.get("val")
+                continue
+            tensor = self._stored(spec.target)
+            try:
+                value = self.builder.const(identifier(spec.target), _array(tensor))
+            except BuildError as err:
+                err.where = f"the tensor {spec.target}"
+                raise
+            self.env[node] = self._state(spec.target, value) if spec.target in written and node.users else value
+            if spec.target in written and not node.users:
+                self._state(spec.target, value)
+
+    def _stored(self, target: str) -> Any:
+        if target in self.program.state_dict:
+            return self.program.state_dict[target]
+        return self.program.constants[target]
+
+    def _state(self, target: str, value: Value) -> Value:
+        """The state of a buffer that starts with the contents of a constant, as it is read."""
+        name = self.builder.value_name(f"{identifier(target)}_state")
+        data = self.builder.consts[value.name].data
+        init: str | int = value.name if np.any(np.asarray(data)) else 0
+        self.states[target] = State(name, value.type, init)
+        out = Value(self.builder.value_name(identifier(target)), value.type)
+        self.reads.append(ReadState(out, name, f"buffer {target}"))
+        return out
+
+    # -- types and arguments ------------------------------------------------------------------------------------
+
+    def _type(self, value: Any, where: str) -> TensorType:
+        kind = _TYPES.get(str(value.dtype).removeprefix("torch."))
+        if kind is None:
+            raise BuildError(
+                f"{where} has elements of type {str(value.dtype).removeprefix('torch.')}, which is not supported",
+                hint="convert the module first: module.float()",
+            )
+        return TensorType(dtype(kind), tuple(size_of(d, self.scope) for d in value.shape))
+
+    def _argument(self, given: Any, node: TorchNode) -> Any:
+        """An argument of a node as a value, a dim, a number, or what it is."""
+        if type(given).__name__ in ("list", "tuple", "immutable_list"):
+            return [self._argument(g, node) for g in given]
+        if hasattr(given, "op") and hasattr(given, "users"):
+            return self.env[given]
+        if type(given).__module__ == "torch" and type(given).__name__ == "dtype":
+            return _TYPES.get(str(given).removeprefix("torch."))
+        return size_of(given, self.scope) if is_symbolic(given) else given
+
+    # -- nodes --------------------------------------------------------------------------------------------------
+
+    def _node(self, node: Any, index: int) -> None:
+        """Imports one node; a failure is noted, and its results are left unknown."""
+        target = str(node.target)
+        if target in _CHECKS and not node.users:
+            return
+        try:
+            broken = any(self.env.get(a, _FAILED) is _FAILED for a in node.all_input_nodes)
+            if broken:
+                self.env[node] = _FAILED
+                if target.startswith("aten.") and target not in OPERATORS and not _is_number(node):
+                    raise BuildError(f"{UNSUPPORTED} {target}")
+            else:
+                self.env[node] = self._converted(node, target)
+        except SdkError as error:
+            why = error.message + (f" ({error.why})" if error.why else "")
+            self._failed(node, index, why, error.hint)
+        except _DAMAGE as error:
+            self._failed(node, index, f"its arguments are not as expected ({type(error).__name__}: {error})")
+
+    def _failed(self, node: Any, index: int, why: str, hint: str | None = None) -> None:
+        self.env[node] = _FAILED
+        target = str(node.target).removeprefix("aten.")
+        self.failures.append(Failure(target, f"{node.name}, {target}{_line(node)}", why, hint))
+        self.refusals.append(Refusal(index, why, hint))
+
+    def _converted(self, node: Any, target: str) -> Any:
+        if node.op == "get_attr":
+            return self.builder.const(identifier(node.name), _array(getattr(self.program.graph_module, node.target)))
+        if node.target is operator.getitem:
+            return self.env[node.args[0]][node.args[1]]
+        if _is_number(node):
+            value = node.meta["val"]
+            try:
+                return size_of(value, self.scope) if is_symbolic(value) else value
+            except SizeError:
+                if node.users and not all(str(u.target) in _CHECKS or _is_number(u) for u in node.users):
+                    raise
+                return None  # of a check, or of a number that is told by itself
+        if target not in OPERATORS:
+            raise BuildError(f"{UNSUPPORTED} {target}")
+        return self._call(node, target)
+
+    def _call(self, node: Any, target: str) -> Any:
+        self.builder.budget.spend(NODES, 1, node.name)
+        given = node.meta["val"]
+        metas = list(given) if isinstance(given, (list, tuple)) else [given]
+        results = tuple(self._type(v, "the result") if hasattr(v, "dtype") and hasattr(v, "shape") else None
+                        for v in metas)  # fmt: skip
+        title = f"{target.removeprefix('aten.').split('.')[0]} {node.name}"
+        context = TorchNode(self.builder, title, identifier(node.name), target, results)
+        args, kwargs = _bound(node)
+        by_name = {k: self._argument(v, context) for k, v in kwargs.items()}
+        found = OPERATORS[target](context, *(self._argument(a, context) for a in args), **by_name)
+        values = found if isinstance(found, tuple) else (found,)
+        check_sizes(values)
+        for value, wanted in zip(values, results, strict=False):
+            _check_type(context, value, wanted)
+        wanted_places = {u.args[1] for u in node.users if u.target is operator.getitem}
+        if isinstance(given, (list, tuple)) and wanted_places and max(wanted_places) >= len(values):
+            context.fail(f"its result {max(wanted_places)} is not supported")
+        return values if isinstance(given, (list, tuple)) else values[0]
+
+    # -- results ------------------------------------------------------------------------------------------------
+
+    def _module(self, name: str, params: tuple[Value, ...], labels: list[str]) -> Module:
+        by_name = {n.name: n for n in self.program.graph.nodes}
+        writes: list[tuple[str, Value]] = []
+        found: list[Value] = []
+        for spec in self.signature.output_specs:
+            if spec.kind.name in _WRITTEN:
+                value = self.builder.materialize(self.env[by_name[spec.arg.name]], f"buffer {spec.target}")
+                writes.append((self.states[spec.target].name, value))
+            elif is_computed(spec.arg):
+                found.append(self._result(by_name[spec.arg.name]))
+        if not found:
+            raise BuildError("the program has no output", hint="return a tensor")
+        body, results = named(self.builder, params, found, labels)
+        renamed = {a.name: b for node, other in zip(self.builder.body, body, strict=True)
+                   for a, b in zip(_outs(node), _outs(other), strict=True)}  # fmt: skip
+        after = tuple(WriteState(state, renamed.get(v.name, v), f"state {state}") for state, v in writes)
+        whole = (*self.reads, *body, *after)
+        main = Graph("main", tuple(self.builder.dims.values()), params, whole, results)
+        used = {v.name for node in whole for v in node_args(node) if v.const} | {v.name for v in results if v.const}
+        used |= {s.init for s in self.states.values() if isinstance(s.init, str)}
+        consts = {k: c for k, c in self.builder.consts.items() if k in used}
+        states = {s.name: s for s in self.states.values()}
+        return Module(identifier(name), "imported", consts=consts, states=states, graphs={"main": main})
+
+    def _result(self, node: Any) -> Value:
+        value = self.env[node]
+        if not isinstance(value, Value):  # a size of an input
+            value = self.builder.known(contents_of([value], dtype("i64"), ()), node.name)
+        return self.builder.materialize(value, f"output {node.name}")
+
+
+_OTHER_KINDS: Final = frozenset(
+    {"CUSTOM_OBJ", "TOKEN", "LOSS_OUTPUT", "GRADIENT_TO_PARAMETER", "GRADIENT_TO_USER_INPUT"}
+)
+_WRITTEN: Final = frozenset({"BUFFER_MUTATION", "PARAMETER_MUTATION"})
+
+
+def _outs(node: Node) -> tuple[Value, ...]:
+    return node.outs if isinstance(node, Call) else ()
+
+
+def _is_tensor(node: Any) -> bool:
+    value = node.meta.get("val")
+    return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+def _is_number(node: Any) -> bool:
+    """Whether a node computes one number of sizes, and no tensor."""
+    value = node.meta.get("val")
+    return is_symbolic(value) or isinstance(value, (int, float, bool))
+
+
+def _array(tensor: Any) -> np.ndarray:
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if kind not in _TYPES:
+        raise BuildError(f"elements of type {kind} are not supported", hint="convert the module first: module.float()")
+    return np.array(tensor.detach().cpu().resolve_neg().resolve_conj().numpy(), order="C")
+
+
+def _bound(node: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call by its schema: positional ones in order with their defaults, the others as given."""
+    given = dict(node.kwargs)
+    args = list(node.args)
+    for argument in node.target._schema.arguments[len(args) :]:
+        if argument.kwarg_only:
+            break
+        args.append(given.pop(argument.name, argument.default_value))
+    return args, given
+
+
+def _check_type(node: TorchNode, value: Value, wanted: TensorType | None) -> None:
+    """Refuses a result of another type than PyTorch found: nothing wrong is compiled in silence."""
+    if wanted is None:
+        return
+    own = value.type
+    same = own.dtype == wanted.dtype and own.rank == wanted.rank
+    if not same or any(prove_eq(a, b) is False for a, b in zip(own.shape, wanted.shape, strict=True)):
+        node.fail(f"its result is {own.dtype}{_text(own)}, in PyTorch {wanted.dtype}{_text(wanted)}")
+
+
+def _text(type_: TensorType) -> str:
+    return f"[{', '.join(map(str, type_.shape))}]"
+
+
+def _line(node: Any) -> str:
+    """Where the module's source calls it."""
+    found = re.findall(r'File "([^"]+)", line (\d+), in \w+\s*\n\s*(\S.*)', node.meta.get("stack_trace") or "")
+    if not found:
+        return ""
+    path, line, code = found[-1]
+    return f" ({path}:{line}: {code.strip()})"
