@@ -42,7 +42,7 @@ class PlanMemory:
     preferred first, ``name:bytes`` joined by ``+`` ("" = one). ``threads``: how many may share a call. ``offsets``:
     numbers, or scaled with the dims, so that a run needs what its dims ask for; what has dims is not streamed.
     ``overlap``: a result may be written over an argument that dies and lies elsewhere, as far as it is read; not where
-    threads share calls, nor where there are dims.
+    threads share calls, the arena is spread, or there are dims.
     """
 
     io: Io = "arena"
@@ -79,7 +79,7 @@ class PlanMemory:
     def _one_arena(self, module: Module, graph: Graph) -> Laid:
         laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets)
         dims = bool(graph.dims or init_dims(module.states) or fresh_dims(graph))
-        overlap = self.overlap and self.threads == 1
+        overlap = self.overlap and self.threads == 1 and not self.pools
         net = None if dims else self._net(module, graph)
         if net is not None and overlap:
             laid = self._overlapped(module, graph, net, laid)
