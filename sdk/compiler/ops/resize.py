@@ -83,8 +83,9 @@ def _resample_infer(x: TensorType, index: TensorType, weight: TensorType, *, axi
 
 def _resample_ref(x: Array, index: Array, weight: Array, *, axis: int) -> Array:
     inside = (index >= 0) & (index < x.shape[axis])
-    taken = np.take(x.astype(np.float64), np.where(inside, index, 0), axis=axis)
-    factors = np.where(inside, weight.astype(np.float64), 0.0)
+    wide = np.float64 if x.dtype.kind == "f" else np.int64
+    taken = np.take(x.astype(wide), np.where(inside, index, 0), axis=axis)
+    factors = np.where(inside, weight.astype(wide), 0)
     factors = factors.reshape(factors.shape + (1,) * (x.ndim - axis - 1))
     return np.asarray((taken * factors).sum(axis=axis + 1)).astype(x.dtype if x.dtype.kind == "f" else np.int32)
 
@@ -190,6 +191,10 @@ def _positions(rng: np.random.Generator) -> Array:
     return rng.integers(-1, 5, (7, 2))
 
 
+def _steps(rng: np.random.Generator) -> Array:
+    return rng.integers(-1024, 1025, (7, 2))
+
+
 define(
     OpDef(
         "resize_nearest",
@@ -216,14 +221,17 @@ define(
             sample(_T(F32, (1, 4, _H, 3)), _T(I32, (7, 2)), _T(F32, (7, 2)), values={1: _positions}, axis=1),
             sample(_T(F16, (2, 4)), _T(I32, (7, 2)), _T(F32, (7, 2)), values={1: _positions}, axis=1),
             sample(_T(F64, (_H, 4)), _T(I32, (7, 2)), _T(F32, (7, 2)), values={1: _positions}, axis=0),
-            sample(_T(I8, (1, 4, _H, 3)), _T(I32, (7, 2)), _T(I32, (7, 2)), values={1: _positions}, axis=1),
-            sample(_T(I16, (3, _H)), _T(I32, (7, 2)), _T(I32, (7, 2)), values={1: _positions}, axis=1),
-            sample(_T(I32, (2, 4)), _T(I32, (7, 2)), _T(I32, (7, 2)), values={1: _positions, 2: _positions}, axis=1),
+            sample(_T(I8, (1, 4, _H, 3)), _T(I32, (7, 2)), _T(I32, (7, 2)), values={1: _positions, 2: _steps}, axis=1),
+            sample(_T(I16, (3, _H)), _T(I32, (7, 2)), _T(I32, (7, 2)), values={1: _positions, 2: _steps}, axis=1),
+            sample(
+                _T(I32, (2, 4)), _T(I32, (7, 2)), _T(I32, (7, 2)),
+                values={0: lambda rng: rng.integers(-(1 << 17), 1 << 17, (2, 4)), 1: _positions, 2: _steps}, axis=1,
+            ),
         ),
         kind=OPAQUE,
         axes={"axis": AxisRole.ONE},
     )
-)
+)  # fmt: skip
 define(
     OpDef(
         "resize_taps",

@@ -62,6 +62,7 @@ def import_onnx(
     folder: Path | None = None,
     refusals: list[Refusal] | None = None,
     externals: Externals | None = None,
+    tensors: dict[str, Value] | None = None,
 ) -> Module:
     """The module of an ONNX model: one graph ``main``.
 
@@ -76,6 +77,8 @@ def import_onnx(
         refusals: where given, what cannot be imported is put here, beside the error.
         externals: data outside of the file that was read already; ``folder`` is not looked into then.
 
+        tensors: where given, what each tensor of the main graph became is put here, by its name.
+
     Raises:
         BuildError: the model is damaged, or nodes cannot be imported (all of them are reported at once); an
             ``InputsDecideError`` where that is for inputs whose contents decide shapes.
@@ -89,7 +92,7 @@ def import_onnx(
             raise BuildError(f"cannot read {path}", why=error.strerror or str(error)) from None
     source = read_model(model, folder, externals)
     importer = _Importer(source, custom_ops or {}, [] if refusals is None else refusals)
-    return importer.run(name, dims or {}, fixed or {})
+    return importer.run(name, dims or {}, fixed or {}, {} if tensors is None else tensors)
 
 
 class InputsDecideError(BuildError):
@@ -113,7 +116,9 @@ class _Importer:
         self.failures: list[Failure] = []
         self.unmet: set[str] = set()
 
-    def run(self, name: str, dims: Mapping[str, Bounds], fixed: Mapping[str, NDArray[Any]]) -> Module:
+    def run(
+        self, name: str, dims: Mapping[str, Bounds], fixed: Mapping[str, NDArray[Any]], tensors: dict[str, Value]
+    ) -> Module:
         check_expanded(self.source.model)
         graph = self.source.model.graph
         scope = Scope(self.builder, self.source.opsets, self.source.externals)
@@ -137,19 +142,19 @@ class _Importer:
         found = [self._output(scope, p.name) for p in graph.output]
         if not found:
             raise malformed("the graph has no output")
-        body, results = named(self.builder, tuple(params.values()), found, [p.name for p in graph.output])
+        body, results, renamed = named(self.builder, tuple(params.values()), found, [p.name for p in graph.output])
+        tensors.update({name: renamed(value) for name, value in scope.values.items() if value is not None})
         main = Graph("main", symbols, tuple(params.values()), body, results)
         used = {v.name for node in body for v in _uses(node) if v.const} | {v.name for v in results if v.const}
         consts = {k: c for k, c in self.builder.consts.items() if k in used}
         return Module(identifier(name), "imported", consts=consts, graphs={"main": main})
 
     def _mark_narrow(self, scope: Scope, graph: Any) -> None:
-        """Notes which inputs and constants have a type that another stands for."""
-        types = {t.name: t.data_type for t in graph.initializer}
-        types |= {p.name: p.type.tensor_type.elem_type for p in graph.input if p.name not in types}
-        for name, code in types.items():
-            value = scope.lookup(name) if code in WIDER_TYPES else None
-            if value is not None:
+        """Notes which inputs have a type that another stands for."""
+        for proto in graph.input:
+            code = proto.type.tensor_type.elem_type
+            value = scope.values.get(proto.name)
+            if code in WIDER_TYPES and value is not None:
                 self.builder.narrow[value.name] = code
 
     def _ancestors(self, names: set[str]) -> set[str]:
@@ -239,6 +244,9 @@ class _Importer:
             return self._expand(scope, node, inputs, {**found[1], **protos}, found[0])
         made = converter(context)
         results = _enough(made if isinstance(made, tuple) else (made,), node)
+        if node.op_type in ("Constant", "ConstantOfShape") and "value" in protos:
+            code = protos["value"].t.data_type
+            self.builder.narrow |= {v.name: code for v in results[:1] if code in WIDER_TYPES}
         return narrow_result(context, results, self.builder.narrow)
 
     def _context(
