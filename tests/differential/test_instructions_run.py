@@ -65,7 +65,8 @@ SIGNATURES: dict[str, list[str]] = {
        for name in ("add", "mul", "min", "max")},
     "fmod": ["i32 i32 i32", "u32 u32 u32", "i8 i8 i8"],
     "abs": ["i32 i32", "u32 u32", "i8 i8"],
-    **{name: [" ".join([f"{t}x{16 // dtype(t).nbytes}"] * 3) for t in INTEGERS] for name in ("min", "max")},
+    **{name: [" ".join([f"{t}x{16 // dtype(t).nbytes}"] * 3) for t in INTEGERS] + words
+       for name, words in (("min", []), ("max", ["i8x4 i8x4 i8x4"]))},
     "cast": [f"{a} {b}" for t in ("i8x4", "u8x4") for a, b in ((t, "i32x4"), ("i32x4", t))],
     **{name: ["i16x2 i8x4", "i16x2 u8x4"] for name in ("evens", "odds")},
     "add": ["i8x4 i8x4 i8x4", "u8x4 u8x4 u8x4"],

@@ -175,8 +175,16 @@ CASES: dict[str, Case | bytes] = {
                                                                          [[0, 0]]),
     "['5', '4'] pixels do not fill blocks of [2, 2]": spread("SPACE_TO_BATCH_ND", (1, 5, 4, 1), [2, 2], [[0, 0]] * 2),
     "3 images do not fill blocks of [2, 2]": spread("BATCH_TO_SPACE_ND", (3, 4, 4, 1), [2, 2], [[0, 0]] * 2),
+    "is no shape: ['2', '-1']": Case("FILL", (Const([2, -1]), Held(()))),
     "3 values instead of one": Case("FILL", (Const([2]), Held((3,)))),
     "a range from 1.0 to 2.0 by 0.0": ranged(1, 2, 0, "float32"),
+    "its start, limit and step are not one number each": Case(
+        "RANGE", (Const([], "float32"), Const(1, "float32"), Const(1, "float32"))
+    ),
+    "holds 0 integers instead of one": Case(
+        "TOPK_V2", (Held((3, 7)), Const([])), ("float32", "int32"), "TopKV2Options"
+    ),
+    "input 2 (c2) holds 2 integers": Case("RANGE", (Const(0), Const(1), Const([1, 2])), ("int32",)),
     "the step 0 must be a number other than 0": ranged(1, 2, 0, "int32"),
     "sizes [4, 4] of an image of rank 3": resized("RESIZE_BILINEAR", (2, 2, 1), (4, 4), False, False),
     "resizing the open extent x_1 is not supported": opened(

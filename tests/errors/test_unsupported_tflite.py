@@ -162,6 +162,7 @@ CASES: dict[str, Callable[[], bytes]] = {
     "the fused activation TANH is not supported": lambda: product(FusedActivationFunction=4),
     "the option": lambda: net("CONCATENATION"),
     "has the zero point 200, outside": lambda: zero_point(200),
+    "is too small for a squared difference": lambda: two(100.0, 100.0, "SQUARED_DIFFERENCE"),
     "the output must have scale 0.00390625 and zero point -128": lambda: net("LOGISTIC"),
     "rank 2 instead of 4": lambda: pool((1, 4)),
     "input and output of a pooling must have one scale and zero point": lambda: pool(out_scale=0.25),

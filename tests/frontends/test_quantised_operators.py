@@ -177,7 +177,7 @@ CASES: dict[str, Case] = {
     "LESS of i16": (pair("LESS", same=True, boolean=True), ((I16, LITERT),)),
     "SQUARED_DIFFERENCE": (pair("SQUARED_DIFFERENCE"), ((I8, MICRO), (I8, LITERT))),
     "PRELU": (prelu, BYTES),
-    "RESIZE_BILINEAR": (resize("RESIZE_BILINEAR"), ((I8, MICRO), (I8, LITERT))),
+    "RESIZE_BILINEAR": (resize("RESIZE_BILINEAR"), BYTES),
     "RESIZE_NEAREST_NEIGHBOR": (resize("RESIZE_NEAREST_NEIGHBOR"), ((I8, LITERT), (U8, LITERT), (I16, LITERT))),
     "TRANSPOSE_CONV": (transpose_conv, (*EVERY, (I16, MICRO))),
     "SUM": (reduction("SUM", same=False), ((I8, MICRO), (U8, LITERT), (I16, MICRO))),

@@ -187,9 +187,9 @@ def test_depthwise_stages_a_word_of_channels(core: Machine) -> None:
 
 
 def test_depthwise_stages_rows_of_one_channel_in_16_bits() -> None:
-    """All nine rows at once, and those around: they are few."""
+    """All nine rows at once, and those around: they are few. Rows begin at words."""
     done = schedule_nest(Nest(naive(CASES[4], DSP)[0]), DSP)
-    assert scratch_layout(done).bytes == (9 + 2) * (5 + 2) * 2
+    assert scratch_layout(done).bytes == (9 + 2) * (5 + 2 + 1) * 2
     assert any(isinstance(n, Op) and n.name == "mac_pair" for n in walk(done.body))
 
 
@@ -219,3 +219,20 @@ def test_a_trace_of_other_loops_does_not_apply() -> None:
     other = replace(naive(dense(7, 64, 40), MVE)[0], name="g")
     with pytest.raises((ScheduleError, KeyError)):
         replay(other, done.trace)
+
+
+def test_largest_bytes_of_windows_are_taken_four_channels_at_a_time() -> None:
+    window = {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0, 0, 0)}
+    for name, channels in (("max_pool2d", 8), ("max_pool2d", 6), ("max_pool2d", 3), ("avg_pool2d", 5)):
+        given, op = tensor(I8, 1, 8, 12, channels), OPS[name]
+        assert op.loops is not None
+        loops = op.loops("f", (given,), infer(name, (given,), tuple(window.items())), window)
+        x = np.random.default_rng(1).integers(-128, 128, given.static_shape).astype(np.int8)
+        want = op.reference(x, **window)
+        done = schedule_nest(Nest(loops), BY_NAME["dsp"])
+        arrays = {"x": x, "o": np.full(want.shape, 99, want.dtype)}
+        run_loops(done, arrays)
+        np.testing.assert_array_equal(arrays["o"], want)
+        words = [n for n in walk(done.body) if isinstance(n, Op) and n.name == "max" and n.dtype.lanes == 4]
+        assert done.trace
+        assert bool(words) == (name == "max_pool2d" and channels >= 4), (name, channels)

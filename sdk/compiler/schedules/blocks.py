@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.intrinsics import idx, imm, op
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -27,7 +28,7 @@ from sdk.compiler.ir.walk import buffers_used, dims_used, rewrite, substitute_di
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, check_whole, copied, counter, replace_loop
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, floordiv, free_vars, prove_eq, prove_ge, prove_lt
 
-__all__ = ["block", "cascade", "overlap", "round_up"]
+__all__ = ["block", "cascade", "cyclic", "overlap", "round_up"]
 
 
 def block(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
@@ -51,6 +52,31 @@ def block(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
         most: Dim = size if whole else dmin(size, extent - outer.expr * size)
         body = substitute_dims(loop.body, {loop.var: at})
         return (For(outer, 0, count, Block((For(inner, 0, most, body),)), loop.kind),)
+
+    return replace_loop(loops, name, one), made
+
+
+def cyclic(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
+    """Deals the iterations of a loop out to ``size`` of them, one after the other.
+
+    rewrite: ``for i in a..b { S(i) }`` -->
+    ``for i_o in 0..s { for i_i in 0..(b - a - i_o + s - 1)/s { S(a + s*i_i + i_o) } }``
+    obligation: size >= 1, iterations are independent, and the loop neither ends early nor is bound to an axis.
+    """
+    if size < 1:
+        raise ScheduleError(f"cyclic({name}, {size}): the size must be at least 1")
+    made = Tiles(Loop(f"{name}_o"), Loop(f"{name}_i"))
+
+    def one(loop: For) -> tuple[Stmt, ...]:
+        check_whole(loop, f"cyclic({name})")
+        why = conflict(loop, loops)
+        if why:
+            raise ScheduleError(f"cyclic({name}, {size}): {why}")
+        outer = Var(made.outer, 0, size - 1)
+        count = ceildiv(dmax(loop.hi - loop.lo - outer.expr, 0), size)
+        inner = counter(made.inner, count)
+        body = substitute_dims(loop.body, {loop.var: loop.lo + inner.expr * size + outer.expr})
+        return (For(outer, 0, size, Block((For(inner, 0, count, body),)), loop.kind),)
 
     return replace_loop(loops, name, one), made
 
@@ -113,22 +139,23 @@ def overlap(loops: Loops, name: Loop, size: int) -> tuple[Loops, Tiles]:
 
     rewrite: ``for i in a..b { S(i) }`` -->
     ``for i_o in 0..ceil((b-a)/s) { for i_i in 0..s { S(a + min(s*i_o, b - a - s) + i_i) } }``
-    obligation: the loop has at least s iterations, a number of them, neither ends early nor is bound to an axis, and
-    may run one of them twice: nothing it writes is read in it.
+    obligation: the loop has at least s iterations by proof, neither ends early nor is bound to an axis, and may run one
+    of them twice: nothing it writes is read in it.
     """
     made = Tiles(Loop(f"{name}_o"), Loop(f"{name}_i"))
 
     def one(loop: For) -> tuple[Stmt, ...]:
         extent = loop.hi - loop.lo
         check_whole(loop, f"overlap({name}, {size})")
-        if size < 1 or not isinstance(extent, int) or extent < size:
+        if size < 1 or prove_ge(extent, size) is not True:
             raise ScheduleError(f"overlap({name}, {size}): the loop does not run {size} times or more for certain")
         private = {n.buffer.name for n in walk(loop.body) if isinstance(n, Alloc)}
         loads, stores = buffers_used(loop.body)
         if (loads & stores) - private or any(isinstance(n, Eval | Atomic | Barrier) for n in walk(loop.body)):
             raise ScheduleError(f"overlap({name}, {size}): an iteration run twice may give something else")
         outer, inner = counter(made.outer, ceildiv(extent, size)), Var(made.inner, 0, size - 1)
-        start = outer.expr * size if extent % size == 0 else dmin(outer.expr * size, extent - size)
+        whole = prove_eq(ceildiv(extent, size) * size, extent) is True
+        start = outer.expr * size if whole else dmin(outer.expr * size, extent - size)
         at = loop.lo + start + inner.expr
         body = substitute_dims(loop.body, {loop.var: at})
         return (For(outer, 0, ceildiv(extent, size), Block((For(inner, 0, size, body),)), loop.kind),)

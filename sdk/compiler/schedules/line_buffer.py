@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from sdk.compiler.ir.intrinsics import imm
@@ -9,17 +10,18 @@ from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Idx, If, Imm, Let, 
 from sdk.compiler.ir.walk import buffers_used, rewrite, walk
 from sdk.compiler.schedules.cache_read import cached_expr
 from sdk.compiler.schedules.locate import Loop, ScheduleError, fresh, has, replace_loop
-from sdk.compiler.sym import Dim, Var, dmax, dmin, free_vars, linear, max_value, prove_ge
+from sdk.compiler.sym import Dim, Var, ceildiv, dmax, dmin, free_vars, linear, max_value, prove_ge
 
 __all__ = ["LineBuffer", "line_buffer"]
 
 
 @dataclass(frozen=True, slots=True)
 class LineBuffer:
-    """The ``buffer`` as it was made; ``copy`` is the loop that copies along its last axis, ``borders`` are those that
-    fill along it, ``fill`` those that fill all of it before, outer first."""
+    """The ``buffer`` as it was made; ``copies`` are the loops that copy along its axes, outer first, ``copy`` is the
+    last of them, ``borders`` are those that fill along it, ``fill`` those that fill all of it before, outer first."""
 
     buffer: Buffer
+    copies: tuple[Loop, ...]
     copy: Loop
     borders: tuple[Loop, ...]
     fill: tuple[Loop, ...]
@@ -27,12 +29,15 @@ class LineBuffer:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One axis of the box: it begins at ``base`` in the buffer, has ``count`` elements and room for ``extent``; where
-    ``low`` or ``end`` are not None, only those from 0 or below ``end`` are read. ``ragged``: a loop ends where another
-    one inside says, so that not every element of the box need be read."""
+    """One axis of the box: it begins at ``base`` in the buffer, has ``count`` elements, ``by`` places from each other,
+    and room for ``extent``; an access is to its element ``index``. Where ``low`` or ``end`` are not None, only places
+    from 0 or below ``end`` are read. ``ragged``: a loop ends where another one inside says, so that not every element
+    of the box need be read."""
 
     at: Dim
     base: Dim
+    by: int
+    index: Dim
     extent: Dim
     count: Dim
     ragged: bool = False
@@ -47,8 +52,9 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
     ``for p { alloc t[s*(nq-1) + ni]; for j in 0..c-p { t[j] = v } for j in c-p..n+c-p { t[j] = x[p + j - c] } … v …
     for q, i { … t[s*q + i] … } }``
     obligation: one expression reads the buffer below ``at``, with indices linear in the loops inside, which begin at
-    0; a condition around it compares its own indices with 0 and with ends that do not vary inside, and stands where
-    the ends of loops vary inside, unless the box is proved to lie in the buffer; nothing there writes the buffer.
+    0 (elements that the loops step over are left out); a condition around it compares its own indices with 0 and with
+    ends that do not vary inside, and stands where the ends of loops vary inside, unless the box is proved to lie in the
+    buffer; nothing there writes the buffer.
     With ``once`` all iterations of ``at`` share a region that is filled before the first, all of it where some of it is
     read outside: which elements those are must not vary with ``at``. The last axis of the region has room for ``pitch``
     elements at least.
@@ -76,6 +82,8 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
         if any(a.ragged and a.end is None and not _ends_inside(a, size) for a, size in zip(axes, shape, strict=True)):
             raise ScheduleError(f"line_buffer({at}, {buffer}): the box may reach past the end of the buffer")
         kept = [k for k, a in enumerate(axes) if a.extent != 1 or a.low or a.end is not None]
+        if not kept:
+            raise ScheduleError(f"line_buffer({at}, {buffer}): one element is read")
         if pitch:
             last = axes[kept[-1]]
             axes[kept[-1]] = replace(last, extent=dmax(last.extent, pitch))
@@ -84,7 +92,7 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
         if any(max_value(d) is None for d in region.shape):
             raise ScheduleError(f"line_buffer({at}, {buffer}): the region {region.shape} has no largest size")
         copy = _Copy(region, axes, kept, inside, outside, name, fills=not once)
-        read = Load(name, tuple(axes[k].at - axes[k].base for k in kept), expr.dtype)
+        read = Load(name, tuple(axes[k].index for k in kept), expr.dtype)
         body = rewrite(loop.body, lambda n: read if n == expr else n)
         copies = copy.axis(0, ())
         if not once:
@@ -100,7 +108,8 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
     last = len(made[0].shape) - 1
     borders = tuple(n for n in (_along(name, last, "l"), _along(name, last, "r")) if has(done, n))
     fill = tuple(n for n in (_along(f"{name}_f", k) for k in range(last + 1)) if has(done, n))
-    return done, LineBuffer(made[0], _along(name, last), borders, fill)
+    copies = tuple(_along(name, k) for k in range(last + 1))
+    return done, LineBuffer(made[0], copies, copies[-1], borders, fill)
 
 
 def _along(name: str, axis: int, part: str = "") -> Loop:
@@ -111,27 +120,33 @@ def _along(name: str, axis: int, part: str = "") -> Loop:
 def _axis(at: Dim, inner: dict[Var, For], dims: frozenset[Var]) -> _Axis:
     """The range of an index over the loops inside."""
     base: Dim = at
-    extent: Dim = 1
-    count: Dim = 1
-    ragged = False
+    steps: list[tuple[For, int]] = []
     for var in free_vars(at):
         if var not in inner:
             continue
-        step = linear(base, var)
-        loop = inner[var]
-        if step is None or step[0] < 0 or loop.lo != 0:
+        found = linear(base, var)
+        if found is None or found[0] < 0 or inner[var].lo != 0:
             raise ScheduleError(f"an index {at} is not linear in the loop {var.name} from 0")
-        trip = loop.hi if _sized(loop.hi, dims) else var.hi + 1
-        base = step[1]
-        extent = extent + step[0] * (trip - 1)
+        base = found[1]
+        steps.append((inner[var], found[0]))
+    by = math.gcd(*(step for loop, step in steps if loop.var.hi)) or 1
+    index: Dim = 0
+    extent: Dim = 1
+    count: Dim = 1
+    ragged = False
+    for loop, step in steps:
+        apart = step // by
+        trip = loop.hi if _sized(loop.hi, dims) else loop.var.hi + 1
+        index = index + apart * loop.var.expr
+        extent = extent + apart * (trip - 1)
         varies = bool(free_vars(loop.hi) & set(inner))
-        count = count + step[0] * ((trip if varies else loop.hi) - 1)
+        count = count + apart * ((trip if varies else loop.hi) - 1)
         ragged |= varies
-    return _Axis(at, base, extent, count, ragged)
+    return _Axis(at, base, by, index, extent, count, ragged)
 
 
 def _ends_inside(axis: _Axis, size: Dim) -> bool:
-    return prove_ge(size, axis.base + axis.count) is True
+    return prove_ge(size, axis.base + (axis.count - 1) * axis.by + 1) is True
 
 
 def _sized(hi: Dim, dims: frozenset[Var]) -> bool:
@@ -171,11 +186,11 @@ class _Copy:
         """Loops over the axes kept from ``depth`` on, copying; parts outside of the buffer are filled."""
         if depth == len(self.kept):
             where = dict(zip(self.kept, at, strict=True))
-            index = tuple(a.base + where.get(k, 0) for k, a in enumerate(self.axes))
+            index = tuple(a.base + where.get(k, 0) * a.by for k, a in enumerate(self.axes))
             return (Store(self.region.name, at, replace(self.inside, index=index)),)
         axis = self.axes[self.kept[depth]]
-        lo: Dim = dmax(0, 0 - axis.base) if axis.low else 0
-        hi: Dim = axis.count if axis.end is None else dmin(axis.count, axis.end - axis.base)
+        lo: Dim = dmax(0, ceildiv(0 - axis.base, axis.by)) if axis.low else 0
+        hi: Dim = axis.count if axis.end is None else dmin(axis.count, ceildiv(axis.end - axis.base, axis.by))
         out: list[Stmt] = []
         if axis.low:
             out += self.fill(depth, at, 0, dmin(axis.count, lo), "l")

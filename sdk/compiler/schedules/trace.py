@@ -60,6 +60,7 @@ class Schedule:
     bind_rows = _step(bind_rows.bind_rows)
     block = _step(blocks.block)
     cascade = _step(blocks.cascade)
+    cyclic = _step(blocks.cyclic)
     overlap = _step(blocks.overlap)
     round_up = _step(blocks.round_up)
     cache_read = _step(cache_read.cache_read)

@@ -139,7 +139,10 @@ def _tensor(model: Any, table: Any, index: int) -> Tensor:
     if math.prod(shape) * (dtype.nbytes if dtype else 1) > MAX_BYTES:
         raise malformed(f"tensor {name} of shape {list(shape)} has more than {MAX_BYTES} bytes")
     scales, zero_points, axis = _quantization(table, name)
-    data = _constant(model, table, name, dtype, shape)
+    if type_name == "INT4" and (data := _nibbles(model, table, name, shape)) is not None:
+        dtype = I8
+    else:
+        data = _constant(model, table, name, dtype, shape)
     ranked = bool(shape) or bool(table.HasRank())
     return Tensor(index, name, type_name, dtype, shape, signature, ranked, data, scales, zero_points, axis)
 
@@ -159,9 +162,8 @@ def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, 
     return scales, zero_points, int(found.QuantizedDimension())
 
 
-def _constant(
-    model: Any, table: Any, name: str, dtype: DType | None, shape: tuple[int, ...]
-) -> NDArray[Any] | None:
+def _buffer(model: Any, table: Any, name: str) -> Any:
+    """The buffer of a tensor."""
     number = int(table.Buffer())
     _in_range(number, 0, model.BuffersLength(), f"the buffer of tensor {name}")
     buffer = model.Buffers(number)
@@ -169,6 +171,28 @@ def _constant(
         raise BuildError(
             "constants outside the FlatBuffers part of the file cannot be imported", where=f"tensor {name}"
         )
+    return buffer
+
+
+def _nibbles(model: Any, table: Any, name: str, shape: tuple[int, ...]) -> NDArray[np.int8] | None:
+    """A constant of 4 bits as i8: two elements a byte, the lower bits first; None for a tensor that is computed."""
+    buffer, count = _buffer(model, table, name), math.prod(shape)
+    if buffer.DataLength() == 0:
+        return None
+    if buffer.DataLength() != (count + 1) // 2:
+        raise malformed(
+            f"the constant {name} has {buffer.DataLength()} bytes, its shape {list(shape)} of 4 bits needs "
+            f"{(count + 1) // 2}"
+        )
+    pairs = np.frombuffer(buffer.DataAsNumpy().tobytes(), np.int8)
+    both = np.stack([np.left_shift(pairs, 4) >> 4, pairs >> 4], axis=1)
+    return both.reshape(-1)[:count].reshape(shape)
+
+
+def _constant(
+    model: Any, table: Any, name: str, dtype: DType | None, shape: tuple[int, ...]
+) -> NDArray[Any] | None:
+    buffer = _buffer(model, table, name)
     length = buffer.DataLength()
     if length == 0 or dtype is None:
         return None

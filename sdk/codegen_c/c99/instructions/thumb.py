@@ -260,6 +260,20 @@ def _mac4(a: str, b: str) -> Instruction:
     )
 
 
+# The larger of each two bytes: SSUB8 notes which differences are not negative, SEL chooses by that.
+_LARGER: Final = function(
+    "max_i8x4_dsp",
+    "max",
+    "i8x4",
+    """uint32_t @@(uint32_t a, uint32_t b) {
+    uint32_t out;
+    __asm__("ssub8 %0, %1, %2\\n\\tsel %0, %1, %2" : "=&r"(out) : "r"(a), "r"(b) : "cc");
+    return out;
+}""",
+    _DSP_WORDS,
+)
+
+
 _FLOATS: Final = (
     # Where the C library would be called for a product added in one rounding.
     function(
@@ -306,6 +320,7 @@ SET: Final = InstructionSet(
         *_SATURATED,
         *_UNPACKED,
         *_PRODUCTS,
+        _LARGER,
         *(_dot4(a, b) for a in _BYTES for b in _BYTES),
         *(_mac4(a, b) for a in _BYTES for b in _BYTES),
         *_FLOATS,

@@ -10,20 +10,30 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import Loop, loops_of
-from sdk.compiler.schedules.rules.integer_window import copy_in_runs, is_depthwise, pixels_of, taps_along, window_stride
-from sdk.compiler.schedules.rules.nest import trip, write_out
+from sdk.compiler.schedules.rules.integer_window import (
+    best_tile,
+    copy_in_runs,
+    dilation,
+    multiplier,
+    pixels_of,
+    taps_along,
+    window_stride,
+)
+from sdk.compiler.schedules.rules.nest import extent, trip, write_out
 from sdk.compiler.schedules.trace import Schedule
+from sdk.compiler.sym import Var
 
 __all__ = ["PairWindow"]
-
 
 @dataclass(frozen=True, slots=True)
 class PairWindow:
     """One channel at a time: the rows that some rows of the result read are staged in 16 bits, padded; of neighbouring
     pixels two products are summed at once. It takes ``least`` multiply-accumulates of such ``factors``.
 
-    ``region`` bytes of rows are staged together, ``pitch`` elements apart where rows are so short and the best tile
-    divides them; of ``tiles``, most pixels first, the best that divides a row is computed at once.
+    ``region`` bytes of rows are staged together, ``pitch`` elements apart where rows are so short and tiles of 6
+    pixels, or of 3 that are strides apart, divide them. Else that of ``tiles`` is taken which executes least. Channels
+    of the result that read one channel share what is staged. Pixels whose taps are dilated are neighbours of those a
+    dilation further, so a row is staged in as many parts.
     """
 
     factors: Factors
@@ -39,27 +49,43 @@ class PairWindow:
             return False
         part = nest.part
         paired = len(part.spatial) > 2 and part.reduce[-1].var in taps_along(nest.loops, part, part.spatial[-2].var)
-        return paired and is_depthwise(nest) and pixels_of(part) >= min(self.tiles)
+        return paired and multiplier(nest.loops, part) > 0 and pixels_of(part) >= min(self.tiles)
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
-        """Neighbouring pixels of staged rows, in pairs of products."""
+        """Neighbouring pixels of staged rows, in pairs of products.
+
+        Raises:
+            ScheduleError: a row has fewer pixels than its taps are dilated, or a step does not apply.
+        """
         return _pairs(self, nest.loops, nest.part, nest.choice)
 
 
 def _pairs(rule: PairWindow, loops: Loops, part: Contraction, choice: Choice) -> Loops:
     channel, pixel, row = loops_of(part.spatial[:-4:-1])
-    pixels, step = pixels_of(part), window_stride(loops, part, part.spatial[-2].var)
-    sizes = rule.tiles if step == 1 else rule.tiles[::-1]  # windows that share few elements gain little by being many
-    best = next((size for size in sizes if pixels % size == 0), min(rule.tiles[-1] + 1, pixels))
-    tm = min(choice.rows or best, pixels)
-    width = step * (pixels - 1) + part.reduce[-1].var.hi + 1
+    over, dilated = part.spatial[-2].var, dilation(loops, part, part.spatial[-2].var)
+    step = window_stride(loops, part, over)
+    parts = dilated // math.gcd(dilated, step)
+    pixels, step = pixels_of(part) // parts, step * parts // dilated
+    tm = _tile(rule, part, pixels, step, choice)
+    width = step * (-(-pixels_of(part) // parts) - 1) + part.reduce[-1].var.hi + 1
     # layers of an image that is halved again and again have rows as far apart, so that one kernel serves them all
-    pitch = rule.pitch if tm == sizes[0] and width <= rule.pitch else width
+    alike = parts == 1 and tm == _shared(step) and pixels % tm == 0 and width <= rule.pitch
+    pitch = rule.pitch if alike else width + width % 2  # so that rows begin at words, of which one LDRD reads two
     s, reduce = Schedule(loops), loops_of(part.reduce)
     s.pack(part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).use_i16(part.b)
     rows = s.block(row, _rows_at_once(rule, loops, part, pitch))
-    s.reorder(pixel, channel).reorder(rows.inner, channel)
-    lines = s.line_buffer(channel, part.a, 1, pitch)
+    inside = [rows.inner, pixel]
+    several = multiplier(loops, part)
+    each = [s.split(channel, several)] if several > 1 else []
+    outer = [tiles.outer for tiles in each] or [channel]
+    if parts > 1:
+        phases = s.cyclic(pixel, parts)
+        s.reorder(rows.inner, phases.outer)
+        inside[-1] = phases.inner
+    for loop in (*outer, *(tiles.inner for tiles in each)):
+        for around in reversed(inside):
+            s.reorder(around, loop)
+    lines = s.line_buffer(outer[0], part.a, 1, pitch)
     if lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
     if len(lines.fill) > 1:
@@ -67,7 +93,7 @@ def _pairs(rule: PairWindow, loops: Loops, part: Contraction, choice: Choice) ->
         if trip(s.loops, fill) % 2 == 0:
             s.attempt(_fill_words, fill)
     copy_in_runs(s, lines.copy)
-    tile = s.overlap(pixel, tm).inner
+    tile = s.overlap(inside[-1], tm).inner
     s.unroll_and_jam(tile, reduce).use_dual_mac(reduce[-1])
     return write_out(s, [*reduce[:-1], tile])
 
@@ -76,9 +102,24 @@ def _fill_words(s: Schedule, fill: Loop) -> Schedule:
     return s.vectorize(s.split(fill, 2).inner)
 
 
+def _shared(step: int) -> int:
+    """The tile of layers that share a kernel."""
+    return 6 if step == 1 else 3
+
+
+def _tile(rule: PairWindow, part: Contraction, pixels: int, step: int, choice: Choice) -> int:
+    """How many pixels to compute at once: those that layers share a kernel by, or that take the fewest instructions."""
+    if choice.rows:
+        return min(choice.rows, pixels)
+    if pixels % _shared(step) == 0 and pixels:
+        return _shared(step)
+    return best_tile(rule.tiles, pixels, step, part.reduce[-1].var.hi + 1, extent(part.reduce[:-1]))
+
+
 def _rows_at_once(rule: PairWindow, loops: Loops, part: Contraction, pitch: int) -> int:
     """Rows of the result whose windows are staged together: as many as the region has room for."""
-    row = part.spatial[-3].var
+    row: Var = part.spatial[-3].var
     taps = math.prod(tap.hi + 1 for tap in taps_along(loops, part, row))
-    most = max((rule.region // (2 * pitch) - taps) // window_stride(loops, part, row) + 1, 1)
+    reach = (taps - 1) * dilation(loops, part, row) + 1
+    most = max((rule.region // (2 * pitch) - reach) // window_stride(loops, part, row) + 1, 1)
     return most if pitch == rule.pitch else min(most, row.hi + 1)

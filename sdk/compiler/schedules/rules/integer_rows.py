@@ -10,11 +10,66 @@ from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
 from sdk.compiler.schedules.locate import ScheduleError, loops_of
-from sdk.compiler.schedules.rules.integer_window import copy_in_runs, window_stride
-from sdk.compiler.schedules.rules.nest import fuse_all, write_out
+from sdk.compiler.schedules.rules.gather import windowed
+from sdk.compiler.schedules.rules.integer_window import best_tile, copy_in_runs, window_stride
+from sdk.compiler.schedules.rules.nest import extent, fuse_all, write_out
 from sdk.compiler.schedules.trace import Schedule
 
-__all__ = ["RowTaps"]
+__all__ = ["PointRows", "RowTaps"]
+
+
+@dataclass(frozen=True, slots=True)
+class PointRows:
+    """Pointwise products of few channels: some rows are staged in 16 bits, their pixels one after the other, so that
+    the channels of a pixel are the taps of a window that moves on by as many. It takes ``least`` multiply-accumulates,
+    sums of ``most`` products at most.
+
+    ``region`` bytes of rows are staged together; that of ``tiles``, pixels computed at once, is taken which executes
+    least.
+    """
+
+    least: int
+    region: int
+    tiles: tuple[int, ...]
+    most: int
+    name = "point-rows"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Products of pixels of bytes, unless another structure is chosen."""
+        if not nest.is_product("contraction", "bytes", self.least) or nest.choice.variant is not None:
+            return False
+        return extent(nest.part.reduce) <= self.most and not windowed(nest.loops, nest.part)
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """All channels of a row as one run.
+
+        Raises:
+            ScheduleError: there are no rows of pixels, of a number known now, or a step does not apply.
+        """
+        return _points(self, nest.loops, nest.part, nest.choice)
+
+
+def _points(rule: PointRows, loops: Loops, part: Contraction, choice: Choice) -> Loops:
+    pixels = part.spatial[-2].hi if len(part.spatial) > 2 else None
+    if not isinstance(pixels, int):
+        raise ScheduleError("no rows of pixels, or of a number known at run time")
+    channel, pixel, row = loops_of(part.spatial[:-4:-1])
+    depth = extent(part.reduce)
+    tm = choice.rows or best_tile(rule.tiles, pixels, depth, depth, 1)
+    s, k = Schedule(loops), loops_of(part.reduce)[-1]
+    rows = s.block(row, min(max(rule.region // (2 * depth * pixels), 1), part.spatial[-3].var.hi + 1))
+    s.reorder(pixel, channel).reorder(rows.inner, channel).pack(part.b, 1, 1).use_i16(part.b)
+    lines = s.line_buffer(rows.outer, part.a)
+    if lines.buffer.dtype.bits == 8:
+        s.use_i16(lines.buffer.name)
+    s.flatten(lines.buffer.name)
+    copy = lines.copy
+    if window_stride(loops, part, part.spatial[-2].var) == 1:
+        copy = s.fuse(lines.copies[-2], copy, f"{lines.buffer.name}_p")
+    copy_in_runs(s, copy)
+    tile = s.overlap(pixel, tm).inner
+    s.unroll_and_jam(tile, [k]).use_dual_mac(k)
+    return write_out(s, [tile])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,21 @@ from sdk.compiler.ir.loops import Load, Loops
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
-from sdk.compiler.schedules.locate import Loop, find, loop_of, loops_of
+from sdk.compiler.schedules.locate import Loop, ScheduleError, find, loop_of, loops_of
 from sdk.compiler.schedules.rules.gather import COPY_RUN, gather_window
 from sdk.compiler.schedules.rules.nest import BYTES, extent, write_out
 from sdk.compiler.schedules.trace import Schedule
-from sdk.compiler.sym import Var, free_vars, linear
+from sdk.compiler.sym import Var, floordiv, free_vars, linear, prove_ge
 
 __all__ = [
     "ColumnWindow",
     "LaneWindow",
     "WordWindow",
+    "best_tile",
     "copy_in_runs",
+    "dilation",
     "is_depthwise",
+    "multiplier",
     "pixels_of",
     "taps_along",
     "window_stride",
@@ -29,6 +32,12 @@ __all__ = [
 
 TAPS: Final = 16  # taps written out; more are a loop
 COPY: Final = 6  # elements copied between two branches; the last ones overlap
+# instructions, as counted in Thumb code: to bring a sum to 8 bits, around a tile, and to find where the last one begins
+STORE: Final = 6
+AROUND_TILE: Final = 12
+AROUND_LAST: Final = 8
+LONGEST_COPY: Final = 8  # where others fill a row: their registers and two addresses
+AROUND_COPY: Final = 8  # instructions around such a run; half of that more to find where the last one begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +157,17 @@ def _small(part: Contraction) -> list[Loop]:
 
 
 def copy_in_runs(s: Schedule, copy: Loop) -> None:
-    """Writes out some elements of a copy between two branches."""
+    """Writes out some elements of a copy between two branches: as many as there are for certain, and as few as take the
+    fewest instructions. Runs of ``COPY`` that fill a row stay, so that kernels of halved images are alike."""
     loop = find(s.loops, copy)
     count = loop.hi - loop.lo
-    if isinstance(count, int) and count > 1:
-        s.unroll(s.overlap(copy, min(COPY, count)).inner)
+    sizes = [n for n in range(2, LONGEST_COPY + 1) if prove_ge(count, n) is True]
+    if isinstance(count, int) and count % COPY and sizes:
+        size = min(sizes, key=lambda n: -(-count // n) * (2 * n + AROUND_COPY + (count % n > 0) * AROUND_COPY // 2))
+    else:
+        size = max((n for n in sizes if n <= COPY), default=1)
+    if size > 1:
+        s.unroll(s.overlap(copy, size).inner)
 
 
 def window_stride(loops: Loops, part: Contraction, over: Var) -> int:
@@ -169,6 +184,34 @@ def taps_along(loops: Loops, part: Contraction, over: Var) -> set[Var]:
     return {loop.var for loop in part.reduce} & set().union(*along)
 
 
+def best_tile(tiles: tuple[int, ...], pixels: int, step: int, taps: int, rows: int) -> int:
+    """Of ``tiles``, neighbouring pixels whose windows are ``step`` elements apart and read ``rows`` of so many
+    ``taps``, two products at once, that which takes the fewest instructions for a row of ``pixels``.
+
+    Raises:
+        ScheduleError: all tiles have more pixels.
+    """
+
+    def cost(size: int) -> tuple[int, int]:
+        words = -(-(step * (size - 1) + taps) // 2) + -(-taps // 2)
+        products = sum(-(-(taps + step * k % 2) // 2) for k in range(size))
+        around = AROUND_TILE + (AROUND_LAST if pixels % size else 0)
+        return -(-pixels // size) * (rows * (words + products) + STORE * size + around), size
+
+    sizes = [size for size in tiles if size <= pixels]
+    if not sizes:
+        raise ScheduleError(f"rows of {pixels} pixels, fewer than a tile has")
+    return min(sizes, key=cost)
+
+
+def dilation(loops: Loops, part: Contraction, over: Var) -> int:
+    """How many elements of the axis of ``over`` the taps along it are from each other; 1 where there is one."""
+    reads = [n for n in walk(loops.body) if isinstance(n, Load) and n.buffer == part.a]
+    along = taps_along(loops, part, over)
+    steps = (linear(d, tap) for n in reads for d in n.index if over in free_vars(d) for tap in along & free_vars(d))
+    return max((step[0] for step in steps if step is not None), default=1) or 1
+
+
 def _pixels_at_once(rule: ColumnWindow, loops: Loops, part: Contraction) -> int:
     """How many pixels to compute at once: that which takes the fewest instructions for a row."""
     columns, taps = part.reduce[-1].var.hi + 1, extent(part.reduce)
@@ -183,5 +226,14 @@ def _pixels_at_once(rule: ColumnWindow, loops: Loops, part: Contraction) -> int:
 
 def _same_channel(loops: Loops, part: Contraction) -> bool:
     """Whether ``a`` is read at consecutive channels (no channel multiplier)."""
+    return multiplier(loops, part) == 1
+
+
+def multiplier(loops: Loops, part: Contraction) -> int:
+    """How many channels of the result read each channel of ``a``, which follow each other; 0 where it is otherwise."""
     var = part.spatial[-1].var
-    return any(isinstance(n, Load) and n.buffer == part.a and n.index[-1] is var.expr for n in walk(loops.body))
+    reads = [n.index[-1] for n in walk(loops.body) if isinstance(n, Load) and n.buffer == part.a]
+    for size in (n for n in range(1, var.hi + 2) if (var.hi + 1) % n == 0):
+        if all(at == floordiv(var.expr, size) for at in reads):
+            return size
+    return 0

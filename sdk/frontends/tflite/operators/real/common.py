@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.sym import Dim
+from sdk.compiler.sym import Dim, prove_ge
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode
 from sdk.frontends.tflite.quantize import ACTIVATIONS
 
-__all__ = ["apply", "axes_of", "axis_of", "fused", "reshaped", "single"]
+__all__ = ["apply", "axes_of", "axis_of", "fused", "reshaped", "shape_of", "single", "single_dim"]
 
+T = TypeVar("T")
 # The op of a fused activation, and its attributes.
 _FUSED: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "RELU": ("relu", {}),
@@ -74,7 +75,31 @@ def single(node: OpNode, k: int) -> int:
     Raises:
         BuildError: it holds another number of them, or is computed by the run.
     """
-    found = node.integers(k)
+    return _only(node, k, node.integers(k))
+
+
+def single_dim(node: OpNode, k: int) -> Dim:
+    """Input ``k``, one number or size of inputs.
+
+    Raises:
+        BuildError: as ``single``.
+    """
+    return _only(node, k, node.dims(k))
+
+
+def shape_of(node: OpNode, k: int) -> tuple[Dim, ...]:
+    """Input ``k`` as a shape.
+
+    Raises:
+        BuildError: a size is or may be negative, or is computed by the run.
+    """
+    found = node.dims(k)
+    if any(prove_ge(d, 0) is not True for d in found):
+        raise BuildError(f"input {k} ({node.tensor(k).title}) is no shape: {list(map(str, found))}")
+    return found
+
+
+def _only(node: OpNode, k: int, found: tuple[T, ...]) -> T:
     if len(found) != 1:
         raise BuildError(f"input {k} ({node.tensor(k).title}) holds {len(found)} integers instead of one")
     return found[0]

@@ -11,7 +11,7 @@ from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, floordiv, product, prove_eq, prove_ge, prove_lt
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table, tensor_quant
-from sdk.frontends.tflite.operators.real.common import axis_of, fused, reshaped, single
+from sdk.frontends.tflite.operators.real.common import axis_of, fused, reshaped, shape_of, single
 
 __all__ = ["TABLE"]
 
@@ -226,7 +226,7 @@ def tile(node: OpNode) -> None:
 
 def broadcast_to(node: OpNode) -> None:
     """BROADCAST_TO a shape."""
-    node.call("broadcast_to", node.input(0), shape=node.dims(1))
+    node.call("broadcast_to", node.input(0), shape=shape_of(node, 1))
 
 
 # --- blocks ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from sdk.compiler.ir.types import BOOL, F32, I32, I64
 from sdk.compiler.sym import Dim, Var, max_value, product
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
-from sdk.frontends.tflite.operators.real.common import axis_of
+from sdk.frontends.tflite.operators.real.common import axis_of, shape_of, single_dim
 
 __all__ = ["TABLE"]
 
@@ -51,7 +51,7 @@ def embedding_lookup(node: OpNode) -> None:
 def one_hot(node: OpNode) -> None:
     """ONE_HOT: inputs (positions, depth, on, off); a position outside is "off" everywhere."""
     at, on, off = node.input(0, I32, I64), node.input(2), node.input(3)
-    (depth,) = node.dims(1)
+    depth = single_dim(node, 1)
     number = int(node.option("Axis"))
     axis = at.type.rank if number == -1 else axis_of(number, at.type.rank + 1)
     parts = [node.call("reshape", v, to="choice", shape=(1,)) for v in (off, on)]
@@ -63,7 +63,7 @@ def one_hot(node: OpNode) -> None:
 
 def scatter_nd(node: OpNode) -> None:
     """SCATTER_ND: inputs (positions, updates, shape): updates of one place are added, the rest is 0."""
-    at, updates, shape = node.input(0, I32), node.input(1, F32, I32, I64), node.dims(2)
+    at, updates, shape = node.input(0, I32), node.input(1, F32, I32, I64), shape_of(node, 2)
     zeros = node.call("full", to="zeros", shape=shape, value=0, dtype=str(updates.type.dtype))
     node.call("scatter_nd", zeros, at, updates, reduction="add")
 

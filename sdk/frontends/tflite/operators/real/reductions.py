@@ -6,7 +6,7 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, F32, I8, I16, I32, I64, U8, DType
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import Importer, OpNode, Table
-from sdk.frontends.tflite.operators.real.common import axes_of, axis_of, reshaped, single
+from sdk.frontends.tflite.operators.real.common import axes_of, axis_of, reshaped, single, single_dim
 
 __all__ = ["TABLE"]
 
@@ -64,7 +64,7 @@ def topk(node: OpNode) -> None:
     x = node.input(0, F32, I32, I64)
     if x.type.rank < 1 or len(node.operator.outputs) != 2:
         raise BuildError("it has a tensor of rank 0, or other than two outputs")
-    (k,) = node.dims(1)
+    k = single_dim(node, 1)
     _, places = node.calls("topk", x, to=(0, "places"), k=k, axis=x.type.rank - 1, largest=True)
     node.cast(places, I32, 1)
 

@@ -10,6 +10,7 @@ from sdk.compiler.sym import Dim, dmax, floordiv
 from sdk.errors import BuildError
 from sdk.frontends.builder import contents_of
 from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.operators.real.common import shape_of, single_dim
 
 __all__ = ["TABLE"]
 
@@ -27,7 +28,7 @@ def rank(node: OpNode) -> None:
 
 def fill(node: OpNode) -> None:
     """FILL: a shape full of one value."""
-    dims, value = node.dims(0), node.input(1)
+    dims, value = shape_of(node, 0), node.input(1)
     if value.type.size != 1:
         raise BuildError(f"{value.type.size} values instead of one")
     data = node.data(1)
@@ -49,6 +50,8 @@ def range_(node: OpNode) -> None:
     """RANGE: numbers from a start by a step up to a limit that does not belong to them."""
     kind = node.out_dtype(F32, I32, I64)
     if kind.is_float:
+        if any(node.constant(k).size != 1 for k in range(3)):
+            raise BuildError("its start, limit and step are not one number each")
         first, limit, step = (float(node.constant(k).reshape(-1)[0]) for k in range(3))
         if step == 0 or not np.isfinite([first, limit, step]).all():
             raise BuildError(f"a range from {first} to {limit} by {step}")
@@ -58,7 +61,7 @@ def range_(node: OpNode) -> None:
             extent = 0
         node.call("iota", extent=extent, start=first, step=step, dtype=str(kind))
         return
-    (start,), (end,), (delta,) = (node.dims(k) for k in range(3))
+    start, end, delta = (single_dim(node, k) for k in range(3))
     if not isinstance(delta, int) or delta == 0:
         raise BuildError(f"the step {delta} must be a number other than 0")
     length = end - start if delta > 0 else start - end

@@ -1,0 +1,82 @@
+"""The rule for pools of integers on cores without vectors: some channels at a time, small windows written out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sdk.compiler.ir.loops import Alloc, For, Load, Loops, Op
+from sdk.compiler.ir.types import I8
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.machines.machine import Machine
+from sdk.compiler.machines.nest import Nest
+from sdk.compiler.schedules.locate import Loop, ScheduleError, loop_of, loops_in
+from sdk.compiler.schedules.rules.nest import BYTES, trip
+from sdk.compiler.schedules.rules.reduction import chain
+from sdk.compiler.schedules.trace import Schedule
+
+__all__ = ["Pool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Sums and largest elements of windows: those of ``columns`` channels at a time, in registers, the largest of bytes
+    as the four lanes of a word; windows to ``taps`` elements are written out. Where no more elements than ``least`` are
+    read in all, the plain nest stays."""
+
+    columns: int
+    taps: int
+    least: int
+    name = "pool"
+
+    def applies(self, nest: Nest, machine: Machine) -> bool:
+        """Windows and reductions of integers that are no products."""
+        integers = all(not n.dtype.is_float for n in walk(nest.loops.body) if isinstance(n, Load))
+        return nest.kind in ("window", "reduction") and nest.pattern.product is None and integers
+
+    def schedule(self, nest: Nest, machine: Machine) -> Loops:
+        """Channels side by side.
+
+        Raises:
+            ScheduleError: there is no loop over channels around one over taps, few elements, or a step does not apply.
+        """
+        around = chain(nest.loops)
+        taps = loops_in(around[-1].body) if around else []
+        if not taps or len(loops_in(nest.loops.body)) != len(around) + len(taps):
+            raise ScheduleError("no channels with one window each")
+        if _elements(nest.loops) <= self.least:
+            raise ScheduleError("few elements")
+        s, channel = Schedule(nest.loops), loop_of(around[-1])
+        if not _extremes(around[-1]) or s.attempt(_words, channel, taps) is None:
+            inner = s.overlap(channel, min(self.columns, trip(s.loops, channel))).inner
+            s.unroll_and_jam(inner, taps).unroll(inner)
+        size = 1
+        for tap in reversed(taps):
+            size *= trip(s.loops, tap)
+            if size <= self.taps:
+                s.unroll(tap)
+        return s.done()
+
+
+def _words(s: Schedule, channel: Loop, taps: list[Loop]) -> Schedule:
+    """Words of channels."""
+    made = {n.buffer.name for n in walk(s.loops.body) if isinstance(n, Alloc)}
+    word = s.overlap(channel, BYTES).inner
+    s.unroll_and_jam(word, taps).vectorize(word)
+    for acc in sorted(made):
+        s.vector_registers(acc, BYTES)
+    return s
+
+
+def _extremes(column: For) -> bool:
+    """Whether all that is done is to take the larger of two bytes."""
+    done = [n for n in walk(column.body) if isinstance(n, Op)]
+    return all(n.name == "max" and n.dtype == I8 for n in done)
+
+
+def _elements(loops: Loops) -> int:
+    """Elements that are read, at the largest dims."""
+    size = 1
+    for n in walk(loops.body):
+        if isinstance(n, For):
+            size *= n.var.hi + 1
+    return size
