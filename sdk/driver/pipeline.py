@@ -118,6 +118,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
             pools=pools_of(board, options),
             threads=options.threads,
             offsets="scaled" if board.hosted else "fixed",
+            overlap=not board.hosted,
         ),
         *([_share(backend, have, options)] if options.opt == "size" or not board.hosted else []),
         SimplifyLoops(),

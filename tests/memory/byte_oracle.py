@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from touched import Touched, touched
 
 from sdk.compiler.analysis.dependence import row_axis
-from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.loops import Buffer, Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, walk_plan
 from sdk.compiler.memory.rings import stored_type
@@ -28,11 +28,14 @@ Result = dict[str, bytes] | str
 _known: dict[tuple[object, ...], tuple[Loops, Touched]] = {}
 
 
-def outcome(module: Module, plan: Plan, sound: Plan, env: Mapping[Var, int], seed: int = 0) -> Result:
+def outcome(
+    module: Module, plan: Plan, sound: Plan, env: Mapping[Var, int], seed: int = 0, ordered: bool = False
+) -> Result:
     """The bytes of results and states after a run of ``plan`` at ``env`` on inputs that are the same for every plan,
-    states where ``sound`` has them; or why it cannot run."""
+    states where ``sound`` has them; or why it cannot run. ``ordered``: statements of a call run one after the other, so
+    what they write over an argument after they read it is right; else only as the sound plan has it."""
     try:
-        return _Run(module, plan, sound, env, seed).run()
+        return _Run(module, plan, sound, env, seed, ordered).run()
     except (SdkError, KeyError, ValueError, IndexError, ZeroDivisionError) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -44,22 +47,45 @@ def _touched(function: Loops, dims: dict[Var, int], rows: tuple[int, int] | None
     return _known[key][1]
 
 
-def _taken(sound: Plan, module: Module) -> set[tuple[str, int, int]]:
-    """Which parameters are written over which others in the sound plan."""
+def _taken(sound: Plan, module: Module) -> set[tuple[str, int, int, int]]:
+    """Which parameters are written over which others in the sound plan, by whole calls also so many bytes behind."""
     out = set()
-    places = {b.name: (b.region, b.offset) for b in sound.buffers}
+    buffers = {b.name: b for b in sound.buffers}
     for call in (s for s in walk_plan(sound.body) if isinstance(s, PlanCall)):
         params = module.loops[call.callee.split("__")[0]].params if call.callee in module.loops else ()
         for k, (p, a) in enumerate(zip(params, call.args, strict=False)):
             for j, b in enumerate(call.args):
-                if j != k and p.mode != "read" and places[a] == places[b]:
-                    out.add((call.callee, k, j))
+                to, of = buffers[a], buffers[b]
+                if j != k and p.mode != "read" and to.region == of.region:
+                    if to.offset == of.offset:
+                        out.add((call.callee, k, j, 0))
+                    elif _whole(call) and isinstance(to.offset, int) and isinstance(of.offset, int):
+                        out.add((call.callee, k, j, to.offset - of.offset))
     return out
 
 
+def _whole(call: PlanCall) -> bool:
+    return call.rows is None or (call.rows[0] == 0 and isinstance(call.rows[1], int))
+
+
+def _after(found: Touched, source: Buffer, out: Buffer, behind: int) -> bool:
+    """Whether each byte of ``source`` is read for the last time before ``out``, so many bytes behind, covers it."""
+    if source.ring is not None or out.ring is not None:
+        return False
+    last = _by_byte(found.last_read[source.name], source.dtype.nbytes, 0)
+    first = _by_byte(found.first_write[out.name], out.dtype.nbytes, behind)
+    return all(last[at] <= first[at] for at in last.keys() & first.keys())
+
+
+def _by_byte(times: Mapping[int, int], width: int, start: int) -> dict[int, int]:
+    return {start + width * at + k: time for at, time in times.items() for k in range(width)}
+
+
 class _Run:
-    def __init__(self, module: Module, plan: Plan, sound: Plan, env: Mapping[Var, int], seed: int) -> None:
-        self.module, self.plan, self.sound, self.given = module, plan, sound, env
+    def __init__(
+        self, module: Module, plan: Plan, sound: Plan, env: Mapping[Var, int], seed: int, ordered: bool
+    ) -> None:
+        self.module, self.plan, self.sound, self.given, self.ordered = module, plan, sound, env, ordered
         rng = np.random.default_rng(seed)
         entry = {v.name: n for v, n in env.items()}
         self.env = plan.placed({v: entry[v.name] for v in plan.dims})
@@ -178,14 +204,17 @@ class _Run:
 
     def over_arguments(self, call: PlanCall, function: Loops, found: Touched, out: int, at: Index) -> bool:
         """Whether what the call writes hits what it reads, in another way than the sound plan has it."""
-        region = self.buffers[call.args[out]].region
+        to = self.buffers[call.args[out]]
+        region, start = to.region, evaluate(to.offset, self.env)
         for k, (p, name) in enumerate(zip(function.params, call.args, strict=True)):
             flat = found.reads[p.buffer.name]
             if k == out or not flat or self.buffers[name].region != region:
                 continue
             other = self.elements(name, flat)[1]
-            same = (call.callee.split("__")[0], out, k) in self.taken and call.args[out] != name
-            same = same and self.buffers[name].offset == self.buffers[call.args[out]].offset
+            behind = start - evaluate(self.buffers[name].offset, self.env)
+            same = (call.callee.split("__")[0], out, k, behind) in self.taken and call.args[out] != name
+            same = same and (behind == 0 or _whole(call))
+            same = same or (self.ordered and _after(found, p.buffer, function.params[out].buffer, behind))
             if not same and np.intersect1d(at, other).size:
                 return True
         return False

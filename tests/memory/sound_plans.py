@@ -20,7 +20,7 @@ from sdk.compiler.ops.build import function, loop, param, row_vars, variable
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.passes.schedule import ScheduleLoops
-from sdk.compiler.sym import Var, dmax, dmin
+from sdk.compiler.sym import Var, dmax, dmin, mod
 
 Planned = tuple[Module, Plan]
 
@@ -220,6 +220,40 @@ def overlay() -> Planned:
     return planned(net, net.op("relu", net.conv(a, 8, stride=2)), a, memory="min", align=1)
 
 
+def below() -> Planned:
+    """Whole calls that write results over inputs that lie elsewhere: of more channels, and of fewer."""
+    net = Net()
+    value = net.input("x", 1, 4, 4, 4)
+    for channels in (7, 5, 6):
+        value = turned(net, value, channels)
+    return planned(net, value)
+
+
+def turned(net: Net, value: Value, channels: int, name: str = "") -> Value:
+    """A call of a function with as many channels as are asked for in its result: pixel by pixel the channels from the
+    last to the first, from the start again where there are more."""
+    shape = tuple(n for n in value.type.shape if isinstance(n, int))
+    name = name or f"to{channels}"
+    out = Value(name, TensorType(I8, (*shape[:3], channels)))
+    rows = row_vars(shape[1])
+    r, p, j, k = (variable(n, e) for n, e in zip("rpjk", (*shape[1:], channels), strict=True))
+    pixel = 0, r.expr, p.expr
+    last = shape[3] - 1
+    body = loop(
+        r, rows.hi.expr,
+        loop(
+            p, shape[2],
+            Alloc(Buffer("row", I8, (16,), "scratch")),
+            loop(j, shape[3], Store("row", (last - j.expr,), Load("x", (*pixel, j.expr), I8))),
+            loop(k, channels, Store("o", (*pixel, k.expr), Load("row", (mod(k.expr, shape[3]),), I8))),
+        ),
+        lo=rows.lo.expr,
+    )  # fmt: skip
+    function_ = function(f"turn_{name}", [param("x", value.type), param("o", out.type, "write")], [body], rows)
+    net.call(function_, (value,), (out,))
+    return out
+
+
 def with_kept(
     module: Module, plan: Plan, kept: dict[str, int], at: dict[str, int], end: int, body: tuple[PlanStmt, ...]
 ) -> Planned:
@@ -260,4 +294,5 @@ SOUND: dict[str, Callable[[], Planned]] = {
     "nested": nested,
     "streams": streams,
     "overlay": overlay,
+    "below": below,
 }

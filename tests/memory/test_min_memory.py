@@ -47,7 +47,7 @@ def test_a_bound_that_a_search_proves_is_not_stated(monkeypatch: pytest.MonkeyPa
         return Placement(offsets, at, at)
 
     monkeypatch.setattr("sdk.compiler.memory.layout.plan_offsets", proved)
-    module = PlanMemory().run(chain())
+    module = PlanMemory(overlap=False).run(chain())
     assert verify_plan(module, module.plans["main"]) == []
 
 

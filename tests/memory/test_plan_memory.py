@@ -94,13 +94,13 @@ def test_same_value_in_both_operands() -> None:
     assert agrees(net.module(y), x=(1, 8, 8, 4)).plans["main"].region("arena").bytes == 256
 
 
-def test_window_is_not_in_place() -> None:
+def test_result_of_a_window_begins_below_its_input() -> None:
     net = Net()
     x = net.input("x", 1, 8, 8, 4)
     y = net.op("max_pool2d", x, kernel=(3, 3), stride=(1, 1), pad=(1, 1, 1, 1), lo=-128, hi=127, name="y")
     plan = agrees(net.module(y), x=(1, 8, 8, 4)).plans["main"]
     assert plan.buffer("y").alias == ""
-    assert plan.region("arena").bytes == 512
+    assert plan.region("arena").bytes == 256 + 48  # of three rows of 32 bytes, half of one is read a second time
 
 
 @pytest.mark.parametrize("io", ["arena", "caller"])

@@ -49,6 +49,8 @@ class Touched:
 
     reads: dict[str, set[int]] = field(default_factory=dict)
     writes: dict[str, set[int]] = field(default_factory=dict)
+    last_read: dict[str, dict[int, int]] = field(default_factory=dict)  # by element, the statement, as it is run
+    first_write: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 def touched(loops: Loops, dims: Mapping[Var, int], rows: ROWS | None = None) -> Touched:
@@ -66,13 +68,20 @@ class _Walk:
         self.env: dict[Var, int] = dict(dims)
         self.shapes = {p.buffer.name: tuple(evaluate(d, dims) for d in p.buffer.shape) for p in loops.params}
         self.lets: dict[str, int | None] = {}
-        self.found = Touched({n: set() for n in self.shapes}, {n: set() for n in self.shapes})
+        self.found = Touched(
+            {n: set() for n in self.shapes},
+            {n: set() for n in self.shapes},
+            {n: {} for n in self.shapes},
+            {n: {} for n in self.shapes},
+        )
+        self.time = 0
 
     def block(self, block: Block) -> None:
         for stmt in block.body:
             self.stmt(stmt)
 
     def stmt(self, stmt: Stmt) -> None:
+        self.time += 1
         match stmt:
             case Block():
                 self.block(stmt)
@@ -105,15 +114,23 @@ class _Walk:
     ) -> None:
         if name not in self.shapes:
             return
+        found = self.elements(name, index, lanes, count)
+        if where is self.found.writes:
+            for element in found:
+                self.found.first_write[name].setdefault(element, self.time)
+        else:
+            self.found.last_read[name] |= dict.fromkeys(found, self.time)
+            found = found - self.found.writes[name]
+        where[name].update(found)
+
+    def elements(self, name: str, index: tuple[Dim, ...], lanes: int, count: Dim | None) -> set[int]:
         flat = 0
         for at, extent in zip(index, self.shapes[name], strict=True):
             if not free_vars(at) <= self.env.keys():  # data tells
-                where[name].update(range(math.prod(self.shapes[name])))
-                return
+                return set(range(math.prod(self.shapes[name])))
             flat = flat * extent + evaluate(at, self.env)
         used = lanes if count is None else min(lanes, max(evaluate(count, self.env), 0))
-        found = range(flat, flat + used)
-        where[name].update(found if where is self.found.writes else (set(found) - self.found.writes[name]))
+        return set(range(flat, flat + used))
 
     def value(self, expr: ValueExpr) -> int | float | None:
         match expr:

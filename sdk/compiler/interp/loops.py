@@ -7,7 +7,7 @@ independent loops around it, the innermost first, so that broadcasting lines out
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ from sdk.compiler.ir.loops import (
     Store,
     ValueExpr,
 )
+from sdk.compiler.ir.walk import buffers_used
 from sdk.compiler.sym import Dim, Var, evaluate_mixed, free_vars
 from sdk.errors import BuildError
 
@@ -92,6 +93,7 @@ class Machine:
     mask: Array | None = None
     allowance: Allowance = field(default_factory=lambda: Allowance())
     parallel: dict[int, bool] = field(default_factory=dict)
+    overlaps: Sequence[tuple[str, str]] = ()  # parameters written, and read, some of whose bytes are the same
 
     # --- values ----------------------------------------------------------------------------------------------
 
@@ -284,6 +286,11 @@ class Machine:
             if loop.until is not None and bool(self.value(loop.until).all()):
                 break
 
+    def in_order(self, loop: For) -> bool:
+        """Whether iterations write to bytes that others read by another name."""
+        loads, stores = buffers_used(loop) if self.overlaps else (set(), set())
+        return any(out in stores and source in loads for out, source in self.overlaps)
+
     def is_parallel(self, loop: For) -> bool:
         """Whether the iterations are proved independent."""
         key = id(loop)
@@ -293,6 +300,7 @@ class Machine:
                 loop.until is None
                 and not any(loop.var in free_vars(d) for d in bounds)
                 and conflict(loop, self.loops) is None
+                and not self.in_order(loop)
             )
         return self.parallel[key]
 
@@ -340,6 +348,7 @@ def run_loops(
     rows: tuple[int, int] | None = None,
     machine: type[Machine] = Machine,
     allowance: Allowance | None = None,
+    overlaps: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Runs a loops function in place on ``arrays`` (one per parameter, C-contiguous, dense or ring-shaped).
 
@@ -350,6 +359,8 @@ def run_loops(
         rows: the range of rows to compute; all by default.
         machine: what runs the statements.
         allowance: what it may take; without one there is no end.
+        overlaps: parameters written, each with one that is read, whose arrays share bytes: loops around both then run
+            one step at a time.
 
     Raises:
         Exhausted: it took more than it may.
@@ -366,7 +377,7 @@ def run_loops(
         # reads that do not count take some element, so there is always one
         data = array.reshape(-1) if array.size else np.zeros(1, array.dtype)
         cells[p.buffer.name] = Cell(p.buffer, array.shape, data)
-    run = machine(loops, env, cells, allowance=allowance or Allowance())
+    run = machine(loops, env, cells, allowance=allowance or Allowance(), overlaps=overlaps)
     if loops.rows is not None:
         lo, hi = rows if rows is not None else (0, run.scalar(loops.rows.extent))
         env[loops.rows.lo], env[loops.rows.hi] = lo, hi

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.interp.graph import init_values
 from sdk.compiler.interp.loops import run_loops
+from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Repeat, Split, Wait
 from sdk.compiler.memory.rings import stored_type
@@ -185,8 +186,29 @@ class _Machine:
             rows = evaluate(call.rows[0], self.env), evaluate(call.rows[1], self.env)
             if rows[0] >= rows[1]:
                 return
+        overlaps = self.overlaps(call, loops)
         for part in _parts(call.split, rows):
-            run_loops(loops, arrays, dims, part)
+            run_loops(loops, arrays, dims, part, overlaps=overlaps)
+
+    def overlaps(self, call: PlanCall, loops: Loops) -> list[tuple[str, str]]:
+        """The parameters written, with those read, whose buffers share bytes; but for results in place, which are
+        proved to be right in any order."""
+        params = [(p.mode, p.buffer.name, self.buffers[name]) for p, name in zip(loops.params, call.args, strict=True)]
+        read = [(name, b) for mode, name, b in params if mode == "read" and b.role != "const"]
+        written = [(name, b) for mode, name, b in params if mode != "read"]
+        return [(out, source) for out, a in written for source, b in read if self._meet(a, b)]
+
+    def _meet(self, a: PlanBuffer, b: PlanBuffer) -> bool:
+        if a.region != b.region or "const" in (a.region, b.region):
+            return False
+        one, other = self.bytes_of(a.name), self.bytes_of(b.name)
+        return bool(np.may_share_memory(one, other)) and self.root(a) != self.root(b)
+
+    def root(self, buffer: PlanBuffer) -> str:
+        """The first of the buffers that take turns in the same bytes."""
+        while buffer.alias:
+            buffer = self.buffers[buffer.alias]
+        return buffer.name
 
 
 def _parts(split: Split | None, rows: tuple[int, int] | None) -> list[tuple[int, int] | None]:

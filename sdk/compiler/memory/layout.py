@@ -27,7 +27,7 @@ from sdk.compiler.ir.module import Module, init_dims
 from sdk.compiler.ir.plan import Bind, Check, Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Role, Split
 from sdk.compiler.ir.types import U8, TensorType
 from sdk.compiler.memory.planner import placements, plan_offsets
-from sdk.compiler.memory.problem import Block, Placement, Separation, live_profile, lower_bound
+from sdk.compiler.memory.problem import Block, Placement, Separation, live_profile, lower_bound, overlapping
 from sdk.compiler.memory.rings import RowKernels, stored_bytes
 from sdk.compiler.memory.scaled import Scaled, scaled
 from sdk.compiler.memory.scaled_choice import best_scaled
@@ -444,7 +444,8 @@ class _Layout:
             placement, fullest = plan_offsets(blocks), _fullest(blocks)
             closed_form = Scaled((), placement.offsets, placement.peak)
         # what a search proved beyond the largest live set no reader of the plan could check
-        bound = placement.lower_bound if self.segments else lower_bound(blocks)
+        parts = any(s.flow is not None for s in self.segments) or overlapping(blocks, placement.offsets)
+        bound = placement.lower_bound if parts else lower_bound(blocks)
         buffers = tuple(
             replace(b, offset=closed_form.offsets[self.block_of[b.name]]) if b.name in self.block_of else b
             for b in self.buffers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import gcd
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "aligned",
     "live_profile",
     "lower_bound",
+    "overlapping",
     "separations_by_lifetimes",
 ]
 
@@ -78,6 +80,15 @@ def live_profile(blocks: Iterable[Block]) -> list[tuple[int, list[Block]]]:
         live = [*(b for b in live if b.last >= step), *born[step]]
         out.append((step, live))
     return out
+
+
+def overlapping(blocks: Sequence[Block], offsets: Mapping[str, int]) -> bool:
+    """Whether blocks that are live at a common step share bytes."""
+    for _, live in live_profile(blocks):
+        ends = sorted((offsets[b.name], offsets[b.name] + b.size) for b in live)
+        if any(start < end for (_, end), (start, _) in pairwise(ends)):
+            return True
+    return False
 
 
 def separations_by_lifetimes(blocks: Sequence[Block]) -> list[Separation]:

@@ -18,6 +18,7 @@ from sdk.compiler.memory.regions import in_pools, parse_pools
 from sdk.compiler.memory.storage import Io, share_bytes
 from sdk.compiler.memory.stream.net import Net
 from sdk.compiler.memory.stream.segments import Segmenter
+from sdk.compiler.memory.stream.weigh import whole
 from sdk.errors import BuildError
 
 __all__ = ["PlanMemory"]
@@ -40,6 +41,8 @@ class PlanMemory:
     any); as many rows as it takes are streamed to keep it. ``pools``: memories that the arena is spread over, the
     preferred first, ``name:bytes`` joined by ``+`` ("" = one). ``threads``: how many may share a call. ``offsets``:
     numbers, or scaled with the dims, so that a run needs what its dims ask for; what has dims is not streamed.
+    ``overlap``: a result may be written over an argument that dies and lies elsewhere, as far as it is read; not where
+    threads share calls, the arena is spread, or there are dims.
     """
 
     io: Io = "arena"
@@ -49,6 +52,7 @@ class PlanMemory:
     pools: str = ""
     threads: int = 1
     offsets: Offsets = "fixed"
+    overlap: bool = True
     name = "plan-memory"
 
     def run(self, module: Module) -> Module:
@@ -74,22 +78,41 @@ class PlanMemory:
 
     def _one_arena(self, module: Module, graph: Graph) -> Laid:
         laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets)
+        dims = bool(graph.dims or init_dims(module.states) or fresh_dims(graph))
+        overlap = self.overlap and self.threads == 1 and not self.pools
+        net = None if dims else self._net(module, graph)
+        if net is not None and overlap:
+            laid = self._overlapped(module, graph, net, laid)
         if self.memory == "time" and (self.limit is None or laid.placement.peak <= self.limit):
             return laid
-        dims = bool(graph.dims or init_dims(module.states) or fresh_dims(graph))
-        if not dims:
-            laid = self._stream(module, graph, laid)
+        if net is not None:
+            segmenter = Segmenter(net, overlap)
+            laid = self._stream(module, graph, segmenter, laid)
+            if overlap and laid.placement.peak > (self.limit or _near(segmenter)):
+                # placed, results over their arguments may need more than was estimated
+                laid = self._stream(module, graph, segmenter.apart(), laid)
         if self.limit is not None and laid.placement.peak > self.limit:
             raise _over(laid, self.limit, dims)
         return laid
 
-    def _stream(self, module: Module, graph: Graph, best: Laid) -> Laid:
-        """The cheapest plan within the limit, or the smallest; ``best`` is that of whole tensors."""
+    def _net(self, module: Module, graph: Graph) -> Net:
         states = {s.name: s.type for s in module.states.values()}
         sharing = share_bytes(graph, module.loops, states, self.io, lambda *_: False)
-        segmenter = Segmenter(Net(graph, module.loops, sharing, self.align))
-        min_peak = segmenter.min_peak()
-        near, room = min_peak + min_peak // SLACK, max((self.limit or 0) - min_peak, 0)
+        return Net(graph, module.loops, sharing, self.align)
+
+    def _overlapped(self, module: Module, graph: Graph, net: Net, best: Laid) -> Laid:
+        """The smaller of ``best`` and the plan of whole tensors whose results may begin below an argument that dies,
+        to be written over what was read of it."""
+        segments = [whole(net, step) for step in range(1, net.count + 1)]
+        if not any(s.lags for s in segments) or max(s.peak for s in segments) >= best.placement.peak:
+            return best
+        laid = lay_out(module, graph, self.io, self.align, self.threads, self.offsets, segments)
+        return min(best, laid, key=lambda item: item.placement.peak)
+
+    def _stream(self, module: Module, graph: Graph, segmenter: Segmenter, best: Laid) -> Laid:
+        """The cheapest plan within the limit, or the smallest; ``best`` is that of whole tensors."""
+        min_peak, near = segmenter.min_peak(), _near(segmenter)
+        room = max((self.limit or 0) - min_peak, 0)
         targets = [near] if self.memory == "min" else [min_peak + room * k // TRIES for k in reversed(range(TRIES + 1))]
         best = self._smallest(module, graph, segmenter, targets, best)
         gap = best.placement.peak - near
@@ -115,6 +138,12 @@ class PlanMemory:
             if self.limit is not None and best.placement.peak <= self.limit:
                 break
         return best
+
+
+def _near(segmenter: Segmenter) -> int:
+    """The estimate of the peak that plans for least memory aim at."""
+    least = segmenter.min_peak()
+    return least + least // SLACK
 
 
 def _over(laid: Laid, limit: int, dims: bool) -> BuildError:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, Repeat, named
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Repeat, named
 from sdk.compiler.memory.rings import stored_type
 from sdk.compiler.sym import Dim, evaluate, max_value
 from sdk.compiler.verify.plan_below import Below
@@ -31,8 +32,23 @@ class _Group:
 
 
 def by_rows(plan: Plan) -> bool:
-    """Whether rows of buffers come and go, so that only a run tells what is in use when."""
-    return any(isinstance(s, Repeat) for s in plan.body) or any(b.ring is not None for b in plan.buffers)
+    """Whether parts of buffers come and go, so that only a run tells what is in use when: rows, or what a call reads
+    and writes its result over."""
+    if any(isinstance(s, Repeat) for s in plan.body) or any(b.ring is not None for b in plan.buffers):
+        return True
+    named = {b.name: b for b in plan.buffers}
+    calls = (s for s in plan.body if isinstance(s, PlanCall))
+    return any(_meet(named[a], named[b]) for call in calls for a, b in combinations(dict.fromkeys(call.args), 2))
+
+
+def _meet(a: PlanBuffer, b: PlanBuffer) -> bool:
+    """Whether two buffers at places that are numbers share some of their bytes but do not begin together."""
+    if a.region != b.region or a.role == "const" or not (isinstance(a.offset, int) and isinstance(b.offset, int)):
+        return False
+    sizes = [max_value(stored_type(x.type, x.ring).nbytes) or 0 for x in (a, b)]
+    if a.offset == b.offset:
+        return sizes[0] != sizes[1]
+    return a.offset < b.offset + sizes[1] and b.offset < a.offset + sizes[0]
 
 
 def stacked(sizes: list[int], align: int) -> int:

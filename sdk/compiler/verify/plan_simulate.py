@@ -12,13 +12,15 @@ from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.memory.placed import CallAt, CallRows, Place, Rows, place_of
 from sdk.compiler.sym import Var, evaluate
 from sdk.compiler.verify.diagnostic import Diagnostic
+from sdk.compiler.verify.plan_overlap import reads_come_first
 from sdk.compiler.verify.plan_tags import InUse, Tags
 
 __all__ = ["Proved", "simulate"]
 
 Span = tuple[str, int, int]  # region, first byte, end
-# of a function, whether its parameter may have the bytes of another in a call for these rows (None: for all)
-Proved = dict[tuple[str, int, int, Rows | None], bool]
+# of a function, whether its parameter may have the bytes of another in a call for these rows (None: for all); or lie
+# so many bytes behind it
+Proved = dict[tuple[str, int, int, Rows | None, int | None], bool]
 MOST = 20
 
 
@@ -225,7 +227,10 @@ class _Machine:
             for j, other in touched.reads:
                 if j == k or not _meet(span, other):
                     continue
-                touched.in_place.add(k)
+                if self._one_place(at, k, j):
+                    touched.in_place.add(k)
+                elif self.held is not None:
+                    self.held.share(min(span[2], other[2]) - max(span[1], other[1]), self.moment)
                 if not self._in_place(at, k, j):
                     self.report(f"{call.args[k]} is written over {call.args[j]}, which the call still reads")
             for j, other in touched.writes:
@@ -241,17 +246,29 @@ class _Machine:
             self.spoil(call.scratch, 0, place.rows)
 
     def _in_place(self, at: CallAt, out: int, source: int) -> bool:
+        if at.function is None:
+            return False
+        a, b = self.places[at.call.args[out]], self.places[at.call.args[source]]
+        shift = a.at - b.at
+        part = None if at.every else at.rows
+        same = self._one_place(at, out, source)
+        taken = (a.at, a.row, a.kept) == (b.at, b.row, b.kept)  # what takes the place of an argument must say so
+        if not same and (taken or part is not None or at.call.split is not None):
+            return False
+        key = (at.function.name, out, source, part, None if same else shift)
+        if key not in self.proved:
+            names = [at.function.params[k].buffer.name for k in (out, source)]
+            if same:
+                self.proved[key] = may_take_over(at.function, names[0], names[1], part)
+            else:
+                self.proved[key] = reads_come_first(at.function, names[0], names[1], shift)
+        return self.proved[key]
+
+    def _one_place(self, at: CallAt, out: int, source: int) -> bool:
+        """Whether a result is declared to take the bytes of an argument, and lies row by row where that does."""
         a, b = self.places[at.call.args[out]], self.places[at.call.args[source]]
         same = (a.at, a.row, a.kept) == (b.at, b.row, b.kept)
-        shared = self.effects.chain(a.buffer.name) & self.effects.chain(b.buffer.name)
-        if at.function is None or not same or not shared:
-            return False
-        part = None if at.every else at.rows
-        key = (at.function.name, out, source, part)
-        if key not in self.proved:
-            names = [p.buffer.name for p in at.function.params]
-            self.proved[key] = may_take_over(at.function, names[out], names[source], part)
-        return self.proved[key]
+        return same and bool(self.effects.chain(a.buffer.name) & self.effects.chain(b.buffer.name))
 
     # --- tags ------------------------------------------------------------------------------------------
 

@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sdk.compiler.analysis.row_calls import by_rows
-from sdk.compiler.ir.graph import Graph, Node, Value, node_args, node_outs
+from sdk.compiler.ir.graph import Call, Graph, Node, Value, node_args, node_outs
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.memory.inplace import may_take_over
+from sdk.compiler.memory.overlap import least_lag
 from sdk.compiler.memory.problem import aligned
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN, scratch_layout
 from sdk.compiler.memory.storage import Sharing, Storage, replaces
 from sdk.compiler.memory.stream.row_calls import RowCall, row_calls_of
 
-__all__ = ["Lifetime", "Net"]
+__all__ = ["Lifetime", "Net", "spared"]
+
+
+def spared(argument: int, result: int, lag: int) -> int:
+    """Bytes that two blocks of these sizes take less when the result begins ``lag`` bytes below the argument."""
+    return argument + result - max(argument + max(lag, 0), result)
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,7 @@ class Net:
         for storage in sharing.unique():
             if storage.origin != "const":
                 self._hold(storage, sharing)
-        self._single = {name: by_rows(f) for name, f in loops.items()}  # as calls for single rows have them
-        self.row_calls = self._row_calls(sharing)
+        self._sharing = sharing
         self._replaced: dict[int, list[tuple[str, str]]] = {}
         self._in_row: dict[tuple[str, str, str], bool] = {}
 
@@ -58,13 +63,20 @@ class Net:
             self.of[value] = len(self.held)
         self.held.append(Lifetime(tuple(storage.values), size, storage.born, storage.last, arena, plain))
 
-    def _row_calls(self, sharing: Sharing) -> dict[int, RowCall]:
+    @cached_property
+    def _single(self) -> dict[str, Loops]:
+        """The functions as calls for single rows have them."""
+        return {name: by_rows(f) for name, f in self.loops.items()}
+
+    @cached_property
+    def row_calls(self) -> dict[int, RowCall]:
         """How nodes run by rows; what a state holds is written at once, before or after all that reads the old, and
         what is read of a constant in another shape is no result that could come by rows."""
         out = {}
         for step, row_call in enumerate(row_calls_of(self.graph, self._single), 1):
             values = [] if row_call is None else [t.value for t in (*row_call.reads, *row_call.writes)]
-            if row_call is not None and all(v.name in self.of and sharing.of(v).memory != "state" for v in values):
+            held = (v.name in self.of and self._sharing.of(v).memory != "state" for v in values)
+            if row_call is not None and all(held):
                 out[step] = row_call
         return out
 
@@ -107,6 +119,31 @@ class Net:
             found = [(o, a) for o, a in pairs if a in dying and self.held[self.of[a]].arena]
             self._replaced[step] = sorted(found, key=lambda p: (order[p[0]], order[p[1]]))
         return self._replaced[step]
+
+    def lags(self, step: int) -> dict[tuple[str, str], int]:
+        """By result and argument of the node of a step, run whole: how many bytes the result must begin below the
+        argument, which dies there, at least to be written over it. None that takes it over in place, or saves nothing.
+        """
+        node = self.node(step)
+        if not isinstance(node, Call) or node.kind != "loops":
+            return {}
+        function, taken = self.loops[node.callee], {name for pair in self.replaced(step) for name in pair}
+        names = [p.buffer.name for p in function.params]
+        found: dict[tuple[str, str], int] = {}
+        for out, result in zip(names[len(node.args) :], node.outs, strict=True):
+            to = self.held_by(result)
+            for arg in dict.fromkeys(a for a in node.args if not a.const and {a.name, result.name}.isdisjoint(taken)):
+                of = self.held_by(arg)
+                if not (to.arena and of.arena and of.last == step and of.values != to.values):
+                    continue
+                given = zip(names, node.args, strict=False)
+                read = [n for n, a in given if not a.const and self.of[a.name] == self.of[arg.name]]
+                least = [least_lag(function, out, name) for name in read]
+                # at one place a result is in place, or it is none
+                lag = max((n for n in least if n is not None), default=0) or int(of.bytes == to.bytes)
+                if None not in least and spared(of.bytes, to.bytes, aligned(lag, self.align)) > 0:
+                    found[result.name, arg.name] = lag
+        return found
 
     def in_row(self, step: int, out: str, arg: str) -> bool:
         """Whether a call for one row alone may write its row of ``out`` over that of ``arg``."""

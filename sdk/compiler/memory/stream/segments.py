@@ -25,11 +25,17 @@ class _Best:
 class Segmenter:
     """Weighs segments of a net and finds paths of them from the first node to the last."""
 
-    def __init__(self, net: Net) -> None:
-        """``net`` is what is cut."""
+    def __init__(self, net: Net, overlaps: bool = True) -> None:
+        """``net`` is what is cut; ``overlaps``: whole nodes may write results over arguments that lie elsewhere."""
         self.net = net
         self._streams: dict[tuple[int, int], Segment | None] = {}
-        self._wholes = {step: whole(net, step) for step in range(1, net.count + 1)}
+        self._wholes = {step: whole(net, step, overlaps) for step in range(1, net.count + 1)}
+
+    def apart(self) -> Segmenter:
+        """The same net where whole nodes write results over arguments in place only."""
+        other = Segmenter(self.net, overlaps=False)
+        other._streams = self._streams
+        return other
 
     def min_peak(self) -> int:
         """The smallest estimate of the peak that any segmentation has."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sdk.compiler.memory.problem import aligned
 from sdk.compiler.memory.scratch import SCRATCH_ALIGN
 from sdk.compiler.memory.stream.flow import Flow, flow_of
-from sdk.compiler.memory.stream.net import Net
+from sdk.compiler.memory.stream.net import Net, spared
 from sdk.compiler.memory.stream.row_calls import Touched
 
 __all__ = ["Segment", "streamed", "whole"]
@@ -42,8 +42,8 @@ class Segment:
     lags: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
-def whole(net: Net, step: int) -> Segment:
-    """The node of a step run as a whole."""
+def whole(net: Net, step: int, overlaps: bool = True) -> Segment:
+    """The node of a step run as a whole; with ``overlaps`` it may write over arguments that lie elsewhere."""
     through, arena = net.through(step, step), 0
     born = [h for h in net.held if h.arena and h.born == step]
     dying = [h for h in net.held if h.arena and h.born < step == h.last]
@@ -52,8 +52,14 @@ def whole(net: Net, step: int) -> Segment:
         if out not in gone and arg not in gone:
             gone |= {out, arg}
             arena -= net.held[net.of[out]].bytes if net.held[net.of[out]].arena else 0
+    lags = net.lags(step) if overlaps else {}
+    for (out, arg), lag in sorted(lags.items(), key=lambda item: item[1]):
+        if out not in gone and arg not in gone:
+            gone |= {out, arg}
+            sizes = net.held[net.of[arg]].bytes, net.held[net.of[out]].bytes
+            arena -= spared(*sizes, aligned(lag, net.align))
     arena += through + sum(h.bytes for h in (*born, *dying)) + net.scratch(step)
-    return Segment(step, step, arena)
+    return Segment(step, step, arena, lags=lags)
 
 
 @dataclass
@@ -227,8 +233,8 @@ class _Weigher:
         pairs = []
         for (ka, kb), lag in lags.items():
             a, b = groups[ka], groups[kb]
-            lag = max(aligned(lag, self.net.align), 0)
-            pairs.append((a.size + b.size - max(a.size + lag, b.size), ka, kb))
+            lag = aligned(lag, self.net.align)
+            pairs.append((spared(a.size, b.size, lag), ka, kb))
         used: set[int] = set()
         for saved, ka, kb in sorted(pairs, reverse=True):
             if not used & {ka, kb}:
