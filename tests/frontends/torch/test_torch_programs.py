@@ -286,3 +286,24 @@ def test_training_is_refused() -> None:
 def test_half_floats() -> None:
     net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.LayerNorm(8), nn.Softmax(-1)).half()
     compare(net, torch.randn(2, 8).half())
+
+
+def test_a_program_without_results() -> None:
+    class Nothing(nn.Module):
+        def forward(self, x: Tensor) -> None:
+            return None
+
+    with pytest.raises(BuildError, match="the program has no output"):
+        import_exported(_quiet_export(Nothing(), (torch.zeros(2),)), "m")
+
+
+def test_what_pytorch_cannot_decompose(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = _quiet_export(nn.Linear(2, 3), (torch.zeros(1, 2),))
+
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError("no rule\nand more")
+
+    monkeypatch.setattr(type(program), "run_decompositions", refuse)
+    with pytest.raises(BuildError, match="PyTorch cannot decompose the program") as caught:
+        import_exported(program, "m")
+    assert caught.value.why == "no rule"
