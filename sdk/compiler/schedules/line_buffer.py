@@ -82,6 +82,8 @@ def line_buffer(loops: Loops, at: Loop, buffer: str, once: int = 0, pitch: int =
         if any(a.ragged and a.end is None and not _ends_inside(a, size) for a, size in zip(axes, shape, strict=True)):
             raise ScheduleError(f"line_buffer({at}, {buffer}): the box may reach past the end of the buffer")
         kept = [k for k, a in enumerate(axes) if a.extent != 1 or a.low or a.end is not None]
+        if not kept:
+            raise ScheduleError(f"line_buffer({at}, {buffer}): one element is read")
         if pitch:
             last = axes[kept[-1]]
             axes[kept[-1]] = replace(last, extent=dmax(last.extent, pitch))

@@ -8,7 +8,7 @@ from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, For, Loops, Stmt
 from sdk.compiler.ir.walk import buffers_used, substitute_dims, walk
 from sdk.compiler.schedules.locate import Loop, ScheduleError, Tiles, check_whole, copied, counter, has, replace_loop
-from sdk.compiler.sym import Var, dmax, floordiv, free_vars, prove_eq
+from sdk.compiler.sym import Var, dmax, floordiv, free_vars, prove_eq, prove_ge
 
 __all__ = ["bind", "fuse", "reorder", "split", "unroll"]
 
@@ -52,7 +52,8 @@ def fuse(loops: Loops, outer: Loop, inner: Loop, name: str) -> tuple[Loops, Loop
     """Makes one loop of two perfectly nested ones.
 
     rewrite: ``for i in a..b { for j in 0..n { S(i, j) } }`` --> ``for f in a*n..b*n { S(f / n, f mod n) }``
-    obligation: nothing else between the two; the inner loop starts at 0 and does not depend on the outer one.
+    obligation: nothing else between the two; the inner loop starts at 0 and does not depend on the outer one, and runs
+    for certain where loops around decide it.
     """
 
     def one(loop: For) -> tuple[Stmt, ...]:
@@ -63,6 +64,8 @@ def fuse(loops: Loops, outer: Loop, inner: Loop, name: str) -> tuple[Loops, Loop
         check_whole(child, f"fuse({outer}, {inner})")
         if child.lo != 0 or loop.var in free_vars(child.hi):
             raise ScheduleError(f"fuse({outer}, {inner}): {inner} must start at 0 and not depend on {outer}")
+        if not free_vars(child.hi) <= set(loops.dims) and prove_ge(child.hi, 1) is not True:
+            raise ScheduleError(f"fuse({outer}, {inner}): {inner} may run no iteration, by which nothing is divided")
         var = counter(name, (loop.var.hi + 1) * child.hi)
         at = var.expr if var.hi else 0
         div = floordiv(at, child.hi)
