@@ -120,7 +120,7 @@ class CompiledModel(BackendRep):
         fixed = fixed_inputs(self.model, inputs, self.dims)
         key = tuple((name, a.tobytes()) for name, a in sorted(fixed.items()))
         if key not in self._built:
-            self._built[key] = compile(with_constants(self.model, fixed), self.board, dims=self.dims)
+            self._built[key] = compile(with_constants(self.model, fixed), board=self.board, dims=self.dims)
         return self._built[key], fixed
 
 

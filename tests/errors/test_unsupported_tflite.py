@@ -166,7 +166,7 @@ CASES: dict[str, Callable[[], bytes]] = {
     "rank 2 instead of 4": lambda: pool((1, 4)),
     "input and output of a pooling must have one scale and zero point": lambda: pool(out_scale=0.25),
     "axes [5] of a tensor of rank 2": lambda: net("MEAN", consts=([5],), options="ReducerOptions"),
-    "a mean over an open extent, or to another type, is not supported": lambda: net(
+    "a sum or mean over an open extent, or to another type, is not supported": lambda: net(
         "MEAN", consts=([0],), options="ReducerOptions", **OPEN
     ),
     "softmax cannot represent an input scale of": lambda: softmax(1e-12),
@@ -192,7 +192,7 @@ CASES: dict[str, Callable[[], bytes]] = {
 DIMS = {
     "an open extent cannot be squeezed or expanded": "x_0=1:4",
     "the open extent x_0 cannot be sliced": "x_0=1:4",
-    "a mean over an open extent, or to another type, is not supported": "x_0=1:4",
+    "a sum or mean over an open extent, or to another type, is not supported": "x_0=1:4",
     "SAME padding with stride 2 of the open extent": "x_1=4:9",
 }
 

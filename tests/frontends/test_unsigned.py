@@ -162,7 +162,8 @@ MODELS: dict[str, Callable[[Rng], bytes]] = {
 def test_u8_equals_litert(op: str) -> None:
     rng = np.random.default_rng(len(op))
     for k in range(12):
-        assert_equals_litert(MODELS[op](rng), runs=4, seed=k, distinct=k == 0)
+        off = 1 if op == "FULLY_CONNECTED" else 0  # LiteRT rounds dense layers once, in double precision
+        assert_equals_litert(MODELS[op](rng), runs=4, seed=k, distinct=k == 0, off=off)
 
 
 def chain(first: str, last: str, x: str = "uint8", y: str = "uint8") -> Module:

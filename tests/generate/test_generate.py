@@ -21,6 +21,8 @@ NOT_GENERATED = {
     "WHERE": "as large as the numbers say: nothing of a fixed shape can follow",
     "Scatter": "replaced by ScatterElements in opset 11; the networks are of opset 21 and later",
     "Upsample": "replaced by Resize in opset 10",
+    **dict.fromkeys(("DFT", "DeformConv", "GridSample", "MelWeightMatrix", "RoiAlign", "STFT"), "has tests of its own"),
+    "SimplifiedLayerNormalization": "ONNX has no schema that tells its result",
 }
 # The last letters of hashes: what a seed means must not change unseen, because reports name seeds.
 KNOWN = {
@@ -63,7 +65,8 @@ def test_every_operator_of_the_frontends_is_generated(capsys: pytest.CaptureFixt
             found.update(set(generate(seed, kind).operators()))
     with capsys.disabled():
         print("\nrarest:", ", ".join(f"{op} {count}" for op, count in found.most_common()[-12:]))
-    assert sorted({*TFLITE, *ONNX} - set(found)) == sorted(NOT_GENERATED)
+    own = {op for op in ONNX if "::" not in op}  # of others' operators no schema tells the results
+    assert sorted({*TFLITE, *own} - set(found)) == sorted(NOT_GENERATED)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -207,7 +207,7 @@ def streams() -> Planned:
     a = net.conv(net.input("x", 1, 8, 4, 3), 4)
     b = net.op("add_q", net.conv(a, 0, op="depthwise_conv2d"), a, **ADD)
     c = net.conv(b, 6, stride=2)
-    mean = net.op("pool_result", net.op("pool_rows", c, by="sum"), count=8, to="i8")
+    mean = net.op("pool_result", net.op("pool_rows", c, by="sum"), count=8, out="i8")
     flat = net.op("reshape", mean, shape=(1, 6))
     dense = net.op("dense", flat, net.const((3, 6)), net.const((3,), I32), w_offset=0, x_offset=9)
     return planned(net, net.requantize(dense), memory="min", align=4)

@@ -72,7 +72,7 @@ def head(net: Net, x: Value) -> Value:
     """A pool that takes the rows of x one after the other, and a dense layer."""
     rows = net.op("pool_rows", x, by="sum")
     count = x.type.static_shape[1] * x.type.static_shape[2]
-    mean = net.op("pool_result", rows, count=count, to="i8")
+    mean = net.op("pool_result", rows, count=count, out="i8")
     flat = net.op("reshape", mean, shape=(1, x.type.static_shape[3]))
     dense = net.op("dense", flat, net.const((3, x.type.static_shape[3])), net.const((3,), I32), w_offset=0, x_offset=9)
     return net.requantize(dense)

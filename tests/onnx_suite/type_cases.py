@@ -177,6 +177,7 @@ def rows() -> Iterator[Row]:
     yield from _picking()
     yield from _windows()
     yield from _quantised()
+    yield from _signals()
 
 
 def _elementwise() -> Iterator[Row]:
@@ -356,6 +357,23 @@ def _quantised() -> Iterator[Row]:
     yield _row("QLinearMatMul", T(3, 4, draw=wide), a, zero, T(4, 5, draw=wide), b, zero, y, zero, kinds=kinds)
     image, taps = T(1, 2, 5, 6, draw=wide), T(3, 2, 2, 2, draw=wide, fixed=True)
     yield _row("QLinearConv", image, a, zero, taps, b, T(fixed=True, draw=lambda *g: g[1](0)), y, zero, kinds=kinds)
+
+
+def _signals() -> Iterator[Row]:
+    for mode in ("linear", "nearest"):
+        yield _row("GridSample", T(1, 2, 4, 5), U(1, 3, 3, 2, draw=unit), others=FLOATS, mode=mode, opset=20)
+    boxes = T(2, 4, draw=lambda rng, kind, shape: np.cumsum(unit(rng, kind, shape), axis=1))
+    yield _row("RoiAlign", T(1, 2, 6, 6, draw=above), boxes, given([0, 0]), output_width=2, sampling_ratio=2)
+    yield _row("DeformConv", T(1, 2, 5, 5), T(3, 2, 2, 2), T(1, 8, 4, 4), opset=22)
+    yield _row("DFT", T(2, 16, 1), opset=20)  # onnxruntime is inexact at other lengths than powers of 2
+    yield _row("STFT", T(1, 40, 1), given(5), LEFT_OUT, given(12))
+    yield _row("MelWeightMatrix", given(6), given(64), given(8000), T(draw=unit, fixed=True), T(draw=_high, fixed=True))
+    yield _row("SimplifiedLayerNormalization", T(3, 20), T(20, draw=unit))
+
+
+def _high(rng: np.random.Generator, kind: Any, shape: tuple[int, ...]) -> Array:
+    """A frequency below half of 8000 Hz."""
+    return np.full(shape, min(3000, np.iinfo(kind).max if np.issubdtype(kind, np.integer) else 3000)).astype(kind)
 
 
 def everything() -> Iterator[Single]:

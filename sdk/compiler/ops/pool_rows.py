@@ -87,18 +87,18 @@ def _gather_loops(
 
 
 def _result_infer(
-    x: TensorType, *, count: int, to: str, x_offset: int = 0, lo: int | None = None, hi: int | None = None
+    x: TensorType, *, count: int, out: str, x_offset: int = 0, lo: int | None = None, hi: int | None = None
 ) -> TensorType:
-    kind = dtype(to)
+    kind = dtype(out)
     if count < 1 or x.dtype not in (gathered_type(kind, "sum"), gathered_type(kind, "max")):
         raise BuildError(f"{count} elements of {kind} are not gathered in {x.dtype}")
     return TensorType(kind, x.shape)
 
 
 def _result_ref(
-    x: Array, *, count: int, to: str, x_offset: int = 0, lo: int | None = None, hi: int | None = None
+    x: Array, *, count: int, out: str, x_offset: int = 0, lo: int | None = None, hi: int | None = None
 ) -> Array:
-    kind = dtype(to).numpy
+    kind = dtype(out).numpy
     if x.dtype.kind == "f":
         return np.asarray(x.astype(np.float64) / count).astype(kind)
     total = x.astype(np.int64) + x_offset * count
@@ -143,13 +143,13 @@ define(
         _result_ref,
         _result_of,
         (
-            sample(_T(I32, (1, 1, 1, 6)), count=20, to="i8", lo=-100, hi=90),
-            sample(_T(I32, (1, 1, 1, 5)), count=9, to="i16"),
-            sample(_T(I32, (1, 1, 1, 6)), count=4, to="i8", x_offset=128, lo=-128, hi=127),
-            sample(_T(I8, (1, 1, 1, 6)), count=1, to="i8", lo=-100, hi=90),
-            sample(_T(F32, (1, 1, 1, 6)), count=12, to="f32"),
-            sample(_T(F32, (1, 1, 1, 6)), count=7, to="f16"),
-            sample(_T(F64, (1, 1, 1, 3)), count=7, to="f64"),
+            sample(_T(I32, (1, 1, 1, 6)), count=20, out="i8", lo=-100, hi=90),
+            sample(_T(I32, (1, 1, 1, 5)), count=9, out="i16"),
+            sample(_T(I32, (1, 1, 1, 6)), count=4, out="i8", x_offset=128, lo=-100, hi=90),
+            sample(_T(I8, (1, 1, 1, 6)), count=1, out="i8", lo=-100, hi=90),
+            sample(_T(F32, (1, 1, 1, 6)), count=12, out="f32"),
+            sample(_T(F32, (1, 1, 1, 6)), count=7, out="f16"),
+            sample(_T(F64, (1, 1, 1, 3)), count=7, out="f64"),
         ),
         kind=Elementwise(),
     )

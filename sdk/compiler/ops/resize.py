@@ -1,4 +1,5 @@
-"""Images in another size: ``resize_nearest`` copies elements, ``resample`` mixes a few along one axis by weights, and
+"""Images in another size: ``resize_nearest`` copies elements, ``resample`` mixes a few along one axis by weights (those
+of integers are i32, and the sums too), and
 ``resize_taps`` makes those weights when the sizes are only known at run time.
 
 Where an output lies in the input is a fraction of dims: ``(num * i + add) / den``, so that open sizes stay exact.
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.intrinsics import cast, idx, imm, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Let, Load, Loops, Store, ValueExpr
-from sdk.compiler.ir.types import F16, F32, F64, I8, I32, TensorType
+from sdk.compiler.ir.types import F16, F32, F64, I8, I16, I32, TensorType
 from sdk.compiler.ops.build import function, loop, nest, param, variable, within
-from sdk.compiler.ops.numerics import compute_type, require_float
+from sdk.compiler.ops.numerics import compute_type, number, require_float
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.shapes import require_equal
 from sdk.compiler.ops.traits import OPAQUE, AxisRole, Movement
@@ -67,20 +68,26 @@ def _nearest_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any
 
 
 def _resample_infer(x: TensorType, index: TensorType, weight: TensorType, *, axis: int) -> TensorType:
-    require_float("resample", x)
-    if not 0 <= axis < x.rank or index.rank != 2 or index.dtype != I32 or weight.dtype != F32:
-        raise BuildError(f"resample wants i32 positions and f32 weights [n, taps], got {index.dtype}, {weight.dtype}")
+    whole = x.dtype in (I8, I16, I32)
+    if not whole:
+        require_float("resample", x)
+    if not 0 <= axis < x.rank or index.rank != 2 or index.dtype != I32 or weight.dtype != (I32 if whole else F32):
+        raise BuildError(
+            f"resample wants i32 positions and f32 weights [n, taps], i32 ones for integers, "
+            f"got {index.dtype}, {weight.dtype} for {x.dtype}"
+        )
     require_equal("positions and weights of resample", index.shape[0], weight.shape[0])
     require_equal("positions and weights of resample", index.shape[1], weight.shape[1])
-    return TensorType(x.dtype, (*x.shape[:axis], index.shape[0], *x.shape[axis + 1 :]))
+    return TensorType(I32 if whole else x.dtype, (*x.shape[:axis], index.shape[0], *x.shape[axis + 1 :]))
 
 
 def _resample_ref(x: Array, index: Array, weight: Array, *, axis: int) -> Array:
     inside = (index >= 0) & (index < x.shape[axis])
-    taken = np.take(x.astype(np.float64), np.where(inside, index, 0), axis=axis)
-    factors = np.where(inside, weight.astype(np.float64), 0.0)
+    wide = np.float64 if x.dtype.kind == "f" else np.int64
+    taken = np.take(x.astype(wide), np.where(inside, index, 0), axis=axis)
+    factors = np.where(inside, weight.astype(wide), 0)
     factors = factors.reshape(factors.shape + (1,) * (x.ndim - axis - 1))
-    return np.asarray((taken * factors).sum(axis=axis + 1)).astype(x.dtype)
+    return np.asarray((taken * factors).sum(axis=axis + 1)).astype(x.dtype if x.dtype.kind == "f" else np.int32)
 
 
 def _resample_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) -> Loops:
@@ -89,26 +96,26 @@ def _resample_loops(name: str, types: Types, outs: Types, given: Mapping[str, An
     axis: int = given["axis"]
     over = nest(outs[0].shape)
     taps = variable("t", index.shape[1])
-    kind = compute_type(x.dtype)
+    kind = compute_type(x.dtype) if x.dtype.is_float else I32
     at = Var("at", *I32.limits).expr
     source = (*over.index[:axis], at, *over.index[axis + 1 :])
     load: ValueExpr = Load("x", source, x.dtype)
     inside = within([(at, x.shape[axis])])
     if inside is not None:
-        load = op("select", inside, load, imm(0.0, x.dtype), dtype=x.dtype)
+        load = op("select", inside, load, number(0, x.dtype), dtype=x.dtype)
     acc = Load("acc", (), kind)
     which = (over.index[axis], taps.expr)
-    factor = cast(Load("weight", which, F32), kind)
+    factor = cast(Load("weight", which, weight.dtype), kind)
     body = over.around(
         Alloc(Buffer("acc", kind, (), "register")),
-        Store("acc", (), imm(0.0, kind)),
+        Store("acc", (), number(0, kind)),
         loop(
             taps,
             index.shape[1],
             Let("at", Load("index", which, I32)),
             Store("acc", (), op("add", acc, op("mul", cast(load, kind), factor))),
         ),
-        Store("o", over.index, cast(acc, x.dtype)),
+        Store("o", over.index, cast(acc, outs[0].dtype)),
     )
     params = [param("x", x), param("index", index), param("weight", weight), param("o", outs[0], "write")]
     return function(name, params, [body], over.rows)
@@ -184,6 +191,10 @@ def _positions(rng: np.random.Generator) -> Array:
     return rng.integers(-1, 5, (7, 2))
 
 
+def _steps(rng: np.random.Generator) -> Array:
+    return rng.integers(-1024, 1025, (7, 2))
+
+
 define(
     OpDef(
         "resize_nearest",
@@ -210,11 +221,17 @@ define(
             sample(_T(F32, (1, 4, _H, 3)), _T(I32, (7, 2)), _T(F32, (7, 2)), values={1: _positions}, axis=1),
             sample(_T(F16, (2, 4)), _T(I32, (7, 2)), _T(F32, (7, 2)), values={1: _positions}, axis=1),
             sample(_T(F64, (_H, 4)), _T(I32, (7, 2)), _T(F32, (7, 2)), values={1: _positions}, axis=0),
+            sample(_T(I8, (1, 4, _H, 3)), _T(I32, (7, 2)), _T(I32, (7, 2)), values={1: _positions, 2: _steps}, axis=1),
+            sample(_T(I16, (3, _H)), _T(I32, (7, 2)), _T(I32, (7, 2)), values={1: _positions, 2: _steps}, axis=1),
+            sample(
+                _T(I32, (2, 4)), _T(I32, (7, 2)), _T(I32, (7, 2)),
+                values={0: lambda rng: rng.integers(-(1 << 17), 1 << 17, (2, 4)), 1: _positions, 2: _steps}, axis=1,
+            ),
         ),
         kind=OPAQUE,
         axes={"axis": AxisRole.ONE},
     )
-)
+)  # fmt: skip
 define(
     OpDef(
         "resize_taps",

@@ -70,5 +70,5 @@ def _pool(edit: GraphEdit, node: Call, combine: Combine) -> bool:
         edit.into(node, "pool_rows", node.args, by=by)
         return True
     rows = edit.call("pool_rows", node.args, node, f"{node.outs[0].name}_rows", by=by)
-    edit.into(node, "pool_result", (rows,), count=count, to=str(kind), **limits)
+    edit.into(node, "pool_result", (rows,), count=count, out=str(kind), **limits)
     return True

@@ -144,12 +144,11 @@ class _Importer:
         return Module(identifier(name), "imported", consts=consts, graphs={"main": main})
 
     def _mark_narrow(self, scope: Scope, graph: Any) -> None:
-        """Notes which inputs and constants have a type that another stands for."""
-        types = {t.name: t.data_type for t in graph.initializer}
-        types |= {p.name: p.type.tensor_type.elem_type for p in graph.input if p.name not in types}
-        for name, code in types.items():
-            value = scope.lookup(name) if code in WIDER_TYPES else None
-            if value is not None:
+        """Notes which inputs have a type that another stands for."""
+        for proto in graph.input:
+            code = proto.type.tensor_type.elem_type
+            value = scope.values.get(proto.name)
+            if code in WIDER_TYPES and value is not None:
                 self.builder.narrow[value.name] = code
 
     def _ancestors(self, names: set[str]) -> set[str]:
@@ -239,6 +238,9 @@ class _Importer:
             return self._expand(scope, node, inputs, {**found[1], **protos}, found[0])
         made = converter(context)
         results = _enough(made if isinstance(made, tuple) else (made,), node)
+        if node.op_type in ("Constant", "ConstantOfShape") and "value" in protos:
+            code = protos["value"].t.data_type
+            self.builder.narrow |= {v.name: code for v in results[:1] if code in WIDER_TYPES}
         return narrow_result(context, results, self.builder.narrow)
 
     def _context(

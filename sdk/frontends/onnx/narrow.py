@@ -15,7 +15,7 @@ from sdk.errors import BuildError
 from sdk.frontends.onnx.context import OnnxNode
 from sdk.frontends.onnx.reader import WIDER_TYPES, element_name
 
-__all__ = ["check_narrow", "narrow_result"]
+__all__ = ["check_narrow", "narrow_limits", "narrow_result", "rounded"]
 
 _BITS: Final[dict[int, int]] = {TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.INT2: 2, TensorProto.UINT2: 2}
 _SIGNED: Final[frozenset[int]] = frozenset({TensorProto.INT4, TensorProto.INT2})
@@ -46,8 +46,8 @@ _CONVERSIONS: Final = frozenset({"Cast", "CastLike"})
 _MOVES: Final = frozenset(
     {
         "Compress", "Concat", "Constant", "DepthToSpace", "DequantizeLinear", "Expand", "Flatten", "Gather",
-        "GatherElements", "GatherND", "Identity", "If", "Reshape", "ReverseSequence", "Shape", "Size", "Slice",
-        "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+        "GatherElements", "GatherND", "Identity", "If", "QuantizeLinear", "Reshape", "ReverseSequence", "Shape", "Size",
+        "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
 _TYPE_ATTRIBUTES: Final = ("dtype", "output_dtype")
@@ -79,11 +79,11 @@ def narrow_result(node: OnnxNode, results: tuple[Value | None, ...], codes: dict
         code = node.int("to", 0) if node.op == "Cast" else given[1]
         if code not in WIDER_TYPES or results[0] is None or given[0] == code:
             return results
-        rounded = _whole(node, code) if code in _BITS else _rounded(node, results[0], code)
-        codes[rounded.name] = code
-        return (rounded,)
+        found = _whole(node, code) if code in _BITS else rounded(node, results[0], code)
+        codes[found.name] = code
+        return (found,)
     kept = [code for code in given if code]
-    if kept and node.op not in ("DequantizeLinear", "Shape", "Size"):
+    if kept and node.op not in ("DequantizeLinear", "QuantizeLinear", "Shape", "Size"):
         for value in results:
             if value is not None and value.type.dtype == WIDER_TYPES[kept[0]]:
                 codes[value.name] = kept[0]
@@ -102,9 +102,24 @@ def _whole(node: OnnxNode, code: int) -> Value:
     return node.call("cast", low, to=str(WIDER_TYPES[code]))
 
 
-def _rounded(node: OnnxNode, x: Value, code: int) -> Value:
+def narrow_limits(code: int) -> tuple[int, int] | None:
+    """The smallest and largest number of a narrow integer type, by ONNX's number of it; None for any other type."""
+    bits = _BITS.get(code)
+    if bits is None:
+        return None
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if code in _SIGNED else (0, (1 << bits) - 1)
+
+
+def rounded(node: OnnxNode, x: Value, code: int) -> Value:
+    """``x``, of type f32, as the nearest numbers of a narrow float type, by ONNX's number of it.
+
+    Raises:
+        BuildError: it is no such type.
+    """
     if code == TensorProto.BFLOAT16:
         return _significant(node, x, 8)
+    if code == TensorProto.FLOAT8E8M0:
+        return _power_of_two(node, x)
     if code not in _FLOATS:
         node.fail(f"a conversion to elements of type {element_name(code)} is not supported")
     return _small_float(node, x, _FLOATS[code])
@@ -137,3 +152,31 @@ def _small_float(node: OnnxNode, x: Value, kind: _Float) -> Value:
     if kind.saturates:  # this type has no NaN
         return node.call("where", node.call("is_nan", x), node.scalar(0.0, F32), found)
     return found
+
+
+def _power_of_two(node: OnnxNode, x: Value) -> Value:
+    """The exponent alone, of a number without sign, rounded as ``round_mode`` says: 0 counts as 2**-127, what is not
+    finite as NaN."""
+    mode = node.text("round_mode", "up")
+    if mode not in ("up", "down", "nearest"):
+        node.fail(f"the round_mode {mode} is not supported")
+
+    def number(value: int) -> Value:
+        return node.scalar(value, U32)
+
+    bits = node.call("bitcast", node.call("abs", x), to=str(U32))
+    exponent, rest = node.call("shift_right", bits, number(23)), node.call("mod", bits, number(1 << 23))
+    if mode != "down":
+        # half of the way up: from 0, the even one, nearest goes up only above it
+        least = number(1) if mode == "up" else number(1 << 22)
+        if mode == "nearest":
+            least = node.call("where", node.call("equal", exponent, number(0)), number((1 << 22) + 1), least)
+        up = node.call("cast", node.call("greater_equal", rest, least), to=str(U32))
+        exponent = node.call("add", exponent, up)
+        if node.int("saturate", 1):
+            exponent = node.call("minimum", exponent, number(254))
+    power = node.call("bitcast", node.call("shift_left", exponent, number(23)), to=str(F32))
+    power = node.call("where", node.call("equal", exponent, number(0)), node.scalar(2.0**-127, F32), power)
+    finite = node.call("less", node.call("abs", x), node.scalar(math.inf, F32))
+    held = node.call("and", finite, node.call("less", exponent, number(255)))
+    return node.call("where", held, power, node.scalar(math.nan, F32))

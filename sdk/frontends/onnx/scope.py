@@ -13,7 +13,7 @@ from sdk.compiler.ir.types import dtype_of
 from sdk.errors import BuildError
 from sdk.frontends.builder import Builder, Contents
 from sdk.frontends.onnx.externals import Externals
-from sdk.frontends.onnx.reader import malformed, tensor_array
+from sdk.frontends.onnx.reader import WIDER_TYPES, malformed, tensor_array
 
 __all__ = ["Scope", "attribute_values"]
 
@@ -50,9 +50,12 @@ class Scope:
         if name in self.values:
             return self.values[name]
         if name in self.initializers:
-            array = tensor_array(self.initializers[name], self.externals)
-            self.values[name] = self.builder.known(Contents(dtype_of(array), array), name)
-            return self.values[name]
+            tensor = self.initializers[name]
+            array = tensor_array(tensor, self.externals)
+            found = self.values[name] = self.builder.known(Contents(dtype_of(array), array), name)
+            if tensor.data_type in WIDER_TYPES:
+                self.builder.narrow[found.name] = tensor.data_type
+            return found
         if self.parent is not None:
             return self.parent.lookup(name)
         raise malformed(f"{name!r} is used before it is computed: nodes are out of order, in a cycle, or missing")

@@ -111,3 +111,29 @@ def compare(
     for name, want in reference(model, inputs, against).items():
         agree(got[identifier(name)], np.asarray(want), 2e-3 if np.asarray(want).dtype == np.float16 else 1e-4)
     return module
+
+
+def fused(
+    op: str, inputs: Mapping[str, Array], *, domain: str = "com.microsoft", steps: int = 0, **how: Any
+) -> None:
+    """Compares one node of another domain with onnxruntime, which wants the outputs of such typed: ``kinds`` gives
+    ONNX's number of those that are not f32. Integers may be ``steps`` apart."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    dims, kinds = how.pop("dims", None), how.pop("kinds", {})
+    meant = how.pop("meant", None)  # the attribute of the name opset
+    model = one_node(op, inputs, domain=domain, **how)
+    if meant is not None:
+        model.graph.node[0].attribute.append(helper.make_attribute("opset", meant))
+    for info in model.graph.output:
+        info.type.tensor_type.elem_type = kinds.get(info.name, onnx.TensorProto.FLOAT)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    given = {p.name: inputs[p.name] for p in model.graph.input}
+    _, got = run(model, inputs, dims)
+    for info, want in zip(model.graph.output, session.run(None, given), strict=True):
+        if steps and want.dtype.kind in "iu":
+            assert got[info.name].shape == want.shape
+            assert np.abs(got[info.name].astype(np.int64) - want).max() <= steps
+        else:
+            agree(got[info.name], want)

@@ -10,16 +10,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import I8, I16, I32, U8, DType, TensorType, dtype_of
+from sdk.compiler.ir.types import F32, I8, I16, I32, U8, U16, DType, TensorType
 from sdk.compiler.sym import Dim
 from sdk.frontends.images import channels_first, channels_last
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 from sdk.frontends.onnx.images import window_of
+from sdk.frontends.onnx.narrow import narrow_limits, rounded
 from sdk.frontends.onnx.operators.conv import convolution
+from sdk.frontends.onnx.reader import WIDER_TYPES, element_name, element_type
 
-__all__: list[str] = []
+__all__ = ["dequantize_linear", "matmul_integer", "qlinear_conv", "quantize_linear", "real", "stored"]
 
 
 def _spread(node: OnnxNode, value: Value, x: TensorType, axis: int, block: int) -> Value:
@@ -68,41 +71,83 @@ def _parameters(node: OnnxNode, x: TensorType, scale: int, zero: int, kind: DTyp
     return s, node.const(np.zeros((), kind.numpy), "zero")
 
 
-_OUTPUTS = {2: "u8", 3: "i8", 4: "u16", 5: "i16"}  # ONNX's numbers of types
-
-
 @onnx_op("QuantizeLinear")
 def quantize_linear(node: OnnxNode) -> Value:
-    """Reals to integers, by one scale, one per channel, or one per block."""
-    x = node.x(0)
+    """Reals to integers or small floats, by one scale, one per channel, or one per block."""
+    x, codes = node.x(0), node.builder.narrow
     given = node.int("output_dtype", 0)
-    if given and given not in _OUTPUTS:
-        node.fail(f"quantised tensors of ONNX type {given} are not supported")
-    kind = node.type(2).dtype if node.given_input(2) else U8
-    if given and not node.given_input(2):
-        kind = {"u8": U8, "i8": I8, "i16": I16}.get(_OUTPUTS[given], dtype_of(np.zeros(0, np.uint16)))
+    code = codes.get(node.raw(2).name, 0) if node.given_input(2) else given
+    kind = node.type(2).dtype if node.given_input(2) else element_type(given or TensorProto.UINT8)
+    if kind is None or (not kind.is_float and kind not in (I8, U8, I16, U16)):
+        node.fail(f"quantised tensors of type {element_name(given)} are not supported")
     if x.type.dtype == I32:
         x = node.call("cast", x, to=str(node.type(1).dtype))
+    if kind.is_float:
+        return _small_floats(node, x, code, kind)
     scale, zero = _parameters(node, x.type, 1, 2, kind)
-    return node.call("quantize", x, scale, zero, out=str(kind))
+    y = node.call("quantize", x, scale, zero, out=str(kind))
+    limits = narrow_limits(code)
+    if limits is not None:
+        y = node.call("clip", y, lo=limits[0], hi=limits[1])
+        codes[y.name] = code
+    return y
+
+
+def _small_floats(node: OnnxNode, x: Value, code: int, kind: DType) -> Value:
+    """The quotients by a scale, in a small float type."""
+    if code not in WIDER_TYPES:
+        node.fail(f"quantised tensors of {kind} are not supported")
+    scale, zero = _parameters(node, x.type, 1, 2, kind)
+    wide, by = (v if v.type.dtype == F32 else node.call("cast", v, to=str(F32)) for v in (x, scale))
+    y = node.call("div", wide, by)
+    if node.given_input(2):
+        y = node.call("add", y, zero)
+    y = rounded(node, y, code)
+    node.builder.narrow[y.name] = code
+    return y
 
 
 @onnx_op("DequantizeLinear")
 def dequantize_linear(node: OnnxNode) -> Value:
-    """Integers to reals."""
+    """Integers or small floats to reals."""
     x = node.x(0)
-    return node.call("dequantize", x, *_parameters(node, x.type, 1, 2, x.type.dtype))
+    scale, zero = _parameters(node, x.type, 1, 2, x.type.dtype)
+    if not x.type.dtype.is_float:
+        y = node.call("dequantize", x, scale, zero)
+    else:
+        if node.given_input(2):
+            x = node.call("sub", x, zero)
+        by = scale if scale.type.dtype == F32 else node.call("cast", scale, to=str(F32))
+        y = node.call("mul", x, by)
+        y = y if scale.type.dtype == F32 else node.call("cast", y, to=str(scale.type.dtype))
+    return _as_stated(node, y)
+
+
+def _as_stated(node: OnnxNode, y: Value) -> Value:
+    """``y`` in the type that the attribute output_dtype names."""
+    code = node.int("output_dtype", 0)
+    kind = element_type(code) if code else y.type.dtype
+    if kind is None or not kind.is_float:
+        node.fail(f"reals of type {element_name(code)} are not supported")
+    y = y if kind == y.type.dtype else node.call("cast", y, to=str(kind))
+    if code in WIDER_TYPES:
+        y = rounded(node, y, code)
+        node.builder.narrow[y.name] = code
+    return y
 
 
 # --- operators on quantised tensors -----------------------------------------------------------------------------------
 
 
-def _real(node: OnnxNode, k: int, per: int | None = None) -> Value:
+def real(node: OnnxNode, k: int, per: int | None = None) -> Value:
     """The reals of the quantised input ``k``, whose scale and zero point follow it; ``per`` is their axis."""
     x = node.x(k)
     _check_scale(node, k + 1)
     parts: list[Value] = []
     for n in (k + 1, k + 2):
+        if n == k + 2 and not node.given_input(n):
+            parts.append(node.const(np.zeros((), x.type.dtype.numpy), "zero"))
+            continue
         data, rank = node.data(n), x.type.rank
         if data is not None and (data.size == 1 or per is None):
             parts.append(node.const(data.reshape(()) if data.size == 1 else data, f"q{n}"))
@@ -115,22 +160,29 @@ def _real(node: OnnxNode, k: int, per: int | None = None) -> Value:
     return node.call("dequantize", x, *parts)
 
 
-def _stored(node: OnnxNode, y: Value, scale: int) -> Value:
-    """``y`` quantised by the scale and zero point of inputs ``scale`` and ``scale + 1``."""
-    parts = []
+def stored(node: OnnxNode, y: Value, scale: int) -> Value:
+    """``y`` quantised by the scale and zero point of inputs ``scale`` and ``scale + 1``; without a zero
+    point by 0, in the type of the first tensor of bytes."""
     _check_scale(node, scale)
+    parts = []
     for n in (scale, scale + 1):
+        if not node.given_input(n) and n == scale + 1:
+            kinds = (v.type.dtype for v in node.inputs if v is not None and v.type.dtype in (I8, U8))
+            parts.append(node.const(np.zeros((), next(kinds, U8).numpy), "zero"))
+            continue
         data = node.data(n)
-        value = node.const(data.reshape(()), f"q{n}") if data is not None and data.size == 1 else node.x(n)
-        parts.append(value)
-    return node.call("quantize", y, *parts, out=str(node.type(scale + 1).dtype))
+        if data is not None and data.size == 1:
+            parts.append(node.const(data.reshape(()), f"q{n}"))
+        else:
+            parts.append(node.x(n))
+    return node.call("quantize", y, *parts, out=str(parts[1].type.dtype))
 
 
 @onnx_op("QLinearConv")
 def qlinear_conv(node: OnnxNode) -> Value:
     """A convolution of quantised images."""
     x, b = node.x(0), node.optional(8)
-    taps = _real(node, 3, per=0)
+    taps = real(node, 3, per=0)
     if b is not None:
         xs, ws = node.data(1), node.data(4)
         if xs is not None and ws is not None:
@@ -139,20 +191,20 @@ def qlinear_conv(node: OnnxNode) -> Value:
         else:
             scales = node.call("mul", node.x(1), node.x(4))
         b = node.call("dequantize", b, scales, node.const(np.zeros((), np.int32), "zero"))
-    real = _real(node, 0)
+    image = real(node, 0)
     if x.type.rank != node.type(3).rank:
         node.fail(f"weights of rank {node.type(3).rank} for an image of rank {x.type.rank}")
-    inner = replace(node, inputs=(real, taps, b), outputs=1)
-    return _stored(node, convolution(inner, real, 1, b), 6)
+    inner = replace(node, inputs=(image, taps, b), outputs=1)
+    return stored(node, convolution(inner, image, 1, b), 6)
 
 
 @onnx_op("QLinearMatMul")
 def qlinear_matmul(node: OnnxNode) -> Value:
     """A product of quantised matrices."""
     rows = max(node.type(0).rank - 2, 0)
-    a = _real(node, 0, per=rows if node.type(1).size != 1 else None)
-    b = _real(node, 3, per=max(node.type(3).rank - 1, 0) if node.type(4).size != 1 else None)
-    return _stored(node, node.call("matmul", a, b), 6)
+    a = real(node, 0, per=rows if node.type(1).size != 1 else None)
+    b = real(node, 3, per=max(node.type(3).rank - 1, 0) if node.type(4).size != 1 else None)
+    return stored(node, node.call("matmul", a, b), 6)
 
 
 def _difference(node: OnnxNode, k: int, zero: int, per: tuple[Any, ...] = ()) -> Value:

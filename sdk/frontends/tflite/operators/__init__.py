@@ -4,7 +4,20 @@ some modules, of real numbers in others; what they look like in a file is in ``s
 from collections.abc import Mapping
 
 from sdk.frontends.tflite.context import OperatorSpec, Table, Unsigned
-from sdk.frontends.tflite.operators import arithmetic, contraction, layout, pooling, real, reduction, state
+from sdk.frontends.tflite.operators import (
+    arithmetic,
+    bytes,
+    contraction,
+    layout,
+    moves,
+    pairs,
+    pooling,
+    real,
+    reduction,
+    resizing,
+    state,
+    transposed,
+)
 from sdk.frontends.tflite.operators.signatures import SIGNATURES
 
 __all__ = ["OPERATORS"]
@@ -15,7 +28,12 @@ _QUANTISED: Table = {
     **pooling.TABLE,
     **reduction.TABLE,
     **arithmetic.TABLE,
+    **bytes.TABLE,
     **layout.TABLE,
+    **moves.TABLE,
+    **pairs.TABLE,
+    **resizing.TABLE,
+    **transposed.TABLE,
     **state.TABLE,
 }
 # Floats, and integers and truth values that stand for themselves.
@@ -23,8 +41,10 @@ _REAL: Table = real.TABLE
 
 # What the importers of quantised tensors see of u8: they compute with i8, unless said here.
 _UNSIGNED: Mapping[str, Unsigned] = {
-    **dict.fromkeys(layout.TABLE, "follow"), **dict.fromkeys(state.TABLE, "keep"), "QUANTIZE": "convert"
-}  # fmt: skip
+    **dict.fromkeys((*layout.TABLE, *moves.TABLE), "follow"),
+    **dict.fromkeys(state.TABLE, "keep"),
+    "QUANTIZE": "convert",
+}
 
 OPERATORS = {
     name: OperatorSpec(

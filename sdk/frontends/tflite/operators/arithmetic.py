@@ -19,7 +19,7 @@ from sdk.frontends.tflite.quantize import (
     tanh_table,
 )
 
-__all__ = ["TABLE"]
+__all__ = ["TABLE", "bounded_relu"]
 
 
 def _smaller_than_one(ratio: float) -> tuple[int, int]:
@@ -80,9 +80,11 @@ def quantize(node: OpNode) -> None:
     _rescale(node, kind, *kind.limits)
 
 
-def _rescale(node: OpNode, kind: DType, lo: int, hi: int) -> None:
+def _rescale(node: OpNode, kind: DType, lo: int, hi: int, single: bool = False) -> None:
+    """The input on the scale of the output; ``single`` is the precision of the ratio."""
     source, target = node.quant(node.tensor(0)), node.quant(node.output())
-    mult, shift = quantize_multiplier(source.scale / target.scale)
+    ratio = float(np.float32(source.scale) / np.float32(target.scale)) if single else source.scale / target.scale
+    mult, shift = quantize_multiplier(ratio)
     node.call(
         "rescale", node.input(0), out=str(kind), in_zp=source.zero_point, mult=mult, shift=shift,
         zp=target.zero_point, lo=lo, hi=hi,
@@ -93,11 +95,13 @@ def relu(node: OpNode) -> None:
     """RELU: a rescale that clamps below at the stored zero."""
     node.input(0, I8, I16)
     kind = node.out_dtype(I8, I16)
-    _rescale(node, kind, max(kind.limits[0], node.quant(node.output()).zero_point), kind.limits[1])
+    lo = max(kind.limits[0], node.quant(node.output()).zero_point)
+    _rescale(node, kind, lo, kind.limits[1], node.was_unsigned(node.tensor(0)))
 
 
-def _bounded_relu(node: OpNode, low: float, high: float) -> None:
-    """A rescale that clamps to two reals, as they are stored in the output."""
+def bounded_relu(node: OpNode, low: float, high: float) -> None:
+    """A rescale that clamps to two reals, as they are stored in the output: as LiteRT does, for tflite-micro
+    never rescales."""
     x = node.input(0, I8, I16)
     kind, quant = node.out_dtype(x.type.dtype), node.quant(node.output())
     at = [stored(real, quant.scale, quant.zero_point) for real in (low, high)]
@@ -107,12 +111,12 @@ def _bounded_relu(node: OpNode, low: float, high: float) -> None:
     if quant == node.quant(node.tensor(0)):
         node.call("rescale", x, out=str(kind), in_zp=0, mult=1 << 30, shift=1, zp=0, lo=lo, hi=hi)
     else:
-        _rescale(node, kind, lo, hi)
+        _rescale(node, kind, lo, hi, single=True)
 
 
 def relu6(node: OpNode) -> None:
     """RELU6: a clamp of the stored values, on another scale after a rescale."""
-    _bounded_relu(node, 0.0, 6.0)
+    bounded_relu(node, 0.0, 6.0)
 
 
 def _stated_scale(node: OpNode, scale: float, zero_point: int) -> None:

@@ -20,7 +20,7 @@ from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table, usable
 from sdk.frontends.tflite.quantize import activation_range
 
-__all__ = ["TABLE", "padding"]
+__all__ = ["TABLE", "bounds", "channel_scales", "factors", "padding", "ratios", "requantize"]
 
 Array = NDArray[Any]
 SAME = 0
@@ -42,7 +42,7 @@ def padding(kind: int, size: Dim, kernel: int, stride: int, dilation: int) -> tu
     return total // 2, total - total // 2
 
 
-def _channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
+def channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
     """The weight scales, one or one per channel; of u8 one."""
     weights = node.tensor(k)
     scales = np.asarray(weights.scales, dtype=np.float64)
@@ -61,11 +61,12 @@ def _channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
     return scales
 
 
-def _ratios(node: OpNode, scales: Array) -> Array:
-    """What sums are multiplied by; TensorFlow Lite rounds the product of scales of u8 to single precision."""
-    source, target = node.quant(node.tensor(0)).scale, node.quant(node.output()).scale
-    if node.was_unsigned(node.tensor(1)):
-        return (np.float32(source) * scales.astype(np.float32)).astype(np.float64) / target
+def ratios(node: OpNode, scales: Array, k: int = 0) -> Array:
+    """What sums of input ``k`` are multiplied by; TensorFlow Lite rounds products of scales of u8 to single precision,
+    but not those of dense layers."""
+    source, target = node.quant(node.tensor(k)).scale, node.quant(node.output()).scale
+    if node.was_unsigned(node.tensor(1)) and node.operator.name != "FULLY_CONNECTED":
+        return np.asarray((np.float32(source) * scales.astype(np.float32)).astype(np.float64) / target)
     return source * scales / target
 
 
@@ -81,20 +82,21 @@ def _bias(node: OpNode, channels: int, kind: DType) -> tuple[Value, Array]:
     return value, np.abs(data.astype(object))
 
 
-def _bounds(weights: Array, x_offset: int, kind: DType, bias: Array) -> Array:
+def bounds(weights: Array, x_offset: int, kind: DType, bias: Array) -> Array:
     """The largest |accumulator| per channel; ``weights`` is [channels, taps]."""
     lo, hi = kind.limits
     maximum = max(abs(lo + x_offset), abs(hi + x_offset))
     return np.asarray(np.abs(weights.astype(np.int64)).sum(axis=1).astype(object) * maximum + bias)
 
 
-def _requantize(node: OpNode, acc: Value, ratios: Array, bounds: Array, to: int | str) -> Value:
+def requantize(node: OpNode, acc: Value, by: Array, limit: Array, to: int | str) -> Value:
+    """Sums times ``by`` as the output is stored; ``limit`` is the largest |sum| of each channel."""
     kind = node.out_dtype(I8, I16)
     quant = node.quant(node.output())
     lo, hi = activation_range(
         int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, kind
     )
-    m = channel_multipliers(ratios, bounds, wide=acc.type.dtype == I64)
+    m = channel_multipliers(by, limit, wide=acc.type.dtype == I64)
     return node.call(
         "requantize", acc, node.const("mult", m.mult), node.const("shift", m.shift), to=to,
         out=str(kind), zp=quant.zero_point, lo=lo, hi=hi,
@@ -130,7 +132,7 @@ class _Factors:
     rest: int
 
 
-def _factors(node: OpNode, weights: Array, split: bool) -> _Factors:
+def factors(node: OpNode, weights: Array, split: bool) -> _Factors:
     """The factors of ``weights``: in i8, or else in i16 or, where they may be ``split``, as i8 and a rest."""
     zero = node.tensor(1).zero_points[0] if node.was_unsigned(node.tensor(1)) else 0
     exact = weights.astype(np.int16) - np.int16(zero)
@@ -141,15 +143,22 @@ def _factors(node: OpNode, weights: Array, split: bool) -> _Factors:
     return _Factors(exact, weights, -zero) if split else _Factors(exact, exact, 0)
 
 
-def _sum_of(node: OpNode, op: str, x: Value, factors: _Factors, bias: Value, **given: Any) -> Value:
+def _sum_of(node: OpNode, op: str, x: Value, found: _Factors, bias: Value, **given: Any) -> Value:
     """The accumulators of weights [o, ..]: the sum of a window is taken once for all channels."""
-    weights = node.builder.const(node.tensor(1).name, factors.stored)
-    if not factors.rest:
+    weights = node.builder.const(node.tensor(1).name, found.stored)
+    if not found.rest:
         return node.call(op, x, weights, bias, to="acc", **given)
-    narrow = np.int8 if -128 <= factors.rest <= 127 else np.int16
-    rest = node.const("rest", np.full((1, *factors.stored.shape[1:]), factors.rest, narrow))
+    narrow = np.int8 if -128 <= found.rest <= 127 else np.int16
     none = node.const("none", np.zeros(1, np.int32))
-    window = node.call(op, x, rest, none, to="window", **given)
+    *kernel, depth = found.stored.shape[1:]
+    rest = node.const("rest", np.full((1, *([1] * len(kernel)), depth), found.rest, narrow))
+    if max(kernel, default=1) == 1:
+        window = node.call(op, x, rest, none, to="window", **given)
+    else:  # the channels of each pixel first: one number a pixel is what windows share
+        still = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)}
+        pixels = node.call(op, x, rest, none, to="pixels", **{**given, **still})
+        ones = node.const("ones", np.ones((1, *kernel, 1), np.int8))
+        window = node.call(op, pixels, ones, none, to="window", **{**given, "x_offset": 0, "pad_value": 0})
     return node.call("add", node.call(op, x, weights, bias, to="part", **given), window, to="acc")
 
 
@@ -177,14 +186,13 @@ def conv_2d(node: OpNode) -> None:
         raise BuildError(
             f"grouped convolution ({x.type.shape[3]} channels, weights for {depth}) is not supported"
         )
-    scales = _channel_scales(node, 1, channels, 0)
+    scales = channel_scales(node, 1, channels, 0)
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
-    factors = _factors(node, weights, split=True)
-    acc = _sum_of(node, "conv2d", x, factors, bias, **given)
-    ratios = _ratios(node, scales)
-    bounds = _bounds(factors.exact.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
-    _requantize(node, acc, ratios, bounds, 0)
+    found = factors(node, weights, split=True)
+    acc = _sum_of(node, "conv2d", x, found, bias, **given)
+    limit = bounds(found.exact.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
+    requantize(node, acc, ratios(node, scales), limit, 0)
 
 
 def depthwise_conv_2d(node: OpNode) -> None:
@@ -194,15 +202,14 @@ def depthwise_conv_2d(node: OpNode) -> None:
     depth = x.type.shape[3]
     if one != 1 or not isinstance(depth, int) or channels % depth:
         raise BuildError(f"weights of shape {list(weights.shape)} do not fit {depth} input channels")
-    scales = _channel_scales(node, 1, channels, 3)
+    scales = channel_scales(node, 1, channels, 3)
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
-    factors = _factors(node, weights, split=False)
-    packed = node.builder.const(node.tensor(1).name, factors.stored.reshape(kh, kw, channels))
+    found = factors(node, weights, split=False)
+    packed = node.builder.const(node.tensor(1).name, found.stored.reshape(kh, kw, channels))
     acc = node.call("depthwise_conv2d", x, packed, bias, to="acc", multiplier=channels // depth, **given)
-    ratios = _ratios(node, scales)
-    bounds = _bounds(factors.exact.reshape(-1, channels).T, given["x_offset"], x.type.dtype, maximum)
-    _requantize(node, acc, ratios, bounds, 0)
+    limit = bounds(found.exact.reshape(-1, channels).T, given["x_offset"], x.type.dtype, maximum)
+    requantize(node, acc, ratios(node, scales), limit, 0)
 
 
 def fully_connected(node: OpNode) -> None:
@@ -211,7 +218,7 @@ def fully_connected(node: OpNode) -> None:
         raise BuildError("shuffled weights are not supported")
     x, weights = node.input(0, I8, I16), _weights(node, 2)
     channels, inner = weights.shape
-    scales = _channel_scales(node, 1, channels, 0)
+    scales = channel_scales(node, 1, channels, 0)
     bias, maximum = _bias(node, channels, _accumulator(node))
     flat = (
         x
@@ -219,12 +226,11 @@ def fully_connected(node: OpNode) -> None:
         else node.call("reshape", x, to="rows", shape=(-1, inner))
     )
     offset = -node.quant(node.tensor(0)).zero_point
-    factors = _factors(node, weights, split=True)
-    acc = _sum_of(node, "dense", flat, factors, bias, x_offset=offset, w_offset=0)
-    ratios = node.quant(node.tensor(0)).scale * scales / node.quant(node.output()).scale
-    bounds = _bounds(factors.exact, offset, x.type.dtype, maximum)
+    found = factors(node, weights, split=True)
+    acc = _sum_of(node, "dense", flat, found, bias, x_offset=offset, w_offset=0)
+    limit = bounds(found.exact, offset, x.type.dtype, maximum)
     rank = len(node.output().shape)
-    result = _requantize(node, acc, ratios, bounds, 0 if rank == 2 else "flat")
+    result = requantize(node, acc, ratios(node, scales), limit, 0 if rank == 2 else "flat")
     if rank != 2:
         shape = (*x.type.shape[:-1], channels) if rank == x.type.rank else node.output().shape
         node.call("reshape", result, shape=_static(shape))

@@ -22,17 +22,29 @@ def _axes(node: OpNode, rank: int) -> tuple[int, ...]:
 
 
 def mean(node: OpNode) -> None:
-    """MEAN over fixed axes: a sum, then one fixed-point multiplication by scale ratio over count."""
+    """MEAN over fixed axes."""
+    _rescaled_sum(node, mean=True)
+
+
+def total(node: OpNode) -> None:
+    """SUM over fixed axes."""
+    _rescaled_sum(node, mean=False)
+
+
+def _rescaled_sum(node: OpNode, mean: bool) -> None:
+    """A sum, then one fixed-point multiplication by the ratio of scales, of a mean over the count."""
     x, kind = node.input(0, I8, I16), node.out_dtype(I8, I16)
     axes = _axes(node, x.type.rank)
     extents = [x.type.shape[k] for k in axes]
     if not all(isinstance(d, int) for d in extents) or kind != x.type.dtype:
-        raise BuildError("a mean over an open extent, or to another type, is not supported")
+        raise BuildError("a sum or mean over an open extent, or to another type, is not supported")
     count = math.prod(node.tensor(0).shape[k] for k in axes)
-    if count == 0:
+    if count == 0 and mean:
         raise BuildError("a mean of no elements is no number")
     source, target = node.quant(node.tensor(0)), node.quant(node.output())
-    mult, shift = _over_count(*quantize_multiplier(source.scale / target.scale), count)
+    mult, shift = quantize_multiplier(source.scale / target.scale)
+    if mean:
+        mult, shift = _over_count(mult, shift, count)
     total = node.call("reduce_sum", x, to="sum", axes=axes, x_offset=-source.zero_point)
     maximum = count * max(abs(bound - source.zero_point) for bound in kind.limits)
     lo, hi = kind.limits
@@ -54,4 +66,4 @@ def _over_count(mult: int, shift: int, count: int) -> tuple[int, int]:
     return (mult << bits) // count, shift - bits
 
 
-TABLE: Table = {"MEAN": mean}
+TABLE: Table = {"MEAN": mean, "SUM": total}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import BOOL, F32, I32, I64, DType
+from sdk.compiler.ir.types import BOOL, F32, I8, I16, I32, I64, U8, DType
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import Importer, OpNode, Table
 from sdk.frontends.tflite.operators.real.common import axes_of, axis_of, reshaped, single
@@ -33,7 +33,7 @@ def _search(op: str) -> Importer:
     """ARG_MAX and ARG_MIN: the first position of the largest or smallest element along an axis."""
 
     def run(node: OpNode) -> None:
-        x, kind = node.input(0, F32, I32), node.out_dtype(I32, I64)
+        x, kind = node.input(0, F32, I32, *_STORED), node.out_dtype(I32, I64)
         axis = axis_of(single(node, 1), x.type.rank)
         found = node.call(op, x, to="kept", axis=axis, last=False)
         found = reshaped(node, found, tuple(d for k, d in enumerate(x.type.shape) if k != axis), "dropped")
@@ -70,11 +70,12 @@ def topk(node: OpNode) -> None:
 
 
 _NUMBERS = (F32, I32, I64)
+_STORED = (I8, U8, I16)  # of quantised tensors, in the order of what they stand for
 TABLE: Table = {
     "MEAN": _reduction("reduce_mean", *_NUMBERS),
     "SUM": _reduction("reduce_sum", *_NUMBERS),
-    "REDUCE_MAX": _reduction("reduce_max", *_NUMBERS),
-    "REDUCE_MIN": _reduction("reduce_min", *_NUMBERS),
+    "REDUCE_MAX": _reduction("reduce_max", *_NUMBERS, *_STORED),
+    "REDUCE_MIN": _reduction("reduce_min", *_NUMBERS, *_STORED),
     "REDUCE_PROD": _reduction("reduce_prod", *_NUMBERS),
     "REDUCE_ANY": _reduction("reduce_max", BOOL),
     "REDUCE_ALL": _reduction("reduce_min", BOOL),
