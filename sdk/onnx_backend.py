@@ -58,7 +58,28 @@ def input_names(model: onnx.ModelProto) -> list[str]:
 def modern(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model, converted where its opset is older than those that can be imported."""
     version = max((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), default=OLDEST)
-    return model if version >= OLDEST else onnx.version_converter.convert_version(model, OLDEST)
+    return model if version >= OLDEST else onnx.version_converter.convert_version(_by_channel(model), OLDEST)
+
+
+def _by_channel(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with slopes of PRelu that broadcast by the rule of today. Before opset 7 they belonged to
+    channels, axis 1, and the converter of the onnx package leaves them as they are."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph = onnx.shape_inference.infer_shapes(made).graph
+    shapes = {p.name: p.type.tensor_type.shape.dim for p in (*graph.input, *graph.value_info)}
+    sizes = {t.name: tuple(t.dims) for t in made.graph.initializer}
+    for k in reversed(range(len(made.graph.node))):
+        node = made.graph.node[k]
+        if node.op_type != "PRelu" or node.input[0] not in shapes:
+            continue
+        rank, slope = len(shapes[node.input[0]]), node.input[1]
+        size = sizes.get(slope) or tuple(d.dim_value for d in shapes.get(slope, ()))
+        if len(size) == 1 and size != (1,) and rank > 2:
+            wide = f"{slope}_{node.output[0]}_by_channel"
+            node.input[1] = wide
+            made.graph.node.insert(k, helper.make_node("Unsqueeze", [slope], [wide], axes=list(range(1, rank - 1))))
+    return made
 
 
 def with_constants(model: onnx.ModelProto, fixed: Mapping[str, Array]) -> onnx.ModelProto:
@@ -111,10 +132,22 @@ class CompiledModel(BackendRep):
         model, fixed = self._compiled(arrays)
         given = {n: a for n, a in zip(names, arrays, strict=True) if n not in fixed}
         taken = {"main"}  # names that are alike as identifiers are numbered, as the importer does
-        found = model(**{fresh_name(identifier(n), taken): a for n, a in given.items()}).values()
-        stated = (o.type.tensor_type.elem_type for o in self.model.graph.output)
-        results = [_narrowed(a, code) for a, code in zip(found, stated, strict=True)]
-        return namedtupledict("Outputs", self.outputs)(*results)
+        found = model(**{fresh_name(identifier(n), taken): a for n, a in given.items()})
+        return namedtupledict("Outputs", self.outputs)(*self._results(found))
+
+    def _results(self, found: Mapping[str, Array]) -> list[Array | list[Array]]:
+        """The results as the model states them: narrow types, and lists for sequences, whose elements are numbered."""
+        left = list(found.items())
+        results: list[Array | list[Array]] = []
+        for info in self.model.graph.output:
+            if info.type.WhichOneof("value") != "sequence_type":
+                results.append(_narrowed(left.pop(0)[1], info.type.tensor_type.elem_type))
+                continue
+            parts: list[Array] = []
+            while left and left[0][0] == identifier(f"{info.name}_{len(parts)}"):
+                parts.append(_narrowed(left.pop(0)[1], info.type.sequence_type.elem_type.tensor_type.elem_type))
+            results.append(parts)
+        return results
 
     def _compiled(self, inputs: Sequence[Array]) -> tuple[Model, Mapping[str, Array]]:
         fixed = fixed_inputs(self.model, inputs, self.dims)

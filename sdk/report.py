@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from sdk.compiler.memory.report import LiveTensor, PlanSummary, TimelineRow
 
-__all__ = ["BenchReport", "BuildReport", "MemoryMode", "MemoryReport", "RunResult", "VerifyReport"]
+__all__ = [
+    "BenchReport", "BuildReport", "LayerRow", "LayersReport", "MemoryMode", "MemoryReport", "RunResult", "VerifyReport",
+]  # fmt: skip
 
 Json = dict[str, Any]
 FREE_STACK = 512  # stack below this is any firmware's; what a model needs above it counts as its RAM
@@ -327,4 +329,77 @@ class VerifyReport(Placed):
             "max_rel_err": _finite(self.max_rel_err),
             "passed": self.passed,
             "worst": self.worst or None,
+        }
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """A tensor that an operator of the source model makes against the reference's: the largest differences, whether
+    they are taken for the same, and where ours was computed: on the board, by a "build" that keeps it, or "apart"
+    as the build fuses it into others; or by our interpreter ("interp"), where the board cannot hold it."""
+
+    operator: str
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    max_abs_err: float
+    max_rel_err: float
+    passed: bool
+    ran: str
+
+    @property
+    def difference(self) -> str:
+        """For people: of integers how many steps, of floats in parts of the reference's largest number, or of 1."""
+        if self.max_abs_err == 0:
+            return "0"
+        if not math.isfinite(self.max_abs_err):
+            return "inf"
+        return f"{self.max_rel_err:.2g}" if self.dtype.startswith("f") else f"{self.max_abs_err:.0f} steps"
+
+    def to_json(self) -> Json:
+        """The row as JSON."""
+        errors = {"max_abs_err": _finite(self.max_abs_err), "max_rel_err": _finite(self.max_rel_err)}
+        return {**asdict(self), "shape": list(self.shape), **errors}
+
+
+@dataclass(frozen=True)
+class LayersReport:
+    """A comparison tensor by tensor: ``build`` is that of the outputs of the build as it is, ``reference`` what the
+    intermediate tensors in ``rows`` were compared with, in the order of the source model."""
+
+    build: VerifyReport
+    reference: str
+    rows: tuple[LayerRow, ...]
+
+    @property
+    def first(self) -> int | None:
+        """The number of the first row that departs."""
+        return next((k for k, row in enumerate(self.rows) if not row.passed), None)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the build and each tensor agree with the reference."""
+        return self.build.passed and self.first is None
+
+    @property
+    def verdict(self) -> str:
+        """What was found, for people."""
+        if self.first is not None:
+            row = self.rows[self.first]
+            fused = any(one.ran == "apart" for one in self.rows[: self.first]) and row.ran == "build"
+            more = "; those before it that are marked apart may be fused into it" if fused else ""
+            return f"the first operator that departs is {row.operator}, which makes {row.name}{more}"
+        if not self.build.passed:
+            return "no operator departs, but the build's outputs do: what it fuses, or does in place, is wrong"
+        return "no operator departs"
+
+    def to_json(self) -> Json:
+        """The object of ``sdk verify --layers --json``."""
+        return {
+            **self.build.to_json(),
+            "passed": self.passed,
+            "build_passed": self.build.passed,
+            "layers_reference": self.reference,
+            "first": self.first,
+            "layers": [row.to_json() for row in self.rows],
         }

@@ -127,13 +127,15 @@ def test_anchors_exist(path: Path) -> None:
 
 # --- JSON and exit codes ---------------------------------------------------------------------------------
 
+VERIFY = report.VerifyReport("m", "b", "d", False, "interp", {}, 1, 1, 0.0, 0.0, True)
 BUILD = report.BuildReport("m", "b", None, 0, 0, 0, 0, 0, 0, {}, {})
 OBJECTS: dict[str, set[str]] = {
     "build": set(BUILD.to_json()),
     "memory": set(report.MemoryReport(BUILD).to_json()) - set(BUILD.to_json()),
     "run": {*report.RunResult("m", "b", "d", False, {}, {}, 1.0, "time").to_json(), "outputs", "saved"},
     "bench": set(report.BenchReport("m", "b", "d", False, {}, 1, (1.0,), "time").to_json()),
-    "verify": set(report.VerifyReport("m", "b", "d", False, "interp", {}, 1, 1, 0.0, 0.0, True).to_json()),
+    "verify": set(VERIFY.to_json()),
+    "verify --layers": set(report.LayersReport(VERIFY, "interp", ()).to_json()) - set(VERIFY.to_json()),
 }
 
 

@@ -56,8 +56,9 @@ def say_text(text: str) -> None:
     print(printable(text, "\n\t"))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table on stdout: columns of numbers on the right, no heading where no column has a name."""
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], bold: int | None = None) -> None:
+    """Print a table on stdout: columns of numbers on the right, no heading where no column has a name; the row with the
+    number ``bold`` stands out."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -67,8 +68,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     for index, column in enumerate(columns):
         numeric = bool(body) and all(_numeric(row[index]) for row in body)
         table.add_column(column, justify="right" if numeric else "left", no_wrap=index == 0)
-    for row in body:
-        table.add_row(*[Text(printable(cell)) for cell in row])
+    for number, row in enumerate(body):
+        table.add_row(*[Text(printable(cell)) for cell in row], style="bold" if number == bold else None)
     # Without a terminal there is no width to fit: whole lines serve scripts and logs best.
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     if title:

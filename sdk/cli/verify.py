@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sdk.cli import options, output
-from sdk.errors import MismatchError
+from sdk.errors import MismatchError, UsageError
 from sdk.frontends import engine_names
 
+if TYPE_CHECKING:
+    from sdk.report import LayerRow, LayersReport
+
+_RAN = {
+    "build": "tensors as the build computes them",
+    "apart": "that it fuses away, in builds that keep them (apart)",
+    "interp": "in our interpreter, as the board cannot hold them",
+}
 _SHOWN = ("reference", "cases", "exact_cases", "max_abs_err", "max_rel_err", "passed")
 
 
@@ -28,6 +37,7 @@ _SHOWN = ("reference", "cases", "exact_cases", "max_abs_err", "max_rel_err", "pa
 @options.at_option
 @options.entry_option
 @click.option("--cases", type=click.IntRange(1), default=20, show_default=True, help="Inputs to try.")
+@click.option("--layers", is_flag=True, help="Compare each intermediate tensor, and name the operator that departs.")
 @options.build_options
 @options.json_option
 def verify(
@@ -38,12 +48,16 @@ def verify(
     at: tuple[str, ...],
     entry: str | None,
     cases: int,
+    layers: bool,
     as_json: bool,
     **compile_options: Any,
 ) -> None:
     """Compare MODEL with a reference; exit code 8 when they differ."""
     from sdk import driver
 
+    if layers:
+        _layers(model, board, device, against, at, entry, cases, as_json, options.make_options(**compile_options))
+        return
     report = driver.verify(
         options.existing(model),
         options.find_place(board, device),
@@ -62,3 +76,51 @@ def verify(
         output.print_pairs(f"{data['model']} on {data['board']}", [(name, shown[name]) for name in _SHOWN])
     if not data["passed"]:
         raise click.exceptions.Exit(MismatchError.exit_code)
+
+
+def _layers(
+    model: Path, board: str | None, device: str | None, against: str, at: tuple[str, ...], entry: str | None,
+    cases: int, as_json: bool, chosen: Any,
+) -> None:  # fmt: skip
+    """Compare tensor by tensor."""
+    from sdk import driver
+
+    if device is not None or board is None:
+        raise UsageError("--layers runs builds of its own", hint="give --board, and leave out --device")
+    place = options.find_board(board)
+    report = driver.verify_layers(
+        options.existing(model), place, chosen, against, cases, options.parse_at(at), entry
+    )
+    if as_json:
+        output.print_json(report.to_json())
+    else:
+        _print_layers(report)
+    if not report.passed:
+        raise click.exceptions.Exit(MismatchError.exit_code)
+
+
+def _print_layers(report: LayersReport) -> None:
+    build = report.build
+    title = f"{build.model} on {build.board} ({build.ran_on}) against {report.reference}, {build.cases} inputs"
+    rows = [
+        (row.operator, row.name, f"{row.dtype}[{', '.join(map(str, row.shape))}]", row.difference, _status(row))
+        for row in report.rows
+    ]
+    output.print_table(title, ("operator", "tensor", "type", "difference", "status"), rows, bold=report.first)
+    output.say("")
+    output.say(f"compared: {', '.join(_compared(report))}")
+    outputs = "agree" if build.passed else f"differ by {build.max_abs_err:g} in {build.worst}"
+    output.say(f"outputs of the build as it is: {outputs} ({build.compared_with})")
+    output.say(report.verdict)
+
+
+def _status(row: LayerRow) -> str:
+    return ("ok" if row.passed else "departs") + {"build": "", "apart": ", apart"}.get(row.ran, ", in the interpreter")
+
+
+def _compared(report: LayersReport) -> Iterator[str]:
+    """What was compared, by where it was computed."""
+    for ran, how in _RAN.items():
+        count = sum(row.ran == ran for row in report.rows)
+        if count:
+            yield f"{count} {how}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sdk.driver.execute import bench, run, verify
     from sdk.driver.explain import inspect, memory
     from sdk.driver.fitting import fit
+    from sdk.driver.layers import verify_layers
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
     from sdk.driver.plots.chrome_trace import chrome_trace
@@ -48,6 +49,7 @@ __all__ = [
     "run",
     "summarise",
     "verify",
+    "verify_layers",
 ]
 _MODULES = {
     "BuildOptions": "options",
@@ -70,6 +72,7 @@ _MODULES = {
     "run": "execute",
     "summarise": "summary",
     "verify": "execute",
+    "verify_layers": "layers",
 }
 
 

@@ -36,7 +36,10 @@ from sdk.frontends.base import ModelFile
 from sdk.report import BenchReport, RunResult, VerifyReport
 from sdk.text import wire_name
 
-__all__ = ["WARMUP", "bench", "connect", "count", "entry_name", "prepare", "resolve", "run", "step", "verify"]
+__all__ = [
+    "SEED", "WARMUP", "bench", "connect", "count", "difference", "entry_name", "prepare", "resolve", "run", "step",
+    "verify",
+]  # fmt: skip
 
 Array = NDArray[Any]
 WARMUP = 2
@@ -323,7 +326,7 @@ def verify(
             inputs, drawn = case_inputs(graph, rng, dims, case)
             want = reference.step(inputs, dims)
             got, _, _ = step(session, built, inputs, {k: v for k, v in dims.items() if k not in held}, entry)
-            diffs = {name: _difference(got[name], want[name]) for name in want}
+            diffs = {name: difference(got[name], want[name]) for name in want}
             exact += all(d[0] == 0 for d in diffs.values())
             for name, (absolute, relative, ok) in diffs.items():
                 passed = passed and ok
@@ -346,8 +349,9 @@ def verify(
         )
 
 
-def _difference(got: Array, want: Array) -> tuple[float, float, bool]:
-    """(largest |a - b|, largest |a - b| / max(1, max|b|), agrees)."""
+def difference(got: Array, want: Array) -> tuple[float, float, bool]:
+    """How far two tensors are apart: (largest |a - b|, largest |a - b| / max(1, max|b|), whether ``verify`` takes them
+    for the same)."""
     if got.dtype != want.dtype or got.size != want.size:
         return float("inf"), float("inf"), False
     a, b = got.reshape(-1), want.reshape(-1)

@@ -18,7 +18,7 @@ from sdk.errors import UsageError
 from sdk.frontends import engine_names, frontends
 from sdk.frontends.base import ModelFile, Option, Reference
 
-__all__ = ["case_inputs", "entry_graph", "open_reference", "random_dims", "random_inputs"]
+__all__ = ["Interp", "case_inputs", "entry_graph", "open_reference", "random_dims", "random_inputs"]
 
 Array = NDArray[Any]
 EXTREMES = ("lowest", "highest", "zero point")  # of cases 1, 2 and 3
@@ -39,7 +39,9 @@ def entry_graph(module: Module, entry: str | None = None) -> Graph:
     return next(iter(entries.values())) if entry is None else entries[entry]
 
 
-class _Interp:
+class Interp:
+    """Our interpreter, on an entry of an imported module."""
+
     name = "interp"
     options: Mapping[str, Option] = {"graph": "as imported, before any pass", "engine": "numpy"}
 
@@ -48,6 +50,7 @@ class _Interp:
         self.states = initial_states(module)
 
     def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
+        """Outputs by name for inputs by name."""
         return run_graph(self.module, self.entry, inputs, self.states, dims)
 
 
@@ -66,7 +69,7 @@ def open_reference(
     if against == "auto":
         against = next((engine.name for engine in engines if engine.suits(graph)), "interp")
     if against == "interp":
-        return _Interp(module, graph.name)
+        return Interp(module, graph.name)
     for engine in engines:
         if engine.name == against:
             return engine.open(file, graph)

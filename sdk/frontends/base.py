@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sdk.compiler.ir.graph import Graph
     from sdk.compiler.ir.module import Module
-    from sdk.frontends.outline import Outline, Refusal
+    from sdk.frontends.outline import Layer, Outline, Refusal
 
 __all__ = ["Beside", "Engine", "Frontend", "ModelFile", "Objects", "OpenSizesError", "Option", "Reference"]
 
@@ -59,13 +59,15 @@ class Engine:
 
     ``open(file, graph)`` has it run a file, with the inputs and outputs of the graph that was imported from that;
     ``suits(graph)`` says whether it is what such a graph is compared with when the user names nothing.
-    ``distribution`` is its name in the package index.
+    ``distribution`` is its name in the package index. ``layers(file, graph, keys)`` runs a file too, and its outputs
+    are the tensors that a ``Layer`` has these keys for; None where it cannot tell them.
     """
 
     name: str
     distribution: str
     open: Callable[[ModelFile, Graph], Reference]
     suits: Callable[[Graph], bool]
+    layers: Callable[[ModelFile, Graph, Sequence[str]], Reference] | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class Frontend:
         outline: the operators of a file's bytes, whether or not they can be imported; None where the imported module
             shows as much.
         constants: how many elements the constants in a file's bytes have; None where the imported module has the same.
+        layers: ``layers(file, name, dims)`` is the module that ``load`` makes, with the tensors that the operators of
+            the file make, in its order; None where the values of the module are all there is.
         engines: what runs such files, the preferred first.
         objects: models as objects of Python, where the format has any.
     """
@@ -109,6 +113,7 @@ class Frontend:
     beside: Callable[[Path, bytes], Beside | None] = lambda path, data: None
     outline: Callable[[bytes], Outline] | None = None
     constants: Callable[[bytes], int] | None = None
+    layers: Callable[[ModelFile, str, Mapping[str, tuple[int, ...]]], tuple[Module, tuple[Layer, ...]]] | None = None
     engines: tuple[Engine, ...] = ()
     objects: Objects | None = None
 

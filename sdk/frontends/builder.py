@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sdk.budget import FOLDED, NODES, Budget
 from sdk.compiler.ir.graph import Attr, Call, Node, Value, attr_symbols, attrs, fresh_name
 from sdk.compiler.ir.module import Const
-from sdk.compiler.ir.types import DType, TensorType, dtype_of
+from sdk.compiler.ir.types import BOOL, DType, TensorType, dtype_of
 from sdk.compiler.ops import get_op, infer
 from sdk.compiler.sym import Dim, Expr, Var
 from sdk.errors import BuildError
@@ -68,7 +68,8 @@ def contents_of(elements: Sequence[Any], dtype: DType, shape: tuple[int, ...]) -
 class Builder:
     """``body`` and ``consts`` of the graph, ``dims`` its symbols by name; ``names`` are taken; ``asked`` are values
     that a converter wanted to know at import, and could not; ``narrow`` gives values that stand for those of a narrower
-    type the format's number of it."""
+    type the format's number of it; ``sequences`` gives values that stand for several those, and None for an optional
+    value that is not there."""
 
     body: list[Node] = field(default_factory=list)
     consts: dict[str, Const] = field(default_factory=dict)
@@ -77,6 +78,7 @@ class Builder:
     budget: Budget = field(default_factory=Budget)
     asked: set[str] = field(default_factory=set)
     narrow: dict[str, int] = field(default_factory=dict)
+    sequences: dict[str, tuple[Value, ...] | None] = field(default_factory=dict)
     _known: dict[str, Contents] = field(default_factory=dict)
     _material: dict[str, Value] = field(default_factory=dict)
     _digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)
@@ -84,6 +86,12 @@ class Builder:
     def value_name(self, text: str) -> str:
         """A name for a value that nothing of the module has yet."""
         return fresh_name(identifier(text), self.names)
+
+    def sequence(self, parts: tuple[Value, ...] | None, stem: str) -> Value:
+        """A value that stands for several, or for an optional one that is not there; only the import knows it."""
+        value = Value(self.value_name(stem), TensorType(BOOL, (0,)))
+        self.sequences[value.name] = parts
+        return value
 
     def known(self, contents: Contents, stem: str) -> Value:
         """A value with known contents that stands nowhere in the graph yet."""
@@ -111,6 +119,8 @@ class Builder:
 
     def materialize(self, value: Value, source: str) -> Value:
         """``value`` as the graph can use it: known numbers become a constant, known dims calls that make them."""
+        if value.name in self.sequences:
+            raise BuildError("a sequence or an optional value without one stands where a tensor is wanted")
         contents = None if value.const else self._known.get(value.name)
         if contents is None:
             return value

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Outline", "OutlineNode", "OutlineTensor", "Refusal"]
+from sdk.compiler.ir.graph import Value
+
+__all__ = ["Layer", "Outline", "OutlineNode", "OutlineTensor", "Refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A tensor that an operator of a file makes: the operator's kind, the tensor's name for people, what engines of the
+    format find it by, and what it is in the imported module, where the file's numbers are ``above`` higher."""
+
+    operator: str
+    name: str
+    key: str
+    value: Value
+    above: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ Results = tuple[Value, ...]
 
 def named(
     builder: Builder, params: Results, found: list[Value], names: list[str]
-) -> tuple[tuple[Node, ...], Results]:
-    """The body and results, the results named like the outputs of the model; what cannot be renamed is copied."""
+) -> tuple[tuple[Node, ...], Results, Callable[[Value], Value]]:
+    """The body and results, the results named like the outputs of the model, and what renames values so; what cannot
+    be renamed is copied."""
     own = {v.name for node in builder.body if isinstance(node, Call) for v in node.outs}
     taken: set[str] = {p.name for p in params}
     rename: dict[str, str] = {}
@@ -37,7 +38,7 @@ def named(
             if out.name in taken and out.name not in rename:
                 rename[out.name] = builder.value_name(out.name)
     one = _renamer(rename)
-    return tuple(_renamed(node, one) for node in builder.body), tuple(one(v) for v in results)
+    return tuple(_renamed(node, one) for node in builder.body), tuple(one(v) for v in results), one
 
 
 def _renamer(rename: Mapping[str, str]) -> Callable[[Value], Value]:

@@ -14,7 +14,7 @@ from sdk.cli import run_command
 from sdk.compiler.ir.graph import Graph, Value
 from sdk.compiler.ir.types import BOOL, F32, I8, I64, Quant, TensorType
 from sdk.compiler.sym import Var
-from sdk.driver.execute import _difference
+from sdk.driver.execute import difference
 from sdk.driver.reference import case_inputs, open_reference, random_dims
 from sdk.frontends.onnx.importer import import_onnx
 from sdk.report import VerifyReport
@@ -67,8 +67,8 @@ def test_extremes_stand_among_random_inputs() -> None:
         (np.array([True]), np.array([False]), False),
     ],
 )
-def test_differences(got: np.ndarray, want: np.ndarray, agrees: bool) -> None:
-    absolute, relative, ok = _difference(got, want)
+def testdifferences(got: np.ndarray, want: np.ndarray, agrees: bool) -> None:
+    absolute, relative, ok = difference(got, want)
     assert (ok, absolute == 0) == (agrees, agrees)
     report = VerifyReport("m", "b", "d", False, "interp", {}, 1, 0, absolute, relative, ok)
     json.dumps(report.to_json(), allow_nan=False)

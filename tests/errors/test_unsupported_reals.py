@@ -82,6 +82,13 @@ def rows() -> bytes:
     return model.build()
 
 
+def hybrid_of(scales: list[float]) -> Case:
+    """A layer of floats whose weights have 8 bits."""
+    fields = {"AsymmetricQuantizeInputs": False}
+    inputs = (Held((2, 4)), Const(np.ones((3, 4)), "int8", tuple(scales)))
+    return Case("FULLY_CONNECTED", inputs, options="FullyConnectedOptions", fields=fields)
+
+
 def untyped() -> bytes:
     model = ModelFile()
     x = model.input("x", (2, 3), "float32")
@@ -96,6 +103,8 @@ CASES: dict[str, Case | bytes] = {
     "must have positive finite scales, it has none": Case("DEQUANTIZE", (Held((2, 3), "int8", -9, 9),)),
     "must have positive finite scales, it has the scale -1.0": stored([-1.0]),
     "tensor x has 3 scales for 2 channels": stored([0.5] * 3),
+    "weights c1 of i8 must have positive finite scales and no zero point": hybrid_of([-0.5]),
+    "weights c1 have 2 scales on axis 0 for 3 channels": hybrid_of([0.5, 0.5]),
     "the input has rank 2 instead of 4": Case("MAX_POOL_2D", (Held((2, 3)),), options="Pool2DOptions", fields=POOL),
     "a fused activation is not supported here": several(
         "CONCATENATION", [(2, 3)] * 2, options="ConcatenationOptions", Axis=0, FusedActivationFunction=1
@@ -144,6 +153,9 @@ CASES: dict[str, Case | bytes] = {
     "axis 1 of extent 3 cannot be dropped": moved(
         "SQUEEZE", (1, 3), options="SqueezeOptions", SqueezeDims=(1,)
     ),
+    "whether the open extent x_0 is 1 is not known": opened(
+        "SQUEEZE", (1, 3, 1), [], "SqueezeOptions", SqueezeDims=()
+    ),
     "its inputs have different shapes": several("PACK", [(2, 3), (2, 1)], options="PackOptions", Axis=0),
     "2 outputs for an axis of 3": moved("UNPACK", (3, 2), options="UnpackOptions", outputs=2, Axis=0),
     "parts of ['2', '3'] of an axis of 6": moved("SPLIT_V", (6,), [2, 3], 0, outputs=2),
@@ -185,6 +197,7 @@ CASES: dict[str, Case | bytes] = {
     "unsupported operator": Case("RFFT2D", (Held((2, 4)),)),
 }  # fmt: skip
 DIMS = {
+    "whether the open extent x_0 is 1 is not known": {"x_0": (1, 4)},
     "resizing the open extent x_1 is not supported": {"x_1": (2, 4)},
     "weights of the open shape ['w_0', '1', '1', '2'] are not supported": {"w_0": (1, 4)},
     "a bias for the open number of channels w_0 is not supported": {"w_0": (1, 4)},

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from tflite_files import ModelFile
 
-__all__ = ["CASES", "Case", "Const", "Held"]
+__all__ = ["CASES", "HYBRID", "Case", "Const", "Held"]
 
 Array = np.ndarray[Any, Any]
 SAME, VALID = 0, 1
@@ -17,10 +17,12 @@ SAME, VALID = 0, 1
 
 @dataclass(frozen=True)
 class Const:
-    """An input of the operator that the file holds."""
+    """An input of the operator that the file holds; ``scale`` and ``axis`` of weights that are stored in 8 bits."""
 
     data: Any
     dtype: str = "int32"
+    scale: tuple[float, ...] | None = None
+    axis: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Case:
             if one is None:
                 numbers.append(-1)
             elif isinstance(one, Const):
-                numbers.append(model.const(f"c{k}", one.data, one.dtype))
+                numbers.append(model.const(f"c{k}", one.data, one.dtype, scale=one.scale, axis=one.axis))
             else:
                 numbers.append(model.input(f"x{k}", one.shape, one.dtype, *self._meaning(one.dtype)))
         outputs = [model.output(f"y{k}", (), dtype, *self._meaning(dtype)) for k, dtype in enumerate(self.outputs)]
@@ -120,6 +122,22 @@ def dense(shape: tuple[int, ...], w: tuple[int, int], keep: bool = False, bias: 
 
 def matmul(a: tuple[int, ...], b: tuple[int, ...], x: bool = False, y: bool = False) -> Case:
     return Case("BATCH_MATMUL", (Held(a), Held(b)), options="BatchMatMulOptions", fields={"AdjX": x, "AdjY": y})
+
+
+def stored(shape: tuple[int, ...], axis: int, each: bool) -> Const:
+    """Weights of 8 bits, with a scale for each channel or one."""
+    scales = tuple(float(s) for s in RNG.uniform(0.005, 0.02, shape[axis] if each else 1))
+    return Const(RNG.integers(-127, 128, shape), "int8", scales, axis)
+
+
+def hybrid(case: Case, each: bool = True, asymmetric: bool = False) -> Case:
+    """The same layer with weights of 8 bits."""
+    taps = case.inputs[1]
+    assert isinstance(taps, Const)
+    axis = 3 if case.op == "DEPTHWISE_CONV_2D" else 0
+    fields = {**case.fields, "AsymmetricQuantizeInputs": asymmetric} if case.op == "FULLY_CONNECTED" else case.fields
+    inputs = (case.inputs[0], stored(np.shape(taps.data), axis, each), *case.inputs[2:])
+    return replace(case, inputs=inputs, fields=fields)
 
 
 FUSED = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
@@ -214,6 +232,19 @@ PRODUCTS = {
     "matmul broadcast": matmul((1, 2, 3, 4), (3, 1, 4, 5)),
     "matmul plain": matmul((3, 4), (4, 2)),
 }  # fmt: skip
+HYBRID = {
+    "hybrid conv": hybrid(conv((2, 7, 6, 3), (4, 3, 3, 3), SAME, 2)),
+    "hybrid conv relu6": hybrid(conv((1, 7, 6, 3), (4, 2, 3, 3), VALID, act=3)),
+    "hybrid conv one scale": hybrid(conv((2, 7, 6, 3), (4, 3, 3, 3), SAME), each=False),
+    "hybrid conv one channel": hybrid(conv((1, 5, 5, 3), (1, 3, 3, 3), SAME)),
+    "hybrid depthwise one channel": hybrid(conv((1, 6, 6, 1), (1, 3, 3, 1), SAME, op="DEPTHWISE_CONV_2D")),
+    "hybrid depthwise": hybrid(conv((2, 7, 6, 3), (1, 3, 3, 3), SAME, 2, op="DEPTHWISE_CONV_2D", act=1)),
+    "hybrid depthwise multiplied": hybrid(conv((1, 6, 6, 2), (1, 3, 3, 6), VALID, op="DEPTHWISE_CONV_2D")),
+    "hybrid dense": hybrid(dense((3, 9), (5, 9)), each=False),
+    "hybrid dense asymmetric": hybrid(dense((3, 9), (5, 9), act=1), each=False, asymmetric=True),
+    "hybrid dense kept": hybrid(dense((2, 3, 8), (4, 8), keep=True, bias=False), each=False),
+    "hybrid dense channels": hybrid(dense((3, 9), (5, 9))),
+}
 AWAY = {"least": 0.5, "most": 4.0}
 POSITIVE = {"least": 1, "most": 7}
 NEAR = {k: {"least": -0.2, "most": 0.2} if k == "float32" else {"least": -2, "most": 2} for k in NUMBERS}
@@ -305,6 +336,7 @@ MOVED = {
     "RESHAPE": moved("RESHAPE", (2, 3, 4), [4, -1]),
     "RESHAPE int64": moved("RESHAPE", (2, 3, 4), [24], kind="int64"),
     "RESHAPE option": moved("RESHAPE", (2, 6), options="ReshapeOptions", NewShape=(3, 4)),
+    "RESHAPE scalar of old": moved("RESHAPE", (1, 1), options="ReshapeOptions", NewShape=(0,)),
     "SQUEEZE": moved("SQUEEZE", (1, 3, 1, 2), options="SqueezeOptions", SqueezeDims=()),
     "SQUEEZE one": moved("SQUEEZE", (1, 3, 1, 2), options="SqueezeOptions", SqueezeDims=(-2,)),
     "EXPAND_DIMS": moved("EXPAND_DIMS", (2, 3), -1, kind="bool"),
@@ -329,6 +361,7 @@ MOVED = {
     "strided new": strided((3, 4), [0, 0, 1], [3, 1, 4], [1, 1, 1], NewAxisMask=2),
     "strided ellipsis new shrink": strided((2, 3, 4), [0, 0, 2], [1, 0, 3], [1, 1, 1], EllipsisMask=1, NewAxisMask=2,
                                            ShrinkAxisMask=4),
+    "strided shrink masked": strided((4, 6), [1, 2], [2, 3], [1, 1], BeginMask=1, ShrinkAxisMask=1),
     "strided fewer": strided((4, 3, 2), [1], [3], [1]),
     "strided beyond": strided((4, 3), [-9, 1], [99, 99], [1, 1]),
     "strided offset": strided((6, 3), [2, 1], [3, 1], [1, 1], Offset=True),
@@ -379,6 +412,12 @@ CODES = {"float32": 0, "int32": 2, "int64": 4, "bool": 6}
 MADE = {
     **{f"CAST {a} {b}": Case("CAST", (Held((2, 9), a, *((-0.2, 0.2) if (a, b) == ("float32", "bool") else ())),),
        (b,), "CastOptions", {"InDataType": CODES[a], "OutDataType": CODES[b]}) for a in CODES for b in CODES if a != b},
+    **{f"CAST far {k}": Case("CAST", (Held((2, 99), "float32", -far, far),), (k,), "CastOptions",
+       {"InDataType": 0, "OutDataType": code}) for k, code, far in (("int8", 9, 300), ("uint8", 3, 600),
+       ("int16", 7, 60000), ("int32", 2, 9e9))},
+    "CAST half": Case("CAST", (Held((2, 9), "float16"),), ("float32",), "CastOptions",
+                      {"InDataType": 1, "OutDataType": 0}),
+    "CAST to half": Case("CAST", (Held((2, 9)),), ("float16",), "CastOptions", {"InDataType": 0, "OutDataType": 1}),
     "SHAPE": Case("SHAPE", (Held((2, 3, 4)),), ("int32",), "ShapeOptions", {"OutType": 2}),
     "SHAPE int64": Case("SHAPE", (Held((2, 3, 4)),), ("int64",), "ShapeOptions", {"OutType": 4}),
     "RANK": Case("RANK", (Held((2, 3, 4)),), ("int32",)),
@@ -390,4 +429,4 @@ MADE = {
     "RANGE float": Case("RANGE", (Const(0.5, "float32"), Const(2.0, "float32"), Const(0.25, "float32"))),
     "BROADCAST_ARGS": Case("BROADCAST_ARGS", (Const([3, 1]), Const([2, 1, 4])), ("int32",)),
 }  # fmt: skip
-CASES: Mapping[str, Case] = {**PRODUCTS, **BINARY, **UNARY, **REDUCED, **STORED, **MOVED, **PLACED, **MADE}
+CASES: Mapping[str, Case] = {**PRODUCTS, **HYBRID, **BINARY, **UNARY, **REDUCED, **STORED, **MOVED, **PLACED, **MADE}

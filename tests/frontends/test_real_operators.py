@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from real_cases import CASES
+from real_cases import CASES, HYBRID
 
 from sdk.boards import load_board
 from sdk.compiler import ops
@@ -31,7 +31,7 @@ BOUND = 2e-6  # of the largest number of an output, or of 1
 DRAWS = 3
 BOARD, OPTIONS = load_board("host"), BuildOptions()
 # In C all run in `make soak`; of others the first case of each operator.
-FIRST = {case.op: name for name, case in reversed(CASES.items())}.values()
+FIRST = [*HYBRID, *{case.op: name for name, case in reversed(CASES.items())}.values()]
 
 
 @cache

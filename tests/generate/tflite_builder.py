@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import tflite_elementwise, tflite_moves, tflite_places, tflite_products, tflite_reals, tflite_states
+from . import (
+    tflite_elementwise,
+    tflite_moves,
+    tflite_places,
+    tflite_products,
+    tflite_quantised,
+    tflite_reals,
+    tflite_states,
+)
 from .builders import FileBuilder, Op, share_tests_folder
 from .fills import Fill, integers
 from .network import Spec, Unfit
@@ -17,7 +25,8 @@ __all__ = ["TfliteBuilder"]
 
 SCALES = (2.0**-40, 2.0**30)
 _ALL = {
-    **tflite_products.TABLE, **tflite_elementwise.TABLE, **tflite_moves.TABLE, **tflite_states.TABLE
+    **tflite_products.TABLE, **tflite_elementwise.TABLE, **tflite_moves.TABLE, **tflite_states.TABLE,
+    **tflite_quantised.TABLE,
 }  # fmt: skip
 
 # Layers that move reals as they move integers.
@@ -36,7 +45,8 @@ class TfliteBuilder(FileBuilder):
         if kind == "uint8":
             # LiteRT, which alone runs these, refuses variables without first values, and rounds dense layers of any
             # type in double precision: those are in test_unsigned.py
-            self.table = {op: _ALL[op] for op in _ALL if op not in (*tflite_states.STATEFUL, "FULLY_CONNECTED")}
+            left = (*tflite_states.STATEFUL, *tflite_quantised.SIGNED, "FULLY_CONNECTED")
+            self.table = {op: _ALL[op] for op in _ALL if op not in left}
         self.file, self.init = ModelFile(), ModelFile()
         self.index: dict[str, int] = {}
         self.consts = 0

@@ -1,4 +1,4 @@
-"""The real int8 models of the tests: name -> (file, steps with state or 0)."""
+"""The real models of the tests, by name: of integers, and of floats."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ NAMES = {
     "hello": "hello_world_int8.tflite",
     "okay_nabu": "okay_nabu.tflite",
     "wake_vad": "wake_vad.tflite",
+}
+# The first has weights of 8 bits: it quantises what its layers read at each run.
+FLOATS = {
+    "kws": "kws_ref_model_float32.tflite",
+    "vww": "vww_96_float.tflite",
+    "ic": "pretrainedResnet.tflite",
+    "ad": "ad01_fp32.tflite",
+    "hello": "hello_world_float.tflite",
 }
 STATEFUL = ("okay_nabu", "wake_vad")
 BOARDS = (

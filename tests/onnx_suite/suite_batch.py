@@ -147,7 +147,8 @@ def _outcome(session: Session, index: int, built: Built) -> str:
                 session.write(index, k, array.tobytes())
         session.run(index, dims=[])
         env = _computed_dims(session, index, built, info)
-        for k, (type, want) in enumerate(zip(built.outputs, outputs, strict=True)):
+        flat = [one for want in outputs for one in (want if isinstance(want, list) else [want])]
+        for k, (type, want) in enumerate(zip(built.outputs, flat, strict=True)):
             shape = tuple(substitute(d, env) for d in type.shape)
             problem = _differs(session, index, len(info.inputs) + k, type, shape, np.asarray(want), built.case)
             if problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -55,14 +56,21 @@ def read(name: str) -> Case:
     folder = Path(case.model_dir)
     model = onnx.load(folder / "model.onnx")
     sets = sorted(folder.glob("test_data_set_*"))
-    runs = tuple((list(map(_given, _row(s, "input"))), _row(s, "output")) for s in sets)
+    graph = model.graph
+    runs = tuple((list(map(_given, _row(s, "input", graph.input))), _row(s, "output", graph.output)) for s in sets)
     return Case(name, model, runs, case.rtol, case.atol)
 
 
-def _row(folder: Path, kind: str) -> list[Any]:
+def _row(folder: Path, kind: str, types: Sequence[Any]) -> list[Any]:
+    """The tensors of a folder, lists of them where the model says so."""
     files = sorted(folder.glob(f"{kind}_*.pb"), key=lambda p: int(p.stem.split("_")[1]))
     found = []
-    for file in files:
+    for file, type in zip(files, types, strict=False):
+        if type.type.WhichOneof("value") == "sequence_type":
+            sequence = onnx.SequenceProto()
+            sequence.ParseFromString(file.read_bytes())
+            found.append(numpy_helper.to_list(sequence))
+            continue
         tensor = onnx.TensorProto()
         tensor.ParseFromString(file.read_bytes())
         found.append(_value(tensor))

@@ -10,7 +10,8 @@ from suite_batch import outcomes
 from suite_cases import COUNT, drawn, read
 
 PARTS = 6
-MIN_PASSING = 0.85
+MIN_PASSING = 0.97
+NOT_COUNTED = ("Text", "Training")  # what models on such devices do not do
 TABLE = Path(__file__).with_name("expected_failures.txt")
 
 
@@ -41,4 +42,5 @@ def test_enough_of_them_pass() -> None:
     names = drawn()
     assert len(set(names)) == COUNT
     assert set(EXPECTED) <= set(names)
-    assert len(names) - len(EXPECTED) >= MIN_PASSING * COUNT
+    counted = [name for name in names if EXPECTED.get(name) not in NOT_COUNTED]
+    assert len([name for name in counted if name not in EXPECTED]) >= MIN_PASSING * len(counted)

@@ -20,7 +20,7 @@ from sdk.compiler.ir.graph import (
     node_args,
     node_outs,
 )  # fmt: skip
-from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.ops.apart import loops_apart
 from sdk.compiler.ops.registry import get_op
@@ -166,7 +166,15 @@ def draw_module(module: Module, model: str, format: str = "", unbounded: Collect
     graphs = tuple(_Reader(module, g, unbounded).drawn() for g in module.graphs.values() if g.entry)
     states = tuple(_tensor(s.name, s.type) for s in module.states.values())
     held = sum(max_value(s.type.nbytes) or 0 for s in module.states.values())
-    return Drawing(model, graphs, states, held, sum(c.data.nbytes for c in module.consts.values()), format=format)
+    return Drawing(model, graphs, states, held, sum(c.data.nbytes for c in _used(module)), format=format)
+
+
+def _used(module: Module) -> list[Const]:
+    """The constants that a node, a result or a state takes: importers may leave others."""
+    taken = {a.name for g in module.graphs.values() for n in g.body for a in node_args(n) if a.const}
+    taken |= {v.name for g in module.graphs.values() for v in g.results if v.const}
+    taken |= {s.init for s in module.states.values() if isinstance(s.init, str)}
+    return [const for const in module.consts.values() if const.name in taken]
 
 
 def _tensor(name: str, type: TensorType) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from sdk.frontends.onnx.sniff import is_onnx
 if TYPE_CHECKING:
     from sdk.compiler.ir.graph import Graph
     from sdk.compiler.ir.module import Module
-    from sdk.frontends.outline import Outline, Refusal
+    from sdk.frontends.outline import Layer, Outline, Refusal
 
 __all__ = ["FRONTEND"]
 
@@ -57,6 +57,18 @@ def _pack(model: object) -> tuple[str, bytes] | None:
     return (model.graph.name, model.SerializeToString()) if isinstance(model, onnx.ModelProto) else None
 
 
+def _layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]]) -> tuple[Module, tuple[Layer, ...]]:
+    from sdk.frontends.onnx.layers import onnx_layers
+
+    return onnx_layers(file, name, dims)
+
+
+def _open_layers(file: ModelFile, graph: Graph, keys: Sequence[str]) -> Reference:
+    from sdk.frontends.onnx.engine import OnnxRuntimeLayers
+
+    return OnnxRuntimeLayers(file, graph, keys)
+
+
 FRONTEND = Frontend(
     name="onnx",
     title="ONNX model",
@@ -66,6 +78,7 @@ FRONTEND = Frontend(
     beside=_beside,
     outline=_outline,
     constants=_constants,
-    engines=(Engine("onnxruntime", "onnxruntime", _open, lambda graph: True),),
+    layers=_layers,
+    engines=(Engine("onnxruntime", "onnxruntime", _open, lambda graph: True, _open_layers),),
     objects=Objects("an onnx.ModelProto", _pack),
 )

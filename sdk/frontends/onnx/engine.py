@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Graph
@@ -15,7 +17,7 @@ from sdk.frontends.base import ModelFile, Option
 from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.reader import embedded
 
-__all__ = ["OnnxRuntime", "session_options"]
+__all__ = ["OnnxRuntime", "OnnxRuntimeLayers", "session_options"]
 
 Array = NDArray[Any]
 OPTIONS: Final[Mapping[str, Option]] = {
@@ -68,6 +70,7 @@ class OnnxRuntime:
             hint = "use --against interp"
             raise BuildError("onnxruntime does not take this model", why=str(err), hint=hint) from None
         self.names = [p.name for p in self.session.get_inputs()]
+        self.told = [value.name for value in graph.results]  # what outputs are called here, in the model's order
 
     def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         """Outputs by name for inputs by name.
@@ -80,4 +83,20 @@ class OnnxRuntime:
             found = self.session.run(None, given)
         except Exception as err:  # its errors share no base
             raise BuildError("onnxruntime fails on this model", why=str(err), hint="use --against interp") from None
-        return {v.name: np.asarray(a) for v, a in zip(self.graph.results, found, strict=True)}
+        return {name: np.asarray(a) for name, a in zip(self.told, found, strict=True)}
+
+
+class OnnxRuntimeLayers(OnnxRuntime):
+    """The same, with tensors of the main graph as its outputs, by name.
+
+    Raises:
+        MissingToolError, BuildError: as above.
+    """
+
+    def __init__(self, model: ModelFile, graph: Graph, keys: Sequence[str]) -> None:
+        data = embedded(model.data, model.beside) if isinstance(model.beside, Externals) else model.data
+        proto = onnx.load_model_from_string(data)
+        del proto.graph.output[:]
+        proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(key) for key in dict.fromkeys(keys))
+        super().__init__(replace(model, data=proto.SerializeToString(), beside=None), graph)
+        self.told = [p.name for p in self.session.get_outputs()]

@@ -20,7 +20,7 @@ from sdk.frontends.names import identifier
 from sdk.frontends.onnx.context import Converter, OnnxNode
 from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.functions import check_arity, check_expanded, local_functions, schema_function
-from sdk.frontends.onnx.inputs import Bounds, parameters
+from sdk.frontends.onnx.inputs import Bounds, parameters, tensor_of
 from sdk.frontends.onnx.narrow import check_narrow, narrow_result
 from sdk.frontends.onnx.operators import OPERATORS
 from sdk.frontends.onnx.reader import (
@@ -48,6 +48,13 @@ _OPERATORS: Final = (
 _SIZES: Final = (
     "sizes that must agree need the same name in the model, or numbers; --dim n=LO:HI or n=LO:HI:MULTIPLE narrows one"
 )
+# Operators that take values that are no tensors.
+_OF_SEQUENCES: Final = frozenset(
+    {
+        "ConcatFromSequence", "Identity", "If", "Loop", "Optional", "OptionalGetElement", "OptionalHasElement",
+        "SequenceAt", "SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceLength",
+    }
+)  # fmt: skip
 Results = tuple[Value, ...]
 Found = tuple[Value | None, ...]  # None for an output that nothing wants
 
@@ -62,6 +69,7 @@ def import_onnx(
     folder: Path | None = None,
     refusals: list[Refusal] | None = None,
     externals: Externals | None = None,
+    tensors: dict[str, Value] | None = None,
 ) -> Module:
     """The module of an ONNX model: one graph ``main``.
 
@@ -76,6 +84,8 @@ def import_onnx(
         refusals: where given, what cannot be imported is put here, beside the error.
         externals: data outside of the file that was read already; ``folder`` is not looked into then.
 
+        tensors: where given, what each tensor of the main graph became is put here, by its name.
+
     Raises:
         BuildError: the model is damaged, or nodes cannot be imported (all of them are reported at once); an
             ``InputsDecideError`` where that is for inputs whose contents decide shapes.
@@ -89,7 +99,7 @@ def import_onnx(
             raise BuildError(f"cannot read {path}", why=error.strerror or str(error)) from None
     source = read_model(model, folder, externals)
     importer = _Importer(source, custom_ops or {}, [] if refusals is None else refusals)
-    return importer.run(name, dims or {}, fixed or {})
+    return importer.run(name, dims or {}, fixed or {}, {} if tensors is None else tensors)
 
 
 class InputsDecideError(BuildError):
@@ -113,7 +123,9 @@ class _Importer:
         self.failures: list[Failure] = []
         self.unmet: set[str] = set()
 
-    def run(self, name: str, dims: Mapping[str, Bounds], fixed: Mapping[str, NDArray[Any]]) -> Module:
+    def run(
+        self, name: str, dims: Mapping[str, Bounds], fixed: Mapping[str, NDArray[Any]], tensors: dict[str, Value]
+    ) -> Module:
         check_expanded(self.source.model)
         graph = self.source.model.graph
         scope = Scope(self.builder, self.source.opsets, self.source.externals)
@@ -134,10 +146,13 @@ class _Importer:
             deciding = tuple(n for n, v in params.items() if v.name in causes and _may_decide(v))
             error = report(self.failures, _OPERATORS, _SIZES)
             raise InputsDecideError(error, deciding) if deciding else error
-        found = [self._output(scope, p.name) for p in graph.output]
+        found = [one for p in graph.output for one in self._outputs(scope, p.name)]
         if not found:
             raise malformed("the graph has no output")
-        body, results = named(self.builder, tuple(params.values()), found, [p.name for p in graph.output])
+        names = [name for name, _ in found]
+        body, results, renamed = named(self.builder, tuple(params.values()), [v for _, v in found], names)
+        of_tensors = {n: v for n, v in scope.values.items() if v is not None and v.name not in self.builder.sequences}
+        tensors.update({name: renamed(value) for name, value in of_tensors.items()})
         main = Graph("main", symbols, tuple(params.values()), body, results)
         used = {v.name for node in body for v in _uses(node) if v.const} | {v.name for v in results if v.const}
         consts = {k: c for k, c in self.builder.consts.items() if k in used}
@@ -146,8 +161,8 @@ class _Importer:
     def _mark_narrow(self, scope: Scope, graph: Any) -> None:
         """Notes which inputs have a type that another stands for."""
         for proto in graph.input:
-            code = proto.type.tensor_type.elem_type
             value = scope.values.get(proto.name)
+            code = 0 if value is None else tensor_of(proto).elem_type
             if code in WIDER_TYPES and value is not None:
                 self.builder.narrow[value.name] = code
 
@@ -159,14 +174,21 @@ class _Importer:
                 found.update(v.name for v in node.args)
         return found
 
-    def _output(self, scope: Scope, name: str) -> Value:
+    def _outputs(self, scope: Scope, name: str) -> list[tuple[str, Value]]:
+        """What an output of the model is, with its name: of a sequence each element, numbered."""
         try:
             value = scope.lookup(name)
         except BuildError as error:
             raise BuildError(f"the output {name} is never computed", why=error.why or error.message) from error
         if value is None:
             raise BuildError(f"the output {name} is never computed")
-        return self.builder.materialize(value, f"output {name}")
+        if value.name not in self.builder.sequences:
+            return [(name, self.builder.materialize(value, f"output {name}"))]
+        parts = self.builder.sequences[value.name]
+        if parts is None:
+            raise BuildError(f"the output {name} is an optional value that is not there")
+        named_parts = ((f"{name}_{k}", part) for k, part in enumerate(parts))
+        return [(one, self.builder.materialize(part, f"output {name}")) for one, part in named_parts]
 
     # -- nodes --------------------------------------------------------------------------------------------------
 
@@ -225,6 +247,8 @@ class _Importer:
             return self._expand(scope, node, inputs, protos, body)
         if _key(node) not in self.custom_ops:
             check_arity(node, len(inputs), version)
+        if converter is not None and _key(node) not in _OF_SEQUENCES:
+            self._check_tensors(inputs)
         context = self._context(scope, node, inputs, protos, version)
         check_narrow(context, self.builder.narrow)
         folded = fold_sizes(context) if not node.domain and _key(node) not in self.custom_ops else None
@@ -242,6 +266,11 @@ class _Importer:
             code = protos["value"].t.data_type
             self.builder.narrow |= {v.name: code for v in results[:1] if code in WIDER_TYPES}
         return narrow_result(context, results, self.builder.narrow)
+
+    def _check_tensors(self, inputs: Found) -> None:
+        """Refuses sequences and optional values that are not there, where a converter takes tensors."""
+        if any(v is not None and v.name in self.builder.sequences for v in inputs):
+            raise BuildError("one of its inputs is a sequence, or an optional value that is not there")
 
     def _context(
         self, scope: Scope, node: Any, inputs: Found, protos: Mapping[str, Any], version: int

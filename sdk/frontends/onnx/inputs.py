@@ -15,7 +15,7 @@ from sdk.frontends.names import identifier
 from sdk.frontends.onnx.reader import MAX_BYTES, MAX_RANK, element_name, element_type, malformed
 from sdk.frontends.onnx.sizes import names_of, read_size
 
-__all__ = ["Bounds", "parameters"]
+__all__ = ["Bounds", "parameters", "tensor_of"]
 
 Bounds = int | tuple[int, ...]
 
@@ -40,9 +40,10 @@ def parameters(
     params: dict[str, Value] = {}
     for proto in protos:
         shape = tuple(d if isinstance(d, int) else _dim(d, names, scope, proto.name) for d in shapes[proto.name])
-        kind = element_type(proto.type.tensor_type.elem_type)
+        code = tensor_of(proto).elem_type
+        kind = element_type(code)
         if kind is None:
-            found = element_name(proto.type.tensor_type.elem_type)
+            found = element_name(code)
             raise BuildError(f"the input {proto.name} has elements of type {found}, which is not supported")
         type = TensorType(kind, shape)
         maximum = max_value(type.nbytes)
@@ -57,10 +58,7 @@ def parameters(
 
 def _shape(proto: Any, stem: str) -> list[int | str]:
     """The axes of an input: numbers, names, or expressions of names."""
-    if proto.type.WhichOneof("value") != "tensor_type":
-        kind = proto.type.WhichOneof("value") or "value without type"
-        raise BuildError(f"the input {proto.name} is a {kind.removesuffix('_type')}, only tensors are supported")
-    tensor = proto.type.tensor_type
+    tensor = tensor_of(proto)
     if not tensor.HasField("shape"):
         raise BuildError(
             f"the input {proto.name} has no shape", hint="give it one, e.g. with onnx.tools.update_model_dims"
@@ -74,6 +72,21 @@ def _shape(proto: Any, stem: str) -> list[int | str]:
         else:
             found.append(dim.dim_param.strip() or f"{stem}_dim{axis}")
     return found
+
+
+def tensor_of(proto: Any) -> Any:
+    """The type of an input that is a tensor; of an optional one too, which is one that is there.
+
+    Raises:
+        BuildError: it is something else.
+    """
+    type = proto.type
+    if type.WhichOneof("value") == "optional_type":
+        type = type.optional_type.elem_type
+    kind = type.WhichOneof("value") or "value without type"
+    if kind != "tensor_type":
+        raise BuildError(f"the input {proto.name} is a {kind.removesuffix('_type')}, only tensors are supported")
+    return type.tensor_type
 
 
 def _identifiers(sizes: Sequence[str]) -> dict[str, str]:

@@ -98,6 +98,8 @@ def _attribute(scope: Scope, proto: Any) -> Any:
             return tuple(float(v) for v in proto.floats)
         case AttributeProto.STRINGS:
             return tuple(v.decode("utf-8", "replace") for v in proto.strings)
+        case AttributeProto.TYPE_PROTO:
+            return proto.tp
     kind = AttributeProto.AttributeType.Name(proto.type).lower().replace("_", " ")
     raise BuildError(f"the attribute {proto.name} is a {kind}, which is not supported")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sdk.frontends.base import Engine, Frontend, ModelFile, Reference
@@ -11,7 +11,7 @@ from sdk.frontends.tflite.verify import has_identifier
 if TYPE_CHECKING:
     from sdk.compiler.ir.graph import Graph
     from sdk.compiler.ir.module import Module
-    from sdk.frontends.outline import Outline, Refusal
+    from sdk.frontends.outline import Layer, Outline, Refusal
 
 __all__ = ["FRONTEND"]
 
@@ -54,6 +54,24 @@ def _is_integer(graph: Graph) -> bool:
     return not any(value.type.dtype.is_float for value in (*ends, *inside))
 
 
+def _layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]]) -> tuple[Module, tuple[Layer, ...]]:
+    from sdk.frontends.tflite.layers import tflite_layers
+
+    return tflite_layers(file, name, dims)
+
+
+def _micro_layers(file: ModelFile, graph: Graph, keys: Sequence[str]) -> Reference:
+    from sdk.frontends.tflite.engine import TfliteMicroLayers
+
+    return TfliteMicroLayers(file, graph, keys)
+
+
+def _litert_layers(file: ModelFile, graph: Graph, keys: Sequence[str]) -> Reference:
+    from sdk.frontends.tflite.engine import LiteRtLayers
+
+    return LiteRtLayers(file, graph, keys)
+
+
 FRONTEND = Frontend(
     name="tflite",
     title="TensorFlow Lite model",
@@ -62,8 +80,9 @@ FRONTEND = Frontend(
     load=_load,
     outline=_outline,
     constants=_constants,
+    layers=_layers,
     engines=(
-        Engine("tflite-micro", "tflite-micro", _open_micro, _is_integer),
-        Engine("litert", "ai-edge-litert", _open_litert, lambda graph: True),
+        Engine("tflite-micro", "tflite-micro", _open_micro, _is_integer, _micro_layers),
+        Engine("litert", "ai-edge-litert", _open_litert, lambda graph: True, _litert_layers),
     ),
 )

@@ -244,12 +244,8 @@ class OpNode:
         return value
 
     def cast(self, x: Value, kind: DType, to: int | str = 0) -> Value:
-        """Emits a conversion to another element type (``to`` as in ``call``). A float beyond an integer type keeps its
-        low bits, as LiteRT on x86-64 leaves it."""
-        given: dict[str, Attr] = {"to": str(kind)}
-        if x.type.dtype.is_float and kind.kind in "iu":
-            given["wraps"] = True
-        return self._emitted("cast", (x,), (to,), given)[0]
+        """Emits a conversion to another element type (``to`` as in ``call``); floats are held to an integer type."""
+        return self._emitted("cast", (x,), (to,), {"to": str(kind)})[0]
 
     def calls(self, op: str, *args: Value, to: tuple[int | str, ...], **given: Attr) -> tuple[Value, ...]:
         """The same with a result for each of ``to``."""

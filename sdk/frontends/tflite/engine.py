@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from sdk.compiler.ir.graph import Call, Graph
 from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.frontends.base import ModelFile, Option
 
-__all__ = ["LiteRt", "TfliteMicro"]
+__all__ = ["LiteRt", "LiteRtLayers", "TfliteMicro", "TfliteMicroLayers"]
 
 Array = NDArray[Any]
 ARENA_BYTES: Final = 16 << 20
@@ -30,6 +30,7 @@ class TfliteMicro:
     """
 
     name = "tflite-micro"
+    config = "kAllocationRecording"
     options: Mapping[str, Option] = {"kernels": "reference", "arena_bytes": ARENA_BYTES}
 
     def __init__(self, model: ModelFile, graph: Graph) -> None:
@@ -49,7 +50,10 @@ class TfliteMicro:
                 hint="pip install 'crosslevel[verify]'",
             ) from None
         try:
-            self.engine = runtime.Interpreter.from_bytes(model.data, arena_size=ARENA_BYTES)
+            config = getattr(runtime.InterpreterConfig, self.config)
+            self.engine = runtime.Interpreter.from_bytes(
+                model.data, arena_size=ARENA_BYTES, intrepreter_config=config
+            )
         except (RuntimeError, ValueError) as err:
             raise BuildError(
                 "tflite-micro does not take this model", why=str(err), hint="use --against interp"
@@ -61,6 +65,25 @@ class TfliteMicro:
             self.engine.set_input(np.ascontiguousarray(inputs[value.name]), k)
         self.engine.invoke()
         return {v.name: np.array(self.engine.get_output(k)) for k, v in enumerate(self.graph.results)}
+
+
+class TfliteMicroLayers(TfliteMicro):
+    """The same with all tensors kept, of which its outputs are some of the main subgraph, by number.
+
+    Raises:
+        UsageError, MissingToolError, BuildError: as above.
+    """
+
+    config = "kPreserveAllTensors"
+
+    def __init__(self, model: ModelFile, graph: Graph, keys: Sequence[str]) -> None:
+        super().__init__(model, graph)
+        self.keys = keys
+
+    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
+        """Tensors by number for inputs by name."""
+        super().step(inputs, dims)
+        return {key: np.array(self.engine.GetTensor(int(key), 0)["tensor_data"]) for key in self.keys}
 
 
 class LiteRt:
@@ -76,6 +99,7 @@ class LiteRt:
     """
 
     name = "litert"
+    keeps_all = False
 
     def __init__(self, model: ModelFile, graph: Graph) -> None:
         self.graph = graph
@@ -100,7 +124,10 @@ class LiteRt:
 
     def _open(self, data: bytes, kernels: str) -> None:
         kind = getattr(self.runtime.OpResolverType, RESOLVERS[kernels])
-        self.engine = self.runtime.Interpreter(model_content=data, experimental_op_resolver_type=kind, num_threads=1)
+        self.engine = self.runtime.Interpreter(
+            model_content=data, experimental_op_resolver_type=kind, num_threads=1,
+            experimental_preserve_all_tensors=self.keeps_all,
+        )  # fmt: skip
         self.engine.allocate_tensors()
         self.options: Mapping[str, Option] = {"kernels": kernels, "threads": 1}
 
@@ -123,3 +150,26 @@ class LiteRt:
         except (RuntimeError, ValueError) as err:
             raise BuildError("LiteRT fails on this model", why=str(err), hint="use --against interp") from None
         return {v.name: a for v, a in zip(self.graph.results, found, strict=True)}
+
+
+class LiteRtLayers(LiteRt):
+    """The same with all tensors kept, of which its outputs are some of the main subgraph, by number.
+
+    Raises:
+        MissingToolError, BuildError: as above.
+    """
+
+    keeps_all = True
+
+    def __init__(self, model: ModelFile, graph: Graph, keys: Sequence[str]) -> None:
+        super().__init__(model, graph)
+        self.keys = keys
+
+    def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
+        """Tensors by number for inputs by name."""
+        super().step(inputs, dims)
+        try:
+            return {key: np.array(self.engine.get_tensor(int(key))) for key in self.keys}
+        except ValueError as err:
+            hint = "use --against interp"
+            raise BuildError("LiteRT does not tell a tensor of this model", why=str(err), hint=hint) from None

@@ -16,12 +16,13 @@ from sdk.compiler.ir.types import I8, U8
 from sdk.errors import BuildError
 from sdk.frontends.tflite.reader import Tensor
 
-__all__ = ["LOWER", "RAISE", "is_unsigned", "lowered"]
+__all__ = ["LOWER", "LOWERED", "RAISE", "is_unsigned", "lowered"]
 
+LOWERED: Final = 128  # by how much
 _SAME: Final = {"mult": 1 << 30, "shift": 1}  # a ratio of one
 # Attributes of ``rescale`` from u8 to i8, and back.
-LOWER: Final[Mapping[str, Any]] = {"out": "i8", "in_zp": 128, **_SAME, "zp": 0, "lo": -128, "hi": 127}
-RAISE: Final[Mapping[str, Any]] = {"out": "u8", "in_zp": 0, **_SAME, "zp": 128, "lo": 0, "hi": 255}
+LOWER: Final[Mapping[str, Any]] = {"out": "i8", "in_zp": LOWERED, **_SAME, "zp": 0, "lo": -128, "hi": 127}
+RAISE: Final[Mapping[str, Any]] = {"out": "u8", "in_zp": 0, **_SAME, "zp": LOWERED, "lo": 0, "hi": 255}
 
 
 def is_unsigned(tensor: Tensor) -> bool:
@@ -39,4 +40,4 @@ def lowered(tensor: Tensor) -> Tensor:
     if bad:
         raise BuildError(f"tensor {tensor.name} has the zero point {bad[0]}, outside {tensor.dtype}")
     data = None if tensor.data is None else (tensor.data ^ np.uint8(128)).view(np.int8)
-    return replace(tensor, dtype=I8, data=data, zero_points=tuple(z - 128 for z in tensor.zero_points))
+    return replace(tensor, dtype=I8, data=data, zero_points=tuple(z - LOWERED for z in tensor.zero_points))

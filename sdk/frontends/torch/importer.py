@@ -26,7 +26,7 @@ from sdk.frontends.torch.inputs import Bounds, bounded
 from sdk.frontends.torch.library import quiet, torch_package
 from sdk.frontends.torch.names import NAMES, is_computed, output_names, read_names
 from sdk.frontends.torch.operators import OPERATORS
-from sdk.frontends.torch.symbols import SizeError, is_symbolic, size_of
+from sdk.frontends.torch.symbols import SizeError, is_symbolic, real_of, size_of
 
 __all__ = ["import_exported", "import_torch", "load"]
 
@@ -221,7 +221,8 @@ class _Importer:
         if type(given).__name__ in ("list", "tuple", "immutable_list"):
             return [self._argument(g, node) for g in given]
         if hasattr(given, "op") and hasattr(given, "users"):
-            return self.env[given]
+            found = self.env[given]
+            return real_of(node, found, self.scope) if is_symbolic(found) else found
         if type(given).__module__ == "torch" and type(given).__name__ == "dtype":
             return _TYPES.get(str(given).removeprefix("torch."))
         return size_of(given, self.scope) if is_symbolic(given) else given
@@ -260,6 +261,8 @@ class _Importer:
             return self.env[node.args[0]][node.args[1]]
         if _is_number(node):
             value = node.meta["val"]
+            if type(value).__name__ == "SymFloat":
+                return value  # computed where a tensor needs it
             try:
                 return size_of(value, self.scope) if is_symbolic(value) else value
             except SizeError:
@@ -304,7 +307,7 @@ class _Importer:
                 found.append(self._result(by_name[spec.arg.name]))
         if not found:
             raise BuildError("the program has no output", hint="return a tensor")
-        body, results = named(self.builder, params, found, labels)
+        body, results, _ = named(self.builder, params, found, labels)
         renamed = {a.name: b for node, other in zip(self.builder.body, body, strict=True)
                    for a, b in zip(_outs(node), _outs(other), strict=True)}  # fmt: skip
         after = tuple(WriteState(state, renamed.get(v.name, v), f"state {state}") for state, v in writes)

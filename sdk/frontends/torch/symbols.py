@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, Final
 
+from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import F32, F64, I64
 from sdk.compiler.sym import Dim, ceildiv, dmax, dmin, floordiv, mod
 from sdk.errors import BuildError
+from sdk.frontends.emit import Emitter
 
-__all__ = ["SizeError", "free_symbols", "is_symbolic", "size_of"]
+__all__ = ["SizeError", "free_symbols", "is_symbolic", "real_of", "size_of"]
 
 _FUNCTIONS: Final[Mapping[str, Callable[..., Dim]]] = {
     "Add": lambda *given: reduce(operator.add, given),
@@ -24,6 +27,11 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Dim]]] = {
     "PythonMod": mod,
 }
 _ROUNDED: Final[Mapping[str, Callable[[Dim, Dim], Dim]]] = {"CeilToInt": ceildiv, "FloorToInt": floordiv}
+
+_REAL: Final[Mapping[str, str]] = {
+    "Add": "add", "FloatPow": "pow", "FloatTrueDiv": "div", "IntTrueDiv": "div", "Mul": "mul", "Pow": "pow",
+}  # fmt: skip
+_ROOTS: Final = frozenset({"OpaqueUnaryFn_sqrt", "sqrt"})
 
 
 class SizeError(BuildError):
@@ -65,3 +73,26 @@ def _dim(expr: Any, scope: Mapping[str, Dim]) -> Dim:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name](*(_dim(a, scope) for a in expr.args))
     raise SizeError(f"the size {expr} is no sum, product, quotient, minimum or maximum of sizes")
+
+
+def real_of(node: Emitter, value: Any, scope: Mapping[str, Dim]) -> Value:
+    """A ``SymFloat``, a real number made of sizes, as an f32 scalar that the run computes in f64.
+
+    Raises:
+        SizeError: it follows from data, or by a function that is not known here.
+    """
+    return node.call("cast", _real(node, value.node.expr, scope), to=str(F32))
+
+
+def _real(node: Emitter, expr: Any, scope: Mapping[str, Dim]) -> Value:
+    name = type(expr).__name__
+    if getattr(expr, "is_number", False):
+        return node.scalar(float(expr), F64)
+    if name == "ToFloat":
+        return _real(node, expr.args[0], scope)
+    if name in _ROOTS:
+        return node.call("sqrt", _real(node, expr.args[0], scope))
+    if name in _REAL and not expr.is_integer:
+        return reduce(lambda a, b: node.call(_REAL[name], a, b), (_real(node, a, scope) for a in expr.args))
+    whole = node.call("full", shape=(), value=_dim(expr, scope), dtype=str(I64))
+    return node.call("cast", whole, to=str(F64))

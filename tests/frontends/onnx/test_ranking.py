@@ -23,3 +23,12 @@ def test_unique_of_a_symbolic_size(in_order: int) -> None:
     x = np.random.default_rng(2).integers(0, 6, (3, 7)).astype(np.float32)
     outputs = ("v", "first", "which", "many")
     compare("Unique", {"x": x}, outputs=outputs, sorted=in_order, shapes={"x": (3, "n")}, dims={"n": (1, 40)})
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("ordered", [0, 1])
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.int8])
+def test_unique_slices(axis: int, ordered: int, kind: type) -> None:
+    x = np.random.default_rng(axis + ordered + 1).integers(0, 2, (6, 2, 5)).astype(kind)
+    x[4], x[5] = x[1], x[0]
+    compare("Unique", {"x": x}, outputs=["y", "i", "r", "c"], axis=axis, sorted=ordered)

@@ -197,7 +197,9 @@ def test_arithmetic_on_sizes() -> None:
     def run(x: Tensor) -> Any:
         n, m = x.shape
         places = torch.arange(n) * m + n // 2
-        return x.reshape(n * m // 2, 2), places, x / m, torch.full((n, 2), m), x[1:], x.new_ones(n + m), x.mean(0)
+        scaled = x * (1 / m) / (2.5 * n), x * (n / 3 + torch.sym_sqrt(m))
+        made = torch.full((n, 2), m), x.new_ones(n + m)
+        return scaled, made, x.reshape(n * m // 2, 2), places, x / m, x[1:], x.mean(0)
 
     n, m = Dim("n", min=3, max=9), 2 * Dim("half", min=2, max=5)
     x = torch.randn(5, 6)

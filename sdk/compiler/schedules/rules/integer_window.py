@@ -94,8 +94,10 @@ class WordWindow:
 
     def applies(self, nest: Nest, machine: Machine) -> bool:
         """Windows of a word of channels or more."""
-        fits = nest.is_product("window", "bytes", self.least) and is_depthwise(nest)
-        return fits and nest.part.spatial[-1].var.hi + 1 >= BYTES
+        if not nest.is_product("window", "bytes", self.least) or not is_depthwise(nest):
+            return False
+        wide = nest.loops.param(nest.part.b).buffer.dtype.bits > 8  # weights of i16, two of which are a word
+        return not wide and nest.part.spatial[-1].var.hi + 1 >= BYTES
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Words of channels."""

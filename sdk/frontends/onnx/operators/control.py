@@ -53,6 +53,13 @@ def if_(node: OnnxNode) -> tuple[Value, ...]:
 
 
 def _chosen(node: OnnxNode, condition: Value, yes: Value, no: Value) -> Value:
+    kept = node.builder.sequences
+    if yes.name in kept and no.name in kept:
+        first, second = kept[yes.name], kept[no.name]
+        if first is None or second is None or len(first) != len(second):
+            node.fail("its condition is known only at run time, and its branches give sequences of different lengths")
+        parts = (_chosen(node, condition, a, b) for a, b in zip(first, second, strict=True))
+        return node.builder.sequence(tuple(parts), node.stem)
     same = yes.type.rank == no.type.rank and all(map(same_extent, yes.type.shape, no.type.shape))
     if yes.type.dtype != no.type.dtype or not same:
         node.fail("its condition is known only at run time, and its branches give tensors of different types")

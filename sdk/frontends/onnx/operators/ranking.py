@@ -6,7 +6,7 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, I32, I64
-from sdk.compiler.sym import Dim, product
+from sdk.compiler.sym import Dim, product, prove_ge
 from sdk.frontends.moves import part
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 from sdk.frontends.onnx.operators.selection import new_dim
@@ -22,7 +22,7 @@ def unique(node: OnnxNode) -> tuple[Value, ...]:
     """
     x = node.x(0)
     if node.has("axis") and x.type.rank != 1:
-        node.fail("unique slices along an axis are not supported, only unique elements")
+        return _unique_slices(node, x, node.axis(node.int("axis"), x.type.rank))
     size = product(x.type.shape)
     flat = x if x.type.rank == 1 else node.call("reshape", x, shape=(size,))
     if isinstance(size, int) and size == 0:
@@ -42,6 +42,51 @@ def unique(node: OnnxNode) -> tuple[Value, ...]:
     kept, many = (node.call("gather", v, order, axis=0) for v in (kept, many))
     rank = _moved(node, count, order, node.call("iota", extent=count, start=0, step=1, dtype=str(I64)))
     return kept, where, node.call("gather", rank, inverse, axis=0), many
+
+
+def _unique_slices(node: OnnxNode, x: Value, axis: int) -> tuple[Value, ...]:
+    """The same of slices along an axis, which are ordered by their first elements that differ: every slice is compared
+    with every other."""
+    size, shape = x.type.shape[axis], x.type.shape
+    order = (axis, *(k for k in range(x.type.rank) if k != axis))
+    width = product(tuple(shape[k] for k in order[1:]))
+    if prove_ge(size, 1) is not True or prove_ge(width, 1) is not True:
+        node.fail("its slices may be none, or empty")
+    rows = node.call("reshape", node.call("transpose", x, perm=order), shape=(size, width))
+    alike, less = _compared(node, rows, size, width)
+    at = node.call("iota", extent=size, start=0, step=1, dtype=str(I64))
+    column = node.call("reshape", at, shape=(size, 1))
+    earlier = node.call("cast", node.call("less", at, column), to=str(I64))
+    before = node.call("reduce_max", node.call("mul", alike, earlier), axes=(1,))
+    is_first = node.call("sub", node.scalar(1, I64), node.call("reshape", before, shape=(size,)))
+    group = node.call("reduce_sum", node.call("mul", less, is_first), axes=(1,))
+    group = node.call("reshape", group, shape=(size,))
+    many = node.call("reshape", node.call("reduce_sum", alike, axes=(1,)), shape=(size,))
+    flags = node.call("cast", is_first, to=str(I32))
+    count = new_dim(node, node.call("count_nonzero", flags), size)
+    where = node.call("reshape", node.call("nonzero", flags, count=count), shape=(count,))
+    if node.int("sorted", 1):
+        where = _moved(node, count, node.call("gather", group, where, axis=0), where)
+        inverse = group
+    else:
+        rank = node.call("sub", node.call("cumsum", is_first, exclusive=False, reverse=False), node.scalar(1, I64))
+        first = node.call("reshape", node.call("argmax", alike, axis=1, last=False), shape=(size,))
+        inverse = node.call("gather", rank, first, axis=0)
+    kept, many = node.call("gather", x, where, axis=axis), node.call("gather", many, where, axis=0)
+    return kept, where, inverse, many
+
+
+def _compared(node: OnnxNode, rows: Value, size: Dim, width: Dim) -> tuple[Value, Value]:
+    """For each pair of rows [i, j] whether they are alike, and whether j comes before i, as i64."""
+    one, other = (node.call("reshape", rows, shape=shape) for shape in ((size, 1, width), (1, size, width)))
+    differs = node.call("cast", node.call("not_equal", one, other), to=str(I32))
+    smaller = node.call("cast", node.call("less", other, one), to=str(I32))
+    place = node.call("argmax", differs, axis=2, last=False)
+    flat = (size, size)
+    found, below = (node.call("gather_elements", v, place, axis=2) for v in (differs, smaller))
+    wide = (node.call("cast", node.call("reshape", v, shape=flat), to=str(I64)) for v in (found, below))
+    different, less = wide
+    return node.call("sub", node.scalar(1, I64), different), less
 
 
 def _starts(node: OnnxNode, values: Value, size: Dim) -> Value:

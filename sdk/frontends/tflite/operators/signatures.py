@@ -37,7 +37,9 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     "CONV_2D": Signature(3, "Conv2DOptions", _WINDOW),
     "CONV_3D": Signature(3, "Conv3DOptions", _VOLUME),
     "DEPTHWISE_CONV_2D": Signature(3, "DepthwiseConv2DOptions", _WINDOW),
-    "FULLY_CONNECTED": Signature(3, "FullyConnectedOptions", (*_FUSED, "WeightsFormat", "KeepNumDims")),
+    "FULLY_CONNECTED": Signature(
+        3, "FullyConnectedOptions", (*_FUSED, "WeightsFormat", "KeepNumDims", "AsymmetricQuantizeInputs")
+    ),
     "TRANSPOSE_CONV": Signature(4, "TransposeConvOptions", (*_STRIDES, *_FUSED)),
     # elementwise, of two tensors or more
     "ADD": Signature(2, "AddOptions", _FUSED),

@@ -36,13 +36,17 @@ def fused(node: OpNode) -> tuple[str, Mapping[str, Any]] | None:
     return _FUSED[name]
 
 
-def apply(node: OpNode, op: str, *args: Value, **given: Any) -> Value:
-    """Emits a call and the fused activation after it, as output 0."""
+def apply(node: OpNode, op: str, *args: Value, view: tuple[Dim, ...] | None = None, **given: Any) -> Value:
+    """Emits a call and the fused activation after it, as output 0, where given in the shape ``view``."""
     after = fused(node)
-    if after is None:
+    if after is None and view is None:
         return node.call(op, *args, **given)
-    name, limits = after
     value = node.call(op, *args, to="linear", **given)
+    if view is not None:
+        value = node.call("reshape", value, to=0 if after is None else "view", shape=view)
+    if after is None:
+        return value
+    name, limits = after
     if value.type.dtype.is_float:
         limits = {k: float(v) if isinstance(v, int) else v for k, v in limits.items()}
     return node.call(name, value, **limits)

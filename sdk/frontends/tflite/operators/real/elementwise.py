@@ -151,7 +151,7 @@ def _operands(node: OpNode) -> tuple[Value, Value, Value]:
 
 
 def cast(node: OpNode) -> None:
-    """CAST; a float beyond an integer type keeps its low bits, as compilers for x86-64 and AArch64 leave it."""
+    """CAST; a float is cut off, then held to an integer type, of which NaN is 0."""
     x, tensor = node.input(0), node.output()
     if tensor.dtype is None:
         raise BuildError(f"output {tensor.title} has type {tensor.type_name}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ops.shapes import same_extent
-from sdk.compiler.sym import Dim, floordiv, product, prove_eq, prove_ge
+from sdk.compiler.sym import Dim, floordiv, product, prove_eq, prove_ge, prove_lt
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table, tensor_quant
 from sdk.frontends.tflite.operators.real.common import axis_of, fused, reshaped, single
@@ -26,6 +26,7 @@ def reshape(node: OpNode) -> None:
         wanted = list(node.dims(1))
     else:
         wanted = list(node.operator.options.get("NewShapeAsNumpy") or node.output().shape)
+        wanted = [] if wanted == [0] else wanted  # how converters of old wrote a scalar
     places = [k for k, d in enumerate(wanted) if isinstance(d, int) and d == -1]
     if len(places) > 1 or any(isinstance(d, int) and d < -1 for d in wanted):
         raise BuildError(f"the target shape {list(map(str, wanted))} is impossible")
@@ -43,6 +44,9 @@ def reshape(node: OpNode) -> None:
 def squeeze(node: OpNode) -> None:
     """SQUEEZE: drops axes of extent 1, those named or all."""
     x, named = node.input(0), node.operator.options.get("SqueezeDimsAsNumpy") or ()
+    unsure = [d for d in x.type.shape if not (isinstance(d, int) or prove_ge(d, 2) or prove_lt(d, 1))]
+    if unsure and not named:
+        raise BuildError(f"whether the open extent {unsure[0]} is 1 is not known; give it bounds from 2")
     dropped = {axis_of(int(k), x.type.rank) for k in named} or {k for k, d in enumerate(x.type.shape) if d == 1}
     for k in dropped:
         if prove_eq(x.type.shape[k], 1) is not True:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import F32
+from sdk.compiler.ir.types import F32, I8, DType
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, floordiv, product, prove_eq
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators.contraction import padding
 from sdk.frontends.tflite.operators.real.common import apply, reshaped
+from sdk.frontends.tflite.operators.real.hybrid import has_stored_weights, summed
 
 __all__ = ["TABLE"]
 
@@ -26,11 +27,16 @@ def _images(node: OpNode, k: int, axes: int) -> Value:
     return x
 
 
-def _weights(node: OpNode, k: int, rank: int) -> Value:
-    w = node.input(k, F32)
+def _weights(node: OpNode, k: int, rank: int, *more: DType) -> Value:
+    w = node.input(k, F32, *more)
     if w.type.rank != rank:
         raise BuildError(f"the weights have rank {w.type.rank} instead of {rank}")
     return w
+
+
+def _stored(node: OpNode) -> tuple[DType, ...]:
+    """What weights may be besides floats."""
+    return (I8,) if has_stored_weights(node) else ()
 
 
 def _numbers(node: OpNode, k: int) -> tuple[int, ...]:
@@ -75,25 +81,34 @@ def _window(node: OpNode, x: Value, kernel: Sequence[int], letters: str) -> dict
 
 def conv_2d(node: OpNode) -> None:
     """CONV_2D: weights [o, kh, kw, c / groups]."""
-    x, w = _images(node, 0, 2), _weights(node, 1, 4)
+    x, w = _images(node, 0, 2), _weights(node, 1, 4, *_stored(node))
     channels, kh, kw, depth = _numbers(node, 1)
     have = x.type.shape[3]
     if not isinstance(have, int) or depth < 1 or have % depth or channels % max(have // depth, 1):
         raise BuildError(f"weights of shape {list(w.type.shape)} do not fit {have} input channels")
     groups = {"groups": have // depth} if have != depth else {}
-    apply(node, "conv2d", x, w, _bias(node, 2, channels), **_window(node, x, (kh, kw), "HW"), **groups)
+    window = {**_window(node, x, (kh, kw), "HW"), **groups}
+    if has_stored_weights(node):
+        bias = _bias(node, 2, channels) if node.has(2) else None
+        summed(node, "conv2d", x, w, 0, (1, 2, 3), bias, **window)
+        return
+    apply(node, "conv2d", x, w, _bias(node, 2, channels), **window)
 
 
 def depthwise_conv_2d(node: OpNode) -> None:
     """DEPTHWISE_CONV_2D: weights [1, kh, kw, c * multiplier]."""
-    x, w = _images(node, 0, 2), _weights(node, 1, 4)
+    x, w = _images(node, 0, 2), _weights(node, 1, 4, *_stored(node))
     one, kh, kw, channels = _numbers(node, 1)
     depth = x.type.shape[3]
     if one != 1 or not isinstance(depth, int) or depth < 1 or channels % depth:
         raise BuildError(f"weights of shape {list(w.type.shape)} do not fit {depth} input channels")
     taps = _arranged(node, 1, None, (kh, kw, channels), "taps")
-    window = _window(node, x, (kh, kw), "HW")
-    apply(node, "depthwise_conv2d", x, taps, _bias(node, 2, channels), multiplier=channels // depth, **window)
+    window = {**_window(node, x, (kh, kw), "HW"), "multiplier": channels // depth}
+    if has_stored_weights(node):
+        bias = _bias(node, 2, channels) if node.has(2) else None
+        summed(node, "depthwise_conv2d", x, taps, 3, (1, 2, 3), bias, **window)
+        return
+    apply(node, "depthwise_conv2d", x, taps, _bias(node, 2, channels), **window)
 
 
 def conv_3d(node: OpNode) -> None:
@@ -134,33 +149,32 @@ def fully_connected(node: OpNode) -> None:
     """FULLY_CONNECTED: the input as rows of k numbers, weights [n, k]."""
     if int(node.option("WeightsFormat")) != 0:
         raise BuildError("shuffled weights are not supported")
-    x, w = node.input(0, F32), _weights(node, 1, 2)
+    x, w = node.input(0, F32), _weights(node, 1, 2, *_stored(node))
     channels, inner = w.type.shape
     rows = _rows(x.type.shape, inner)
     flat = reshaped(node, x, (rows, inner), "rows")
-    weights, given = w, {"trans_b": True}
-    data = node.data(1)
-    if data is not None:
-        weights, given = node.const("weights", np.ascontiguousarray(data.T)), {}
     shape: tuple[Dim, ...] = (rows, channels)
     if node.option("KeepNumDims"):
         shape = (*x.type.shape[:-1], channels)
     elif node.output().ranked and len(node.output().shape) != 2:
         shape = node.output().shape
-    steps: list[tuple[str, tuple[Value, ...], dict[str, Any]]] = [("matmul", (weights,), given)]
+    view = None if len(shape) == 2 else shape
+    bias = None
     if node.has(2):
         if not isinstance(channels, int):
             raise BuildError(f"a bias for the open number of channels {channels} is not supported")
-        steps.append(("add", (_bias(node, 2, channels),), {}))
-    value = flat
-    for op, others, attrs in steps[:-1]:
-        value = node.call(op, value, *others, to="products", **attrs)
-    op, others, attrs = steps[-1]
-    if len(shape) == 2:
-        apply(node, op, value, *others, **attrs)
+        bias = _bias(node, 2, channels)
+    if has_stored_weights(node):
+        summed(node, "dense", flat, w, 0, (1,), bias, view, x_offset=0, w_offset=0)
+        return
+    weights, given = w, {"trans_b": True}
+    data = node.data(1)
+    if data is not None:
+        weights, given = node.const("weights", np.ascontiguousarray(data.T)), {}
+    if bias is None:
+        apply(node, "matmul", flat, weights, view=view, **given)
     else:
-        value = node.call(op, value, *others, to="flat", **attrs)
-        apply(node, "reshape", value, shape=shape)
+        apply(node, "add", node.call("matmul", flat, weights, to="products", **given), bias, view=view)
 
 
 def _rows(shape: tuple[Dim, ...], inner: Dim) -> Dim:

@@ -103,6 +103,8 @@ def _range(size: Dim, begin: Dim, end: Dim, stride: int, k: int, masks: _Masks) 
     """First position and count along an axis."""
     if masks.shrink >> k & 1:
         at = begin + size if isinstance(begin, int) and begin < 0 else begin
+        if masks.begin >> k & 1:  # which LiteRT heeds here, and TensorFlow does not
+            at = 0 if stride > 0 else size - 1
         if prove_ge(at, 0) is not True or prove_lt(at, size) is not True:
             raise BuildError(f"index {begin} of an axis of {size}")
         return at, 1

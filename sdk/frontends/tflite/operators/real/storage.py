@@ -11,26 +11,23 @@ from sdk.frontends.builder import Contents
 from sdk.frontends.tflite.context import OpNode, Table, usable
 from sdk.frontends.tflite.operators.real.common import axis_of
 
-__all__ = ["TABLE", "dequantized", "rounded"]
+__all__ = ["TABLE", "rounded"]
 
 
 def dequantize(node: OpNode) -> None:
     """DEQUANTIZE: half floats, or stored integers, as floats. Constants become floats when the model is built."""
-    data = node.data(0)
-    x = node.input(0, F16, I8, U8, I16)
     node.out_dtype(F32)
-    if x.type.dtype == F16:
-        if data is None:
-            node.cast(x, F32)
-        else:
-            node.known(Contents(F32, data.astype(np.float32)))
+    data, kind = node.data(0), node.tensor(0).dtype
+    if data is not None and kind in (F16, I8, U8, I16):
+        node.known(Contents(F32, data.astype(np.float32) if kind == F16 else _real_numbers(node, 0)))
         return
-    if data is not None:
-        node.known(Contents(F32, dequantized(node, 0)))
+    x = node.input(0, F16, I8, U8, I16)
+    if x.type.dtype == F16:
+        node.cast(x, F32)
         return
     scale, zero = _scales(node, 0)
-    kind = x.type.dtype.numpy
-    node.call("dequantize", x, node.const("scale", scale), node.const("zero", zero.astype(kind)))
+    zeros = zero.astype(x.type.dtype.numpy)
+    node.call("dequantize", x, node.const("scale", scale), node.const("zero", zeros))
 
 
 def _scales(node: OpNode, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -56,7 +53,7 @@ def _scales(node: OpNode, k: int) -> tuple[np.ndarray, np.ndarray]:
     return scale, np.asarray(tensor.zero_points, np.int64).reshape(shape)
 
 
-def dequantized(node: OpNode, k: int) -> np.ndarray:
+def _real_numbers(node: OpNode, k: int) -> np.ndarray:
     """The real numbers that the constant ``k`` stands for, as f32."""
     scale, zero = _scales(node, k)
     steps = node.constant(k).astype(np.int64) - zero

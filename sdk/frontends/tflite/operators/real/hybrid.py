@@ -1,0 +1,116 @@
+"""Layers of floats whose weights are i8 ("dynamic range"): each run quantises what they read, as LiteRT's kernels do.
+
+The largest and smallest number of an image (of a row, of a fully connected layer) say how it is stored in 8 bits; sums
+of products are integers, and become floats with a scale for each channel. Weights stay as small as in the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import F32, F64, I8, I16
+from sdk.compiler.sym import Dim
+from sdk.errors import BuildError
+from sdk.frontends.tflite.context import OpNode, usable
+from sdk.frontends.tflite.operators.real.common import apply
+from sdk.frontends.tflite.operators.real.storage import rounded
+
+__all__ = ["has_stored_weights", "summed"]
+
+_LOW, _HIGH = -128.0, 127.0
+
+
+def has_stored_weights(node: OpNode) -> bool:
+    """Whether the weights, input 1, are constants of i8."""
+    tensor = node.tensor(1)
+    return tensor.dtype == I8 and tensor.data is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A tensor as integers, and what one step is worth: a scale for each image or row."""
+
+    value: Value
+    scale: Value
+
+
+def summed(
+    node: OpNode, op: str, x: Value, weights: Value, axis: int, axes: tuple[int, ...], bias: Value | None,
+    view: tuple[Dim, ...] | None = None, **window: Any,
+) -> None:  # fmt: skip
+    """Emits ``op`` of a float tensor and weights of i8 whose channels are ``axis`` in the file, then scales, bias and
+    the fused activation. ``axes`` of the tensor are stored together, with a zero point where LiteRT's kernels have one:
+    in fully connected layers that ask for it, in convolutions with several scales, in all that are depthwise."""
+    scales = _channel_scales(node, axis)
+    asymmetric = op == "depthwise_conv2d" or (op == "conv2d" and len(scales) > 1)
+    if op == "dense":
+        asymmetric = bool(node.option("AsymmetricQuantizeInputs"))
+    steps = (_asymmetric if asymmetric else _symmetric)(node, x, axes)
+    channels = node.tensor(1).shape[axis]
+    zeros = node.const("zeros", np.zeros(channels, np.int32))
+    acc = node.call(op, steps.value, weights, zeros, to="acc", **window)
+    value = node.cast(acc, F32, "sums")
+    value = node.call("mul", value, node.const("scales", scales), to="scaled")
+    if bias is None:
+        apply(node, "mul", value, steps.scale, view=view)
+    else:
+        apply(node, "add", node.call("mul", value, steps.scale, to="real"), bias, view=view)
+
+
+def _channel_scales(node: OpNode, axis: int) -> np.ndarray:
+    tensor = node.tensor(1)
+    count = len(tensor.scales)
+    bad = [s for s in tensor.scales if not usable(s)]
+    if not count or bad or any(tensor.zero_points):
+        raise BuildError(f"weights {tensor.name} of i8 must have positive finite scales and no zero point")
+    if count not in (1, tensor.shape[axis]) or (count > 1 and tensor.axis != axis):
+        channels = tensor.shape[axis]
+        raise BuildError(f"weights {tensor.name} have {count} scales on axis {tensor.axis} for {channels} channels")
+    return np.asarray(tensor.scales, np.float32)
+
+
+def _ends(node: OpNode, x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
+    return node.call("reduce_min", x, to="least", axes=axes), node.call("reduce_max", x, to="largest", axes=axes)
+
+
+def _symmetric(node: OpNode, x: Value, axes: tuple[int, ...]) -> _Steps:
+    """Steps of -127 to 127, the largest magnitude at an end."""
+    low, high = _ends(node, x, axes)
+    most = node.call("maximum", node.call("neg", low, to="low"), high, to="most")
+    none = node.call("equal", most, node.scalar(0, x), to="none")
+    one, limit = node.scalar(1, x), node.scalar(_HIGH, x)
+    scale = node.call("where", none, one, node.call("div", most, limit, to="step"), to="scale")
+    by = node.call("where", none, one, node.call("div", limit, most, to="steps"), to="by")
+    whole = rounded(node, node.call("mul", x, by, to="quotient"))
+    held = node.call("clip", whole, to="held", lo=-_HIGH, hi=_HIGH)
+    return _Steps(node.cast(held, I8, "stored"), scale)
+
+
+def _asymmetric(node: OpNode, x: Value, axes: tuple[int, ...]) -> _Steps:
+    """Steps of -128 to 127 that cover what there is and 0, less the step that 0 is."""
+    zero, one = node.scalar(0, x), node.scalar(1, x)
+    low, high = _ends(node, x, axes)
+    low = node.cast(node.call("minimum", low, zero, to="low"), F64, "wide_low")
+    high = node.cast(node.call("maximum", high, zero, to="high"), F64, "wide_high")
+    none = node.call("equal", low, high, to="none")
+    step = node.call("div", node.call("sub", high, low, to="span"), node.scalar(_HIGH - _LOW, low), to="step")
+    first, last = (node.call("div", end, step, to="place") for end in (low, high))
+    # of the two ends, the zero point is counted from the one nearer to 0
+    sizes = [node.call("abs", place, to="size") for place in (first, last)]
+    below, above = (node.call("add", s, node.scalar(abs(k), low), to="error")
+                    for s, k in zip(sizes, (_LOW, _HIGH), strict=True))  # fmt: skip
+    at_low, at_high = (node.call("sub", node.scalar(k, low), place, to="zero_at")
+                       for k, place in ((_LOW, first), (_HIGH, last)))  # fmt: skip
+    nearer = node.call("less", below, above, to="nearer")
+    exact = node.call("where", nearer, at_low, at_high, to="exact")
+    point = rounded(node, node.call("clip", exact, to="inside", lo=_LOW, hi=_HIGH))
+    point = node.call("where", none, zero, node.cast(point, F32, "near"), to="point")
+    scale = node.call("where", none, one, node.cast(step, F32, "narrow"), to="scale")
+    by = node.call("div", one, scale, to="by")
+    whole = rounded(node, node.call("add", point, node.call("mul", x, by, to="quotient"), to="place"))
+    held = node.call("clip", whole, to="held", lo=_LOW, hi=_HIGH)
+    return _Steps(node.cast(node.call("sub", held, point, to="centred"), I16, "stored"), scale)
