@@ -27,7 +27,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # windows of one column of taps among them: no two products along a row to sum at once; sums of eight products
 COLUMN = test_rules.depthwise(20, 8, 40, 5, 1, 0)
-BYTES = [*test_rules.CASES, COLUMN, test_rules.conv(8, 7, 8, 19, 1, 1, 0)]
+BYTES = [
+    *test_rules.CASES, COLUMN, test_rules.conv(8, 7, 8, 19, 1, 1, 0), test_rules.conv(9, 12, 3, 19, 1, 1, 0)
+]  # fmt: skip
 WIDE = (TensorType(I16, (1, 20, 8, 40)), *COLUMN[1][1:])
 HALVES = [*test_integer16.CASES.values(), (COLUMN[0], WIDE, {**COLUMN[2], "pad_value": 0, "x_offset": 0})]
 

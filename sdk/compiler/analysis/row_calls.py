@@ -3,15 +3,17 @@ row, so rows may lie anywhere, and what follows from there being one is known.""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from sdk.compiler.analysis.pattern import classify
 from sdk.compiler.analysis.tight import tight
 from sdk.compiler.ir.loops import Alloc, Block, For, Let, Loops, Stmt
 from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
 from sdk.compiler.sym import Var
 
-__all__ = ["by_rows", "drop_single_trips"]
+__all__ = ["by_rows", "drop_single_trips", "loops_of_product"]
 
 
 def by_rows(loops: Loops) -> Loops:
@@ -30,15 +32,19 @@ def by_rows(loops: Loops) -> Loops:
     return drop_single_trips(replace(loops, body=body))
 
 
-def drop_single_trips(loops: Loops) -> Loops:
-    """``for i in 3..4 { S(i) }`` --> ``S(3)``; a body with declarations of its own stays a block."""
+def drop_single_trips(loops: Loops, kept: Collection[Var] = ()) -> Loops:
+    """``for i in 3..4 { S(i) }`` --> ``S(3)``, loops over the variables ``kept`` apart; a body with declarations of its
+    own stays a block."""
+
+    def goes(stmt: Stmt) -> bool:
+        return isinstance(stmt, For) and _single(stmt) and stmt.var not in kept
 
     def one(node: Any) -> Any:
-        if not isinstance(node, Block) or not any(_single(s) for s in node.body):
+        if not isinstance(node, Block) or not any(map(goes, node.body)):
             return node
         out: list[Stmt] = []
         for stmt in node.body:
-            if isinstance(stmt, For) and _single(stmt):
+            if isinstance(stmt, For) and goes(stmt):
                 body = substitute_dims(stmt.body, {stmt.var: stmt.lo})
                 scoped = len(node.body) > 1 and any(isinstance(s, Alloc | Let) for s in body.body)
                 out.extend((body,) if scoped else body.body)
@@ -48,6 +54,17 @@ def drop_single_trips(loops: Loops) -> Loops:
 
     body = rewrite(loops.body, one)
     return loops if body is loops.body else replace(loops, body=body)
+
+
+def loops_of_product(loops: Loops) -> frozenset[Var]:
+    """The variables of loops that run once without which a product of bytes would not be seen as one: over its only
+    channel, and the last over its only product."""
+    part = classify(loops).product
+    if part is None or any(loops.param(name).buffer.dtype.bits != 8 for name in (part.a, part.b)):
+        return frozenset()
+    kept = [part.spatial[-1]] if _single(part.spatial[-1]) else []
+    kept += [part.reduce[-1]] if all(map(_single, part.reduce)) else []
+    return frozenset(loop.var for loop in kept)
 
 
 def _single(stmt: Stmt) -> bool:

@@ -135,7 +135,8 @@ class _Pairs:
         over = [linear(load.index[-1], taps.var) for load in (a, b)]
         if {a.dtype, b.dtype} != {I16} or store.value.dtype != I32:
             raise ScheduleError(f"use_dual_mac({name}): its factors are {a.dtype} and {b.dtype}")
-        if step is None or step[0] < 0 or any(o is None or o[0] != 1 for o in over):
+        several = taps.var.hi > 0  # of one tap any place is consecutive
+        if step is None or step[0] < 0 or (several and any(o is None or o[0] != 1 for o in over)):
             raise ScheduleError(f"use_dual_mac({name}): elements over {name} are not consecutive")
         outer = (d for load in (a, b) for d in load.index[:-1])
         if any({taps.var, sums.var} & free_vars(d) for d in outer) or _uses(store, taps.var):
@@ -144,6 +145,8 @@ class _Pairs:
 
     def statements(self, taps: int, sums: int) -> tuple[Stmt, ...]:
         """All products, in the order of the elements."""
+        if taps == 1:
+            return tuple(self.single(0, p) for p in range(sums))
         out: list[Stmt] = []
         end = self.step * (sums - 1) + taps
         for at in range(0, end, 2):
@@ -153,6 +156,13 @@ class _Pairs:
                     out.append(self.product(at, p, inside, taps, end))
         return tuple(out)
 
+    def single(self, tap: int, p: int) -> Stmt:
+        """The product of a tap, added to sum ``p``."""
+        index = self.index(self.store.index, 0, p)
+        factors = (replace(load, index=self.index(load.index, tap, p)) for load in (self.a, self.b))
+        product = Op("mul", tuple(Op("cast", (load,), I32) for load in factors), I32)
+        return Store(self.store.buffer, index, Op("add", (Load(self.store.buffer, index, I32), product), I32))
+
     def product(self, at: int, p: int, inside: list[int], taps: int, end: int) -> Stmt:
         """What elements ``at`` and the next add to sum ``p``, by the taps ``inside``."""
         index = self.index(self.store.index, 0, p)
@@ -160,16 +170,11 @@ class _Pairs:
         k = min(inside[0], taps - 2)
         if len(inside) == 2:
             value = Op("dot", (acc, self.pair(self.a, at), self.pair(self.b, k)), I32)
-        elif taps > 1 and (at + 1 < end or prove_lt(self.element(self.a, at + 1)[-1], self.room) is True):
+        elif at + 1 < end or prove_lt(self.element(self.a, at + 1)[-1], self.room) is True:
             lanes = (imm(inside[0] + self.step * p - at), imm(inside[0] - k))
             value = Op("mac_pair", (acc, self.pair(self.a, at), self.pair(self.b, k), *lanes), I32)
         else:
-            single = (
-                replace(self.a, index=self.element(self.a, inside[0] + self.step * p)),
-                replace(self.b, index=self.element(self.b, inside[0])),
-            )
-            product = Op("mul", tuple(Op("cast", (load,), I32) for load in single), I32)
-            value = Op("add", (acc, product), I32)
+            return self.single(inside[0], p)
         return Store(self.store.buffer, index, value)
 
     def pair(self, load: Load, at: int) -> Load:

@@ -49,7 +49,7 @@ class PairWindow:
             return False
         part = nest.part
         paired = len(part.spatial) > 2 and part.reduce[-1].var in taps_along(nest.loops, part, part.spatial[-2].var)
-        return paired and multiplier(nest.loops, part) > 0 and pixels_of(part) >= min(self.tiles)
+        return paired and multiplier(nest.loops, part) > 0 and pixels_of(part) > 1
 
     def schedule(self, nest: Nest, machine: Machine) -> Loops:
         """Neighbouring pixels of staged rows, in pairs of products.

@@ -62,10 +62,11 @@ def _points(rule: PointRows, loops: Loops, part: Contraction, choice: Choice) ->
     lines = s.line_buffer(rows.outer, part.a)
     if lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
-    s.flatten(lines.buffer.name)
     copy = lines.copy
-    if window_stride(loops, part, part.spatial[-2].var) == 1:
-        copy = s.fuse(lines.copies[-2], copy, f"{lines.buffer.name}_p")
+    if depth > 1:
+        s.flatten(lines.buffer.name)
+        if window_stride(loops, part, part.spatial[-2].var) == 1:
+            copy = s.fuse(lines.copies[-2], copy, f"{lines.buffer.name}_p")
     copy_in_runs(s, copy)
     tile = s.overlap(pixel, tm).inner
     s.unroll_and_jam(tile, [k]).use_dual_mac(k)
