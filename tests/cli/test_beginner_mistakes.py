@@ -65,10 +65,10 @@ KEYS = zipped(config__json=b"{}", metadata__json=b"{}")
 NOT_MODELS: dict[str, tuple[bytes, str, str]] = {
     "net.h5": (b"\x89HDF\r\n\x1a\n" + bytes(99), "Keras or HDF5", "from_keras_model"),
     "net.keras": (KEYS, "Keras", "from_keras_model"),
-    "net.pt": (zipped(archive_data__pkl=b"", **{"archive/data__pkl": b""}), "PyTorch", "torch.onnx.export"),
-    "net.pkl": (pickle.dumps({"w": 1}), "pickle", "torch.onnx.export"),
+    "net.pt": (zipped(archive_data__pkl=b"", **{"archive/data__pkl": b""}), "PyTorch", "torch.export"),
+    "net.pkl": (pickle.dumps({"w": 1}), "pickle", "torch.export"),
     "net.pb": (b"\x0a\x05\x00\x01", "TensorFlow", "SavedModel"),
-    "net.safetensors": (b"\x00" * 40, "weights without a network", "torch.onnx.export"),
+    "net.safetensors": (b"\x00" * 40, "weights without a network", "torch.export"),
     "net.zip": (zipped(a__tflite=b"..."), "zip", "unzip net.zip, and give a.tflite"),
     "net.tflite.gz": (gzip.compress(b"model"), "gzip", "gunzip net.tflite.gz"),
     "page.tflite": (b"\n<!DOCTYPE html><html><head></head></html>", "web page", "download the file itself"),

@@ -127,7 +127,7 @@ def test_references_that_break(digits: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     runtime = SimpleNamespace(
         InferenceSession=Refuses, Interpreter=Refuses, set_default_logger_severity=lambda _: None,
-        SessionOptions=Mock, GraphOptimizationLevel=Mock(), ExecutionMode=Mock(),
+        SessionOptions=Mock, InterpreterConfig=Mock(), GraphOptimizationLevel=Mock(), ExecutionMode=Mock(),
     )  # fmt: skip
     monkeypatch.setattr(micro, "import_module", lambda _: runtime)
     monkeypatch.setattr(onnxruntime, "import_module", lambda _: runtime)

@@ -121,7 +121,7 @@ def test_a_model_too_large_for_flash(fails: Fails, digits: Path, add_board: AddB
 def test_a_model_too_large_for_ram(fails: Fails, digits: Path, add_board: AddBoard) -> None:
     line = (digits, "--board", add_board("tiny", ram="256", stack="128"))
     for verb in ("build", "memory"):
-        says = ("RAM", "tiny has 256", "conv1 512", "step 2 (CONV_2D conv2) holds ", "(--memory min) needs")
+        says = ("RAM", "tiny has 256", "conv1 272", "step 2 (CONV_2D conv2) holds ", "(--memory min) needs")
         error = fails(1, verb, *line, says=says, hints=("sdk boards",))
         need, over = sizes(error["message"])
         assert need == 256 + over >= 768  # conv1 and conv2 are live at once

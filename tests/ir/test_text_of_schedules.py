@@ -68,6 +68,7 @@ RULES: tuple[tuple[Nest, Machine], ...] = (
 # what no rule of these does
 STEPS: tuple[tuple[Loops, str, tuple[Arg, ...]], ...] = (
     (RELU, "bind", ("i0", "group.x")),
+    (RELU, "cyclic", ("i0", 2)),
 )
 
 

@@ -38,4 +38,4 @@ BOARDS = (
 OTHER_CORE = "qemu-riscv32"
 ON_OTHER_CORE = ("kws", "ad", "micro_speech", "wake_vad")
 SMALLEST_BOARD = "microbit"
-FIT_SMALLEST = ("wake", "micro_speech", "hello", "okay_nabu", "wake_vad")
+FIT_SMALLEST = ("wake", "kws", "micro_speech", "hello", "okay_nabu", "wake_vad")

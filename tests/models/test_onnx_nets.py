@@ -206,7 +206,7 @@ def test_other_processors_equal_the_host(
 ) -> None:
     with (
         sdk.compile(path_of(name), dims=dims) as host,
-        sdk.compile(path_of(name), board, dims=dims) as other,
+        sdk.compile(path_of(name), board=board, dims=dims) as other,
     ):
         for shape in shapes:
             inputs = inputs_of(name, *shape)

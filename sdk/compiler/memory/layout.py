@@ -444,8 +444,11 @@ class _Layout:
             placement, fullest = plan_offsets(blocks), _fullest(blocks)
             closed_form = Scaled((), placement.offsets, placement.peak)
         # what a search proved beyond the largest live set no reader of the plan could check
-        parts = any(s.flow is not None for s in self.segments) or overlapping(blocks, placement.offsets)
-        bound = placement.lower_bound if parts else lower_bound(blocks)
+        over = overlapping(blocks, placement.offsets)
+        if any(s.flow is not None for s in self.segments):
+            bound = placement.lower_bound
+        else:
+            bound = lower_bound(blocks) if over is None else min(placement.lower_bound, over)
         buffers = tuple(
             replace(b, offset=closed_form.offsets[self.block_of[b.name]]) if b.name in self.block_of else b
             for b in self.buffers

@@ -36,6 +36,8 @@ def by_rows(plan: Plan) -> bool:
     and writes its result over."""
     if any(isinstance(s, Repeat) for s in plan.body) or any(b.ring is not None for b in plan.buffers):
         return True
+    if plan.dims:
+        return False  # no call of such a plan writes over what it reads
     named = {b.name: b for b in plan.buffers}
     calls = (s for s in plan.body if isinstance(s, PlanCall))
     return any(_meet(named[a], named[b]) for call in calls for a, b in combinations(dict.fromkeys(call.args), 2))
@@ -46,6 +48,8 @@ def _meet(a: PlanBuffer, b: PlanBuffer) -> bool:
     if a.region != b.region or a.role == "const" or not (isinstance(a.offset, int) and isinstance(b.offset, int)):
         return False
     sizes = [max_value(stored_type(x.type, x.ring).nbytes) or 0 for x in (a, b)]
+    if 0 in sizes:
+        return False
     if a.offset == b.offset:
         return sizes[0] != sizes[1]
     return a.offset < b.offset + sizes[1] and b.offset < a.offset + sizes[0]

@@ -230,7 +230,7 @@ class _Machine:
                 if self._one_place(at, k, j):
                     touched.in_place.add(k)
                 elif self.held is not None:
-                    self.held.share(min(span[2], other[2]) - max(span[1], other[1]), self.moment)
+                    self.held.share(max(span[1], other[1]), min(span[2], other[2]), self.moment)
                 if not self._in_place(at, k, j):
                     self.report(f"{call.args[k]} is written over {call.args[j]}, which the call still reads")
             for j, other in touched.writes:

@@ -53,7 +53,7 @@ class InUse:
         """Buffers of other regions than ``arenas`` do not count."""
         self.places = {n: p for n, p in places.items() if p.buffer.region in arenas}
         self.spans: dict[str, tuple[int, int]] = {}  # by the first of those that share bytes
-        self.shared: dict[int, int] = {}  # by moment, bytes in use by two buffers
+        self.shared: dict[int, set[tuple[int, int]]] = {}  # by moment, bytes (from, to) in use by two buffers
 
     def note(self, name: str, moment: int) -> None:
         """Rows of a buffer are written or read at ``moment``."""
@@ -64,9 +64,9 @@ class InUse:
         first, last = self.spans.get(name, (moment, moment))
         self.spans[name] = min(first, moment), max(last, moment)
 
-    def share(self, bytes: int, moment: int) -> None:
-        """A call writes so many bytes of one buffer over another that it reads."""
-        self.shared[moment] = self.shared.get(moment, 0) + bytes
+    def share(self, lo: int, hi: int, moment: int) -> None:
+        """A call writes these bytes of one buffer over another that it reads, maybe as several arguments."""
+        self.shared.setdefault(moment, set()).add((lo, hi))
 
     def most(self, moments: int, align: int) -> int:
         """The most bytes, rounded up to ``align``, of buffers that are in use at one of moments 0 to ``moments``."""
@@ -76,6 +76,6 @@ class InUse:
             change[first] += size
             change[last + 1] -= size
         held = np.cumsum(change)
-        for moment, bytes in self.shared.items():
-            held[moment] -= bytes
+        for moment, spans in self.shared.items():
+            held[moment] -= sum(hi - lo for lo, hi in spans)
         return int(held.max(initial=0))
