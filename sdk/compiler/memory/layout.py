@@ -444,7 +444,7 @@ class _Layout:
             placement, fullest = plan_offsets(blocks), _fullest(blocks)
             closed_form = Scaled((), placement.offsets, placement.peak)
         # what a search proved beyond the largest live set no reader of the plan could check
-        over = overlapping(blocks, placement.offsets)
+        over = overlapping(blocks, placement.offsets, self.align)
         if any(s.flow is not None for s in self.segments):
             bound = placement.lower_bound
         else:
