@@ -22,7 +22,7 @@ __all__ = ["Candidate", "Check", "described", "differing"]
 
 Array = NDArray[Any]
 Check = Literal["sample", "full"]
-BUDGET: Final = 3_000  # operations that the sampled checks of one build may take
+BUDGET: Final = 2_400  # operations that the sampled checks of one build may take
 SHARES: Final = ((True, 8), (False, 2))  # of what is left of them that all rows of one function, or some, may take
 BITS: Final = (31, 20, 12, 8)  # of the wide integers among the arguments of each try to have all operations defined
 CLOSE: Final = {64: 1e-9, 32: 1e-4, 16: 2e-2}  # how far floats of so many bits may be apart, of the largest
