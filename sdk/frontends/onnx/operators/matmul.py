@@ -13,6 +13,7 @@ from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, product
 from sdk.frontends.moves import swap_axes
 from sdk.frontends.onnx.context import OnnxNode, in_single, onnx_op
+from sdk.frontends.products import matrix_product
 
 __all__: list[str] = []
 
@@ -20,19 +21,7 @@ __all__: list[str] = []
 @onnx_op("MatMul")
 def matmul(node: OnnxNode) -> Value:
     """numpy's matmul: an operand of rank 1 is a row on the left, a column on the right."""
-    a, b = node.x(0), node.x(1)
-    left, right = a, b
-    if a.type.rank == 1:
-        left = node.call("reshape", a, shape=(1, a.type.shape[0]))
-    if b.type.rank == 1:
-        right = node.call("reshape", b, shape=(b.type.shape[0], 1))
-    out = node.call("matmul", left, right)
-    shape = list(out.type.shape)
-    if b.type.rank == 1:
-        del shape[-1]
-    if a.type.rank == 1:
-        del shape[-1 if b.type.rank == 1 else -2]
-    return out if len(shape) == out.type.rank else node.call("reshape", out, shape=tuple(shape))
+    return matrix_product(node, node.x(0), node.x(1))
 
 
 @onnx_op("Gemm")

@@ -10,6 +10,7 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, I32
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import floordiv
+from sdk.frontends.products import matrix_product
 from sdk.frontends.torch.context import Number, TorchNode, aten
 
 __all__: list[str] = []
@@ -18,18 +19,7 @@ __all__: list[str] = []
 @aten("matmul.default", "mm.default", "bmm.default", "mv.default", "dot.default")
 def matmul(node: TorchNode, a: Value, b: Value) -> Value:
     """A product of matrices: an operand of rank 1 is a row on the left, a column on the right."""
-    left, right = a, b
-    if a.type.rank == 1:
-        left = node.call("reshape", a, shape=(1, a.type.shape[0]))
-    if b.type.rank == 1:
-        right = node.call("reshape", b, shape=(b.type.shape[0], 1))
-    out = node.call("matmul", left, right)
-    shape = list(out.type.shape)
-    if b.type.rank == 1:
-        del shape[-1]
-    if a.type.rank == 1:
-        del shape[-1 if b.type.rank == 1 else -2]
-    return out if len(shape) == out.type.rank else node.call("reshape", out, shape=tuple(shape))
+    return matrix_product(node, a, b)
 
 
 def _turned(node: TorchNode, w: Value) -> tuple[Value, dict[str, bool]]:
