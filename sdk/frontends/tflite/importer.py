@@ -9,7 +9,8 @@ from sdk.compiler.ir.graph import Graph, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var
-from sdk.errors import BuildError, UsageError
+from sdk.errors import BuildError
+from sdk.frontends.base import UnknownDimsError
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, tensor_quant
@@ -95,7 +96,7 @@ def _params(builder: Builder, dims: dict[str, tuple[int, ...]]) -> tuple[tuple[V
     unknown = sorted(set(dims) - set(symbols))
     if unknown:
         hint = f"open dims: {', '.join(offered)}" if offered else "every extent of this model is fixed"
-        raise UsageError(f"the model has no dim {', '.join(unknown)}", hint=hint)
+        raise UnknownDimsError(tuple(unknown), hint)
     builder.names.update(symbols)
     return tuple(params), tuple(symbols.values())
 
