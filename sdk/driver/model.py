@@ -173,7 +173,7 @@ def compile(
         return Model(path, load_board(board), replace(options, name=_prefix(name)))
     if dynamic_shapes is not None:
         raise UsageError("dynamic_shapes without an example", hint="sdk.compile(module, example, dynamic_shapes=...)")
-    if isinstance(model, Mapping):
+    if isinstance(model, Mapping) and not any(f.objects and f.objects.pack(model) for f in frontends()):
         parts = {entry: _path_of(part)[1] for entry, part in model.items()}
         return Model(join_files(parts), load_board(board), options)
     title, path = _path_of(model)

@@ -129,7 +129,7 @@ def test_models_that_cannot_be_joined(files: dict[str, Path], tmp_path: Path) ->
         join_files({})
     (tmp_path / "step.ir").write_text(STEP)
     joined = join_files({"one": files["decode"], "two": tmp_path / "step.ir"})
-    with pytest.raises(UsageError, match="onnxruntime does not run step.ir"):
+    with pytest.raises(UsageError, match="onnxruntime does not run step"):
         verify(joined, load_board("host"), None, BuildOptions(), "onnxruntime", 1, None, "two")
 
 
