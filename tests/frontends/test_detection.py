@@ -165,10 +165,10 @@ def test_boxes_turned_inside_out_are_refused() -> None:
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
-    anchors = np.ones((8, 4))
-    for shape, why in (((1, 8), "of one image are wanted"), ((2, 8, 4), "boxes, "), ((1, 8, 3), "boxes are encoded by 3 numbers")):
+    bad = {(1, 8): "of one image are wanted", (2, 8, 4): "boxes, ", (1, 8, 3): "boxes are encoded by 3 numbers"}
+    for shape, why in bad.items():
         with pytest.raises(BuildError, match=why):
-            import_tflite(_detector(anchors, FLAGS, shape), "m")
+            import_tflite(_detector(np.ones((8, 4)), FLAGS, shape), "m")
 
 
 def _detector(anchors: Array, flags: dict[str, Any], shape: tuple[int, ...] | None = None) -> bytes:
