@@ -15,6 +15,7 @@ from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, tensor_quant
 from sdk.frontends.tflite.operators import OPERATORS
+from sdk.frontends.tflite.operators.custom import CUSTOM
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model
 from sdk.frontends.tflite.unsigned import LOWERED
 from sdk.frontends.tflite.verify import malformed
@@ -42,7 +43,7 @@ def import_tflite(
         dims: inclusive bounds (lo, hi) of open extents, or (lo, hi, what they are a multiple of), by name: input
             ``x`` with an open axis 1 has the dim ``x_1``.
             An open extent that is not named here is 1, or what the file says it was at export.
-        custom_ops: how to import custom operators, by their code.
+        custom_ops: how to import custom operators, by their code; tried before our own.
         refusals: where given, what cannot be imported is put here, beside the error.
         tensors: where given, what each tensor of the main subgraph became is put here, by its number, with how much
             higher its numbers are in the file.
@@ -133,12 +134,12 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
 def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importer, frozenset[int]]:
     """The importer of an operator, and which tensors of u8 it sees as i8."""
     operator = node.operator
-    spec = None if operator.custom else OPERATORS.get(operator.name)
+    if operator.custom and operator.name in custom_ops:
+        return custom_ops[operator.name], frozenset()
+    spec = (CUSTOM if operator.custom else OPERATORS).get(operator.name)
     if spec is not None:
         _check_inputs(operator, spec)
         return spec.importer(node.dtypes), spec.lower(node)
-    if operator.custom and operator.name in custom_ops:
-        return custom_ops[operator.name], frozenset()
     raise BuildError("unsupported custom operator" if operator.custom else "unsupported operator")
 
 
