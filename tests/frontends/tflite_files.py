@@ -9,6 +9,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 import tflite
+from flatbuffers import flexbuffers
 
 TYPES = {
     np.dtype("int8"): tflite.TensorType.INT8,
@@ -47,6 +48,7 @@ class OperatorSpec:
     options: str
     fields: dict[str, Any]
     custom: str
+    flags: dict[str, Any]
 
 
 @dataclass
@@ -100,10 +102,12 @@ class ModelFile:
         outputs: Sequence[int],
         options: str = "",
         custom: str = "",
+        flags: dict[str, Any] | None = None,
         **fields: Any,
     ) -> None:
+        """``flags`` are options of a custom operator, in FlexBuffers."""
         code = tflite.BuiltinOperator.CUSTOM if custom else getattr(tflite.BuiltinOperator, name)
-        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom))
+        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom, flags or {}))
 
     def build(self, *others: ModelFile) -> bytes:
         return _Writer([self, *others]).finish()
@@ -211,4 +215,6 @@ class _Writer:
             given = {k: self.value(v) for k, v in o.fields.items()}
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, o.options)
             fields["BuiltinOptions"] = self.table(o.options, **given)
+        if o.flags:
+            fields["CustomOptions"] = self.bytes(bytes(flexbuffers.Dumps(o.flags)))
         return self.table("Operator", **fields)

@@ -18,6 +18,7 @@ from sdk.compiler.sym import Dim, Expr
 from sdk.errors import BuildError
 from sdk.frontends.builder import Builder as CallBuilder
 from sdk.frontends.builder import Contents
+from sdk.frontends.emit import Emitter
 from sdk.frontends.names import identifier
 from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
 from sdk.frontends.tflite.sizes import sizes_of
@@ -88,6 +89,11 @@ class OpNode:
             self.tensor(k, "outputs").name.split(";")[0] for k in range(len(self.operator.outputs))[:1]
         ]
         return " ".join([self.operator.name, *outputs])
+
+    @property
+    def emitter(self) -> Emitter:
+        """Emits what stands between inputs and outputs, for code that several formats share."""
+        return Emitter(self.builder, self.source, f"{identifier(self.output().name)}_part")
 
     def tensor(self, k: int, side: str = "inputs") -> Tensor:
         """The description of input (or output) ``k`` in the file.
