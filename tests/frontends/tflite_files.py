@@ -37,6 +37,7 @@ class TensorSpec:
     data: np.ndarray | None
     signature: tuple[int, ...] | None
     type: int | None
+    variable: bool
 
 
 @dataclass
@@ -71,13 +72,14 @@ class ModelFile:
         data: Any = None,
         signature: Sequence[int] | None = None,
         type: int | None = None,
+        variable: bool = False,
     ) -> int:
         scales = [] if scale is None else [scale] if isinstance(scale, float) else list(scale)
         zeros = [zero] * len(scales) if isinstance(zero, int) else list(zero)
         array = None if data is None else np.ascontiguousarray(data, dtype=dtype)
         open_shape = None if signature is None else tuple(signature)
         self.tensors.append(
-            TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type)
+            TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type, variable)
         )
         return len(self.tensors) - 1
 
@@ -190,6 +192,8 @@ class _Writer:
                 ZeroPoint=self.vector(t.zero_points, "int64"),
                 QuantizedDimension=t.axis,
             )
+        if t.variable:
+            fields["IsVariable"] = True
         if t.signature:
             fields["ShapeSignature"] = self.vector(t.signature, "int32")
         return self.table("Tensor", **fields)

@@ -45,14 +45,15 @@ def usable(scale: float) -> bool:
 @dataclass(kw_only=True)
 class Builder(CallBuilder):
     """The module under construction. ``values`` maps tensor numbers of the main subgraph to graph values, ``lowered``
-    those of u8 to values of i8, 128 lower; a tensor may be in both."""
+    those of u8 to values of i8, 128 lower; a tensor may be in both. ``state_names`` has resources by name, variable
+    tensors by number."""
 
     graph: Subgraph
     subgraphs: tuple[Subgraph, ...]
     values: dict[int, Value] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     handles: dict[int, str] = field(default_factory=dict)
-    state_names: dict[str, str] = field(default_factory=dict)
+    state_names: dict[str | int, str] = field(default_factory=dict)
     lowered: dict[int, Value] = field(default_factory=dict)
     initial: dict[str, Tensor] = field(default_factory=dict)
 
