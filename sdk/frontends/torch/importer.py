@@ -23,6 +23,7 @@ from sdk.frontends.outline import Refusal
 from sdk.frontends.results import named
 from sdk.frontends.torch.context import TorchNode
 from sdk.frontends.torch.inputs import Bounds, bounded
+from sdk.frontends.torch.layers import declared
 from sdk.frontends.torch.library import quiet, torch_package
 from sdk.frontends.torch.names import NAMES, is_computed, output_names, read_names
 from sdk.frontends.torch.operators import OPERATORS
@@ -52,6 +53,7 @@ def load(data: bytes) -> tuple[Any, Mapping[str, Any]]:
         MissingToolError: torch is not installed.
     """
     torch = torch_package()
+    declared()
     extra = {NAMES: ""}
     try:
         with quiet():
@@ -238,7 +240,7 @@ class _Importer:
             broken = any(self.env.get(a, _FAILED) is _FAILED for a in node.all_input_nodes)
             if broken:
                 self.env[node] = _FAILED
-                if target.startswith("aten.") and target not in OPERATORS and not _is_number(node):
+                if _is_operator(node) and target not in OPERATORS and not _is_number(node):
                     raise BuildError(f"{UNSUPPORTED} {target}")
             else:
                 self.env[node] = self._converted(node, target)
@@ -339,6 +341,11 @@ def _outs(node: Node) -> tuple[Value, ...]:
 def _is_tensor(node: Any) -> bool:
     value = node.meta.get("val")
     return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+def _is_operator(node: Any) -> bool:
+    """Whether a node calls an operator of PyTorch, or of a library."""
+    return hasattr(node.target, "_schema")
 
 
 def _is_number(node: Any) -> bool:
