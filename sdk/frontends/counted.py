@@ -29,6 +29,9 @@ def new_dim(node: Emitter, count: Value, maximum: Dim) -> Dim:
 
 
 def positions(node: Emitter, flags: Value, maximum: Dim) -> Value:
-    """Where ``flags`` are set, i64[rank, count]."""
-    count = new_dim(node, node.call("count_nonzero", flags), maximum)
-    return node.call("nonzero", flags, count=count)
+    """Where ``flags`` are set, i64[rank, count]: for the same flags the same value."""
+    found = node.builder.places
+    if flags.name not in found:
+        count = new_dim(node, node.call("count_nonzero", flags), maximum)
+        found[flags.name] = node.call("nonzero", flags, count=count)
+    return found[flags.name]

@@ -20,10 +20,12 @@ Number = Value | Dim | float | bool
 @dataclass
 class TorchNode(Emitter):
     """One call of an operator. ``target`` is its name (``aten.add.Tensor``), ``results`` the types that PyTorch found
-    for its results, None for what is no tensor."""
+    for its results, None for what is no tensor and for what only the run knows the size of; ``in_order`` whether the
+    elements of every tensor that it is given lie in memory in order, the first one at its beginning."""
 
     target: str
     results: tuple[TensorType | None, ...]
+    in_order: bool = True
 
     @property
     def out(self) -> TensorType:
