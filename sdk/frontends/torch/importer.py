@@ -28,6 +28,7 @@ from sdk.frontends.torch.library import quiet, torch_package
 from sdk.frontends.torch.names import NAMES, is_computed, output_names, read_names
 from sdk.frontends.torch.operators import OPERATORS
 from sdk.frontends.torch.refused import REFUSED
+from sdk.frontends.torch.screen import screened
 from sdk.frontends.torch.symbols import SizeError, free_symbols, is_symbolic, real_of, size_of
 
 __all__ = ["import_exported", "import_torch", "load"]
@@ -49,10 +50,10 @@ _FAILED: Final = object()  # in the place of what a node that was refused would 
 
 
 def load(data: bytes) -> tuple[Any, Mapping[str, Any]]:
-    """The exported program in the bytes of a file, and the names that were stored with it.
+    """The exported program in the bytes of a file, and the names that were stored with it. Nothing in them is run.
 
     Raises:
-        BuildError: they hold none, or one of another version.
+        BuildError: they hold none, one of another version, or what only code of theirs could read.
         MissingToolError: torch is not installed.
     """
     torch = torch_package()
@@ -60,7 +61,9 @@ def load(data: bytes) -> tuple[Any, Mapping[str, Any]]:
     extra = {NAMES: ""}
     try:
         with quiet():
-            program = torch.export.load(io.BytesIO(data), extra_files=extra)
+            program = torch.export.load(io.BytesIO(screened(data)), extra_files=extra)
+    except SdkError:
+        raise
     except Exception as err:  # its errors share no base
         raise BuildError(
             "the file is not a valid exported program", why=f"torch {torch.__version__}: {_first_line(err)}",
