@@ -11,7 +11,9 @@ from pathlib import Path
 import onnx
 
 from sdk.frontends.onnx.operators import OPERATORS as ONNX
+from sdk.frontends.tflite.context import OperatorSpec
 from sdk.frontends.tflite.operators import OPERATORS as TFLITE
+from sdk.frontends.tflite.operators.custom import CUSTOM
 from sdk.frontends.torch.operators import OPERATORS as TORCH
 from sdk.frontends.torch.refused import REFUSED
 
@@ -47,6 +49,16 @@ def _tflite() -> Iterator[str]:
     yield "values, which stand for themselves. The last column says how tensors of u8 are computed."
     yield ""
     yield from _table(("operator", "inputs, at most", "quantised", "real", "u8"), rows)
+    yield ""
+    yield "Custom operators, by the code that files have for them:"
+    yield ""
+    yield from _table(("operator", "what it is"), [(name, _first_line(spec)) for name, spec in sorted(CUSTOM.items())])
+
+
+def _first_line(spec: OperatorSpec) -> str:
+    """What the importer of a custom operator says of it, without its name."""
+    text = " ".join((getattr(spec.real, "__doc__", None) or "").split("\n\n")[0].split())
+    return text.partition(": ")[2] or text
 
 
 def _onnx() -> Iterator[str]:

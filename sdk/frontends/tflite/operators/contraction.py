@@ -20,7 +20,7 @@ from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table, usable
 from sdk.frontends.tflite.quantize import activation_range
 
-__all__ = ["TABLE", "bounds", "channel_scales", "factors", "padding", "ratios", "requantize"]
+__all__ = ["TABLE", "bounds", "channel_scales", "factors", "padding", "ratios", "requantize", "rescaled"]
 
 Array = NDArray[Any]
 SAME = 0
@@ -93,13 +93,20 @@ def requantize(node: OpNode, acc: Value, by: Array, limit: Array, to: int | str)
     """Sums times ``by`` as the output is stored; ``limit`` is the largest |sum| of each channel."""
     kind = node.out_dtype(I8, I16)
     quant = node.quant(node.output())
-    lo, hi = activation_range(
+    held = activation_range(
         int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, kind
     )
+    return rescaled(node, acc, by, limit, to, kind, quant.zero_point, held)
+
+
+def rescaled(
+    node: OpNode, acc: Value, by: Array, limit: Array, to: int | str, kind: DType, zero: int, held: tuple[int, int]
+) -> Value:
+    """The same as ``kind`` with a zero point, held to two stored values."""
     m = channel_multipliers(by, limit, wide=acc.type.dtype == I64)
     return node.call(
         "requantize", acc, node.const("mult", m.mult), node.const("shift", m.shift), to=to,
-        out=str(kind), zp=quant.zero_point, lo=lo, hi=hi,
+        out=str(kind), zp=zero, lo=held[0], hi=held[1],
         shift_lo=m.shift_lo, shift_hi=m.shift_hi, acc_bits=m.acc_bits,
     )  # fmt: skip
 
