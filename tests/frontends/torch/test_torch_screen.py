@@ -191,7 +191,8 @@ def test_sizes(text: str) -> None:
     [
         "", "s0.__class__", "print(1)", "().__class__", "lambda: 1", "[s0]", "9**9**9", "s0**100", "(2**8)**8", "x",
         "'s0'", "Symbol('x y')", "Symbol(s0)", "Symbol('s0', is_x='y')", "Pow(9, Pow(9, 9))", "Pow(9, 99)",
-        "Float('1' * 9)", "s0;s1", "__import__", "Symbol", "9" * 40, "s0 " * 9000, "(" * 3000, "f'{s0}'", "(s0 := 3)", "Max(*s0)",
+        "Float('1' * 9)", "s0;s1", "__import__", "Symbol", "9" * 40, "s0 " * 9000, "(" * 3000, "f'{s0}'", "(s0 := 3)",
+        "Max(*s0)",
         "factorial(9)", "Pow(9)", "Symbol()", "Float('9', precision=99999)", 7, None,
     ],
 )  # fmt: skip
