@@ -22,17 +22,18 @@ def given(case: Case, inputs: dict[int, Any] | None = None, **fields: Any) -> Ca
 
 
 LAYER, BOTH = lstm(2, 3, 4, 5, peephole=True, norm=True, outputs=3), lstm_both(2, 3, 4, 5, aux=True)
+STEP = rnn("RNN", 2, 1, 3, 4)
 CASES = {
     "activation": (given(LAYER, FusedActivationFunction=0), "the fused activation NONE is not supported"),
-    "sign": (given(rnn("RNN", 2, 1, 3, 4), FusedActivationFunction=5), "the fused activation SIGN_BIT"),
+    "sign": (given(STEP, FusedActivationFunction=5), "the fused activation SIGN_BIT"),
     "basic": (given(lstm(2, 1, 4, 5, op="LSTM"), KernelType=1), "the basic kernel of LSTM"),
     "diagonals": (given(LAYER, DiagonalRecurrentTensors=True), "weights that are diagonals"),
     "coupled": (given(LAYER, {1: None}), "input 5 is of a gate that lacks input 1"),
     "types": (given(LAYER, {2: matrix(5, 4, True)}), "are int8[5, 4], needed: [5, 4] of one type"),
-    "mixed": (given(rnn("RNN", 2, 1, 3, 4), {2: matrix(4, 4, True)}), "of the inputs are float32, of the state int8"),
+    "mixed": (given(STEP, {2: matrix(4, 4, True)}), "of the inputs are float32, of the state int8"),
     "shape": (given(LAYER, {3: matrix(5, 3, False)}), "are float32[5, 3], needed: [5, 4] of one type"),
-    "integers": (given(rnn("RNN", 2, 1, 3, 4), {1: Const(np.ones((4, 3)))}), "are int32; supported: float32, int8"),
-    "scales": (given(rnn("RNN", 2, 1, 3, 4), {1: Const(np.ones((4, 3)), "int8", (0.1,) * 4)}), "have 4 scales"),
+    "integers": (given(STEP, {k: Const(np.ones((4, 2 + k))) for k in (1, 2)}), "are int32; supported: float32, int8"),
+    "scales": (given(STEP, {k: Const(np.ones((4, 2 + k)), "int8", (0.1,) * 4) for k in (1, 2)}), "have 4 scales"),
     "bias": (given(LAYER, {13: vector(4)}), "is float32[4], needed: float32[5]"),
     "no projection": (given(LAYER, {16: None, 17: None}), "3 outputs of 5 units without a projection"),
     "projection": (given(LAYER, {17: vector(5)}), "the bias of the projection is float32[5]"),
@@ -40,7 +41,7 @@ CASES = {
     "states": (given(LAYER, {19: Kept((2, 4))}), "keeps f32[2, 4], needed: 10 elements of f32"),
     "computed": (given(LAYER, {6: Held((5, 3))}), "must be a constant"),
     "rank": (given(LAYER, {0: Held((3, 4))}), "the input has rank 2 instead of 3"),
-    "rank of a step": (given(rnn("RNN", 2, 1, 3, 4), {0: Held((1, 2, 3))}), "the input has rank 3 instead of 2"),
+    "rank of a step": (given(STEP, {0: Held((1, 2, 3))}), "the input has rank 3 instead of 2"),
     "unweighted": (given(BOTH, {k: None for k in range(40, 48)}), "a second input without weights of its own"),
     "second input": (given(BOTH, {39: Held((2, 2, 4))}), "the second input has the shape"),
     "time-major": (rnn_both(2, 3, 4, (5, 3), major=True, eight=True), "time-major sequences with weights of int8"),
