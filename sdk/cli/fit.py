@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -28,8 +27,9 @@ _OBJECTIVES = {"time": "yes", "min": "min", None: "no"}
 @click.option("--all", "every", is_flag=True, help="Also boards that exist in an emulator only.")
 @options.json_option
 def fit(
-    model: Path, dims: tuple[str, ...], at: tuple[str, ...], opt: Literal["time", "size"], every: bool, as_json: bool
-) -> None:
+    model: options.Model, dims: tuple[str, ...], at: tuple[str, ...], opt: Literal["time", "size"], every: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Compare MODEL with every board: does it fit, what is left, how long does a run take?"""
     from sdk import driver
     from sdk.boards import board_names, load_board

@@ -100,7 +100,7 @@ class _Need:
 
 
 def fit(
-    path: Path,
+    path: Path | ModelFile,
     options: BuildOptions,
     at: Mapping[str, int] | None = None,
     boards: Iterable[Board] | None = None,

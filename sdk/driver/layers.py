@@ -38,7 +38,7 @@ INTERP: Final = "interp"
 
 
 def verify_layers(
-    model: Path,
+    model: Path | ModelFile,
     board: Board,
     options: BuildOptions,
     against: str,

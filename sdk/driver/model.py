@@ -18,6 +18,7 @@ from sdk.compiler.ir.text import collect_blobs, print_module
 from sdk.devices.client import Session
 from sdk.driver.artifact import build_sources
 from sdk.driver.built import Built
+from sdk.driver.entries import join_files
 from sdk.driver.execute import bench, connect, step
 from sdk.driver.explain import memory
 from sdk.driver.files import read_model_file
@@ -27,7 +28,7 @@ from sdk.driver.profiling import profile
 from sdk.driver.program import save_program
 from sdk.errors import UsageError
 from sdk.frontends import frontends
-from sdk.frontends.base import Objects
+from sdk.frontends.base import ModelFile, Objects
 from sdk.profile import ProfileReport
 from sdk.report import BenchReport, MemoryReport
 from sdk.toolchains import BuildCache
@@ -42,9 +43,10 @@ class Model:
     Calls keep the model's state; ``reset()`` starts it anew; ``close()`` (or ``with``) ends the agent.
     """
 
-    def __init__(self, path: Path, board: Board, options: BuildOptions) -> None:
-        self.path, self.board, self.options = path, board, options.read()
-        self.file = read_model_file(path)  # what later calls build from, whatever becomes of the path
+    def __init__(self, model: Path | ModelFile, board: Board, options: BuildOptions) -> None:
+        self.board, self.options = board, options.read()
+        self.file = read_model_file(model)  # what later calls build from, whatever becomes of the path
+        self.path = self.file.path
         self.report = build_sources(self.file, board, self.options).report
         self._open_session: tuple[Session, Built] | None = None
 
@@ -140,11 +142,13 @@ def compile(
 
     Args:
         model: a .tflite, .onnx, .pt2 or .ir file by whatever name, an ``onnx.ModelProto``, a module of ``sdk.graph``, a
-            ``torch.export.ExportedProgram``, or a ``torch.nn.Module`` with example inputs.
+            ``torch.export.ExportedProgram``, or a ``torch.nn.Module`` with example inputs. Several by name, such as
+            ``{"prefill": "a.onnx", "decode": "b.onnx"}``, are entries of one model: constants of equal contents are
+            stored once, states of one name are one state.
         example: what a module of PyTorch is exported with: a tensor, a tuple of its arguments, a dict of them by name.
         board: a name of ``sdk boards``.
         dims: of each symbolic dimension the inclusive bounds (lo, hi), bounds and what it is a multiple of
-            (lo, hi, multiple), or its number.
+            (lo, hi, multiple), or its number; ``"decode.n"`` is the dim n of that entry alone.
         threads: threads of generated code.
         externs: files of your libraries: ``.ir`` files say which ops a symbol computes, ``.c`` and ``.h`` files are
             compiled with the model; see docs/adding.md.
@@ -169,12 +173,20 @@ def compile(
         return Model(path, load_board(board), replace(options, name=_prefix(name)))
     if dynamic_shapes is not None:
         raise UsageError("dynamic_shapes without an example", hint="sdk.compile(module, example, dynamic_shapes=...)")
+    if isinstance(model, Mapping) and not any(f.objects and f.objects.pack(model) for f in frontends()):
+        parts = {entry: _path_of(part)[1] for entry, part in model.items()}
+        return Model(join_files(parts), load_board(board), options)
+    title, path = _path_of(model)
+    return Model(path, load_board(board), options if title is None else replace(options, name=_prefix(title)))
+
+
+def _path_of(model: object) -> tuple[str | None, Path]:
+    """The file of a model, and the name of one that was none."""
     if isinstance(model, (str, Path)):
-        return Model(Path(model), load_board(board), options)
+        return None, Path(model)
     if isinstance(model, Module):
-        return Model(_stored_program(model), load_board(board), replace(options, name=_prefix(model.name)))
-    name, path = _stored(model, lambda objects: objects.pack(model))
-    return Model(path, load_board(board), replace(options, name=_prefix(name)))
+        return model.name, _stored_program(model)
+    return _stored(model, lambda objects: objects.pack(model))
 
 
 def _array(value: Any) -> Any:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from sdk.compiler.ir.module import Module
     from sdk.frontends.outline import Layer, Outline, Refusal
 
-__all__ = ["Beside", "Engine", "Frontend", "ModelFile", "Objects", "OpenSizesError", "Option", "Reference"]
+__all__ = [
+    "Beside", "Engine", "Frontend", "ModelFile", "Objects", "OpenSizesError", "Option", "Reference",
+    "UnknownDimsError",
+]  # fmt: skip
 
 Option = str | int | bool
 
@@ -32,6 +35,14 @@ class OpenSizesError(UsageError):
             f"the model has open sizes without bounds: {', '.join(names)}",
             hint=f"give each its smallest and largest value, or one number: {example}",
         )
+        self.names = names
+
+
+class UnknownDimsError(UsageError):
+    """Bounds are given for sizes that the model does not leave open. ``names`` are those."""
+
+    def __init__(self, names: tuple[str, ...], hint: str, message: str | None = None) -> None:
+        super().__init__(message or f"the model has no dim {', '.join(names)}", hint=hint)
         self.names = names
 
 
@@ -132,6 +143,11 @@ class ModelFile:
     def name(self) -> str:
         """The name of the file."""
         return self.path.name
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What a command is given for it."""
+        return (str(self.path),)
 
     @cached_property
     def digest(self) -> str:

@@ -69,7 +69,7 @@ class Builder:
     """``body`` and ``consts`` of the graph, ``dims`` its symbols by name; ``names`` are taken; ``asked`` are values
     that a converter wanted to know at import, and could not; ``narrow`` gives values that stand for those of a narrower
     type the format's number of it; ``sequences`` gives values that stand for several those, and None for an optional
-    value that is not there."""
+    value that is not there; ``places`` where the elements of values that are not 0 stand."""
 
     body: list[Node] = field(default_factory=list)
     consts: dict[str, Const] = field(default_factory=dict)
@@ -79,6 +79,7 @@ class Builder:
     asked: set[str] = field(default_factory=set)
     narrow: dict[str, int] = field(default_factory=dict)
     sequences: dict[str, tuple[Value, ...] | None] = field(default_factory=dict)
+    places: dict[str, Value] = field(default_factory=dict)
     _known: dict[str, Contents] = field(default_factory=dict)
     _material: dict[str, Value] = field(default_factory=dict)
     _digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)

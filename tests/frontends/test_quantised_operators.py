@@ -11,6 +11,9 @@ import pytest
 from reference import assert_bit_exact, assert_equals_litert
 from tflite_files import ModelFile
 
+from sdk.errors import BuildError
+from sdk.frontends.tflite.importer import import_tflite
+
 Rng = np.random.Generator
 Make = Callable[[Rng, str], bytes]
 SAME = 0
@@ -369,3 +372,34 @@ def test_an_operator_equals_its_reference(name: str, dtype: str, engine: Any) ->
     rng = np.random.default_rng(len(name))
     for k in range(6):
         engine(CASES[name][0](rng, dtype), runs=3, seed=k, distinct=False)
+
+
+def refusal(op: str, ins: list[tuple[Any, ...]], out: tuple[Any, ...], consts: Any = (), **given: Any) -> str:
+    """Why one operator is not imported."""
+    m = ModelFile()
+    x = [m.input(f"x{k}", *one) for k, one in enumerate(ins)] + [m.const(f"c{k}", c) for k, c in enumerate(consts)]
+    m.op(op, x, [m.output("y", *out)], **given)
+    with pytest.raises(BuildError) as caught:
+        import_tflite(m.build(), "refused")
+    return str(caught.value)
+
+
+BYTE, LAYER = (0.05, 3), "FULLY_CONNECTED"
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "a part of shape ['3', '2'] of ['2', '2']": (
+        "DYNAMIC_UPDATE_SLICE", [((2, 2), I8, *BYTE), ((3, 2), I8, *BYTE)], ((2, 2), I8, *BYTE), ([0, 0],)),
+    "a layer of INT8, weights of INT8 and a result of INT16": (
+        LAYER, [((2, 4), I8, *BYTE), ((3, 4), I8, 0.1, 0)], ((2, 3), I16, 0.1, 0)),
+    "a layer of UINT8, weights of INT8": (LAYER, [((2, 4), U8, *BYTE), ((3, 4), I8, 0.1, 0)], ((2, 3), U8, 0.1, 0)),
+    "QUANTIZE of i32 to u8": ("QUANTIZE", [((2,), "int32", 0.1, 0)], ((2,), U8, 0.1, 0)),
+    "wants one scale of input and output, and the zero point 0": ("NEG", [((2,), I8, *BYTE)], ((2,), I8, *BYTE)),
+    "slopes of int8": ("PRELU", [((2,), I16, 0.1, 0), ((2,), I8, 0.1, 0)], ((2,), I16, 0.1, 1)),
+    "is too large for a curve of 16 bits": ("TANH", [((2,), I16, 10.0, 0)], ((2,), I16, 2.0**-15, 0)),
+    "a product of matrices of UINT8": (
+        "BATCH_MATMUL", [((2, 2), U8, *BYTE), ((2, 2), U8, *BYTE)], ((2, 2), U8, *BYTE)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_is_refused_says_why(words: str) -> None:
+    assert words in refusal(*REFUSED[words])

@@ -9,6 +9,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 import tflite
+from flatbuffers import flexbuffers
 
 TYPES = {
     np.dtype("int8"): tflite.TensorType.INT8,
@@ -36,6 +37,7 @@ class TensorSpec:
     data: np.ndarray | None
     signature: tuple[int, ...] | None
     type: int | None
+    variable: bool
 
 
 @dataclass
@@ -46,6 +48,7 @@ class OperatorSpec:
     options: str
     fields: dict[str, Any]
     custom: str
+    flags: dict[str, Any]
 
 
 @dataclass
@@ -69,13 +72,14 @@ class ModelFile:
         data: Any = None,
         signature: Sequence[int] | None = None,
         type: int | None = None,
+        variable: bool = False,
     ) -> int:
         scales = [] if scale is None else [scale] if isinstance(scale, float) else list(scale)
         zeros = [zero] * len(scales) if isinstance(zero, int) else list(zero)
         array = None if data is None else np.ascontiguousarray(data, dtype=dtype)
         open_shape = None if signature is None else tuple(signature)
         self.tensors.append(
-            TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type)
+            TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type, variable)
         )
         return len(self.tensors) - 1
 
@@ -98,10 +102,12 @@ class ModelFile:
         outputs: Sequence[int],
         options: str = "",
         custom: str = "",
+        flags: dict[str, Any] | None = None,
         **fields: Any,
     ) -> None:
+        """``flags`` are options of a custom operator, in FlexBuffers."""
         code = tflite.BuiltinOperator.CUSTOM if custom else getattr(tflite.BuiltinOperator, name)
-        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom))
+        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom, flags or {}))
 
     def build(self, *others: ModelFile) -> bytes:
         return _Writer([self, *others]).finish()
@@ -186,6 +192,8 @@ class _Writer:
                 ZeroPoint=self.vector(t.zero_points, "int64"),
                 QuantizedDimension=t.axis,
             )
+        if t.variable:
+            fields["IsVariable"] = True
         if t.signature:
             fields["ShapeSignature"] = self.vector(t.signature, "int32")
         return self.table("Tensor", **fields)
@@ -207,4 +215,6 @@ class _Writer:
             given = {k: self.value(v) for k, v in o.fields.items()}
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, o.options)
             fields["BuiltinOptions"] = self.table(o.options, **given)
+        if o.flags:
+            fields["CustomOptions"] = self.bytes(bytes(flexbuffers.Dumps(o.flags)))
         return self.table("Operator", **fields)

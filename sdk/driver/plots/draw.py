@@ -24,7 +24,7 @@ __all__ = ["draw"]
 ASSUMED: Final = (1, 64)  # bounds of sizes that were given none
 
 
-def draw(model: Path, options: BuildOptions) -> tuple[Drawing, SdkError | None]:
+def draw(model: Path | ModelFile, options: BuildOptions) -> tuple[Drawing, SdkError | None]:
     """The drawing of a model, and the error with which a build of it would end.
 
     A model that cannot be imported is drawn as its file says, what is not supported with the reason.

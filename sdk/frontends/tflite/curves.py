@@ -50,8 +50,8 @@ def _rounded(reals: Any) -> Any:
     return round_away(np.asarray(held)).astype(kind)
 
 
-# What softmax raises e to, -10 to 0, and the inverse of what is between 1 and 2: in single precision as tflite-micro has
-# it, LiteRT makes these in double precision.
+# What softmax raises e to, -10 to 0, and the inverse of what is between 1 and 2: in single precision as in
+# tflite-micro; LiteRT makes these tables in double precision.
 _RANGE: Final = float(_HI - _LO)
 EXP: Final = word_table(math.exp, Quant(10.0 / _RANGE, _HI), Quant(2.0 / _RANGE, 0))
 INVERSE: Final = word_table(lambda x: 1 / (1 + x), Quant(1.0 / _RANGE, _LO), Quant(2.0 / _RANGE, 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Call, Graph
 from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.frontends.base import ModelFile, Option
+from sdk.frontends.tflite.unfilled import unfilled
 
 __all__ = ["LiteRt", "LiteRtLayers", "TfliteMicro", "TfliteMicroLayers"]
 
@@ -121,6 +122,7 @@ class LiteRt:
                 raise BuildError("LiteRT does not take this model", why=str(err), hint="use --against interp") from None
         self.inputs = [detail["index"] for detail in self.engine.get_input_details()]
         self.outputs = [detail["index"] for detail in self.engine.get_output_details()]
+        self.unfilled = unfilled(model.data)
 
     def _open(self, data: bytes, kernels: str) -> None:
         kind = getattr(self.runtime.OpResolverType, RESOLVERS[kernels])
@@ -146,10 +148,17 @@ class LiteRt:
             for index, array in zip(self.inputs, given, strict=True):
                 self.engine.set_tensor(index, array)
             self.engine.invoke()
-            found = [np.array(self.engine.get_tensor(index)) for index in self.outputs]
+            found = self._tensors(self.outputs)
         except (RuntimeError, ValueError) as err:
             raise BuildError("LiteRT fails on this model", why=str(err), hint="use --against interp") from None
-        return {v.name: a for v, a in zip(self.graph.results, found, strict=True)}
+        return {v.name: found[index] for v, index in zip(self.graph.results, self.outputs, strict=True)}
+
+    def _tensors(self, numbers: Iterable[int]) -> dict[int, Array]:
+        """Tensors by number, 0 where no kernel filled them."""
+        found = {number: np.array(self.engine.get_tensor(number)) for number in numbers}
+        for results in self.unfilled:
+            results.clear(found)
+        return found
 
 
 class LiteRtLayers(LiteRt):
@@ -169,7 +178,8 @@ class LiteRtLayers(LiteRt):
         """Tensors by number for inputs by name."""
         super().step(inputs, dims)
         try:
-            return {key: np.array(self.engine.get_tensor(int(key))) for key in self.keys}
+            found = self._tensors(int(key) for key in self.keys)
+            return {key: found[int(key)] for key in self.keys}
         except ValueError as err:
             hint = "use --against interp"
             raise BuildError("LiteRT does not tell a tensor of this model", why=str(err), hint=hint) from None

@@ -9,11 +9,13 @@ from sdk.compiler.ir.graph import Graph, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var
-from sdk.errors import BuildError, UsageError
+from sdk.errors import BuildError
+from sdk.frontends.base import UnknownDimsError
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, tensor_quant
 from sdk.frontends.tflite.operators import OPERATORS
+from sdk.frontends.tflite.operators.custom import CUSTOM
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model
 from sdk.frontends.tflite.unsigned import LOWERED
 from sdk.frontends.tflite.verify import malformed
@@ -41,7 +43,7 @@ def import_tflite(
         dims: inclusive bounds (lo, hi) of open extents, or (lo, hi, what they are a multiple of), by name: input
             ``x`` with an open axis 1 has the dim ``x_1``.
             An open extent that is not named here is 1, or what the file says it was at export.
-        custom_ops: how to import custom operators, by their code.
+        custom_ops: how to import custom operators, by their code; tried before our own.
         refusals: where given, what cannot be imported is put here, beside the error.
         tensors: where given, what each tensor of the main subgraph became is put here, by its number, with how much
             higher its numbers are in the file.
@@ -95,7 +97,7 @@ def _params(builder: Builder, dims: dict[str, tuple[int, ...]]) -> tuple[tuple[V
     unknown = sorted(set(dims) - set(symbols))
     if unknown:
         hint = f"open dims: {', '.join(offered)}" if offered else "every extent of this model is fixed"
-        raise UsageError(f"the model has no dim {', '.join(unknown)}", hint=hint)
+        raise UnknownDimsError(tuple(unknown), hint)
     builder.names.update(symbols)
     return tuple(params), tuple(symbols.values())
 
@@ -132,12 +134,12 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
 def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importer, frozenset[int]]:
     """The importer of an operator, and which tensors of u8 it sees as i8."""
     operator = node.operator
-    spec = None if operator.custom else OPERATORS.get(operator.name)
+    if operator.custom and operator.name in custom_ops:
+        return custom_ops[operator.name], frozenset()
+    spec = (CUSTOM if operator.custom else OPERATORS).get(operator.name)
     if spec is not None:
         _check_inputs(operator, spec)
         return spec.importer(node.dtypes), spec.lower(node)
-    if operator.custom and operator.name in custom_ops:
-        return custom_ops[operator.name], frozenset()
     raise BuildError("unsupported custom operator" if operator.custom else "unsupported operator")
 
 

@@ -35,7 +35,7 @@ _DAMAGE: Final = (struct.error, IndexError, ValueError, TypeError, OverflowError
 class Tensor:
     """A tensor of a subgraph. ``dtype`` is None for a type without counterpart here (``type_name`` names it);
     ``signature`` has -1 where an extent is open; ``ranked`` is False where the file does not know the rank; ``data`` is
-    the constant; one or many scales on ``axis``."""
+    the constant; one or many scales on ``axis``; a ``variable`` is what an operator keeps from run to run."""
 
     index: int
     name: str
@@ -48,6 +48,7 @@ class Tensor:
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     axis: int
+    variable: bool = False
 
     @property
     def title(self) -> str:
@@ -144,7 +145,8 @@ def _tensor(model: Any, table: Any, index: int) -> Tensor:
     else:
         data = _constant(model, table, name, dtype, shape)
     ranked = bool(shape) or bool(table.HasRank())
-    return Tensor(index, name, type_name, dtype, shape, signature, ranked, data, scales, zero_points, axis)
+    variable = bool(table.IsVariable())
+    return Tensor(index, name, type_name, dtype, shape, signature, ranked, data, scales, zero_points, axis, variable)
 
 
 def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, ...], int]:

@@ -203,12 +203,12 @@ def test_a_reshape_that_may_not_hold() -> None:
 
 
 def test_sizes_that_must_be_equal() -> None:
-    shapes = {"a": ["n"], "b": ["m"]}
-    inputs = {k: np.zeros(2, np.float32) for k in shapes}
-    model = model_of([node("Add", ["a", "b"], ["y"], name="sum")], inputs, ["y"], shapes=shapes)
+    shapes = {"a": [2, "n"], "b": ["m", 2]}
+    inputs = {k: np.zeros((2, 2), np.float32) for k in shapes}
+    model = model_of([node("MatMul", ["a", "b"], ["y"], name="product")], inputs, ["y"], shapes=shapes)
     with pytest.raises(BuildError) as error:
         import_onnx(model, "m", dims={"n": (2, 8), "m": (2, 9)})
-    assert "Add sum" in str(error.value)
+    assert "MatMul product" in str(error.value)
 
 
 def test_inputs_that_decide_shapes() -> None:

@@ -23,7 +23,9 @@ from sdk.frontends.tflite.context import OpNode, Table, usable
 from sdk.frontends.tflite.quantize import activation_range, round_away
 from sdk.frontends.tflite.rounding import rounded
 
-__all__ = ["TABLE", "bounds", "channel_scales", "check_types", "factors", "padding", "ratios", "requantize"]
+__all__ = [
+    "TABLE", "bounds", "channel_scales", "check_types", "factors", "padding", "ratios", "requantize", "rescaled",
+]  # fmt: skip
 
 Array = NDArray[Any]
 SAME = 0
@@ -113,17 +115,25 @@ def requantize(node: OpNode, acc: Value, by: Array, limit: Array, to: int | str)
     """Sums times ``by`` as the output is stored; ``limit`` is the largest |sum| of each channel."""
     kind = node.out_dtype(I8, I16)
     quant = node.quant(node.output())
-    lo, hi = activation_range(
+    held = activation_range(
         int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, kind
     )
-    m = channel_multipliers(by, limit, wide=acc.type.dtype == I64)
     if node.operator.name == "FULLY_CONNECTED" and node.was_unsigned(node.output()):
-        steps = np.arange(lo - quant.zero_point, hi - quant.zero_point + 2)
+        m = channel_multipliers(by, limit, wide=False)
+        steps = np.arange(held[0] - quant.zero_point, held[1] - quant.zero_point + 2)
         if not _agrees(float(by[0]), int(m.mult[0]), int(m.shift[0]), int(limit.max()), steps):
-            return _rounded_once(node, acc, float(by[0]), lo, hi, to)
+            return _rounded_once(node, acc, float(by[0]), held, to)
+    return rescaled(node, acc, by, limit, to, kind, quant.zero_point, held)
+
+
+def rescaled(
+    node: OpNode, acc: Value, by: Array, limit: Array, to: int | str, kind: DType, zero: int, held: tuple[int, int]
+) -> Value:
+    """The same as ``kind`` with a zero point, held to two stored values."""
+    m = channel_multipliers(by, limit, wide=acc.type.dtype == I64)
     return node.call(
         "requantize", acc, node.const("mult", m.mult), node.const("shift", m.shift), to=to,
-        out=str(kind), zp=quant.zero_point, lo=lo, hi=hi,
+        out=str(kind), zp=zero, lo=held[0], hi=held[1],
         shift_lo=m.shift_lo, shift_hi=m.shift_hi, acc_bits=m.acc_bits,
     )  # fmt: skip
 
@@ -138,12 +148,12 @@ def _agrees(ratio: float, mult: int, shift: int, limit: int, steps: Array) -> bo
     return bool((np.clip(multiply_quantized(sums, mult, shift), steps[0], steps[-1]) == once).all())
 
 
-def _rounded_once(node: OpNode, acc: Value, ratio: float, lo: int, hi: int, to: int | str) -> Value:
+def _rounded_once(node: OpNode, acc: Value, ratio: float, held: tuple[int, int], to: int | str) -> Value:
     """Sums times a ratio in double precision, to the nearest whole number."""
     reals = node.call("mul", node.cast(acc, F64, "sums"), node.const("ratio", np.asarray([ratio])), to="reals")
     zero = node.const("zero", np.asarray([float(node.quant(node.output()).zero_point)]))
     moved = node.call("add", rounded(node, reals), zero, to="moved")
-    return node.cast(node.call("clip", moved, to="held", lo=float(lo), hi=float(hi)), I8, to)
+    return node.cast(node.call("clip", moved, to="held", lo=float(held[0]), hi=float(held[1])), I8, to)
 
 
 def _accumulator(node: OpNode) -> DType:

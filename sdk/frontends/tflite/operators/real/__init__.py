@@ -15,6 +15,7 @@ from sdk.frontends.tflite.operators.real import (
     shapes,
     slices,
     storage,
+    svdf,
     windows,
 )
 
@@ -32,4 +33,5 @@ TABLE: Table = {
     **resizing.TABLE,
     **shapes.TABLE,
     **storage.TABLE,
+    **svdf.TABLE,
 }
