@@ -48,7 +48,7 @@ class OperatorSpec:
     options: str
     fields: dict[str, Any]
     custom: str
-    flags: dict[str, Any]
+    flags: dict[str, Any] | bytes
 
 
 @dataclass
@@ -102,12 +102,12 @@ class ModelFile:
         outputs: Sequence[int],
         options: str = "",
         custom: str = "",
-        flags: dict[str, Any] | None = None,
+        flags: dict[str, Any] | bytes = b"",
         **fields: Any,
     ) -> None:
-        """``flags`` are options of a custom operator, in FlexBuffers."""
+        """``flags`` are options of a custom operator: bytes, or what FlexBuffers are made of."""
         code = tflite.BuiltinOperator.CUSTOM if custom else getattr(tflite.BuiltinOperator, name)
-        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom, flags or {}))
+        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom, flags))
 
     def build(self, *others: ModelFile) -> bytes:
         return _Writer([self, *others]).finish()
@@ -216,5 +216,6 @@ class _Writer:
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, o.options)
             fields["BuiltinOptions"] = self.table(o.options, **given)
         if o.flags:
-            fields["CustomOptions"] = self.bytes(bytes(flexbuffers.Dumps(o.flags)))
+            raw = o.flags if isinstance(o.flags, bytes) else bytes(flexbuffers.Dumps(o.flags))
+            fields["CustomOptions"] = self.bytes(raw)
         return self.table("Operator", **fields)

@@ -173,5 +173,5 @@ def _report(graph: Subgraph, failures: list[tuple[Operator, str]]) -> BuildError
     return BuildError(
         f"{count} of the model cannot be imported: {', '.join(names[:SHOWN])}",
         where="\n    ".join(lines),
-        hint="export the model as int8 with supported operators, or give an importer for a custom operator",
+        hint="export the model as int8 with supported operators, or import a custom operator by --custom FILE.py",
     )
