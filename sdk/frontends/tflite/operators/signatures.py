@@ -106,6 +106,7 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     "TRANSPOSE": Signature(2),
     "UNPACK": Signature(1, "UnpackOptions", ("Axis",)),
     # by positions
+    "DYNAMIC_UPDATE_SLICE": Signature(3),
     "EMBEDDING_LOOKUP": Signature(2),
     "GATHER": Signature(2, "GatherOptions", ("Axis", "BatchDims")),
     "GATHER_ND": Signature(2),
