@@ -80,7 +80,7 @@ def _gates(node: OpNode, source: int, numbers: Sequence[int], columns: Dim, unit
         if not same_extent(columns, data.shape[1]):
             raise BuildError(f"weights {node.tensor(k).name} of shape {list(data.shape)} do not fit {columns} numbers")
         parts.append(data)
-        ratios.append(float(np.float32(quant.scale) * np.float32(own.scale)) / _GATE_SCALE)
+        ratios.append(quant.scale * own.scale / _GATE_SCALE)
     return _Gates(np.concatenate(parts), -quant.zero_point, np.asarray(ratios))
 
 
@@ -91,7 +91,7 @@ def unidirectional_sequence_lstm(node: OpNode) -> None:
     if x.type.rank != 3 or kind != x.type.dtype:
         raise BuildError(f"the input has rank {x.type.rank} and type {x.type.dtype}, the output type {kind}")
     major = bool(node.option("TimeMajor"))
-    batch, units = x.type.shape[1 if major else 0], len(node.constant(_BIASES[0]))
+    batch, units = x.type.shape[1 if major else 0], node.constant(_BIASES[0]).size
     if not isinstance(batch, int):
         raise BuildError(f"the open batch {batch} is not supported: the operator keeps a state of each of the batch")
     sums = I32 if kind == I8 else I64
