@@ -173,7 +173,7 @@ def _params(builder: Builder, dims: dict[str, tuple[int, ...]]) -> tuple[Results
                 hint="inputs of the model must be int8, uint8, int16, int32 or float32",
             )
         if tensor.data is not None:
-            raise BuildError(f"the input {tensor.name} has contents in the file: whether it is to be given is not clear")
+            raise BuildError(f"the input {tensor.name} has contents in the file: is it given, or a constant?")
         stem = builder.value_name(tensor.name)
         shape: list[Dim] = list(tensor.shape)
         for axis, extent in enumerate(tensor.signature):
