@@ -1,4 +1,4 @@
-"""Operators of other domains as compiled C: the cases of their own tests, which compare the interpreter, in one build."""
+"""Operators of other domains as compiled C: the cases of their own tests, which run the interpreter, in one build."""
 
 from __future__ import annotations
 

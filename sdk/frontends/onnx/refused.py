@@ -35,7 +35,9 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {
     **dict.fromkeys(
         (
             f"com.microsoft::{name}"
-            for name in ("BeamSearch", "BifurcationDetector", "GreedySearch", "NGramRepeatBlock", "Sampling", "WhisperBeamSearch")
+            for name in (
+                "BeamSearch", "BifurcationDetector", "GreedySearch", "NGramRepeatBlock", "Sampling", "WhisperBeamSearch",
+            )
         ),
         (_SEARCH, "compile the decoder as an entry of its own: sdk build prefill=a.onnx decode=b.onnx"),
     ),

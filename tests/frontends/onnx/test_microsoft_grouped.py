@@ -123,7 +123,8 @@ def exported(rows: int | str, past: int | str) -> onnx.ModelProto:
     nodes = [
         helper.make_node("Shape", ["mask"], ["shape"]), helper.make_node("Gather", ["shape", "one"], ["size"]),
         helper.make_node("Cast", ["size"], ["total"], to=onnx.TensorProto.INT32),
-        helper.make_node("ReduceSum", ["mask", "axis"], ["sum"], keepdims=0), helper.make_node("Sub", ["sum", "one"], ["before"]),
+        helper.make_node("ReduceSum", ["mask", "axis"], ["sum"], keepdims=0),
+        helper.make_node("Sub", ["sum", "one"], ["before"]),
         helper.make_node("Cast", ["before"], ["last"], to=onnx.TensorProto.INT32),
         helper.make_node("GroupQueryAttention", ORDER, ["y", "ok", "ov"], domain="com.microsoft", num_heads=HEADS,
                          kv_num_heads=GROUPS, do_rotary=1),
@@ -180,8 +181,15 @@ def test_weights_in_groups_of_their_own_order() -> None:
     # with zero points onnxruntime takes 8 in their place: the formula of its documentation counts
     inputs["z"] = RNG.integers(0, 256, (5, 1)).astype(np.uint8)
     model = one_node(
-        "MatMulNBits", inputs, order=["x", "b", "s", "z", "g"], constants=["b", "s", "z", "g"], domain="com.microsoft", **how
+        "MatMulNBits",
+        inputs,
+        order=["x", "b", "s", "z", "g"],
+        constants=["b", "s", "z", "g"],
+        domain="com.microsoft",
+        **how,
     )
-    weights, zeros = (np.stack([v & 15, v >> 4], -1).reshape(5, -1).astype(np.float32) for v in (inputs["b"], inputs["z"]))
+    weights, zeros = (
+        np.stack([v & 15, v >> 4], -1).reshape(5, -1).astype(np.float32) for v in (inputs["b"], inputs["z"])
+    )
     want = inputs["x"] @ ((weights - zeros[:, group]) * inputs["s"][:, group]).T
     agree(run(model, inputs)[1]["y"], want)

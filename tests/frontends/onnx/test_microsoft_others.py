@@ -24,7 +24,9 @@ def bytes_of(kind: str, *shape: int) -> Array:
 def test_operators_that_onnx_has_taken_over() -> None:
     fused("GatherND", {"x": reals(4, 3), "i": np.array([[1, 2], [0, 0]])}, constants=["i"])
     fused("Trilu", {"x": reals(4, 3), "k": np.array(1)}, constants=["k"], upper=0)
-    fused("Pad", {"x": reals(4, 3), "p": np.array([1, 0, 0, 2]), "v": np.array([2.0], np.float32)}, constants=["p", "v"])
+    fused(
+        "Pad", {"x": reals(4, 3), "p": np.array([1, 0, 0, 2]), "v": np.array([2.0], np.float32)}, constants=["p", "v"]
+    )
     fused("Pad", {"x": reals(4, 3), "p": np.array([1, 0, 0, 2])}, constants=["p"], mode="reflect")
     fused("ExpandDims", {"x": reals(4, 3), "a": np.array(-1, np.int32)}, constants=["a"])
     fused("Range", {"a": np.array(2.0, np.float32), "b": np.array(7.5, np.float32)}, constants=["a", "b"])
@@ -42,7 +44,10 @@ def test_unfold(axis: int, size: int, step: int) -> None:
 def test_distances_and_products() -> None:
     for metric in ("euclidean", "sqeuclidean"):
         fused("CDist", {"a": reals(4, 3), "b": reals(5, 3)}, metric=metric)
-    pair = {"a": RNG.integers(-900, 900, (3, 4)).astype(np.int16), "b": RNG.integers(-900, 900, (4, 2)).astype(np.int16)}
+    pair = {
+        "a": RNG.integers(-900, 900, (3, 4)).astype(np.int16),
+        "b": RNG.integers(-900, 900, (4, 2)).astype(np.int16),
+    }
     fused("MatMulInteger16", pair, kinds={"y": TensorProto.INT32})
 
 
@@ -59,7 +64,12 @@ def test_gates() -> None:
 def test_images_with_channels_last() -> None:
     """Which onnxruntime has for half floats only: the same as FusedConv with channels first."""
     x, w, b, z = reals(2, 5, 6, 3), reals(4, 3, 3, 3), reals(4), reals(2, 5, 6, 4)
-    how: dict[str, Any] = {"domain": "com.microsoft", "activation": "Relu", "pads": [1, 1, 1, 1], "constants": ["w", "b"]}
+    how: dict[str, Any] = {
+        "domain": "com.microsoft",
+        "activation": "Relu",
+        "pads": [1, 1, 1, 1],
+        "constants": ["w", "b"],
+    }
     last = one_node("NhwcFusedConv", {"x": x, "w": w, "b": b, "z": z}, **how)
     first = {"x": x.transpose(0, 3, 1, 2), "w": w, "b": b, "z": z.transpose(0, 3, 1, 2)}
     want = run(one_node("FusedConv", first, **how), first)[1]["y"]
@@ -87,7 +97,10 @@ def test_weights_from_a_table_of_numbers(kind: int) -> None:
 
 
 def test_quantised_embeddings() -> None:
-    inputs: dict[str, Array] = {"ids": np.array([[1, 3, 0], [2, 2, 4]], np.int32), "seg": np.array([[0, 1, 1], [0, 0, 1]], np.int32)}
+    inputs: dict[str, Array] = {
+        "ids": np.array([[1, 3, 0], [2, 2, 4]], np.int32),
+        "seg": np.array([[0, 1, 1], [0, 0, 1]], np.int32),
+    }
     sizes = {"word": (5, 8), "place": (4, 8), "segment": (2, 8), "gamma": (8,), "beta": (8,)}
     inputs |= {name: bytes_of("uint8", *shape) for name, shape in sizes.items()}
     inputs["mask"] = np.array([[1, 1, 0], [1, 1, 1]], np.int32)
@@ -106,14 +119,20 @@ def test_quantised_lstm(direction: str) -> None:
 
     ways, size, width = (2 if direction == "bidirectional" else 1), 4, 6
     inputs: dict[str, Array] = {
-        "x": reals(5, 2, width), "w": bytes_of("int8", ways, width, 4 * size), "r": bytes_of("int8", ways, size, 4 * size),
+        "x": reals(5, 2, width), "w": bytes_of("int8", ways, width, 4 * size),
+        "r": bytes_of("int8", ways, size, 4 * size),
         "b": reals(ways, 8 * size), "ws": np.full(ways, 0.01, np.float32), "wz": np.zeros(ways, np.int8),
         "rs": np.full(ways, 0.008, np.float32), "rz": np.zeros(ways, np.int8),
     }  # fmt: skip
     order = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
     how: dict[str, Any] = {"hidden_size": size, "direction": direction}
     model = one_node(
-        "DynamicQuantizeLSTM", inputs, order=order, constants=[n for n in inputs if n != "x"], domain="com.microsoft", **how
+        "DynamicQuantizeLSTM",
+        inputs,
+        order=order,
+        constants=[n for n in inputs if n != "x"],
+        domain="com.microsoft",
+        **how,
     )
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -60,6 +60,7 @@ def conv_transpose(node: OnnxNode) -> Value:
 @onnx_op("NhwcFusedConv", domain=DOMAIN)
 def nhwc_fused_conv(node: OnnxNode) -> Value:
     """FusedConv of images [n, .., c]."""
+
     def first(x: Value) -> Value:
         return swap_axes(node, x, [0, x.type.rank - 1, *range(1, x.type.rank - 1)])
 
@@ -83,7 +84,9 @@ def unfold(node: OnnxNode) -> Value:
         node.fail(f"windows of {size} elements {step} apart")
     count = floordiv(x.type.shape[axis] - size, step) + 1
     begins = node.value(node.call("iota", extent=count, start=0, step=step, dtype=str(I32)))
-    places = node.call("add", node.call("reshape", begins, shape=(count, 1)), node.const(np.arange(size, dtype=np.int32)))
+    places = node.call(
+        "add", node.call("reshape", begins, shape=(count, 1)), node.const(np.arange(size, dtype=np.int32))
+    )
     y = node.call("gather", x, places, axis=axis)  # the window stands in the axis' place, its elements after it
     return swap_axes(node, y, [k for k in range(y.type.rank) if k != axis + 1] + [axis + 1])
 
@@ -134,7 +137,12 @@ def gated_rms_norm(node: OnnxNode) -> Value:
     """Groups of the last axis by the roots of their means of squares, times weights and an activation of a gate."""
     x, name = node.x(0), node.text("activation", "silu")
     size, width = node.type(1).shape[0], x.type.shape[-1]
-    if name not in ("silu", "swish", "sigmoid") or not isinstance(size, int) or not isinstance(width, int) or width % size:
+    if (
+        name not in ("silu", "swish", "sigmoid")
+        or not isinstance(size, int)
+        or not isinstance(width, int)
+        or width % size
+    ):
         node.fail(f"groups of {size} in {width} numbers with the activation {name}")
     lead = x.type.shape[:-1]
     grouped = node.call("reshape", x, shape=(*lead, width // size, size))
