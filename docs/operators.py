@@ -16,6 +16,7 @@ from sdk.frontends.tflite.context import OperatorSpec
 from sdk.frontends.tflite.operators import OPERATORS as TFLITE
 from sdk.frontends.tflite.operators.custom import CUSTOM
 from sdk.frontends.torch.operators import OPERATORS as TORCH
+from sdk.frontends.torch.refused import REFUSED
 
 PAGE = Path(__file__).resolve().parent / "operators.md"
 OLDEST_OPSET = 7
@@ -101,13 +102,18 @@ def _defined(schemas: Sequence[onnx.defs.OpSchema]) -> bool:
 def _torch() -> Iterator[str]:
     yield f"## PyTorch: {len(TORCH)}"
     yield ""
-    yield "Overloads of ATen that a program of `torch.export` calls."
+    yield "Overloads of ATen that a program of `torch.export` calls, and `crosslevel.*`, recurrent layers kept whole."
     yield ""
     families: dict[str, list[str]] = {}
     for name in sorted(TORCH):
-        base, _, overload = name.removeprefix("aten.").partition(".")
+        base, _, overload = name.removeprefix("aten.").rpartition(".")
         families.setdefault(base, []).append(overload)
     yield from _table(("operator", "overloads"), [(base, ", ".join(all_)) for base, all_ in families.items()])
+    yield ""
+    yield "These are refused; all other operators of Core ATen are taken."
+    yield ""
+    rows = [(name.removeprefix("aten."), *reason) for name, reason in REFUSED.items()]
+    yield from _table(("operator", "why", "instead"), rows)
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

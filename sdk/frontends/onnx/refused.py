@@ -36,7 +36,8 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {
         (
             f"com.microsoft::{name}"
             for name in (
-                "BeamSearch", "BifurcationDetector", "GreedySearch", "NGramRepeatBlock", "Sampling", "WhisperBeamSearch",
+                "BeamSearch", "BifurcationDetector", "GreedySearch", "NGramRepeatBlock", "Sampling",
+                "WhisperBeamSearch",
             )
         ),
         (_SEARCH, "compile the decoder as an entry of its own: sdk build prefill=a.onnx decode=b.onnx"),

@@ -10,11 +10,11 @@ import numpy as np
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, I32
 from sdk.compiler.sym import Dim, dmax
+from sdk.frontends.counted import new_dim
 from sdk.frontends.moves import part
 from sdk.frontends.onnx.context import OnnxNode, in_single, onnx_op
 from sdk.frontends.onnx.operators.microsoft_attention import heads_of, joined_heads, turned
 from sdk.frontends.onnx.operators.microsoft_float import DOMAIN, apply, transposed
-from sdk.frontends.onnx.operators.selection import new_dim
 
 __all__: list[str] = []
 

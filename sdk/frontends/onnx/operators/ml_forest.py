@@ -18,7 +18,8 @@ MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 
 @dataclass(frozen=True)
 class Branch:
-    """A node: the element ``feature`` compared with ``value`` by ``mode``; ``yes`` and ``no`` are nodes from 0 on, leaves ``-1 - child`` below; ``missing`` says that NaN goes to ``yes``."""
+    """A node: the element ``feature`` compared with ``value`` by ``mode``; ``yes`` and ``no`` are nodes from 0 on,
+    leaves ``-1 - child`` below; ``missing`` says that NaN goes to ``yes``."""
 
     feature: int
     value: float
