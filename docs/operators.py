@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 
 from sdk.frontends.onnx.operators import OPERATORS as ONNX
-from sdk.frontends.onnx.refused import REFUSED
+from sdk.frontends.onnx.refused import REFUSED as ONNX_REFUSED
 from sdk.frontends.tflite.context import OperatorSpec
 from sdk.frontends.tflite.operators import OPERATORS as TFLITE
 from sdk.frontends.tflite.operators.custom import CUSTOM
@@ -82,7 +82,7 @@ def _onnx() -> Iterator[str]:
     yield ""
     yield "These are refused for what they are:"
     yield ""
-    reasons = {key: why for key, (why, _) in sorted(REFUSED.items())}
+    reasons = {key: why for key, (why, _) in sorted(ONNX_REFUSED.items())}
     yield from _table(("operator", "why"), reasons.items())
 
 
