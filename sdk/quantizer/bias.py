@@ -31,7 +31,8 @@ def correct_biases(net: Net, placement: Placement, stored: Steps, samples: Sampl
         samples: what the means are taken over.
         wide: whether activations have 16 bits.
     """
-    layers = [one for one in placement.layers if one.sum is not None and (one.op != "MatMul" or one.bias_of is not None)]
+    sums = [one for one in placement.layers if one.sum is not None]
+    layers = [one for one in sums if one.op != "MatMul" or one.bias_of is not None]
     means = _means(net, sorted({one.sum.x for one in layers if one.sum is not None}), samples)
     with steps.step("correcting biases"):
         for one in layers:
@@ -85,4 +86,5 @@ def _applied(net: Net, one: Sum, error: Array, mean: Array) -> Array:
     model = helper.make_model(graph, opset_imports=list(net.model.opset_import), ir_version=net.model.ir_version)
     found = Engine(model, {"x": mean.shape}).run({"x": mean.astype(np.float32)})["y"].astype(np.float64)
     axis = 1 if one.op == "Conv" else found.ndim - 1
-    return found.mean(axis=tuple(k for k in range(found.ndim) if k != axis))
+    total: Array = found.mean(axis=tuple(k for k in range(found.ndim) if k != axis))
+    return total

@@ -95,12 +95,14 @@ def labels_of(arrays: Mapping[str, Array], name: str) -> Array:
     """
     found = arrays.get(name)
     if found is None:
-        raise UsageError(f"the data has no array {name}", where="--labels", hint=f"it has {', '.join(arrays) or 'none'}")
+        hint = f"it has {', '.join(arrays) or 'none'}"
+        raise UsageError(f"the data has no array {name}", where="--labels", hint=hint)
     flat = found.reshape(-1)
     if found.size != len(found) or flat.dtype.kind not in "iu" or (flat.size and int(flat.min()) < 0):
         raise UsageError(
             f"{name} is {found.dtype}{list(found.shape)}", where="--labels",
-            why="labels are whole numbers from 0, one for each sample", hint="give the classes' numbers, not one-hot rows",
+            why="labels are whole numbers from 0, one for each sample",
+            hint="give the classes' numbers, not one-hot rows",
         )  # fmt: skip
     return flat.astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Models run by the numpy interpreter, with any of their tensors told: floats, or the integers that a build computes."""
+"""Models run by the numpy interpreter, with any of their tensors told: floats, or integers as builds compute them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019. What lies between may be
 any function with f(s x) = s f(x) for s > 0. A clamp to 0..h is none: there only channels that never reach h in the
-samples are scaled, and none so far that it would.
+samples are scaled, and none so far that it would. No channel grows beyond the largest one of its tensor: what weights
+gain must not be lost by activations.
 """
 
 from __future__ import annotations
@@ -18,23 +19,24 @@ from sdk.compiler.ir.types import TensorType
 from sdk.quantizer.data import Samples
 from sdk.quantizer.engine import Engine
 from sdk.quantizer.net import Array, Net
-from sdk.quantizer.sums import Sum, as_sum, set_bias
+from sdk.quantizer.sums import Sum, as_sum, set_bias, sum_at
 
 __all__ = ["equalise"]
 
 _ROUNDS: Final = 20
 _ENOUGH: Final = 1e-3  # no factor is further from 1 in a round that changes nothing
+_FURTHEST: Final = 256.0  # that a channel is scaled by in a round: channels of next to nothing have no ratio
 _HOMOGENEOUS: Final = frozenset({"Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two layers, by the numbers of their nodes, with ``clamped``: the tensor before a clamp to 0..``limit``."""
+    """Two layers, by the numbers of their nodes; ``made`` is what the first one makes, before a clamp to 0..``limit``
+    where there is one."""
 
     first: int
     second: int
-    channels: int
-    clamped: str | None = None
+    made: str
     limit: float = np.inf
 
 
@@ -43,13 +45,13 @@ def equalise(net: Net, types: Mapping[str, TensorType], samples: Samples) -> int
     computes what it did on the samples, up to rounding."""
     pairs = [pair for k in range(len(net.nodes)) if (pair := _pair(net, k, types)) is not None]
     peaks = _peaks(net, samples, pairs)
+    most = {pair.first: min(pair.limit, float(peaks[pair.first].max(initial=0.0))) for pair in pairs}
     with steps.step("equalising"):
         for _ in range(_ROUNDS):
             moved = 0.0
             for pair in pairs:
-                factor = _factor(net, pair, peaks.get(pair.first))
-                if pair.first in peaks:
-                    peaks[pair.first] = peaks[pair.first] / factor
+                factor = _factor(net, pair, peaks[pair.first], most[pair.first])
+                peaks[pair.first] = peaks[pair.first] / factor
                 _apply(net, pair, factor)
                 moved = max(moved, float(np.abs(np.log(factor)).max(initial=0.0)))
             if moved < _ENOUGH:
@@ -62,21 +64,21 @@ def _pair(net: Net, number: int, types: Mapping[str, TensorType]) -> _Pair | Non
     one = as_sum(net, number)
     if one is None or one.op not in ("Conv", "Gemm"):
         return None
-    weights = net.reals(one.weights)
-    assert weights is not None
-    readers, out, clamped, limit = net.readers(), net.nodes[number].output[0], None, np.inf
+    weights = net.floats(one.weights)
+    readers, out, limit = net.readers(), net.nodes[number].output[0], np.inf
+    made = out
     while (after := net.alone(out, readers)) is not None:
         node = net.nodes[after]
         other = as_sum(net, after)
         if other is not None and other.x == out and other.op != "ConvTranspose":
             fits = other.op == "Conv" or types.get(out, None) is None or types[out].rank == 2
             count = one.channels(weights)
-            return _Pair(number, after, count, clamped, limit) if fits and _inputs(net, other) == count else None
-        if node.op_type == "Clip" and clamped is None:
+            return _Pair(number, after, made, limit) if fits and _inputs(net, other) == count else None
+        if node.op_type == "Clip" and out == made:
             found = _limits(net, after)
             if found is None or found[0] != 0.0 or not found[1] > 0:
                 return None
-            clamped, limit = out, found[1]
+            limit = found[1]
         elif node.op_type not in _HOMOGENEOUS or node.domain not in ("", "ai.onnx") or len(node.output) > 1:
             return None
         out = node.output[0]
@@ -85,8 +87,7 @@ def _pair(net: Net, number: int, types: Mapping[str, TensorType]) -> _Pair | Non
 
 def _inputs(net: Net, one: Sum) -> int:
     """Channels that a layer reads."""
-    weights = net.reals(one.weights)
-    assert weights is not None
+    weights = net.floats(one.weights)
     return int(weights.shape[one.inputs]) * one.groups
 
 
@@ -105,34 +106,34 @@ def _limits(net: Net, number: int) -> tuple[float, float] | None:
 
 
 def _peaks(net: Net, samples: Samples, pairs: list[_Pair]) -> dict[int, Array]:
-    """The largest value of each channel before the clamps, by the first layer of the pair."""
-    clamped = {pair.clamped: pair.first for pair in pairs if pair.clamped is not None}
-    if not clamped:
+    """How large each channel becomes, by the first layer of the pair; before a clamp how far it reaches up."""
+    if not pairs:
         return {}
-    engine = Engine(net.proto(), samples.shapes, list(clamped))
-    found: dict[int, Array] = {}
-    with steps.step("finding clamped channels"):
+    engine = Engine(net.proto(), samples.shapes, [pair.made for pair in pairs])
+    found = {pair.first: np.zeros(1) for pair in pairs}
+    with steps.step("finding the ranges of channels"):
         for inputs in samples.runs():
-            for name, array in engine.run(inputs).items():
-                peak = array.max(axis=tuple(k for k in range(array.ndim) if k != 1)).astype(np.float64)
-                found[clamped[name]] = np.maximum(found.get(clamped[name], -np.inf), peak)
+            told = engine.run(inputs)
+            for pair in pairs:
+                array = told[pair.made] if np.isfinite(pair.limit) else np.abs(told[pair.made])
+                axes = tuple(k for k in range(array.ndim) if k != 1)
+                found[pair.first] = np.maximum(found[pair.first], array.max(axis=axes).astype(np.float64))
     return found
 
 
-def _factor(net: Net, pair: _Pair, peak: Array | None) -> Array:
+def _factor(net: Net, pair: _Pair, peak: Array, most: float) -> Array:
     """What each channel is divided by."""
-    first, second = as_sum(net, pair.first), as_sum(net, pair.second)
-    assert first is not None and second is not None
-    before, after = net.reals(first.weights), net.reals(second.weights)
-    assert before is not None and after is not None
+    first, second = sum_at(net, pair.first), sum_at(net, pair.second)
+    before, after = net.floats(first.weights), net.floats(second.weights)
     axes = tuple(k for k in range(before.ndim) if k != first.outputs)
     left = np.abs(before).max(axis=axes).astype(np.float64)
-    right = np.abs(_by_channel(after, second)).max(axis=1).astype(np.float64)
+    right = np.abs(_by_channel(after, second)).reshape(len(left), -1).max(axis=1).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where((left > 0) & (right > 0), np.sqrt(left / right), 1.0)
-    if peak is not None:
-        factor = np.where(peak >= pair.limit, 1.0, np.maximum(factor, peak / pair.limit))
-    return factor
+    factor = np.clip(factor, 1 / _FURTHEST, _FURTHEST)
+    if most > 0:
+        factor = np.maximum(factor, peak / most)
+    return np.where(peak >= pair.limit, 1.0, factor)
 
 
 def _by_channel(weights: Array, one: Sum) -> Array:
@@ -144,10 +145,8 @@ def _by_channel(weights: Array, one: Sum) -> Array:
 
 
 def _apply(net: Net, pair: _Pair, factor: Array) -> None:
-    first, second = as_sum(net, pair.first), as_sum(net, pair.second)
-    assert first is not None and second is not None
-    before, after = net.reals(first.weights), net.reals(second.weights)
-    assert before is not None and after is not None
+    first, second = sum_at(net, pair.first), sum_at(net, pair.second)
+    before, after = net.floats(first.weights), net.floats(second.weights)
     shape = [1] * before.ndim
     shape[first.outputs] = -1
     _replace(net, first, before / factor.reshape(shape))

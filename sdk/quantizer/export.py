@@ -1,7 +1,7 @@
 """Modules as ONNX models: what is not read from an ONNX file is written as one, so that one quantiser serves all.
 
-Images are channels-last in a module and channels-first in ONNX. Every value may be had in both forms: a transposition is
-written where one is wanted that is not there, so images stay channels-first from one convolution to the next.
+Images are channels-last in a module and channels-first in ONNX. Every value may be had in both forms: a transposition
+is written where one is wanted that is not there, so images stay channels-first from one convolution to the next.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ __all__ = ["exported"]
 
 OPSET: Final = 21
 _IR_VERSION: Final = 10
-_INTEGERS: Final = frozenset({"requantize", "rescale", "add_q", "mul_q", "sub_q", "softmax_q", "dense", "quantize", "dequantize"})
+_INTEGERS: Final = frozenset(
+    {"add_q", "dense", "dequantize", "mul_q", "quantize", "requantize", "rescale", "softmax_q", "sub_q"}
+)
 _SHOWN: Final = 10
 
 
@@ -140,9 +142,9 @@ class _Exporter:
         """A value has a form that is there already under another name."""
         self.forms[value.name, first] = name
 
-    def put(self, call: Call, op: str, inputs: Sequence[str], first: bool = False, index: int = 0, **given: Any) -> None:
+    def put(self, call: Call, op: str, inputs: Sequence[str], first: bool = False, **given: Any) -> None:
         """The result of a call is that of a node."""
-        value = call.outs[index]
+        value = call.out
         name = self.fresh(f"{value.name}_first") if first else value.name
         self.forms[value.name, first] = self.emit(op, inputs, name, **given)
 

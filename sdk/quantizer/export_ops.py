@@ -17,9 +17,9 @@ __all__ = ["WRITERS"]
 Writer = Callable[[Any, Call], None]
 
 _UNARY: Final = {
-    "abs": "Abs", "acos": "Acos", "asin": "Asin", "atan": "Atan", "ceil": "Ceil", "cos": "Cos", "erf": "Erf", "exp": "Exp",
-    "floor": "Floor", "log": "Log", "mish": "Mish", "neg": "Neg", "not": "Not", "reciprocal": "Reciprocal", "relu": "Relu",
-    "round": "Round", "hard_swish": "HardSwish", "sigmoid": "Sigmoid", "sign": "Sign", "sin": "Sin",
+    "abs": "Abs", "acos": "Acos", "asin": "Asin", "atan": "Atan", "ceil": "Ceil", "cos": "Cos", "erf": "Erf",
+    "exp": "Exp", "floor": "Floor", "hard_swish": "HardSwish", "log": "Log", "mish": "Mish", "neg": "Neg", "not": "Not",
+    "reciprocal": "Reciprocal", "relu": "Relu", "round": "Round", "sigmoid": "Sigmoid", "sign": "Sign", "sin": "Sin",
     "softplus": "Softplus", "softsign": "Softsign", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh",
 }  # fmt: skip
 _BINARY: Final = {
@@ -96,7 +96,8 @@ def _binary(e: Any, call: Call) -> None:
 def _cast(e: Any, call: Call) -> None:
     from_, to = call.args[0].type.dtype, call.out.type.dtype
     if from_.is_float and not to.is_float:
-        raise BuildError(f"{call.source}: floats cut off to {to} cannot be written as ONNX", hint="quantise the ONNX model")
+        message = f"{call.source}: floats cut off to {to} cannot be written as ONNX"
+        raise BuildError(message, hint="quantise the ONNX model")
     _unary(e, call, "Cast", to=element_code(to))
 
 
@@ -247,7 +248,7 @@ def _slice(e: Any, call: Call) -> None:
     if not axes:
         e.alias(call.out, e.get(x, first), first)
         return
-    bounds = [e.const(n, np.asarray(v, np.int64)) for n, v in zip(("b", "e", "a", "s"), (starts, ends, axes, steps), strict=True)]
+    bounds = [e.const("bounds", np.asarray(v, np.int64)) for v in (starts, ends, axes, steps)]
     e.put(call, "Slice", [e.get(x, first), *bounds], first)
 
 
@@ -323,7 +324,7 @@ def _blocks(e: Any, call: Call, op: str) -> None:
 def _full(e: Any, call: Call) -> None:
     given = _given(call)
     shape = [e.number(d, call.source) for d in call.out.type.shape]
-    value = np.asarray(e.number(given["value"], call.source) if not isinstance(given["value"], (float, bool)) else given["value"])
+    value = given["value"] if isinstance(given["value"], float) else e.number(given["value"], call.source)
     e.alias(call.out, e.const(call.out.name, np.full(shape, value, call.out.type.dtype.numpy)), False)
 
 
@@ -338,7 +339,7 @@ def _named(op: str, **names: str) -> Writer:
 
 
 WRITERS: Final[dict[str, Writer]] = {
-    **{ours: (lambda e, call, op=op: _unary(e, call, op)) for ours, op in _UNARY.items()},
+    **{ours: _named(op) for ours, op in _UNARY.items()},
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_REDUCTIONS, _reduce),
     "avg_pool2d": lambda e, call: _pool(e, call, "AveragePool"),

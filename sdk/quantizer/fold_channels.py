@@ -1,8 +1,9 @@
-"""Scales and offsets of channels go into the weights before them: batch normalisation, and arithmetic with constants."""
+"""Scales and offsets of channels go into the weights before them: batch normalisation, arithmetic with constants."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -113,8 +114,7 @@ def _normalisation(net: Net, node: onnx.NodeProto, count: int) -> tuple[Array, A
 
 def _scale(net: Net, one: Sum, factor: Array, offset: Array) -> None:
     """Weights times a factor for each channel of the result, and an offset added to it."""
-    weights = net.reals(one.weights)
-    assert weights is not None
+    weights = net.floats(one.weights)
     node = net.nodes[one.node]
     if one.op == "ConvTranspose":  # [inputs, outputs of a group, ..]: the inputs of a group are together
         grouped = weights.reshape(one.groups, -1, *weights.shape[1:])
@@ -146,6 +146,6 @@ def _as_convolution(net: Net, number: int, types: Mapping[str, TensorType]) -> N
     stem = node.name or node.output[0]
     weights = net.const(f"{stem}_scale", found[0].astype(np.float32).reshape(count, 1, *[1] * axes))
     bias = net.const(f"{stem}_offset", found[1].astype(np.float32))
-    given = {"group": count, "kernel_shape": [1] * axes}
+    given: dict[str, Any] = {"group": count, "kernel_shape": [1] * axes}
     made = helper.make_node("Conv", [node.input[0], weights, bias], [node.output[0]], node.name, **given)
     net.nodes[number] = made

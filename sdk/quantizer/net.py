@@ -88,6 +88,12 @@ class Net:
         kind = self.tensors[name].data_type if name in self.tensors else None
         return self.array(name) if kind == onnx.TensorProto.FLOAT else None
 
+    def floats(self, name: str) -> Array:
+        """The contents of a constant that is one of single floats."""
+        found = self.reals(name)
+        assert found is not None, name
+        return found
+
     def const(self, stem: str, data: Array, kind: int | None = None) -> str:
         """A new constant; its name. ``kind`` is an element type of ONNX's that numpy lacks."""
         name = self.fresh(stem)

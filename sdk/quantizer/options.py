@@ -24,7 +24,7 @@ class QuantizeOptions:
     """How a model is quantised.
 
     Attributes:
-        to: "int8": activations and weights of 8 bits; "int16x8": activations of 16; "w8", "w4": weights alone, in groups.
+        to: "int8": activations and weights of 8 bits; "int16x8": activations of 16; "w8", "w4": weights alone.
         range: how the limits of activations follow from the samples: "minmax", "percentile", "mse".
         percentile: of the elements that lie within the limits, in percent, above 50, at most 100.
         group: inputs of a product that share a scale, with "w8" and "w4": a power of two from 16 to 1024.
@@ -45,7 +45,7 @@ class QuantizeOptions:
     keep_above: float | None = None
     sensitivity: bool = False
     equalise: bool = False
-    correct_bias: bool = False
+    correct_bias: bool = True
     integer_io: bool = False
     labels: str | None = None
 
@@ -70,8 +70,7 @@ class QuantizeOptions:
     def _refuse_of_activations(self) -> None:
         """Refuses what means nothing where activations stay floats."""
         for name, given in (
-            ("equalise", self.equalise), ("correct_bias", self.correct_bias), ("integer_io", self.integer_io),
-            ("range", self.range != "minmax"),
+            ("equalise", self.equalise), ("integer_io", self.integer_io), ("range", self.range != "minmax")
         ):  # fmt: skip
             if given:
                 raise UsageError(f"{name} is for activations, {self.to} quantises weights alone", hint="leave it out")

@@ -42,10 +42,10 @@ _MOVES: Final = frozenset(
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer that is computed on integers: its node, what it reads and makes, and the constants in it.
+    """A layer that is computed on integers: its node, the tensors that it reads and makes, the constants in it.
 
-    ``output`` is the tensor that is stored: behind a bias and an activation that the kernel takes in. ``folded`` are the
-    nodes of these; ``bias_of`` is a node that adds a constant to a MatMul.
+    What is made is behind a bias and an activation that the kernel takes in: ``folded`` are the nodes of these,
+    ``bias_of`` the one that adds a constant to a MatMul.
     """
 
     name: str
@@ -143,7 +143,8 @@ class _Placer:
     def mean(self, node: onnx.NodeProto) -> bool:
         """Whether all results are means of equally many elements."""
         if node.op_type == "AveragePool":
-            padded = any(attribute(node, "pads", ())) or attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+            same = attribute(node, "auto_pad", "NOTSET").startswith("SAME")
+            padded = same or any(attribute(node, "pads", ()))
             counted = not padded or bool(attribute(node, "count_include_pad", 0))
             flat = len(attribute(node, "kernel_shape", ())) == 2
             return counted and flat and not attribute(node, "ceil_mode", 0)
@@ -176,7 +177,7 @@ class _Placer:
             return list(node.input)
         if node.op_type in _TWO:
             return [n for n in node.input if n not in self.net.tensors]
-        return node.input[:1]
+        return [node.input[0]]
 
     def with_folded(self, layer: Layer) -> Layer:
         """The layer with the bias and the activation that its kernel takes in."""

@@ -46,7 +46,8 @@ class Grid:
     def rounded(self, reals: Array, low: float, high: float) -> Array:
         """Reals as they come back from these integers."""
         scale, zero = self.step(low, high)
-        return (np.clip(np.rint(reals / scale) + zero, self.lo, self.hi) - zero) * scale
+        found: Array = (np.clip(np.rint(reals / scale) + zero, self.lo, self.hi) - zero) * scale
+        return found
 
 
 @dataclass(frozen=True)

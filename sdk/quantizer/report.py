@@ -34,8 +34,8 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class QuantizeReport:
-    """``sdk quantize``: ``sqnr_db`` is that of all outputs over the samples, computed as builds compute them; ``weights``
-    are bytes of constants before and after."""
+    """``sdk quantize``: ``sqnr_db`` is that of all outputs over the samples, computed as builds compute them;
+    ``weights`` are bytes of constants before and after."""
 
     model: str
     to: str

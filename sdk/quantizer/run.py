@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from sdk.quantizer.source import float_model, model_file
 from sdk.quantizer.weights import bits_of, weight_layers, write_weights
 from sdk.quantizer.write import write
 
-__all__ = ["Quantized", "quantize", "quantize_file"]
+__all__ = ["Quantized", "quantize", "quantize_path"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def quantize(
     keep_above: float | None = None,
     sensitivity: bool = False,
     equalise: bool = False,
-    correct_bias: bool = False,
+    correct_bias: bool = True,
     integer_io: bool = False,
     labels: str | None = None,
     dims: Mapping[str, tuple[int, ...]] | None = None,
@@ -94,22 +94,27 @@ def quantize(
     options = QuantizeOptions(
         to, range, percentile, group, keep, keep_above, sensitivity, equalise, correct_bias, integer_io, labels
     )
-    arrays = read_npz(Path(data)) if isinstance(data, (str, Path)) else data
+    arrays: Any = read_npz(Path(data)) if isinstance(data, (str, Path)) else data
     if not isinstance(arrays, Mapping):
-        raise UsageError(
-            f"samples are arrays by name, not a {type(arrays).__name__}", hint='data={"x": array} or the path of an .npz'
-        )
-    return quantize_file(model_file(model, example), arrays, options, dims or {})
+        hint = 'data={"x": array} or the path of an .npz'
+        raise UsageError(f"samples are arrays by name, not a {type(arrays).__name__}", hint=hint)
+    return _quantized(model_file(model, example), arrays, options, dims or {})
 
 
-def quantize_file(
-    file: ModelFile, arrays: Mapping[str, Any], options: QuantizeOptions, dims: Mapping[str, tuple[int, ...]]
+def quantize_path(
+    model: Path, data: Path, options: QuantizeOptions, dims: Mapping[str, tuple[int, ...]]
 ) -> Quantized:
-    """``sdk quantize``: the same for a file that was read, and arrays.
+    """``sdk quantize``: the same for files.
 
     Raises:
         SdkError: as above.
     """
+    return _quantized(model_file(model), read_npz(data), options, dims)
+
+
+def _quantized(
+    file: ModelFile, arrays: Mapping[str, Any], options: QuantizeOptions, dims: Mapping[str, tuple[int, ...]]
+) -> Quantized:
     with steps.step("quantising"):
         source = float_model(file, dims)
         net = prepared(source, options.opset)
@@ -265,7 +270,8 @@ class _Work:
         bits, group = WEIGHTS_ONLY[self.options.to], self.options.group
         every = weight_layers(self.net)
         if not every:
-            raise UsageError("no layer of the model has constant weights", hint="give a model with MatMul, Gemm or Conv")
+            hint = "give a model with MatMul, Gemm or Conv"
+            raise UsageError("no layer of the model has constant weights", hint=hint)
         called = {one.node: layer_name(self.net.nodes[one.node]) for one in every}
         kept = self.kept(list(called.values()))
         alone: dict[str, float] = {}

@@ -50,5 +50,6 @@ def float_model(file: ModelFile, dims: Mapping[str, tuple[int, ...]]) -> onnx.Mo
     if file.frontend.name == "onnx":
         beside = file.beside if isinstance(file.beside, Externals) else None
         data = file.data if beside is None else embedded(file.data, beside)
-        return read_model(data, None).model
+        model: onnx.ModelProto = read_model(data, None).model
+        return model
     return exported(import_model(file, BuildOptions(dims=dict(dims)), "model"))

@@ -9,9 +9,9 @@ import onnx
 
 from sdk.quantizer.net import Array, Net, attribute
 
-__all__ = ["WEIGHTED", "Sum", "as_sum", "set_bias"]
+__all__ = ["Sum", "as_sum", "set_bias", "sum_at"]
 
-WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Sum:
 def as_sum(net: Net, number: int) -> Sum | None:
     """The node as a sum of products; None for what is none, or whose weights or bias are not known."""
     node = net.nodes[number]
-    if node.op_type not in WEIGHTED or node.domain not in ("", "ai.onnx") or len(node.input) < 2:
+    if node.op_type not in _WEIGHTED or node.domain not in ("", "ai.onnx") or len(node.input) < 2:
         return None
     data = net.reals(node.input[1])
     x, bias = node.input[0], node.input[2] if len(node.input) > 2 and node.input[2] else None
@@ -63,6 +63,13 @@ def as_sum(net: Net, number: int) -> Sum | None:
         return None
     found = Sum(number, node.op_type, x, node.input[1], *axes, bias)
     return found if bias is None or _bias_fits(net, found, data) else None
+
+
+def sum_at(net: Net, number: int) -> Sum:
+    """A node that is known to be a sum of products."""
+    found = as_sum(net, number)
+    assert found is not None, number
+    return found
 
 
 def _axes(node: onnx.NodeProto, data: Array) -> tuple[int, int, int] | None:

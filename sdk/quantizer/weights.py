@@ -4,6 +4,7 @@ floats."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -59,12 +60,11 @@ def write_weights(net: Net, layers: Iterable[Sum], bits: int, group: int) -> onn
 
 def _dequantised(net: Net, one: Sum, bits: int, group: int) -> tuple[onnx.NodeProto, str]:
     """The node that gives the weights of a layer back as reals, and what it makes."""
-    data = net.reals(one.weights)
-    assert data is not None
+    data = net.floats(one.weights)
     reals = net.fresh(f"{one.weights}_dequantized")
     if one.op in ("Gemm", "MatMul"):
         integers, scales = _blocks(data, one.inputs, bits, group)
-        given = {"axis": one.inputs, "block_size": group}
+        given: dict[str, Any] = {"axis": one.inputs, "block_size": group}
     else:
         integers, scales = _channels(data, one.outputs)
         given = {"axis": one.outputs}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import helper
 
 from sdk.quantizer.net import Array, Net
 from sdk.quantizer.place import Layer, Placement
@@ -157,8 +157,7 @@ class _Writer:
             return self.summed(layer.sum, layer)
         if layer.constant is None or layer.role != "two":
             return {}
-        data = self.net.reals(layer.constant)
-        assert data is not None
+        data = self.net.floats(layer.constant)
         peak = float(np.abs(data).max())
         scale = np.asarray([peak / WEIGHT_LIMIT if peak else 1.0], np.float32)
         return {layer.constant: self.integers(layer.constant, data, 0, scale, np.int8)}
@@ -175,7 +174,8 @@ class _Writer:
 
     def added(self, layer: Layer) -> dict[str, str]:
         """The constant that is added to a product of matrices."""
-        assert layer.bias_of is not None and layer.sum is not None
+        assert layer.bias_of is not None
+        assert layer.sum is not None
         name = next(n for n in self.net.nodes[layer.bias_of].input if n in self.net.tensors)
         bias = self.net.reals(name)
         if bias is None or self.kind != np.int8:
@@ -183,8 +183,7 @@ class _Writer:
         return {name: self.stored_bias(name, bias, self.scales(layer.sum, layer), layer.sum.x)}
 
     def scales(self, one: Sum, layer: Layer) -> Array:
-        data = self.net.reals(one.weights)
-        assert data is not None
+        data = self.net.floats(one.weights)
         wide = self.kind != np.int8
         return weight_scales(data, one.outputs, None if wide else bias_of(self.net, layer), self.x_scale(one.x))
 
@@ -210,7 +209,7 @@ class _Writer:
             one = len(scales) == 1 and (data.ndim == 0 or data.shape[axis] != 1)
             scale = self.const(f"{name}_scale", scales.reshape(()) if one else scales)
             reals = self.name(f"{name}_dequantized")
-            given = {} if one else {"axis": axis}
+            given: dict[str, Any] = {} if one else {"axis": axis}
             made = helper.make_node("DequantizeLinear", [stored, scale], [reals], f"{name}_dequantize", **given)
             self.nodes.append(made)
             self.weights[key] = reals
