@@ -33,6 +33,8 @@ def correct_biases(net: Net, placement: Placement, stored: Steps, samples: Sampl
     """
     sums = [one for one in placement.layers if one.sum is not None]
     layers = [one for one in sums if one.op != "MatMul" or one.bias_of is not None]
+    if not layers:
+        return 0
     means = _means(net, sorted({one.sum.x for one in layers if one.sum is not None}), samples)
     with steps.step("correcting biases"):
         for one in layers:

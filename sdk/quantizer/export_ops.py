@@ -31,6 +31,7 @@ _REDUCTIONS: Final = {
     "reduce_max": "ReduceMax", "reduce_mean": "ReduceMean", "reduce_min": "ReduceMin", "reduce_prod": "ReduceProd",
     "reduce_sum": "ReduceSum",
 }  # fmt: skip
+_HINT: Final = "export the model as ONNX, and quantise that"
 _TAPS: Final = 8  # of a resampling: each becomes three nodes
 
 
@@ -96,8 +97,7 @@ def _binary(e: Any, call: Call) -> None:
 def _cast(e: Any, call: Call) -> None:
     from_, to = call.args[0].type.dtype, call.out.type.dtype
     if from_.is_float and not to.is_float:
-        message = f"{call.source}: floats cut off to {to} cannot be written as ONNX"
-        raise BuildError(message, hint="quantise the ONNX model")
+        raise BuildError(f"{call.source}: floats cut off to {to} cannot be written as ONNX", hint=_HINT)
     _unary(e, call, "Cast", to=element_code(to))
 
 
@@ -134,7 +134,7 @@ def _depthwise(e: Any, call: Call) -> None:
     given = _given(call)
     data, channels = e.data(w), x.type.shape[-1]
     if data is None:
-        raise BuildError(f"{call.source}: weights that are no constants cannot be written as ONNX")
+        raise BuildError(f"{call.source}: weights that are no constants cannot be written as ONNX", hint=_HINT)
     weights = e.const(w.name, np.moveaxis(data, -1, 0)[:, None])
     e.put(call, "Conv", [e.get(x, True), weights, *_bias(e, b)], True, group=channels, **_window(given))
 
@@ -143,7 +143,7 @@ def _conv_transpose(e: Any, call: Call) -> None:
     x, w, b = call.args
     given, data = _given(call), e.data(w)
     if data is None:
-        raise BuildError(f"{call.source}: weights that are no constants cannot be written as ONNX")
+        raise BuildError(f"{call.source}: weights that are no constants cannot be written as ONNX", hint=_HINT)
     groups = given.get("groups", 1)
     grouped = data.reshape(groups, -1, *data.shape[1:])  # [groups, outputs, taps.., inputs]
     by_input = np.moveaxis(grouped, -1, 1)
@@ -299,7 +299,7 @@ def _resample(e: Any, call: Call) -> None:
     x, index, weight = call.args
     places, factors, axis = e.data(index), e.data(weight), int(_given(call)["axis"])
     if places is None or factors is None or places.shape[1] > _TAPS:
-        raise BuildError(f"{call.source}: this resampling cannot be written as ONNX", hint="quantise the ONNX model")
+        raise BuildError(f"{call.source}: this resampling cannot be written as ONNX", hint=_HINT)
     first, rank = e.has_first(x), x.type.rank
     at, extent = _axis_first(axis, rank) if first else axis, e.number(x.type.shape[axis], call.source)
     shape = [1] * rank
@@ -317,7 +317,7 @@ def _resample(e: Any, call: Call) -> None:
 def _blocks(e: Any, call: Call, op: str) -> None:
     given = _given(call)
     if given.get("inner") or len(set(given["block"])) != 1:
-        raise BuildError(f"{call.source}: blocks of {given['block']} cannot be written as ONNX")
+        raise BuildError(f"{call.source}: blocks of {given['block']} cannot be written as ONNX", hint=_HINT)
     e.put(call, op, [e.get(call.args[0], True)], True, blocksize=int(given["block"][0]))
 
 

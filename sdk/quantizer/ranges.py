@@ -95,16 +95,16 @@ def _counted(engine: Engine, samples: Samples, seen: Mapping[str, Seen]) -> dict
     for k, inputs in enumerate(samples.runs()):
         steps.update(f"counting: {k * samples.batch} of {samples.count} samples")
         for name, array in engine.run(inputs).items():
-            counts[name] += _histogram(array, seen[name])
+            counts[name] += _histogram(array, seen[name].low, seen[name].high)
     return {name: Seen(one.low, one.high, counts[name]) for name, one in seen.items()}
 
 
-def _histogram(array: Array, one: Seen) -> Array:
-    if one.low == one.high:
-        found = np.zeros(BINS)
-        found[0] = array.size
-        return found
-    return np.histogram(array, BINS, (one.low, one.high))[0].astype(np.float64)
+def _histogram(values: Array, low: float, high: float, weights: Array | None = None) -> Array:
+    """How many values lie in each of ``BINS`` equal parts from ``low`` to ``high``, however close these are."""
+    flat = values.reshape(-1).astype(np.float64)
+    place = np.zeros(flat.shape) if low == high else (flat - low) * (BINS / (high - low))
+    parts = np.clip(np.nan_to_num(place), 0, BINS - 1).astype(np.int64)
+    return np.bincount(parts, weights, BINS).astype(np.float64)
 
 
 def merged(parts: Iterable[Seen]) -> Seen:
@@ -116,10 +116,7 @@ def merged(parts: Iterable[Seen]) -> Seen:
     counts = np.zeros(BINS)
     for p in several:
         assert p.counts is not None
-        if low == high:
-            counts[0] += p.counts.sum()
-        else:
-            counts += np.histogram(p.centres, BINS, (low, high), weights=p.counts)[0]
+        counts += _histogram(p.centres, low, high, p.counts)
     return Seen(low, high, counts)
 
 

@@ -132,7 +132,6 @@ def _quantized(
         sqnr, accuracy = compared(before, made, samples, labels)
         if options.integer_io:
             made = work.with_integer_io()
-    onnx.checker.check_model(made)
     weights = (_constant_bytes(before), _constant_bytes(made))
     report = QuantizeReport(
         file.name, options.to, options.range, samples.count, tuple(rows), sqnr, weights, accuracy, tuple(notes)
