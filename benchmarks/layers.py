@@ -32,7 +32,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.passes.memory_aware_scheduling import MemoryAwareScheduling
-from sdk.compiler.passes.share import Share
+from sdk.compiler.passes.merge_functions import MergeFunctions
 from sdk.devices.client import Session
 from sdk.driver import BuildOptions
 from sdk.driver.agents import link_agent
@@ -265,7 +265,7 @@ def _built(layer: Layer, parts: Parts) -> Any:
 
 def _counted(board: Board, module: Module) -> dict[int, int]:
     """What each layer of a net executes, by its number."""
-    slow = MemoryAwareScheduling | Share  # and layers that shared a kernel would not count as they do alone
+    slow = MemoryAwareScheduling | MergeFunctions  # and layers that shared a kernel would not count as they do alone
     passes = [p for p in default_passes(board, BuildOptions()) if not isinstance(p, slow)]
     planned = lower_module(module, passes)
     choice = EmitOptions(source=PREFIX, board=board.name)

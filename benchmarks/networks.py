@@ -33,7 +33,7 @@ from sdk.codegen_c import get_backend
 from sdk.codegen_c.base import EmitOptions
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import PlanCall, walk_plan
-from sdk.compiler.passes.share import Share
+from sdk.compiler.passes.merge_functions import MergeFunctions
 from sdk.devices.client import Session
 from sdk.driver import BuildOptions
 from sdk.driver.agents import link_agent
@@ -157,7 +157,7 @@ def measured(name: str, module: Module, board: Board) -> Network:
     """A network with shared kernels and without."""
     passes = default_passes(board, BuildOptions())
     shared = lower_module(module, passes)
-    alone = lower_module(module, [p for p in passes if not isinstance(p, Share)])
+    alone = lower_module(module, [p for p in passes if not isinstance(p, MergeFunctions)])
     (with_shared, less), (without, more) = executed(shared, board), executed(alone, board)
     calls = list(zip(calls_of(shared), calls_of(alone), strict=True))
     sharers = [len({b.callee for a, b in calls if a.callee == one.callee}) for one, _ in calls]

@@ -36,9 +36,9 @@ from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import DEFAULT
 from sdk.compiler.memory.effects import Effects
 from sdk.compiler.passes.memory_aware_scheduling import MemoryAwareScheduling
+from sdk.compiler.passes.merge_functions import MergeFunctions
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.schedule import ScheduleLoops, candidates_of
-from sdk.compiler.passes.share import Share
 from sdk.devices.client import Session
 from sdk.driver import BuildOptions
 from sdk.driver.agents import link_agent
@@ -124,7 +124,7 @@ def _candidates(board: Board, module: Module) -> dict[int, list[str]]:
 
 def _counted(board: Board, module: Module, candidate: int) -> Iterator[tuple[int, int]]:
     """The layers of a module and what each executes in the candidate of this number."""
-    slow = MemoryAwareScheduling | Share
+    slow = MemoryAwareScheduling | MergeFunctions
     usual = (p for p in default_passes(board, BuildOptions()) if not isinstance(p, slow))
     passes = [replace(p, candidate=candidate) if isinstance(p, ScheduleLoops) else p for p in usual]
     planned = lower_module(module, passes)

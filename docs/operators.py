@@ -11,8 +11,11 @@ from pathlib import Path
 import onnx
 
 from sdk.frontends.onnx.operators import OPERATORS as ONNX
+from sdk.frontends.tflite.context import OperatorSpec
 from sdk.frontends.tflite.operators import OPERATORS as TFLITE
+from sdk.frontends.tflite.operators.custom import CUSTOM
 from sdk.frontends.torch.operators import OPERATORS as TORCH
+from sdk.frontends.torch.refused import REFUSED
 
 PAGE = Path(__file__).resolve().parent / "operators.md"
 OLDEST_OPSET = 7
@@ -46,6 +49,16 @@ def _tflite() -> Iterator[str]:
     yield "values, which stand for themselves. The last column says how tensors of u8 are computed."
     yield ""
     yield from _table(("operator", "inputs, at most", "quantised", "real", "u8"), rows)
+    yield ""
+    yield "Custom operators, by the code that files have for them:"
+    yield ""
+    yield from _table(("operator", "what it is"), [(name, _first_line(spec)) for name, spec in sorted(CUSTOM.items())])
+
+
+def _first_line(spec: OperatorSpec) -> str:
+    """What the importer of a custom operator says of it, without its name."""
+    text = " ".join((getattr(spec.real, "__doc__", None) or "").split("\n\n")[0].split())
+    return text.partition(": ")[2] or text
 
 
 def _onnx() -> Iterator[str]:
@@ -83,13 +96,18 @@ def _defined(schemas: Sequence[onnx.defs.OpSchema]) -> bool:
 def _torch() -> Iterator[str]:
     yield f"## PyTorch: {len(TORCH)}"
     yield ""
-    yield "Overloads of ATen that a program of `torch.export` calls."
+    yield "Overloads of ATen that a program of `torch.export` calls, and `crosslevel.*`, recurrent layers kept whole."
     yield ""
     families: dict[str, list[str]] = {}
     for name in sorted(TORCH):
-        base, _, overload = name.removeprefix("aten.").partition(".")
+        base, _, overload = name.removeprefix("aten.").rpartition(".")
         families.setdefault(base, []).append(overload)
     yield from _table(("operator", "overloads"), [(base, ", ".join(all_)) for base, all_ in families.items()])
+    yield ""
+    yield "These are refused; all other operators of Core ATen are taken."
+    yield ""
+    rows = [(name.removeprefix("aten."), *reason) for name, reason in REFUSED.items()]
+    yield from _table(("operator", "why", "instead"), rows)
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

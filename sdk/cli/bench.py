@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,7 +22,7 @@ _COLUMNS = ("runs", "min_ms", "median_ms", "p90_ms", "instructions", "cycles", "
 @options.build_options
 @options.json_option
 def bench(
-    target: Path,
+    target: options.Model,
     board: str | None,
     device: str | None,
     at: tuple[str, ...],

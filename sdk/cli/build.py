@@ -26,18 +26,19 @@ from sdk.cli import options, output
 @options.build_options
 @options.json_option
 def build(
-    model: Path, board: str, out: Path | None, emit: str, as_json: bool, **compile_options: Any
+    model: options.Model, board: str, out: Path | None, emit: str, as_json: bool, **compile_options: Any
 ) -> None:
-    """Compile MODEL for a board."""
+    """Compile MODEL for a board. Several, each with a name (prefill=a.onnx decode=b.onnx), are entries of one."""
     from sdk import driver
 
-    target = options.find_board(board)
+    target, file = options.find_board(board), options.existing(model)
+    stem = (file if isinstance(file, Path) else file.path).stem
     report = driver.build(
-        options.existing(model),
+        file,
         target,
         options.make_options(**compile_options),
         emit=emit,
-        out=out or Path("out") / f"{model.stem}-{target.name}",
+        out=out or Path("out") / f"{stem}-{target.name}",
     )
     data = report.to_json()
     if as_json:

@@ -65,7 +65,8 @@ def _entries(given: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
     from sdk.driver import explain
 
     target = given.get("target") or next(map(Path, given["left"]), None)
-    return [] if target is None else [(name, None) for name in explain.entry_names(target)]
+    names = target if isinstance(target, dict) or target is None else explain.entry_names(target)
+    return [(name, None) for name in names or ()]
 
 
 board_names = _completer(_boards)

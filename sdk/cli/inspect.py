@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from sdk.driver.plots.drawing import Tensor
     from sdk.driver.summary import Summary
 
-_OWN: Final = ("models", "stage", "html", "svg", "as_json", "dims")  # what does not choose how code is made
+_OWN: Final = ("models", "stage", "html", "svg", "as_json", "dims", "custom")  # what does not choose how code is made
 _REASON: Final = 70  # characters of a reason in the table of several models
 
 
 @click.command()
-@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@options.models_argument
 @click.option(
     "--board", metavar="B", default="host", help="Board to compile for, with --stage.", show_default=True,
     shell_complete=complete.board_names,
@@ -36,7 +36,7 @@ _REASON: Final = 70  # characters of a reason in the table of several models
 @click.option("--svg", metavar="F", type=click.Path(path_type=Path), help="Draw the model: write a plot alone.")
 @options.json_option
 def inspect(
-    models: tuple[Path, ...],
+    models: tuple[options.Model, ...],
     board: str,
     stage: str | None,
     html: Path | None,
@@ -169,7 +169,7 @@ def _macs(macs: int | None, text: str) -> str:
 # --- several ---------------------------------------------------------------------------------------------
 
 
-def _several(models: Sequence[Path], chosen: Any, as_json: bool) -> int:
+def _several(models: Sequence[options.Model], chosen: Any, as_json: bool) -> int:
     """A line, or an object, for each model; the exit code is that of the first with an error."""
     found = [_tried(model, chosen) for model in models]
     if as_json:
@@ -187,14 +187,14 @@ def _several(models: Sequence[Path], chosen: Any, as_json: bool) -> int:
     return output.report_error(short, as_json=False)
 
 
-def _tried(model: Path, chosen: Any) -> Summary:
+def _tried(model: options.Model, chosen: Any) -> Summary:
     from sdk import driver
     from sdk.driver.summary import Summary
 
     try:
         return driver.summarise(options.existing(model), chosen)
     except SdkError as error:
-        return Summary(model.name, None, error)
+        return Summary("+".join(model) if isinstance(model, dict) else model.name, None, error)
 
 
 def _row(found: Summary) -> tuple[str, ...]:

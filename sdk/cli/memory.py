@@ -29,7 +29,7 @@ BAR = 12  # characters of the fullest step
 )
 @options.json_option
 def memory(
-    model: Path, board: str, at: tuple[str, ...], html: Path | None, as_json: bool, **compile_options: Any
+    model: options.Model, board: str, at: tuple[str, ...], html: Path | None, as_json: bool, **compile_options: Any
 ) -> None:
     """Show MODEL's memory plan against its lower bound."""
     from sdk import driver

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,12 +17,26 @@ if TYPE_CHECKING:
 
     from sdk.boards import Board
     from sdk.driver import BuildOptions
+    from sdk.frontends.base import ModelFile
 
 F = TypeVar("F", bound=Callable[..., Any])
 _NAME = r"[A-Za-z_][A-Za-z0-9_.]*"
+_ENTRY = r"[A-Za-z_][A-Za-z0-9_]*"
 
-model_argument = click.argument("model", type=click.Path(path_type=Path))
-target_argument = click.argument("target", metavar="MODEL|DIR", type=click.Path(path_type=Path))
+Model = Path | dict[str, Path]  # a file, or several that are entries of one model, by their names
+
+
+def _model(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> Model:
+    return model_of(words) if words else Path()  # of nothing click complains itself
+
+
+model_argument = click.argument("model", nargs=-1, required=True, metavar="MODEL", callback=_model)
+models_argument = click.argument(
+    "models", nargs=-1, required=True, metavar="MODEL...", callback=lambda *given: models_of(given[-1])
+)
+target_argument = click.argument(
+    "target", nargs=-1, required=True, metavar="MODEL|DIR", callback=_model
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 board_option = click.option(
     "--board", metavar="B", required=True, help="Board to build for (see sdk boards).",
@@ -38,6 +52,9 @@ entry_option = click.option(
 )
 at_option = click.option("--at", multiple=True, metavar="N=V", help="Value of a dimension for this run.")
 dim_option = click.option("--dim", "dims", multiple=True, metavar="N=LO:HI[:STEP]", help="Bounds of a dimension.")
+custom_option = click.option(
+    "--custom", multiple=True, metavar="FILE.py", help="Python that imports custom operators; it is run."
+)
 opt_option = click.option(
     "--opt", type=click.Choice(["time", "size"]), default="time", help="What code is made for.", show_default=True
 )
@@ -83,6 +100,7 @@ def build_options(function: F) -> F:
             click.option(
                 "--extern", "externs", multiple=True, metavar="FILE", help="Library: .ir patterns, .c and .h files."
             ),
+            custom_option,
         )
     ):
         function = option(function)
@@ -103,6 +121,7 @@ def make_options(
     opt: Literal["time", "size"] = "time",
     check: Literal["sample", "full"] = "sample",
     backend: str | None = None,
+    custom: tuple[str, ...] = (),
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -132,6 +151,7 @@ def make_options(
         opt=opt,
         check=check,
         backend=backend,
+        custom=tuple(map(Path, custom)),
     )
 
 
@@ -221,8 +241,41 @@ def _put(found: dict[str, Any], name: str, value: object, option: str) -> None:
     found[name] = value
 
 
-def existing(path: Path) -> Path:
-    """Return ``path``; raise UsageError with the names nearby when there is nothing there."""
+def model_of(words: Sequence[str]) -> Model:
+    """Read ``model.onnx``, or the entries ``prefill=a.onnx decode=b.onnx`` of one model; raise UsageError."""
+    if len(words) == 1 and ("=" not in words[0] or Path(words[0]).exists()):
+        return Path(words[0])
+    found: dict[str, Path] = {}
+    for word in words:
+        name, equals, path = word.partition("=")
+        if not equals or not re.fullmatch(_ENTRY, name) or not path:
+            raise UsageError(
+                f"not an entry: {word!r}", why="several models become entries of one, each with a name",
+                hint="give one model, or name each: prefill=a.onnx decode=b.onnx",
+            )  # fmt: skip
+        if name in found:
+            raise UsageError(f"two entries are called {name!r}", hint="give each a name of its own")
+        found[name] = Path(path)
+    return found
+
+
+def models_of(words: Sequence[str]) -> tuple[Model, ...]:
+    """Read several models, or the entries of one; raise UsageError."""
+    entries = words and all("=" in word and not Path(word).exists() for word in words)
+    return (model_of(words),) if entries else tuple(map(Path, words))
+
+
+def existing(given: Model) -> Path | ModelFile:
+    """Return the path of a model, or the file that several are together; raise UsageError with the names nearby when
+    there is nothing there."""
+    if isinstance(given, dict):
+        from sdk.driver.entries import join_files
+
+        return join_files({entry: _existing(path) for entry, path in given.items()})
+    return _existing(given)
+
+
+def _existing(path: Path) -> Path:
     if path.exists():
         return path
     why = None if path.parent.is_dir() else f"there is no folder {path.parent}"

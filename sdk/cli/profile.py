@@ -32,7 +32,7 @@ _TITLES = {"median_us": "us", "cycles": "cycles", "est_cycles": "est. cycles", "
 @options.build_options
 @options.json_option
 def profile(
-    target: Path,
+    target: options.Model,
     board: str | None,
     device: str | None,
     at: tuple[str, ...],

@@ -30,7 +30,7 @@ _SHOWN_VALUES = 64
 @options.build_options
 @options.json_option
 def run(
-    target: Path,
+    target: options.Model,
     board: str | None,
     device: str | None,
     at: tuple[str, ...],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,7 +40,7 @@ _SHOWN = ("reference", "cases", "exact_cases", "max_abs_err", "max_rel_err", "pa
 @options.build_options
 @options.json_option
 def verify(
-    model: Path,
+    model: options.Model,
     board: str | None,
     device: str | None,
     against: str,
@@ -79,7 +78,7 @@ def verify(
 
 
 def _layers(
-    model: Path, board: str | None, device: str | None, against: str, at: tuple[str, ...], entry: str | None,
+    model: options.Model, board: str | None, device: str | None, against: str, at: tuple[str, ...], entry: str | None,
     cases: int, as_json: bool, chosen: Any,
 ) -> None:  # fmt: skip
     """Compare tensor by tensor."""

@@ -73,7 +73,7 @@ def _cached(job: Job) -> Built:
     return built
 
 
-def build(model: Path, board: Board, options: BuildOptions, *, emit: str, out: Path) -> BuildReport:
+def build(model: Path | ModelFile, board: Board, options: BuildOptions, *, emit: str, out: Path) -> BuildReport:
     """``sdk build``: writes the sources to ``out``, with ``emit`` "lib" a shared and a static library too, with
     "firmware" an image of the board with the device agent; these two want a backend whose code is compiled.
 

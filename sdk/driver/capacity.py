@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection
-from pathlib import Path
 
 from sdk.boards import Board
 from sdk.compiler.ir.module import Module
@@ -12,6 +11,7 @@ from sdk.compiler.memory.report import PlanSummary, plan_summary
 from sdk.driver.job import Job
 from sdk.driver.options import BuildOptions
 from sdk.errors import BuildError
+from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 
 __all__ = ["at_peak", "check_fits", "command_line", "lacks"]
@@ -102,7 +102,7 @@ def _smallest_plan(plan: BuildReport) -> str:
 def _way_out(job: Job, report: BuildReport, min_report: BuildReport) -> str:
     board, options = job.board, job.options
     memories = board.regions("ram")
-    command = command_line("build", job.file.path, board, options)
+    command = command_line("build", job.file, board, options)
     if options.regions or min_report.arena_bytes <= memories[0].size:
         if min_report.ram_bytes <= (board.ram_bytes or 0):
             return f"{command} --memory min"
@@ -112,9 +112,9 @@ def _way_out(job: Job, report: BuildReport, min_report: BuildReport) -> str:
     return f"{narrower}sdk boards lists boards with more RAM"
 
 
-def command_line(verb: str, path: Path, board: Board, options: BuildOptions) -> str:
+def command_line(verb: str, model: ModelFile, board: Board, options: BuildOptions) -> str:
     """The command with these options but those about memory, for a shell."""
-    words = ["sdk", verb, str(path), "--board", board.name]
+    words = ["sdk", verb, *model.words, "--board", board.name]
     words += ["--name", options.name] if options.name else []
     for name, bounds in options.dims.items():
         words += ["--dim", f"{name}={':'.join(map(str, bounds))}"]

@@ -189,7 +189,7 @@ def _check_names(info: ModelInfo, inputs: Mapping[str, Array]) -> None:
 
 
 def run(
-    target: Path,
+    target: Path | ModelFile,
     board: Board | None,
     device: str | None,
     options: BuildOptions,
@@ -294,7 +294,7 @@ def _random_bytes(tensor: TensorInfo, rng: np.random.Generator) -> bytes:
 
 
 def verify(
-    model: Path,
+    model: Path | ModelFile,
     board: Board | None,
     device: str | None,
     options: BuildOptions,
@@ -307,11 +307,12 @@ def verify(
     reference, random ones and the extremes of their types, at the largest dims, the smallest, then random ones; ``at``
     fixes some. Integers must be equal; floats agree when |a - b| <= 1e-4 * max(1, max|reference|), where both are
     finite, and else are the same."""
-    if model.is_dir():
+    if isinstance(model, Path) and model.is_dir():
         raise UsageError(
             "verify wants the model file, not a folder of its build", hint="sdk verify MODEL --board B"
         )
-    file, options = read_model_file(model), options.read()
+    options = options.read()
+    file = read_model_file(model, options.importers)
     module = import_model(file, options, prefix_of(file, options))
     graph, reference = entry_graph(module, entry), open_reference(against, file, module, entry)
     held = {var.name: value for var, value in init_values(module).items()}  # the agent binds them so

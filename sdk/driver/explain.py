@@ -51,15 +51,15 @@ def stage_names() -> list[str]:
     return ["imported", "typed", "scheduled", "planned", *sorted(all_passes())]
 
 
-def entry_names(target: Path) -> list[str]:
+def entry_names(target: Path | ModelFile) -> list[str]:
     """The entries of a model file, or of a folder that ``sdk build`` made; raise SdkError when it is neither."""
-    if target.is_dir():
+    if isinstance(target, Path) and target.is_dir():
         return list(load_built(target).entries)
     options = BuildOptions()
     return list(import_model(target, options, prefix_of(target, options)).graphs)
 
 
-def inspect(model: Path, board: Board, options: BuildOptions, stage: str | None) -> str:
+def inspect(model: Path | ModelFile, board: Board, options: BuildOptions, stage: str | None) -> str:
     """``sdk inspect``: the text of a stage ("planned" by default) or after a named pass.
 
     Raises:

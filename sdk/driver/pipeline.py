@@ -31,13 +31,13 @@ from sdk.compiler.passes.layout import SinkTransposes
 from sdk.compiler.passes.lower import Lower
 from sdk.compiler.passes.map_grid import MapGrid
 from sdk.compiler.passes.memory_aware_scheduling import MemoryAwareScheduling
+from sdk.compiler.passes.merge_functions import MergeFunctions
 from sdk.compiler.passes.narrow import Narrow
 from sdk.compiler.passes.pipeline import run_pipeline
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.compiler.passes.prune_channels import PruneChannels
 from sdk.compiler.passes.recognize import Recognize
 from sdk.compiler.passes.schedule import ScheduleLoops
-from sdk.compiler.passes.share import Share
 from sdk.compiler.passes.simplify_graph import SimplifyGraph
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.compiler.sym import max_value
@@ -129,8 +129,8 @@ def _share(backend: Backend, have: frozenset[str], options: BuildOptions) -> Pas
     """What has kernels that are alike share one."""
     cost = backend.cost
     if cost is None or not backend.rolled(have):
-        return Share(options.opt, rolled=backend.rolled(have))
-    return Share(options.opt, rolled=True, cost=lambda loops: cost(loops, have))
+        return MergeFunctions(options.opt, rolled=backend.rolled(have))
+    return MergeFunctions(options.opt, rolled=True, cost=lambda loops: cost(loops, have))
 
 
 def _schedule(kernels: Kernels, have: frozenset[str], threads: int, options: BuildOptions) -> Pass:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sdk.compiler.analysis.match import match_types
 from sdk.compiler.interp.graph import initial_states, run_graph
-from sdk.compiler.ir.graph import Call, Graph, Value
+from sdk.compiler.ir.graph import Call, Graph, MatchCast, Value
 from sdk.compiler.ir.module import Module
-from sdk.compiler.sym import evaluate
+from sdk.compiler.sym import Dim, Var, evaluate, free_vars
 from sdk.driver.files import read_model_file
 from sdk.errors import BuildError, UsageError
 from sdk.frontends import engine_names, frontends
@@ -23,6 +24,7 @@ __all__ = ["Interp", "case_inputs", "entry_graph", "open_reference", "random_dim
 
 Array = NDArray[Any]
 EXTREMES = ("lowest", "highest", "zero point")  # of cases 1, 2 and 3
+TRIES = 200  # to find dims that meet what a graph states of them
 FLOAT_EXTREME = 4.0  # about where 100,000 draws of a normal distribution end
 
 
@@ -92,16 +94,43 @@ def open_reference(
 
 def random_dims(graph: Graph, rng: np.random.Generator, case: int, at: Mapping[str, int]) -> dict[str, int]:
     """Values of the dims of a run: those in ``at``; of the others the largest in case 0, the smallest in case 1, any
-    in others."""
-    found: dict[str, int] = {}
-    for var in graph.dims:
-        if case < 2:
-            chosen = (var.most, var.least)[case]
-        else:
-            step = var.multiple
-            chosen = step * int(rng.integers(var.least // step, var.most // step, endpoint=True))
-        found[var.name] = at.get(var.name, chosen)
+    in others. Where the graph states sizes that these do not meet, values that do, or else just these."""
+    checks = _checks(graph)
+    found = first = {v.name: at.get(v.name, _random_dim(v, rng, case)) for v in graph.dims}
+    for _ in range(TRIES if checks else 0):
+        values = {v: found[v.name] for v in graph.dims}
+        if all(evaluate(left, values) == evaluate(right, values) for left, right in checks):
+            return found
+        # sizes that must agree are often 1, or what another one is
+        likely = [1, *first.values(), *(d for pair in checks for d in _numbers(pair))]
+        found = {v.name: at.get(v.name, _likely_dim(v, rng, likely)) for v in graph.dims}
+    return first
+
+
+def _random_dim(var: Var, rng: np.random.Generator, case: int) -> int:
+    if case < 2:
+        return (var.most, var.least)[case]
+    step = var.multiple
+    return step * int(rng.integers(var.least // step, var.most // step, endpoint=True))
+
+
+def _likely_dim(var: Var, rng: np.random.Generator, likely: Sequence[int]) -> int:
+    held = [value for value in likely if var.holds(value)]
+    return held[int(rng.integers(len(held)))] if held else _random_dim(var, rng, 2)
+
+
+def _checks(graph: Graph) -> list[tuple[Dim, Dim]]:
+    """The sizes that a run of a graph checks to be equal, of those that follow from its dims alone."""
+    found = []
+    for node in graph.body:
+        if isinstance(node, MatchCast):
+            pairs = match_types(node.value.type, node.out.type, graph.dims).checks
+            found += [(a, b) for a, b, _ in pairs if free_vars(a) | free_vars(b) <= set(graph.dims)]
     return found
+
+
+def _numbers(pair: tuple[Dim, Dim]) -> list[int]:
+    return [size for size in pair if isinstance(size, int)]
 
 
 def case_inputs(

@@ -14,6 +14,7 @@ from sdk.driver.plots.draw import draw
 from sdk.driver.plots.drawing import Drawing, DrawnNode, Tensor, tensor_json
 from sdk.driver.plots.words import dim_text
 from sdk.errors import SdkError
+from sdk.frontends.base import ModelFile
 
 __all__ = ["Kind", "Refused", "Summary", "summarise"]
 
@@ -95,7 +96,7 @@ class Summary:
         }
 
 
-def summarise(model: Path, options: BuildOptions) -> Summary:
+def summarise(model: Path | ModelFile, options: BuildOptions) -> Summary:
     """``sdk inspect``: what a model file is.
 
     Raises:

@@ -9,7 +9,7 @@ from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, product, prove_eq
 from sdk.frontends.emit import Emitter
 
-__all__ = ["along_last", "padded", "part", "reshaped", "shape_text", "swap_axes"]
+__all__ = ["along_last", "padded", "part", "reshaped", "shape_text", "spread", "swap_axes"]
 
 
 def part(node: Emitter, x: Value, axis: int, begin: Dim, size: Dim, step: int = 1) -> Value:
@@ -51,6 +51,12 @@ def reshaped(node: Emitter, x: Value, wanted: Sequence[Dim]) -> Value:
         how = "do not fit" if equal is False else "are not known to fit"
         node.fail(f"{shape_text(x.type.shape)} = {x.type.size} elements {how} the shape {shape_text(wanted)}")
     return node.call("reshape", x, shape=tuple(wanted))
+
+
+def spread(node: Emitter, x: Value, shape: Sequence[Dim]) -> Value:
+    """``x`` repeated along axes of size 1, and new ones before; itself where that is its shape."""
+    same = x.type.rank == len(shape) and all(map(same_extent, x.type.shape, shape))
+    return x if same else node.call("broadcast_to", x, shape=tuple(shape))
 
 
 def shape_text(dims: Sequence[Dim]) -> str:

@@ -13,7 +13,7 @@ from sdk.codegen_c.c99.steps import by_steps, runs_of
 from sdk.compiler.interp.plan import run_plan
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import F32
-from sdk.compiler.passes.share import Share
+from sdk.compiler.passes.merge_functions import MergeFunctions
 
 SMALL = replace(OPTIONS, small=True)
 
@@ -26,7 +26,7 @@ def chain(io: str = "arena") -> Module:
     for k, n in enumerate((4, 4, 4, 6, 5)):
         weights = net.const(f"w{k}", F32, rng.integers(-4, 4, (value.type.shape[1], n)))
         value = net.op(f"y{k}", "matmul", value, weights)
-    return Share().run(net.planned(value, io=io))
+    return MergeFunctions().run(net.planned(value, io=io))
 
 
 @pytest.mark.parametrize("toolchain", ["zig", "gcc"])
@@ -49,7 +49,7 @@ def test_a_function_that_reads_a_constant_once_and_the_arena_later_stays_calls()
     other = net.input("x", F32, 3, 4)
     for k in range(6):
         value = net.op(f"y{k}", "add", value, other)
-    module = Share().run(net.planned(value, io="arena"))
+    module = MergeFunctions().run(net.planned(value, io="arena"))
     assert [len(run) for run in runs_of(module.plans["main"])] == [6]
     assert not by_steps(module)
     assert "_steps_" not in files_of(module, options=SMALL)["net.c"]

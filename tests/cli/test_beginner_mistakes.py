@@ -155,7 +155,7 @@ def test_folders_in_the_place_of_the_model(mistake: Any, works: Works) -> None:
         ("sdk run model.tflite", "no board and no device", "--board host"),
         ("sdk build --board host", "Missing argument 'MODEL'", "sdk build --help"),
         ("sdk build model.tflite --board host --output x", "No such option '--output'", "sdk build --help"),
-        ("sdk build model.tflite other.tflite --board host", "extra argument", "sdk build --help"),
+        ("sdk build model.tflite other.tflite --board host", "not an entry: 'model.tflite'", "prefill=a.onnx"),
         ("sdk run model.tflite --board host --output", "requires an argument", "sdk run --help"),
         ("sdk build model.tflite --board host --emit elf", "'c', 'lib', 'firmware'", "sdk build --help"),
         ("sdk inspect model.tflite --stage shceduled", "no stage 'shceduled'", "did you mean scheduled"),

@@ -47,14 +47,14 @@ def a_shift_one_bit_less(patch: Patch) -> None:
 
 
 def numbers_of_merged_functions_swapped(patch: Patch) -> None:
-    generalise = sys.modules["sdk.compiler.passes.sharing.generalise"]
+    generalise = sys.modules["sdk.compiler.passes.merging.generalise"]
     right = generalise.generalise
 
     def changed(*given: Any) -> Any:
         made = right(*given)
         return replace(made, values=made.values[::-1])
 
-    for module in [m for name, m in sys.modules.items() if name.startswith("sdk.compiler.passes.shar")]:
+    for module in [m for name, m in sys.modules.items() if name.startswith("sdk.compiler.passes.merg")]:
         if hasattr(module, "generalise") and callable(module.generalise):
             patch.setattr(module, "generalise", changed)
         if hasattr(module, "proved"):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tflite_files import ModelFile
 
-__all__ = ["CASES", "HYBRID", "Case", "Const", "Held"]
+__all__ = ["CASES", "HYBRID", "Case", "Const", "Held", "Kept", "stored", "weights"]
 
 Array = np.ndarray[Any, Any]
 SAME, VALID = 0, 1
@@ -44,16 +44,24 @@ class Held:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """An input that the operator keeps from run to run."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Case:
-    """An operator, its inputs (None: left out), the types of its outputs, its options, and the scale and zero point of
-    what it stores."""
+    """An operator, its inputs (None: left out, named so up to the ``least`` number of them), the types of its outputs,
+    its options, and the scale and zero point of what it stores."""
 
     op: str
-    inputs: tuple[Held | Const | None, ...]
+    inputs: tuple[Held | Const | Kept | None, ...]
     outputs: tuple[str, ...] = ("float32",)
     options: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
     meaning: tuple[float, int] | None = None
+    least: int = 0
 
     def data(self) -> bytes:
         """The file. The shapes of outputs are left to the reader."""
@@ -65,9 +73,12 @@ class Case:
                 numbers.append(-1)
             elif isinstance(one, Const):
                 numbers.append(model.const(f"c{k}", one.data, one.dtype, scale=one.scale, axis=one.axis))
+            elif isinstance(one, Kept):
+                numbers.append(model.tensor(f"kept{k}", one.shape, "float32", variable=True))
             else:
                 numbers.append(model.input(f"x{k}", one.shape, one.dtype, *self._meaning(one.dtype)))
         outputs = [model.output(f"y{k}", (), dtype, *self._meaning(dtype)) for k, dtype in enumerate(self.outputs)]
+        numbers += [-1] * (self.least - len(numbers))
         model.op(self.op, numbers, outputs, self.options, **self.fields)
         return model.build()
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from real_cases import CASES, HYBRID
+from real_cases import CASES as LASTING
+from real_cases import HYBRID
+from recurrent_cases import AS_C, RECURRENT
 
 from sdk.boards import load_board
 from sdk.compiler import ops
-from sdk.compiler.interp.graph import run_graph
+from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.verify.module import check
 from sdk.driver.options import BuildOptions
@@ -29,9 +31,10 @@ from as_c import Library, close
 Array = np.ndarray
 BOUND = 2e-6  # of the largest number of an output, or of 1
 DRAWS = 3
+CASES = {**LASTING, **RECURRENT}
 BOARD, OPTIONS = load_board("host"), BuildOptions()
 # In C all run in `make soak`; of others the first case of each operator.
-FIRST = [*HYBRID, *{case.op: name for name, case in reversed(CASES.items())}.values()]
+FIRST = [*HYBRID, *AS_C, *{case.op: name for name, case in reversed(CASES.items())}.values()]
 
 
 @cache
@@ -60,8 +63,9 @@ def test_every_operator_has_a_case() -> None:
 def test_as_imported(name: str) -> None:
     module = imported(name)
     check(module, ops)
+    states = initial_states(module)
     for given, want in wanted(name):
-        got = run_graph(module, "main", given)
+        got = run_graph(module, "main", given, states)
         assert list(got) == list(want)
         for k, a in want.items():
             close(np.asarray(got[k]), a, name, BOUND)
@@ -73,8 +77,9 @@ def _run_as_c(names: list[str], folder: Path) -> None:
     modules = {f"m{k}": lower_module(imported(n), default_passes(BOARD, OPTIONS)) for k, n in enumerate(names)}
     library = Library(modules, folder)
     for (prefix, module), name in zip(modules.items(), names, strict=True):
-        for given, want in wanted(name):
-            got = library.run(prefix, module, given, {})
+        steps = wanted(name)
+        found = library.runs(prefix, module, [given for given, _ in steps], {})
+        for got, (_, want) in zip(found, steps, strict=True):
             for a, b in zip(want.values(), got.values(), strict=True):
                 close(b, a, f"{name} as C", BOUND)
 

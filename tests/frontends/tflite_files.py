@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import flatbuffers
 import numpy as np
 import tflite
+from flatbuffers import flexbuffers
 
+# A subgraph by number, its inputs and its outputs: tensors by name.
+Signature = tuple[int, Mapping[str, int], Mapping[str, int]]
 TYPES = {
     np.dtype("int8"): tflite.TensorType.INT8,
     np.dtype("uint8"): tflite.TensorType.UINT8,
@@ -36,6 +39,7 @@ class TensorSpec:
     data: np.ndarray | None
     signature: tuple[int, ...] | None
     type: int | None
+    variable: bool
 
 
 @dataclass
@@ -46,6 +50,7 @@ class OperatorSpec:
     options: str
     fields: dict[str, Any]
     custom: str
+    flags: dict[str, Any] | bytes
 
 
 @dataclass
@@ -69,13 +74,14 @@ class ModelFile:
         data: Any = None,
         signature: Sequence[int] | None = None,
         type: int | None = None,
+        variable: bool = False,
     ) -> int:
         scales = [] if scale is None else [scale] if isinstance(scale, float) else list(scale)
         zeros = [zero] * len(scales) if isinstance(zero, int) else list(zero)
         array = None if data is None else np.ascontiguousarray(data, dtype=dtype)
         open_shape = None if signature is None else tuple(signature)
         self.tensors.append(
-            TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type)
+            TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type, variable)
         )
         return len(self.tensors) - 1
 
@@ -98,13 +104,16 @@ class ModelFile:
         outputs: Sequence[int],
         options: str = "",
         custom: str = "",
+        flags: dict[str, Any] | bytes = b"",
         **fields: Any,
     ) -> None:
+        """``flags`` are options of a custom operator: bytes, or what FlexBuffers are made of."""
         code = tflite.BuiltinOperator.CUSTOM if custom else getattr(tflite.BuiltinOperator, name)
-        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom))
+        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom, flags))
 
-    def build(self, *others: ModelFile) -> bytes:
-        return _Writer([self, *others]).finish()
+    def build(self, *others: ModelFile, signatures: Mapping[str, Signature] | None = None) -> bytes:
+        """``signatures`` give a subgraph by number, and inputs and outputs, tensors by name, for each key."""
+        return _Writer([self, *others]).finish(signatures or {})
 
 
 class _Writer:
@@ -114,7 +123,7 @@ class _Writer:
         self.codes: dict[tuple[int, str], int] = {}
         self.graphs = [self.subgraph(g) for g in graphs]
 
-    def finish(self) -> bytes:
+    def finish(self, signatures: Mapping[str, Signature]) -> bytes:
         codes = [self.code(*key) for key in self.codes]
         fields = {
             "Version": 3,
@@ -122,6 +131,8 @@ class _Writer:
             "Subgraphs": self.offsets(self.graphs),
             "Buffers": self.offsets(self.buffers),
         }
+        if signatures:
+            fields["SignatureDefs"] = self.offsets([self.signature(k, *s) for k, s in signatures.items()])
         self.b.Finish(self.table("Model", **fields), b"TFL3")
         return bytes(self.b.Output())
 
@@ -157,6 +168,12 @@ class _Writer:
             Version=VERSIONS.get(number, 1), **text,
         )  # fmt: skip
 
+    def signature(self, key: str, subgraph: int, *sides: Mapping[str, int]) -> int:
+        names = [[(self.b.CreateString(name), number) for name, number in side.items()] for side in sides]
+        maps = [self.offsets([self.table("TensorMap", Name=n, TensorIndex=k) for n, k in side]) for side in names]
+        text = self.b.CreateString(key)
+        return self.table("SignatureDef", SignatureKey=text, SubgraphIndex=subgraph, Inputs=maps[0], Outputs=maps[1])
+
     def subgraph(self, graph: ModelFile) -> int:
         tensors = self.offsets([self.tensor(t) for t in graph.tensors])
         operators = self.offsets([self.operator(o) for o in graph.operators])
@@ -186,6 +203,8 @@ class _Writer:
                 ZeroPoint=self.vector(t.zero_points, "int64"),
                 QuantizedDimension=t.axis,
             )
+        if t.variable:
+            fields["IsVariable"] = True
         if t.signature:
             fields["ShapeSignature"] = self.vector(t.signature, "int32")
         return self.table("Tensor", **fields)
@@ -207,4 +226,7 @@ class _Writer:
             given = {k: self.value(v) for k, v in o.fields.items()}
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, o.options)
             fields["BuiltinOptions"] = self.table(o.options, **given)
+        if o.flags:
+            raw = o.flags if isinstance(o.flags, bytes) else bytes(flexbuffers.Dumps(o.flags))
+            fields["CustomOptions"] = self.bytes(raw)
         return self.table("Operator", **fields)

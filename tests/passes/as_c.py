@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +56,24 @@ class Library:
 
     def run(self, prefix: str, module: Module, inputs: Arrays, env: dict[str, int]) -> Arrays:
         """The outputs of one run; its dims are those of ``env`` and those that it computes."""
+        return self.runs(prefix, module, [inputs], env)[0]
+
+    def runs(self, prefix: str, module: Module, steps: Sequence[Arrays], env: dict[str, int]) -> list[Arrays]:
+        """The same of several runs of one instance, which remembers from one to the next."""
+        (plan,) = module.plans.values()
+        sizes = [sum(evaluate(r.bytes, {}) for r in plan.regions if r.kind == kind) for kind in ("arena", "state")]
+        held = [np.zeros(size + 64, np.uint8) for size in sizes]
+        places = [memory.ctypes.data + -memory.ctypes.data % 64 for memory in held]
+        context = (ctypes.c_void_p * 8)()
+        given = [part for pair in zip(places, sizes, strict=True) for part in map(ctypes.c_size_t, pair)]
+        assert self.library[f"{prefix}_init"](context, *given) == 0
+        return [self._run(prefix, module, context, places[0], inputs, env) for inputs in steps]
+
+    def _run(
+        self, prefix: str, module: Module, context: Any, base: int, inputs: Arrays, env: dict[str, int]
+    ) -> Arrays:
         (plan,) = module.plans.values()
         get = self.library
-        arena = sum(evaluate(r.bytes, {}) for r in plan.regions if r.kind == "arena")
-        memory = np.zeros(arena + 64, np.uint8)
-        base = memory.ctypes.data + -memory.ctypes.data % 64
-        context = (ctypes.c_void_p * 8)()
-        given = context, ctypes.c_void_p(base), ctypes.c_size_t(arena), None, ctypes.c_size_t(0)
-        assert get[f"{prefix}_init"](*given) == 0
         caller = any(r.kind == "caller" for r in plan.regions)
         names = (*plan.inputs, *plan.outputs)
         held = {n: np.zeros(max(plan.buffer(n).type.max_bytes, 8), np.uint8) for n in names}

@@ -94,11 +94,11 @@ def operands(code: BasicBlock) -> tuple[dict[str, str], dict[LiveIn, str]]:
 
 
 def checked(
-    code: BasicBlock, paths: list[Path], starts: list[int], turns: int, spent: frozenset[LiveIn] = frozenset()
+    code: BasicBlock, paths: list[Path], starts: list[int], turns: int, killed: frozenset[LiveIn] = frozenset()
 ) -> Emitted | None:
     """The instructions of ``code``, after a run of them that did what it means."""
-    homes, live_ins = operands(code)
-    emitted = emit(code, homes, live_ins, paths, turns > 1, spent)
+    results, live_ins = operands(code)
+    emitted = emit(code, results, live_ins, paths, turns > 1, killed)
     if emitted is None:
         return None
     rng = random.Random(len(emitted.lines))
@@ -110,11 +110,11 @@ def checked(
     registers |= {f"%[p{k}]": start + emitted.bases[k] for k, start in enumerate(starts)} | {"%[w]": STRIDE}
     walking = {f"%[p{k}]" for k, path in enumerate(paths) if path.step or path.stride or k in emitted.several}
     temporaries = {f"%[t{k}]" for k in range(emitted.temps)}
-    changing = {*homes.values(), *walking, *temporaries, *(live_ins[live_in] for live_in in spent)}
+    changing = {*results.values(), *walking, *temporaries, *(live_ins[live_in] for live_in in killed)}
     used = len({r for line in emitted.lines for r in re.findall(r"%\[\w+\]", line)}) + (turns > 1)
     assert used <= REGISTERS
     after = execute(emitted.lines * turns, registers, Memory(memory, [(0, len(memory))]), changing)
-    assert {name: after[home] for name, home in homes.items()} == results
+    assert {name: after[home] for name, home in results.items()} == results
     assert memory == wanted
     return emitted
 
@@ -282,6 +282,6 @@ def test_random_code_does_what_it_means(variables: int) -> None:
         code, paths, starts = random_code(rng, variables)
         looped = any(p.step or p.places for p in paths)
         kept = looped or rng.random() < 0.5
-        spent = frozenset(n for n in code.live_ins if n.variable and not kept and n.text not in code.results)
-        done += checked(code, paths, starts, rng.randint(2, 5) if looped else 1, spent) is not None
+        killed = frozenset(n for n in code.live_ins if n.variable and not kept and n.text not in code.results)
+        done += checked(code, paths, starts, rng.randint(2, 5) if looped else 1, killed) is not None
     assert done > 15

@@ -110,7 +110,7 @@ def lost_check_for_no_iterations(patch: Patch) -> None:
 
 
 def rest_left_out(patch: Patch) -> None:
-    patch.setattr(regions.Regions, "_turns", lambda self, trip: [2])
+    patch.setattr(regions.Regions, "_factors", lambda self, trip: [2])
 
 
 def wrong_sign(patch: Patch) -> None:

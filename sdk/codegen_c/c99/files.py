@@ -12,7 +12,7 @@ from sdk.codegen_c.c99.glue import agent_files
 from sdk.codegen_c.c99.header import header_file
 from sdk.codegen_c.c99.interface import Entry, Interface, quoted
 from sdk.codegen_c.c99.kernel_calls import kernel_calls
-from sdk.codegen_c.c99.parts import parts_of
+from sdk.codegen_c.c99.parallel_calls import parts_of
 from sdk.codegen_c.c99.plan import RunPrinter
 from sdk.codegen_c.c99.selftest import selftest_file
 from sdk.codegen_c.c99.state import StatePrinter

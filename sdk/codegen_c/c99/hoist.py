@@ -13,7 +13,7 @@ __all__ = ["invariant_reads"]
 
 
 def invariant_reads(loop: For, constant: Set[str], dims: Set[Var]) -> list[Load]:
-    """The 32-bit integers that turns of ``loop`` read from the buffers ``constant`` at one place, not behind
+    """The 32-bit integers that iterations of ``loop`` read from the buffers ``constant`` at one place, not behind
     conditions: those places are inside the buffers whatever happens in the loop. Where it may have no iteration, that
     is known only of places that ``dims``, numbers that a call gives, have no part in."""
     inner = (n for n in walk(loop) if isinstance(n, Let | For))

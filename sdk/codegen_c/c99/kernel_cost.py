@@ -19,12 +19,12 @@ from sdk.compiler.sym import Expr, Func, Var, flat_index
 
 __all__ = ["kernel_cost"]
 
-TURN: Final = 3  # instructions of a loop of C for each turn
+ITERATION: Final = 3  # instructions of a loop of C for each iteration
 # instructions of operations, where they are not one; a lower bound and an upper one are one saturation
 OPERATIONS: Final = {"cast": 0, "bits": 0, "broadcast": 0, "max": 0, "srdhm": 8, "rdbpot": 5}
 CROWDED: Final = 10  # operands of a statement, at least, around which compilers keep what they need in memory
 DEEP: Final = 4  # loops of C around such a statement, at least, for which there are no registers left
-KEPT: Final = 2  # instructions more of those loops for each turn
+KEPT: Final = 2  # instructions more of those loops for each iteration
 ENTERED: Final = 5  # of the innermost of them before it begins
 MOVED: Final = 1  # of a value that is put where assembly wants it
 TERM: Final = 1  # of a part of an address that moves
@@ -46,8 +46,8 @@ def kernel_cost(loops: Loops, isa: frozenset[str]) -> Cost:
 
 
 class _Pieces:
-    """Collects instructions with the turns of the loops around them. ``assembly`` has, by the first of the statements,
-    how many of them a statement of assembly stands for."""
+    """Collects instructions with the iterations of the loops around them. ``assembly`` has, by the first of the
+    statements, how many of them a statement of assembly stands for."""
 
     def __init__(self, loops: Loops, assembly: dict[int, tuple[int, Statement]]) -> None:
         self.assembly = assembly
@@ -93,7 +93,7 @@ class _Pieces:
             case For():
                 inner = (*trips, stmt.hi - stmt.lo)
                 crowded = len(self.loops) + 1 >= DEEP and self.is_crowded(stmt)
-                self.found.append((TURN + KEPT * crowded, inner))
+                self.found.append((ITERATION + KEPT * crowded, inner))
                 self.loops.append(stmt.var)
                 self.block(stmt.body, inner)
                 self.loops.pop()
@@ -137,8 +137,8 @@ class _Pieces:
         return any(found is not None and _is_crowded(found[1]) for found in made)
 
     def address(self, dim: object) -> int:
-        """Instructions of a dim that is another in every turn of the innermost loop: what moves with outer ones alone
-        is known before it, and is added."""
+        """Instructions of a dim that is another in every iteration of the innermost loop: what moves with outer
+        ones alone is known before it, and is added."""
         if not isinstance(dim, Expr):
             return 0
         inner = self.loops[-1] if self.loops else None

@@ -11,7 +11,7 @@ from sdk.codegen_c.c99.dims import CMP, DimPrinter
 from sdk.codegen_c.c99.function import CFunction
 from sdk.codegen_c.c99.interface import DimInfo, Entry, Interface, Port
 from sdk.codegen_c.c99.names import Scope, scalar_name
-from sdk.codegen_c.c99.parts import parts_of
+from sdk.codegen_c.c99.parallel_calls import parts_of
 from sdk.codegen_c.c99.steps import StepKernel, runs_of
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights

@@ -46,18 +46,18 @@ class Regions:
             return []
         trip = stmt.hi - stmt.lo
         most = self.how.most_small if self.small else self.how.most
-        once = self._turned(stmt, trip, 1)
+        once = self._unrolled(stmt, trip, 1)
         if once is None:
             return []
-        likely = [n for n in self._turns(trip) if n * (once.height - AROUND) <= most]
-        unrolled = (self._turned(stmt, trip, turns) for turns in likely)
+        likely = [n for n in self._factors(trip) if n * (once.height - AROUND) <= most]
+        unrolled = (self._unrolled(stmt, trip, factor) for factor in likely)
         found = next((one for one in unrolled if one is not None and one.height <= most), once)
         return found.printed() if self.holds(found, (stmt,), frozenset()) else []
 
-    def _turned(self, stmt: For, trip: Dim, turns: int) -> Statement | None:
-        """The statement of a loop that does so many turns in one."""
-        count = floordiv(trip, turns) if turns != trip else None
-        return self._best(partial(thumb.select, stmt.body.body, self.names, stmt, turns), count, turns)
+    def _unrolled(self, stmt: For, trip: Dim, iterations: int) -> Statement | None:
+        """The statement of a loop unrolled by ``iterations``."""
+        count = floordiv(trip, iterations) if iterations != trip else None
+        return self._best(partial(thumb.select, stmt.body.body, self.names, stmt, iterations), count, iterations)
 
     def run(self, stmts: Sequence[Stmt], own: Set[str]) -> tuple[int, list[str]]:
         """How many of ``stmts``, all that are left of a block that declares the buffers ``own``, have a form in
@@ -83,7 +83,7 @@ class Regions:
         self,
         select: Callable[..., thumb.Selected | None],
         count: Dim | None,
-        turns: int,
+        iterations: int,
         worth: Callable[[thumb.Selected], bool] = lambda selected: True,
     ) -> Statement | None:
         """The statement of what ``select`` selects, with many pointers or with few that walk: what is shorter. None
@@ -93,17 +93,17 @@ class Regions:
             return None
         apart = thumb.units(many)
         few = select(units=apart) if apart else None
-        found = [self._statement(selected, count, turns) for selected in (many, few) if selected is not None]
+        found = [self._statement(selected, count, iterations) for selected in (many, few) if selected is not None]
         return min((one for one in found if one is not None), key=lambda one: one.height, default=None)
 
     def _is_sum(self, stmt: Stmt) -> bool:
         return isinstance(stmt, Store) and self.names.register(stmt.buffer, stmt.index) is not None
 
-    def _turns(self, trip: Dim) -> list[int]:
-        """How many turns may be unrolled, the most first: divisors of the trip count at every call."""
+    def _factors(self, trip: Dim) -> list[int]:
+        """By how much a loop may be unrolled, the most first: divisors of the trip count at every call."""
         counts = [trip] if isinstance(trip, int) else self._trips(trip)
         whole = math.gcd(*counts) if counts else 1
-        return [n for n in range(self.how.turns, 1, -1) if whole and whole % n == 0]
+        return [n for n in range(self.how.unroll, 1, -1) if whole and whole % n == 0]
 
     def _trips(self, trip: Dim) -> list[int]:
         """The trip counts of the functions that share this one; none where they depend on more than its dims."""
@@ -117,30 +117,30 @@ class Regions:
         """The statement, run ``count`` times (None: once); None where it takes more registers than there are."""
         code, looped = selected.code, count is not None
         before = {live_in.text: live_in.value for live_in in code.live_ins if live_in.variable}
-        homes = {name: f"s{k}" for k, name in enumerate([*code.results, *sorted(before.keys() - set(code.results))])}
+        places = {name: f"s{k}" for k, name in enumerate([*code.results, *sorted(before.keys() - set(code.results))])}
         values = {
             live_in: f"c{k}" for k, live_in in enumerate(live_in for live_in in code.live_ins if not live_in.variable)
         }
-        live_ins = {live_in: homes[live_in.text] if live_in.variable else values[live_in] for live_in in code.live_ins}
+        live_ins = {live_in: places[live_in.text] if live_in.variable else values[live_in] for live_in in code.live_ins}
         texts = {self._stride(pointer): pointer.stride for pointer in selected.pointers if pointer.stride != 0}
         strides = {text: f"w{k}" for k, text in enumerate(texts)}
         paths = [self._path(pointer, strides, looped) for pointer in selected.pointers]
         emitted = thumb.emit(
             code,
-            {name: f"%[{home}]" for name, home in homes.items()},
+            {name: f"%[{place}]" for name, place in places.items()},
             {live_in: f"%[{name}]" for live_in, name in live_ins.items()},
             paths,
             looped,
-            selected.spent,
+            selected.killed,
             self.how.single_loads,
         )
         if emitted is None:
             return None
         operands = Operands(self.fresh)
         for name in code.results:
-            operands.variable(homes[name], name, before.get(name))
+            operands.variable(places[name], name, before.get(name))
         for live_in in code.live_ins:
-            if live_in in selected.spent:
+            if live_in in selected.killed:
                 operands.variable(live_ins[live_in], live_in.text, live_in.value)
             elif live_in.text not in code.results:
                 operands.value(live_ins[live_in], live_in.text, live_in.value)

@@ -65,12 +65,12 @@ class Facts:
         return True if lower and self._exhaust(lower[-1]) else self._exhaust(dim)
 
     def _entered(self, dim: Dim) -> bool:
-        """Whether it follows from the loops around having a turn at all."""
+        """Whether it follows from the loops around having a iteration at all."""
         for _, lo, hi in self.ranges:
-            turns = hi - lo - 1
-            if isinstance(turns, int):
+            iterations = hi - lo - 1
+            if isinstance(iterations, int):
                 continue
-            for fact in (turns, *_undivided(turns)):
+            for fact in (iterations, *_undivided(iterations)):
                 rest = (dim - times * fact for times in _shares(dim, fact))
                 if any(map(self._surely_above, rest)):
                     return True

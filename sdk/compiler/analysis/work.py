@@ -19,7 +19,7 @@ __all__ = [
     "cost",
     "length",
     "macs",
-    "most_turns",
+    "max_trips",
     "operations",
     "size_of",
     "work",
@@ -27,7 +27,7 @@ __all__ = [
 
 Trips = tuple[Dim, ...]
 PART_WORK: Final = 1 << 16  # operations below which a part of a call is not worth waking a thread for
-TURN: Final = 3  # instructions of a loop for each turn
+ITERATION: Final = 3  # instructions of a loop for each iteration
 ADDRESS: Final = 4  # of an address that registers may have no room for
 WRITTEN_OUT: Final = 400  # of a loop that compilers write out
 LOOP: Final = 6  # of its code, beside the body
@@ -49,14 +49,14 @@ def macs(loops: Loops) -> Dim:
     return _total(loops.body, _products, env, frozenset(loops.dims))
 
 
-def most_turns(extent: Dim) -> int:
-    """How often a loop over ``extent`` values turns at most; 1 where nothing bounds it."""
+def max_trips(extent: Dim) -> int:
+    """How often a loop over ``extent`` values runs at most; 1 where nothing bounds it."""
     most = interval(extent)[1]
     return 1 if most is None else max(most, 0)
 
 
 def _total(block: Block, own: Callable[[Stmt], int], env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
-    """The sum of what each statement has of its ``own``, as often as the loops around it turn."""
+    """The sum of what each statement has of its ``own``, as often as the loops around it run."""
     total: Dim = 0
     for stmt in block.body:
         match stmt:
@@ -64,7 +64,7 @@ def _total(block: Block, own: Callable[[Stmt], int], env: dict[Var, Dim], dims: 
                 total = total + _total(stmt, own, env, dims)
             case For():
                 inner = _total(stmt.body, own, env, dims)
-                total = total + (0 if inner == 0 else inner * _turns(stmt, env, dims))
+                total = total + (0 if inner == 0 else inner * _trips(stmt, env, dims))
             case If():
                 total = total + own(stmt) + _total(stmt.then, own, env, dims)
                 if stmt.orelse is not None:
@@ -74,8 +74,8 @@ def _total(block: Block, own: Callable[[Stmt], int], env: dict[Var, Dim], dims: 
     return total
 
 
-def _turns(loop: For, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
-    """How often a loop turns, at most: a dim of the function's, or a number where it depends on loops around."""
+def _trips(loop: For, env: dict[Var, Dim], dims: frozenset[Var]) -> Dim:
+    """How often a loop runs, at most: a dim of the function's, or a number where it depends on loops around."""
     extent = dmax(substitute(loop.hi - loop.lo, env), 0)
     if free_vars(extent) <= dims:
         return extent
@@ -106,7 +106,7 @@ def _products(stmt: Stmt) -> int:
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
     """What a function takes as a function of its dims: pieces of so many instructions, each with how often the loops
-    around it turn."""
+    around it run."""
 
     loops: Loops
     pieces: tuple[tuple[int, Trips], ...]
@@ -119,12 +119,12 @@ class Work:
             env |= {rows.lo: 0, rows.hi: substitute(rows.extent, env)}
         known: dict[Dim, int] = {}
 
-        def turns(trips: Dim) -> int:
+        def count(trips: Dim) -> int:
             if trips not in known:
-                known[trips] = most_turns(substitute(trips, env))
+                known[trips] = max_trips(substitute(trips, env))
             return known[trips]
 
-        return sum(cost * math.prod(map(turns, trips)) for cost, trips in self.pieces)
+        return sum(cost * math.prod(map(count, trips)) for cost, trips in self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def cost(loops: Loops, unrolls: bool = False) -> Cost:
 
 
 def work(loops: Loops, unrolls: bool = False) -> Work:
-    """What a call takes, roughly: operations, accesses, turns of loops, and addresses to be added up. ``unrolls``:
+    """What a call takes, roughly: operations, accesses, iterations of loops, and addresses to be added up. ``unrolls``:
     the compiler writes out short loops itself."""
     pieces: list[tuple[int, Trips]] = []
     buffers = {p.buffer.name: p.buffer for p in loops.params}
@@ -170,7 +170,7 @@ class _Pieces:
                     cost, places = cost + more, places | there
                 case For():
                     inner = (*trips, (stmt.hi - stmt.lo) * times)
-                    self.pieces.append((TURN, inner))
+                    self.pieces.append((ITERATION, inner))
                     self.block(stmt.body, inner, {})
                 case If():
                     for arm in (stmt.then, stmt.orelse):
@@ -183,10 +183,10 @@ class _Pieces:
                     places |= self.places(stmt, unrolled)
         return cost, places
 
-    def is_short(self, body: Block, turns: int) -> bool:
+    def is_short(self, body: Block, iterations: int) -> bool:
         """Whether a compiler writes out such a loop."""
         inner = any(isinstance(n, For | If) and getattr(n, "kind", "") != "unroll" for n in walk(body))
-        return not inner and turns * length(body) <= self.short
+        return not inner and iterations * length(body) <= self.short
 
     def places(self, stmt: Stmt, unrolled: Mapping[Var, int]) -> dict[object, int]:
         """What must be added up for the accesses: those that lie a fixed distance apart share an address."""
@@ -224,8 +224,8 @@ def length(block: Block) -> int:
             case Block():
                 out += length(stmt)
             case For():
-                turns = stmt.hi - stmt.lo if stmt.kind == "unroll" else 1
-                out += (turns if isinstance(turns, int) else 1) * length(stmt.body) + (stmt.kind != "unroll") * LOOP
+                copies = stmt.hi - stmt.lo if stmt.kind == "unroll" else 1
+                out += (copies if isinstance(copies, int) else 1) * length(stmt.body) + (stmt.kind != "unroll") * LOOP
             case If():
                 out += length(stmt.then) + (length(stmt.orelse) if stmt.orelse else 0) + 2
             case Alloc():

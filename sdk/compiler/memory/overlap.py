@@ -65,19 +65,19 @@ def _least_lag(same: Same, out: str, source: str) -> int | None:
     if ranges is None or any(f.until is not None for f in around):
         return None
     base = {v: int(n) for v, n in rows.items() if isinstance(n, int)}
-    turns = math.prod(last - first + 1 for first, last in ranges.values())
-    if turns > MOST:
+    iterations = math.prod(last - first + 1 for first, last in ranges.values())
+    if iterations > MOST:
         return None
-    read, written = np.full(turns, _NEVER, dtype=np.int64), np.full(turns, -1, dtype=np.int64)
+    read, written = np.full(iterations, _NEVER, dtype=np.int64), np.full(iterations, -1, dtype=np.int64)
     for x in found:
         touched = _touched(loops.param(x.buffer).buffer, x, ranges, base)
         if touched is None:
             return None
-        turn, first, end = touched
+        iteration, first, end = touched
         if x.kind == "load":
-            np.minimum.at(read, turn, first)
+            np.minimum.at(read, iteration, first)
         else:
-            np.maximum.at(written, turn, end)
+            np.maximum.at(written, iteration, end)
     needed = np.minimum.accumulate(read[::-1])[::-1]
     both = (written >= 0) & (needed < _NEVER)
     return max(int((written - needed)[both].max(initial=0)), 0)
@@ -94,8 +94,8 @@ def _common(a: Sequence[For], b: Sequence[For]) -> tuple[For, ...]:
 def _touched(
     buffer: Buffer, access: Access, around: Ranges, base: dict[Var, int]
 ) -> tuple[Ints, Ints, Ints] | None:
-    """Of each element that an access touches the turn of the loops ``around``, the byte where it begins and the one
-    behind its lanes; None where it has too many, or an index has a symbol without a number."""
+    """Of each element that an access touches the iteration of the loops ``around``, the byte where it begins and the
+    one behind its lanes; None where it has too many, or an index has a symbol without a number."""
     ranges = loop_ranges(access.loops, base)
     nothing = np.zeros(0, dtype=np.int64)
     if ranges is None:
@@ -111,13 +111,13 @@ def _touched(
     env: dict[Var, Ints] = {v: np.asarray(n) for v, n in base.items()}
     env |= {v: grid[k] + first for k, (v, (first, _)) in enumerate(axes.items())}
     shape = (math.prod(spans),)
-    turn, flat = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    iteration, flat = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for v, (first, last) in around.items():
-        turn = turn * (last - first + 1) + env[v] - first
+        iteration = iteration * (last - first + 1) + env[v] - first
     inside = np.ones(shape, dtype=bool)
     for dim, extent in zip(access.index, buffer.type.static_shape, strict=True):
         at = evaluate_grid(dim, env)
         inside &= (at >= 0) & (at < extent)  # the function guards what lies outside: it does not happen
         flat = flat * extent + at
     width = buffer.dtype.nbytes
-    return turn[inside], flat[inside] * width, (flat[inside] + access.lanes) * width
+    return iteration[inside], flat[inside] * width, (flat[inside] + access.lanes) * width

@@ -88,7 +88,7 @@ def _accesses(stmt: Stmt, path: Path) -> Iterator[tuple[Load | Store, Path]]:
 
 def _elements(node: Load | Store, buffer: Buffer, path: Path, given: Mapping[Var, Ints]) -> _Elements | None:
     """Every element that an access touches in any iteration; None where they are too many or not known. Loops that
-    do not move it count as in their last turn if it reads, in their first if it writes."""
+    do not move it count as in their last iteration if it reads, in their first if it writes."""
     loops = [step for step in path if isinstance(step, For)]
     needed = {v for d in node.index for v in free_vars(d)}
     for loop in reversed(loops):

@@ -24,7 +24,7 @@ __all__ = ["draw"]
 ASSUMED: Final = (1, 64)  # bounds of sizes that were given none
 
 
-def draw(model: Path, options: BuildOptions) -> tuple[Drawing, SdkError | None]:
+def draw(model: Path | ModelFile, options: BuildOptions) -> tuple[Drawing, SdkError | None]:
     """The drawing of a model, and the error with which a build of it would end.
 
     A model that cannot be imported is drawn as its file says, what is not supported with the reason.
@@ -33,7 +33,7 @@ def draw(model: Path, options: BuildOptions) -> tuple[Drawing, SdkError | None]:
         SdkError: not even that can be read.
     """
     refusals: list[Refusal] = []
-    file = read_model_file(model)
+    file = read_model_file(model, options.importers)
     try:
         module, unbounded = _imported(file, options, refusals)
         drawing = draw_module(module, file.name, file.frontend.name, unbounded)

@@ -11,12 +11,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.graph import Attr, Value
 from sdk.compiler.ir.types import F16, F32, TensorType
+from sdk.compiler.ops import get_op
+from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Dim, Expr
 from sdk.errors import BuildError
 from sdk.frontends.builder import Contents
 from sdk.frontends.emit import Emitter
+from sdk.frontends.onnx.spread import spread_operands
 
 __all__ = ["OPERATORS", "Converter", "OnnxNode", "in_single", "onnx_op"]
 
@@ -40,6 +43,18 @@ class OnnxNode(Emitter):
     def count(self) -> builtins.int:
         """Number of inputs given; trailing ones left out do not count."""
         return len(self.inputs)
+
+    def calls(self, op: str, *args: Value, **given: Attr) -> tuple[Value, ...]:
+        """Appends a call of an op; operands of open sizes that may be 1 broadcast, and the run checks what no proof
+        gives."""
+        if len(args) > 1:
+            kind = get_op(op).kind
+            if isinstance(kind, Elementwise):
+                count = len(args) - kind.tables
+                args = (*spread_operands(self, args[:count]), *args[count:])
+            elif op == "matmul":
+                args = spread_operands(self, args, kept=2)
+        return super().calls(op, *args, **given)
 
     # -- attributes ---------------------------------------------------------------------------------------------
 

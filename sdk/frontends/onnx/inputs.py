@@ -9,7 +9,7 @@ from sdk.compiler.ir.graph import Value, fresh_name
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var, free_vars, max_value, prove_ge
 from sdk.errors import BuildError, UsageError
-from sdk.frontends.base import OpenSizesError
+from sdk.frontends.base import OpenSizesError, UnknownDimsError
 from sdk.frontends.builder import Builder
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.reader import MAX_BYTES, MAX_RANK, element_name, element_type, malformed
@@ -104,7 +104,7 @@ def _check_names(dims: Mapping[str, Bounds], needed: Mapping[str, None]) -> None
     unknown = sorted(set(dims) - set(needed))
     if unknown:
         hint = f"open sizes: {', '.join(needed)}" if needed else "every size of this model is fixed"
-        raise UsageError(f"the model has no dim {', '.join(unknown)}", hint=hint)
+        raise UnknownDimsError(tuple(unknown), hint)
     missing = [name for name in needed if name not in dims]
     if missing:
         raise OpenSizesError(tuple(missing))

@@ -14,7 +14,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.text import parse_module
 from sdk.compiler.verify.module import check
 from sdk.errors import BuildError, UsageError
-from sdk.frontends.base import ModelFile
+from sdk.frontends.base import ModelFile, UnknownDimsError
 from sdk.frontends.program.constants import Constants, unreadable
 from sdk.source import Source
 
@@ -30,9 +30,8 @@ def read_program(file: ModelFile, dims: Collection[str] = ()) -> Module:
         UsageError: the constants cannot be read, or ``dims`` are given: a program states its own bounds.
     """
     if dims:
-        raise UsageError(
-            f"{file.name} states the bounds of its dimensions itself", hint="leave --dim away, or change the program"
-        )
+        message = f"{file.name} states the bounds of its dimensions itself"
+        raise UnknownDimsError(tuple(dims), "leave --dim away, or change the program", message)
     try:
         text = file.data.decode()
     except UnicodeDecodeError:

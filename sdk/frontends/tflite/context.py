@@ -18,6 +18,7 @@ from sdk.compiler.sym import Dim, Expr
 from sdk.errors import BuildError
 from sdk.frontends.builder import Builder as CallBuilder
 from sdk.frontends.builder import Contents
+from sdk.frontends.emit import Emitter
 from sdk.frontends.names import identifier
 from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
 from sdk.frontends.tflite.sizes import sizes_of
@@ -44,14 +45,15 @@ def usable(scale: float) -> bool:
 @dataclass(kw_only=True)
 class Builder(CallBuilder):
     """The module under construction. ``values`` maps tensor numbers of the main subgraph to graph values, ``lowered``
-    those of u8 to values of i8, 128 lower; a tensor may be in both."""
+    those of u8 to values of i8, 128 lower; a tensor may be in both. ``state_names`` has resources by name, variable
+    tensors by number."""
 
     graph: Subgraph
     subgraphs: tuple[Subgraph, ...]
     values: dict[int, Value] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     handles: dict[int, str] = field(default_factory=dict)
-    state_names: dict[str, str] = field(default_factory=dict)
+    state_names: dict[str | int, str] = field(default_factory=dict)
     lowered: dict[int, Value] = field(default_factory=dict)
     initial: dict[str, Tensor] = field(default_factory=dict)
 
@@ -87,6 +89,11 @@ class OpNode:
             self.tensor(k, "outputs").name.split(";")[0] for k in range(len(self.operator.outputs))[:1]
         ]
         return " ".join([self.operator.name, *outputs])
+
+    @property
+    def emitter(self) -> Emitter:
+        """Emits what stands between inputs and outputs, for code that several formats share."""
+        return Emitter(self.builder, self.source, f"{identifier(self.output().name)}_part")
 
     def tensor(self, k: int, side: str = "inputs") -> Tensor:
         """The description of input (or output) ``k`` in the file.
@@ -125,14 +132,9 @@ class OpNode:
         return [self.builder.graph.tensors[k].dtype for k in numbers if k >= 0]
 
     def option(self, name: str) -> Any:
-        """An option by the name of its accessor.
-
-        Raises:
-            BuildError: the file has no options for this operator.
-        """
-        if name not in self.operator.options:
-            raise BuildError(f"the option {name} is missing")
-        return self.operator.options[name]
+        """An option by the name of its accessor; 0 where the file has none for this operator, which is how LiteRT reads
+        it."""
+        return self.operator.options[name] if self.operator.options else 0
 
     def positive(self, name: str) -> int:
         """An integer option that must be at least 1."""

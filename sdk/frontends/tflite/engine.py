@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -12,12 +12,26 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Call, Graph
 from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.frontends.base import ModelFile, Option
+from sdk.frontends.tflite.entries import entries_of
+from sdk.frontends.tflite.reader import Signature, read_model, read_signatures
+from sdk.frontends.tflite.unfilled import unfilled
 
 __all__ = ["LiteRt", "LiteRtLayers", "TfliteMicro", "TfliteMicroLayers"]
 
 Array = NDArray[Any]
 ARENA_BYTES: Final = 16 << 20
 RESOLVERS: Final = {"reference": "BUILTIN_REF", "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES"}
+
+
+def signature_of(data: bytes, entry: str) -> Signature | None:
+    """The signature that an entry of a file is; None for the first subgraph.
+
+    Raises:
+        BuildError: the file is damaged.
+    """
+    subgraphs = read_model(data, {})
+    found = {one.name: one.signature for one in entries_of(subgraphs, read_signatures(data, subgraphs))}
+    return found.get(entry)
 
 
 class TfliteMicro:
@@ -49,6 +63,9 @@ class TfliteMicro:
                 why=str(err),
                 hint="pip install 'crosslevel[verify]'",
             ) from None
+        if signature_of(model.data, graph.name) is not None:
+            hint = "use --against litert, or interp"
+            raise BuildError("tflite-micro runs the first subgraph of a file, not its signatures", hint=hint)
         try:
             config = getattr(runtime.InterpreterConfig, self.config)
             self.engine = runtime.Interpreter.from_bytes(
@@ -119,8 +136,10 @@ class LiteRt:
                 self._open(model.data, "builtin")
             except (RuntimeError, ValueError) as err:
                 raise BuildError("LiteRT does not take this model", why=str(err), hint="use --against interp") from None
+        self.signature = signature_of(model.data, graph.name)
         self.inputs = [detail["index"] for detail in self.engine.get_input_details()]
         self.outputs = [detail["index"] for detail in self.engine.get_output_details()]
+        self.unfilled = unfilled(model.data)
 
     def _open(self, data: bytes, kernels: str) -> None:
         kind = getattr(self.runtime.OpResolverType, RESOLVERS[kernels])
@@ -139,6 +158,8 @@ class LiteRt:
         """
         given = [np.asarray(inputs[value.name], order="C") for value in self.graph.params]
         try:
+            if self.signature is not None:
+                return self._signed(self.signature, given)
             if dims:
                 for index, array in zip(self.inputs, given, strict=True):
                     self.engine.resize_tensor_input(index, array.shape)
@@ -146,10 +167,24 @@ class LiteRt:
             for index, array in zip(self.inputs, given, strict=True):
                 self.engine.set_tensor(index, array)
             self.engine.invoke()
-            found = [np.array(self.engine.get_tensor(index)) for index in self.outputs]
+            found = self._tensors(self.outputs)
         except (RuntimeError, ValueError) as err:
             raise BuildError("LiteRT fails on this model", why=str(err), hint="use --against interp") from None
-        return {v.name: a for v, a in zip(self.graph.results, found, strict=True)}
+        return {v.name: found[index] for v, index in zip(self.graph.results, self.outputs, strict=True)}
+
+    def _signed(self, signature: Signature, given: Sequence[Array]) -> dict[str, Array]:
+        """The outputs of an entry that is a signature."""
+        run = self.engine.get_signature_runner(signature.key)
+        found = run(**{name: array for (name, _), array in zip(signature.inputs, given, strict=True)})
+        names = [name for name, _ in signature.outputs]
+        return {v.name: np.array(found[name]) for v, name in zip(self.graph.results, names, strict=True)}
+
+    def _tensors(self, numbers: Iterable[int]) -> dict[int, Array]:
+        """Tensors by number, 0 where no kernel filled them."""
+        found = {number: np.array(self.engine.get_tensor(number)) for number in numbers}
+        for results in self.unfilled:
+            results.clear(found)
+        return found
 
 
 class LiteRtLayers(LiteRt):
@@ -169,7 +204,8 @@ class LiteRtLayers(LiteRt):
         """Tensors by number for inputs by name."""
         super().step(inputs, dims)
         try:
-            return {key: np.array(self.engine.get_tensor(int(key))) for key in self.keys}
+            found = self._tensors(int(key) for key in self.keys)
+            return {key: found[int(key)] for key in self.keys}
         except ValueError as err:
             hint = "use --against interp"
             raise BuildError("LiteRT does not tell a tensor of this model", why=str(err), hint=hint) from None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sdk.errors import BuildError, UsageError
+from sdk.frontends.torch.layers import kept_whole
 from sdk.frontends.torch.library import quiet, torch_package, trees
 from sdk.frontends.torch.names import NAMES
 
@@ -57,7 +58,7 @@ def export(module: Any, example: Any, dynamic_shapes: Any = None) -> tuple[Any, 
     training = [m for m in module.modules() if m.training]
     try:
         module.eval()
-        with quiet(), torch.no_grad():
+        with quiet(), torch.no_grad(), kept_whole():
             program = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic_shapes)
     except Exception as err:  # its errors share no base
         why = " ".join(line.strip() for line in str(err).splitlines() if line.strip())[:600]

@@ -12,7 +12,7 @@ from sdk.compiler.sym import Dim, Expr
 from sdk.errors import BuildError
 from sdk.frontends.emit import Emitter
 
-__all__ = ["OPERATORS", "Converter", "Number", "TorchNode", "aten"]
+__all__ = ["OPERATORS", "Converter", "Number", "TorchNode", "aten", "operator"]
 
 Number = Value | Dim | float | bool
 
@@ -20,10 +20,12 @@ Number = Value | Dim | float | bool
 @dataclass
 class TorchNode(Emitter):
     """One call of an operator. ``target`` is its name (``aten.add.Tensor``), ``results`` the types that PyTorch found
-    for its results, None for what is no tensor."""
+    for its results, None for what is no tensor and for what only the run knows the size of; ``in_order`` whether the
+    elements of every tensor that it is given lie in memory in order, the first one at its beginning."""
 
     target: str
     results: tuple[TensorType | None, ...]
+    in_order: bool = True
 
     @property
     def out(self) -> TensorType:
@@ -97,16 +99,20 @@ One = TypeVar("One", bound=Converter)
 OPERATORS: Final[dict[str, Converter]] = {}
 
 
-def aten(*names: str) -> Callable[[One], One]:
-    """Registers a converter of overloads, by names without ``aten.``. It is called with the node and the arguments of
-    the schema: positional ones in order with their defaults, those that are given by name as they are given."""
+def operator(*names: str) -> Callable[[One], One]:
+    """Registers a converter of overloads, by their names. It is called with the node and the arguments of the schema:
+    positional ones in order with their defaults, those that are given by name as they are given."""
 
     def register(function: One) -> One:
         for name in names:
-            key = f"aten.{name}"
-            if key in OPERATORS:
-                raise BuildError(f"the operator {key} has two converters")
-            OPERATORS[key] = function
+            if name in OPERATORS:
+                raise BuildError(f"the operator {name} has two converters")
+            OPERATORS[name] = function
         return function
 
     return register
+
+
+def aten(*names: str) -> Callable[[One], One]:
+    """The same for overloads of ATen, by names without ``aten.``."""
+    return operator(*(f"aten.{name}" for name in names))

@@ -23,10 +23,13 @@ from sdk.frontends.outline import Refusal
 from sdk.frontends.results import named
 from sdk.frontends.torch.context import TorchNode
 from sdk.frontends.torch.inputs import Bounds, bounded
+from sdk.frontends.torch.layers import declared
 from sdk.frontends.torch.library import quiet, torch_package
 from sdk.frontends.torch.names import NAMES, is_computed, output_names, read_names
 from sdk.frontends.torch.operators import OPERATORS
-from sdk.frontends.torch.symbols import SizeError, is_symbolic, real_of, size_of
+from sdk.frontends.torch.refused import REFUSED
+from sdk.frontends.torch.screen import screened
+from sdk.frontends.torch.symbols import SizeError, free_symbols, is_symbolic, real_of, size_of
 
 __all__ = ["import_exported", "import_torch", "load"]
 
@@ -41,21 +44,26 @@ _TYPES: Final = {
     "bool": "bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "float16": "f16",
     "float32": "f32", "float64": "f64", "uint16": "u16", "uint32": "u32", "uint64": "u64",
 }  # fmt: skip
+_COMPLEX: Final = "give real and imaginary parts as tensors of their own: torch.view_as_real"
+_ITEMS: Final = ("aten._local_scalar_dense.default", "aten.item.default")
 _FAILED: Final = object()  # in the place of what a node that was refused would have given
 
 
 def load(data: bytes) -> tuple[Any, Mapping[str, Any]]:
-    """The exported program in the bytes of a file, and the names that were stored with it.
+    """The exported program in the bytes of a file, and the names that were stored with it. Nothing in them is run.
 
     Raises:
-        BuildError: they hold none, or one of another version.
+        BuildError: they hold none, one of another version, or what only code of theirs could read.
         MissingToolError: torch is not installed.
     """
     torch = torch_package()
+    declared()
     extra = {NAMES: ""}
     try:
         with quiet():
-            program = torch.export.load(io.BytesIO(data), extra_files=extra)
+            program = torch.export.load(io.BytesIO(screened(data)), extra_files=extra)
+    except SdkError:
+        raise
     except Exception as err:  # its errors share no base
         raise BuildError(
             "the file is not a valid exported program", why=f"torch {torch.__version__}: {_first_line(err)}",
@@ -123,6 +131,7 @@ class _Importer:
         self.builder = Builder(names={"main"})
         self.env: dict[Any, Any] = {}
         self.scope: dict[str, Dim] = {}
+        self.reals: dict[str, Value] = {}  # symbols that are the element of a tensor
         self.failures: list[Failure] = []
         self.states: dict[str, State] = {}
         self.reads: list[Node] = []
@@ -210,10 +219,7 @@ class _Importer:
     def _type(self, value: Any, where: str) -> TensorType:
         kind = _TYPES.get(str(value.dtype).removeprefix("torch."))
         if kind is None:
-            raise BuildError(
-                f"{where} has elements of type {str(value.dtype).removeprefix('torch.')}, which is not supported",
-                hint="convert the module first: module.float()",
-            )
+            raise _no_such_type(f"{where} has elements", value.dtype)
         return TensorType(dtype(kind), tuple(size_of(d, self.scope) for d in value.shape))
 
     def _argument(self, given: Any, node: TorchNode) -> Any:
@@ -222,7 +228,7 @@ class _Importer:
             return [self._argument(g, node) for g in given]
         if hasattr(given, "op") and hasattr(given, "users"):
             found = self.env[given]
-            return real_of(node, found, self.scope) if is_symbolic(found) else found
+            return real_of(node, found, self.scope, self.reals) if is_symbolic(found) else found
         if type(given).__module__ == "torch" and type(given).__name__ == "dtype":
             return _TYPES.get(str(given).removeprefix("torch."))
         return size_of(given, self.scope) if is_symbolic(given) else given
@@ -238,8 +244,8 @@ class _Importer:
             broken = any(self.env.get(a, _FAILED) is _FAILED for a in node.all_input_nodes)
             if broken:
                 self.env[node] = _FAILED
-                if target.startswith("aten.") and target not in OPERATORS and not _is_number(node):
-                    raise BuildError(f"{UNSUPPORTED} {target}")
+                if _is_operator(node) and target not in OPERATORS and not _is_number(node):
+                    raise _unsupported(target)
             else:
                 self.env[node] = self._converted(node, target)
         except SdkError as error:
@@ -262,6 +268,8 @@ class _Importer:
         if _is_number(node):
             value = node.meta["val"]
             if type(value).__name__ == "SymFloat":
+                if target in _ITEMS:
+                    self.reals[str(value.node.expr)] = self.env[node.args[0]]
                 return value  # computed where a tensor needs it
             try:
                 return size_of(value, self.scope) if is_symbolic(value) else value
@@ -270,28 +278,49 @@ class _Importer:
                     raise
                 return None  # of a check, or of a number that is told by itself
         if target not in OPERATORS:
-            raise BuildError(f"{UNSUPPORTED} {target}")
+            raise _unsupported(target)
         return self._call(node, target)
 
     def _call(self, node: Any, target: str) -> Any:
         self.builder.budget.spend(NODES, 1, node.name)
         given = node.meta["val"]
         metas = list(given) if isinstance(given, (list, tuple)) else [given]
-        results = tuple(self._type(v, "the result") if hasattr(v, "dtype") and hasattr(v, "shape") else None
-                        for v in metas)  # fmt: skip
+        tensors = [v if hasattr(v, "dtype") and hasattr(v, "shape") else None for v in metas]
+        counted = [v is not None and self._is_counted(v) for v in tensors]
+        results = tuple(None if v is None or new else self._type(v, "the result")
+                        for v, new in zip(tensors, counted, strict=True))  # fmt: skip
         title = f"{target.removeprefix('aten.').split('.')[0]} {node.name}"
-        context = TorchNode(self.builder, title, identifier(node.name), target, results)
+        context = TorchNode(
+            self.builder, title, identifier(node.name), target, results, all(map(_in_order, node.all_input_nodes))
+        )
         args, kwargs = _bound(node)
         by_name = {k: self._argument(v, context) for k, v in kwargs.items()}
         found = OPERATORS[target](context, *(self._argument(a, context) for a in args), **by_name)
         values = found if isinstance(found, tuple) else (found,)
         check_sizes(values)
-        for value, wanted in zip(values, results, strict=False):
+        for value, wanted, tensor, new in zip(values, results, tensors, counted, strict=False):
+            if new:
+                self._count(context, value, tensor)
             _check_type(context, value, wanted)
         wanted_places = {u.args[1] for u in node.users if u.target is operator.getitem}
         if isinstance(given, (list, tuple)) and wanted_places and max(wanted_places) >= len(values):
             context.fail(f"its result {max(wanted_places)} is not supported")
         return values if isinstance(given, (list, tuple)) else values[0]
+
+    def _is_counted(self, tensor: Any) -> bool:
+        """Whether a size of a result is a symbol of its own, which the run finds."""
+        return any(symbol not in self.scope for size in tensor.shape for symbol in free_symbols(size))
+
+    def _count(self, node: TorchNode, value: Value, tensor: Any) -> None:
+        """Makes sizes of a result, which follow from data, known to what comes after.
+
+        Raises:
+            BuildError: the result is another one than PyTorch's.
+        """
+        for own, size in zip(value.type.shape, tensor.shape, strict=True):
+            if is_symbolic(size) and size.node.expr.is_Symbol:
+                self.scope.setdefault(str(size.node.expr), own)
+        _check_type(node, value, self._type(tensor, "the result"))
 
     # -- results ------------------------------------------------------------------------------------------------
 
@@ -336,9 +365,31 @@ def _outs(node: Node) -> tuple[Value, ...]:
     return node.outs if isinstance(node, Call) else ()
 
 
+def _unsupported(target: str) -> BuildError:
+    if target in REFUSED:
+        why, hint = REFUSED[target]
+        return BuildError(why, hint=hint)
+    return BuildError(f"{UNSUPPORTED} {target}")
+
+
 def _is_tensor(node: Any) -> bool:
     value = node.meta.get("val")
     return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+def _in_order(node: Any) -> bool:
+    """Whether a tensor's elements lie in memory in order, from its beginning on."""
+    value = node.meta.get("val")
+    return not _is_tensor(node) or (value.is_contiguous() and _is_zero(value.storage_offset()))
+
+
+def _is_zero(number: Any) -> bool:
+    return not is_symbolic(number) and number == 0
+
+
+def _is_operator(node: Any) -> bool:
+    """Whether a node calls an operator of PyTorch, or of a library."""
+    return hasattr(node.target, "_schema")
 
 
 def _is_number(node: Any) -> bool:
@@ -350,8 +401,14 @@ def _is_number(node: Any) -> bool:
 def _array(tensor: Any) -> np.ndarray:
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in _TYPES:
-        raise BuildError(f"elements of type {kind} are not supported", hint="convert the module first: module.float()")
+        raise _no_such_type("it has elements", tensor.dtype)
     return np.array(tensor.detach().cpu().resolve_neg().resolve_conj().numpy(), order="C")
+
+
+def _no_such_type(what: str, kind: Any) -> BuildError:
+    name = str(kind).removeprefix("torch.")
+    hint = _COMPLEX if name.startswith("complex") else "convert the module first: module.float()"
+    return BuildError(f"{what} of type {name}, which is not supported", hint=hint)
 
 
 def _bound(node: Any) -> tuple[list[Any], dict[str, Any]]:

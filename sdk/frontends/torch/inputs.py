@@ -8,7 +8,7 @@ from typing import Any
 from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import UsageError
-from sdk.frontends.base import OpenSizesError
+from sdk.frontends.base import OpenSizesError, UnknownDimsError
 from sdk.frontends.names import identifier
 from sdk.frontends.torch.symbols import free_symbols, is_symbolic
 
@@ -31,7 +31,7 @@ def bounded(
     unknown = sorted(set(dims) - set(titles.values()))
     if unknown:
         hint = f"open sizes: {', '.join(titles.values())}" if titles else "every size of this program is fixed"
-        raise UsageError(f"the model has no dim {', '.join(unknown)}", hint=hint)
+        raise UnknownDimsError(tuple(unknown), hint)
     ranges = {str(symbol): found for symbol, found in program.range_constraints.items()}
     limits = {symbol: _limits(ranges.get(symbol)) for symbol in titles}
     missing = [title for symbol, title in titles.items() if limits[symbol][1] is None and title not in dims]

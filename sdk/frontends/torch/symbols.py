@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
 
@@ -75,24 +76,33 @@ def _dim(expr: Any, scope: Mapping[str, Dim]) -> Dim:
     raise SizeError(f"the size {expr} is no sum, product, quotient, minimum or maximum of sizes")
 
 
-def real_of(node: Emitter, value: Any, scope: Mapping[str, Dim]) -> Value:
-    """A ``SymFloat``, a real number made of sizes, as an f32 scalar that the run computes in f64.
+def real_of(node: Emitter, value: Any, scope: Mapping[str, Dim], elements: Mapping[str, Value]) -> Value:
+    """A ``SymFloat``, a real number made of sizes and of single elements, as an f32 scalar that the run computes in
+    f64; ``elements`` has the tensors of those, by their symbols.
 
     Raises:
-        SizeError: it follows from data, or by a function that is not known here.
+        SizeError: it follows from data in another way, or by a function that is not known here.
     """
-    return node.call("cast", _real(node, value.node.expr, scope), to=str(F32))
+    return node.call("cast", _Real(node, scope, elements).of(value.node.expr), to=str(F32))
 
 
-def _real(node: Emitter, expr: Any, scope: Mapping[str, Dim]) -> Value:
-    name = type(expr).__name__
-    if getattr(expr, "is_number", False):
-        return node.scalar(float(expr), F64)
-    if name == "ToFloat":
-        return _real(node, expr.args[0], scope)
-    if name in _ROOTS:
-        return node.call("sqrt", _real(node, expr.args[0], scope))
-    if name in _REAL and not expr.is_integer:
-        return reduce(lambda a, b: node.call(_REAL[name], a, b), (_real(node, a, scope) for a in expr.args))
-    whole = node.call("full", shape=(), value=_dim(expr, scope), dtype=str(I64))
-    return node.call("cast", whole, to=str(F64))
+@dataclass(frozen=True)
+class _Real:
+    node: Emitter
+    scope: Mapping[str, Dim]
+    elements: Mapping[str, Value]
+
+    def of(self, expr: Any) -> Value:
+        """An expression in f64."""
+        name, call = type(expr).__name__, self.node.call
+        if getattr(expr, "is_number", False):
+            return self.node.scalar(float(expr), F64)
+        if str(expr) in self.elements:
+            return call("cast", call("reshape", self.elements[str(expr)], shape=()), to=str(F64))
+        if name == "ToFloat":
+            return self.of(expr.args[0])
+        if name in _ROOTS:
+            return call("sqrt", self.of(expr.args[0]))
+        if name in _REAL and not expr.is_integer:
+            return reduce(lambda a, b: call(_REAL[name], a, b), map(self.of, expr.args))
+        return call("cast", call("full", shape=(), value=_dim(expr, self.scope), dtype=str(I64)), to=str(F64))

@@ -80,7 +80,7 @@ def compare(
         shapes = (tuple(shapes),)
     made, _ = imported(net, args, shapes, dims)
     for given in (args, *more):
-        tensors = [a for a in given if isinstance(a, torch.Tensor)]
+        tensors = [a for a in torch.utils._pytree.tree_leaves(given) if isinstance(a, torch.Tensor)]
         with torch.no_grad():
             want = flat(net(*(a.clone() if isinstance(a, torch.Tensor) else a for a in given)))
         got = interpreted(made, tensors)

@@ -42,8 +42,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class InductionPointer:
-    """Accesses a fixed distance apart, from ``start`` (bytes) of ``buffer`` on; ``step`` bytes further each turn, or
-    ``places`` of ``stride`` (bytes; 0: none)."""
+    """Accesses a fixed distance apart, from ``start`` (bytes) of ``buffer`` on; ``step`` bytes further each iteration,
+    or ``places`` of ``stride`` (bytes; 0: none)."""
 
     buffer: str
     start: Dim
@@ -56,15 +56,15 @@ class InductionPointer:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The code of some turns, its pointers, how many products it adds and how many values it writes, whether some of
-    them outside of scratch (``shared``). Nothing needs the variables ``spent`` later."""
+    """The code of some iterations, its pointers, how many products it adds and how many values it writes, whether some
+    of them outside of scratch (``shared``). Nothing needs the variables ``killed`` later."""
 
     code: BasicBlock
     pointers: tuple[InductionPointer, ...]
     products: int
     writes: int
     shared: bool
-    spent: frozenset[LiveIn]
+    killed: frozenset[LiveIn]
 
 
 class NotSelected(Exception):
@@ -88,19 +88,19 @@ def select(
     body: Iterable[Stmt],
     names: Names,
     loop: For | None = None,
-    turns: int = 1,
+    iterations: int = 1,
     dead: Set[str] = frozenset(),
     units: Mapping[str, Dim] | None = None,
 ) -> Selected | None:
-    """``body``, ``turns`` times for that many values of the variable of ``loop`` in a row (of no loop: once), as
+    """``body``, ``iterations`` times for that many values of the variable of ``loop`` in a row (of no loop: once), as
     a basic block; None where no instructions do something of it. Nothing uses what registers of
     the buffers ``dead`` hold at the end. One pointer walks over what is a multiple of ``units``
     apart, by buffer: numbers of bytes that are known at run time."""
-    selector = _Selector(names, loop, turns, units or {})
+    selector = _Selector(names, loop, iterations, units or {})
     statements = tuple(body)
     try:
-        for turn in range(turns):
-            selector.turn = turn
+        for iteration in range(iterations):
+            selector.iteration = iteration
             for stmt in statements:
                 selector.statement(stmt)
         return selector.selected(dead)
@@ -121,9 +121,9 @@ def selectable(stmt: Stmt, names: Names) -> bool:
 class _Selector:
     names: Names
     loop: For | None
-    turns: int
+    iterations: int
     units: Mapping[str, Dim] = field(default_factory=dict)
-    turn: int = 0
+    iteration: int = 0
     items: list[Item] = field(default_factory=list)
     pointers: list[InductionPointer] = field(default_factory=list)
     reach: list[tuple[int, int]] = field(default_factory=list)
@@ -162,8 +162,8 @@ class _Selector:
             results[name] = node
         code = BasicBlock(tuple(self.items), results)
         variables = (live_in for live_in in code.live_ins if live_in.variable and live_in.text not in results)
-        spent = frozenset(live_in for live_in in variables if self.own.get(live_in.text) in dead)
-        return Selected(code, tuple(self.pointers), self.products, self.writes, self.writes_shared, spent)
+        killed = frozenset(live_in for live_in in variables if self.own.get(live_in.text) in dead)
+        return Selected(code, tuple(self.pointers), self.products, self.writes, self.writes_shared, killed)
 
     def statement(self, stmt: Stmt) -> None:
         """Adds a statement."""
@@ -199,7 +199,7 @@ class _Selector:
         else:
             raise NotSelected
         path = self._path(memory)
-        self._apart(memory.buffer, path[1] + path[0] * self.turn, kind.nbytes)
+        self._apart(memory.buffer, path[1] + path[0] * self.iteration, kind.nbytes)
         self.items.append(Write(self._access(memory, path, width, True), value))
 
     def _apart(self, buffer: str, at: Dim, size: int) -> None:
@@ -312,7 +312,7 @@ class _Selector:
         """What the C around computes once, before the code: an integer that fills a register.
 
         Raises:
-            NotSelected: it is another value in every turn of the loop, or none of 32 bits.
+            NotSelected: it is another value in every iteration of the loop, or none of 32 bits.
         """
         if self.loop is not None and any(self.loop.var in free_vars(dim) for dim in dims_used(value)):
             raise NotSelected
@@ -369,13 +369,13 @@ class _Selector:
         step, start = path
         whole = memory.whole and width == ""
         unit, place = self.units.get(memory.buffer, 0), 0
-        made = InductionPointer(memory.buffer, start + step * self.turn, 0, whole, stored, unit)
+        made = InductionPointer(memory.buffer, start + step * self.iteration, 0, whole, stored, unit)
         if isinstance(step, int):
-            made = replace(made, step=step * self.turns)
+            made = replace(made, step=step * self.iterations)
         elif memory.buffer not in self.units:
-            made, place = replace(made, start=start, stride=step, places=self.turns), self.turn
+            made, place = replace(made, start=start, stride=step, places=self.iterations), self.iteration
         else:
-            made = replace(made, places=_whole_strides(step * self.turns, made.stride))
+            made = replace(made, places=_whole_strides(step * self.iterations, made.stride))
         for k, pointer in enumerate(self.pointers):
             if replace(pointer, start=made.start) != made:
                 continue

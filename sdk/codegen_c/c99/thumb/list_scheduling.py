@@ -47,7 +47,7 @@ class _Memory:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How a pointer moves: ``step`` bytes with each turn, or ``places`` strides of ``stride``, the
+    """How a pointer moves: ``step`` bytes with each iteration, or ``places`` strides of ``stride``, the
     operand that holds so many bytes ("": none)."""
 
     step: int = 0
@@ -57,31 +57,31 @@ class Path:
 
 def emit(
     code: BasicBlock,
-    homes: Mapping[str, str],
+    results: Mapping[str, str],
     live_ins: Mapping[LiveIn, str],
     paths: Sequence[Path],
     counted: bool,
-    spent: Set[LiveIn] = frozenset(),
+    killed: Set[LiveIn] = frozenset(),
     alone: bool = False,
 ) -> Emitted | None:
     """``code`` in instructions, or None where it needs more registers than there are, or addresses out of their reach.
 
-    ``homes`` names the operand of each result, ``live_ins`` that of each value from before, ``paths`` are those of the
-    pointers; ``counted``: a register counts turns, and pointers end where the next turn begins. The operand of pointer
-    ``k`` is ``%[p<k>]``, temporaries are ``%[t<k>]``. Nothing needs the values ``spent`` after their last use here:
-    their registers may be changed then. With ``alone`` each instruction reads one word.
+    ``results`` names the operand of each result, ``live_ins`` that of each value from before, ``paths`` are those of
+    the pointers; ``counted``: a register counts iterations, and pointers end where the next iteration begins. The
+    operand of pointer ``k`` is ``%[p<k>]``, temporaries are ``%[t<k>]``. Nothing needs the values ``killed`` after
+    their last use here: their registers may be changed then. With ``alone`` each instruction reads one word.
     """
     if len(set(code.results.values())) < len(code.results):
         return None  # one instruction fills one register
     strides = {path.stride for path in paths if path.stride}
-    taken = len(set(homes.values()) | set(live_ins.values()) | strides) + len(paths) + counted
+    taken = len(set(results.values()) | set(live_ins.values()) | strides) + len(paths) + counted
     if taken > REGISTERS:
         return None
-    allocation = _Allocation(code, homes, live_ins, spent, paths, REGISTERS - taken, alone)
+    allocation = _Allocation(code, results, live_ins, killed, paths, REGISTERS - taken, alone)
     if not allocation.run():
         return None
     if counted:
-        allocation.turn()
+        allocation.iteration()
     return _addressed(allocation.lines, allocation.most, paths)
 
 
@@ -92,14 +92,14 @@ class _Allocation:
     def __init__(
         self,
         code: BasicBlock,
-        homes: Mapping[str, str],
+        results: Mapping[str, str],
         live_ins: Mapping[LiveIn, str],
-        spent: Set[LiveIn],
+        killed: Set[LiveIn],
         paths: Sequence[Path],
         temps: int,
         alone: bool,
     ) -> None:
-        self.spent = spent
+        self.killed = killed
         self.alone = alone
         self.paths = paths
         self.left = list(code.items)
@@ -107,13 +107,13 @@ class _Allocation:
         self.where: dict[Node, str] = {live_in: register for live_in, register in live_ins.items()}
         self.temps = [f"%[t{k}]" for k in range(temps)]
         self.free = list(self.temps)
-        self.loose = {*self.temps, *(live_ins[live_in] for live_in in spent)}
+        self.loose = {*self.temps, *(live_ins[live_in] for live_in in killed)}
         self.most = 0
         self.uses: dict[Node, int] = {}
         for item in self.left:
             for arg in dict.fromkeys(_args(item)):
                 self.uses[arg] = self.uses.get(arg, 0) + 1
-        self.home = self._homes(code, homes, live_ins)
+        self.operand = self._results(code, results, live_ins)
         self.reserved = {register: live_in for live_in, register in live_ins.items() if live_in.variable}
         self.places = [0] * len(paths)
         self.moved = [0] * len(paths)
@@ -131,14 +131,14 @@ class _Allocation:
         found = {s for s, at in words if all((s, at + 4 * k) in words for k in range(MANY))}
         return frozenset(found) if len(self.temps) > MANY + 1 and not self.alone else frozenset()
 
-    def _homes(self, code: BasicBlock, homes: Mapping[str, str], live_ins: Mapping[LiveIn, str]) -> dict[Node, str]:
+    def _results(self, code: BasicBlock, results: Mapping[str, str], live_ins: Mapping[LiveIn, str]) -> dict[Node, str]:
         """The register of a variable for the sums that end in it, each of which replaces the one before."""
         found: dict[Node, str] = {}
         ends = set(code.results.values())
         for name, result in code.results.items():
             node: Node = result
             while isinstance(node, Step):
-                found[node] = homes[name]
+                found[node] = results[name]
                 if node.sum < 0:
                     break
                 before = node.args[node.sum]
@@ -161,8 +161,8 @@ class _Allocation:
                 return False
         return True
 
-    def turn(self) -> None:
-        """Moves the pointers that walk to where the next turn begins."""
+    def iteration(self) -> None:
+        """Moves the pointers that walk to where the next iteration begins."""
         for pointer, path in enumerate(self.paths):
             self._walk(pointer, path.places, {0})
 
@@ -171,7 +171,7 @@ class _Allocation:
         would overwrite what another needs."""
         near = self.left[:WINDOW]
         ready = [item for item in near if all(arg in self.where for arg in _args(item)) and self._allowed(item)]
-        settled = [item for item in ready if item in self.home or (isinstance(item, Write) and self._complete(item))]
+        settled = [item for item in ready if item in self.operand or (isinstance(item, Write) and self._complete(item))]
         in_place = [item for item in ready if isinstance(item, Step) and any(self._dies(arg) for arg in _args(item))]
         possible = [item for item in near if not any(isinstance(a, Step) and a not in self.where for a in _args(item))]
         return next(iter([*settled, *in_place]), next((item for item in possible if self._allowed(item)), None))
@@ -190,9 +190,9 @@ class _Allocation:
 
     def _allowed(self, item: Item) -> bool:
         """Whether no variable is overwritten whose value from before something else still needs."""
-        if isinstance(item, Write) or self.home.get(item) not in self.reserved:
+        if isinstance(item, Write) or self.operand.get(item) not in self.reserved:
             return True
-        live_in = self.reserved[self.home[item]]
+        live_in = self.reserved[self.operand[item]]
         return self.uses[live_in] == (live_in in item.args)
 
     # --- values -------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class _Allocation:
         """Issues the reads of the next items too while there are registers: reads in a row take one cycle each."""
         steps = 0
         for item in self.left[:AHEAD]:
-            steps += isinstance(item, Step) and item not in self.home
+            steps += isinstance(item, Step) and item not in self.operand
             for arg in _args(item):
                 if isinstance(arg, Read) and arg not in self.where:
                     patient = arg.access.pointer in self.runs and not self._following(arg)
@@ -310,7 +310,7 @@ class _Allocation:
         """Counts the uses of an item; what has no more leaves its register."""
         for arg in dict.fromkeys(_args(item)):
             self.uses[arg] -= 1
-            if not self.uses[arg] and (not isinstance(arg, LiveIn) or arg in self.spent):
+            if not self.uses[arg] and (not isinstance(arg, LiveIn) or arg in self.killed):
                 self._release(arg)
 
     # --- items --------------------------------------------------------------------------------------------
@@ -318,8 +318,8 @@ class _Allocation:
     def _step(self, item: Step) -> bool:
         args = [self.where[a] for a in item.args]
         self._used(item)
-        if item in self.home:
-            self.where[item] = self.home[item]
+        if item in self.operand:
+            self.where[item] = self.operand[item]
         elif self.free or self._drop(set()):
             self._take(item)
         else:

@@ -7,9 +7,9 @@ import numpy as np
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, I32, I64
 from sdk.compiler.sym import Dim, product, prove_ge
+from sdk.frontends.counted import new_dim
 from sdk.frontends.moves import part
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
-from sdk.frontends.onnx.operators.selection import new_dim
 
 __all__: list[str] = []
 

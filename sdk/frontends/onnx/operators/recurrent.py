@@ -13,6 +13,7 @@ from sdk.compiler.ir.types import I32
 from sdk.compiler.sym import Dim
 from sdk.frontends.moves import part, swap_axes
 from sdk.frontends.onnx.context import OnnxNode, in_single, onnx_op
+from sdk.frontends.recurrent import Direction, full_lengths, scanned
 
 __all__: list[str] = []
 
@@ -100,7 +101,7 @@ class _Layer:
         """The number of steps of each of the batch."""
         node = self.node
         if not node.given_input(4):
-            return node.call("full", shape=(x.type.shape[1],), value=x.type.shape[0], dtype=str(I32))
+            return full_lengths(node, x)
         given = node.x(4)
         return given if given.type.dtype == I32 else node.call("cast", given, to=str(I32))
 
@@ -120,59 +121,27 @@ class _Layer:
         count = len(self.defaults)
         return tuple(found[direction * count : (direction + 1) * count])
 
-    def scan(self, op: str, states: tuple[int, ...], extra: str = "", **given: Attr) -> tuple[Value, ...]:
+    def peepholes(self, direction: int) -> Value | None:
+        """The weights through which gates see the cell; None without."""
+        return self.of(7, direction, (3, self.units())) if self.node.given_input(7) else None
+
+    def scan(self, op: str, states: tuple[int, ...], **given: Attr) -> tuple[Value, ...]:
         """The layer: its output [steps, directions, batch, units] and its last states [directions, batch, units]."""
         node, x = self.node, self.input()
         steps, batch, _ = x.type.shape
         lengths, runs = self.lengths(x), []
         for k, reverse in enumerate(self.directions):
-            sums = node.call("matmul", x, self.matrix(1, k))
-            biases = self.biases(k)
-            more = [self._extra(k, extra, biases)] if extra else []
-            if biases is not None:
-                whole = node.call("add", *biases)
-                if extra == "rb":
-                    whole = self._with_gates(*biases)
-                sums = node.call("add", sums, whole)
-            first = [self.state(s, k, batch) for s in states]
-            runs.append(
-                node.calls(
-                    op,
-                    sums,
-                    self.matrix(2, k),
-                    *first,
-                    *more,
-                    lengths,
-                    activations=self.activations(k),
-                    clip=float(node.float("clip", 0.0)),
-                    reverse=reverse,
-                    **given,
-                )
-            )
+            one = Direction(
+                self.matrix(1, k), self.matrix(2, k), self.biases(k), [self.state(s, k, batch) for s in states],
+                self.activations(k), reverse, float(node.float("clip", 0.0)),
+                self.peepholes(k) if op == "lstm_scan" else None,
+            )  # fmt: skip
+            runs.append(scanned(node, op, x, lengths, one, **given))
         y = self._joined([r[0] for r in runs], (steps, 1, batch, self.units()), 1)
         last = [self._joined([r[1 + s] for r in runs], (1, batch, self.units()), 0) for s in range(len(states))]
         if self.time_first:
             return (y, *last)
         return (swap_axes(node, y, (2, 0, 1, 3)), *(swap_axes(node, v, (1, 0, 2)) for v in last))
-
-    def _with_gates(self, inputs: Value, state: Value) -> Value:
-        """Biases of both but for the last gate, which gets that of its inputs alone."""
-        node, units = self.node, self.units()
-        first = (self.gates - 1) * units
-        early = node.call("add", part(node, inputs, 0, 0, first), part(node, state, 0, 0, first))
-        return node.call("concat", early, part(node, inputs, 0, first, units), axis=0)
-
-    def _extra(self, direction: int, what: str, biases: tuple[Value, Value] | None) -> Value:
-        """The bias of the state in the last gate, or the weights through which gates see the cell."""
-        node, units = self.node, self.units()
-        kind = str(node.type(0).dtype)
-        if what == "rb":
-            if biases is None:
-                return node.call("full", shape=(units,), value=0.0, dtype=kind)
-            return part(node, biases[1], 0, (self.gates - 1) * units, units)
-        if node.given_input(7):
-            return self.of(7, direction, (3, units))
-        return node.call("full", shape=(3, units), value=0.0, dtype=kind)
 
     def _joined(self, parts: list[Value], shape: tuple[Dim, ...], axis: int) -> Value:
         values = [self.node.call("reshape", p, shape=shape) for p in parts]
@@ -191,7 +160,7 @@ def rnn(node: OnnxNode) -> tuple[Value, ...]:
 def gru(node: OnnxNode) -> tuple[Value, ...]:
     """Update and reset gates; the reset before or after the state's product."""
     late = bool(node.int("linear_before_reset", 0))
-    return _Layer(node, 3, ("Sigmoid", "Tanh")).scan("gru_scan", (5,), "rb", late=late)
+    return _Layer(node, 3, ("Sigmoid", "Tanh")).scan("gru_scan", (5,), late=late)
 
 
 @onnx_op("LSTM")
@@ -199,4 +168,4 @@ def gru(node: OnnxNode) -> tuple[Value, ...]:
 def lstm(node: OnnxNode) -> tuple[Value, ...]:
     """Input, output and forget gates around a cell."""
     coupled = bool(node.int("input_forget", 0))
-    return _Layer(node, 4, ("Sigmoid", "Tanh", "Tanh")).scan("lstm_scan", (5, 6), "p", coupled=coupled)
+    return _Layer(node, 4, ("Sigmoid", "Tanh", "Tanh")).scan("lstm_scan", (5, 6), coupled=coupled)

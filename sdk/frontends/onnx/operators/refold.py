@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
-
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.sym import Dim, floordiv, product
-from sdk.frontends.moves import part
+from sdk.compiler.sym import Dim, product
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
+from sdk.frontends.refolding import refolded
 
 __all__: list[str] = []
 
@@ -23,22 +17,7 @@ def col2im(node: OnnxNode) -> Value:
     image, block = _numbers(node, 1), _numbers(node, 2)
     rank = len(image)
     strides, dilations = node.ints("strides", (1,) * rank), node.ints("dilations", (1,) * rank)
-    pads = node.ints("pads", (0,) * (2 * rank))
-    padded = [d + pads[k] + pads[k + rank] for k, d in enumerate(image)]
-    places = _places(padded, block, strides, dilations).astype(np.int64)
-    batch, columns, count = x.type.shape
-    channels = floordiv(columns, math.prod(block))
-    if count != places.size // math.prod(block):
-        node.fail(f"{count} blocks of {block} do not cover an image of {image}")
-    lines = batch * channels
-    at = node.call("broadcast_to", node.const(places.reshape(1, -1), "places"), shape=(lines, places.size))
-    zeros = node.call("full", shape=(lines, math.prod(padded)), value=0.0, dtype=str(x.type.dtype))
-    blocks = node.call("reshape", x, shape=(lines, places.size))
-    found = node.call("scatter_elements", zeros, at, blocks, axis=1, reduction="add")
-    out = node.call("reshape", found, shape=(batch, channels, *padded))
-    for k, extent in enumerate(image):
-        out = part(node, out, 2 + k, pads[k], extent)
-    return out
+    return refolded(node, x, image, block, strides, dilations, node.ints("pads", (0,) * (2 * rank)))
 
 
 def _numbers(node: OnnxNode, k: int) -> list[int]:
@@ -46,18 +25,6 @@ def _numbers(node: OnnxNode, k: int) -> list[int]:
     if len(found) != len(node.dims(k)):
         node.fail(f"input {k} must be numbers")
     return found
-
-
-def _places(
-    padded: Sequence[int], block: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> NDArray[np.int64]:
-    """Where in the flat image each element of each block lies: [elements of a block, blocks]."""
-    out = np.zeros((1, 1), np.int64)
-    for size, kernel, stride, dilation in zip(padded, block, strides, dilations, strict=True):
-        count = (size - dilation * (kernel - 1) - 1) // stride + 1
-        own = np.arange(kernel)[:, None] * dilation + np.arange(count) * stride
-        out = (out[:, None, :, None] * size + own[None, :, None, :]).reshape(out.shape[0] * kernel, -1)
-    return out
 
 
 @onnx_op("MaxUnpool")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
@@ -11,118 +10,28 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F16, F32, DType
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim
+from sdk.frontends.grids import sampled, space_first, space_last, summed
 from sdk.frontends.moves import part
 from sdk.frontends.onnx.context import OnnxNode, in_single, onnx_op
-from sdk.frontends.onnx.places import Tap, cubic_taps, linear_taps, number, weighed
+from sdk.frontends.places import Tap, linear_taps, number, weighed
 
 __all__: list[str] = []
-
-
-def _sum(node: OnnxNode, parts: Sequence[Value]) -> Value:
-    return reduce(lambda a, b: node.call("add", a, b), parts)
-
-
-def _last(node: OnnxNode, x: Value) -> Value:
-    """``x[n, c, ..]`` as [n, .., c]."""
-    return node.call("transpose", x, perm=(0, *range(2, x.type.rank), 1))
-
-
-def _first(node: OnnxNode, y: Value) -> Value:
-    """The way back."""
-    rank = y.type.rank
-    return node.call("transpose", y, perm=(0, rank - 1, *range(1, rank - 1)))
 
 
 # --- GridSample ---------------------------------------------------------------------------------------------------
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
-_CUBIC = -0.75
 
 
 @onnx_op("GridSample")
 def grid_sample(node: OnnxNode) -> Value:
     """An image at the places of a grid, whose coordinates run from -1 to 1 over each axis, the last axis first."""
     x, grid = (node.call("cast", v, to=str(F32)) if v.type.dtype == F16 else v for v in (node.x(0), node.x(1)))
-    y = _sampled(node, x, grid)
+    mode, aligned = _MODES.get(node.text("mode", "linear")), bool(node.int("align_corners", 0))
+    if mode is None:
+        node.fail(f"the mode {node.text('mode', '')} is not one of {', '.join(_MODES)}")
+    y = sampled(node, x, grid, mode, node.text("padding_mode", "zeros"), aligned)
     return y if y.type.dtype == node.type(0).dtype else node.call("cast", y, to=str(node.type(0).dtype))
-
-
-def _sampled(node: OnnxNode, x: Value, grid: Value) -> Value:
-    mode, padding = _MODES.get(node.text("mode", "linear")), node.text("padding_mode", "zeros")
-    axes = x.type.rank - 2
-    if mode is None or padding not in ("zeros", "border", "reflection"):
-        node.fail(f"the mode {node.text('mode', '')} with padding {padding} is not supported")
-    if axes < 1 or grid.type.rank != axes + 2 or not same_extent(grid.type.shape[-1], axes):
-        node.fail(f"a grid of shape {list(grid.type.shape)} for an image of {axes} axes")
-    if mode != "nearest" and not x.type.dtype.is_float:
-        node.fail(f"the mode {mode} mixes elements, which are {x.type.dtype}")
-    aligned = bool(node.int("align_corners", 0))
-    taps = []
-    for k, size in enumerate(x.type.shape[2:]):
-        given = part(node, grid, axes + 1, axes - 1 - k, 1)
-        flat = node.call("reshape", given, shape=grid.type.shape[:-1])
-        border = _Border(node, size, padding, aligned, flat.type.dtype)
-        taps.append(border.taps(mode, border.place(flat)))
-    return _first(node, _sum(node, weighed(node, _last(node, x), taps, 1)))
-
-
-class _Border:
-    """One axis of an image: its coordinates, and what stands for those outside."""
-
-    def __init__(self, node: OnnxNode, size: Dim, padding: str, aligned: bool, kind: DType) -> None:
-        self.node, self.padding, self.aligned, self.kind = node, padding, aligned, kind
-        self.single = isinstance(size, int) and size == 1
-        self.size = number(node, size, kind)
-
-    def scalar(self, value: float) -> Value:
-        """A constant in the type of coordinates."""
-        return self.node.scalar(value, self.kind)
-
-    def place(self, given: Value) -> Value:
-        """A coordinate -1..1 in elements."""
-        call = self.node.call
-        shifted = call("add", given, self.scalar(1))
-        if self.aligned:
-            return call("mul", call("mul", shifted, self.scalar(0.5)), call("sub", self.size, self.scalar(1)))
-        return call("mul", call("sub", call("mul", shifted, self.size), self.scalar(1)), self.scalar(0.5))
-
-    def taps(self, mode: str, place: Value) -> list[Tap]:
-        """The neighbours of a place, inside of the image as the padding says."""
-        if mode == "nearest":
-            found = [Tap(self.inside(self.node.call("round", place)), None)]
-        elif mode == "linear":
-            found = linear_taps(self.node, self.inside(place))
-        else:
-            found = cubic_taps(self.node, place, _CUBIC)  # of the place itself, as in onnxruntime and PyTorch
-        return [Tap(self.inside(t.at), t.weight) for t in found]
-
-    def inside(self, place: Value) -> Value:
-        """A place, or the one inside that stands for it; with padding of zeros it stays where it is."""
-        if self.padding == "zeros":
-            return place
-        if self.padding == "border":
-            return self.held(place)
-        return self.reflected(place)
-
-    def held(self, place: Value) -> Value:
-        """The nearest place of an element."""
-        call = self.node.call
-        return call("minimum", call("maximum", place, self.scalar(0)), call("sub", self.size, self.scalar(1)))
-
-    def reflected(self, place: Value) -> Value:
-        """Mirrored at the borders until it is inside: the distance from the lower border, modulo twice the extent."""
-        call = self.node.call
-        low, extent = self.scalar(0.0 if self.aligned else -0.5), self.size
-        if self.aligned:
-            if self.single:
-                return call("mul", place, self.scalar(0))
-            extent = call("maximum", call("sub", extent, self.scalar(1)), self.scalar(1))
-        away = call("abs", call("sub", place, low))
-        twice = call("mul", extent, self.scalar(2))
-        rest = call("sub", away, call("mul", call("floor", call("div", away, twice)), twice))
-        mirrored = call("add", call("minimum", rest, call("sub", twice, rest)), low)
-        outside = call("or", call("less", place, low), call("greater", place, call("add", low, extent)))
-        return call("where", outside, mirrored, place)
 
 
 # --- RoiAlign -----------------------------------------------------------------------------------------------------
@@ -155,12 +64,12 @@ def roi_align(node: OnnxNode) -> Value:
     spread = [[Tap(_spread(node, numbers, (count, 1, 1), wide), None)]]
     for line, shape in zip(taps, ((count, wide[1], 1), (count, 1, wide[2])), strict=True):
         spread.append([Tap(_spread(node, at, shape, wide), _spread(node, w, shape, wide)) for at, w in line])
-    parts = weighed(node, _last(node, x), spread, 0)
-    met = _sum(node, parts) if mode == "avg" else reduce(lambda a, b: node.call("maximum", a, b), parts)
+    parts = weighed(node, space_first(node, x), spread, 0)
+    met = summed(node, parts) if mode == "avg" else reduce(lambda a, b: node.call("maximum", a, b), parts)
     cells = node.call("reshape", met, shape=(count, rows, samples, columns, samples, x.type.shape[1]))
     found = node.call("reduce_mean" if mode == "avg" else "reduce_max", cells, axes=(2, 4))
     y = node.call("reshape", found, shape=(count, rows, columns, x.type.shape[1]))
-    return _first(node, y if y.type.dtype == kind else node.call("cast", y, to=str(kind)))
+    return space_last(node, y if y.type.dtype == kind else node.call("cast", y, to=str(kind)))
 
 
 def _spread(node: OnnxNode, value: Value, shape: tuple[Dim, ...], wide: tuple[Dim, ...]) -> Value:
@@ -227,7 +136,7 @@ def deform_conv(node: OnnxNode) -> Value:
     for k in range(axes):
         given = node.call("reshape", part(node, moved, 3, k, 1), shape=(n, sets, taps, *out))
         lines.append(linear_taps(node, node.call("add", given, _taps_at(node, k, kernel, out, given.type.dtype))))
-    mix = _sum(node, weighed(node, image, lines, 2))
+    mix = summed(node, weighed(node, image, lines, 2))
     if node.given_input(4):
         mask = node.call("reshape", node.x(4), shape=(n, sets, taps, *out, 1))
         mix = node.call("mul", mix, mask)

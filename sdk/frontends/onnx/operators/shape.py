@@ -13,6 +13,7 @@ from sdk.compiler.sym import Dim, dmax, floordiv, product, prove_eq, prove_ge, p
 from sdk.frontends.builder import contents_of
 from sdk.frontends.moves import reshaped, shape_text
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
+from sdk.frontends.onnx.spread import joint_size, require_joint, spread
 
 __all__: list[str] = []
 
@@ -131,6 +132,10 @@ def expand(node: OnnxNode) -> Value:
     own = (*(1 for _ in range(rank - x.type.rank)), *x.type.shape)
     wanted = (*(1 for _ in range(rank - len(given))), *given)
     shape = tuple(_joint(node, a, b) for a, b in zip(own, wanted, strict=True))
+    for axis, given_size in zip(range(-min(x.type.rank, len(given)), 0), given[-x.type.rank :], strict=True):
+        k = x.type.rank + axis
+        if joint_size((x.type.shape[k], given_size)) is not None:
+            x = require_joint(node, spread(node, x, k, shape[axis]), k, given_size)
     if len(shape) == x.type.rank and all(map(same_extent, shape, x.type.shape)):
         return x
     return node.call("broadcast_to", x, shape=shape)
@@ -142,6 +147,9 @@ def _joint(node: OnnxNode, own: Dim, wanted: Dim) -> Dim:
         return own
     if isinstance(own, int) and own == 1:
         return wanted
+    found = joint_size((own, wanted))
+    if found is not None:
+        return found
     node.fail(f"the sizes {own} and {wanted} are neither known to be equal, nor is one of them 1")
 
 

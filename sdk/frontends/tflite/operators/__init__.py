@@ -9,6 +9,7 @@ from sdk.frontends.tflite.operators import (
     bytes,
     contraction,
     layout,
+    lstm,
     moves,
     pairs,
     pooling,
@@ -16,6 +17,7 @@ from sdk.frontends.tflite.operators import (
     reduction,
     resizing,
     state,
+    svdf,
     transposed,
 )
 from sdk.frontends.tflite.operators.signatures import SIGNATURES
@@ -35,6 +37,8 @@ _QUANTISED: Table = {
     **resizing.TABLE,
     **transposed.TABLE,
     **state.TABLE,
+    **svdf.TABLE,
+    **lstm.TABLE,
 }
 # Floats, and integers and truth values that stand for themselves.
 _REAL: Table = real.TABLE

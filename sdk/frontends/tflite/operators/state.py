@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sdk.compiler.ir.graph import ReadState, Value, WriteState
-from sdk.compiler.ir.module import State
-from sdk.compiler.ir.types import TensorType
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import Builder, OpNode, Table, tensor_quant
-from sdk.frontends.tflite.reader import Operator, Tensor
+from sdk.frontends.tflite.context import OpNode, Table, tensor_quant
+from sdk.frontends.tflite.reader import Operator
+from sdk.frontends.tflite.variables import state_of, tensor_type
 
 __all__ = ["TABLE"]
 
@@ -35,45 +34,10 @@ def _variable(node: OpNode) -> str:
     return key
 
 
-def _state(builder: Builder, key: str, type: TensorType) -> str:
-    """The state of a variable, made at its first use; its type never changes."""
-    if key in builder.state_names:
-        state = builder.states[builder.state_names[key]]
-        _same_type(key, state.type, type)
-        return state.name
-    name = builder.value_name(key)
-    builder.states[name] = State(name, type, _initial(builder, key, name, type))
-    builder.state_names[key] = name
-    return name
-
-
-def _same_type(key: str, one: TensorType, two: TensorType) -> None:
-    if (one.dtype, one.shape) != (two.dtype, two.shape):
-        raise BuildError(f"variable {key} is {one.dtype}{list(one.shape)} and {two.dtype}{list(two.shape)}")
-
-
-def _initial(builder: Builder, key: str, name: str, type: TensorType) -> str | int:
-    """The constant a variable starts from, or its one value; the stored zero when nothing assigns it."""
-    first = builder.initial.get(key)
-    if first is None or first.data is None:
-        return type.quant.zero_point if type.quant else 0
-    _same_type(key, _tensor_type(first), type)
-    values = first.data.reshape(-1)
-    if (values == values[0]).all() and not type.dtype.is_float:
-        return int(values[0])
-    return builder.const(f"{name}_init", first.data).name
-
-
-def _tensor_type(tensor: Tensor) -> TensorType:
-    if tensor.dtype is None:
-        raise BuildError(f"tensor {tensor.name} has type {tensor.type_name}")
-    return TensorType(tensor.dtype, tensor.shape, tensor_quant(tensor))
-
-
 def read_variable(node: OpNode) -> None:
     """READ_VARIABLE: the state as it is at this place."""
-    type = _tensor_type(node.output())
-    state = _state(node.builder, _variable(node), type)
+    type = tensor_type(node.output())
+    state = state_of(node.builder, _variable(node), type)
     value = Value(node.builder.value_name(node.output().name), type)
     node.builder.body.append(ReadState(value, state, source=node.source))
     node.bind(0, value)
@@ -82,7 +46,7 @@ def read_variable(node: OpNode) -> None:
 def assign_variable(node: OpNode) -> None:
     """ASSIGN_VARIABLE: replaces the state from this place on."""
     key, value = _variable(node), node.builder.materialize(node.input(1), node.source)
-    state = _state(node.builder, key, replace(value.type, quant=tensor_quant(node.tensor(1))))
+    state = state_of(node.builder, key, replace(value.type, quant=tensor_quant(node.tensor(1))))
     node.builder.body.append(WriteState(state, value, source=f"{node.operator.name} {key}"))
 
 

@@ -146,7 +146,10 @@ def avg_pool(
     return _pooled(node, "avg_pool", x, kernel, stride, padding, **given)
 
 
-@aten("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default")
+@aten(
+    "adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
+    "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default",
+)  # fmt: skip
 def adaptive_avg_pool(node: TorchNode, x: Value, size: Sequence[Dim]) -> Value:
     """Means of as many parts of an image as wanted: along each axis a product with the shares of the elements."""
     first = x.type.rank - len(size)
@@ -227,6 +230,28 @@ def batch_norm(
     return (normalized_channels(node, x, gamma, beta, mean, var, eps),)
 
 
+@aten("_native_batch_norm_legit.default", "native_batch_norm.default", "cudnn_batch_norm.default")
+def batch_norm_either(
+    node: TorchNode, x: Value, w: Value | None, b: Value | None, mean: Value, var: Value, training: bool,
+    momentum: float, eps: float,
+) -> tuple[Value, ...]:  # fmt: skip
+    """The same, where it does not learn."""
+    if training:
+        node.fail("it learns from each batch, as in training", hint="export module.eval()")
+    return batch_norm(node, x, w, b, mean, var, momentum, eps)
+
+
+@aten("_native_batch_norm_legit_functional.default")
+def batch_norm_functional(
+    node: TorchNode, x: Value, w: Value | None, b: Value | None, mean: Value, var: Value, training: bool,
+    momentum: float, eps: float,
+) -> tuple[Value, ...]:  # fmt: skip
+    """The same, which gives back what it has learnt."""
+    (y,) = batch_norm_either(node, x, w, b, mean, var, training, momentum, eps)
+    empty = node.call("full", shape=(0,), value=0.0, dtype=str(node.kind))
+    return y, empty, empty, mean, var
+
+
 @aten("_native_batch_norm_legit.no_stats")
 def batch_norm_of_batch(
     node: TorchNode, x: Value, w: Value | None, b: Value | None, training: bool, momentum: float, eps: float
@@ -250,6 +275,14 @@ def layer_norm(
     axis = x.type.rank - len(shape)
     gamma = w if w is not None else node.const(np.ones(1, node.kind.numpy))
     return rows(node, "layer_norm", x, axis, eps, gamma, b)
+
+
+@aten("native_layer_norm.default")
+def native_layer_norm(
+    node: TorchNode, x: Value, shape: Sequence[Dim], w: Value | None, b: Value | None, eps: float
+) -> tuple[Value, ...]:
+    """The same, without the means and deviations that training wants."""
+    return (layer_norm(node, x, shape, w, b, eps),)
 
 
 @aten("rms_norm.default")
@@ -277,6 +310,15 @@ def group_norm(
     if w is None and b is None:
         return y
     return per_channel(node, y, _vector(node, w, channels, 1), _vector(node, b, channels, 0))
+
+
+@aten("native_group_norm.default")
+def native_group_norm(
+    node: TorchNode, x: Value, w: Value | None, b: Value | None, n: Dim, channels: Dim, pixels: Dim, groups: int,
+    eps: float,
+) -> tuple[Value, ...]:  # fmt: skip
+    """The same, without the means and deviations that training wants."""
+    return (group_norm(node, x, groups, w, b, eps),)
 
 
 @aten("instance_norm.default")

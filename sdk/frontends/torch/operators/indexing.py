@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import BOOL, I64
+from sdk.compiler.ir.types import BOOL, I64, DType
 from sdk.compiler.ops.shapes import broadcast_shapes, same_extent
 from sdk.compiler.sym import Dim
-from sdk.frontends.moves import swap_axes
+from sdk.frontends.moves import part, spread, swap_axes
 from sdk.frontends.torch.context import Number, TorchNode, aten
+from sdk.frontends.torch.operators.selection import chosen_places
 
 __all__: list[str] = []
 
@@ -46,21 +48,77 @@ def scatter(node: TorchNode, x: Value, dim: int, index: Value, src: Number) -> V
     return node.call("scatter_elements", x, index, values, axis=node.axis(dim, x.type.rank), reduction=how)
 
 
+def _without_flags(node: TorchNode, given: Sequence[Value | None]) -> list[Value | None]:
+    """Positions in the place of flags: one tensor for each axis that these lie on."""
+    found: list[Value | None] = []
+    for one in given:
+        if one is None or one.type.dtype != BOOL:
+            found.append(one)
+            continue
+        where = chosen_places(node, one)
+        rows = where.type.shape[0]
+        for k in range(one.type.rank):
+            found.append(node.call("reshape", part(node, where, 1, k, 1), shape=(rows,)))
+    return found
+
+
+@aten("scatter_reduce.two", "scatter.reduce")
+def scatter_reduce(
+    node: TorchNode, x: Value, dim: int, index: Value, src: Value, how: str = "", *, reduce: str = "",
+    include_self: bool = True,
+) -> Value:  # fmt: skip
+    """A copy with elements met by those of a source at positions on an axis; without ``include_self`` what was there
+    before does not count."""
+    axis, kind = node.axis(dim, x.type.rank), node.kind
+    name = _MEETINGS[how or reduce]
+    if x.type.rank == 0:
+        x, index, src = (node.call("reshape", v, shape=(1,)) for v in (x, index, src))
+    rank = src.type.rank
+    values = src
+    if not all(map(same_extent, src.type.shape, index.type.shape)):
+        values = node.call("slice", src, begin=(0,) * rank, size=index.type.shape, strides=(1,) * rank)
+
+    def met(into: Value, given: Value, op: str) -> Value:
+        return node.call("scatter_elements", into, index, given, axis=axis, reduction=op)
+
+    def everywhere(number: float) -> Value:
+        return node.call("broadcast_to", node.scalar(number, kind), shape=index.type.shape)
+
+    start = x if include_self else met(x, everywhere(_neutral(name, kind)), "none")
+    found = met(start, values, "add" if name == "mean" else name)
+    if name == "mean":
+        ones = node.call("broadcast_to", node.scalar(1, kind), shape=x.type.shape)
+        counts = met(ones if include_self else met(ones, everywhere(0), "none"), everywhere(1), "add")
+        found = node.call("div", found, counts) if kind.is_float else _floor_div(node, found, counts)
+    return node.call("reshape", found, shape=node.out.shape) if node.out.rank == 0 else found
+
+
+_MEETINGS = {
+    "sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "mean": "mean", "amax": "max", "amin": "min",
+}  # fmt: skip
+
+
+def _neutral(name: str, kind: DType) -> float:
+    """What a meeting leaves as it is."""
+    if name in ("max", "min"):
+        if kind.is_float:
+            return -math.inf if name == "max" else math.inf
+        return kind.limits[0 if name == "max" else 1]
+    return 1 if name == "mul" else 0
+
+
+def _floor_div(node: TorchNode, a: Value, b: Value) -> Value:
+    return node.call("div", node.call("sub", a, node.call("mod", a, b)), b)
+
+
 def _places(node: TorchNode, x: Value, given: Sequence[Value | None]) -> tuple[list[int], Value, tuple[Dim, ...]]:
     """The axes that are indexed, the positions on them [.., axes], and their shape without that last axis."""
-    if any(i is not None and i.type.dtype == BOOL for i in given):
-        node.fail("an index by flags has as many results as the data say", hint="use torch.where")
     axes = [k for k, i in enumerate(given) if i is not None]
     chosen = [node.cast(i, I64) for i in given if i is not None]
     shape = chosen[0].type.shape
     for one in chosen[1:]:
         shape = broadcast_shapes(shape, one.type.shape)
-    wide = [
-        c if len(shape) == c.type.rank and all(map(same_extent, c.type.shape, shape))
-        else node.call("broadcast_to", c, shape=shape)
-        for c in chosen
-    ]  # fmt: skip
-    columns = [node.call("reshape", w, shape=(*shape, 1)) for w in wide]
+    columns = [node.call("reshape", spread(node, c, shape), shape=(*shape, 1)) for c in chosen]
     places = columns[0] if len(columns) == 1 else node.call("concat", *columns, axis=len(shape))
     return axes, places, shape
 
@@ -68,9 +126,10 @@ def _places(node: TorchNode, x: Value, given: Sequence[Value | None]) -> tuple[l
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(node: TorchNode, x: Value, given: Sequence[Value | None]) -> Value:
     """Elements at positions on some axes: where the axes stand together the result has theirs there, else in front."""
+    given = _without_flags(node, given)
     axes = [k for k, i in enumerate(given) if i is not None]
     first = given[axes[0]]
-    if len(axes) == 1 and first is not None and first.type.dtype != BOOL:
+    if len(axes) == 1 and first is not None:
         return node.call("gather", x, first, axis=axes[0])
     axes, places, shape = _places(node, x, given)
     rest = [k for k in range(x.type.rank) if k not in axes]
@@ -93,7 +152,7 @@ def index_put(
         shape = (*flags.type.shape, *(1 for _ in range(x.type.rank - flags.type.rank)))
         wide = node.call("reshape", flags, shape=shape)
         return node.call("where", wide, node.call("reshape", node.cast(values, node.kind), shape=()), x)
-    axes, places, shape = _places(node, x, given)
+    axes, places, shape = _places(node, x, _without_flags(node, given))
     rest = [k for k in range(x.type.rank) if k not in axes]
     together = axes == list(range(axes[0], axes[0] + len(axes)))
     own = [x.type.shape[k] for k in rest]
@@ -101,21 +160,16 @@ def index_put(
     if together and axes[0]:
         before = axes[0]
         wanted: tuple[Dim, ...] = (*own[:before], *shape, *own[before:])
-        values = _spread(node, values, wanted)
+        values = spread(node, values, wanted)
         count = len(shape)
         order = [*range(before, before + count), *range(before), *range(before + count, len(wanted))]
         values = swap_axes(node, values, order)
     else:
-        values = _spread(node, values, (*shape, *own))
+        values = spread(node, values, (*shape, *own))
     moved = swap_axes(node, x, [*axes, *rest])
     found = node.call("scatter_nd", moved, places, values, reduction="add" if accumulate else "none")
     order = [*axes, *rest]
     return swap_axes(node, found, [order.index(k) for k in range(x.type.rank)])
-
-
-def _spread(node: TorchNode, x: Value, shape: tuple[Dim, ...]) -> Value:
-    same = x.type.rank == len(shape) and all(map(same_extent, x.type.shape, shape))
-    return x if same else node.call("broadcast_to", x, shape=shape)
 
 
 @aten("index_copy.default", "index_add.default")

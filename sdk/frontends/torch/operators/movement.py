@@ -9,11 +9,10 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I64
-from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.ops.slice import clamped
 from sdk.compiler.sym import Dim, ceildiv, prove_eq, prove_ge, prove_lt
 from sdk.frontends.images import channels_first, channels_last
-from sdk.frontends.moves import padded, part, reshaped, swap_axes
+from sdk.frontends.moves import padded, part, reshaped, spread, swap_axes
 from sdk.frontends.torch.context import TorchNode, aten
 
 __all__: list[str] = []
@@ -49,10 +48,7 @@ def transpose(node: TorchNode, x: Value, a: int = -2, b: int = -1) -> Value:
 @aten("expand.default", "expand_as.default", "expand_copy.default")
 def expand(node: TorchNode, x: Value, *_: Any, **__: Any) -> Value:
     """Axes of size 1, and new ones before, repeated."""
-    shape = node.out.shape
-    if len(shape) == x.type.rank and all(map(same_extent, shape, x.type.shape)):
-        return x
-    return node.call("broadcast_to", x, shape=shape)
+    return spread(node, x, node.out.shape)
 
 
 @aten("repeat.default")
@@ -321,8 +317,7 @@ def select_scatter(node: TorchNode, x: Value, src: Value, dim: int, index: Dim) 
 def _replaced(node: TorchNode, x: Value, src: Value, axis: int, begin: Dim, size: Dim) -> Value:
     extent = x.type.shape[axis]
     wanted = (*x.type.shape[:axis], size, *x.type.shape[axis + 1 :])
-    if not all(map(same_extent, src.type.shape, wanted)):
-        src = node.call("broadcast_to", src, shape=wanted)
-    pieces = [part(node, x, axis, 0, begin), src, part(node, x, axis, begin + size, extent - begin - size)]
+    before, after = part(node, x, axis, 0, begin), part(node, x, axis, begin + size, extent - begin - size)
+    pieces = [before, spread(node, src, wanted), after]
     given = [p for p in pieces if prove_eq(p.type.shape[axis], 0) is not True]
     return given[0] if len(given) == 1 else node.call("concat", *given, axis=axis)

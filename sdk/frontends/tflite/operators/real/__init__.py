@@ -10,11 +10,13 @@ from sdk.frontends.tflite.operators.real import (
     movement,
     positions,
     products,
+    recurrent,
     reductions,
     resizing,
     shapes,
     slices,
     storage,
+    svdf,
     windows,
 )
 
@@ -32,4 +34,6 @@ TABLE: Table = {
     **resizing.TABLE,
     **shapes.TABLE,
     **storage.TABLE,
+    **svdf.TABLE,
+    **recurrent.TABLE,
 }

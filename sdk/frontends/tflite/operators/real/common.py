@@ -11,7 +11,7 @@ from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode
 from sdk.frontends.tflite.quantize import ACTIVATIONS
 
-__all__ = ["apply", "axes_of", "axis_of", "fused", "reshaped", "shape_of", "single", "single_dim"]
+__all__ = ["activated", "apply", "axes_of", "axis_of", "fused", "reshaped", "shape_of", "single", "single_dim"]
 
 T = TypeVar("T")
 # The op of a fused activation, and its attributes.
@@ -51,6 +51,22 @@ def apply(node: OpNode, op: str, *args: Value, view: tuple[Dim, ...] | None = No
     if value.type.dtype.is_float:
         limits = {k: float(v) if isinstance(v, int) else v for k, v in limits.items()}
     return node.call(name, value, **limits)
+
+
+def activated(node: OpNode, x: Value, number: int, to: int | str = 0) -> Value:
+    """The activation of a recurrent operator after ``x``: these compute TANH too.
+
+    Raises:
+        BuildError: one that they do not.
+    """
+    name = ACTIVATIONS.get(number, f"number {number}")
+    known = {**_FUSED, "NONE": ("identity", {}), "TANH": ("tanh", {})}
+    if name not in known:
+        raise BuildError(f"the fused activation {name} is not supported")
+    op, limits = known[name]
+    if op == "identity":
+        return node.call("reshape", x, to=to, shape=x.type.shape)
+    return node.call(op, x, to=to, **{k: float(v) for k, v in limits.items()})
 
 
 def axis_of(number: int, rank: int) -> int:

@@ -6,6 +6,7 @@ of products are integers, and become floats with a scale for each channel. Weigh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +18,9 @@ from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, usable
 from sdk.frontends.tflite.operators.real.common import apply
-from sdk.frontends.tflite.operators.real.storage import rounded
+from sdk.frontends.tflite.rounding import rounded
 
-__all__ = ["has_stored_weights", "summed"]
+__all__ = ["Steps", "channel_scales", "has_stored_weights", "products", "summed"]
 
 _LOW, _HIGH = -128.0, 127.0
 
@@ -31,8 +32,8 @@ def has_stored_weights(node: OpNode) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
-    """A tensor as integers, and what one step is worth: a scale for each image or row."""
+class Steps:
+    """A tensor in steps, integers at first, and what one step is worth: a scale for each image or row."""
 
     value: Value
     scale: Value
@@ -45,24 +46,43 @@ def summed(
     """Emits ``op`` of a float tensor and weights of i8 whose channels are ``axis`` in the file, then scales, bias and
     the fused activation. ``axes`` of the tensor are stored together, with a zero point where LiteRT's kernels have one:
     in fully connected layers that ask for it, in convolutions with several scales, in all that are depthwise."""
-    scales = _channel_scales(node, axis)
+    scales = channel_scales(node, 1, axis)
     asymmetric = op == "depthwise_conv2d" or (op == "conv2d" and len(scales) > 1)
     if op == "dense":
         asymmetric = bool(node.option("AsymmetricQuantizeInputs"))
-    steps = (_asymmetric if asymmetric else _symmetric)(node, x, axes)
     channels = node.tensor(1).shape[axis]
-    zeros = node.const("zeros", np.zeros(channels, np.int32))
-    acc = node.call(op, steps.value, weights, zeros, to="acc", **window)
-    value = node.cast(acc, F32, "sums")
-    value = node.call("mul", value, node.const("scales", scales), to="scaled")
+    scaled = _scaled(node, op, x, weights, scales, axes, channels, asymmetric, window)
     if bias is None:
-        apply(node, "mul", value, steps.scale, view=view)
+        apply(node, "mul", scaled.value, scaled.scale, view=view)
     else:
-        apply(node, "add", node.call("mul", value, steps.scale, to="real"), bias, view=view)
+        apply(node, "add", node.call("mul", scaled.value, scaled.scale, to="real"), bias, view=view)
 
 
-def _channel_scales(node: OpNode, axis: int) -> np.ndarray:
-    tensor = node.tensor(1)
+def products(node: OpNode, x: Value, weights: Value, scales: np.ndarray, asymmetric: bool) -> Steps:
+    """Rows of floats times the rows of a matrix of i8: what is left is to multiply by the scale of each row."""
+    channels = weights.type.static_shape[0]
+    axes, given = (x.type.rank - 1,), {"x_offset": 0, "w_offset": 0}
+    return _scaled(node, "dense", x, weights, scales, axes, channels, asymmetric, given)
+
+
+def _scaled(
+    node: OpNode, op: str, x: Value, weights: Value, scales: np.ndarray, axes: tuple[int, ...], channels: int,
+    asymmetric: bool, given: Mapping[str, Any],
+) -> Steps:  # fmt: skip
+    steps = (_asymmetric if asymmetric else _symmetric)(node, x, axes)
+    zeros = node.const("zeros", np.zeros(channels, np.int32))
+    acc = node.call(op, steps.value, weights, zeros, to="acc", **given)
+    value = node.cast(acc, F32, "sums")
+    return Steps(node.call("mul", value, node.const("scales", scales), to="scaled"), steps.scale)
+
+
+def channel_scales(node: OpNode, k: int, axis: int) -> np.ndarray:
+    """The scales of the weights, input ``k``, one or one for each channel.
+
+    Raises:
+        BuildError: they have none, bad ones, or a zero point.
+    """
+    tensor = node.tensor(k)
     count = len(tensor.scales)
     bad = [s for s in tensor.scales if not usable(s)]
     if not count or bad or any(tensor.zero_points):
@@ -77,7 +97,7 @@ def _ends(node: OpNode, x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
     return node.call("reduce_min", x, to="least", axes=axes), node.call("reduce_max", x, to="largest", axes=axes)
 
 
-def _symmetric(node: OpNode, x: Value, axes: tuple[int, ...]) -> _Steps:
+def _symmetric(node: OpNode, x: Value, axes: tuple[int, ...]) -> Steps:
     """Steps of -127 to 127, the largest magnitude at an end."""
     low, high = _ends(node, x, axes)
     most = node.call("maximum", node.call("neg", low, to="low"), high, to="most")
@@ -87,10 +107,10 @@ def _symmetric(node: OpNode, x: Value, axes: tuple[int, ...]) -> _Steps:
     by = node.call("where", none, one, node.call("div", limit, most, to="steps"), to="by")
     whole = rounded(node, node.call("mul", x, by, to="quotient"))
     held = node.call("clip", whole, to="held", lo=-_HIGH, hi=_HIGH)
-    return _Steps(node.cast(held, I8, "stored"), scale)
+    return Steps(node.cast(held, I8, "stored"), scale)
 
 
-def _asymmetric(node: OpNode, x: Value, axes: tuple[int, ...]) -> _Steps:
+def _asymmetric(node: OpNode, x: Value, axes: tuple[int, ...]) -> Steps:
     """Steps of -128 to 127 that cover what there is and 0, less the step that 0 is."""
     zero, one = node.scalar(0, x), node.scalar(1, x)
     low, high = _ends(node, x, axes)
@@ -113,4 +133,4 @@ def _asymmetric(node: OpNode, x: Value, axes: tuple[int, ...]) -> _Steps:
     by = node.call("div", one, scale, to="by")
     whole = rounded(node, node.call("add", point, node.call("mul", x, by, to="quotient"), to="place"))
     held = node.call("clip", whole, to="held", lo=_LOW, hi=_HIGH)
-    return _Steps(node.cast(node.call("sub", held, point, to="centred"), I16, "stored"), scale)
+    return Steps(node.cast(node.call("sub", held, point, to="centred"), I16, "stored"), scale)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import F16, F32, I8, I16, U8
+from sdk.compiler.ir.types import F16, F32, I8, I16, U8, DType
 from sdk.errors import BuildError
 from sdk.frontends.builder import Contents
 from sdk.frontends.tflite.context import OpNode, Table, usable
 from sdk.frontends.tflite.operators.real.common import axis_of
+from sdk.frontends.tflite.rounding import rounded
 
-__all__ = ["TABLE", "rounded"]
+__all__ = ["TABLE", "real_input"]
 
 
 def dequantize(node: OpNode) -> None:
@@ -25,9 +26,27 @@ def dequantize(node: OpNode) -> None:
     if x.type.dtype == F16:
         node.cast(x, F32)
         return
-    scale, zero = _scales(node, 0)
-    zeros = zero.astype(x.type.dtype.numpy)
-    node.call("dequantize", x, node.const("scale", scale), node.const("zero", zeros))
+    _dequantized(node, 0, x, 0)
+
+
+def real_input(node: OpNode, k: int, *kinds: DType) -> Value:
+    """Input ``k`` of f32, or the real numbers that one of integers stands for.
+
+    Raises:
+        BuildError: it is of none of these types, or has no scale.
+    """
+    x = node.input(k, *kinds)
+    if x.type.dtype == F32:
+        return x
+    if node.data(k) is not None:
+        return node.const(f"real{k}", _real_numbers(node, k))
+    return _dequantized(node, k, x, f"real{k}")
+
+
+def _dequantized(node: OpNode, k: int, x: Value, to: int | str) -> Value:
+    scale, zero = _scales(node, k)
+    zeros = node.const(f"zero{k}" if k else "zero", zero.astype(x.type.dtype.numpy))
+    return node.call("dequantize", x, node.const(f"scale{k}" if k else "scale", scale), zeros, to=to)
 
 
 def _scales(node: OpNode, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,15 +88,6 @@ def quantize(node: OpNode) -> None:
     zero = node.scalar(float(quant.zero_point), x)
     moved = node.call("add", steps, zero, to="moved")
     node.cast(node.call("clip", moved, to="held", lo=float(lo), hi=float(hi)), kind)
-
-
-def rounded(node: OpNode, x: Value) -> Value:
-    """The nearest whole number, halves away from 0, of each element."""
-    whole = node.call("trunc", x, to="whole")
-    rest = node.call("abs", node.call("sub", x, whole, to="rest"), to="distance")
-    far = node.call("greater_equal", rest, node.scalar(0.5, x), to="far")
-    next_ = node.call("add", whole, node.call("sign", x, to="sign"), to="next")
-    return node.call("where", far, next_, whole, to="rounded")
 
 
 TABLE: Table = {"DEQUANTIZE": dequantize, "QUANTIZE": quantize}

@@ -14,39 +14,39 @@ from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, PlanStmt, Repeat, walk_plan
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.passes.sharing import Group, Limits, grouped, written_out
+from sdk.compiler.passes.merging import Group, Limits, grouped, unrolled
 
-__all__ = ["Share"]
+__all__ = ["MergeFunctions"]
 
-# what sharing may cost: of all work, and of that of each function
+# what merging may cost: of all work, and of that of each function
 LIMITS: Final = {"time": Limits(0.01, 0.14), "size": Limits(0.25, math.inf)}
 COUNTED: Final = Limits(0.04, 0.14)  # where instructions are counted
 
 
 @dataclass(frozen=True)
-class Share:
+class MergeFunctions:
     """Planned to planned: calls of functions that one can stand for become calls of that one.
 
     What it costs stays below a few percent of all work and 14 % of that of each function, with ``opt`` "size" below a
     quarter of all. Plans do not change otherwise: a call keeps its buffers, rows and scratch. ``rolled``: hot loops are
-    written as the core has them, so that neither this pass nor the compiler need write them out; ``cost`` is what a
+    written as the core has them, so that neither this pass nor the compiler need unroll them; ``cost`` is what a
     function takes then (None: what its loops tell).
     """
 
     opt: Literal["time", "size"] = "time"
     rolled: bool = False
     cost: Callable[[Loops], Cost] | None = field(default=None, compare=False)
-    name = "share"
+    name = "merge-functions"
 
     def run(self, module: Module) -> Module:
-        """The module with fewer functions; itself where none can be shared."""
+        """The module with fewer functions; itself where none can be merged."""
         if module.stage != "planned":
             return module
         if self.opt == "size" and not self.rolled:
-            module = replace(module, loops={name: written_out(f) for name, f in module.loops.items()})
+            module = replace(module, loops={name: unrolled(f) for name, f in module.loops.items()})
         calls = [s for p in module.plans.values() for s in walk_plan(p.body) if isinstance(s, PlanCall)]
         kept = {c.callee for c in calls if c.split is not None or c.extern}
-        functions = [f for f in module.loops.values() if f.name not in kept and _sharable(f)]
+        functions = [f for f in module.loops.values() if f.name not in kept and _can_merge(f)]
         counts = self.cost is not None and self.opt == "time"
         limits, cost_of = (COUNTED, self._counted) if counts else (LIMITS[self.opt], self._guessed)
         groups = grouped(functions, Counter(c.callee for c in calls), limits, cost_of)
@@ -61,7 +61,7 @@ class Share:
         return cost(loops, unrolls=self.opt == "time" and not self.rolled)
 
 
-def _sharable(loops: Loops) -> bool:
+def _can_merge(loops: Loops) -> bool:
     """Functions of numbers alone, whose scratch begins where it begins in all that are alike."""
     scratch = {n.buffer.name for n in walk(loops.body) if isinstance(n, Alloc) and n.buffer.space == "scratch"}
     return not loops.dims and len(scratch) <= 1

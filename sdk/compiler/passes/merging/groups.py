@@ -1,4 +1,4 @@
-"""Which functions share one: those that make the code smaller most, as long as what it costs is worth it."""
+"""Which functions become one: those that make the code smaller most, as long as what it costs is worth it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from sdk.compiler.analysis.work import Cost
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.passes.sharing.generalise import Different, Shared, generalise, proved
+from sdk.compiler.passes.merging.generalise import Different, Shared, generalise, proved
 
 __all__ = ["Group", "Limits", "grouped"]
 
@@ -20,7 +20,7 @@ FIRST: Final = 1 << 14  # so much less than all work an instruction is worth in 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What sharing may cost, as parts: ``all`` of the work of all functions, ``each`` of that of each."""
+    """What merging may cost, as fractions: ``all`` of the work of all functions, ``each`` of that of each."""
 
     all: float
     each: float
@@ -28,13 +28,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Functions and the one that they share (alone, a function shares none), with the instructions of their code and of
-    all calls."""
+    """Functions and the one that they become (a function alone stays as it is), with the instructions of their code and
+    of all calls."""
 
     functions: tuple[Loops, ...]
     shared: Shared | None
     code: int
-    effort: int
+    all_work: int
 
 
 def grouped(
@@ -49,7 +49,7 @@ def grouped(
     for step in range(STEPS):
         price = high if step == 0 else (low * high) ** 0.5 if low else high / FIRST
         found = search.at(price)
-        if sum(g.effort for g in found) - total <= limits.all * total:
+        if sum(g.all_work for g in found) - total <= limits.all * total:
             low, best = price, found
             if step == 0:
                 break
@@ -73,10 +73,10 @@ class _Search:
         self.work = {name: found.work.at() for name, found in costs.items()}
         alone = [Group((f,), None, costs[f.name].code, calls[f.name] * self.work[f.name]) for f in functions]
         # what works most comes first, so that what works little joins what it harms least
-        self.alone = sorted(alone, key=lambda g: -g.effort)
-        self.total = sum(g.effort for g in alone)
+        self.alone = sorted(alone, key=lambda g: -g.all_work)
+        self.total = sum(g.all_work for g in alone)
         self.known: dict[tuple[str, ...], Group | None] = {}
-        self.apart: list[frozenset[str]] = []  # functions that cannot share: nor can they with others beside
+        self.unlike: list[frozenset[str]] = []  # functions that cannot become one: nor can they with others beside
 
     def at(self, price: float) -> list[Group]:
         """Each function joins the group where that gains most, or begins its own."""
@@ -88,7 +88,7 @@ class _Search:
                 if made is None:
                     continue
                 saved = group.code + one.code - made.code
-                lost = max(made.effort - group.effort - one.effort, 0)
+                lost = max(made.all_work - group.all_work - one.all_work, 0)
                 if saved * price - lost > gain:
                     best, at, gain = made, k, saved * price - lost
             groups[at : at + 1] = [best]
@@ -102,10 +102,10 @@ class _Search:
         key = tuple(m.name for m in members)
         if key not in self.known:
             names = frozenset(key)
-            refused = any(names >= few for few in self.apart)
+            refused = any(names >= few for few in self.unlike)
             self.known[key] = made = None if refused else self._made(members)
             if made is None and not refused:
-                self.apart.append(names)
+                self.unlike.append(names)
         return self.known[key]
 
     def _made(self, members: tuple[Loops, ...]) -> Group | None:
@@ -117,9 +117,9 @@ class _Search:
         each = [found.work.at(values) for values in shared.values]
         if any(one > self.work[f.name] * (1 + self.most) for f, one in zip(members, each, strict=True)):
             return None
-        effort = sum(self.calls[f.name] * one for f, one in zip(members, each, strict=True))
+        all_work = sum(self.calls[f.name] * one for f, one in zip(members, each, strict=True))
         given = ARGUMENT * len(shared.loops.dims) * len(members)
-        return Group(members, shared, found.code + given, effort)
+        return Group(members, shared, found.code + given, all_work)
 
 
 def _kind(f: Loops) -> object:

@@ -35,9 +35,9 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import I32, DType
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.passes.sharing.align import aligned
-from sdk.compiler.passes.sharing.holes import Different, Hole, Sum, Tree, build, choose, holes_of
-from sdk.compiler.passes.sharing.index_trees import common_dim
+from sdk.compiler.passes.merging.align import aligned
+from sdk.compiler.passes.merging.holes import Different, Hole, Sum, Tree, build, choose, holes_of
+from sdk.compiler.passes.merging.index_trees import common_dim
 from sdk.compiler.sym import Dim, Var, free_vars, substitute
 
 __all__ = ["Different", "Shared", "generalise", "proved"]
@@ -56,7 +56,7 @@ class Shared:
 
 def generalise(functions: Sequence[Loops], name: str) -> Shared:
     """One function for all of ``functions``, which have no dims: also where one has loops or blocks that another
-    lacks, writes out a loop that another runs, or computes with other numbers. Whether it is right is not proved yet.
+    lacks, unrolls a loop that another runs, or computes with other numbers. Whether it is right is not proved yet.
 
     Raises:
         Different: they are not alike.
@@ -228,13 +228,13 @@ class _Common:
             none = [_never(s, start) if s is None and b is not None else s for s, b in zip(column, blocks, strict=True)]
             return self.stmt(none, scopes)
         has = (None if b is None else int(s is not None) for s, b in zip(column, blocks, strict=True))
-        turns = Hole(tuple(has), "has")
-        self.trees.append(turns)
+        iterations = Hole(tuple(has), "has")
+        self.trees.append(iterations)
         once = Var(self.fresh("once"), 0, 0)
         self.made.append(once)
         inner = first.body if isinstance(first, Block) else None
         body = self.stmt(column, scopes)
-        hi: Any = _Open(turns)
+        hi: Any = _Open(iterations)
         return For(once, 0, hi, body if inner is not None and isinstance(body, Block) else Block((body,)))
 
     def stmt(self, stmts: Sequence[Stmt | None], scopes: Sequence[_Scope]) -> Stmt:
@@ -270,7 +270,7 @@ class _Common:
         return For(var, lo, hi, body, kind)
 
     def kind(self, loops: Sequence[For | None], open_: bool) -> ForKind:
-        """How the loop runs: written out only where it is in all, for as many turns."""
+        """How the loop runs: unrolled only where it is in all, for as many iterations."""
         kinds = {s.kind for s in loops if s is not None and _runs(s)}
         if len(kinds) == 1 and (kinds == {"serial"} or not open_):
             return next(iter(kinds))

@@ -10,7 +10,7 @@ from itertools import product as choices
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I32, DType
 from sdk.compiler.sym import Dim
-from sdk.frontends.onnx.context import OnnxNode
+from sdk.frontends.emit import Emitter
 
 __all__ = ["Tap", "cubic_taps", "linear_taps", "number", "weighed"]
 
@@ -23,21 +23,21 @@ class Tap:
     weight: Value | None
 
 
-def number(node: OnnxNode, size: Dim, kind: DType) -> Value:
+def number(node: Emitter, size: Dim, kind: DType) -> Value:
     """A size as a scalar of float type ``kind``."""
     if isinstance(size, int):
         return node.scalar(size, kind)
     return node.call("cast", node.call("full", shape=(), value=size, dtype="i64"), to=str(kind))
 
 
-def linear_taps(node: OnnxNode, place: Value) -> list[Tap]:
+def linear_taps(node: Emitter, place: Value) -> list[Tap]:
     """The neighbours below and above."""
     low = node.call("floor", place)
     one, part = node.scalar(1, place.type), node.call("sub", place, low)
     return [Tap(low, node.call("sub", one, part)), Tap(node.call("add", low, one), part)]
 
 
-def cubic_taps(node: OnnxNode, place: Value, a: float) -> list[Tap]:
+def cubic_taps(node: Emitter, place: Value, a: float) -> list[Tap]:
     """Two neighbours below and two above, by Keys' cubic convolution of parameter ``a``."""
     low = node.call("floor", place)
     part = node.call("sub", place, low)
@@ -53,7 +53,7 @@ def cubic_taps(node: OnnxNode, place: Value, a: float) -> list[Tap]:
     return found
 
 
-def _gathered(node: OnnxNode, image: Value, at: Sequence[Value], batch: int) -> Value:
+def _gathered(node: Emitter, image: Value, at: Sequence[Value], batch: int) -> Value:
     """``image[batch.., space.., c]`` at whole positions ``at`` [batch.., places..], one per axis of space, given as
     floats: [batch.., places.., c]. A position outside reads 0."""
     columns = []
@@ -67,7 +67,7 @@ def _gathered(node: OnnxNode, image: Value, at: Sequence[Value], batch: int) -> 
     return node.call("gather_nd", image, indices, batch=batch)
 
 
-def weighed(node: OnnxNode, image: Value, axes: Sequence[Sequence[Tap]], batch: int) -> list[Value]:
+def weighed(node: Emitter, image: Value, axes: Sequence[Sequence[Tap]], batch: int) -> list[Value]:
     """The neighbours of each place, each times its weight, which is one number per place: their sum is the mix. The
     shapes are those of ``_gathered``."""
     found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sdk.compiler.passes.sharing.holes import Apply, Different, Hole, Sum, Tree
+from sdk.compiler.passes.merging.holes import Apply, Different, Hole, Sum, Tree
 from sdk.compiler.sym import Dim, Expr, Func, Var, interval, substitute
 
 __all__ = ["common_dim"]

@@ -1,32 +1,32 @@
-"""The loops that take the time of a run, some iterations written out: compilers do not when they aim at size."""
+"""The loops that take the time of a run, unrolled by a few iterations: compilers do not when they aim at size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from sdk.compiler.analysis.work import length, most_turns
+from sdk.compiler.analysis.work import length, max_trips
 from sdk.compiler.ir.loops import Alloc, Block, For, If, Let, Loops, Stmt
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.schedules.locate import ScheduleError, loop_of
 from sdk.compiler.schedules.reshape_loops import split, unroll
 from sdk.compiler.sym import Dim, Var, substitute
 
-__all__ = ["written_out"]
+__all__ = ["unrolled"]
 
 ITERATIONS: Final = 4
 FEWEST: Final = 8
 PART: Final = 3  # loops that take at least this part of the work of their function
 
 
-def written_out(loops: Loops) -> Loops:
+def unrolled(loops: Loops) -> Loops:
     """``for i in 0..n { S(i) }`` --> ``for o in 0..n/4 { S(4*o) … S(4*o + 3) }`` and the rest, of the innermost loops
     that take most."""
     env: dict[Var, Dim] = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent}
     found = list(_innermost(loops.body, 1, env))
-    total = sum(effort for effort, _ in found)
-    for effort, loop in found:
-        if effort * PART >= total and _worth(loop):
+    total = sum(work for work, _ in found)
+    for work, loop in found:
+        if work * PART >= total and _worth(loop):
             try:
                 cut, tiles = split(loops, loop_of(loop), ITERATIONS)
                 loops = unroll(cut, tiles.inner)
@@ -41,7 +41,7 @@ def _innermost(block: Block, times: int, env: dict[Var, Dim]) -> Iterator[tuple[
         for inner in _blocks(stmt):
             yield from _innermost(inner, times, env)
         if isinstance(stmt, For):
-            runs = times * most_turns(substitute(stmt.hi - stmt.lo, env))
+            runs = times * max_trips(substitute(stmt.hi - stmt.lo, env))
             if any(isinstance(n, For) and n.kind != "unroll" for n in walk(stmt.body)) or stmt.kind != "serial":
                 yield from _innermost(stmt.body, runs, env)
             else:

@@ -25,8 +25,8 @@ from sdk.compiler.machines.lookup import machine_for
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import registry
 from sdk.compiler.ops.registry import get_op, infer
+from sdk.compiler.passes.merging import Different, Limits, generalise, grouped, proved, unrolled
 from sdk.compiler.passes.pipeline import parse_pipeline, run_pipeline
-from sdk.compiler.passes.sharing import Different, Limits, generalise, grouped, proved, written_out
 from sdk.compiler.schedules.rules import schedule_nest
 from sdk.compiler.verify.module import verify
 from sdk.compiler.verify.plan import check_plan, verify_plan
@@ -70,7 +70,7 @@ def net(pipeline: str) -> Module:
 @pytest.mark.parametrize("opt", ["time", "size"])
 def test_a_net_with_shared_layers_gives_the_same(opt: str) -> None:
     plain = net("lower,fuse,simplify-loops,schedule{isa=dsp},plan-memory")
-    shared = net(f"lower,fuse,simplify-loops,schedule{{isa=dsp}},plan-memory,share{{opt={opt}}}")
+    shared = net(f"lower,fuse,simplify-loops,schedule{{isa=dsp}},plan-memory,merge-functions{{opt={opt}}}")
     assert verify(shared, registry) == []
     check_plan(shared, shared.plans["main"])
     check_round_trip(shared)
@@ -83,7 +83,7 @@ def test_a_net_with_shared_layers_gives_the_same(opt: str) -> None:
 
 
 def test_calls_are_of_instances() -> None:
-    module = net("lower,fuse,simplify-loops,schedule{isa=dsp},plan-memory,share{opt=size}")
+    module = net("lower,fuse,simplify-loops,schedule{isa=dsp},plan-memory,merge-functions{opt=size}")
     plan = module.plans["main"]
     alone, specialised_plan = specialised(module, plan)
     assert len(alone.loops) > len(module.loops)
@@ -94,7 +94,7 @@ def test_calls_are_of_instances() -> None:
 
 
 def test_an_instance_outside_the_bounds_is_found() -> None:
-    module = net("lower,fuse,simplify-loops,schedule{isa=dsp},plan-memory,share{opt=size}")
+    module = net("lower,fuse,simplify-loops,schedule{isa=dsp},plan-memory,merge-functions{opt=size}")
     f = next(f for f in module.loops.values() if f.instances)
     beyond = tuple(v.hi + 1 for v in f.dims)
     found = verify(replace(module, loops={f.name: replace(f, instances=(*f.instances, beyond))}), registry)
@@ -140,7 +140,7 @@ def layers(op: str, rng: np.random.Generator, count: int) -> list[Loops]:
             types = T(I8, (1, h, w, c)), T(I8, (n, 1, 1, c)), T(I32, (n,))
         name = "conv2d" if op == "pointwise" else op
         plain = get_op(name).loops(f"f{k}", types, infer(name, types, tuple(sorted(attrs.items()))), attrs)
-        out.append(written_out(schedule_nest(Nest(plain), DSP)))
+        out.append(unrolled(schedule_nest(Nest(plain), DSP)))
     return out
 
 
