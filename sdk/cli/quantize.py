@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@options.model_argument
+@click.argument("model", type=click.Path(path_type=Path))
 @click.option("--data", metavar="F.npz", required=True, type=click.Path(path_type=Path), help="Samples, by input.")
 @click.option("-o", "--out", metavar="F.onnx", required=True, type=click.Path(path_type=Path), help="What is written.")
 @click.option(
@@ -50,7 +50,7 @@ def quantize(
     chosen = QuantizeOptions(
         to, ranges, percentile, group, keep, keep_above, sensitivity, equalise, correct_bias, integer_io, labels
     )
-    found = quantize_path(options.existing(model), options.existing(data), chosen, options.parse_dims(dims))
+    found = quantize_path(options.existing_path(model), options.existing_path(data), chosen, options.parse_dims(dims))
     found.save(out)
     if as_json:
         output.print_json({**found.report.to_json(), "out": str(out)})

@@ -55,8 +55,8 @@ def read_error(code: int, out: str, err: str) -> Told:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, with ``model.tflite`` (input ``image`` i8[1, 8, 8, 1]) and a good ``image.npy``; ``float.onnx``,
-    which is the same in floats, and ``calib.npz`` with samples and labels for that."""
+    """The working folder, with ``model.tflite`` (input ``image`` i8[1, 8, 8, 1]) and a good ``image.npy``;
+    ``float.onnx``, which is the same in floats, and ``calib.npz`` with samples and labels for that."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(EXAMPLE, "model.tflite")
     np.save("image.npy", np.zeros((1, 8, 8, 1), np.int8))
