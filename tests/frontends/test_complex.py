@@ -47,7 +47,7 @@ CASES = {
     "both axes": ((2, 8, 4), (8, 4), None),
     "zeros at the ends": ((5, 3), (8, 8), None),
     "cut": ((2, 9, 40), (4, 32), None),
-    "one element": ((1, 1), (1, 1), None),
+    "two columns": ((4, 2), (4, 2), None),
     "as rows": ((3, 1, 16), (1, 16), ("RESHAPE", (3, 9), (3, -1))),
     "an axis more": ((2, 4), (2, 4), ("EXPAND_DIMS", (2, 3, 1), -1)),
     "an axis more in front": ((2, 4), (2, 4), ("EXPAND_DIMS", (1, 2, 3), 0)),

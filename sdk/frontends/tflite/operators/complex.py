@@ -49,7 +49,7 @@ def _keep(node: OpNode, value: Value) -> None:
 def rfft2d(node: OpNode) -> None:
     """RFFT2D: inputs (x [.., h, w], lengths of both transforms): the half of the spectrum that says all of it."""
     x, lengths = node.input(0, F32), node.integers(1)
-    if x.type.rank < 2 or len(lengths) != 2 or min(lengths) < 1 or (lengths[0] > 1 and lengths[1] == 1):
+    if x.type.rank < 2 or len(lengths) != 2 or lengths[0] < 1 or lengths[1] < 2:
         raise BuildError(f"transforms of lengths {list(lengths)} of a tensor of rank {x.type.rank}")
     emit, lead = node.emitter, x.type.shape[:-2]
     count = product(lead)
