@@ -17,6 +17,7 @@ from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode
 from sdk.frontends.tflite.entries import Entry, entries_of
 from sdk.frontends.tflite.inlining import Inliner, keep_variables
 from sdk.frontends.tflite.operators import OPERATORS
+from sdk.frontends.tflite.operators.complex import COMPLEX, OF_COMPLEX
 from sdk.frontends.tflite.operators.custom import CUSTOM
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model, read_signatures
 from sdk.frontends.tflite.unsigned import LOWERED
@@ -229,6 +230,10 @@ def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importe
     if operator.custom and operator.name in custom_ops:
         return custom_ops[operator.name], frozenset()
     spec = (CUSTOM if operator.custom else OPERATORS).get(operator.name)
+    if any(k >= 0 and node.builder.graph.tensors[k].type_name == COMPLEX for k in operator.inputs):
+        if operator.custom or operator.name not in OF_COMPLEX:
+            raise BuildError("it is not supported for complex numbers")
+        return OF_COMPLEX[operator.name], frozenset()
     if spec is not None:
         _check_inputs(operator, spec)
         return spec.importer(node.dtypes), spec.lower(node)
