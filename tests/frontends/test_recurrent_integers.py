@@ -20,6 +20,9 @@ from sdk.compiler.ops.fixed import quantize_multiplier
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes, lower_module
 from sdk.errors import BuildError
+from sdk.frontends.base import ModelFile as ModelSource
+from sdk.frontends.tflite import FRONTEND
+from sdk.frontends.tflite.engine import LiteRt, TfliteMicro
 from sdk.frontends.tflite.importer import import_tflite
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "passes"))
@@ -100,6 +103,18 @@ def test_svdf_without_bias_as_litert() -> None:
     rng = np.random.default_rng(5)
     for rank in (1, 2):
         steps_of_litert(svdf(rng, rank=rank, batch=2, bias=False, act=1))
+
+
+@pytest.mark.parametrize(("engine", "given", "why"), [
+    (TfliteMicro, {"bias": False}, "without a bias ends its process"),
+    (LiteRt, {"memory": "int8"}, "the memory of SVDF for int16"),
+])  # fmt: skip
+def test_engines_that_svdf_does_not_suit(engine: Any, given: dict[str, Any], why: str) -> None:
+    data = svdf(np.random.default_rng(5), act=1, **given)
+    file = ModelSource(Path("model.tflite"), data, FRONTEND)
+    with pytest.raises(BuildError, match="does not take this model") as error:
+        engine(file, import_tflite(data, "model").graphs["main"])
+    assert why in str(error.value.why)
 
 
 def lstm(
