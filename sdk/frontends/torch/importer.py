@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import operator
 import re
 from collections.abc import Mapping
@@ -23,23 +22,20 @@ from sdk.frontends.outline import Refusal
 from sdk.frontends.results import named
 from sdk.frontends.torch.context import TorchNode
 from sdk.frontends.torch.inputs import Bounds, bounded
-from sdk.frontends.torch.layers import declared
-from sdk.frontends.torch.library import quiet, torch_package
-from sdk.frontends.torch.names import NAMES, is_computed, output_names, read_names
+from sdk.frontends.torch.library import quiet
+from sdk.frontends.torch.loading import load
+from sdk.frontends.torch.lowering import CHECKS, functional_name, is_number, lowered
+from sdk.frontends.torch.names import is_computed, output_names
 from sdk.frontends.torch.operators import OPERATORS
 from sdk.frontends.torch.refused import REFUSED
-from sdk.frontends.torch.screen import screened
 from sdk.frontends.torch.symbols import SizeError, free_symbols, is_symbolic, real_of, size_of
 
-__all__ = ["import_exported", "import_torch", "load"]
+__all__ = ["import_exported", "import_torch"]
 
 # What a converter can stumble over in arguments that no exporter writes.
 _DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError)
 _OPERATORS: Final = "write the module with other operators; docs/torch.md says what is imported"
 _SIZES: Final = "sizes that must agree need one torch.export.Dim; its bounds, or --dim n=LO:HI:MULTIPLE, narrow one"
-# What checks while it runs, and computes nothing: bounds are checked at the entry.
-_CHECKS: Final = ("aten._assert_scalar.default", "aten._assert_async.msg", "aten.sym_constrain_range.default",
-                  "aten.sym_constrain_range_for_size.default", "aten._assert_tensor_metadata.default")  # fmt: skip
 _TYPES: Final = {
     "bool": "bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "float16": "f16",
     "float32": "f32", "float64": "f64", "uint16": "u16", "uint32": "u32", "uint64": "u64",
@@ -47,33 +43,6 @@ _TYPES: Final = {
 _COMPLEX: Final = "give real and imaginary parts as tensors of their own: torch.view_as_real"
 _ITEMS: Final = ("aten._local_scalar_dense.default", "aten.item.default")
 _FAILED: Final = object()  # in the place of what a node that was refused would have given
-
-
-def load(data: bytes) -> tuple[Any, Mapping[str, Any]]:
-    """The exported program in the bytes of a file, and the names that were stored with it. Nothing in them is run.
-
-    Raises:
-        BuildError: they hold none, one of another version, or what only code of theirs could read.
-        MissingToolError: torch is not installed.
-    """
-    torch = torch_package()
-    declared()
-    extra = {NAMES: ""}
-    try:
-        with quiet():
-            program = torch.export.load(io.BytesIO(screened(data)), extra_files=extra)
-    except SdkError:
-        raise
-    except Exception as err:  # its errors share no base
-        raise BuildError(
-            "the file is not a valid exported program", why=f"torch {torch.__version__}: {_first_line(err)}",
-            hint="write it with torch.export.save of the same version",
-        ) from None  # fmt: skip
-    return program, read_names(extra[NAMES])
-
-
-def _first_line(err: Exception) -> str:
-    return next(iter(str(err).strip().splitlines()), "") or type(err).__name__
 
 
 def import_torch(
@@ -107,20 +76,8 @@ def import_exported(
         UsageError: ``dims`` lacks a size without bounds, or names one that the program does not have.
     """
     with quiet():
-        lowered = _lowered(program)
-    return _Importer(lowered, [] if refusals is None else refusals).run(name, dims or {}, names or {})
-
-
-def _lowered(program: Any) -> Any:
-    """The program in functional operators, decomposed but for those that have converters."""
-    table = torch_package().export.default_decompositions()
-    for op in list(table):
-        if str(op) in OPERATORS:
-            table.pop(op)
-    try:
-        return program.run_decompositions(table)
-    except Exception as err:  # its errors share no base
-        raise BuildError("PyTorch cannot decompose the program", why=_first_line(err)) from None
+        plain = lowered(program)
+    return _Importer(plain, [] if refusals is None else refusals).run(name, dims or {}, names or {})
 
 
 class _Importer:
@@ -237,14 +194,14 @@ class _Importer:
 
     def _node(self, node: Any, index: int) -> None:
         """Imports one node; a failure is noted, and its results are left unknown."""
-        target = str(node.target)
-        if target in _CHECKS and not node.users:
+        target = functional_name(node.target)
+        if target in CHECKS and not node.users:
             return
         try:
             broken = any(self.env.get(a, _FAILED) is _FAILED for a in node.all_input_nodes)
             if broken:
                 self.env[node] = _FAILED
-                if _is_operator(node) and target not in OPERATORS and not _is_number(node):
+                if _is_operator(node) and target not in OPERATORS and not is_number(node):
                     raise _unsupported(target)
             else:
                 self.env[node] = self._converted(node, target)
@@ -256,7 +213,7 @@ class _Importer:
 
     def _failed(self, node: Any, index: int, why: str, hint: str | None = None) -> None:
         self.env[node] = _FAILED
-        target = str(node.target).removeprefix("aten.")
+        target = functional_name(node.target).removeprefix("aten.")
         self.failures.append(Failure(target, f"{node.name}, {target}{_line(node)}", why, hint))
         self.refusals.append(Refusal(index, why, hint))
 
@@ -265,7 +222,7 @@ class _Importer:
             return self.builder.const(identifier(node.name), _array(getattr(self.program.graph_module, node.target)))
         if node.target is operator.getitem:
             return self.env[node.args[0]][node.args[1]]
-        if _is_number(node):
+        if is_number(node):
             value = node.meta["val"]
             if type(value).__name__ == "SymFloat":
                 if target in _ITEMS:
@@ -274,7 +231,7 @@ class _Importer:
             try:
                 return size_of(value, self.scope) if is_symbolic(value) else value
             except SizeError:
-                if node.users and not all(str(u.target) in _CHECKS or _is_number(u) for u in node.users):
+                if node.users and not all(str(u.target) in CHECKS or is_number(u) for u in node.users):
                     raise
                 return None  # of a check, or of a number that is told by itself
         if target not in OPERATORS:
@@ -390,12 +347,6 @@ def _is_zero(number: Any) -> bool:
 def _is_operator(node: Any) -> bool:
     """Whether a node calls an operator of PyTorch, or of a library."""
     return hasattr(node.target, "_schema")
-
-
-def _is_number(node: Any) -> bool:
-    """Whether a node computes one number of sizes, and no tensor."""
-    value = node.meta.get("val")
-    return is_symbolic(value) or isinstance(value, (int, float, bool))
 
 
 def _array(tensor: Any) -> np.ndarray:
