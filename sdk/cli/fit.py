@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -24,18 +25,19 @@ _OBJECTIVES = {"time": "yes", "min": "min", None: "no"}
 @options.dim_option
 @options.at_option
 @options.opt_option
+@options.custom_option
 @click.option("--all", "every", is_flag=True, help="Also boards that exist in an emulator only.")
 @options.json_option
 def fit(
-    model: options.Model, dims: tuple[str, ...], at: tuple[str, ...], opt: Literal["time", "size"], every: bool,
-    as_json: bool,
+    model: options.Model, dims: tuple[str, ...], at: tuple[str, ...], opt: Literal["time", "size"],
+    custom: tuple[str, ...], every: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare MODEL with every board: does it fit, what is left, how long does a run take?"""
     from sdk import driver
     from sdk.boards import board_names, load_board
 
     boards = [b for b in map(load_board, board_names()) if every or not b.emulated_only]
-    choices = driver.BuildOptions(dims=options.parse_dims(dims), opt=opt)
+    choices = driver.BuildOptions(dims=options.parse_dims(dims), opt=opt, custom=tuple(map(Path, custom)))
     report = driver.fit(options.existing(model), choices, options.parse_at(at), boards)
     if as_json:
         output.print_json(report.to_json(), SCHEMA)

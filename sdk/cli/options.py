@@ -52,6 +52,9 @@ entry_option = click.option(
 )
 at_option = click.option("--at", multiple=True, metavar="N=V", help="Value of a dimension for this run.")
 dim_option = click.option("--dim", "dims", multiple=True, metavar="N=LO:HI[:STEP]", help="Bounds of a dimension.")
+custom_option = click.option(
+    "--custom", multiple=True, metavar="FILE.py", help="Python that imports custom operators; it is run."
+)
 opt_option = click.option(
     "--opt", type=click.Choice(["time", "size"]), default="time", help="What code is made for.", show_default=True
 )
@@ -97,6 +100,7 @@ def build_options(function: F) -> F:
             click.option(
                 "--extern", "externs", multiple=True, metavar="FILE", help="Library: .ir patterns, .c and .h files."
             ),
+            custom_option,
         )
     ):
         function = option(function)
@@ -117,6 +121,7 @@ def make_options(
     opt: Literal["time", "size"] = "time",
     check: Literal["sample", "full"] = "sample",
     backend: str | None = None,
+    custom: tuple[str, ...] = (),
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -146,6 +151,7 @@ def make_options(
         opt=opt,
         check=check,
         backend=backend,
+        custom=tuple(map(Path, custom)),
     )
 
 

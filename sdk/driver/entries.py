@@ -11,7 +11,7 @@ from sdk.compiler.ir.graph import Call, Graph, Node, ReadState, Value, WriteStat
 from sdk.compiler.ir.module import Const, Module, State
 from sdk.driver.files import read_model_file
 from sdk.errors import BuildError, SdkError, UsageError
-from sdk.frontends.base import Engine, Frontend, ModelFile, OpenSizesError, Reference, UnknownDimsError
+from sdk.frontends.base import Custom, Engine, Frontend, ModelFile, OpenSizesError, Reference, UnknownDimsError
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 
@@ -25,6 +25,10 @@ class JoinedFile(ModelFile):
     """Models that are compiled as one, by the names of their entries."""
 
     parts: Mapping[str, ModelFile] = field(default_factory=dict, kw_only=True, repr=False)
+
+    def with_custom(self, custom: Custom) -> JoinedFile:
+        """The same, the custom operators of all parts imported as the user says."""
+        return replace(join_files({n: p.with_custom(custom) for n, p in self.parts.items()}), custom=custom)
 
     @property
     def words(self) -> tuple[str, ...]:

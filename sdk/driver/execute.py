@@ -311,7 +311,8 @@ def verify(
         raise UsageError(
             "verify wants the model file, not a folder of its build", hint="sdk verify MODEL --board B"
         )
-    file, options = read_model_file(model), options.read()
+    options = options.read()
+    file = read_model_file(model, options.importers)
     module = import_model(file, options, prefix_of(file, options))
     graph, reference = entry_graph(module, entry), open_reference(against, file, module, entry)
     held = {var.name: value for var, value in init_values(module).items()}  # the agent binds them so

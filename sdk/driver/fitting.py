@@ -115,7 +115,8 @@ def fit(
     """
     if options.regions or options.arena_limit is not None:
         raise UsageError("memories are the boards' own here", hint="leave out --region and --arena-limit")
-    file, options = read_model_file(path), options.read()
+    options = options.read()
+    file = read_model_file(path, options.importers)
     known = [load_board(name) for name in board_names()]
     alike: dict[object, list[Board]] = {}
     for board in known if boards is None else boards:

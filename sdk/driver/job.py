@@ -36,7 +36,8 @@ def job_of(model: ModelFile | Path, board: Board, options: BuildOptions) -> Job:
     Raises:
         UsageError: a file cannot be read, a name is no C identifier, or the backend does not suit board and options.
     """
-    file, options = read_model_file(model), options.read()
+    options = options.read()
+    file = read_model_file(model, options.importers)
     return Job(file, board, options, prefix_of(file, options), backend_for(board, options))
 
 

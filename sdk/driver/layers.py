@@ -55,7 +55,8 @@ def verify_layers(
         SdkError: as ``verify`` does; a UsageError where the reference does not tell intermediate tensors.
     """
     plain = verify(model, board, None, options, against, cases, at, entry)
-    hunt = _Hunt(read_model_file(model), board, options.read(), against, cases, at or {}, entry)
+    options = options.read()
+    hunt = _Hunt(read_model_file(model, options.importers), board, options, against, cases, at or {}, entry)
     reference = hunt.reference(hunt.layers).name
     return LayersReport(plain, reference, tuple(hunt.all()))
 

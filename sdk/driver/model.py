@@ -18,17 +18,21 @@ from sdk.compiler.ir.text import collect_blobs, print_module
 from sdk.devices.client import Session
 from sdk.driver.artifact import build_sources
 from sdk.driver.built import Built
+from sdk.driver.custom import checked
 from sdk.driver.entries import join_files
 from sdk.driver.execute import bench, connect, step
 from sdk.driver.explain import memory
 from sdk.driver.files import read_model_file
+from sdk.driver.importing import import_model
+from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.plots.notebook import model_html
 from sdk.driver.profiling import profile
 from sdk.driver.program import save_program
 from sdk.errors import UsageError
 from sdk.frontends import frontends
-from sdk.frontends.base import ModelFile, Objects
+from sdk.frontends.base import Custom, ModelFile, Objects
+from sdk.frontends.custom import CustomImporter
 from sdk.profile import ProfileReport
 from sdk.report import BenchReport, MemoryReport
 from sdk.toolchains import BuildCache
@@ -45,7 +49,8 @@ class Model:
 
     def __init__(self, model: Path | ModelFile, board: Board, options: BuildOptions) -> None:
         self.board, self.options = board, options.read()
-        self.file = read_model_file(model)  # what later calls build from, whatever becomes of the path
+        # what later calls build from, whatever becomes of the path
+        self.file = read_model_file(model, self.options.importers)
         self.path = self.file.path
         self.report = build_sources(self.file, board, self.options).report
         self._open_session: tuple[Session, Built] | None = None
@@ -137,6 +142,7 @@ def compile(
     memory: Literal["time", "min"] = "time",
     arena_limit: int | None = None,
     dynamic_shapes: Any = None,
+    custom: Mapping[str, CustomImporter] | Sequence[str | Path] = (),
 ) -> Model:
     """Compiles a model for a board.
 
@@ -156,6 +162,8 @@ def compile(
         memory: what memory is planned for: "time", or "min" for the least RAM.
         arena_limit: bytes; the fastest plan within this arena.
         dynamic_shapes: which sizes of the example stay open, as ``torch.export.export`` takes them.
+        custom: how custom operators of a .tflite or .onnx model are imported: functions by their names, or files of
+            Python with such, which are run; see docs/adding.md.
 
     Raises:
         SdkError: the file, the board or the model is not usable; see docs/errors.md.
@@ -166,18 +174,31 @@ def compile(
         raise UsageError(f"a {type(board).__name__} is no board's name", hint='board="host"; sdk boards lists them')
     files = tuple(map(Path, externs))
     options = BuildOptions(
-        dims=_bounds(dims or {}), threads=threads, externs=files, opt=opt, memory=memory, arena_limit=arena_limit
-    )
+        dims=_bounds(dims or {}), threads=threads, externs=files, opt=opt, memory=memory, arena_limit=arena_limit,
+        custom=() if isinstance(custom, Mapping) else tuple(map(Path, custom)),
+    )  # fmt: skip
     if example is not None:
         name, path = _stored(model, lambda objects: objects.trace(model, example, dynamic_shapes))
         return Model(path, load_board(board), replace(options, name=_prefix(name)))
     if dynamic_shapes is not None:
         raise UsageError("dynamic_shapes without an example", hint="sdk.compile(module, example, dynamic_shapes=...)")
+    given: Path | ModelFile
     if isinstance(model, Mapping) and not any(f.objects and f.objects.pack(model) for f in frontends()):
-        parts = {entry: _path_of(part)[1] for entry, part in model.items()}
-        return Model(join_files(parts), load_board(board), options)
-    title, path = _path_of(model)
-    return Model(path, load_board(board), options if title is None else replace(options, name=_prefix(title)))
+        given = join_files({entry: _path_of(part)[1] for entry, part in model.items()})
+    else:
+        title, given = _path_of(model)
+        options = options if title is None else replace(options, name=_prefix(title))
+    if isinstance(custom, Mapping):
+        given, options = _as_program(given, Custom(checked(custom, "custom"), ""), options)
+    return Model(given, load_board(board), options)
+
+
+def _as_program(model: Path | ModelFile, custom: Custom, options: BuildOptions) -> tuple[Path, BuildOptions]:
+    """A model imported, as the file of a program, and the options for that: functions of Python have no contents that a
+    build could be known again by."""
+    file = read_model_file(model).with_custom(custom)
+    name = prefix_of(file, options)
+    return _stored_program(import_model(file, options, name)), replace(options, name=name, dims={})
 
 
 def _path_of(model: object) -> tuple[str | None, Path]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from sdk.driver.custom import load_custom
 from sdk.driver.files import Library, read_libraries
 from sdk.errors import UsageError
+from sdk.frontends.base import Custom
 
 __all__ = ["OBJECTIVES", "BuildOptions"]
 
@@ -33,7 +35,8 @@ class BuildOptions:
     one); ``weights`` stay in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for,
     "time" or "size";
     ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full";
-    ``backend`` prints the code (None: the one whose code runs on the board).
+    ``backend`` prints the code (None: the one whose code runs on the board); ``custom`` are files of Python that
+    say how custom operators are imported, or what these say: they are run.
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -52,6 +55,7 @@ class BuildOptions:
     opt: Literal["time", "size"] = "time"
     check: Literal["sample", "full"] = "sample"
     backend: str | None = None
+    custom: tuple[Path, ...] | Custom = ()
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text
@@ -80,9 +84,20 @@ class BuildOptions:
         return read_libraries(self.externs)
 
     def read(self) -> BuildOptions:
-        """The same choices with the files of libraries read: what all steps of one command are given.
+        """The same choices with the files of libraries and importers read: what all steps of one command are given.
 
         Raises:
             UsageError: one cannot be read.
         """
-        return replace(self, externs=self.libraries)
+        return replace(self, externs=self.libraries, custom=self.importers or ())
+
+    @property
+    def importers(self) -> Custom | None:
+        """What the files of ``custom`` say, which are run; None without files.
+
+        Raises:
+            UsageError: one cannot be read or run.
+        """
+        if isinstance(self.custom, Custom):
+            return self.custom
+        return load_custom(self.custom) if self.custom else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from sdk.compiler.ir.graph import Graph
     from sdk.compiler.ir.module import Module
+    from sdk.frontends.custom import CustomImporter
     from sdk.frontends.outline import Layer, Outline, Refusal
 
 __all__ = [
-    "Beside", "Engine", "Frontend", "ModelFile", "Objects", "OpenSizesError", "Option", "Reference",
+    "Beside", "Custom", "Engine", "Frontend", "ModelFile", "Objects", "OpenSizesError", "Option", "Reference",
     "UnknownDimsError",
 ]  # fmt: skip
 
@@ -114,6 +115,7 @@ class Frontend:
             the file make, in its order; None where the values of the module are all there is.
         engines: what runs such files, the preferred first.
         objects: models as objects of Python, where the format has any.
+        custom: whether ``load`` and ``layers`` ask the importers of the user that come with a file.
     """
 
     name: str
@@ -127,6 +129,16 @@ class Frontend:
     layers: Callable[[ModelFile, str, Mapping[str, tuple[int, ...]]], tuple[Module, tuple[Layer, ...]]] | None = None
     engines: tuple[Engine, ...] = ()
     objects: Objects | None = None
+    custom: bool = False
+
+
+@dataclass(frozen=True)
+class Custom:
+    """Importers of a user by the name that files have for the operator: its custom code in TensorFlow Lite,
+    "domain::Name" in ONNX. ``digest`` tells them from others: what is built with others is another model."""
+
+    importers: Mapping[str, CustomImporter] = field(repr=False)
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -138,6 +150,7 @@ class ModelFile:
     data: bytes = field(repr=False)
     frontend: Frontend
     beside: Beside | None = field(default=None, repr=False)
+    custom: Custom | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -149,9 +162,20 @@ class ModelFile:
         """What a command is given for it."""
         return (str(self.path),)
 
+    def with_custom(self, custom: Custom) -> ModelFile:
+        """The same, its custom operators imported as the user says.
+
+        Raises:
+            UsageError: the format has no such operators.
+        """
+        if not self.frontend.custom:
+            hint = "leave out --custom: it is for TensorFlow Lite and ONNX models"
+            raise UsageError(f"a {self.frontend.title} has no custom operators to import", hint=hint)
+        return replace(self, custom=custom)
+
     @cached_property
     def digest(self) -> str:
-        """Hex SHA-256 of the file; where data lies beside it, of that too."""
+        """Hex SHA-256 of the file; where data lies beside it or importers come with it, of these too."""
         own = hashlib.sha256(self.data).hexdigest()
-        beside = self.beside.digest if self.beside is not None else ""
-        return hashlib.sha256(f"{own}\n{beside}".encode()).hexdigest() if beside else own
+        others = [one.digest for one in (self.beside, self.custom) if one is not None and one.digest]
+        return hashlib.sha256("\n".join([own, *others]).encode()).hexdigest() if others else own

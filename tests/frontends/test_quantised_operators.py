@@ -11,6 +11,9 @@ import pytest
 from reference import assert_bit_exact, assert_equals_litert
 from tflite_files import ModelFile
 
+from sdk.errors import BuildError
+from sdk.frontends.tflite.importer import import_tflite
+
 Rng = np.random.Generator
 Make = Callable[[Rng, str], bytes]
 SAME = 0
@@ -66,7 +69,8 @@ def prelu(rng: Rng, dtype: str) -> bytes:
     m = ModelFile()
     x = m.input("x", (1, 4, 4, 16), dtype, *meaning(rng, dtype))
     scale, zero = meaning(rng, dtype, 0.001, 0.01)
-    slope = m.const("slope", bytes_of(rng, dtype, (1, 1, 16)), dtype, scale=scale, zero=zero)
+    kind = "int8" if dtype == "int16" else dtype
+    slope = m.const("slope", bytes_of(rng, kind, (1, 1, 16)), kind, scale=scale, zero=zero)
     m.op("PRELU", [x, slope], [m.output("y", (1, 4, 4, 16), dtype, *meaning(rng, dtype))])
     return m.build()
 
@@ -153,6 +157,130 @@ def pack(rng: Rng, dtype: str) -> bytes:
     return m.build()
 
 
+def positive(op: str) -> Make:
+    """A function that the reference computes from 0 on only."""
+
+    def make(rng: Rng, dtype: str) -> bytes:
+        m, scale = ModelFile(), meaning(rng, dtype)[0]
+        zero = -128 if dtype == "int8" else 0
+        x = m.input("x", (4, 256), dtype, scale, zero)
+        if dtype == "int16":  # what is above is what it is, what is below becomes 0
+            above = m.tensor("above", (4, 256), dtype, scale, zero)
+            m.op("RELU", [x], [above])
+            x = above
+        target = scale ** (0.5 if op == "SQRT" else -0.5) / (12 if dtype == "int8" else 3000)
+        y = m.output("y", (4, 256), dtype, float(np.float32(target)), meaning(rng, dtype)[1])
+        m.op(op, [x], [y])
+        return m.build()
+
+    return make
+
+
+def to_stated(op: str, stated: dict[str, tuple[float, int]], out: str = "", options: str = "", **fields: Any) -> Make:
+    """A function whose output's scale is given by its type."""
+
+    def make(rng: Rng, dtype: str) -> bytes:
+        m = ModelFile()
+        source = meaning(rng, dtype)
+        if dtype == "int16" and rng.random() < 0.5:
+            source = float(rng.choice([2.0**-12, 2.0**-11, 2.0**-13, 3 / 4096, 0.5])), 0
+        x = m.input("x", (4, 100), dtype, *source)
+        m.op(op, [x], [m.output("y", (4, 100), out or dtype, *stated[out or dtype])], options, **fields)
+        return m.build()
+
+    return make
+
+
+def matmul(rng: Rng, dtype: str) -> bytes:
+    m, a, b, out = ModelFile(), *(meaning(rng, dtype) for _ in range(3))
+    turned = [bool(n) for n in rng.integers(0, 2, 2)]
+    rows, inner, columns = (int(n) for n in rng.integers(1, 20, 3))
+    left = (3, inner, rows) if turned[0] else (3, rows, inner)
+    right = (columns, inner) if turned[1] else (inner, columns)
+    right = (3, *right) if rng.random() < 0.4 else right
+    fixed = rng.random() < 0.4
+    x = m.input("a", left, dtype, *a)
+    other = {"scale": b[0], "zero": b[1]}
+    w = m.const("b", bytes_of(rng, dtype, right), dtype, **other) if fixed else m.input("b", right, dtype, *b)
+    scale = float(np.float32(a[0] * b[0] * 40 * (200 if dtype == "int16" else 1)))
+    y = m.output("y", (3, rows, columns), dtype, scale, out[1])
+    m.op("BATCH_MATMUL", [x, w], [y], "BatchMatMulOptions", AdjX=turned[0], AdjY=turned[1])
+    return m.build()
+
+
+def computed_weights(op: str) -> Make:
+    """A layer whose weights are an input."""
+
+    def make(rng: Rng, dtype: str) -> bytes:
+        m, own = ModelFile(), meaning(rng, dtype)
+        depth, out = (int(n) for n in rng.integers(1, 9, 2))
+        shapes = {
+            "FULLY_CONNECTED": ((3, depth), (out, depth), (3, out)),
+            "CONV_2D": ((1, 5, 6, depth), (out, 3, 2, depth), (1, 5, 6, out)),
+            "DEPTHWISE_CONV_2D": ((1, 5, 6, depth), (1, 3, 2, depth), (1, 5, 6, depth)),
+        }
+        x_shape, shape, y_shape = shapes[op]
+        kind = "uint8" if dtype == "uint8" else "int8"
+        zero = int(rng.integers(0, 256)) if kind == "uint8" else 0
+        if op == "FULLY_CONNECTED" and dtype == "int8" and rng.random() < 0.3:
+            zero = int(rng.integers(-128, 128))
+        x, w = m.input("x", x_shape, dtype, *own), m.input("w", shape, kind, 0.01, zero)
+        bias = rng.integers(-2000, 2000, y_shape[-1])
+        b = m.const("b", bias, "int64" if dtype == "int16" else "int32", scale=float(np.float32(own[0] * 0.01)))
+        y = m.output("y", y_shape, dtype, float(np.float32(own[0] * 0.5)), meaning(rng, dtype)[1])
+        windows = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1, "Padding": SAME}
+        name = {"FULLY_CONNECTED": "FullyConnected", "CONV_2D": "Conv2D"}.get(op, "DepthwiseConv2D")
+        more = {} if op == "FULLY_CONNECTED" else windows | ({"DepthMultiplier": 1} if op[0] == "D" else {})
+        m.op(op, [x, w, b], [y], f"{name}Options", **more)
+        return m.build()
+
+    return make
+
+
+def rounded_once(rng: Rng, dtype: str) -> bytes:
+    """A layer whose sums are what the bias says, around the ends of steps: there one rounding and two differ."""
+    m, count = ModelFile(), 64
+    scale, weight, out = real(rng, 0.01, 0.1), real(rng, 0.001, 0.01), real(rng, 0.01, 0.05)
+    ratio = float(np.float64(np.float32(scale)) * np.float64(np.float32(weight)) / np.float64(np.float32(out)))
+    ends = np.ceil((rng.integers(-120, 120, count) - 0.5) / ratio) + rng.integers(-1, 2, count)
+    x = m.input("x", (1, 4), dtype, scale, 7)
+    w = m.const("w", np.full((count, 4), 9), dtype, scale=weight, zero=9)
+    b = m.const("b", ends.astype(np.int64), scale=float(np.float32(scale * weight)))
+    m.op("FULLY_CONNECTED", [x, w, b], [m.output("y", (1, count), dtype, out, 128)], "FullyConnectedOptions")
+    return m.build()
+
+
+def converted(kind: str) -> Make:
+    """QUANTIZE from the type asked for to ``kind``."""
+
+    def make(rng: Rng, dtype: str) -> bytes:
+        ends = [(0.002, 0) if k == "int32" else meaning(rng, k) for k in (dtype, kind)]
+        m = ModelFile()
+        x = m.input("x", (3, 50), dtype, *ends[0])
+        m.op("QUANTIZE", [x], [m.output("y", (3, 50), kind, *ends[1])])
+        return m.build()
+
+    return make
+
+
+def chosen(rng: Rng, dtype: str) -> bytes:
+    m, own = ModelFile(), meaning(rng, dtype)
+    x = m.input("x", (3, 11), dtype, *own)
+    m.op("TOPK_V2", [x, m.const("k", 4)], [m.output("y", (3, 4), dtype, *own), m.output("at", (3, 4), "int32")])
+    return m.build()
+
+
+def updated(rng: Rng, dtype: str) -> bytes:
+    m, own = ModelFile(), meaning(rng, dtype)
+    x, part = m.input("x", (4, 7, 3), dtype, *own), m.input("part", (2, 3, 3), dtype, *own)
+    start = m.const("start", rng.integers(-2, 8, 3))
+    m.op("DYNAMIC_UPDATE_SLICE", [x, part, start], [m.output("y", (4, 7, 3), dtype, *own)])
+    return m.build()
+
+
+LOGISTICS = {"int8": (1 / 256, -128), "uint8": (1 / 256, 0), "int16": (1 / 32768, 0)}
+TANHS = {"int16": (1 / 32768, 0)}
+WIDE = {"int16": (1 / 65536, -32768)}
 I8, U8, I16 = "int8", "uint8", "int16"
 MICRO, LITERT = assert_bit_exact, assert_equals_litert
 BYTES = ((I8, MICRO), (I8, LITERT), (U8, LITERT))
@@ -185,6 +313,30 @@ CASES: dict[str, Case] = {
     "REDUCE_MIN": (reduction("REDUCE_MIN"), ((I8, LITERT), (U8, LITERT), (I16, LITERT))),
     "ARG_MAX": (search("ARG_MAX"), ((I8, LITERT), (U8, LITERT))),
     "ARG_MIN": (search("ARG_MIN"), ((I8, LITERT), (U8, LITERT))),
+    "ABS": (unary("ABS"), ((I8, LITERT), (I16, LITERT))),
+    "SQRT": (positive("SQRT"), ((I8, LITERT), (I16, LITERT))),
+    "RSQRT": (positive("RSQRT"), ((I8, LITERT), (I16, LITERT))),
+    "EXP of i16": (unary("EXP"), ((I16, LITERT),)),
+    "LOG of i16": (unary("LOG"), ((I16, LITERT),)),
+    "GELU of i16": (unary("GELU", "GeluOptions", Approximate=False), ((I16, LITERT),)),
+    "LOGISTIC of i16": (to_stated("LOGISTIC", LOGISTICS), ((I16, LITERT), (I16, MICRO))),
+    "TANH of i16": (to_stated("TANH", TANHS), ((I16, LITERT), (I16, MICRO))),
+    "SOFTMAX of i16": (to_stated("SOFTMAX", TANHS, options="SoftmaxOptions", Beta=1.0), ((I16, MICRO),)),
+    "SOFTMAX to i16": (
+        to_stated("SOFTMAX", WIDE, "int16", "SoftmaxOptions", Beta=0.7), ((I8, LITERT), (I8, MICRO), (U8, LITERT))
+    ),
+    "PRELU of i16": (prelu, ((I16, LITERT),)),
+    "BATCH_MATMUL": (matmul, ((I8, MICRO), (I8, LITERT), (I16, MICRO), (I16, LITERT))),
+    "weights of FULLY_CONNECTED": (computed_weights("FULLY_CONNECTED"), ((I8, MICRO), (U8, LITERT), (I16, MICRO))),
+    "weights of CONV_2D": (computed_weights("CONV_2D"), ((I8, LITERT), (I16, LITERT))),
+    "weights of DEPTHWISE_CONV_2D": (computed_weights("DEPTHWISE_CONV_2D"), ((I8, LITERT), (I16, LITERT))),
+    "FULLY_CONNECTED rounds once": (rounded_once, ((U8, LITERT),)),
+    "MUL": (pair("MUL"), ((I8, MICRO), (U8, LITERT), (I16, MICRO))),
+    "QUANTIZE to i8": (converted("int8"), (("int32", LITERT), ("int32", MICRO), (I16, MICRO), (U8, LITERT))),
+    "QUANTIZE to i16": (converted("int16"), (("int32", LITERT), ("int32", MICRO), (I8, MICRO))),
+    "QUANTIZE to i32": (converted("int32"), ((I16, LITERT), (I16, MICRO))),
+    "TOPK_V2": (chosen, ((I8, LITERT), (U8, LITERT), (I16, LITERT))),
+    "DYNAMIC_UPDATE_SLICE": (updated, ((I8, LITERT), (U8, LITERT), (I16, LITERT))),
     "PACK": (pack, EVERY),
     "UNPACK": (moved("UNPACK", (3, 2, 4), (3, 4), options="UnpackOptions", outputs=2, Axis=1, Num=2), EVERY),
     "MIRROR_PAD": (
@@ -220,3 +372,34 @@ def test_an_operator_equals_its_reference(name: str, dtype: str, engine: Any) ->
     rng = np.random.default_rng(len(name))
     for k in range(6):
         engine(CASES[name][0](rng, dtype), runs=3, seed=k, distinct=False)
+
+
+def refusal(op: str, ins: list[tuple[Any, ...]], out: tuple[Any, ...], consts: Any = (), **given: Any) -> str:
+    """Why one operator is not imported."""
+    m = ModelFile()
+    x = [m.input(f"x{k}", *one) for k, one in enumerate(ins)] + [m.const(f"c{k}", c) for k, c in enumerate(consts)]
+    m.op(op, x, [m.output("y", *out)], **given)
+    with pytest.raises(BuildError) as caught:
+        import_tflite(m.build(), "refused")
+    return str(caught.value)
+
+
+BYTE, LAYER = (0.05, 3), "FULLY_CONNECTED"
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "a part of shape ['3', '2'] of ['2', '2']": (
+        "DYNAMIC_UPDATE_SLICE", [((2, 2), I8, *BYTE), ((3, 2), I8, *BYTE)], ((2, 2), I8, *BYTE), ([0, 0],)),
+    "a layer of INT8, weights of INT8 and a result of INT16": (
+        LAYER, [((2, 4), I8, *BYTE), ((3, 4), I8, 0.1, 0)], ((2, 3), I16, 0.1, 0)),
+    "a layer of UINT8, weights of INT8": (LAYER, [((2, 4), U8, *BYTE), ((3, 4), I8, 0.1, 0)], ((2, 3), U8, 0.1, 0)),
+    "QUANTIZE of i32 to u8": ("QUANTIZE", [((2,), "int32", 0.1, 0)], ((2,), U8, 0.1, 0)),
+    "wants one scale of input and output, and the zero point 0": ("NEG", [((2,), I8, *BYTE)], ((2,), I8, *BYTE)),
+    "slopes of int8": ("PRELU", [((2,), I16, 0.1, 0), ((2,), I8, 0.1, 0)], ((2,), I16, 0.1, 1)),
+    "is too large for a curve of 16 bits": ("TANH", [((2,), I16, 10.0, 0)], ((2,), I16, 2.0**-15, 0)),
+    "a product of matrices of UINT8": (
+        "BATCH_MATMUL", [((2, 2), U8, *BYTE), ((2, 2), U8, *BYTE)], ((2, 2), U8, *BYTE)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_is_refused_says_why(words: str) -> None:
+    assert words in refusal(*REFUSED[words])

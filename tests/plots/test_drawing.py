@@ -124,7 +124,7 @@ def test_what_is_not_supported_is_drawn_with_the_reason(tmp_path: Path) -> None:
     assert nodes["first"].weights == 8 * 8 * 4
     for text in (driver.graph_page(drawing), driver.graph_svg(drawing)):
         assert "unsupported operator acme::Wobble" in " ".join(well_formed(text).itertext())
-    assert "custom_ops" in drawing.hint
+    assert "--custom" in drawing.hint
 
 
 def test_sizes_without_bounds_are_drawn_by_name(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_sizes_without_bounds_are_drawn_by_name(tmp_path: Path) -> None:
     assert isinstance(error, BuildError)  # about the operator: sizes are no reason
     check(drawing)
     assert drawing.graphs[0].sizes == ["batch without bounds"]
-    assert "custom_ops" in drawing.hint
+    assert "--custom" in drawing.hint
 
 
 def test_nothing_comes_of_it_so_it_is_not_drawn() -> None:

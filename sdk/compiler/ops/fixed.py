@@ -15,14 +15,15 @@ from sdk.compiler.ir.intrinsics import rdbpot, srdhm
 from sdk.errors import BuildError
 
 __all__ = [
-    "INT32_MAX", "NEG_32_OVER_17", "RECIPROCAL_START", "exp_on_negative", "input_radius", "logistic",
-    "multiply_quantized", "quantize_multiplier", "reciprocal_one_plus", "tanh",
+    "HALF_SQRT_2", "INT32_MAX", "NEG_32_OVER_17", "RECIPROCAL_START", "exp_on_negative", "input_radius",
+    "inverse_root", "logistic", "multiply_quantized", "quantize_multiplier", "reciprocal_one_plus", "tanh",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 INT32_MAX: Final = (1 << 31) - 1
 RECIPROCAL_START: Final = 1515870810  # 48/17 with two integer bits
 NEG_32_OVER_17: Final = -1010580540
+HALF_SQRT_2: Final = 1518500250  # without integer bits
 # e**-(2**k) for k = -2 … 4, without integer bits
 _EXP_STEPS: Final = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
 
@@ -124,3 +125,29 @@ def tanh(a: Array, integer_bits: int) -> Array:
     e = exp_on_negative(-np.abs(a), integer_bits + 1)
     magnitude = np.clip((_newton(e).astype(np.int64) - (1 << 29)) << 2, -(1 << 31), INT32_MAX)
     return np.where(a == 0, 0, np.where(a < 0, -magnitude, magnitude)).astype(np.int32)
+
+
+def _shifted_up(a: Array, bits: int) -> Array:
+    """a * 2**bits, saturated to int32."""
+    return np.asarray(np.clip(a.astype(np.int64) << bits, -(1 << 31), INT32_MAX)).astype(np.int32)
+
+
+def inverse_root(x: Array) -> tuple[Array, Array]:
+    """``(mult, right)``, 1 / sqrt(x) ~ mult / 2**31 / 2**right of i32 from 0 on (0 as 1): five Newton steps from 1,
+    with three integer bits, on x shifted by pairs of bits into 2**27..2**29."""
+    whole = np.asarray(x, np.int64)
+    large = whole >= 1 << 29
+    inside = np.where(large, whole // 4, np.maximum(whole, 2))
+    zeros = np.asarray([32 - int(v).bit_length() for v in inside.reshape(-1)], np.int64).reshape(inside.shape)
+    pairs = (zeros - 1) // 2 - 1
+    right = 11 + large - pairs
+    value = (inside << 2 * pairs >> 1).astype(np.int32)
+    half = rdbpot(value, np.full_like(value, 1))
+    root = np.full_like(value, 1 << 28)
+    for _ in range(5):
+        cube = _shifted_up(srdhm(srdhm(root, root), root), 6)
+        step = srdhm(np.full_like(root, (1 << 28) + (1 << 27)), root) - srdhm(half, cube)
+        root = _shifted_up(step, 3)
+    root = srdhm(root, np.full_like(root, HALF_SQRT_2))
+    mult = np.where(whole <= 1, INT32_MAX, root.astype(np.int64) << np.maximum(-right, 0)).astype(np.int32)
+    return mult, np.where(whole <= 1, 0, np.maximum(right, 0)).astype(np.int32)

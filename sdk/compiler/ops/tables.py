@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Attr
 from sdk.compiler.ir.intrinsics import cast, imm, op, rdbpot, srdhm
 from sdk.compiler.ir.loops import Alloc, Buffer, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
-from sdk.compiler.ir.types import I8, I16, I32, U8, TensorType
+from sdk.compiler.ir.types import I8, I16, I32, U8, DType, TensorType, dtype
 from sdk.compiler.ops.build import byte_position, function, loop, nest, param, table_read, variable
 from sdk.compiler.ops.fixed import (
     INT32_MAX,
@@ -49,21 +49,24 @@ def _lookup_loops(
     return function(name, [param("x", types[0]), table, param("o", outs[0], "write")], [body], over.rows)
 
 
-def _softmax_infer(x: TensorType, table: TensorType) -> TensorType:
+def _softmax_infer(x: TensorType, table: TensorType, *, out: str = "i8") -> TensorType:
     if x.dtype != I8 or x.rank < 1 or table.shape != (256,) or table.dtype != I32:
         raise BuildError(f"softmax_q wants i8 values and an i32 table of 256, got {x.dtype} and {table.dtype}")
-    return TensorType(I8, x.shape)
+    if dtype(out) not in (I8, I16):
+        raise BuildError(f"softmax_q makes i8 or i16, not {out}")
+    return TensorType(dtype(out), x.shape)
 
 
-def _softmax_ref(x: Array, table: Array) -> Array:
+def _softmax_ref(x: Array, table: Array, *, out: str = "i8") -> Array:
     wide = x.astype(np.int64)
     exp = table[wide.max(axis=-1, keepdims=True, initial=-128) - wide].astype(np.int32)
     total = rdbpot(exp, np.full_like(exp, 12)).astype(np.int64).sum(axis=-1, keepdims=True)
     zeros = np.asarray([32 - int(t).bit_length() for t in total.reshape(-1)]).reshape(total.shape)
     fraction = ((total << zeros) & INT32_MAX).astype(np.int32)
     scale = np.broadcast_to(reciprocal_one_plus(fraction), exp.shape)
-    value = rdbpot(srdhm(scale, exp), np.minimum(35 - zeros, 31))
-    return np.asarray(np.minimum(value - 128, 127)).astype(np.int8)
+    kind = dtype(out)
+    value = rdbpot(srdhm(scale, exp), np.minimum(43 - kind.bits - zeros, 31))
+    return np.asarray(np.minimum(value + kind.limits[0], kind.limits[1])).astype(kind.numpy)
 
 
 def _softmax_loops(
@@ -81,6 +84,7 @@ def _softmax_loops(
     sum_at, sum_entry = table_read("d", table, cast(op("sub", top, value("k")), U8))
     out_at, out_entry = table_read("e", table, cast(op("sub", top, value("l")), U8))
     result = op("rdbpot", op("srdhm", Ref("scale", I32), out_entry), Ref("right", I32))
+    stored = _lowest_at_zero(result, outs[0].dtype)
     body = over.around(
         Alloc(Buffer("top", I32, (), "register")),
         Store("top", (), imm(-128)),
@@ -93,18 +97,19 @@ def _softmax_loops(
             sum_at,
             Store("total", (), op("add", total, op("rdbpot1", sum_entry, imm(12)))),
         ),
-        *_reciprocal(total),
-        loop(j["l"], x.shape[-1], out_at, Store("o", (*over.index, j["l"].expr), _as_i8(result))),
+        *_reciprocal(total, 43 - outs[0].dtype.bits),
+        loop(j["l"], x.shape[-1], out_at, Store("o", (*over.index, j["l"].expr), stored)),
     )
     return function(name, [param("x", x), table, param("o", outs[0], "write")], [body], over.rows)
 
 
-def _as_i8(value: ValueExpr) -> ValueExpr:
-    return cast(op("min", op("add", value, imm(-128)), imm(127)), I8)
+def _lowest_at_zero(value: ValueExpr, kind: DType) -> ValueExpr:
+    lo, hi = kind.limits
+    return cast(op("min", op("add", value, imm(lo)), imm(hi)), kind)
 
 
-def _reciprocal(total: Load) -> list[Stmt]:
-    """Names ``scale`` and ``right`` with ``e / total = rdbpot(srdhm(scale, e), right)`` to 8 bits.
+def _reciprocal(total: Load, bits: int) -> list[Stmt]:
+    """Names ``scale`` and ``right`` with ``e / total = rdbpot(srdhm(scale, e), right)`` to 43 - ``bits`` bits.
 
     The leading one of ``total`` (12 integer bits) is shifted out; Newton steps give 2 / (1 + fraction).
     """
@@ -122,7 +127,7 @@ def _reciprocal(total: Load) -> list[Stmt]:
     last = Ref("r3", I32)
     full = op("gt", last, imm((1 << 30) - 1))
     out.append(Let("scale", op("select", full, imm(INT32_MAX), op("shl", last, imm(1)), dtype=I32)))
-    out.append(Let("right", op("min", op("sub", imm(35), zeros), imm(31))))
+    out.append(Let("right", op("min", op("sub", imm(bits), zeros), imm(31))))
     return out
 
 
@@ -166,6 +171,7 @@ define(
             sample(_T(I8, (1, 12)), _TABLE, values={1: _exp_table}),
             sample(_T(I8, (_N, 5)), _TABLE, values={1: _exp_table}),
             sample(_T(I8, (2, 3, _N)), _TABLE, values={1: _exp_table}),
+            sample(_T(I8, (2, _N)), _TABLE, values={1: _exp_table}, out="i16"),
         ),
         kind=OPAQUE,
     )

@@ -18,11 +18,12 @@ __all__ = ["FRONTEND"]
 
 
 def _load(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], refusals: list[Refusal]) -> Module:
+    from sdk.frontends.onnx.custom_node import converters_of
     from sdk.frontends.onnx.externals import Externals
     from sdk.frontends.onnx.importer import import_onnx
 
-    externals = file.beside if isinstance(file.beside, Externals) else None
-    return import_onnx(file.data, name, dims=dims, refusals=refusals, externals=externals)
+    externals, custom = file.beside if isinstance(file.beside, Externals) else None, converters_of(file.custom)
+    return import_onnx(file.data, name, dims=dims, custom_ops=custom, refusals=refusals, externals=externals)
 
 
 def _beside(path: Path, data: bytes) -> Beside | None:
@@ -81,4 +82,5 @@ FRONTEND = Frontend(
     layers=_layers,
     engines=(Engine("onnxruntime", "onnxruntime", _open, lambda graph: True, _open_layers),),
     objects=Objects("an onnx.ModelProto", _pack),
+    custom=True,
 )

@@ -43,7 +43,7 @@ DECIDING_ELEMENTS: Final = 64
 # What a converter can stumble over in attributes that no exporter writes.
 _DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError)
 _OPERATORS: Final = (
-    'export the model with supported operators, or give import_onnx custom_ops={"domain::Name": converter}'
+    'export the model with supported operators, or give an importer of "domain::Name": --custom FILE.py'
 )
 _SIZES: Final = (
     "sizes that must agree need the same name in the model, or numbers; --dim n=LO:HI or n=LO:HI:MULTIPLE narrows one"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from sdk.compiler.ir.graph import Value, node_outs
 from sdk.compiler.ir.module import Module
 from sdk.frontends.base import ModelFile
+from sdk.frontends.onnx.custom_node import converters_of
 from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.importer import import_onnx
 from sdk.frontends.onnx.reader import read_model
@@ -21,9 +22,9 @@ def onnx_layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]])
     Raises:
         BuildError, UsageError: as of the import.
     """
-    externals = file.beside if isinstance(file.beside, Externals) else None
+    externals, custom = file.beside if isinstance(file.beside, Externals) else None, converters_of(file.custom)
     tensors: dict[str, Value] = {}
-    module = import_onnx(file.data, name, dims=dims, externals=externals, tensors=tensors)
+    module = import_onnx(file.data, name, dims=dims, custom_ops=custom, externals=externals, tensors=tensors)
     made = {out.name for node in module.graphs["main"].body for out in node_outs(node)}
     nodes = read_model(file.data, None, externals).model.graph.node
     return module, tuple(

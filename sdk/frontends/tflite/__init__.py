@@ -17,9 +17,10 @@ __all__ = ["FRONTEND"]
 
 
 def _load(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], refusals: list[Refusal]) -> Module:
+    from sdk.frontends.tflite.custom_node import importers_of
     from sdk.frontends.tflite.importer import import_tflite
 
-    return import_tflite(file.data, name, dims=dims, refusals=refusals)
+    return import_tflite(file.data, name, dims=dims, custom_ops=importers_of(file.custom), refusals=refusals)
 
 
 def _outline(data: bytes) -> Outline:
@@ -85,4 +86,5 @@ FRONTEND = Frontend(
         Engine("tflite-micro", "tflite-micro", _open_micro, _is_integer, _micro_layers),
         Engine("litert", "ai-edge-litert", _open_litert, lambda graph: True, _litert_layers),
     ),
+    custom=True,
 )

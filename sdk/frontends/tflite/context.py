@@ -132,14 +132,9 @@ class OpNode:
         return [self.builder.graph.tensors[k].dtype for k in numbers if k >= 0]
 
     def option(self, name: str) -> Any:
-        """An option by the name of its accessor.
-
-        Raises:
-            BuildError: the file has no options for this operator.
-        """
-        if name not in self.operator.options:
-            raise BuildError(f"the option {name} is missing")
-        return self.operator.options[name]
+        """An option by the name of its accessor; 0 where the file has none for this operator, which is how LiteRT reads
+        it."""
+        return self.operator.options[name] if self.operator.options else 0
 
     def positive(self, name: str) -> int:
         """An integer option that must be at least 1."""

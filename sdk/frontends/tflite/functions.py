@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.types import DType, Quant
-from sdk.compiler.ops.fixed import multiply_quantized, quantize_multiplier
+from sdk.compiler.ops.fixed import inverse_root, multiply_quantized, quantize_multiplier
 from sdk.errors import BuildError
 
-__all__ = ["REAL_FUNCTIONS", "hard_swish_table", "leaky_relu_multipliers", "leaky_relu_table"]
+__all__ = [
+    "REAL_FUNCTIONS", "abs_table", "hard_swish_table", "leaky_relu_multipliers", "leaky_relu_table", "rsqrt_table",
+    "single_ratio", "sqrt_table",
+]  # fmt: skip
 
 Array = NDArray[Any]
 _F32 = np.float32
@@ -78,6 +81,37 @@ def leaky_relu_table(alpha: float, source: Quant, target: Quant, kind: DType, si
     x = _centred(source, kind)
     below, above = leaky_relu_multipliers(alpha, source, target, single)
     return _stored(np.where(x >= 0, multiply_quantized(x, *above), multiply_quantized(x, *below)), target, kind)
+
+
+def single_ratio(source: Quant, target: Quant) -> tuple[int, int]:
+    """The multiplier of a ratio of scales in single precision; of equal scales one that leaves all as it is."""
+    if source.scale == target.scale:
+        return 1 << 30, 1
+    return quantize_multiplier(float(_F32(source.scale) / _F32(target.scale)))
+
+
+def abs_table(source: Quant, target: Quant, kind: DType) -> Array:
+    """ABS of each stored value, lowest first."""
+    return _stored(multiply_quantized(np.abs(_centred(source, kind)), *single_ratio(source, target)), target, kind)
+
+
+def sqrt_table(source: Quant, target: Quant, kind: DType) -> Array:
+    """SQRT of each stored value, lowest first, cut off; below 0, where LiteRT stops, it is 0."""
+    reals = _F32(source.scale) * np.maximum(_centred(source, kind), 0).astype(_F32)
+    return _stored(np.trunc(np.sqrt(reals) / _F32(target.scale)), target, kind)
+
+
+def rsqrt_table(source: Quant, target: Quant, kind: DType) -> Array:
+    """RSQRT of each stored value, lowest first, in fixed point; the largest at 0 and below, where LiteRT stops."""
+    x, bits = np.maximum(_centred(source, kind), 0), 20
+    real = 1.0 / float(np.sqrt(_F32(source.scale)) * _F32(target.scale))
+    mult, shift = quantize_multiplier(real)
+    if shift > bits:
+        raise BuildError(f"the output's scale {target.scale} is too small for RSQRT at scale {source.scale}")
+    inverse, right = inverse_root(x)
+    root = multiply_quantized(np.ones_like(x), inverse, bits - right)
+    values = multiply_quantized(root, mult, max(shift - bits, -31))
+    return np.where(x == 0, kind.limits[1], _stored(values, target, kind)).astype(kind.numpy)
 
 
 def hard_swish_table(source: Quant, target: Quant, kind: DType) -> Array:

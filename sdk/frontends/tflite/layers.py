@@ -8,6 +8,7 @@ from sdk.compiler.ir.graph import Value, node_outs
 from sdk.compiler.ir.module import Module
 from sdk.frontends.base import ModelFile
 from sdk.frontends.outline import Layer
+from sdk.frontends.tflite.custom_node import importers_of
 from sdk.frontends.tflite.importer import import_tflite
 from sdk.frontends.tflite.outline import outline_tflite
 
@@ -21,7 +22,9 @@ def tflite_layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]
         BuildError, UsageError: as of the import.
     """
     tensors: dict[int, tuple[Value, int]] = {}
-    module = import_tflite(file.data, name, dims=dims, tensors=tensors)
+    module = import_tflite(
+        file.data, name, dims=dims, custom_ops=importers_of(file.custom), tensors=tensors
+    )
     made = {out.name for node in module.graphs["main"].body for out in node_outs(node)}
     outline = outline_tflite(file.data)
     return module, tuple(

@@ -86,6 +86,16 @@ _SUBGRAPH = Schema(
         Field(4, "name", "string"),
     ),
 )
+_MAP = Schema("TensorMap", (Field(0, "name", "string"), Field(1, "tensor_index", "scalar")))
+_SIGNATURE = Schema(
+    "SignatureDef",
+    (
+        Field(0, "inputs", "tables", schema=_MAP),
+        Field(1, "outputs", "tables", schema=_MAP),
+        Field(2, "signature_key", "string"),
+        Field(4, "subgraph_index", "scalar"),
+    ),
+)
 _MODEL = Schema(
     "Model",
     (
@@ -93,6 +103,7 @@ _MODEL = Schema(
         Field(1, "operator_codes", "tables", schema=_CODE),
         Field(2, "subgraphs", "tables", schema=_SUBGRAPH),
         Field(4, "buffers", "tables", schema=_BUFFER),
+        Field(7, "signature_defs", "tables", schema=_SIGNATURE),
     ),
 )
 

@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 
-from sdk.compiler.ir.types import I8, I16, U8, DType, Quant
-from sdk.compiler.ops.fixed import quantize_multiplier
+from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import I8, I16, I32, U8, DType, Quant
+from sdk.compiler.ops.fixed import INT32_MAX, quantize_multiplier
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.curves import EXP, INVERSE, sigmoid_scale, sigmoid_table
 from sdk.frontends.tflite.quantize import (
     activation_range,
     exp_table,
@@ -60,12 +62,24 @@ def sub(node: OpNode) -> None:
     _sum(node, "sub_q")
 
 
+def _product_ratio(a: Quant, b: Quant, out: Quant, single: bool) -> float:
+    """What products are multiplied by, computed in double or in ``single`` precision."""
+    if single:
+        return float(np.float32(a.scale) * np.float32(b.scale) / np.float32(out.scale))
+    return a.scale * b.scale / out.scale
+
+
+def _held(ratio: float) -> tuple[int, int]:
+    """A multiplier, of ratios beyond all the largest: with it LiteRT multiplies what is always 0, or wraps."""
+    return (INT32_MAX, 30) if 2.0**30 < ratio < math.inf else quantize_multiplier(ratio)
+
+
 def mul(node: OpNode) -> None:
     """MUL of quantised tensors."""
     a, b = node.input(0, I8, I16), node.input(1, I8, I16)
     kind = node.out_dtype(a.type.dtype)
     qa, qb, qo = node.quant(node.tensor(0)), node.quant(node.tensor(1)), node.quant(node.output())
-    mult, shift = quantize_multiplier(qa.scale * qb.scale / qo.scale)
+    mult, shift = _held(_product_ratio(qa, qb, qo, node.was_unsigned(node.output())))
     lo, hi = _clamp(node, kind, qo)
     node.call(
         "mul_q", a, b, a_offset=-qa.zero_point, b_offset=-qb.zero_point, mult=mult, shift=shift,
@@ -75,9 +89,29 @@ def mul(node: OpNode) -> None:
 
 def quantize(node: OpNode) -> None:
     """QUANTIZE from one integer type and scale to another."""
-    node.input(0, I8, U8, I16)
-    kind = node.out_dtype(I8, U8, I16)
-    _rescale(node, kind, *kind.limits)
+    x = node.input(0, I8, U8, I16, I32)
+    kind = node.out_dtype(I8, U8, I16, I32)
+    taken = {I32: (I8, I16), I16: (I8, U8, I16, I32)}.get(x.type.dtype, (I8, U8, I16))
+    if kind not in taken:
+        raise BuildError(f"QUANTIZE of {x.type.dtype} to {kind} is not supported")
+    if x.type.dtype == I32:
+        _rescale_words(node, x, kind)
+    else:
+        _rescale(node, kind, *kind.limits)
+
+
+def _rescale_words(node: OpNode, x: Value, kind: DType) -> None:
+    """Numbers of 32 bits on the scale of the output."""
+    source, target = node.quant(node.tensor(0)), node.quant(node.output())
+    mult, shift = quantize_multiplier(source.scale / target.scale)
+    if source.zero_point:
+        x = node.call("sub", x, node.scalar(source.zero_point, x), to="centred")
+    lo, hi = kind.limits
+    factors = [node.const(n, np.asarray([v], np.int32)) for n, v in (("mult", mult), ("shift", shift))]
+    node.call(
+        "requantize", x, *factors, out=str(kind), zp=target.zero_point, lo=lo, hi=hi, shift_lo=shift, shift_hi=shift,
+        acc_bits=31,
+    )  # fmt: skip
 
 
 def _rescale(node: OpNode, kind: DType, lo: int, hi: int, single: bool = False) -> None:
@@ -127,7 +161,10 @@ def _stated_scale(node: OpNode, scale: float, zero_point: int) -> None:
 
 def logistic(node: OpNode) -> None:
     """LOGISTIC of i8, as a table; of u8 in single precision, as LiteRT has it."""
-    x, quant = node.input(0, I8), node.quant(node.tensor(0))
+    x, quant = node.input(0, I8, I16), node.quant(node.tensor(0))
+    if x.type.dtype == I16:
+        _curve(node, x, quant, tanh=False)
+        return
     _stated_scale(node, 1 / 256, -128)
     if node.was_unsigned(node.tensor(0)):
         table = real_table(_sigmoid, quant, node.quant(node.output()), I8)
@@ -142,9 +179,22 @@ def _sigmoid(x: float) -> float:
     return float(one / (one + power))
 
 
+def _curve(node: OpNode, x: Value, quant: Quant, tanh: bool) -> None:
+    """LOGISTIC or TANH of i16, between entries of one table of both."""
+    _stated_scale(node, 1 / 32768, 0)
+    if quant.zero_point:
+        raise BuildError("i16 must have the zero point 0")
+    scaled = sigmoid_scale(quant.scale, 1 if tanh else 0)
+    table = node.const("curve", sigmoid_table())
+    node.call("sigmoid16", x, table, mult=scaled.mult, shift=scaled.shift, tanh=tanh)
+
+
 def tanh(node: OpNode) -> None:
     """TANH of i8, as a table; of u8 in single precision."""
-    x, quant = node.input(0, I8), node.quant(node.tensor(0))
+    x, quant = node.input(0, I8, I16), node.quant(node.tensor(0))
+    if x.type.dtype == I16:
+        _curve(node, x, quant, tanh=True)
+        return
     _stated_scale(node, 1 / 128, 0)
     if node.was_unsigned(node.tensor(0)):
         table = real_table(math.tanh, quant, node.quant(node.output()), I8)
@@ -154,11 +204,23 @@ def tanh(node: OpNode) -> None:
 
 
 def softmax(node: OpNode) -> None:
-    """SOFTMAX of i8 over the last axis."""
-    x, quant = node.input(0, I8), node.quant(node.tensor(0))
-    node.out_dtype(I8)
-    _stated_scale(node, 1 / 256, -128)
-    node.call("softmax_q", x, node.const("exp", exp_table(quant.scale, float(node.option("Beta")))))
+    """SOFTMAX over the last axis: of i8 (or u8) to i8 (u8) or i16, of i16 to i16."""
+    x, quant, beta = node.input(0, I8, I16), node.quant(node.tensor(0)), float(node.option("Beta"))
+    kind = node.out_dtype(I8, I16)
+    if x.type.dtype == I8:
+        if node.was_unsigned(node.tensor(0)) and kind == I8 and not node.was_unsigned(node.output()):
+            raise BuildError("SOFTMAX of uint8 to int8 is not supported")
+        lowest = kind.limits[0]
+        _stated_scale(node, *((1 / 256, lowest) if kind == I8 else (1 / 65536, lowest)))
+        given = {} if kind == I8 else {"out": str(kind)}
+        node.call("softmax_q", x, node.const("exp", exp_table(quant.scale, beta)), **given)
+        return
+    node.out_dtype(I16)
+    _stated_scale(node, 1 / 32768, 0)
+    if quant.zero_point:
+        raise BuildError("i16 must have the zero point 0")
+    mult, shift = quantize_multiplier(float(np.float32(quant.scale) * np.float32(beta)) / (10.0 / 65535.0))
+    node.call("softmax16", x, node.const("exp", EXP), node.const("inverse", INVERSE), mult=mult, shift=shift)
 
 
 TABLE: Table = {

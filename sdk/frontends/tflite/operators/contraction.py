@@ -6,6 +6,7 @@ Weights of i8 have the zero point 0. Those of u8, from before that was a rule, h
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import I8, I16, I32, I64, DType
+from sdk.compiler.ir.types import F64, I8, I16, I32, I64, DType
+from sdk.compiler.ops.fixed import multiply_quantized
 from sdk.compiler.ops.multipliers import channel_multipliers
-from sdk.compiler.sym import Dim, ceildiv
+from sdk.compiler.sym import Dim, ceildiv, max_value
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table, usable
-from sdk.frontends.tflite.quantize import activation_range
+from sdk.frontends.tflite.quantize import activation_range, round_away
+from sdk.frontends.tflite.rounding import rounded
 
-__all__ = ["TABLE", "bounds", "channel_scales", "factors", "padding", "ratios", "requantize", "rescaled"]
+__all__ = [
+    "TABLE", "bounds", "channel_scales", "check_types", "factors", "padding", "ratios", "requantize", "rescaled",
+]  # fmt: skip
 
 Array = NDArray[Any]
 SAME = 0
@@ -56,9 +61,19 @@ def channel_scales(node: OpNode, k: int, channels: int, axis: int) -> Array:
     if node.was_unsigned(weights):
         if len(scales) != 1:
             raise BuildError(f"weights {weights.name} of u8 have {len(scales)} scales instead of one")
-    elif any(weights.zero_points):
+    elif any(weights.zero_points) and (len(scales) != 1 or node.operator.name != "FULLY_CONNECTED"):
         raise BuildError(f"weights {weights.name} have a zero point")
     return scales
+
+
+def check_types(node: OpNode, k: int = 0) -> None:
+    """Refuses layers whose result has another type than their input ``k``, or weights of i8 beside u8: LiteRT's kernels
+    read one as the other."""
+    x, weights, out = node.tensor(k), node.tensor(1), node.output()
+    unsigned = {node.was_unsigned(t) for t in (x, weights, out)}
+    if x.dtype != out.dtype or len(unsigned) > 1:
+        types = f"{x.type_name}, weights of {weights.type_name} and a result of {out.type_name}"
+        raise BuildError(f"a layer of {types} is not supported")
 
 
 def ratios(node: OpNode, scales: Array, k: int = 0) -> Array:
@@ -75,7 +90,7 @@ def _bias(node: OpNode, channels: int, kind: DType) -> tuple[Value, Array]:
     if not node.has(2):
         zeros = np.zeros(channels, dtype=kind.numpy)
         return node.const("bias", zeros), zeros.astype(object)
-    value = node.input(2, I32, I64)
+    value = node.input(2, *((I32,) if kind == I32 else (I32, I64)))
     data = node.constant(2)
     if data.shape != (channels,):
         raise BuildError(f"the bias has the shape {list(data.shape)} for {channels} channels")
@@ -89,6 +104,13 @@ def bounds(weights: Array, x_offset: int, kind: DType, bias: Array) -> Array:
     return np.asarray(np.abs(weights.astype(np.int64)).sum(axis=1).astype(object) * maximum + bias)
 
 
+def _most(node: OpNode, taps: int, x_offset: int, kind: DType, bias: Array) -> Array:
+    """The same of weights that only the run knows."""
+    lo, hi = kind.limits
+    zero = node.tensor(1).zero_points[0]
+    return np.asarray(taps * max(abs(lo + x_offset), abs(hi + x_offset)) * (128 + abs(zero)) + bias)
+
+
 def requantize(node: OpNode, acc: Value, by: Array, limit: Array, to: int | str) -> Value:
     """Sums times ``by`` as the output is stored; ``limit`` is the largest |sum| of each channel."""
     kind = node.out_dtype(I8, I16)
@@ -96,6 +118,11 @@ def requantize(node: OpNode, acc: Value, by: Array, limit: Array, to: int | str)
     held = activation_range(
         int(node.option("FusedActivationFunction")), quant.scale, quant.zero_point, kind
     )
+    if node.operator.name == "FULLY_CONNECTED" and node.was_unsigned(node.output()):
+        m = channel_multipliers(by, limit, wide=False)
+        steps = np.arange(held[0] - quant.zero_point, held[1] - quant.zero_point + 2)
+        if not _agrees(float(by[0]), int(m.mult[0]), int(m.shift[0]), int(limit.max()), steps):
+            return _rounded_once(node, acc, float(by[0]), held, to)
     return rescaled(node, acc, by, limit, to, kind, quant.zero_point, held)
 
 
@@ -109,6 +136,24 @@ def rescaled(
         out=str(kind), zp=zero, lo=held[0], hi=held[1],
         shift_lo=m.shift_lo, shift_hi=m.shift_hi, acc_bits=m.acc_bits,
     )  # fmt: skip
+
+
+def _agrees(ratio: float, mult: int, shift: int, limit: int, steps: Array) -> bool:
+    """Whether sums of up to ``limit`` times a ratio, rounded once as LiteRT's reference kernel of u8 does, are what
+    fixed point makes of them: both never fall, so what is around the ends of each of its ``steps`` says it."""
+    ends = np.ceil((steps - 0.5) / ratio)
+    sums = (ends[:, None] + np.arange(-2, 3)).reshape(-1)
+    sums = sums[np.abs(sums) <= min(limit, (1 << 31 - max(shift, 0)) - 1)].astype(np.int64)
+    once = np.clip(round_away(sums * ratio), steps[0], steps[-1])
+    return bool((np.clip(multiply_quantized(sums, mult, shift), steps[0], steps[-1]) == once).all())
+
+
+def _rounded_once(node: OpNode, acc: Value, ratio: float, held: tuple[int, int], to: int | str) -> Value:
+    """Sums times a ratio in double precision, to the nearest whole number."""
+    reals = node.call("mul", node.cast(acc, F64, "sums"), node.const("ratio", np.asarray([ratio])), to="reals")
+    zero = node.const("zero", np.asarray([float(node.quant(node.output()).zero_point)]))
+    moved = node.call("add", rounded(node, reals), zero, to="moved")
+    return node.cast(node.call("clip", moved, to="held", lo=float(held[0]), hi=float(held[1])), I8, to)
 
 
 def _accumulator(node: OpNode) -> DType:
@@ -141,7 +186,7 @@ class _Factors:
 
 def factors(node: OpNode, weights: Array, split: bool) -> _Factors:
     """The factors of ``weights``: in i8, or else in i16 or, where they may be ``split``, as i8 and a rest."""
-    zero = node.tensor(1).zero_points[0] if node.was_unsigned(node.tensor(1)) else 0
+    zero = node.tensor(1).zero_points[0]
     exact = weights.astype(np.int16) - np.int16(zero)
     if zero == 0:
         return _Factors(exact, weights, 0)
@@ -173,22 +218,23 @@ def _images(node: OpNode) -> Value:
     x = node.input(0, I8, I16)
     if x.type.rank != 4:
         raise BuildError(f"the input has rank {x.type.rank} instead of 4")
+    check_types(node)
     return x
 
 
-def _weights(node: OpNode, rank: int) -> Array:
-    weights = node.constant(1)
-    if weights.dtype != np.int8 or weights.ndim != rank:
-        raise BuildError(
-            f"the weights are {weights.dtype} of rank {weights.ndim}; supported: int8 of rank {rank}"
-        )
-    return weights
+def _weights(node: OpNode, rank: int) -> tuple[tuple[int, ...], Array | None]:
+    """The shape of the weights, and their contents where these are known."""
+    data, type = node.data(1), node.input(1).type
+    shape = tuple(d for d in type.shape if isinstance(d, int))
+    if type.dtype != I8 or len(shape) != rank or type.rank != rank:
+        raise BuildError(f"the weights are {type.dtype}{list(map(str, type.shape))}; supported: int8 of rank {rank}")
+    return shape, data
 
 
 def conv_2d(node: OpNode) -> None:
     """CONV_2D: weights [o, kh, kw, c]."""
-    x, weights = _images(node), _weights(node, 4)
-    channels, kh, kw, depth = weights.shape
+    x, (shape, weights) = _images(node), _weights(node, 4)
+    channels, kh, kw, depth = shape
     if x.type.shape[3] != depth:
         raise BuildError(
             f"grouped convolution ({x.type.shape[3]} channels, weights for {depth}) is not supported"
@@ -196,26 +242,41 @@ def conv_2d(node: OpNode) -> None:
     scales = channel_scales(node, 1, channels, 0)
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
-    found = factors(node, weights, split=True)
-    acc = _sum_of(node, "conv2d", x, found, bias, **given)
-    limit = bounds(found.exact.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
+    if weights is None:
+        limit = _most(node, kh * kw * depth, given["x_offset"], x.type.dtype, maximum)
+        acc = node.call("conv2d", x, _computed(node), bias, to="acc", **given)
+    else:
+        found = factors(node, weights, split=True)
+        limit = bounds(found.exact.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
+        acc = _sum_of(node, "conv2d", x, found, bias, **given)
     requantize(node, acc, ratios(node, scales), limit, 0)
+
+
+def _computed(node: OpNode) -> Value:
+    """Weights that the run computes, which must have the zero point 0."""
+    if node.tensor(1).zero_points[0]:
+        raise BuildError(f"weights {node.tensor(1).title} that are computed must have the zero point 0")
+    return node.input(1)
 
 
 def depthwise_conv_2d(node: OpNode) -> None:
     """DEPTHWISE_CONV_2D: weights [1, kh, kw, c * multiplier]."""
-    x, weights = _images(node), _weights(node, 4)
-    one, kh, kw, channels = weights.shape
+    x, (shape, weights) = _images(node), _weights(node, 4)
+    one, kh, kw, channels = shape
     depth = x.type.shape[3]
-    if one != 1 or not isinstance(depth, int) or channels % depth:
-        raise BuildError(f"weights of shape {list(weights.shape)} do not fit {depth} input channels")
+    if one != 1 or not isinstance(depth, int) or channels % max(depth, 1):
+        raise BuildError(f"weights of shape {list(shape)} do not fit {depth} input channels")
     scales = channel_scales(node, 1, channels, 3)
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
-    found = factors(node, weights, split=False)
-    packed = node.builder.const(node.tensor(1).name, found.stored.reshape(kh, kw, channels))
+    if weights is None:
+        limit = _most(node, kh * kw, given["x_offset"], x.type.dtype, maximum)
+        packed = node.call("reshape", _computed(node), to="taps", shape=(kh, kw, channels))
+    else:
+        found = factors(node, weights, split=False)
+        limit = bounds(found.exact.reshape(-1, channels).T, given["x_offset"], x.type.dtype, maximum)
+        packed = node.builder.const(node.tensor(1).name, found.stored.reshape(kh, kw, channels))
     acc = node.call("depthwise_conv2d", x, packed, bias, to="acc", multiplier=channels // depth, **given)
-    limit = bounds(found.exact.reshape(-1, channels).T, given["x_offset"], x.type.dtype, maximum)
     requantize(node, acc, ratios(node, scales), limit, 0)
 
 
@@ -223,8 +284,9 @@ def fully_connected(node: OpNode) -> None:
     """FULLY_CONNECTED: the input flattened to rows of k, weights [n, k]."""
     if int(node.option("WeightsFormat")) != 0:
         raise BuildError("shuffled weights are not supported")
-    x, weights = node.input(0, I8, I16), _weights(node, 2)
-    channels, inner = weights.shape
+    x, (shape, weights) = node.input(0, I8, I16), _weights(node, 2)
+    check_types(node)
+    channels, inner = shape
     scales = channel_scales(node, 1, channels, 0)
     bias, maximum = _bias(node, channels, _accumulator(node))
     flat = (
@@ -233,14 +295,64 @@ def fully_connected(node: OpNode) -> None:
         else node.call("reshape", x, to="rows", shape=(-1, inner))
     )
     offset = -node.quant(node.tensor(0)).zero_point
-    found = factors(node, weights, split=True)
-    acc = _sum_of(node, "dense", flat, found, bias, x_offset=offset, w_offset=0)
-    limit = bounds(found.exact, offset, x.type.dtype, maximum)
+    if weights is None:
+        limit = _most(node, inner, offset, x.type.dtype, maximum)
+        w_offset = -node.tensor(1).zero_points[0]
+        acc = node.call("dense", flat, node.input(1), bias, to="acc", x_offset=offset, w_offset=w_offset)
+    else:
+        found = factors(node, weights, split=True)
+        limit = bounds(found.exact, offset, x.type.dtype, maximum)
+        acc = _sum_of(node, "dense", flat, found, bias, x_offset=offset, w_offset=0)
     rank = len(node.output().shape)
     result = requantize(node, acc, ratios(node, scales), limit, 0 if rank == 2 else "flat")
     if rank != 2:
-        shape = (*x.type.shape[:-1], channels) if rank == x.type.rank else node.output().shape
-        node.call("reshape", result, shape=_static(shape))
+        node.call("reshape", result, shape=_static(
+            (*x.type.shape[:-1], channels) if rank == x.type.rank else node.output().shape
+        ))  # fmt: skip
+
+
+def batch_matmul(node: OpNode) -> None:
+    """BATCH_MATMUL: products of matrices, each perhaps transposed, over the axes before; as i32 where that is asked."""
+    a, b = node.input(0, I8, I16), node.input(1, I8, I16)
+    kind = node.out_dtype(I8, I16, I32)
+    if b.type.dtype != a.type.dtype or kind not in (a.type.dtype, I32) or (kind == I32 and a.type.dtype == I16):
+        raise BuildError(f"a product of {a.type.dtype} and {b.type.dtype} to {kind} is not supported")
+    unsigned = [t for t in (node.tensor(0), node.tensor(1), node.output()) if node.was_unsigned(t)]
+    if unsigned:
+        raise BuildError(f"a product of matrices of UINT8 ({unsigned[0].title}) is not supported")
+    turned = {"trans_a": bool(node.option("AdjX")), "trans_b": bool(node.option("AdjY"))}
+    if kind == I32:
+        node.call("matmul_sum", a, b, a_offset=0, b_offset=0, out="i32", **turned)
+        return
+    zeros = [node.quant(node.tensor(k)).zero_point for k in (0, 1)]
+    wide, extent = kind == I16, a.type.shape[-2 if turned["trans_a"] else -1]
+    acc = _matrix_sums(node, a, b, zeros, turned, "i64" if wide else "i32")
+    left, right = (np.float32(node.quant(node.tensor(k)).scale) for k in (0, 1))
+    ratio = float(left * right) / node.quant(node.output()).scale
+    most = max_value(extent)
+    assert most is not None, "every dim of a .tflite file has bounds"
+    bits = kind.bits + 1
+    m = channel_multipliers(np.asarray([ratio]), np.asarray([most << 2 * bits - 2], object), wide)
+    lo, hi = kind.limits
+    node.call(
+        "requantize", acc, node.const("mult", m.mult), node.const("shift", m.shift), out=str(kind),
+        zp=node.quant(node.output()).zero_point, lo=lo, hi=hi, shift_lo=m.shift_lo, shift_hi=m.shift_hi,
+        acc_bits=m.acc_bits,
+    )  # fmt: skip
+
+
+def _matrix_sums(
+    node: OpNode, a: Value, b: Value, zeros: Sequence[int], turned: Mapping[str, bool], out: str
+) -> Value:
+    """The sums of a product: by ``dense`` where the right side is one constant matrix."""
+    data, plain = node.data(1), not turned["trans_a"] and a.type.dtype == I8
+    if data is not None and data.ndim == 2 and plain:
+        matrix = np.ascontiguousarray(data if turned["trans_b"] else data.T)
+        none = node.const("none", np.zeros(matrix.shape[0], np.int32))
+        weights = node.const("weights", matrix)
+        return node.call("dense", a, weights, none, to="acc", x_offset=-zeros[0], w_offset=-zeros[1])
+    offsets = {"a_offset": -zeros[0], "b_offset": -zeros[1]}
+    return node.call("matmul_sum", a, b, to="acc", out=out, **offsets, **turned)
 
 
 def _static(shape: tuple[Dim, ...]) -> tuple[int, ...]:
@@ -252,4 +364,5 @@ TABLE: Table = {
     "CONV_2D": conv_2d,
     "DEPTHWISE_CONV_2D": depthwise_conv_2d,
     "FULLY_CONNECTED": fully_connected,
+    "BATCH_MATMUL": batch_matmul,
 }

@@ -80,20 +80,25 @@ def squared_difference(node: OpNode) -> None:
 
 
 def prelu(node: OpNode) -> None:
-    """PRELU of i8: below the stored zero a product with the slope, else a rescale; single precision in u8's ratios."""
-    x, alpha = node.input(0, I8), node.input(1, I8)
-    node.out_dtype(I8)
+    """PRELU: below the stored zero a product with the slope, else a rescale; ratios of u8 in single precision."""
+    x, alpha = node.input(0, I8, I16), node.input(1, I8)
+    kind = node.out_dtype(x.type.dtype)
     source, slope, target = (node.quant(t) for t in (node.tensor(0), node.tensor(1), node.output()))
-    single = node.was_unsigned(node.tensor(0))
+    if kind == I16:
+        if source.zero_point or target.zero_point or node.was_unsigned(node.tensor(1)):
+            raise BuildError("i16 must have the zero point 0, and slopes of int8")
+        alpha = node.cast(alpha, I16, "slopes")
+    single = node.was_unsigned(node.tensor(0)) or kind == I16
     above, below = _ratio(source, None, target, single), _ratio(source, slope, target, single)
-    given: dict[str, Any] = {"out": "i8", "zp": target.zero_point, "lo": -128, "hi": 127}
+    lo, hi = kind.limits
+    given: dict[str, Any] = {"out": str(kind), "zp": target.zero_point, "lo": lo, "hi": hi}
     zero = source.zero_point
     product = node.call(
-        "mul_q", node.call("clip", x, to="below", lo=-128, hi=zero), alpha, to="product", a_offset=-zero,
+        "mul_q", node.call("clip", x, to="below", lo=lo, hi=zero), alpha, to="product", a_offset=-zero,
         b_offset=-slope.zero_point, mult=below[0], shift=below[1], **given,
     )  # fmt: skip
     rest = node.call("rescale", x, to="above", in_zp=zero, mult=above[0], shift=above[1], **given)
-    negative = node.call("less", x, node.const("zero", np.asarray([zero], np.int8)), to="negative")
+    negative = node.call("less", x, node.const("zero", np.asarray([zero], kind.numpy)), to="negative")
     node.call("where", negative, product, rest)
 
 

@@ -32,6 +32,7 @@ def transpose_conv(node: OpNode) -> None:
     """TRANSPOSE_CONV: inputs (shape of the output, weights [o, kh, kw, c], x, bias)."""
     x, weights, shape = node.input(2, I8, I16), node.constant(1), node.integers(0)
     node.out_dtype(x.type.dtype)
+    contraction.check_types(node, 2)
     if x.type.rank != 4 or weights.ndim != 4 or weights.dtype != np.int8 or len(shape) != 4:
         raise BuildError(f"images of rank {x.type.rank}, weights {weights.dtype} of rank {weights.ndim}")
     channels, kh, kw, depth = weights.shape

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import BOOL, F32, I32, I64, DType
+from sdk.compiler.ir.types import BOOL, F32, I8, I16, I32, I64, U8, DType
 from sdk.compiler.ops.shapes import same_extent
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import Importer, OpNode, Table
@@ -16,6 +16,7 @@ __all__ = ["TABLE"]
 
 _NUMBERS: Final = (F32, I32, I64)
 _WHOLE: Final = (I32, I64)
+_STORED: Final = (I8, U8, I16)  # what is stored, whatever it stands for
 
 
 def _pair(node: OpNode, *kinds: DType) -> tuple[Value, Value]:
@@ -56,7 +57,7 @@ _BINARY: Final[Mapping[str, tuple[str, tuple[DType, ...]]]] = {
     "MAXIMUM": ("maximum", _NUMBERS),
     "MINIMUM": ("minimum", _NUMBERS),
     "POW": ("pow", (F32, I32)),
-    "FLOOR_MOD": ("mod", _NUMBERS),
+    "FLOOR_MOD": ("mod", (*_NUMBERS, I8, I16)),
     "EQUAL": ("equal", (*_NUMBERS, BOOL)),
     "NOT_EQUAL": ("not_equal", (*_NUMBERS, BOOL)),
     "GREATER": ("greater", _NUMBERS),
@@ -65,8 +66,7 @@ _BINARY: Final[Mapping[str, tuple[str, tuple[DType, ...]]]] = {
     "LESS_EQUAL": ("less_equal", _NUMBERS),
     "LOGICAL_AND": ("and", (BOOL,)),
     "LOGICAL_OR": ("or", (BOOL,)),
-    "BITWISE_XOR": ("xor", _WHOLE),
-    "RIGHT_SHIFT": ("shift_right", _WHOLE),
+    "BITWISE_XOR": ("xor", (*_WHOLE, *_STORED)),
 }
 _UNARY: Final[Mapping[str, tuple[str, tuple[DType, ...]]]] = {
     "ABS": ("abs", (F32, I32)),
@@ -102,12 +102,21 @@ def squared_difference(node: OpNode) -> None:
 
 def floor_div(node: OpNode) -> None:
     """FLOOR_DIV: the quotient rounded down."""
-    a, b = _pair(node, F32, I32)
+    a, b = _pair(node, F32, I32, I8, I16)
     if a.type.dtype.is_float:
         node.call("floor", node.call("div", a, b, to="quotient"))
         return
     rest = node.call("mod", a, b, to="rest")
     node.call("div", node.call("sub", a, rest, to="whole"), b)
+
+
+def right_shift(node: OpNode) -> None:
+    """RIGHT_SHIFT, by 0 to one less than the width: what is beyond is held to that."""
+    x, by = _pair(node, *_WHOLE, *_STORED)
+    most, known = x.type.dtype.bits - 1, node.data(1)
+    if known is None or ((known < 0) | (known > most)).any():
+        by = node.call("clip", by, to="by", lo=0, hi=most)
+    node.call("shift_right", x, by)
 
 
 def add_n(node: OpNode) -> None:
@@ -162,6 +171,7 @@ _OTHERS: Final[Mapping[str, Callable[[OpNode], None]]] = {
     "SQUARE": square,
     "SQUARED_DIFFERENCE": squared_difference,
     "FLOOR_DIV": floor_div,
+    "RIGHT_SHIFT": right_shift,
     "ADD_N": add_n,
     "PRELU": prelu,
     "SELECT": select,

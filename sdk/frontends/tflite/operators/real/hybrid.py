@@ -18,7 +18,7 @@ from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, usable
 from sdk.frontends.tflite.operators.real.common import apply
-from sdk.frontends.tflite.operators.real.storage import rounded
+from sdk.frontends.tflite.rounding import rounded
 
 __all__ = ["Steps", "channel_scales", "has_stored_weights", "products", "summed"]
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
+from sdk.budget import AXIS_TABLE, check_limit
 from sdk.compiler.ir.graph import BindDim, Value, fresh_name
-from sdk.compiler.ir.types import BOOL, F32, I32, I64
+from sdk.compiler.ir.types import BOOL, F32, I8, I32, I64, U8
+from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, Var, max_value, product
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
@@ -41,11 +47,50 @@ def gather_nd(node: OpNode) -> None:
 
 
 def embedding_lookup(node: OpNode) -> None:
-    """EMBEDDING_LOOKUP: rows of a table, inputs (positions, table)."""
-    at, table = node.input(0, I32), node.input(1, F32)
+    """EMBEDDING_LOOKUP: rows of a table, inputs (positions, table); rows of i8 become floats where those are asked."""
+    at, table = node.input(0, I32), node.input(1)
     if at.type.rank != 1 or table.type.rank < 2:
         raise BuildError(f"positions of rank {at.type.rank} in a table of rank {table.type.rank}")
-    node.call("gather", table, at, axis=0)
+    if node.output().dtype == table.type.dtype:
+        node.call("gather", table, at, axis=0)
+        return
+    tensor, rows = node.tensor(1), table.type.shape[0]
+    scales = np.asarray(tensor.scales, np.float32)
+    if table.type.dtype != I8 or any(tensor.zero_points) or len(scales) not in (1, rows):
+        zeros = tensor.zero_points[:1]
+        raise BuildError(f"rows of {tensor.type_name} with {len(scales)} scales and zero points {zeros} as floats")
+    node.out_dtype(F32)
+    chosen = node.cast(node.call("gather", table, at, to="rows", axis=0), F32, "steps")
+    scale = node.const("scale", scales)
+    if len(scales) > 1:
+        scale = node.call("gather", scale, at, to="scales", axis=0)
+        scale = node.call("reshape", scale, to="of_rows", shape=(*at.type.shape, *(1,) * (table.type.rank - 1)))
+    node.call("mul", chosen, scale)
+
+
+def dynamic_update_slice(node: OpNode) -> None:
+    """DYNAMIC_UPDATE_SLICE: a tensor with a part replaced, inputs (x, part, where it begins), held inside."""
+    x, part, start = node.input(0), node.input(1), node.input(2, I32, I64)
+    wide = [a for a, (d, e) in enumerate(zip(x.type.shape, part.type.shape, strict=False)) if not same_extent(d, e)]
+    if x.type.rank != part.type.rank or start.type.shape != (x.type.rank,) or x.type.dtype != part.type.dtype:
+        raise BuildError(f"a part {part.type} of {x.type} from {start.type.shape} places")
+    if not wide:
+        node.call("reshape", part, shape=x.type.shape)
+        return
+    axes = wide[-1] + 1  # the axes after that are replaced as wholes
+    sizes = [d for d in (*x.type.shape[:axes], *part.type.shape[:axes]) if isinstance(d, int)]
+    if len(sizes) != 2 * axes or any(p > d for d, p in zip(sizes[:axes], sizes[axes:], strict=True)):
+        raise BuildError(f"a part of shape {list(map(str, part.type.shape))} of {list(map(str, x.type.shape))}")
+    check_limit(AXIS_TABLE, math.prod(sizes[axes:]), "a replaced part")
+    begin = node.call("slice", start, to="begin", begin=(0,), size=(axes,), strides=(1,))
+    begin = begin if begin.type.dtype == I32 else node.cast(begin, I32, "begin32")
+    last = np.asarray(sizes[:axes], np.int32) - np.asarray(sizes[axes:], np.int32)
+    held = node.call("minimum", begin, node.const("last", last), to="not_after")
+    held = node.call("maximum", held, node.const("first", np.zeros(axes, np.int32)), to="held")
+    grid = np.indices(sizes[axes:], np.int32).reshape(axes, -1).T
+    tuples = node.call("add", node.const("grid", np.ascontiguousarray(grid)), held, to="places")
+    updates = node.call("reshape", part, to="parts", shape=(len(grid), *part.type.shape[axes:]))
+    node.call("scatter_nd", x, tuples, updates, reduction="none")
 
 
 def one_hot(node: OpNode) -> None:
@@ -63,14 +108,14 @@ def one_hot(node: OpNode) -> None:
 
 def scatter_nd(node: OpNode) -> None:
     """SCATTER_ND: inputs (positions, updates, shape): updates of one place are added, the rest is 0."""
-    at, updates, shape = node.input(0, I32), node.input(1, F32, I32, I64), shape_of(node, 2)
+    at, updates, shape = node.input(0, I32), node.input(1, F32, I32, I64, I8, U8), shape_of(node, 2)
     zeros = node.call("full", to="zeros", shape=shape, value=0, dtype=str(updates.type.dtype))
     node.call("scatter_nd", zeros, at, updates, reduction="add")
 
 
 def where(node: OpNode) -> None:
     """WHERE: the positions of what is true (or not 0), one a row; how many there are is known to the run alone."""
-    x = node.input(0, BOOL, F32, I32, I64)
+    x = node.input(0, BOOL, F32, I32, I64, I8, U8)
     if x.type.rank < 1:
         raise BuildError("a scalar has no positions")
     count = _counted(node, node.call("count_nonzero", x, to="count"), product(x.type.shape))
@@ -104,6 +149,7 @@ TABLE: Table = {
     "GATHER": gather,
     "GATHER_ND": gather_nd,
     "EMBEDDING_LOOKUP": embedding_lookup,
+    "DYNAMIC_UPDATE_SLICE": dynamic_update_slice,
     "ONE_HOT": one_hot,
     "SCATTER_ND": scatter_nd,
     "WHERE": where,

@@ -61,7 +61,7 @@ def cumsum(node: OpNode) -> None:
 
 def topk(node: OpNode) -> None:
     """TOPK_V2: the largest of the last axis in order, and their positions."""
-    x = node.input(0, F32, I32, I64)
+    x = node.input(0, F32, I32, I64, *_STORED)
     if x.type.rank < 1 or len(node.operator.outputs) != 2:
         raise BuildError("it has a tensor of rank 0, or other than two outputs")
     k = single_dim(node, 1)
@@ -74,8 +74,8 @@ _STORED = (I8, U8, I16)  # of quantised tensors, in the order of what they stand
 TABLE: Table = {
     "MEAN": _reduction("reduce_mean", *_NUMBERS),
     "SUM": _reduction("reduce_sum", *_NUMBERS),
-    "REDUCE_MAX": _reduction("reduce_max", *_NUMBERS, *_STORED),
-    "REDUCE_MIN": _reduction("reduce_min", *_NUMBERS, *_STORED),
+    "REDUCE_MAX": _reduction("reduce_max", *_NUMBERS, *_STORED, BOOL),
+    "REDUCE_MIN": _reduction("reduce_min", *_NUMBERS, *_STORED, BOOL),
     "REDUCE_PROD": _reduction("reduce_prod", *_NUMBERS),
     "REDUCE_ANY": _reduction("reduce_max", BOOL),
     "REDUCE_ALL": _reduction("reduce_min", BOOL),

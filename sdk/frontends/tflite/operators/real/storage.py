@@ -10,8 +10,9 @@ from sdk.errors import BuildError
 from sdk.frontends.builder import Contents
 from sdk.frontends.tflite.context import OpNode, Table, usable
 from sdk.frontends.tflite.operators.real.common import axis_of
+from sdk.frontends.tflite.rounding import rounded
 
-__all__ = ["TABLE", "real_input", "rounded"]
+__all__ = ["TABLE", "real_input"]
 
 
 def dequantize(node: OpNode) -> None:
@@ -87,15 +88,6 @@ def quantize(node: OpNode) -> None:
     zero = node.scalar(float(quant.zero_point), x)
     moved = node.call("add", steps, zero, to="moved")
     node.cast(node.call("clip", moved, to="held", lo=float(lo), hi=float(hi)), kind)
-
-
-def rounded(node: OpNode, x: Value) -> Value:
-    """The nearest whole number, halves away from 0, of each element."""
-    whole = node.call("trunc", x, to="whole")
-    rest = node.call("abs", node.call("sub", x, whole, to="rest"), to="distance")
-    far = node.call("greater_equal", rest, node.scalar(0.5, x), to="far")
-    next_ = node.call("add", whole, node.call("sign", x, to="sign"), to="next")
-    return node.call("where", far, next_, whole, to="rounded")
 
 
 TABLE: Table = {"DEQUANTIZE": dequantize, "QUANTIZE": quantize}
