@@ -42,6 +42,7 @@ _TYPES: Final = {
 }  # fmt: skip
 _COMPLEX: Final = "give real and imaginary parts as tensors of their own: torch.view_as_real"
 _ITEMS: Final = ("aten._local_scalar_dense.default", "aten.item.default")
+_TURNING: Final = ("aten.linear.default",)  # what turns its weights round at import
 _FAILED: Final = object()  # in the place of what a node that was refused would have given
 
 
@@ -92,6 +93,7 @@ class _Importer:
         self.failures: list[Failure] = []
         self.states: dict[str, State] = {}
         self.reads: list[Node] = []
+        self.kept: set[str] = set()  # constants that are read as they are
 
     def run(self, name: str, dims: Mapping[str, Bounds], names: Mapping[str, Any]) -> Module:
         self._check_signature()
@@ -152,6 +154,8 @@ class _Importer:
             except BuildError as err:
                 err.where = f"the tensor {spec.target}"
                 raise
+            if any(str(user.target) not in _TURNING for user in node.users):
+                self.kept.add(value.name)
             self.env[node] = self._state(spec.target, value) if spec.target in written and node.users else value
             if spec.target in written and not node.users:
                 self._state(spec.target, value)
@@ -248,8 +252,9 @@ class _Importer:
                         for v, new in zip(tensors, counted, strict=True))  # fmt: skip
         title = f"{target.removeprefix('aten.').split('.')[0]} {node.name}"
         context = TorchNode(
-            self.builder, title, identifier(node.name), target, results, all(map(_in_order, node.all_input_nodes))
-        )
+            self.builder, title, identifier(node.name), target, results, all(map(_in_order, node.all_input_nodes)),
+            frozenset(self.kept),
+        )  # fmt: skip
         args, kwargs = _bound(node)
         by_name = {k: self._argument(v, context) for k, v in kwargs.items()}
         found = OPERATORS[target](context, *(self._argument(a, context) for a in args), **by_name)

@@ -247,6 +247,39 @@ def test_a_cache() -> None:
             np.testing.assert_allclose(model(x=x, at=at)["output"], net(x, at), atol=1e-5)
 
 
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(50, 4), nn.Linear(4, 50, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.words(ids)))
+
+
+def test_tied_weights_are_stored_once() -> None:
+    made = compare(Tied(), torch.tensor([1, 49]))
+    assert sum(c.data.size for c in made.consts.values()) == 200
+
+
+# --- in place ----------------------------------------------------------------------------------------------------
+
+
+def test_operators_that_write_into_their_input() -> None:
+    def run(x: Tensor) -> Any:
+        a = (x * 2).add_(1).relu_()
+        b = x + 1
+        view = b[1:]
+        view.mul_(3)
+        c = x * 1
+        d = c.clone()
+        c.sub_(d * 0.5)
+        return a, b, c, d, torch.zeros(2, 3).add_(x[0, 0]).copy_(x).clamp_(0, 1)
+
+    compare(run, torch.randn(2, 3))
+    compare(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(inplace=True)), torch.randn(1, 1, 4, 4))
+
+
 # --- what is refused ---------------------------------------------------------------------------------------------
 
 
@@ -298,7 +331,7 @@ def test_a_program_without_results() -> None:
 
 
 def test_what_pytorch_cannot_decompose(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = _quiet_export(nn.Linear(2, 3), (torch.zeros(1, 2),))
+    program = _quiet_export(Counter(), (torch.zeros(1, 4),))
 
     def refuse(*_: Any) -> Any:
         raise RuntimeError("no rule\nand more")
