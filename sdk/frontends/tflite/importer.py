@@ -15,6 +15,7 @@ from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, tensor_quant
 from sdk.frontends.tflite.entries import Entry, entries_of
+from sdk.frontends.tflite.inlining import Inliner, keep_variables
 from sdk.frontends.tflite.operators import OPERATORS
 from sdk.frontends.tflite.operators.custom import CUSTOM
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model, read_signatures
@@ -84,7 +85,6 @@ class _Shared:
     ) -> None:  # fmt: skip
         self.custom_ops, self.dims, self.refusals = custom_ops, dims, refusals
         self.builder = Builder(graph=subgraphs[0], subgraphs=subgraphs)
-        self.kept: dict[int, dict[str | int, str]] = {}  # states of variable tensors, by subgraph
         self.offered: list[str] = []
         self.used: set[str] = set()
 
@@ -108,18 +108,20 @@ class _Shared:
             if several:
                 error.where = f"entry {entry.name}: {error.where or 'its signature'}"
             raise
-        self.kept[entry.graph.index] = {k: v for k, v in builder.state_names.items() if isinstance(k, int)}
+        keep_variables(builder)
         return Graph(entry.name, symbols, params, tuple(builder.body), results)
 
     def _begun(self, entry: Entry) -> Builder:
         """A builder that knows what is there already."""
         last = self.builder
         resources: dict[str | int, str] = {k: v for k, v in last.state_names.items() if isinstance(k, str)}
-        return Builder(
+        builder = Builder(
             graph=entry.graph, subgraphs=last.subgraphs, consts=last.consts, states=last.states, budget=last.budget,
             names={entry.name, *last.consts, *last.states}, initial=last.initial, digests=last.digests,
-            state_names=resources | self.kept.get(entry.graph.index, {}),
+            state_names=resources | last.kept.get(entry.graph.index, {}), kept=last.kept,
         )  # fmt: skip
+        builder.inline = Inliner(builder, lambda node: _import_one(node, self.custom_ops))
+        return builder
 
     def _params(self, entry: Entry, several: bool) -> tuple[tuple[Value, ...], tuple[Var, ...]]:
         """Parameters and dims of an entry. What ``dims`` says is for all entries that have such a dim, by
@@ -205,14 +207,18 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
     for operator in builder.graph.operators:
         node = OpNode(builder, operator)
         try:
-            importer, lower = _importer(node, custom_ops)
-            importer(replace(node, lower=lower))
+            _import_one(node, custom_ops)
         except BuildError as error:
             failures.append((operator, error.message + (f" ({error.why})" if error.why else "")))
             refusals.append(Refusal(operator.index, failures[-1][1], error.hint))
             _declare_outputs(builder, operator)
     if failures:
         raise _report(builder.graph, failures)
+
+
+def _import_one(node: OpNode, custom_ops: Mapping[str, Importer]) -> None:
+    importer, lower = _importer(node, custom_ops)
+    importer(replace(node, lower=lower))
 
 
 def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importer, frozenset[int]]:

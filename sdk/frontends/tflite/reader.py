@@ -23,6 +23,7 @@ MAX_BYTES: Final = (1 << 31) - 1
 _BUILTIN: Final = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
 _TYPE_NAMES: Final = {v: k for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
 _OPTIONS: Final = {v: k for k, v in vars(tflite.BuiltinOptions).items() if isinstance(v, int)}
+_OPTIONS2: Final = {v: k for k, v in vars(tflite.BuiltinOptions2).items() if isinstance(v, int)}
 _DTYPES: Final = {
     "BOOL": BOOL, "INT8": I8, "UINT8": U8, "INT16": I16, "UINT16": U16, "INT32": I32, "UINT32": U32,
     "INT64": I64, "FLOAT16": F16, "FLOAT32": F32, "FLOAT64": F64,
@@ -261,13 +262,15 @@ def _operator(model: Any, table: Any, index: int, fields: OptionFields) -> Opera
 
 def _options(table: Any, name: str, fields: OptionFields) -> dict[str, Any]:
     """The options of an operator by accessor name; empty where the file has none."""
-    if name not in fields or table.BuiltinOptions() is None:
+    union, known = table.BuiltinOptions(), _OPTIONS.get(table.BuiltinOptionsType())
+    if union is None:
+        union, known = table.BuiltinOptions2(), _OPTIONS2.get(table.BuiltinOptions2Type())
+    if name not in fields or union is None:
         return {}
     kind, accessors = fields[name]
-    if not kind or _OPTIONS.get(table.BuiltinOptionsType()) != kind:
+    if not kind or known != kind:
         return {}
     options = getattr(tflite, kind)()
-    union = table.BuiltinOptions()
     options.Init(union.Bytes, union.Pos)
     return {a: _option(getattr(options, a)()) for a in accessors}
 

@@ -74,6 +74,8 @@ _OPERATOR = Schema(
         Field(3, "builtin_options_type", "scalar", 1),
         Field(4, "builtin_options", "opaque"),
         Field(5, "custom_options", "vector", 1),
+        Field(11, "builtin_options_2_type", "scalar", 1),
+        Field(12, "builtin_options_2", "opaque"),
     ),
 )
 _SUBGRAPH = Schema(

@@ -119,6 +119,11 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     "RANGE": Signature(3),
     "RANK": Signature(1),
     "SHAPE": Signature(1),
+    # other subgraphs
+    "CALL": Signature(None, "CallOptions", ("Subgraph",)),
+    "IF": Signature(None, "IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
+    "STABLEHLO_COMPOSITE": Signature(None, "StableHLOCompositeOptions", ("DecompositionSubgraphIndex",)),
+    "WHILE": Signature(None, "WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
     # variables and state
     "ASSIGN_VARIABLE": Signature(2),
     "CALL_ONCE": Signature(0, "CallOnceOptions", ("InitSubgraphIndex",)),
