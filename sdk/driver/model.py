@@ -215,8 +215,12 @@ def _path_of(model: object) -> tuple[str | None, Path]:
 
 
 def _array(value: Any) -> Any:
-    """An input as numpy's array where it is a tensor of PyTorch; others as they are, to be checked."""
-    return np.asarray(value.detach()) if hasattr(value, "detach") else value
+    """An input as numpy's array where it is a tensor of PyTorch, of f32 where it is of bfloat16; others as they are, to
+    be checked."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach()
+    return np.asarray(tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor)
 
 
 def _bounds(dims: Mapping[str, int | tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

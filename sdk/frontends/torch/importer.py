@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from sdk.budget import NODES
+from sdk.budget import NESTING, NODES, check_limit
 from sdk.compiler.ir.graph import Call, Graph, Node, ReadState, Value, WriteState, node_args
 from sdk.compiler.ir.module import Module, State
 from sdk.compiler.ir.types import TensorType, dtype
@@ -21,6 +21,7 @@ from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.results import named
 from sdk.frontends.torch.context import TorchNode
+from sdk.frontends.torch.control import HIGHER
 from sdk.frontends.torch.inputs import Bounds, bounded
 from sdk.frontends.torch.library import quiet
 from sdk.frontends.torch.loading import load
@@ -93,6 +94,7 @@ class _Importer:
         self.failures: list[Failure] = []
         self.states: dict[str, State] = {}
         self.reads: list[Node] = []
+        self.depth = 0  # of parts inside one another
         self.kept: set[str] = set()  # constants that are read as they are
 
     def run(self, name: str, dims: Mapping[str, Bounds], names: Mapping[str, Any]) -> Module:
@@ -223,7 +225,8 @@ class _Importer:
 
     def _converted(self, node: Any, target: str) -> Any:
         if node.op == "get_attr":
-            return self.builder.const(identifier(node.name), _array(getattr(self.program.graph_module, node.target)))
+            found = getattr(node.graph.owning_module, node.target)
+            return found if hasattr(found, "graph") else self.builder.const(identifier(node.name), _array(found))
         if node.target is operator.getitem:
             return self.env[node.args[0]][node.args[1]]
         if is_number(node):
@@ -238,9 +241,42 @@ class _Importer:
                 if node.users and not all(str(u.target) in CHECKS or is_number(u) for u in node.users):
                     raise
                 return None  # of a check, or of a number that is told by itself
+        if target in HIGHER and not _is_operator(node):
+            return self._higher(node, target)
         if target not in OPERATORS:
             raise _unsupported(target)
         return self._call(node, target)
+
+    def _higher(self, node: Any, target: str) -> Any:
+        """An operator that takes parts of the program: its results."""
+        context = TorchNode(self.builder, f"{target} {node.name}", identifier(node.name), target, ())
+        given = [self._argument(a, context) for a in node.args]
+        self.depth += 1
+        check_limit(NESTING, self.depth, node.name)
+        found = tuple(HIGHER[target](context, self._inline, *given, **node.kwargs))
+        self.depth -= 1
+        return found
+
+    def _inline(self, part: Any, given: Sequence[Any]) -> list[Any]:
+        """What a part of the program gives for its arguments.
+
+        Raises:
+            BuildError: an operator in it cannot be imported; the failure itself is noted.
+        """
+        arguments = iter(given)
+        before = len(self.failures)
+        for index, node in enumerate(part.graph.nodes):
+            if node.op == "placeholder":
+                self.env[node] = next(arguments)
+            elif node.op == "output":
+                (results,) = node.args
+                all_ = results if isinstance(results, (list, tuple)) else [results]
+                found = [self.env[r] if hasattr(r, "users") else r for r in all_]
+            else:
+                self._node(node, index)
+        if len(self.failures) > before:
+            raise BuildError("a part of it cannot be imported")
+        return found
 
     def _call(self, node: Any, target: str) -> Any:
         self.builder.budget.spend(NODES, 1, node.name)

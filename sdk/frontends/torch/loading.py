@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any
 from unittest.mock import patch
 
 from sdk.errors import BuildError, SdkError
@@ -17,8 +17,6 @@ from sdk.frontends.torch.names import NAMES, read_names
 from sdk.frontends.torch.screen import screened
 
 __all__ = ["load"]
-
-_READER: Final = "torch._export.serde.serialize"
 
 
 def load(data: bytes) -> tuple[Any, Mapping[str, Any]]:
@@ -48,7 +46,7 @@ def load(data: bytes) -> tuple[Any, Mapping[str, Any]]:
 def _remembering() -> Iterator[None]:
     """PyTorch parses the same sizes and asks for the same fields at each tensor: three quarters of the time to read
     a program: here once. A version whose reader is built otherwise reads as it does."""
-    reader = import_module(_READER)
+    reader = import_module("torch._export.serde.serialize")
     parse = getattr(getattr(reader, "GraphModuleDeserializer", None), "_parse_sym_expr", None)
     typing = getattr(reader, "typing", None)
     if parse is None or typing is None:

@@ -21,6 +21,7 @@ from sdk.errors import BuildError
 from sdk.frontends.torch.expressions import check_expression
 from sdk.frontends.torch.library import torch_package
 from sdk.frontends.torch.names import NAMES
+from sdk.frontends.torch.widening import widen, widen_tensors
 
 __all__ = ["archive_files", "archive_of", "screened"]
 
@@ -59,6 +60,7 @@ def screened(data: bytes) -> bytes:
     made = {name: files[name] for name in _KEPT if name in files}
     model = json.loads(files[_MODEL])
     _check(model, "")
+    widen(model)
     model["guards_code"] = []  # Python; what it would check, the entries of a compiled model check
     made[_MODEL] = json.dumps(model).encode()
     for folder, (config, _) in _TENSORS.items():
@@ -111,6 +113,7 @@ def _tensors(files: Mapping[str, bytes], folder: str, config: str) -> dict[str, 
             budget.spend(FOLDED, count, f"the tensor {name[:80]}")
         made[folder + path] = content
     _check(described, "")
+    widen_tensors(described, made, folder)
     made[folder + config] = json.dumps(described).encode()
     return made
 

@@ -302,10 +302,33 @@ def test_inputs_that_are_written() -> None:
         imported(Call(lambda x: x.add_(1)), (torch.zeros(3),))
 
 
-def test_types_that_there_are_not() -> None:
-    with pytest.raises(BuildError, match="bfloat16") as caught:
-        imported(nn.Linear(2, 2).bfloat16(), (torch.zeros(1, 2, dtype=torch.bfloat16),))
-    assert "module.float()" in str(caught.value.hint)
+def test_bfloat16_is_computed_as_f32() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.line = nn.Linear(4, 3)
+            self.register_buffer("table", torch.randn(5, 3))
+
+        def forward(self, x: Tensor, at: Tensor) -> Any:
+            y = self.line(x) * self.table[at].to(torch.float32)
+            return y.to(torch.bfloat16), (y > 0).sum(), torch.full((2,), 1.5, dtype=torch.bfloat16) + x[0, :2]
+
+    torch.manual_seed(5)
+    net = Net().bfloat16()
+    x, at = torch.randn(2, 4).bfloat16(), torch.tensor([1, 4])
+    with sdk.compile(net, (x, at)) as model:
+        got = model(x=x, at=at)
+        want = net.float()(x.float(), at)
+    for name, expected in zip(got, want, strict=True):
+        assert got[name].dtype in (np.float32, np.int64)
+        np.testing.assert_allclose(got[name], expected.detach().float(), atol=2e-2 if name == "output_0" else 1e-6)
+    np.testing.assert_allclose(got["output_0"], (net.line(x.float()) * net.table[at]).detach(), atol=1e-5)
+
+
+def test_the_bits_of_bfloat16(tmp_path: Path) -> None:
+    program = _quiet_export(Call(lambda x: x.view(torch.int16)), (torch.zeros(2, dtype=torch.bfloat16),))
+    with pytest.raises(BuildError, match="reads the bits of bfloat16"):
+        import_torch(_file(program, tmp_path / "net.pt2").read_bytes(), "net")
 
 
 def test_training_is_refused() -> None:
