@@ -174,6 +174,8 @@ def _params(builder: Builder, dims: dict[str, tuple[int, ...]]) -> tuple[Results
                 f"the input {tensor.name} of type {tensor.type_name} cannot be imported",
                 hint="inputs of the model must be int8, uint8, int16, int32 or float32",
             )
+        if tensor.data is not None:
+            raise BuildError(f"the input {tensor.name} has contents in the file: is it given, or a constant?")
         stem = builder.value_name(tensor.name)
         shape: list[Dim] = list(tensor.shape)
         for axis, extent in enumerate(tensor.signature):

@@ -181,6 +181,8 @@ def _tensor(model: Any, table: Any, index: int) -> Tensor:
         data = _constant(model, table, name, dtype, shape)
     ranked = bool(shape) or bool(table.HasRank())
     variable = bool(table.IsVariable())
+    if variable and data is not None:  # LiteRT refuses it, tflite-micro clears it
+        raise BuildError(f"tensor {name} is a variable with contents in the file, and would start with others")
     return Tensor(index, name, type_name, dtype, shape, signature, ranked, data, scales, zero_points, axis, variable)
 
 
