@@ -46,7 +46,8 @@ def _unsorted(meeting: str) -> Importer:
         x, numbers, count = node.input(0, F32, I32), node.input(1, I32), single(node, 2)
         rank = numbers.type.rank
         if count < 0 or rank > x.type.rank or numbers.type.shape != x.type.shape[:rank]:
-            raise BuildError(f"{count} segments by numbers {shape_text(numbers.type.shape)} of {shape_text(x.type.shape)}")
+            shapes = shape_text(numbers.type.shape), shape_text(x.type.shape)
+            raise BuildError(f"{count} segments by numbers {shapes[0]} of {shapes[1]}")
         _put_together(node, meeting, x, numbers, count)
 
     return run
