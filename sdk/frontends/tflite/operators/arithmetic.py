@@ -153,9 +153,10 @@ def relu6(node: OpNode) -> None:
     bounded_relu(node, 0.0, 6.0)
 
 
-def _stated_scale(node: OpNode, scale: float, zero_point: int) -> None:
+def _stated_scale(node: OpNode, scale: float, zero_point: int, near: float = 0.0) -> None:
+    """Refuses another scale of the output (by more than ``near`` of it) or another zero point."""
     quant = node.quant(node.output())
-    if quant != Quant(scale, zero_point):
+    if quant.zero_point != zero_point or abs(quant.scale - scale) > near * scale:
         raise BuildError(f"the output must have scale {scale} and zero point {zero_point}, not {quant}")
 
 
@@ -211,19 +212,30 @@ def softmax(node: OpNode) -> None:
         if node.was_unsigned(node.tensor(0)) and kind == I8 and not node.was_unsigned(node.output()):
             raise BuildError("SOFTMAX of uint8 to int8 is not supported")
         lowest = kind.limits[0]
-        _stated_scale(node, *((1 / 256, lowest) if kind == I8 else (1 / 65536, lowest)))
+        _stated_scale(node, *((1 / 256, lowest) if kind == I8 else (1 / 65536, lowest)), near=1e-3)
         given = {} if kind == I8 else {"out": str(kind)}
         node.call("softmax_q", x, node.const("exp", exp_table(quant.scale, beta)), **given)
         return
     node.out_dtype(I16)
-    _stated_scale(node, 1 / 32768, 0)
+    _stated_scale(node, 1 / 32768, 0, near=1e-3)
     if quant.zero_point:
         raise BuildError("i16 must have the zero point 0")
     mult, shift = quantize_multiplier(float(np.float32(quant.scale) * np.float32(beta)) / (10.0 / 65535.0))
     node.call("softmax16", x, node.const("exp", EXP), node.const("inverse", INVERSE), mult=mult, shift=shift)
 
 
+def l2_normalization(node: OpNode) -> None:
+    """L2_NORMALIZATION over the last axis, to steps of 1/128."""
+    x, unsigned = node.input(0, I8), node.was_unsigned(node.tensor(0))
+    if int(node.option("FusedActivationFunction")) != 0:
+        raise BuildError("a fused activation is not supported here")
+    node.out_dtype(I8)
+    _stated_scale(node, 1 / 128, 0)
+    node.call("l2_normalize_q", x, zero=node.quant(node.tensor(0)).zero_point, early=unsigned)
+
+
 TABLE: Table = {
+    "L2_NORMALIZATION": l2_normalization,
     "ADD": add,
     "SUB": sub,
     "MUL": mul,
