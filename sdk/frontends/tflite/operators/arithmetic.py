@@ -8,6 +8,7 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType, Quant
+from sdk.compiler.ops.div_q import MOST_LEFT
 from sdk.compiler.ops.fixed import INT32_MAX, quantize_multiplier
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
@@ -84,6 +85,22 @@ def mul(node: OpNode) -> None:
     node.call(
         "mul_q", a, b, a_offset=-qa.zero_point, b_offset=-qb.zero_point, mult=mult, shift=shift,
         out=str(kind), zp=qo.zero_point, lo=lo, hi=hi,
+    )  # fmt: skip
+
+
+def div(node: OpNode) -> None:
+    """DIV of quantised tensors; a quotient by 0 is 0, so is one that LiteRT shifts by 32 bits or more."""
+    a, b = node.input(0, I8, I16), node.input(1, I8, I16)
+    kind = node.out_dtype(a.type.dtype)
+    qa, qb, qo = node.quant(node.tensor(0)), node.quant(node.tensor(1)), node.quant(node.output())
+    ratio = np.float32(qa.scale) / (np.float32(qb.scale) * np.float32(qo.scale))
+    mult, shift = quantize_multiplier(float(ratio))
+    if shift > MOST_LEFT[kind]:
+        raise BuildError(f"the scale ratio {float(ratio)} is too large for quotients of {kind}")
+    lo, hi = _clamp(node, kind, qo)
+    node.call(
+        "div_q", a, b, a_offset=-qa.zero_point, b_offset=-qb.zero_point, mult=mult, shift=shift, zp=qo.zero_point,
+        lo=lo, hi=hi,
     )  # fmt: skip
 
 
@@ -239,6 +256,7 @@ TABLE: Table = {
     "ADD": add,
     "SUB": sub,
     "MUL": mul,
+    "DIV": div,
     "QUANTIZE": quantize,
     "RELU": relu,
     "RELU6": relu6,
