@@ -13,9 +13,16 @@ if TYPE_CHECKING:
 
     from sdk.driver.model import Model, compile
     from sdk.errors import SdkError
+    from sdk.quantizer.run import Quantized, quantize
 
-__all__ = ["Model", "SdkError", "__version__", "compile"]
-_MODULES = {"Model": "driver.model", "compile": "driver.model", "SdkError": "errors"}
+__all__ = ["Model", "Quantized", "SdkError", "__version__", "compile", "quantize"]
+_MODULES = {
+    "Model": "driver.model",
+    "Quantized": "quantizer.run",
+    "SdkError": "errors",
+    "compile": "driver.model",
+    "quantize": "quantizer.run",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -57,6 +57,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "model.tflite").write_bytes(digits)
     np.save(tmp_path / "image.npy", np.zeros((1, 8, 8, 1), np.int8))
     np.save(tmp_path / "x.npy", np.ones((3, 8), np.float32))
+    held = np.load(ROOT / "examples" / "digits" / "holdout.npz")
+    ink = (held["images"].astype(np.float32) + 128) / 255
+    np.savez(tmp_path / "calib.npz", image=ink.transpose(0, 3, 1, 2), label=held["labels"])
     onnx.save(encoder(), str(tmp_path / "encoder.onnx"))
     onnx.save(strange(), str(tmp_path / "model.onnx"))
     monkeypatch.chdir(tmp_path)

@@ -23,13 +23,14 @@ from sdk.cli.group import Verbs
 from sdk.cli.inspect import inspect
 from sdk.cli.memory import memory
 from sdk.cli.profile import profile
+from sdk.cli.quantize import quantize
 from sdk.cli.run import run
 from sdk.cli.verify import verify
 from sdk.errors import SdkError, UsageError
 from sdk.version import VERSION
 
 # In the order in which --help shows them; each has examples in templates/help/examples.toml.
-_COMMANDS = (build, run, verify, bench, profile, memory, inspect, fit, boards, doctor, completion)
+_COMMANDS = (build, run, verify, bench, profile, memory, inspect, fit, quantize, boards, doctor, completion)
 VERBS = tuple(command.name or "" for command in _COMMANDS)
 
 

@@ -271,11 +271,12 @@ def existing(given: Model) -> Path | ModelFile:
     if isinstance(given, dict):
         from sdk.driver.entries import join_files
 
-        return join_files({entry: _existing(path) for entry, path in given.items()})
-    return _existing(given)
+        return join_files({entry: existing_path(path) for entry, path in given.items()})
+    return existing_path(given)
 
 
-def _existing(path: Path) -> Path:
+def existing_path(path: Path) -> Path:
+    """Return ``path``; raise UsageError with the names nearby when there is nothing there."""
     if path.exists():
         return path
     why = None if path.parent.is_dir() else f"there is no folder {path.parent}"

@@ -69,7 +69,8 @@ class Builder:
     """``body`` and ``consts`` of the graph, ``dims`` its symbols by name; ``names`` are taken; ``asked`` are values
     that a converter wanted to know at import, and could not; ``narrow`` gives values that stand for those of a narrower
     type the format's number of it; ``sequences`` gives values that stand for several those, and None for an optional
-    value that is not there; ``places`` where the elements of values that are not 0 stand."""
+    value that is not there; ``places`` where the elements of values that are not 0 stand; ``digests`` names
+    constants by their contents."""
 
     body: list[Node] = field(default_factory=list)
     consts: dict[str, Const] = field(default_factory=dict)
@@ -80,9 +81,9 @@ class Builder:
     narrow: dict[str, int] = field(default_factory=dict)
     sequences: dict[str, tuple[Value, ...] | None] = field(default_factory=dict)
     places: dict[str, Value] = field(default_factory=dict)
+    digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)
     _known: dict[str, Contents] = field(default_factory=dict)
     _material: dict[str, Value] = field(default_factory=dict)
-    _digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)
 
     def value_name(self, text: str) -> str:
         """A name for a value that nothing of the module has yet."""
@@ -113,10 +114,10 @@ class Builder:
         """A constant with these contents; one already there with the same type and bytes is shared."""
         made = Const(stem, TensorType(dtype_of(data), data.shape), data)
         key = (made.type, made.digest)
-        if key not in self._digests:
-            name = self._digests[key] = self.value_name(stem)
+        if key not in self.digests:
+            name = self.digests[key] = self.value_name(stem)
             self.consts[name] = Const(name, made.type, made.data)
-        return Value(self._digests[key], made.type, const=True)
+        return Value(self.digests[key], made.type, const=True)
 
     def materialize(self, value: Value, source: str) -> Value:
         """``value`` as the graph can use it: known numbers become a constant, known dims calls that make them."""

@@ -10,6 +10,7 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -174,6 +175,10 @@ class Toolchain(ABC):
         """Return the flags this linker needs for ``job``; default none."""
         return []
 
+    def retries(self, said: str) -> tuple[str, ...]:
+        """Return flags, each of which is tried on a unit that the compiler rejected with these words; default none."""
+        return ()
+
     def libraries(self, job: LinkJob) -> list[str]:
         """Return the libraries of ``job``, which follow its objects on the command line."""
         return [f"-l{lib}" for lib in job.libs]
@@ -194,7 +199,7 @@ class Toolchain(ABC):
             for source in (*headers, job.source):
                 source.write(folder / "src")
             command = [*argv, "-c", name, "-o", "../unit.o"]
-            messages = self._run(command, folder / "src", f"the C compiler ({self.name}) rejected {name}")
+            messages = self._compiled(command, folder / "src", f"the C compiler ({self.name}) rejected {name}")
             (folder / "warnings.txt").write_text(messages, encoding="utf-8")
             shutil.rmtree(folder / "src")
 
@@ -207,6 +212,16 @@ class Toolchain(ABC):
             warnings=(folder / "warnings.txt").read_text(encoding="utf-8"),
             stack_usage=usage if usage.is_file() else None,
         )
+
+    def _compiled(self, command: list[str], cwd: Path, failure: str) -> str:
+        """Return what the compiler said of a unit that it took, if need be with flags more."""
+        try:
+            return self._run(command, cwd, failure)
+        except BuildError as error:
+            for flag in self.retries(error.why or ""):
+                with suppress(BuildError):
+                    return self._run([*command, flag], cwd, failure)
+            raise
 
     def _compile_flags(self, job: CompileJob) -> list[str]:
         """Return what a C file is compiled with, beyond its target and macros."""

@@ -79,6 +79,12 @@ class GccToolchain(Toolchain):
         moves = ["-fno-if-conversion2"] if job.target.gathers and self.name != "clang" else []
         return [*own, *branches, *moves, "-fno-stack-protector"]
 
+    def retries(self, said: str) -> tuple[str, ...]:
+        """Have gcc 12 for Thumb keep integers out of the registers of the FPU, from which it may not get operands of an
+        assembly statement back; where floats need those, use its other allocator of registers."""
+        lost = "operand has impossible constraints" in said
+        return ("-mgeneral-regs-only", "-fira-algorithm=priority") if lost else ()
+
     def link_flags(self, job: LinkJob) -> list[str]:
         """Leave libraries out of a shared library that names none, and no trace of the link in any file."""
         same = ["-Wl,--build-id=none"]

@@ -55,10 +55,15 @@ def read_error(code: int, out: str, err: str) -> Told:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, with ``model.tflite`` (input ``image`` i8[1, 8, 8, 1]) and a good ``image.npy``."""
+    """The working folder, with ``model.tflite`` (input ``image`` i8[1, 8, 8, 1]) and a good ``image.npy``;
+    ``float.onnx``, which is the same in floats, and ``calib.npz`` with samples and labels for that."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(EXAMPLE, "model.tflite")
     np.save("image.npy", np.zeros((1, 8, 8, 1), np.int8))
+    shutil.copy(EXAMPLE.with_name("digits.onnx"), "float.onnx")
+    held = np.load(EXAMPLE.with_name("holdout.npz"))
+    ink = (held["images"].astype(np.float32) + 128) / 255
+    np.savez("calib.npz", image=ink.transpose(0, 3, 1, 2), label=held["labels"])
     return tmp_path
 
 

@@ -18,6 +18,7 @@ BOUND = 5e-4  # of the largest number of an output, or of 1: how far reals may b
 STEPS = 3  # of QDQ models: their engine rounds a rescaled sum as a float, we as integers; later layers scale that step
 QDQ_BOUND = 0.02  # reals of QDQ models, which such steps end in
 NUDGES = 4  # times that inputs are moved by their last bit
+LARGEST = float(np.finfo(np.float32).max)
 ROOM = 32  # of what outputs move by then: other operations are off by a last bit or two as well
 
 
@@ -85,7 +86,9 @@ def _difference(a: Array, b: Array, quantised: bool, room: float) -> str:
 
 
 def _apart(a: NDArray[Any], b: NDArray[Any], bound: float, room: float) -> NDArray[Any]:
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    # LiteRT holds what overflows to the largest number before it goes on; we do not
+    overflows = bool((np.abs(a) >= LARGEST).any())
+    same = (a == b) | (np.isnan(a) & np.isnan(b)) | (overflows & ~np.isfinite(b))
     finite = np.isfinite(a) & np.isfinite(b)
     scale = max(1.0, float(np.abs(a[finite]).max(initial=0.0)))
     gap = np.abs(np.where(finite, a, 0) - np.where(finite, b, 0))

@@ -83,6 +83,26 @@ ON_M4 = {
         (layer("TopK", ["x"], ["y", "z"], consts=((2,),), given=(("largest", 0),)),), ("y", "z"),
     ),
 }  # fmt: skip
+IN_FPU_REGISTERS = {
+    # GCC kept operands of a statement in registers of the FPU, where it did not find them again
+    "six products": Network(
+        "int8", 1, (("x", Spec((1, 3, 28, 13), "int8", 1.0)),),
+        (layer("DEPTHWISE_CONV_2D", ["x"], ["y"], kernel=(1, 1), stride=(2, 3), padding=0, multiplier=1,
+               fill=("zero", 0), ratio=("natural", 1), zero=-128, **{**PLAIN, "wide_bias": False, "scales": (0, 0)}),),
+        ("y",),
+    ),
+}  # fmt: skip
+UNROLLED = {
+    # unrolled after planning, with elements left over behind a position that is read
+    "gathered in place": Network(
+        "onnx-integer", 1, (("x", Spec((1, 1, 9), "int64")),),
+        (layer("GatherND", ["x"], ["y"], consts=(((0,),),), given=()),), ("y",),
+    ),
+    "rows gathered in place": Network(
+        "onnx-float", 1, (("x", Spec((1, 1, 2, 15), "float32")),),
+        (layer("GatherND", ["x"], ["y"], consts=(((0,),),), given=()),), ("y",),
+    ),
+}  # fmt: skip
 WIDE = {
     # lanes of a mask became lanes of another sign
     "masks as bytes": Network(
@@ -145,3 +165,13 @@ def test_vectors_of_this_machine(compiler: str, core: str) -> None:
 def test_one_core_at_a_time(compiler: str) -> None:
     for opt in ("time", "size"):
         exact(ON_M4, "m4", Choice(compiler, opt, "min"))
+
+
+@pytest.mark.emulator
+def test_operands_in_registers_of_the_fpu() -> None:
+    exact(IN_FPU_REGISTERS, "m7", Choice("arm-none-eabi-gcc", "size", "time"))
+
+
+@pytest.mark.emulator
+def test_loops_unrolled_after_planning() -> None:
+    exact(UNROLLED, "m0plus", Choice("zig", "size", "min"))

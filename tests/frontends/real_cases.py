@@ -52,8 +52,8 @@ class Kept:
 
 @dataclass(frozen=True)
 class Case:
-    """An operator, its inputs (None: left out), the types of its outputs, its options, and the scale and zero point of
-    what it stores."""
+    """An operator, its inputs (None: left out, named so up to the ``least`` number of them), the types of its outputs,
+    its options, and the scale and zero point of what it stores."""
 
     op: str
     inputs: tuple[Held | Const | Kept | None, ...]
@@ -61,6 +61,7 @@ class Case:
     options: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
     meaning: tuple[float, int] | None = None
+    least: int = 0
 
     def data(self) -> bytes:
         """The file. The shapes of outputs are left to the reader."""
@@ -77,6 +78,7 @@ class Case:
             else:
                 numbers.append(model.input(f"x{k}", one.shape, one.dtype, *self._meaning(one.dtype)))
         outputs = [model.output(f"y{k}", (), dtype, *self._meaning(dtype)) for k, dtype in enumerate(self.outputs)]
+        numbers += [-1] * (self.least - len(numbers))
         model.op(self.op, numbers, outputs, self.options, **self.fields)
         return model.build()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 import tflite
 from flatbuffers import flexbuffers
 
+# A subgraph by number, its inputs and its outputs: tensors by name.
+Signature = tuple[int, Mapping[str, int], Mapping[str, int]]
 TYPES = {
     np.dtype("int8"): tflite.TensorType.INT8,
     np.dtype("uint8"): tflite.TensorType.UINT8,
@@ -109,8 +111,9 @@ class ModelFile:
         code = tflite.BuiltinOperator.CUSTOM if custom else getattr(tflite.BuiltinOperator, name)
         self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom, flags))
 
-    def build(self, *others: ModelFile) -> bytes:
-        return _Writer([self, *others]).finish()
+    def build(self, *others: ModelFile, signatures: Mapping[str, Signature] | None = None) -> bytes:
+        """``signatures`` give a subgraph by number, and inputs and outputs, tensors by name, for each key."""
+        return _Writer([self, *others]).finish(signatures or {})
 
 
 class _Writer:
@@ -120,7 +123,7 @@ class _Writer:
         self.codes: dict[tuple[int, str], int] = {}
         self.graphs = [self.subgraph(g) for g in graphs]
 
-    def finish(self) -> bytes:
+    def finish(self, signatures: Mapping[str, Signature]) -> bytes:
         codes = [self.code(*key) for key in self.codes]
         fields = {
             "Version": 3,
@@ -128,6 +131,8 @@ class _Writer:
             "Subgraphs": self.offsets(self.graphs),
             "Buffers": self.offsets(self.buffers),
         }
+        if signatures:
+            fields["SignatureDefs"] = self.offsets([self.signature(k, *s) for k, s in signatures.items()])
         self.b.Finish(self.table("Model", **fields), b"TFL3")
         return bytes(self.b.Output())
 
@@ -162,6 +167,12 @@ class _Writer:
             "OperatorCode", DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number,
             Version=VERSIONS.get(number, 1), **text,
         )  # fmt: skip
+
+    def signature(self, key: str, subgraph: int, *sides: Mapping[str, int]) -> int:
+        names = [[(self.b.CreateString(name), number) for name, number in side.items()] for side in sides]
+        maps = [self.offsets([self.table("TensorMap", Name=n, TensorIndex=k) for n, k in side]) for side in names]
+        text = self.b.CreateString(key)
+        return self.table("SignatureDef", SignatureKey=text, SubgraphIndex=subgraph, Inputs=maps[0], Outputs=maps[1])
 
     def subgraph(self, graph: ModelFile) -> int:
         tensors = self.offsets([self.tensor(t) for t in graph.tensors])

@@ -46,10 +46,11 @@ def _real(b: Any, name: str) -> str:
 
 
 def _stored(b: Any, real: str, out: str, dtype: str, scale: float, zero: int) -> None:
-    """Reals as a quantised value; ``zero`` is that of int8."""
+    """Reals as a quantised value; ``zero`` is that of int8. Another engine may have rounded a step off."""
     zero = zero + 128 if dtype == "uint8" else zero
-    spec = Spec(b.types[real].shape, dtype, scale, zero)
+    spec = Spec(b.types[real].shape, dtype, scale, zero, exact=False)
     b.node("QuantizeLinear", [real, b.const(scale, "float32"), b.const(zero, dtype)], [out], specs=[spec], exact=True)
+    b.specs[out] = spec
 
 
 def _constant(b: Any, shape: tuple[int, ...], one: Layer, axis: int) -> tuple[str, list[float]]:
@@ -155,7 +156,7 @@ def _qlinear(b: Any, one: Layer) -> None:
     b.node(one.op, inputs, one.outputs, exact=True, **given)
     made = b.types[one.outputs[0]]
     b.counted(products=made.elements * taps)
-    b.specs[one.outputs[0]] = Spec(made.shape, made.dtype, scale, zero)
+    b.specs[one.outputs[0]] = Spec(made.shape, made.dtype, scale, zero, exact=False)
 
 
 def _draw_dense(op: str) -> Any:
@@ -183,6 +184,8 @@ def _dense(b: Any, one: Layer) -> None:
 
 
 BINARY = ("Add", "Sub", "Mul", "Concat")
+SLOPES = {"Sigmoid": 0.25, "Tanh": 1.0, "Softmax": 0.5}  # of functions with a range of their own, where they are steep
+MOST_STEPS = 2  # that a step of what they read may become
 UNARY = ("Relu", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Softmax", "GlobalAveragePool", "Identity")
 
 
@@ -220,8 +223,10 @@ def _draw_unary(op: str) -> Any:
 def _unary(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
     y = b.node(one.op, [_real(b, one.inputs[0])])
-    base = 1 / 128 if one.op in ("Sigmoid", "Tanh", "Softmax") else spec.scale
-    _stored(b, y, one.outputs[0], spec.dtype, float(np.float32(base * ODD * one["factor"])), one["zero"])
+    scale = float(np.float32((1 / 128 if one.op in SLOPES else spec.scale) * ODD * one["factor"]))
+    if not spec.exact and SLOPES.get(one.op, 0.0) * spec.scale > scale * MOST_STEPS:
+        raise Unfit("a step off would become many")
+    _stored(b, y, one.outputs[0], spec.dtype, scale, one["zero"])
 
 
 def _draw_pool(op: str) -> Any:
@@ -264,7 +269,7 @@ def _moved(b: Any, one: Layer) -> None:
     else:
         b.node(one.op, [one.inputs[0], b.const(one["shape"], "int64")], one.outputs)
     found = b.types[one.outputs[0]]
-    b.specs[one.outputs[0]] = Spec(found.shape, found.dtype, spec.scale, spec.zero)
+    b.specs[one.outputs[0]] = Spec(found.shape, found.dtype, spec.scale, spec.zero, spec.exact)
 
 
 TABLE = {

@@ -32,7 +32,7 @@ NOT_GENERATED = {
 KNOWN = {
     "int8": "a1acb6b37fad", "int16": "71c123be48b5", "uint8": "fa1b80c35e29",
     "float": "7943bcd3c8e5",
-    "onnx-float": "dc7841a4e6fc", "onnx-qdq": "211915a7a739", "onnx-integer": "c62e101a6f02",
+    "onnx-float": "dc7841a4e6fc", "onnx-qdq": "a310dbf5800a", "onnx-integer": "c62e101a6f02",
 }  # fmt: skip
 
 

@@ -97,8 +97,8 @@ def checked(
     code: BasicBlock, paths: list[Path], starts: list[int], turns: int, killed: frozenset[LiveIn] = frozenset()
 ) -> Emitted | None:
     """The instructions of ``code``, after a run of them that did what it means."""
-    results, live_ins = operands(code)
-    emitted = emit(code, results, live_ins, paths, turns > 1, killed)
+    operand_of, live_ins = operands(code)
+    emitted = emit(code, operand_of, live_ins, paths, turns > 1, killed)
     if emitted is None:
         return None
     rng = random.Random(len(emitted.lines))
@@ -110,11 +110,11 @@ def checked(
     registers |= {f"%[p{k}]": start + emitted.bases[k] for k, start in enumerate(starts)} | {"%[w]": STRIDE}
     walking = {f"%[p{k}]" for k, path in enumerate(paths) if path.step or path.stride or k in emitted.several}
     temporaries = {f"%[t{k}]" for k in range(emitted.temps)}
-    changing = {*results.values(), *walking, *temporaries, *(live_ins[live_in] for live_in in killed)}
+    changing = {*operand_of.values(), *walking, *temporaries, *(live_ins[live_in] for live_in in killed)}
     used = len({r for line in emitted.lines for r in re.findall(r"%\[\w+\]", line)}) + (turns > 1)
     assert used <= REGISTERS
     after = execute(emitted.lines * turns, registers, Memory(memory, [(0, len(memory))]), changing)
-    assert {name: after[home] for name, home in results.items()} == results
+    assert {name: after[operand] for name, operand in operand_of.items()} == results
     assert memory == wanted
     return emitted
 

@@ -52,6 +52,10 @@ def _softsign(x: ValueExpr) -> ValueExpr:
 
 ACTIVATIONS: Mapping[str, tuple[Function, Callable[[Array, float, float], Any]]] = {
     "affine": (_affine, lambda x, a, b: a * x + b),
+    "clip": (
+        lambda x, a, b: limited(x, a, b),
+        lambda x, a, b: np.minimum(np.maximum(x, x.dtype.type(a)), x.dtype.type(b)),
+    ),
     "elu": (lambda x, a, b: _elu(x, a), lambda x, a, b: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0)))),
     "hard_sigmoid": (
         lambda x, a, b: limited(_affine(x, a, b), 0, 1),

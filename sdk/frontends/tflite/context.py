@@ -24,9 +24,10 @@ from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
 from sdk.frontends.tflite.sizes import sizes_of
 from sdk.frontends.tflite.unsigned import LOWER, RAISE, is_unsigned, lowered
 
-__all__ = ["Builder", "Importer", "OpNode", "OperatorSpec", "Table", "tensor_quant", "usable"]
+__all__ = ["Argument", "Builder", "Importer", "OpNode", "OperatorSpec", "Table", "fits", "tensor_quant", "usable"]
 
 Array = NDArray[Any]
+Argument = Value | str  # of a subgraph: a value, or the name of the variable that a handle stands for
 _NARROW: Final = (I8, U8, I16)
 
 
@@ -46,7 +47,7 @@ def usable(scale: float) -> bool:
 class Builder(CallBuilder):
     """The module under construction. ``values`` maps tensor numbers of the main subgraph to graph values, ``lowered``
     those of u8 to values of i8, 128 lower; a tensor may be in both. ``state_names`` has resources by name, variable
-    tensors by number."""
+    tensors by number; ``kept`` those of other subgraphs. ``inline`` imports a subgraph in place."""
 
     graph: Subgraph
     subgraphs: tuple[Subgraph, ...]
@@ -56,6 +57,8 @@ class Builder(CallBuilder):
     state_names: dict[str | int, str] = field(default_factory=dict)
     lowered: dict[int, Value] = field(default_factory=dict)
     initial: dict[str, Tensor] = field(default_factory=dict)
+    kept: dict[int, dict[str | int, str]] = field(default_factory=dict)
+    inline: Callable[[int, tuple[Argument, ...]], tuple[Argument, ...]] = lambda index, args: ()
 
     def value(self, number: int, lower: bool = False) -> Value | None:
         """The value of a tensor, of u8 also as i8 and ``lower``: converted where it was computed as the other one. None
@@ -235,6 +238,14 @@ class OpNode:
         """A constant of rank 0 in the element type of ``like``."""
         return self.const("scalar", np.asarray(number, like.type.dtype.numpy))
 
+    def inline(self, index: int, args: tuple[Argument, ...]) -> tuple[Argument, ...]:
+        """The results of a subgraph imported in place of the operator.
+
+        Raises:
+            BuildError: there is none of that number, or it cannot be imported with these arguments.
+        """
+        return self.builder.inline(index, args)
+
     def call(self, op: str, *args: Value, to: int | str = 0, **given: Attr) -> Value:
         """Emits a call; ``to`` is the output number it computes, or the suffix of an intermediate result. On small
         constants, and on sizes of inputs, the result is known at once instead.
@@ -294,7 +305,7 @@ class OpNode:
         """The type of output ``k`` with what the file says of its meaning."""
         tensor = self.output(k)
         self._check_free(tensor)
-        if tensor.dtype != found.dtype or not _fits(found.shape, tensor):
+        if tensor.dtype != found.dtype or not fits(found.shape, tensor):
             raise BuildError(
                 f"output {tensor.name} is {found.dtype}{list(found.shape)}, "
                 f"the file says {tensor.type_name.lower()}{list(tensor.shape)}"
@@ -322,7 +333,7 @@ class OpNode:
         self._keep(self.output(k), value)
 
 
-def _fits(found: tuple[Dim, ...], stated: Tensor) -> bool:
+def fits(found: tuple[Dim, ...], stated: Tensor) -> bool:
     """Whether a shape is what the file says, where it says something: a tensor whose shape the run computes has open
     extents, or no rank at all."""
     if not stated.ranked:

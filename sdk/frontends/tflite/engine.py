@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Call, Graph
 from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.frontends.base import ModelFile, Option
+from sdk.frontends.tflite.entries import entries_of
+from sdk.frontends.tflite.reader import Signature, read_model, read_signatures
 from sdk.frontends.tflite.unfilled import unfilled
 
 __all__ = ["LiteRt", "LiteRtLayers", "TfliteMicro", "TfliteMicroLayers"]
@@ -19,6 +21,17 @@ __all__ = ["LiteRt", "LiteRtLayers", "TfliteMicro", "TfliteMicroLayers"]
 Array = NDArray[Any]
 ARENA_BYTES: Final = 16 << 20
 RESOLVERS: Final = {"reference": "BUILTIN_REF", "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES"}
+
+
+def signature_of(data: bytes, entry: str) -> Signature | None:
+    """The signature that an entry of a file is; None for the first subgraph.
+
+    Raises:
+        BuildError: the file is damaged.
+    """
+    subgraphs = read_model(data, {})
+    found = {one.name: one.signature for one in entries_of(subgraphs, read_signatures(data, subgraphs))}
+    return found.get(entry)
 
 
 class TfliteMicro:
@@ -50,6 +63,9 @@ class TfliteMicro:
                 why=str(err),
                 hint="pip install 'crosslevel[verify]'",
             ) from None
+        if signature_of(model.data, graph.name) is not None:
+            hint = "use --against litert, or interp"
+            raise BuildError("tflite-micro runs the first subgraph of a file, not its signatures", hint=hint)
         try:
             config = getattr(runtime.InterpreterConfig, self.config)
             self.engine = runtime.Interpreter.from_bytes(
@@ -120,6 +136,7 @@ class LiteRt:
                 self._open(model.data, "builtin")
             except (RuntimeError, ValueError) as err:
                 raise BuildError("LiteRT does not take this model", why=str(err), hint="use --against interp") from None
+        self.signature = signature_of(model.data, graph.name)
         self.inputs = [detail["index"] for detail in self.engine.get_input_details()]
         self.outputs = [detail["index"] for detail in self.engine.get_output_details()]
         self.unfilled = unfilled(model.data)
@@ -141,6 +158,8 @@ class LiteRt:
         """
         given = [np.asarray(inputs[value.name], order="C") for value in self.graph.params]
         try:
+            if self.signature is not None:
+                return self._signed(self.signature, given)
             if dims:
                 for index, array in zip(self.inputs, given, strict=True):
                     self.engine.resize_tensor_input(index, array.shape)
@@ -152,6 +171,13 @@ class LiteRt:
         except (RuntimeError, ValueError) as err:
             raise BuildError("LiteRT fails on this model", why=str(err), hint="use --against interp") from None
         return {v.name: found[index] for v, index in zip(self.graph.results, self.outputs, strict=True)}
+
+    def _signed(self, signature: Signature, given: Sequence[Array]) -> dict[str, Array]:
+        """The outputs of an entry that is a signature."""
+        run = self.engine.get_signature_runner(signature.key)
+        found = run(**{name: array for (name, _), array in zip(signature.inputs, given, strict=True)})
+        names = [name for name, _ in signature.outputs]
+        return {v.name: np.array(found[name]) for v, name in zip(self.graph.results, names, strict=True)}
 
     def _tensors(self, numbers: Iterable[int]) -> dict[int, Array]:
         """Tensors by number, 0 where no kernel filled them."""

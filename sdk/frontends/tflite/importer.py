@@ -9,14 +9,16 @@ from sdk.compiler.ir.graph import Graph, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var
-from sdk.errors import BuildError
+from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import UnknownDimsError
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, tensor_quant
+from sdk.frontends.tflite.entries import Entry, entries_of
+from sdk.frontends.tflite.inlining import Inliner, keep_variables
 from sdk.frontends.tflite.operators import OPERATORS
 from sdk.frontends.tflite.operators.custom import CUSTOM
-from sdk.frontends.tflite.reader import Operator, Subgraph, read_model
+from sdk.frontends.tflite.reader import Operator, Subgraph, read_model, read_signatures
 from sdk.frontends.tflite.unsigned import LOWERED
 from sdk.frontends.tflite.verify import malformed
 from sdk.text import printable
@@ -24,6 +26,7 @@ from sdk.text import printable
 __all__ = ["import_tflite"]
 
 SHOWN = 20
+Results = tuple[Value, ...]
 
 
 def import_tflite(
@@ -35,14 +38,15 @@ def import_tflite(
     refusals: list[Refusal] | None = None,
     tensors: dict[int, tuple[Value, int]] | None = None,
 ) -> Module:
-    """The module of a .tflite file: one graph ``main``, states for its variables.
+    """The module of a .tflite file: a graph ``main``, or one for each of several signatures; states for its variables.
 
     Args:
         data: the file.
         name: name of the module (made an identifier).
         dims: inclusive bounds (lo, hi) of open extents, or (lo, hi, what they are a multiple of), by name: input
             ``x`` with an open axis 1 has the dim ``x_1``.
-            An open extent that is not named here is 1, or what the file says it was at export.
+            An open extent that is not named here is 1, or what the file says it was at export. Of several entries
+            ``entry.x_1`` is the dim of one.
         custom_ops: how to import custom operators, by their code; tried before our own.
         refusals: where given, what cannot be imported is put here, beside the error.
         tensors: where given, what each tensor of the main subgraph became is put here, by its number, with how much
@@ -54,24 +58,110 @@ def import_tflite(
     """
     fields = {op: (spec.options, spec.fields) for op, spec in OPERATORS.items()}
     subgraphs = read_model(data, fields)
-    builder = Builder(graph=subgraphs[0], subgraphs=subgraphs)
-    builder.names.add("main")
-    params, symbols = _params(builder, dict(dims or {}))
-    _import_operators(builder, custom_ops or {}, [] if refusals is None else refusals)
-    if not builder.graph.outputs:
-        raise malformed("its main subgraph has no output")
-    results = tuple(_result(builder, number) for number in builder.graph.outputs)
+    entries = entries_of(subgraphs, read_signatures(data, subgraphs))
+    if tensors is not None and len(entries) > 1:
+        raise UsageError("layers are those of one entry", hint="leave out --layers: the file has several signatures")
+    shared = _Shared(subgraphs, custom_ops or {}, dims or {}, [] if refusals is None else refusals)
+    # those that give variables their first values are first
+    order = sorted(entries, key=lambda e: all(operator.name != "CALL_ONCE" for operator in e.graph.operators))
+    graphs = {entry.name: shared.graph(entry, len(entries) > 1) for entry in order}
+    shared.check_dims()
     if tensors is not None:
-        tensors.update({number: (value, LOWERED) for number, value in builder.lowered.items()})
-        tensors.update({number: (value, 0) for number, value in builder.values.items()})
-    graph = Graph("main", symbols, params, tuple(builder.body), results)
+        tensors.update({number: (value, LOWERED) for number, value in shared.builder.lowered.items()})
+        tensors.update({number: (value, 0) for number, value in shared.builder.values.items()})
+    ordered = {entry.name: graphs[entry.name] for entry in entries}
     return Module(
-        identifier(name), "imported", consts=builder.consts, states=builder.states, graphs={"main": graph}
+        identifier(name), "imported", consts=shared.builder.consts, states=shared.builder.states, graphs=ordered
     )
 
 
-def _params(builder: Builder, dims: dict[str, tuple[int, ...]]) -> tuple[tuple[Value, ...], tuple[Var, ...]]:
-    """Parameters with open extents as symbols where ``dims`` gives bounds."""
+class _Shared:
+    """The entries of a file one after the other, with what they have in common: constants of equal contents, resources,
+    and the variable tensors of entries that are one subgraph. ``builder`` is that of the last one."""
+
+    def __init__(
+        self, subgraphs: tuple[Subgraph, ...], custom_ops: Mapping[str, Importer],
+        dims: Mapping[str, tuple[int, ...]], refusals: list[Refusal],
+    ) -> None:  # fmt: skip
+        self.custom_ops, self.dims, self.refusals = custom_ops, dims, refusals
+        self.builder = Builder(graph=subgraphs[0], subgraphs=subgraphs)
+        self.offered: list[str] = []
+        self.used: set[str] = set()
+
+    def graph(self, entry: Entry, several: bool) -> Graph:
+        """The graph of an entry.
+
+        Raises:
+            BuildError: it cannot be imported.
+        """
+        builder = self.builder = self._begun(entry)
+        try:
+            params, symbols = self._params(entry, several)
+            own = self.refusals if entry.graph.index == 0 else []  # they name operators of the first subgraph
+            _import_operators(builder, self.custom_ops, own)
+            if not entry.graph.outputs:
+                raise malformed("its main subgraph has no output")
+            results = tuple(_result(builder, number) for number in entry.graph.outputs)
+            if entry.signature is not None:
+                results = _signed(builder, params, results, [name for name, _ in entry.signature.outputs])
+        except BuildError as error:
+            if several:
+                error.where = f"entry {entry.name}: {error.where or 'its signature'}"
+            raise
+        keep_variables(builder)
+        return Graph(entry.name, symbols, params, tuple(builder.body), results)
+
+    def _begun(self, entry: Entry) -> Builder:
+        """A builder that knows what is there already."""
+        last = self.builder
+        resources: dict[str | int, str] = {k: v for k, v in last.state_names.items() if isinstance(k, str)}
+        builder = Builder(
+            graph=entry.graph, subgraphs=last.subgraphs, consts=last.consts, states=last.states, budget=last.budget,
+            names={entry.name, *last.consts, *last.states}, initial=last.initial, digests=last.digests,
+            state_names=resources | last.kept.get(entry.graph.index, {}), kept=last.kept,
+        )  # fmt: skip
+        builder.inline = Inliner(builder, lambda node: _import_one(node, self.custom_ops))
+        return builder
+
+    def _params(self, entry: Entry, several: bool) -> tuple[tuple[Value, ...], tuple[Var, ...]]:
+        """Parameters and dims of an entry. What ``dims`` says is for all entries that have such a dim, by
+        ``entry.name`` for one."""
+        own = {name.removeprefix(f"{entry.name}."): name for name in self.dims if several}
+        given = {name: name for name in self.dims if "." not in name or not several} | {
+            name: full for name, full in own.items() if name != full
+        }
+        params, symbols, offered = _params(self.builder, {name: self.dims[full] for name, full in given.items()})
+        self.offered += [name for name in offered if name not in self.offered]
+        self.used |= {given[var.name] for var in symbols}
+        return params, symbols
+
+    def check_dims(self) -> None:
+        """Refuses bounds of a dim that no entry has.
+
+        Raises:
+            UnknownDimsError: these.
+        """
+        unknown = sorted(set(self.dims) - self.used)
+        if unknown:
+            hint = f"open dims: {', '.join(self.offered)}" if self.offered else "every extent of this model is fixed"
+            raise UnknownDimsError(tuple(unknown), hint)
+
+
+def _signed(builder: Builder, params: Results, results: Results, names: list[str]) -> Results:
+    """Results under the names of a signature: a copy of what has another one."""
+    taken = {value.name for value in params}
+    found: list[Value] = []
+    for value, name in zip(results, names, strict=True):
+        if value.const or value.name in taken or value.name != identifier(name):
+            source = f"output {name}"
+            (value,) = builder.emit("reshape", (value,), {"shape": value.type.shape}, (value.type,), (name,), source)
+        taken.add(value.name)
+        found.append(value)
+    return tuple(found)
+
+
+def _params(builder: Builder, dims: dict[str, tuple[int, ...]]) -> tuple[Results, tuple[Var, ...], list[str]]:
+    """Parameters with open extents as symbols where ``dims`` gives bounds, the symbols, and what may be given."""
     params: list[Value] = []
     symbols: dict[str, Var] = {}
     offered: list[str] = []
@@ -94,12 +184,8 @@ def _params(builder: Builder, dims: dict[str, tuple[int, ...]]) -> tuple[tuple[V
         value = Value(stem, TensorType(tensor.dtype, tuple(shape), tensor_quant(tensor)))
         builder.values[number] = value
         params.append(value)
-    unknown = sorted(set(dims) - set(symbols))
-    if unknown:
-        hint = f"open dims: {', '.join(offered)}" if offered else "every extent of this model is fixed"
-        raise UnknownDimsError(tuple(unknown), hint)
     builder.names.update(symbols)
-    return tuple(params), tuple(symbols.values())
+    return tuple(params), tuple(symbols.values()), offered
 
 
 def _result(builder: Builder, number: int) -> Value:
@@ -121,14 +207,18 @@ def _import_operators(builder: Builder, custom_ops: Mapping[str, Importer], refu
     for operator in builder.graph.operators:
         node = OpNode(builder, operator)
         try:
-            importer, lower = _importer(node, custom_ops)
-            importer(replace(node, lower=lower))
+            _import_one(node, custom_ops)
         except BuildError as error:
             failures.append((operator, error.message + (f" ({error.why})" if error.why else "")))
             refusals.append(Refusal(operator.index, failures[-1][1], error.hint))
             _declare_outputs(builder, operator)
     if failures:
         raise _report(builder.graph, failures)
+
+
+def _import_one(node: OpNode, custom_ops: Mapping[str, Importer]) -> None:
+    importer, lower = _importer(node, custom_ops)
+    importer(replace(node, lower=lower))
 
 
 def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importer, frozenset[int]]:

@@ -16,13 +16,14 @@ from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U1
 from sdk.errors import BuildError
 from sdk.frontends.tflite.verify import malformed, verify_file
 
-__all__ = ["Operator", "OptionFields", "Subgraph", "Tensor", "read_model"]
+__all__ = ["Operator", "OptionFields", "Signature", "Subgraph", "Tensor", "read_model", "read_signatures"]
 
 OptionFields = Mapping[str, tuple[str, tuple[str, ...]]]
 MAX_BYTES: Final = (1 << 31) - 1
 _BUILTIN: Final = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
 _TYPE_NAMES: Final = {v: k for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
 _OPTIONS: Final = {v: k for k, v in vars(tflite.BuiltinOptions).items() if isinstance(v, int)}
+_OPTIONS2: Final = {v: k for k, v in vars(tflite.BuiltinOptions2).items() if isinstance(v, int)}
 _DTYPES: Final = {
     "BOOL": BOOL, "INT8": I8, "UINT8": U8, "INT16": I16, "UINT16": U16, "INT32": I32, "UINT32": U32,
     "INT64": I64, "FLOAT16": F16, "FLOAT32": F32, "FLOAT64": F64,
@@ -78,6 +79,41 @@ class Subgraph:
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a file calls an entry (``key``), and the inputs and outputs of that by name, with their tensor numbers."""
+
+    key: str
+    subgraph: int
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+def read_signatures(data: bytes, subgraphs: tuple[Subgraph, ...]) -> tuple[Signature, ...]:
+    """The signatures of a file whose subgraphs were read.
+
+    Raises:
+        BuildError: one names a subgraph or a tensor that there is not, or two have one key.
+    """
+    model = tflite.Model.GetRootAs(data)
+    found = tuple(_signature(model.SignatureDefs(k), subgraphs) for k in range(model.SignatureDefsLength()))
+    if len({one.key for one in found}) < len(found):
+        raise malformed("two signatures have one key")
+    return found
+
+
+def _signature(table: Any, subgraphs: tuple[Subgraph, ...]) -> Signature:
+    key, number = _text(table.SignatureKey()), int(table.SubgraphIndex())
+    _in_range(number, 0, len(subgraphs), f"the subgraph of signature {key}")
+    sides = []
+    for side in ("Inputs", "Outputs"):
+        maps = [getattr(table, side)(k) for k in range(getattr(table, f"{side}Length")())]
+        sides.append(tuple((_text(m.Name()), int(m.TensorIndex())) for m in maps))
+        for name, at in sides[-1]:
+            _in_range(at, 0, len(subgraphs[number].tensors), f"the tensor {name} of signature {key}")
+    return Signature(key, number, *sides)
 
 
 def read_model(data: bytes, fields: OptionFields) -> tuple[Subgraph, ...]:
@@ -226,13 +262,15 @@ def _operator(model: Any, table: Any, index: int, fields: OptionFields) -> Opera
 
 def _options(table: Any, name: str, fields: OptionFields) -> dict[str, Any]:
     """The options of an operator by accessor name; empty where the file has none."""
-    if name not in fields or table.BuiltinOptions() is None:
+    union, known = table.BuiltinOptions(), _OPTIONS.get(table.BuiltinOptionsType())
+    if union is None:
+        union, known = table.BuiltinOptions2(), _OPTIONS2.get(table.BuiltinOptions2Type())
+    if name not in fields or union is None:
         return {}
     kind, accessors = fields[name]
-    if not kind or _OPTIONS.get(table.BuiltinOptionsType()) != kind:
+    if not kind or known != kind:
         return {}
     options = getattr(tflite, kind)()
-    union = table.BuiltinOptions()
     options.Init(union.Bytes, union.Pos)
     return {a: _option(getattr(options, a)()) for a in accessors}
 

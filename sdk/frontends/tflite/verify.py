@@ -74,6 +74,8 @@ _OPERATOR = Schema(
         Field(3, "builtin_options_type", "scalar", 1),
         Field(4, "builtin_options", "opaque"),
         Field(5, "custom_options", "vector", 1),
+        Field(11, "builtin_options_2_type", "scalar", 1),
+        Field(12, "builtin_options_2", "opaque"),
     ),
 )
 _SUBGRAPH = Schema(
@@ -86,6 +88,16 @@ _SUBGRAPH = Schema(
         Field(4, "name", "string"),
     ),
 )
+_MAP = Schema("TensorMap", (Field(0, "name", "string"), Field(1, "tensor_index", "scalar")))
+_SIGNATURE = Schema(
+    "SignatureDef",
+    (
+        Field(0, "inputs", "tables", schema=_MAP),
+        Field(1, "outputs", "tables", schema=_MAP),
+        Field(2, "signature_key", "string"),
+        Field(4, "subgraph_index", "scalar"),
+    ),
+)
 _MODEL = Schema(
     "Model",
     (
@@ -93,6 +105,7 @@ _MODEL = Schema(
         Field(1, "operator_codes", "tables", schema=_CODE),
         Field(2, "subgraphs", "tables", schema=_SUBGRAPH),
         Field(4, "buffers", "tables", schema=_BUFFER),
+        Field(7, "signature_defs", "tables", schema=_SIGNATURE),
     ),
 )
 

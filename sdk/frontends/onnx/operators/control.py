@@ -7,8 +7,8 @@ import numpy as np
 from sdk.budget import TRIPS
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, I64
-from sdk.compiler.ops.shapes import same_extent
 from sdk.frontends.builder import contents_of
+from sdk.frontends.control import chosen, scalar_condition
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__: list[str] = []
@@ -44,10 +44,7 @@ def if_(node: OnnxNode) -> tuple[Value, ...]:
         if known.size != 1:
             node.fail(f"its condition has {known.size} elements")
         return node.branch("then_branch" if bool(known.reshape(-1)[0]) else "else_branch")
-    condition = node.x(0)
-    if condition.type.dtype != BOOL or condition.type.size != 1:
-        node.fail(f"its condition is {condition.type.dtype} of {condition.type.size} elements")
-    scalar = node.call("reshape", condition, shape=())
+    scalar = scalar_condition(node, node.x(0))
     pairs = zip(node.branch("then_branch"), node.branch("else_branch"), strict=True)
     return tuple(_chosen(node, scalar, yes, no) for yes, no in pairs)
 
@@ -60,10 +57,7 @@ def _chosen(node: OnnxNode, condition: Value, yes: Value, no: Value) -> Value:
             node.fail("its condition is known only at run time, and its branches give sequences of different lengths")
         parts = (_chosen(node, condition, a, b) for a, b in zip(first, second, strict=True))
         return node.builder.sequence(tuple(parts), node.stem)
-    same = yes.type.rank == no.type.rank and all(map(same_extent, yes.type.shape, no.type.shape))
-    if yes.type.dtype != no.type.dtype or not same:
-        node.fail("its condition is known only at run time, and its branches give tensors of different types")
-    return node.call("where", condition, yes, no)
+    return chosen(node, condition, yes, no)
 
 
 @onnx_op("Loop")

@@ -8,6 +8,7 @@ from sdk.frontends.tflite.operators import (
     arithmetic,
     bytes,
     contraction,
+    control,
     layout,
     lstm,
     moves,
@@ -39,14 +40,15 @@ _QUANTISED: Table = {
     **state.TABLE,
     **svdf.TABLE,
     **lstm.TABLE,
+    **control.TABLE,
 }
 # Floats, and integers and truth values that stand for themselves.
-_REAL: Table = real.TABLE
+_REAL: Table = {**real.TABLE, **control.TABLE}
 
 # What the importers of quantised tensors see of u8: they compute with i8, unless said here.
 _UNSIGNED: Mapping[str, Unsigned] = {
     **dict.fromkeys((*layout.TABLE, *moves.TABLE), "follow"),
-    **dict.fromkeys(state.TABLE, "keep"),
+    **dict.fromkeys((*state.TABLE, *control.TABLE), "keep"),
     "QUANTIZE": "convert",
 }
 

@@ -25,6 +25,7 @@ _VOLUME = (*_WINDOW, "StrideD", "DilationDFactor")
 _POOL = (*_STRIDES, "FilterHeight", "FilterWidth", *_FUSED)
 _SLICE = ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset")
 _RESIZE = ("AlignCorners", "HalfPixelCenters")
+_CELLS = (*_FUSED, "CellClip", "ProjClip")
 _HANDLE = ("Container", "SharedName")
 _REDUCER = Signature(2, "ReducerOptions", ("KeepDims",))
 _UNARY = Signature(1)
@@ -118,14 +119,30 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     "RANGE": Signature(3),
     "RANK": Signature(1),
     "SHAPE": Signature(1),
+    # other subgraphs
+    "CALL": Signature(None, "CallOptions", ("Subgraph",)),
+    "IF": Signature(None, "IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
+    "STABLEHLO_COMPOSITE": Signature(None, "StableHLOCompositeOptions", ("DecompositionSubgraphIndex",)),
+    "WHILE": Signature(None, "WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
     # variables and state
     "ASSIGN_VARIABLE": Signature(2),
     "CALL_ONCE": Signature(0, "CallOnceOptions", ("InitSubgraphIndex",)),
     "READ_VARIABLE": Signature(1),
+    "BIDIRECTIONAL_SEQUENCE_LSTM": Signature(
+        48, "BidirectionalSequenceLSTMOptions", (*_CELLS, "MergeOutputs", "TimeMajor", "AsymmetricQuantizeInputs")
+    ),
+    "BIDIRECTIONAL_SEQUENCE_RNN": Signature(
+        12, "BidirectionalSequenceRNNOptions", (*_FUSED, "MergeOutputs", "TimeMajor", "AsymmetricQuantizeInputs")
+    ),
+    "LSTM": Signature(24, "LSTMOptions", (*_CELLS, "KernelType", "AsymmetricQuantizeInputs")),
+    "RNN": Signature(5, "RNNOptions", (*_FUSED, "AsymmetricQuantizeInputs")),
     "SVDF": Signature(5, "SVDFOptions", ("Rank", *_FUSED, "AsymmetricQuantizeInputs")),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": Signature(
         24, "UnidirectionalSequenceLSTMOptions",
-        (*_FUSED, "CellClip", "ProjClip", "TimeMajor", "AsymmetricQuantizeInputs", "DiagonalRecurrentTensors"),
+        (*_CELLS, "TimeMajor", "AsymmetricQuantizeInputs", "DiagonalRecurrentTensors"),
+    ),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": Signature(
+        5, "SequenceRNNOptions", (*_FUSED, "TimeMajor", "AsymmetricQuantizeInputs")
     ),
     "VAR_HANDLE": Signature(0, "VarHandleOptions", _HANDLE),
 }  # fmt: skip

@@ -10,6 +10,7 @@ from sdk.frontends.tflite.operators.real import (
     movement,
     positions,
     products,
+    recurrent,
     reductions,
     resizing,
     shapes,
@@ -34,4 +35,5 @@ TABLE: Table = {
     **shapes.TABLE,
     **storage.TABLE,
     **svdf.TABLE,
+    **recurrent.TABLE,
 }
