@@ -39,7 +39,7 @@ def _draw_svdf(d: Draw, b: Any) -> Layer | None:
         "SVDF", [x], b.fresh(), units=d.between(1, 9), rank=d.one((1, 1, 1, 2, 3)), steps=d.one((1, 2, 4, 7)),
         memory=memory, feature=d.fill(), time=d.fill(), bias=d.fill(), by_feature=d.scale(-9, -5),
         by_time=d.scale(-12, -8), shift=shift, least=0 if memory == "int16" else d.between(-60, 60),
-        out=d.between(5, 12), zero=d.zero("int8"), activation=d.between(0, 3),
+        out=d.between(12, 18) if memory == "int16" else d.between(5, 11), zero=d.zero("int8"), activation=d.between(0, 3),
     )  # fmt: skip
 
 
@@ -106,4 +106,4 @@ def _lstm(b: Any, one: Layer) -> None:
     b.file.operators[-1].fields["FusedActivationFunction"] = 4
 
 
-TABLE = {"SVDF": Op(_draw_svdf, _svdf, 1), "UNIDIRECTIONAL_SEQUENCE_LSTM": Op(_draw_lstm, _lstm, 1)}
+TABLE = {"SVDF": Op(_draw_svdf, _svdf), "UNIDIRECTIONAL_SEQUENCE_LSTM": Op(_draw_lstm, _lstm)}
