@@ -39,7 +39,8 @@ def _draw_svdf(d: Draw, b: Any) -> Layer | None:
         "SVDF", [x], b.fresh(), units=d.between(1, 9), rank=d.one((1, 1, 1, 2, 3)), steps=d.one((1, 2, 4, 7)),
         memory=memory, feature=d.fill(), time=d.fill(), bias=d.fill(), by_feature=d.scale(-9, -5),
         by_time=d.scale(-12, -8), shift=shift, least=0 if memory == "int16" else d.between(-60, 60),
-        out=d.between(12, 18) if memory == "int16" else d.between(5, 11), zero=d.zero("int8"), activation=d.between(0, 3),
+        out=d.between(12, 18) if memory == "int16" else d.between(5, 11), zero=d.zero("int8"),
+        activation=d.between(0, 3),
     )  # fmt: skip
 
 
