@@ -28,9 +28,9 @@ def fold_channels(net: Net, types: Mapping[str, TensorType]) -> None:
         one = as_sum(net, k)
         if one is not None and one.op == "MatMul" and one.x in types and types[one.x].rank == 2:
             node.op_type = "Gemm"
-    changed = True
-    while changed:
-        changed = any(_fold(net, k, types) for k in range(len(net.nodes)))
+    k = 0
+    while k < len(net.nodes):
+        k += not _fold(net, k, types)
     for k, node in enumerate(net.nodes):
         if node.op_type == "BatchNormalization":
             _as_convolution(net, k, types)
