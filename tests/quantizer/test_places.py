@@ -1,4 +1,4 @@
-"""Where integers begin and end: every operator that has an integer kernel gets one, and is what onnxruntime computes."""
+"""Where integers begin and end: each operator with an integer kernel gets it, and is what onnxruntime computes."""
 
 from __future__ import annotations
 
