@@ -24,7 +24,7 @@ from sdk.quantizer.equalise import equalise
 from sdk.quantizer.fold_channels import fold_channels
 from sdk.quantizer.net import Net
 from sdk.quantizer.options import WEIGHTS_ONLY, QuantizeOptions, Target
-from sdk.quantizer.place import Placement, layer_name, place
+from sdk.quantizer.place import MOVES, Placement, layer_name, place
 from sdk.quantizer.prepare import plain_products, prepared
 from sdk.quantizer.quality import compared, sensitivities
 from sdk.quantizer.ranges import How, Seen, calibrate, chosen, merged
@@ -248,7 +248,8 @@ class _Work:
             if k in inside or (one is not None and not one.counts):
                 continue
             if one is None:
-                if any(out in self.types and self.types[out].dtype.is_float for out in node.output):
+                real = any(out in self.types and self.types[out].dtype.is_float for out in node.output)
+                if real and node.op_type not in MOVES:
                     found.append(LayerRow(name, node.op_type, "float", "no integer kernel"))
             elif k in chosen_nodes:
                 found.append(LayerRow(name, node.op_type, self.options.to, None, alone.get(name)))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from nets import net, node, run, sqnr
 from onnx import helper
@@ -140,3 +141,30 @@ def test_several_outputs_and_readers() -> None:
         ours = Engine(made, {"x": (1, 3, 8, 8)}, integers=True).run(given)
         for name, theirs in run(made, given).items():
             assert np.abs(ours[name].astype(float) - theirs).max() <= (1 if theirs.dtype == np.int8 else 0.05), name
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+def test_products_of_several_matrices(opset: int) -> None:
+    nodes = [node("MatMul", "x w", "m"), node("Add", "b m", "a"), node("Relu", "a", "r"), node("MatMul", "r w2", "y")]
+    model = net(nodes, ["n", 6, 32], ["y"], opset, w=reals(32, 8), b=reals(8), w2=reals(8, 5))
+    samples = reals(8, 6, 32)
+    made = sdk.quantize(model, {"x": samples}).model
+    engine = Engine(made, {"x": samples.shape}, integers=True)
+    assert [c.callee for c in engine.module.graphs["main"].body].count("dense") == 2
+    ours, theirs = engine.run({"x": samples})["y"], run(made, {"x": samples})["y"]
+    optimised = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": samples})[0]
+    step = np.abs(ours).max() / 127
+    assert np.abs(ours - theirs).max() <= 1.01 * step
+    assert np.abs(ours - optimised).max() <= 2.01 * step
+    assert sqnr(run(model, {"x": samples})["y"], ours) > 30
+
+
+def test_operators_of_several_results_stay_floats() -> None:
+    top = helper.make_node("TopK", ["f", "five"], ["t", "places"], "t")
+    nodes = [CONV, node("Flatten", "c", "f"), top, node("Relu", "t", "r"), node("Gemm", "r w2", "y")]
+    model = net(nodes, [1, 3, 8, 8], ["y"], 17, w=W, b=B, five=np.asarray([5]), w2=reals(5, 3))
+    samples = reals(4, 3, 8, 8)
+    made = sdk.quantize(model, {"x": samples})
+    assert {row.name: row.type for row in made.report.rows} == {"c": "int8", "t": "float", "r": "int8", "y": "int8"}
+    ours = Engine(made.model, {"x": (1, 3, 8, 8)}, integers=True).run({"x": samples[:1]})["y"]
+    assert np.allclose(ours, run(made.model, {"x": samples[:1]})["y"], atol=0.02 * np.abs(ours).max())
