@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 
 from sdk.frontends.onnx.operators import OPERATORS as ONNX
+from sdk.frontends.onnx.refused import REFUSED as ONNX_REFUSED
 from sdk.frontends.tflite.context import OperatorSpec
 from sdk.frontends.tflite.operators import OPERATORS as TFLITE
 from sdk.frontends.tflite.operators.custom import CUSTOM
@@ -78,6 +79,11 @@ def _onnx() -> Iterator[str]:
     yield "These are defined by other operators, in ONNX itself, and imported as those, as far as those are:"
     yield ""
     yield from _table(("operator", "versions"), others)
+    yield ""
+    yield "These are refused for what they are:"
+    yield ""
+    reasons = {key: why for key, (why, _) in sorted(ONNX_REFUSED.items())}
+    yield from _table(("operator", "why"), reasons.items())
 
 
 def _versions(schemas: Iterable[onnx.defs.OpSchema]) -> str:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from sdk.driver.plots.drawing import Tensor
     from sdk.driver.summary import Summary
 
-_OWN: Final = ("models", "stage", "html", "svg", "as_json", "dims", "custom")  # what does not choose how code is made
+# what does not choose how code is made
+_OWN: Final = ("models", "stage", "html", "svg", "as_json", "dims", "custom", "safetensors")
 _REASON: Final = 70  # characters of a reason in the table of several models
 
 

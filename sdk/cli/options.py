@@ -55,6 +55,9 @@ dim_option = click.option("--dim", "dims", multiple=True, metavar="N=LO:HI[:STEP
 custom_option = click.option(
     "--custom", multiple=True, metavar="FILE.py", help="Python that imports custom operators; it is run."
 )
+tensors_option = click.option(
+    "--safetensors", multiple=True, metavar="FILE", help="Weights by name, in place of the model's own."
+)
 opt_option = click.option(
     "--opt", type=click.Choice(["time", "size"]), default="time", help="What code is made for.", show_default=True
 )
@@ -101,6 +104,7 @@ def build_options(function: F) -> F:
                 "--extern", "externs", multiple=True, metavar="FILE", help="Library: .ir patterns, .c and .h files."
             ),
             custom_option,
+            tensors_option,
         )
     ):
         function = option(function)
@@ -122,6 +126,7 @@ def make_options(
     check: Literal["sample", "full"] = "sample",
     backend: str | None = None,
     custom: tuple[str, ...] = (),
+    safetensors: tuple[str, ...] = (),
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -152,6 +157,7 @@ def make_options(
         check=check,
         backend=backend,
         custom=tuple(map(Path, custom)),
+        safetensors=tuple(map(Path, safetensors)),
     )
 
 

@@ -13,7 +13,7 @@ from sdk.errors import UsageError
 
 __all__ = ["backend_for", "runtime_of"]
 
-_OF_ALL: Final = frozenset(("name", "dims", "backend", "custom"))
+_OF_ALL: Final = frozenset(("name", "dims", "backend", "custom", "safetensors"))
 _FLAGS: Final = {"externs": "extern", "regions": "region", "arena_limit": "arena-limit"}  # fields called otherwise
 
 

@@ -312,7 +312,7 @@ def verify(
             "verify wants the model file, not a folder of its build", hint="sdk verify MODEL --board B"
         )
     options = options.read()
-    file = read_model_file(model, options.importers)
+    file = read_model_file(model, options.importers, options.tensors)
     module = import_model(file, options, prefix_of(file, options))
     graph, reference = entry_graph(module, entry), open_reference(against, file, module, entry)
     held = {var.name: value for var, value in init_values(module).items()}  # the agent binds them so

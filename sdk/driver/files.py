@@ -13,6 +13,7 @@ from sdk.files import NotRegularError, read_regular
 from sdk.frontends import claimed, readable, recognise, suffixes
 from sdk.frontends.base import Custom, Frontend, ModelFile
 from sdk.frontends.kinds import foreign, no_model, refuse_folder
+from sdk.frontends.tensors import Tensors
 
 __all__ = ["Library", "read_libraries", "read_model_file"]
 
@@ -20,13 +21,18 @@ MAX_MODEL_BYTES: Final = (1 << 31) - 1  # of a model file: as much as generated 
 _LIBRARIES: Final = (".ir", ".c", ".h")
 
 
-def read_model_file(given: Path | ModelFile, custom: Custom | None = None) -> ModelFile:
-    """The file of a model, of the format that its contents are, with the importers of the user's custom operators; one
-    that was read already as it is.
+def read_model_file(
+    given: Path | ModelFile, custom: Custom | None = None, tensors: Tensors | None = None
+) -> ModelFile:
+    """The file of a model, of the format that its contents are, with the importers of the user's custom operators and
+    the tensors that the user names beside it; one that was read already as it is.
 
     Raises:
         UsageError: it cannot be read, or is of another kind; the hint says what to do with that.
     """
+    if tensors is not None:
+        file = read_model_file(given, custom)
+        return file if file.tensors is not None else file.with_tensors(tensors)
     if custom is not None:
         file = read_model_file(given)
         return file if file.custom is not None else file.with_custom(custom)

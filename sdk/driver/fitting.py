@@ -116,7 +116,7 @@ def fit(
     if options.regions or options.arena_limit is not None:
         raise UsageError("memories are the boards' own here", hint="leave out --region and --arena-limit")
     options = options.read()
-    file = read_model_file(path, options.importers)
+    file = read_model_file(path, options.importers, options.tensors)
     known = [load_board(name) for name in board_names()]
     alike: dict[object, list[Board]] = {}
     for board in known if boards is None else boards:

@@ -24,7 +24,7 @@ def import_model(
         UsageError: the file cannot be read or is of no known kind.
         BuildError: the file is damaged or uses what the importer does not know.
     """
-    file = read_model_file(model, options.importers)
+    file = read_model_file(model, options.importers, options.tensors)
     try:
         return file.frontend.load(file, prefix, options.dims, [] if refusals is None else refusals)
     except BuildError as err:

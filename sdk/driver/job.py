@@ -37,7 +37,7 @@ def job_of(model: ModelFile | Path, board: Board, options: BuildOptions) -> Job:
         UsageError: a file cannot be read, a name is no C identifier, or the backend does not suit board and options.
     """
     options = options.read()
-    file = read_model_file(model, options.importers)
+    file = read_model_file(model, options.importers, options.tensors)
     return Job(file, board, options, prefix_of(file, options), backend_for(board, options))
 
 

@@ -56,7 +56,8 @@ def verify_layers(
     """
     plain = verify(model, board, None, options, against, cases, at, entry)
     options = options.read()
-    hunt = _Hunt(read_model_file(model, options.importers), board, options, against, cases, at or {}, entry)
+    file = read_model_file(model, options.importers, options.tensors)
+    hunt = _Hunt(file, board, options, against, cases, at or {}, entry)
     reference = hunt.reference(hunt.layers).name
     return LayersReport(plain, reference, tuple(hunt.all()))
 

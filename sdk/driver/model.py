@@ -50,7 +50,7 @@ class Model:
     def __init__(self, model: Path | ModelFile, board: Board, options: BuildOptions) -> None:
         self.board, self.options = board, options.read()
         # what later calls build from, whatever becomes of the path
-        self.file = read_model_file(model, self.options.importers)
+        self.file = read_model_file(model, self.options.importers, self.options.tensors)
         self.path = self.file.path
         self.report = build_sources(self.file, board, self.options).report
         self._open_session: tuple[Session, Built] | None = None
@@ -143,6 +143,7 @@ def compile(
     arena_limit: int | None = None,
     dynamic_shapes: Any = None,
     custom: Mapping[str, CustomImporter] | Sequence[str | Path] = (),
+    safetensors: Sequence[str | Path] = (),
 ) -> Model:
     """Compiles a model for a board.
 
@@ -164,6 +165,8 @@ def compile(
         dynamic_shapes: which sizes of the example stay open, as ``torch.export.export`` takes them.
         custom: how custom operators of a .tflite or .onnx model are imported: functions by their names, or files of
             Python with such, which are run; see docs/adding.md.
+        safetensors: files of tensors that take the place of the parameters of a PyTorch program or of the initialisers
+            of an ONNX model by their names.
 
     Raises:
         SdkError: the file, the board or the model is not usable; see docs/errors.md.
@@ -176,6 +179,7 @@ def compile(
     options = BuildOptions(
         dims=_bounds(dims or {}), threads=threads, externs=files, opt=opt, memory=memory, arena_limit=arena_limit,
         custom=() if isinstance(custom, Mapping) else tuple(map(Path, custom)),
+        safetensors=tuple(map(Path, safetensors)),
     )  # fmt: skip
     if example is not None:
         name, path = _stored(model, lambda objects: objects.trace(model, example, dynamic_shapes))
@@ -211,8 +215,12 @@ def _path_of(model: object) -> tuple[str | None, Path]:
 
 
 def _array(value: Any) -> Any:
-    """An input as numpy's array where it is a tensor of PyTorch; others as they are, to be checked."""
-    return np.asarray(value.detach()) if hasattr(value, "detach") else value
+    """An input as numpy's array where it is a tensor of PyTorch, of f32 where it is of bfloat16; others as they are, to
+    be checked."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach()
+    return np.asarray(tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor)
 
 
 def _bounds(dims: Mapping[str, int | tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

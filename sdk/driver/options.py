@@ -9,8 +9,10 @@ from typing import Final, Literal
 
 from sdk.driver.custom import load_custom
 from sdk.driver.files import Library, read_libraries
+from sdk.driver.safetensors import load_safetensors
 from sdk.errors import UsageError
 from sdk.frontends.base import Custom
+from sdk.frontends.tensors import Tensors
 
 __all__ = ["OBJECTIVES", "BuildOptions"]
 
@@ -36,7 +38,8 @@ class BuildOptions:
     "time" or "size";
     ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full";
     ``backend`` prints the code (None: the one whose code runs on the board); ``custom`` are files of Python that
-    say how custom operators are imported, or what these say: they are run.
+    say how custom operators are imported, or what these say: they are run; ``safetensors`` are files of tensors that
+    take the place of those of the model by their names, or what is in these.
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -56,6 +59,7 @@ class BuildOptions:
     check: Literal["sample", "full"] = "sample"
     backend: str | None = None
     custom: tuple[Path, ...] | Custom = ()
+    safetensors: tuple[Path, ...] | Tensors = ()
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text
@@ -84,12 +88,13 @@ class BuildOptions:
         return read_libraries(self.externs)
 
     def read(self) -> BuildOptions:
-        """The same choices with the files of libraries and importers read: what all steps of one command are given.
+        """The same choices with the files of libraries, importers and tensors read, as all steps of one command get
+        them.
 
         Raises:
             UsageError: one cannot be read.
         """
-        return replace(self, externs=self.libraries, custom=self.importers or ())
+        return replace(self, externs=self.libraries, custom=self.importers or (), safetensors=self.tensors or ())
 
     @property
     def importers(self) -> Custom | None:
@@ -101,3 +106,14 @@ class BuildOptions:
         if isinstance(self.custom, Custom):
             return self.custom
         return load_custom(self.custom) if self.custom else None
+
+    @property
+    def tensors(self) -> Tensors | None:
+        """The tensors of the files of ``safetensors``; None without files.
+
+        Raises:
+            UsageError: one cannot be read or is damaged.
+        """
+        if isinstance(self.safetensors, Tensors):
+            return self.safetensors
+        return load_safetensors(self.safetensors) if self.safetensors else None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sdk.compiler.ir.module import Module
     from sdk.frontends.custom import CustomImporter
     from sdk.frontends.outline import Layer, Outline, Refusal
+    from sdk.frontends.tensors import Tensors
 
 __all__ = [
     "Beside", "Custom", "Engine", "Frontend", "ModelFile", "Objects", "OpenSizesError", "Option", "Reference",
@@ -115,6 +116,8 @@ class Frontend:
             the file make, in its order; None where the values of the module are all there is.
         engines: what runs such files, the preferred first.
         objects: models as objects of Python, where the format has any.
+        retensor: ``retensor(data, tensors)`` is a file's bytes with other elements in tensors of these names; None
+            where a file has no names for them.
         custom: whether ``load`` and ``layers`` ask the importers of the user that come with a file.
     """
 
@@ -129,6 +132,7 @@ class Frontend:
     layers: Callable[[ModelFile, str, Mapping[str, tuple[int, ...]]], tuple[Module, tuple[Layer, ...]]] | None = None
     engines: tuple[Engine, ...] = ()
     objects: Objects | None = None
+    retensor: Callable[[bytes, Tensors], bytes] | None = None
     custom: bool = False
 
 
@@ -151,6 +155,7 @@ class ModelFile:
     frontend: Frontend
     beside: Beside | None = field(default=None, repr=False)
     custom: Custom | None = field(default=None, repr=False)
+    tensors: Tensors | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -172,6 +177,18 @@ class ModelFile:
             hint = "leave out --custom: it is for TensorFlow Lite and ONNX models"
             raise UsageError(f"a {self.frontend.title} has no custom operators to import", hint=hint)
         return replace(self, custom=custom)
+
+    def with_tensors(self, tensors: Tensors) -> ModelFile:
+        """The same with other elements in the tensors of these names.
+
+        Raises:
+            UsageError: the format has no names for them, or the model has other ones.
+        """
+        if self.frontend.retensor is None:
+            hint = "leave out --safetensors: it is for exported PyTorch programs and ONNX models"
+            raise UsageError(f"a {self.frontend.title} does not take tensors by name", hint=hint)
+        data = self.frontend.retensor(self.data, tensors)
+        return replace(self, data=data, tensors=tensors)
 
     @cached_property
     def digest(self) -> str:

@@ -34,7 +34,7 @@ def report(failures: Sequence[Failure], operators: str, sizes: str) -> BuildErro
         lines.append(f"and {len(failures) - SHOWN} more")
     names = sorted({f.op for f in failures})
     count = "1 node" if len(failures) == 1 else f"{len(failures)} nodes"
-    missing = any(f.why.startswith(UNSUPPORTED) for f in failures)
+    missing = any(f.why.startswith(UNSUPPORTED) and not f.hint for f in failures)
     own = [f.hint for f in failures if f.hint]
     unsure = [sizes for f in failures if "not known to" in f.why]
     hint = next(iter([operators] if missing else unsure + own), operators)

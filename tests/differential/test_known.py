@@ -98,6 +98,10 @@ UNROLLED = {
         "onnx-integer", 1, (("x", Spec((1, 1, 9), "int64")),),
         (layer("GatherND", ["x"], ["y"], consts=(((0,),),), given=()),), ("y",),
     ),
+    "rows gathered in place": Network(
+        "onnx-float", 1, (("x", Spec((1, 1, 2, 15), "float32")),),
+        (layer("GatherND", ["x"], ["y"], consts=(((0,),),), given=()),), ("y",),
+    ),
 }  # fmt: skip
 WIDE = {
     # lanes of a mask became lanes of another sign

@@ -116,7 +116,7 @@ def test_formats_may_differ(files: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_models_that_cannot_be_joined(files: dict[str, Path], tmp_path: Path) -> None:
-    second = STEP[STEP.index("graph @main"):].replace("@main", "@more")
+    second = STEP[STEP.index("graph @main") :].replace("@main", "@more")
     (tmp_path / "two.ir").write_text(STEP + second)
     with pytest.raises(BuildError, match="has 2 entries of its own"):
         import_model(join_files({"a": tmp_path / "two.ir"}), BuildOptions(), "m")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from meanings import bytes_of, meaning, real
 from reference import assert_bit_exact, assert_equals_litert
 from tflite_files import ModelFile
 
@@ -17,22 +18,6 @@ from sdk.frontends.tflite.importer import import_tflite
 Rng = np.random.Generator
 Make = Callable[[Rng, str], bytes]
 SAME = 0
-
-
-def real(rng: Rng, lo: float, hi: float) -> float:
-    return float(np.float32(rng.uniform(lo, hi)))
-
-
-def meaning(rng: Rng, dtype: str, lo: float = 0.01, hi: float = 0.1) -> tuple[float, int]:
-    """A scale and a zero point."""
-    if dtype == "int16":
-        return real(rng, lo / 200, hi / 200), 0
-    low = 0 if dtype == "uint8" else -128
-    return real(rng, lo, hi), int(rng.choice([low, low + 255, low + 128, *rng.integers(low, low + 256, 5)]))
-
-
-def bytes_of(rng: Rng, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    return rng.integers(0, 256, shape) if dtype == "uint8" else rng.integers(-127, 128, shape)
 
 
 def unary(op: str, options: str = "", **fields: Any) -> Make:
@@ -278,8 +263,23 @@ def updated(rng: Rng, dtype: str) -> bytes:
     return m.build()
 
 
+def quotient(rng: Rng, dtype: str) -> bytes:
+    """Of constants other than 0, so large that LiteRT shifts no quotient by more than 31 bits."""
+    m, (scale, zero), (by, middle) = ModelFile(), meaning(rng, dtype), meaning(rng, dtype)
+    lo, hi = np.iinfo(dtype).min, np.iinfo(dtype).max
+    divisors = rng.integers(lo, hi + 1, 16)
+    divisors[divisors == middle] = lo if middle != lo else hi
+    x = m.input("x", (5, 16), dtype, scale, zero)
+    w = m.const("w", divisors, dtype, scale=by, zero=middle)
+    step = float(np.float32(scale / by * real(rng, 0.004, 0.02) / (200 if dtype == "int16" else 1)))
+    y = m.output("y", (5, 16), dtype, step, meaning(rng, dtype)[1])
+    m.op("DIV", [x, w], [y], "DivOptions", FusedActivationFunction=int(rng.integers(2)))
+    return m.build()
+
+
 LOGISTICS = {"int8": (1 / 256, -128), "uint8": (1 / 256, 0), "int16": (1 / 32768, 0)}
 TANHS = {"int16": (1 / 32768, 0)}
+LENGTHS = {"int8": (1 / 128, 0), "uint8": (1 / 128, 128)}
 WIDE = {"int16": (1 / 65536, -32768)}
 I8, U8, I16 = "int8", "uint8", "int16"
 MICRO, LITERT = assert_bit_exact, assert_equals_litert
@@ -337,6 +337,8 @@ CASES: dict[str, Case] = {
     "QUANTIZE to i32": (converted("int32"), ((I16, LITERT), (I16, MICRO))),
     "TOPK_V2": (chosen, ((I8, LITERT), (U8, LITERT), (I16, LITERT))),
     "DYNAMIC_UPDATE_SLICE": (updated, ((I8, LITERT), (U8, LITERT), (I16, LITERT))),
+    "L2_NORMALIZATION": (to_stated("L2_NORMALIZATION", LENGTHS, options="L2NormOptions"), ((I8, LITERT), (U8, LITERT))),
+    "DIV": (quotient, ((I8, LITERT), (U8, LITERT), (I16, LITERT))),
     "PACK": (pack, EVERY),
     "UNPACK": (moved("UNPACK", (3, 2, 4), (3, 4), options="UnpackOptions", outputs=2, Axis=1, Num=2), EVERY),
     "MIRROR_PAD": (

@@ -16,6 +16,7 @@ from tflite_files import ModelFile
 
 from sdk.boards import load_board
 from sdk.compiler.interp.graph import initial_states, run_graph
+from sdk.compiler.ops.fixed import quantize_multiplier
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes, lower_module
 from sdk.errors import BuildError
@@ -157,6 +158,21 @@ def test_lstm_of_many_sizes(seed: int) -> None:
     assert_bit_exact(data, runs=4, seed=seed, distinct=False)
 
 
+def test_lstm_multiplies_scales_in_doubles() -> None:
+    """Where a product in single precision gives another multiplier of 16 bits, that of tflite-micro's int16 sums."""
+    rng = np.random.default_rng(2)
+
+    def reduced(product: float) -> int:
+        return (quantize_multiplier(product * 4096)[0] + (1 << 15)) >> 16
+
+    while True:
+        a, b = (np.float32(rng.uniform(0.5, 2) / n) for n in (32768, 500))
+        if reduced(float(a) * float(b)) != reduced(float(a * b)):
+            break
+    alter = {"x": {"scales": [float(a)]}, **{f"w{k}": {"scales": [float(b)]} for k in range(1, 5)}}
+    assert_bit_exact(lstm(rng, kind="int16", units=16, steps=5, alter=alter), runs=10)
+
+
 def test_open_steps() -> None:
     """Any number of steps in one program: as many runs of one step each."""
     rng = np.random.default_rng(1)
@@ -200,7 +216,8 @@ LSTMS: dict[str, tuple[dict[str, Any], str]] = {
     "bias of i64": ({"alter": {"b13": ones((4,), "int64")}}, "the bias b13 is int64"),
     "no state": ({"drop": (18,)}, "input 18 is missing"),
     "constant state": ({"alter": {"hidden": {"variable": False}}}, "is no variable: it must be kept"),
-    "contents of state": ({"alter": {"hidden": ones((1, 4), "int8")}}, "variable with contents in the file"),
+    "contents of state": ({"alter": {"hidden": ones((1, 4), "int8")}}, "is a variable with contents in the file"),
+    "contents of input": ({"alter": {"x": ones((1, 3, 5), "int8")}}, "the input x has contents in the file"),
     "size of state": ({"alter": {"cells": {"shape": (1, 3)}}}, r"keeps i16\[1, 3\], needed: 4 elements of i16"),
     "zero of cells": ({"alter": {"cells": {"zero_points": [3]}}}, "tensor cells of i16 has the zero point 3"),
     "zero of weights": ({"alter": {"w3": {"zero_points": [3]}}}, "with zero point 3; supported: int8 of 4"),

@@ -30,6 +30,7 @@ CASES = {
     "diagonals": (given(LAYER, DiagonalRecurrentTensors=True), "weights that are diagonals"),
     "coupled": (given(LAYER, {1: None}), "input 5 is of a gate that lacks input 1"),
     "types": (given(LAYER, {2: matrix(5, 4, True)}), "are int8[5, 4], needed: [5, 4] of one type"),
+    "no matrix": (given(STEP, {2: vector(4)}), "have the shape [4], needed: a matrix with elements"),
     "mixed": (given(STEP, {2: matrix(4, 4, True)}), "of the inputs are float32, of the state int8"),
     "shape": (given(LAYER, {3: matrix(5, 3, False)}), "are float32[5, 3], needed: [5, 4] of one type"),
     "integers": (given(STEP, {k: Const(np.ones((4, 2 + k))) for k in (1, 2)}), "are int32; supported: float32, int8"),

@@ -29,6 +29,15 @@ VERSIONS = {tflite.BuiltinOperator.BROADCAST_TO: 2}
 
 
 @dataclass
+class Sparse:
+    """How a constant is stored sparse: levels are numbers of places, or (type, segments, indices)."""
+
+    order: list[int]
+    blocks: list[int]
+    levels: list[Any]
+
+
+@dataclass
 class TensorSpec:
     name: str
     shape: tuple[int, ...]
@@ -40,6 +49,7 @@ class TensorSpec:
     signature: tuple[int, ...] | None
     type: int | None
     variable: bool
+    sparse: Sparse | None
 
 
 @dataclass
@@ -75,13 +85,14 @@ class ModelFile:
         signature: Sequence[int] | None = None,
         type: int | None = None,
         variable: bool = False,
+        sparse: Sparse | None = None,
     ) -> int:
         scales = [] if scale is None else [scale] if isinstance(scale, float) else list(scale)
         zeros = [zero] * len(scales) if isinstance(zero, int) else list(zero)
         array = None if data is None else np.ascontiguousarray(data, dtype=dtype)
         open_shape = None if signature is None else tuple(signature)
         self.tensors.append(
-            TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type, variable)
+            TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type, variable, sparse)
         )
         return len(self.tensors) - 1
 
@@ -205,9 +216,30 @@ class _Writer:
             )
         if t.variable:
             fields["IsVariable"] = True
+        if t.sparse is not None:
+            fields["Sparsity"] = self.sparsity(t.sparse)
         if t.signature:
             fields["ShapeSignature"] = self.vector(t.signature, "int32")
         return self.table("Tensor", **fields)
+
+    def sparsity(self, s: Sparse) -> int:
+        levels = []
+        for level in s.levels:
+            if isinstance(level, int):
+                levels.append(self.table("DimensionMetadata", Format=0, DenseSize=level))
+                continue
+            kind, *parts = level
+            fields: dict[str, Any] = {"Format": 1}
+            for name, numbers in zip(("ArraySegments", "ArrayIndices"), parts, strict=True):
+                if kind != "none":
+                    vector = f"{kind.capitalize()}Vector"
+                    fields[name] = self.table(vector, Values=self.vector(numbers, kind))
+                    fields[f"{name}Type"] = getattr(tflite.SparseIndexVector, vector)
+            levels.append(self.table("DimensionMetadata", **fields))
+        return self.table(
+            "SparsityParameters", TraversalOrder=self.vector(s.order, "int32"), BlockMap=self.vector(s.blocks, "int32"),
+            DimMetadata=self.offsets(levels),
+        )  # fmt: skip
 
     def value(self, value: Any) -> Any:
         """What a field of options holds: a number, or the place of a text or of a vector of integers."""

@@ -22,7 +22,7 @@ from sdk.compiler.analysis.rows_touched import loop_ranges, rows_touched
 from sdk.compiler.ir.loops import Buffer, For, Loops
 from sdk.compiler.ir.walk import rename_buffers, walk
 from sdk.compiler.memory.rings import dense
-from sdk.compiler.sym import Var, bounds, evaluate_grid, free_vars, prove_eq
+from sdk.compiler.sym import Dim, Var, bounds, evaluate_grid, free_vars, prove_eq, substitute
 
 __all__ = ["may_take_over"]
 
@@ -151,13 +151,19 @@ def _disjoint(a: Access, b: Access) -> bool:
     what an unrolled loop leaves over lies behind what it does."""
     if a.lanes > 1 or b.lanes > 1:
         return False  # lanes may run on into the next row
-    for x, y in zip(a.index, b.index, strict=True):
-        (x_lo, x_hi), (y_lo, y_hi) = bounds(x), bounds(y)
-        if (x_hi is not None and y_lo is not None and x_hi < y_lo) or (
-            y_hi is not None and x_lo is not None and y_hi < x_lo
-        ):
+    for x, y in zip(_spans(a), _spans(b), strict=True):
+        if any(x_hi is not None and y_lo is not None and x_hi < y_lo for (_, x_hi), (y_lo, _) in ((x, y), (y, x))):
             return True
     return False
+
+
+def _spans(access: Access) -> list[tuple[int | None, int | None]]:
+    """The lowest and the highest index along each axis; a loop may run over a part of what its variable may be."""
+    ranges = loop_ranges(access.loops, {}) or {}
+    tight: dict[Var, Dim] = {
+        v: first if first == last else Var(v.name, first, last).expr for v, (first, last) in ranges.items()
+    }
+    return [bounds(substitute(d, tight)) for d in access.index]
 
 
 def _common(a: Access, b: Access) -> list[For]:

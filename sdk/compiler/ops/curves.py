@@ -25,7 +25,7 @@ from sdk.compiler.ops.traits import OPAQUE, Elementwise
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
-__all__ = ["ENTRIES", "HALF_ENTRIES"]
+__all__ = ["ENTRIES", "HALF_ENTRIES", "half_curve", "half_curve_ref"]
 
 Array = NDArray[Any]
 ENTRIES: Final = 513  # of a table of ``lookup16``: both ends of 512 steps
@@ -92,7 +92,8 @@ def _sigmoid_infer(x: TensorType, table: TensorType, *, mult: int, shift: int, t
     return x
 
 
-def _sigmoid_ref(x: Array, table: Array, *, mult: int, shift: int, tanh: bool) -> Array:
+def half_curve_ref(x: Array, table: Array, *, mult: int, shift: int, tanh: bool) -> Array:
+    """``half_curve`` of an array, with its table."""
     bits = 8 if tanh else 9
     scaled = x.astype(np.int64) * mult + ((1 << shift) >> 1) >> shift
     size = np.abs(scaled)
@@ -112,33 +113,40 @@ def _end(tanh: bool) -> int:
     return 0xFFFF << 8 if tanh else 0x7FFF << 10
 
 
-def _sigmoid_loops(
-    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
-) -> Loops:
-    """o = the curve at x * mult / 2**shift: its size chooses a step and a place in it, its sign mirrors the result."""
-    tanh, shift = bool(given["tanh"]), int(given["shift"])
+def half_curve(x: ValueExpr, mult: int, shift: int, tanh: bool, tag: str = "") -> tuple[list[Stmt], ValueExpr]:
+    """The curve at the i16 ``x * mult / 2**shift``, by the buffer ``table``: its size chooses a step and a place in it,
+    its sign mirrors the result. Gives statements that name things after ``tag``, and the value in i16."""
     bits = 8 if tanh else 9
-    over = nest(outs[0].shape)
-    scaled = op("mul", cast(Load("x", over.index, I16), I32), imm(int(given["mult"])))
+    scaled = op("mul", cast(x, I32), imm(mult))
     if shift:
         scaled = op("shr", op("add", scaled, imm((1 << shift) >> 1)), imm(shift))
-    x, size, step, curve = (Ref(part, I32) for part in ("scaled", "size", "step", "curve"))
-    at = Var("at", *U8.limits).expr
+    by, size, step, curve = (Ref(f"{tag}{part}", I32) for part in ("scaled", "size", "step", "curve"))
+    at = Var(f"{tag}at", *U8.limits).expr
     low, high = (Load("table", (at + k,), I32) for k in range(2))
     part = op("and", size, imm((1 << bits) - 1))
     inside = op("add", op("shl", low, imm(bits)), op("mul", part, op("sub", high, low)))
     middle, half = (1 << 23, 128) if tanh else (1 << 25, 512)
     above = op("add", curve, imm(half - middle if tanh else half))
     below = op("sub", imm(middle + half - 1), curve)
-    value = op("select", op("lt", x, imm(0)), below, above, dtype=I32)
-    body = over.around(
-        Let(x.name, scaled),
-        Let(size.name, op("max", x, op("neg", x))),
+    value = op("select", op("lt", by, imm(0)), below, above, dtype=I32)
+    lets: list[Stmt] = [
+        Let(by.name, scaled),
+        Let(size.name, op("max", by, op("neg", by))),
         Let(step.name, op("min", op("shr", size, imm(bits)), imm(255))),
-        Let("at", cast(step, U8)),
+        Let(f"{tag}at", cast(step, U8)),
         Let(curve.name, op("select", op("gt", step, imm(254)), imm(_end(tanh)), inside, dtype=I32)),
-        Store("o", over.index, cast(op("shr", value, imm(bits + (not tanh))), I16)),
-    )
+    ]
+    return lets, cast(op("shr", value, imm(bits + (not tanh))), I16)
+
+
+def _sigmoid_loops(
+    name: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
+) -> Loops:
+    """o = the curve at each element."""
+    over = nest(outs[0].shape)
+    x = Load("x", over.index, I16)
+    lets, value = half_curve(x, int(given["mult"]), int(given["shift"]), bool(given["tanh"]))
+    body = over.around(*lets, Store("o", over.index, value))
     params = [param("x", types[0]), param("table", types[1]), param("o", outs[0], "write")]
     return function(name, params, [body], over.rows)
 
@@ -259,7 +267,7 @@ define(
         "sigmoid16",
         ("x", "table"),
         _sigmoid_infer,
-        _sigmoid_ref,
+        half_curve_ref,
         _sigmoid_loops,
         samples=(
             sample(_T(I16, (2, _N)), _HALF, values={1: _half_curve}, mult=3, shift=0, tanh=False),

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.intrinsics import apply, cast, imm, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
-from sdk.compiler.ir.types import I8, I16, I32, I64, U16, DType, TensorType
+from sdk.compiler.ir.types import I8, I16, I32, I64, DType, TensorType
 from sdk.compiler.ops.build import function, loop, param, row_vars, variable
+from sdk.compiler.ops.curves import HALF_ENTRIES, half_curve, half_curve_ref
 from sdk.compiler.ops.fixed import multiply_quantized as multiply_quantized_ref
-from sdk.compiler.ops.gate_tables import POINTS, interpolated, interpolation, points
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.requantize import multiply_quantized, multiply_quantized_const, saturate
 from sdk.compiler.ops.shapes import require_equal
@@ -31,9 +31,10 @@ __all__: list[str] = []
 Array = NDArray[Any]
 Types = Sequence[TensorType]
 INPUTS = ("x", "r", "start", "mult", "shift", "h", "c", "table")
-# The gates in order, by the names of what they become.
-_FUNCTIONS = (("i", "sigmoid"), ("f", "sigmoid"), ("n", "tanh"), ("o", "sigmoid"))
+# The gates in order, by the names of what they become, and whether that is a tanh.
+_FUNCTIONS = (("i", False), ("f", False), ("n", True), ("o", False))
 _GATES = len(_FUNCTIONS)
+_STEPS = (3, 0)  # from 12 bits after the point to the steps of the curves: a multiplier and a shift to the right
 _NO_CLIP = 32768  # beyond what i16 holds
 _PRODUCT_BITS = 31  # of two numbers of i16
 
@@ -46,8 +47,8 @@ def _infer(*types: TensorType, **_: Any) -> tuple[TensorType, ...]:
         raise BuildError(f"lstm_scan_q wants x of i16, r of i8, h of i8 or i16, c of i16, not {x.dtype}, {r.dtype} …")
     if start.dtype != (I32 if h.dtype == I8 else I64) or (mult.dtype, shift.dtype) != (I32, I32):
         raise BuildError(f"lstm_scan_q wants sums of i32 for h of i8, of i64 for i16, not {start.dtype}")
-    if mult.shape != (_GATES,) or shift.shape != (_GATES,) or (table.dtype, table.shape) != (U16, (POINTS,)):
-        raise BuildError("lstm_scan_q wants a multiplier and a shift for each gate, and a table of 257 points")
+    if mult.shape != (_GATES,) or shift.shape != (_GATES,) or (table.dtype, table.shape) != (I32, (HALF_ENTRIES,)):
+        raise BuildError("lstm_scan_q wants a multiplier and a shift for each gate, and a table of 257 entries")
     units = r.shape[1]
     if not isinstance(units, int):
         raise BuildError(f"the number of units {units} of lstm_scan_q must be known")
@@ -68,9 +69,13 @@ def _product(a: Array, b: Array, by: tuple[int, int]) -> Array:
     return multiply_quantized_ref((a.astype(np.int64) * b).astype(np.int32), *by).astype(np.int64)
 
 
+def _curve(x: Array, table: Array, steps: Any, tanh: bool) -> Array:
+    return half_curve_ref(x, table, mult=steps[0], shift=steps[1], tanh=tanh)
+
+
 def _reference(
     x: Array, r: Array, start: Array, mult: Array, shift: Array, h: Array, c: Array, table: Array,
-    *, forget: Any, enter: Any, result: Any, zp: int, cell_shift: int, clip: int, **_: Any,
+    *, forget: Any, enter: Any, result: Any, zp: int, cell_steps: Any, clip: int, **_: Any,
 ) -> tuple[Array, ...]:  # fmt: skip
     h, c, units = h.copy(), c.copy(), h.shape[1]
     out = np.zeros((*x.shape[:2], units), h.dtype)
@@ -80,11 +85,11 @@ def _reference(
         acc = (h.astype(np.int64) @ r.astype(np.int64).T + start).astype(start.dtype)
         scaled = apply("mulq64", [acc, by, to], I32) if acc.dtype == np.int64 else multiply_quantized_ref(acc, by, to)
         gates = _clamped(x[t].astype(np.int64) + _clamped(scaled)).reshape(-1, _GATES, units)
-        i, f, g, o = (interpolated(name, gates[:, k], 0, table) for k, (_, name) in enumerate(_FUNCTIONS))
+        i, f, g, o = (_curve(gates[:, k], table, _STEPS, tanh) for k, (_, tanh) in enumerate(_FUNCTIONS))
         kept, new = (_clamped(v) for v in (_product(f, c, forget), _product(i, g, enter)))
         c = _clamped(kept + new).astype(np.int16)
         c = _clamped(c, -clip, clip).astype(np.int16)
-        raw = _product(interpolated("tanh", c, cell_shift, table), o, result) + zp
+        raw = _product(_curve(c, table, cell_steps, True), o, result) + zp
         h = _clamped(raw, limits.min, limits.max).astype(h.dtype)
         out[t] = h
     return out, h, c
@@ -129,8 +134,8 @@ class _Step:
         """New cells and hidden states from the gates."""
         j, given = variable("j", self.units), self.given
         body: list[Stmt] = []
-        for k, (tag, name) in enumerate(_FUNCTIONS):
-            names, value = interpolation(name, Load("gates", (j.expr + k * self.units,), I16), 0, tag)
+        for k, (tag, tanh) in enumerate(_FUNCTIONS):
+            names, value = half_curve(Load("gates", (j.expr + k * self.units,), I16), *_STEPS, tanh, f"{tag}_")
             body += [*names, Let(f"gate_{tag}", value)]
         old = Load("state_c", (j.expr,), I16)
         kept = _scaled_product(Ref("gate_f", I16), old, given["forget"])
@@ -138,7 +143,8 @@ class _Step:
         cell = _held(op("add", _held(kept), _held(new)))
         if int(given["clip"]) < _NO_CLIP:
             cell = _held(cell, -int(given["clip"]), int(given["clip"]))
-        names, value = interpolation("tanh", Ref("cell", I16), int(given["cell_shift"]), "c")
+        mult, shift = (int(v) for v in given["cell_steps"])
+        names, value = half_curve(Ref("cell", I16), mult, shift, True, "c_")
         raw = _scaled_product(value, Ref("gate_o", I16), given["result"])
         lo, hi = self.hidden.limits
         body += [
@@ -187,18 +193,18 @@ def _sample(steps: Dim, batch: Dim, units: int, hidden: DType, **given: Any) -> 
     types = [
         TensorType(I16, (steps, batch, _GATES * units)), TensorType(I8, (_GATES * units, units)),
         TensorType(sums, (_GATES * units,)), TensorType(I32, (_GATES,)), TensorType(I32, (_GATES,)),
-        TensorType(hidden, (batch, units)), TensorType(I16, (batch, units)), TensorType(U16, (POINTS,)),
+        TensorType(hidden, (batch, units)), TensorType(I16, (batch, units)), TensorType(I32, (HALF_ENTRIES,)),
     ]  # fmt: skip
     low, high = (-9, -2) if hidden == I8 else (-18, -10)
     values = {
         2: lambda rng: rng.integers(-3000, 3000, _GATES * units),
         3: lambda rng: rng.integers(1 << 30, (1 << 31) - 1, _GATES),
         4: lambda rng: rng.integers(low, high, _GATES, endpoint=True),
-        7: lambda rng: points(),
+        7: lambda rng: 32768 + np.arange(HALF_ENTRIES) * 127,
     }
     all_of = {
         "forget": (1 << 30, -14), "enter": (1 << 30, -17), "result": (1518500250, -22 if hidden == I8 else -15),
-        "zp": 0, "cell_shift": 0, "clip": _NO_CLIP, "shift_lo": low, "shift_hi": high, "acc_bits": 24,
+        "zp": 0, "cell_steps": (3, 0), "clip": _NO_CLIP, "shift_lo": low, "shift_hi": high, "acc_bits": 24,
     }  # fmt: skip
     return sample(*types, values=values, **{**all_of, **given})
 
@@ -214,8 +220,8 @@ define(
         _loops,
         samples=(
             _sample(_T, 2, 3, I8, zp=-4),
-            _sample(4, _B, 2, I8, clip=20000, cell_shift=1),
-            _sample(3, 1, 4, I16, cell_shift=-2, zp=3),
+            _sample(4, _B, 2, I8, clip=20000, cell_steps=(6, 0)),
+            _sample(3, 1, 4, I16, cell_steps=(3, 2), zp=3),
         ),
         kind=OPAQUE,
     )

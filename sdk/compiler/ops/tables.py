@@ -97,7 +97,7 @@ def _softmax_loops(
             sum_at,
             Store("total", (), op("add", total, op("rdbpot1", sum_entry, imm(12)))),
         ),
-        *_reciprocal(total, 43 - outs[0].dtype.bits),
+        *reciprocal(total, 43 - outs[0].dtype.bits),
         loop(j["l"], x.shape[-1], out_at, Store("o", (*over.index, j["l"].expr), stored)),
     )
     return function(name, [param("x", x), table, param("o", outs[0], "write")], [body], over.rows)
@@ -108,7 +108,7 @@ def _lowest_at_zero(value: ValueExpr, kind: DType) -> ValueExpr:
     return cast(op("min", op("add", value, imm(lo)), imm(hi)), kind)
 
 
-def _reciprocal(total: Load, bits: int) -> list[Stmt]:
+def reciprocal(total: ValueExpr, bits: int) -> list[Stmt]:
     """Names ``scale`` and ``right`` with ``e / total = rdbpot(srdhm(scale, e), right)`` to 43 - ``bits`` bits.
 
     The leading one of ``total`` (12 integer bits) is shifted out; Newton steps give 2 / (1 + fraction).

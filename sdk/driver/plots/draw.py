@@ -33,7 +33,7 @@ def draw(model: Path | ModelFile, options: BuildOptions) -> tuple[Drawing, SdkEr
         SdkError: not even that can be read.
     """
     refusals: list[Refusal] = []
-    file = read_model_file(model, options.importers)
+    file = read_model_file(model, options.importers, options.tensors)
     try:
         module, unbounded = _imported(file, options, refusals)
         drawing = draw_module(module, file.name, file.frontend.name, unbounded)

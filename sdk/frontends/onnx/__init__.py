@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sdk.compiler.ir.graph import Graph
     from sdk.compiler.ir.module import Module
     from sdk.frontends.outline import Layer, Outline, Refusal
+    from sdk.frontends.tensors import Tensors
 
 __all__ = ["FRONTEND"]
 
@@ -70,12 +71,19 @@ def _open_layers(file: ModelFile, graph: Graph, keys: Sequence[str]) -> Referenc
     return OnnxRuntimeLayers(file, graph, keys)
 
 
+def _retensor(data: bytes, tensors: Tensors) -> bytes:
+    from sdk.frontends.onnx.weights import retensored
+
+    return retensored(data, tensors)
+
+
 FRONTEND = Frontend(
     name="onnx",
     title="ONNX model",
     suffixes=(".onnx",),
     sniff=is_onnx,
     load=_load,
+    retensor=_retensor,
     beside=_beside,
     outline=_outline,
     constants=_constants,

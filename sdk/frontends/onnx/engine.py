@@ -83,7 +83,14 @@ class OnnxRuntime:
             found = self.session.run(None, given)
         except Exception as err:  # its errors share no base
             raise BuildError("onnxruntime fails on this model", why=str(err), hint="use --against interp") from None
-        return {name: np.asarray(a) for name, a in zip(self.told, found, strict=True)}
+        return {name: _tensor(a) for name, a in zip(self.told, found, strict=True)}
+
+
+def _tensor(found: Any) -> Array:
+    """An output as a tensor: of a list of maps a column for each key, in order, which is what is made of ZipMap."""
+    if isinstance(found, list) and found and isinstance(found[0], dict):
+        return np.array([[row[key] for key in sorted(row)] for row in found], np.float32)
+    return np.asarray(found)
 
 
 class OnnxRuntimeLayers(OnnxRuntime):

@@ -15,7 +15,7 @@ from sdk.compiler.ir.types import dtype_of
 from sdk.errors import BuildError, SdkError, UsageError
 from sdk.files import read_regular
 from sdk.frontends.builder import Builder, Contents
-from sdk.frontends.failures import UNSUPPORTED, Failure, check_sizes, report
+from sdk.frontends.failures import Failure, check_sizes, report
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.context import Converter, OnnxNode
 from sdk.frontends.onnx.externals import Externals
@@ -32,6 +32,7 @@ from sdk.frontends.onnx.reader import (
     opset_versions,
     read_model,
 )
+from sdk.frontends.onnx.refused import refusal
 from sdk.frontends.onnx.scope import Scope, attribute_values
 from sdk.frontends.onnx.symbols import fold_sizes
 from sdk.frontends.outline import Refusal
@@ -235,7 +236,7 @@ class _Importer:
         if self._converter(node) is None and self._local(node) is None:
             version = _version(scope, node)
             if schema_function(node, version, [None] * len(node.input)) is None:
-                raise _unsupported(node, version)
+                raise refusal(_key(node), version, node.domain in ("", "ai.onnx"))
 
     def _convert(self, scope: Scope, node: Any, inputs: Found) -> Found:
         while inputs and inputs[-1] is None:
@@ -258,7 +259,7 @@ class _Importer:
             resolved = _resolved(node, protos)
             found = schema_function(resolved, version, [v.type if v else None for v in inputs])
             if found is None:
-                raise _unsupported(node, version)
+                raise refusal(_key(node), version, node.domain in ("", "ai.onnx"))
             return self._expand(scope, node, inputs, {**found[1], **protos}, found[0])
         made = converter(context)
         results = _enough(made if isinstance(made, tuple) else (made,), node)
@@ -404,11 +405,6 @@ def _enough(results: Results, node: Any) -> Results:
     if missing:
         raise BuildError(f"the output {missing[0]!r} is not supported")
     return results
-
-
-def _unsupported(node: Any, version: int) -> BuildError:
-    known = "" if node.domain not in ("", "ai.onnx") else f" of opset {version}"
-    return BuildError(f"{UNSUPPORTED} {_key(node)}{known}")
 
 
 def _where(scope: Scope, node: Any, index: int) -> str:

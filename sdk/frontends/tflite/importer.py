@@ -17,6 +17,7 @@ from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode
 from sdk.frontends.tflite.entries import Entry, entries_of
 from sdk.frontends.tflite.inlining import Inliner, keep_variables
 from sdk.frontends.tflite.operators import OPERATORS
+from sdk.frontends.tflite.operators.complex import COMPLEX, OF_COMPLEX
 from sdk.frontends.tflite.operators.custom import CUSTOM
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model, read_signatures
 from sdk.frontends.tflite.unsigned import LOWERED
@@ -172,6 +173,8 @@ def _params(builder: Builder, dims: dict[str, tuple[int, ...]]) -> tuple[Results
                 f"the input {tensor.name} of type {tensor.type_name} cannot be imported",
                 hint="inputs of the model must be int8, uint8, int16, int32 or float32",
             )
+        if tensor.data is not None:
+            raise BuildError(f"the input {tensor.name} has contents in the file: is it given, or a constant?")
         stem = builder.value_name(tensor.name)
         shape: list[Dim] = list(tensor.shape)
         for axis, extent in enumerate(tensor.signature):
@@ -227,6 +230,10 @@ def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importe
     if operator.custom and operator.name in custom_ops:
         return custom_ops[operator.name], frozenset()
     spec = (CUSTOM if operator.custom else OPERATORS).get(operator.name)
+    if any(k >= 0 and node.builder.graph.tensors[k].type_name == COMPLEX for k in operator.inputs):
+        if operator.custom or operator.name not in OF_COMPLEX:
+            raise BuildError("it is not supported for complex numbers")
+        return OF_COMPLEX[operator.name], frozenset()
     if spec is not None:
         _check_inputs(operator, spec)
         return spec.importer(node.dtypes), spec.lower(node)

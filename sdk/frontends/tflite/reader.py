@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
 from sdk.errors import BuildError
+from sdk.frontends.tflite.sparse import densified
 from sdk.frontends.tflite.verify import malformed, verify_file
 
 __all__ = ["Operator", "OptionFields", "Signature", "Subgraph", "Tensor", "read_model", "read_signatures"]
@@ -165,8 +166,6 @@ def _text(raw: bytes | None) -> str:
 
 def _tensor(model: Any, table: Any, index: int) -> Tensor:
     name = _text(table.Name()) or f"tensor_{index}"
-    if table.Sparsity() is not None:
-        raise BuildError("sparse tensors cannot be imported", where=f"tensor {name}")
     type_name = _TYPE_NAMES.get(table.Type(), f"type {table.Type()}")
     dtype = _DTYPES.get(type_name)
     shape = _ints(table, "Shape")
@@ -182,6 +181,8 @@ def _tensor(model: Any, table: Any, index: int) -> Tensor:
         data = _constant(model, table, name, dtype, shape)
     ranked = bool(shape) or bool(table.HasRank())
     variable = bool(table.IsVariable())
+    if variable and data is not None:  # LiteRT refuses it, tflite-micro clears it
+        raise BuildError(f"tensor {name} is a variable with contents in the file, and would start with others")
     return Tensor(index, name, type_name, dtype, shape, signature, ranked, data, scales, zero_points, axis, variable)
 
 
@@ -234,6 +235,8 @@ def _constant(
     length = buffer.DataLength()
     if length == 0 or dtype is None:
         return None
+    if table.Sparsity() is not None:
+        return densified(buffer.DataAsNumpy().tobytes(), table.Sparsity(), name, dtype, shape)
     expected = math.prod(shape) * dtype.nbytes
     if length != expected:
         raise malformed(

@@ -61,14 +61,13 @@ def read_kept(node: OpNode, k: int, kind: DType, shape: tuple[int, ...]) -> Valu
     first run it holds the stored zero.
 
     Raises:
-        BuildError: it is no variable, has contents in the file, or other elements.
+        BuildError: it is no variable, or has other elements.
     """
     tensor = node.tensor(k)
     type = TensorType(kind, shape, tensor_quant(tensor))
     found = tensor_type(tensor)
-    if not tensor.variable or tensor.data is not None:
-        why = "is no variable" if not tensor.variable else "is a variable with contents in the file"
-        raise BuildError(f"input {k} ({tensor.title}) {why}: it must be kept from run to run, and start at zero")
+    if not tensor.variable:
+        raise BuildError(f"input {k} ({tensor.title}) is no variable: it must be kept from run to run")
     if found.dtype != kind or found.size != type.size:
         has = f"keeps {found.dtype}{list(tensor.shape)}"
         raise BuildError(f"input {k} ({tensor.title}) {has}, needed: {type.size} elements of {kind}")

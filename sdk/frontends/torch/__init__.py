@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sdk.compiler.ir.graph import Graph
     from sdk.compiler.ir.module import Module
     from sdk.frontends.outline import Refusal
+    from sdk.frontends.tensors import Tensors
 
 __all__ = ["FRONTEND"]
 
@@ -40,12 +41,19 @@ def _trace(model: object, example: Any, dynamic_shapes: Any) -> tuple[str, bytes
     return trace(model, example, dynamic_shapes)
 
 
+def _retensor(data: bytes, tensors: Tensors) -> bytes:
+    from sdk.frontends.torch.weights import retensored
+
+    return retensored(data, tensors)
+
+
 FRONTEND = Frontend(
     name="torch",
     title="exported PyTorch program",
     suffixes=(".pt2",),
     sniff=is_exported,
     load=_load,
+    retensor=_retensor,
     engines=(Engine("torch", "torch", _open, lambda graph: True),),
     objects=Objects("an ExportedProgram or a module of PyTorch with example inputs", _pack, _trace),
 )

@@ -21,11 +21,13 @@ Number = Value | Dim | float | bool
 class TorchNode(Emitter):
     """One call of an operator. ``target`` is its name (``aten.add.Tensor``), ``results`` the types that PyTorch found
     for its results, None for what is no tensor and for what only the run knows the size of; ``in_order`` whether the
-    elements of every tensor that it is given lie in memory in order, the first one at its beginning."""
+    elements of every tensor that it is given lie in memory in order, the first one at its beginning; ``kept`` are
+    constants that other operators read as they are, of which a copy in another order would be one more."""
 
     target: str
     results: tuple[TensorType | None, ...]
     in_order: bool = True
+    kept: frozenset[str] = frozenset()
 
     @property
     def out(self) -> TensorType:

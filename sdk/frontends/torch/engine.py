@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Graph
 from sdk.errors import BuildError
 from sdk.frontends.base import ModelFile, Option
-from sdk.frontends.torch.importer import load
 from sdk.frontends.torch.library import quiet, torch_package, trees
+from sdk.frontends.torch.loading import load
 from sdk.frontends.torch.names import is_computed
 
 __all__ = ["Eager"]

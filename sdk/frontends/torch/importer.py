@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from sdk.budget import NODES
+from sdk.budget import NESTING, NODES, check_limit
 from sdk.compiler.ir.graph import Call, Graph, Node, ReadState, Value, WriteState, node_args
 from sdk.compiler.ir.module import Module, State
 from sdk.compiler.ir.types import TensorType, dtype
@@ -22,58 +21,30 @@ from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.results import named
 from sdk.frontends.torch.context import TorchNode
+from sdk.frontends.torch.control import HIGHER
 from sdk.frontends.torch.inputs import Bounds, bounded
-from sdk.frontends.torch.layers import declared
-from sdk.frontends.torch.library import quiet, torch_package
-from sdk.frontends.torch.names import NAMES, is_computed, output_names, read_names
+from sdk.frontends.torch.library import quiet
+from sdk.frontends.torch.loading import load
+from sdk.frontends.torch.lowering import CHECKS, functional_name, is_number, lowered
+from sdk.frontends.torch.names import is_computed, output_names
 from sdk.frontends.torch.operators import OPERATORS
 from sdk.frontends.torch.refused import REFUSED
-from sdk.frontends.torch.screen import screened
 from sdk.frontends.torch.symbols import SizeError, free_symbols, is_symbolic, real_of, size_of
 
-__all__ = ["import_exported", "import_torch", "load"]
+__all__ = ["import_exported", "import_torch"]
 
 # What a converter can stumble over in arguments that no exporter writes.
 _DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError)
 _OPERATORS: Final = "write the module with other operators; docs/torch.md says what is imported"
 _SIZES: Final = "sizes that must agree need one torch.export.Dim; its bounds, or --dim n=LO:HI:MULTIPLE, narrow one"
-# What checks while it runs, and computes nothing: bounds are checked at the entry.
-_CHECKS: Final = ("aten._assert_scalar.default", "aten._assert_async.msg", "aten.sym_constrain_range.default",
-                  "aten.sym_constrain_range_for_size.default", "aten._assert_tensor_metadata.default")  # fmt: skip
 _TYPES: Final = {
     "bool": "bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "float16": "f16",
     "float32": "f32", "float64": "f64", "uint16": "u16", "uint32": "u32", "uint64": "u64",
 }  # fmt: skip
 _COMPLEX: Final = "give real and imaginary parts as tensors of their own: torch.view_as_real"
 _ITEMS: Final = ("aten._local_scalar_dense.default", "aten.item.default")
+_TURNING: Final = ("aten.linear.default",)  # what turns its weights round at import
 _FAILED: Final = object()  # in the place of what a node that was refused would have given
-
-
-def load(data: bytes) -> tuple[Any, Mapping[str, Any]]:
-    """The exported program in the bytes of a file, and the names that were stored with it. Nothing in them is run.
-
-    Raises:
-        BuildError: they hold none, one of another version, or what only code of theirs could read.
-        MissingToolError: torch is not installed.
-    """
-    torch = torch_package()
-    declared()
-    extra = {NAMES: ""}
-    try:
-        with quiet():
-            program = torch.export.load(io.BytesIO(screened(data)), extra_files=extra)
-    except SdkError:
-        raise
-    except Exception as err:  # its errors share no base
-        raise BuildError(
-            "the file is not a valid exported program", why=f"torch {torch.__version__}: {_first_line(err)}",
-            hint="write it with torch.export.save of the same version",
-        ) from None  # fmt: skip
-    return program, read_names(extra[NAMES])
-
-
-def _first_line(err: Exception) -> str:
-    return next(iter(str(err).strip().splitlines()), "") or type(err).__name__
 
 
 def import_torch(
@@ -107,20 +78,8 @@ def import_exported(
         UsageError: ``dims`` lacks a size without bounds, or names one that the program does not have.
     """
     with quiet():
-        lowered = _lowered(program)
-    return _Importer(lowered, [] if refusals is None else refusals).run(name, dims or {}, names or {})
-
-
-def _lowered(program: Any) -> Any:
-    """The program in functional operators, decomposed but for those that have converters."""
-    table = torch_package().export.default_decompositions()
-    for op in list(table):
-        if str(op) in OPERATORS:
-            table.pop(op)
-    try:
-        return program.run_decompositions(table)
-    except Exception as err:  # its errors share no base
-        raise BuildError("PyTorch cannot decompose the program", why=_first_line(err)) from None
+        plain = lowered(program)
+    return _Importer(plain, [] if refusals is None else refusals).run(name, dims or {}, names or {})
 
 
 class _Importer:
@@ -135,6 +94,8 @@ class _Importer:
         self.failures: list[Failure] = []
         self.states: dict[str, State] = {}
         self.reads: list[Node] = []
+        self.depth = 0  # of parts inside one another
+        self.kept: set[str] = set()  # constants that are read as they are
 
     def run(self, name: str, dims: Mapping[str, Bounds], names: Mapping[str, Any]) -> Module:
         self._check_signature()
@@ -195,6 +156,8 @@ class _Importer:
             except BuildError as err:
                 err.where = f"the tensor {spec.target}"
                 raise
+            if any(str(user.target) not in _TURNING for user in node.users):
+                self.kept.add(value.name)
             self.env[node] = self._state(spec.target, value) if spec.target in written and node.users else value
             if spec.target in written and not node.users:
                 self._state(spec.target, value)
@@ -237,14 +200,14 @@ class _Importer:
 
     def _node(self, node: Any, index: int) -> None:
         """Imports one node; a failure is noted, and its results are left unknown."""
-        target = str(node.target)
-        if target in _CHECKS and not node.users:
+        target = functional_name(node.target)
+        if target in CHECKS and not node.users:
             return
         try:
             broken = any(self.env.get(a, _FAILED) is _FAILED for a in node.all_input_nodes)
             if broken:
                 self.env[node] = _FAILED
-                if _is_operator(node) and target not in OPERATORS and not _is_number(node):
+                if _is_operator(node) and target not in OPERATORS and not is_number(node):
                     raise _unsupported(target)
             else:
                 self.env[node] = self._converted(node, target)
@@ -256,16 +219,17 @@ class _Importer:
 
     def _failed(self, node: Any, index: int, why: str, hint: str | None = None) -> None:
         self.env[node] = _FAILED
-        target = str(node.target).removeprefix("aten.")
+        target = functional_name(node.target).removeprefix("aten.")
         self.failures.append(Failure(target, f"{node.name}, {target}{_line(node)}", why, hint))
         self.refusals.append(Refusal(index, why, hint))
 
     def _converted(self, node: Any, target: str) -> Any:
         if node.op == "get_attr":
-            return self.builder.const(identifier(node.name), _array(getattr(self.program.graph_module, node.target)))
+            found = getattr(node.graph.owning_module, node.target)
+            return found if hasattr(found, "graph") else self.builder.const(identifier(node.name), _array(found))
         if node.target is operator.getitem:
             return self.env[node.args[0]][node.args[1]]
-        if _is_number(node):
+        if is_number(node):
             value = node.meta["val"]
             if type(value).__name__ == "SymFloat":
                 if target in _ITEMS:
@@ -274,12 +238,45 @@ class _Importer:
             try:
                 return size_of(value, self.scope) if is_symbolic(value) else value
             except SizeError:
-                if node.users and not all(str(u.target) in _CHECKS or _is_number(u) for u in node.users):
+                if node.users and not all(str(u.target) in CHECKS or is_number(u) for u in node.users):
                     raise
                 return None  # of a check, or of a number that is told by itself
+        if target in HIGHER and not _is_operator(node):
+            return self._higher(node, target)
         if target not in OPERATORS:
             raise _unsupported(target)
         return self._call(node, target)
+
+    def _higher(self, node: Any, target: str) -> Any:
+        """An operator that takes parts of the program: its results."""
+        context = TorchNode(self.builder, f"{target} {node.name}", identifier(node.name), target, ())
+        given = [self._argument(a, context) for a in node.args]
+        self.depth += 1
+        check_limit(NESTING, self.depth, node.name)
+        found = tuple(HIGHER[target](context, self._inline, *given, **node.kwargs))
+        self.depth -= 1
+        return found
+
+    def _inline(self, part: Any, given: Sequence[Any]) -> list[Any]:
+        """What a part of the program gives for its arguments.
+
+        Raises:
+            BuildError: an operator in it cannot be imported; the failure itself is noted.
+        """
+        arguments = iter(given)
+        before = len(self.failures)
+        for index, node in enumerate(part.graph.nodes):
+            if node.op == "placeholder":
+                self.env[node] = next(arguments)
+            elif node.op == "output":
+                (results,) = node.args
+                all_ = results if isinstance(results, (list, tuple)) else [results]
+                found = [self.env[r] if hasattr(r, "users") else r for r in all_]
+            else:
+                self._node(node, index)
+        if len(self.failures) > before:
+            raise BuildError("a part of it cannot be imported")
+        return found
 
     def _call(self, node: Any, target: str) -> Any:
         self.builder.budget.spend(NODES, 1, node.name)
@@ -291,8 +288,9 @@ class _Importer:
                         for v, new in zip(tensors, counted, strict=True))  # fmt: skip
         title = f"{target.removeprefix('aten.').split('.')[0]} {node.name}"
         context = TorchNode(
-            self.builder, title, identifier(node.name), target, results, all(map(_in_order, node.all_input_nodes))
-        )
+            self.builder, title, identifier(node.name), target, results, all(map(_in_order, node.all_input_nodes)),
+            frozenset(self.kept),
+        )  # fmt: skip
         args, kwargs = _bound(node)
         by_name = {k: self._argument(v, context) for k, v in kwargs.items()}
         found = OPERATORS[target](context, *(self._argument(a, context) for a in args), **by_name)
@@ -390,12 +388,6 @@ def _is_zero(number: Any) -> bool:
 def _is_operator(node: Any) -> bool:
     """Whether a node calls an operator of PyTorch, or of a library."""
     return hasattr(node.target, "_schema")
-
-
-def _is_number(node: Any) -> bool:
-    """Whether a node computes one number of sizes, and no tensor."""
-    value = node.meta.get("val")
-    return is_symbolic(value) or isinstance(value, (int, float, bool))
 
 
 def _array(tensor: Any) -> np.ndarray:

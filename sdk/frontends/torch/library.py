@@ -10,7 +10,7 @@ from typing import Any
 
 from sdk.errors import MissingToolError
 
-__all__ = ["quiet", "torch_package", "trees"]
+__all__ = ["first_line", "quiet", "torch_package", "trees"]
 
 
 def torch_package() -> Any:
@@ -38,3 +38,8 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def first_line(err: Exception) -> str:
+    """What an error of torch says, in a line."""
+    return next(iter(str(err).strip().splitlines()), "") or type(err).__name__

@@ -21,8 +21,9 @@ from sdk.errors import BuildError
 from sdk.frontends.torch.expressions import check_expression
 from sdk.frontends.torch.library import torch_package
 from sdk.frontends.torch.names import NAMES
+from sdk.frontends.torch.widening import widen, widen_tensors
 
-__all__ = ["screened"]
+__all__ = ["archive_files", "archive_of", "screened"]
 
 _MODEL: Final = "models/model.json"
 _TENSORS: Final = {  # folder: the description of its tensors, and what their files are called
@@ -55,23 +56,29 @@ def screened(data: bytes) -> bytes:
         BuildError: the file holds something else: what, and what to do.
         ValueError, KeyError, TypeError, zipfile.BadZipFile and the like: it is damaged.
     """
-    files = _files(data)
+    files = archive_files(data)
     made = {name: files[name] for name in _KEPT if name in files}
     model = json.loads(files[_MODEL])
     _check(model, "")
+    widen(model)
     model["guards_code"] = []  # Python; what it would check, the entries of a compiled model check
     made[_MODEL] = json.dumps(model).encode()
     for folder, (config, _) in _TENSORS.items():
         made |= _tensors(files, folder, config)
     made[_EXAMPLE] = b""
+    return archive_of(made)
+
+
+def archive_of(files: Mapping[str, bytes]) -> bytes:
+    """An archive of files by their names."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in made.items():
+        for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(f"model/{name}"), content)
     return out.getvalue()
 
 
-def _files(data: bytes) -> dict[str, bytes]:
+def archive_files(data: bytes) -> dict[str, bytes]:
     """The files of an archive by their names in its one folder, no larger than the archive itself."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
@@ -106,6 +113,7 @@ def _tensors(files: Mapping[str, bytes], folder: str, config: str) -> dict[str, 
             budget.spend(FOLDED, count, f"the tensor {name[:80]}")
         made[folder + path] = content
     _check(described, "")
+    widen_tensors(described, made, folder)
     made[folder + config] = json.dumps(described).encode()
     return made
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import pickle
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,14 +106,26 @@ def agree(got: Array, want: Array, tolerance: float = 1e-4) -> None:
     assert float(np.abs(got[finite].astype(np.float64) - want[finite]).max(initial=0)) <= tolerance * scale
 
 
+def record(model: onnx.ModelProto, inputs: Mapping[str, Array], want: Sequence[Array], tolerance: float = 1e-4) -> None:
+    """Keeps a case whose reference is known in the folder of CASES, where it is set: others run it as compiled C."""
+    folder = os.environ.get("CASES")
+    if folder:
+        case = model.SerializeToString(), [np.asarray(inputs[p.name]) for p in model.graph.input], list(want), tolerance
+        name = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].split("/")[-1]
+        data = pickle.dumps((name, *case))
+        Path(folder, f"{hashlib.sha256(data).hexdigest()}.pickle").write_bytes(data)
+
+
 def compare(
     op: str, inputs: Mapping[str, Array], *, against: str = "ort", dims: Any = None, **how: Any
 ) -> Module:
     """Imports and runs one node, compares every output with the reference; the module."""
     model = one_node(op, inputs, **how)
     module, got = run(model, inputs, dims)
-    for name, want in reference(model, inputs, against).items():
-        agree(got[identifier(name)], np.asarray(want), 2e-3 if np.asarray(want).dtype == np.float16 else 1e-4)
+    found = {name: np.asarray(want) for name, want in reference(model, inputs, against).items()}
+    for name, want in found.items():
+        agree(got[identifier(name)], want, 2e-3 if want.dtype == np.float16 else 1e-4)
+    record(model, inputs, [*found.values()], 2e-3 if any(w.dtype == np.float16 for w in found.values()) else 1e-4)
     return module
 
 
@@ -131,7 +147,10 @@ def fused(
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     given = {p.name: inputs[p.name] for p in model.graph.input}
     _, got = run(model, inputs, dims)
-    for info, want in zip(model.graph.output, session.run(None, given), strict=True):
+    wanted = session.run(None, given)
+    if not steps:
+        record(model, inputs, wanted)
+    for info, want in zip(model.graph.output, wanted, strict=True):
         if steps and want.dtype.kind in "iu":
             assert got[info.name].shape == want.shape
             assert np.abs(got[info.name].astype(np.int64) - want).max() <= steps

@@ -17,13 +17,13 @@ from sdk.frontends.onnx.context import OnnxNode, onnx_op
 from sdk.frontends.onnx.operators.microsoft_float import DOMAIN, transposed
 from sdk.frontends.onnx.operators.quantize import real
 
-__all__: list[str] = []
+__all__ = ["heads_of", "joined_heads", "turned"]
 
 
 # --- heads ------------------------------------------------------------------------------------------------------
 
 
-def _heads(node: OnnxNode, x: Value, count: int) -> Value:
+def heads_of(node: OnnxNode, x: Value, count: int) -> Value:
     """[batch, rows, count * size] as [batch, count, rows, size]."""
     batch, rows, width = x.type.shape
     if not isinstance(width, int) or count < 1 or width % count:
@@ -32,8 +32,8 @@ def _heads(node: OnnxNode, x: Value, count: int) -> Value:
     return node.call("transpose", split, perm=(0, 2, 1, 3))
 
 
-def _joined(node: OnnxNode, x: Value) -> Value:
-    """The way back."""
+def joined_heads(node: OnnxNode, x: Value) -> Value:
+    """[batch, count, rows, size] as [batch, rows, count * size]."""
     batch, count, rows, size = x.type.shape
     return node.call("reshape", node.call("transpose", x, perm=(0, 2, 1, 3)), shape=(batch, rows, count * size))
 
@@ -45,7 +45,7 @@ def _attend(node: OnnxNode, q: Value, k: Value, v: Value, bias: Sequence[Value])
     scores = node.call("mul", node.call("matmul", q, transposed(node, k)), node.scalar(scale, q.type))
     for one in bias:
         scores = node.call("add", scores, one)
-    return _joined(node, node.call("matmul", node.call("softmax", scores), v))
+    return joined_heads(node, node.call("matmul", node.call("softmax", scores), v))
 
 
 def _after(node: OnnxNode, past: Value | None, x: Value) -> Value:
@@ -68,10 +68,15 @@ def _mask(node: OnnxNode, k: int, batch: Dim, total: Dim) -> Value:
     mask = node.x(k)
     rank = mask.type.rank
     if rank == 1:
-        if mask.type.shape != (batch,):
-            node.fail(f"a mask of shape {list(mask.type.shape)}: the first and last keys of rows are not supported")
         at = node.call("iota", extent=total, start=0, step=1, dtype=str(mask.type.dtype))
-        keep = node.call("less", at, node.call("reshape", mask, shape=(batch, 1)))
+        if same_extent(mask.type.shape[0], batch):
+            keep = node.call("less", at, node.call("reshape", mask, shape=(batch, 1)))
+        elif same_extent(mask.type.shape[0], 2 * batch):  # where each ends, then where each begins
+            ends = node.call("reshape", mask, shape=(2, batch, 1))
+            end, begin = (node.call("reshape", part(node, ends, 0, j, 1), shape=(batch, 1)) for j in range(2))
+            keep = node.call("and", node.call("less", at, end), node.call("greater_equal", at, begin))
+        else:
+            node.fail(f"a mask of shape {list(mask.type.shape)}: packed sequences are not supported")
         return _kept(node, keep, (batch, 1, 1, total))
     keep = mask
     if mask.type.dtype.kind != "b":
@@ -126,7 +131,7 @@ def _self_attention(node: OnnxNode, both: Value, mask: int, past: int, bias: int
     if sum(sizes) != width or len(sizes) != 3:
         node.fail(f"queries, keys and values of {list(sizes)} numbers in {width}")
     starts = (0, sizes[0], sizes[0] + sizes[1])
-    q, k, v = (_heads(node, part(node, both, 2, a, n), count) for a, n in zip(starts, sizes, strict=True))
+    q, k, v = (heads_of(node, part(node, both, 2, a, n), count) for a, n in zip(starts, sizes, strict=True))
     if node.given_input(past):
         earlier = node.x(past)
         old = tuple(
@@ -169,9 +174,9 @@ def _given(node: OnnxNode, count: int) -> tuple[Value, Value, Value]:
     if node.type(0).rank == 5:  # [batch, rows, heads, 3, size]
         parts = tuple(_unpacked(node, node.x(0), j) for j in range(3))
     elif node.given_input(1) and node.type(1).rank == 5:  # [batch, rows, heads, 2, size]
-        parts = (_heads(node, node.x(0), count), *(_unpacked(node, node.x(1), j) for j in range(2)))
+        parts = (heads_of(node, node.x(0), count), *(_unpacked(node, node.x(1), j) for j in range(2)))
     else:
-        parts = tuple(x if x.type.rank == 4 else _heads(node, x, count) for x in (node.x(j) for j in range(3)))
+        parts = tuple(x if x.type.rank == 4 else heads_of(node, x, count) for x in (node.x(j) for j in range(3)))
     q, k, v = parts
     if not node.given_input(3):
         return q, k, v
@@ -211,7 +216,7 @@ def rotary_embedding(node: OnnxNode) -> Value:
         width, count = x.type.shape[2], node.int("num_heads", 0)
         if not isinstance(width, int):
             node.fail("its heads have an open size")
-        heads = _heads(node, x, count or width // (2 * half))
+        heads = heads_of(node, x, count or width // (2 * half))
     batch, _, rows, _ = heads.type.shape
     if places.type.size == 1:
         steps = node.call("iota", extent=rows, start=0, step=1, dtype=str(places.type.dtype))
@@ -220,11 +225,11 @@ def rotary_embedding(node: OnnxNode) -> Value:
     cosines, sines = (
         node.call("reshape", node.call("gather", node.x(k), places, axis=0), shape=(*lead, half)) for k in (2, 3)
     )
-    y = _turned(node, heads, cosines, sines, half)
-    return _joined(node, y) if x.type.rank == 3 else y
+    y = turned(node, heads, cosines, sines, half)
+    return joined_heads(node, y) if x.type.rank == 3 else y
 
 
-def _turned(node: OnnxNode, heads: Value, cosines: Value, sines: Value, half: int) -> Value:
+def turned(node: OnnxNode, heads: Value, cosines: Value, sines: Value, half: int) -> Value:
     """The first ``2 * half`` numbers of each head as pairs, turned; the rest as it is."""
     size = heads.type.shape[3]
     pairs = bool(node.int("interleaved", 0))

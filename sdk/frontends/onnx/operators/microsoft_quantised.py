@@ -21,7 +21,7 @@ from sdk.frontends.onnx.operators.quantize import (
     stored,
 )
 
-__all__: list[str] = []
+__all__ = ["unpacked"]
 
 # Tensors are followed by a scale and a zero point, which may be left out.
 for _name, _converter in (("QuantizeLinear", quantize_linear), ("DequantizeLinear", dequantize_linear)):
@@ -185,22 +185,37 @@ def matmul_n_bits(node: OnnxNode) -> Value:
     packed, scales, zeros = (node.data(k) for k in (1, 2, 3))
     if packed is None or scales is None or (zeros is None and node.given_input(3)):
         node.fail("its weights, scales and zero points must be constants")
-    if node.given_input(4):
-        node.fail("an order of groups (g_idx) is not supported")
     count = -(-depth // block)
-    weights = _unpacked(packed.reshape(columns, count, -1), bits)[:, :, :block]
+    weights = unpacked(packed.reshape(columns, count, -1), bits)[:, :, :block]
+    if node.given_input(4):
+        return _product(node, _grouped(node, weights.reshape(columns, -1)[:, :depth], bits, count), depth)
     steps = scales.astype(np.float32).reshape(columns, count, 1)
     if zeros is not None and zeros.dtype != np.uint8:
         return _product(node, ((weights - zeros.reshape(columns, count, 1)) * steps).astype(np.float32), depth)
     points = np.full((columns, count, 1), 1 << (bits - 1), np.uint8)
     if zeros is not None:
-        points = _unpacked(zeros.reshape(columns, -1), bits)[:, :count, None]
+        points = unpacked(zeros.reshape(columns, -1), bits)[:, :count, None]
     parts = (node.const(v, stem) for v, stem in ((weights, "weights"), (steps, "scales"), (points, "zeros")))
     wide = node.call("reshape", node.call("dequantize", *parts), shape=(columns, count * block))
     return _with_bias(node, _cut(node, wide, depth))
 
 
-def _unpacked(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+def _grouped(node: OnnxNode, weights: np.ndarray[Any, Any], bits: int, count: int) -> np.ndarray[Any, Any]:
+    """Weights [columns, depth] as real numbers, each column of them in the group that input 4 (g_idx) says."""
+    group, scales, zeros = node.data(4), node.data(2), node.data(3)
+    columns, depth = weights.shape
+    if group is None or scales is None or group.size < depth or not 0 <= group.min() <= group.max() < count:
+        node.fail("its groups (g_idx) must be constants, one of its blocks for each row of weights")
+    at = group.reshape(-1)[:depth]
+    points: np.ndarray[Any, Any] = np.full((columns, count), 1 << (bits - 1), np.float32)
+    if zeros is not None:
+        packed = zeros.dtype == np.uint8
+        points = unpacked(zeros.reshape(columns, -1), bits)[:, :count] if packed else zeros.reshape(columns, count)
+    steps = scales.astype(np.float32).reshape(columns, count)
+    return ((weights - points.astype(np.float32)[:, at]) * steps[:, at]).astype(np.float32)
+
+
+def unpacked(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
     """Numbers of some bits, the lowest bits of a byte first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     numbers = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)

@@ -7,6 +7,7 @@ from sdk.frontends.tflite.context import OperatorSpec, Table, Unsigned
 from sdk.frontends.tflite.operators import (
     arithmetic,
     bytes,
+    complex,
     contraction,
     control,
     layout,
@@ -17,6 +18,7 @@ from sdk.frontends.tflite.operators import (
     real,
     reduction,
     resizing,
+    sparse,
     state,
     svdf,
     transposed,
@@ -41,14 +43,15 @@ _QUANTISED: Table = {
     **svdf.TABLE,
     **lstm.TABLE,
     **control.TABLE,
+    **sparse.TABLE,
 }
 # Floats, and integers and truth values that stand for themselves.
-_REAL: Table = {**real.TABLE, **control.TABLE}
+_REAL: Table = {**real.TABLE, **control.TABLE, **complex.TABLE, **sparse.TABLE}
 
 # What the importers of quantised tensors see of u8: they compute with i8, unless said here.
 _UNSIGNED: Mapping[str, Unsigned] = {
     **dict.fromkeys((*layout.TABLE, *moves.TABLE), "follow"),
-    **dict.fromkeys((*state.TABLE, *control.TABLE), "keep"),
+    **dict.fromkeys((*state.TABLE, *control.TABLE, *sparse.TABLE), "keep"),
     "QUANTIZE": "convert",
 }
 

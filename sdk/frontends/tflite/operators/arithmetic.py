@@ -8,6 +8,7 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16, I32, U8, DType, Quant
+from sdk.compiler.ops.div_q import MOST_LEFT
 from sdk.compiler.ops.fixed import INT32_MAX, quantize_multiplier
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
@@ -87,6 +88,22 @@ def mul(node: OpNode) -> None:
     )  # fmt: skip
 
 
+def div(node: OpNode) -> None:
+    """DIV of quantised tensors; a quotient by 0 is 0, so is one that LiteRT shifts by 32 bits or more."""
+    a, b = node.input(0, I8, I16), node.input(1, I8, I16)
+    kind = node.out_dtype(a.type.dtype)
+    qa, qb, qo = node.quant(node.tensor(0)), node.quant(node.tensor(1)), node.quant(node.output())
+    ratio = np.float32(qa.scale) / (np.float32(qb.scale) * np.float32(qo.scale))
+    mult, shift = quantize_multiplier(float(ratio))
+    if shift > MOST_LEFT[kind]:
+        raise BuildError(f"the scale ratio {float(ratio)} is too large for quotients of {kind}")
+    lo, hi = _clamp(node, kind, qo)
+    node.call(
+        "div_q", a, b, a_offset=-qa.zero_point, b_offset=-qb.zero_point, mult=mult, shift=shift, zp=qo.zero_point,
+        lo=lo, hi=hi,
+    )  # fmt: skip
+
+
 def quantize(node: OpNode) -> None:
     """QUANTIZE from one integer type and scale to another."""
     x = node.input(0, I8, U8, I16, I32)
@@ -153,9 +170,10 @@ def relu6(node: OpNode) -> None:
     bounded_relu(node, 0.0, 6.0)
 
 
-def _stated_scale(node: OpNode, scale: float, zero_point: int) -> None:
+def _stated_scale(node: OpNode, scale: float, zero_point: int, off: float = 0.0) -> None:
+    """Checks the output's meaning; its scale may be ``off`` by that part of it."""
     quant = node.quant(node.output())
-    if quant != Quant(scale, zero_point):
+    if abs(quant.scale - scale) > off * scale or quant.zero_point != zero_point:
         raise BuildError(f"the output must have scale {scale} and zero point {zero_point}, not {quant}")
 
 
@@ -211,22 +229,35 @@ def softmax(node: OpNode) -> None:
         if node.was_unsigned(node.tensor(0)) and kind == I8 and not node.was_unsigned(node.output()):
             raise BuildError("SOFTMAX of uint8 to int8 is not supported")
         lowest = kind.limits[0]
-        _stated_scale(node, *((1 / 256, lowest) if kind == I8 else (1 / 65536, lowest)))
+        # of i16 models have 1 / 65535 too, which tflite-micro takes for the same
+        _stated_scale(node, *((1 / 256, lowest) if kind == I8 else (1 / 65536, lowest)), off=1e-3)
         given = {} if kind == I8 else {"out": str(kind)}
         node.call("softmax_q", x, node.const("exp", exp_table(quant.scale, beta)), **given)
         return
     node.out_dtype(I16)
-    _stated_scale(node, 1 / 32768, 0)
+    _stated_scale(node, 1 / 32768, 0, off=1e-3)
     if quant.zero_point:
         raise BuildError("i16 must have the zero point 0")
     mult, shift = quantize_multiplier(float(np.float32(quant.scale) * np.float32(beta)) / (10.0 / 65535.0))
     node.call("softmax16", x, node.const("exp", EXP), node.const("inverse", INVERSE), mult=mult, shift=shift)
 
 
+def l2_normalization(node: OpNode) -> None:
+    """L2_NORMALIZATION over the last axis, to steps of 1/128."""
+    x, unsigned = node.input(0, I8), node.was_unsigned(node.tensor(0))
+    if int(node.option("FusedActivationFunction")) != 0:
+        raise BuildError("a fused activation is not supported here")
+    node.out_dtype(I8)
+    _stated_scale(node, 1 / 128, 0)
+    node.call("l2_normalize_q", x, zero=node.quant(node.tensor(0)).zero_point, early=unsigned)
+
+
 TABLE: Table = {
+    "L2_NORMALIZATION": l2_normalization,
     "ADD": add,
     "SUB": sub,
     "MUL": mul,
+    "DIV": div,
     "QUANTIZE": quantize,
     "RELU": relu,
     "RELU6": relu6,

@@ -66,7 +66,7 @@ def rsqrt(node: OpNode) -> None:
         return
     node.quant(node.output())
     most = node.output().scales[0] * I16.limits[1]
-    _of_words(node, lambda v: 1 / math.sqrt(v) if v > 0 else most)
+    _of_words(node, lambda v: float(np.float32(1) / np.sqrt(np.float32(v))) if v > 0 else most)
 
 
 def sqrt(node: OpNode) -> None:

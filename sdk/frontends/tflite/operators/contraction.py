@@ -315,7 +315,8 @@ def batch_matmul(node: OpNode) -> None:
     """BATCH_MATMUL: products of matrices, each perhaps transposed, over the axes before; as i32 where that is asked."""
     a, b = node.input(0, I8, I16), node.input(1, I8, I16)
     kind = node.out_dtype(I8, I16, I32)
-    if b.type.dtype != a.type.dtype or kind not in (a.type.dtype, I32) or (kind == I32 and a.type.dtype == I16):
+    taken = {(I8, I8): (I8, I32), (I16, I16): (I16,), (I16, I8): (I16,)}
+    if kind not in taken.get((a.type.dtype, b.type.dtype), ()):
         raise BuildError(f"a product of {a.type.dtype} and {b.type.dtype} to {kind} is not supported")
     unsigned = [t for t in (node.tensor(0), node.tensor(1), node.output()) if node.was_unsigned(t)]
     if unsigned:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16, I32, I64, DType
 from sdk.compiler.ops.fixed import quantize_multiplier
-from sdk.compiler.ops.gate_tables import points
 from sdk.compiler.ops.multipliers import channel_multipliers
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.curves import sigmoid_table
 from sdk.frontends.tflite.operators.contraction import bounds, rescaled
 from sdk.frontends.tflite.quantize import ACTIVATIONS
 from sdk.frontends.tflite.variables import read_kept, write_kept
@@ -80,7 +80,7 @@ def _gates(node: OpNode, source: int, numbers: Sequence[int], columns: Dim, unit
         if not same_extent(columns, data.shape[1]):
             raise BuildError(f"weights {node.tensor(k).name} of shape {list(data.shape)} do not fit {columns} numbers")
         parts.append(data)
-        ratios.append(float(np.float32(quant.scale) * np.float32(own.scale)) / _GATE_SCALE)
+        ratios.append(quant.scale * own.scale / _GATE_SCALE)
     return _Gates(np.concatenate(parts), -quant.zero_point, np.asarray(ratios))
 
 
@@ -91,7 +91,7 @@ def unidirectional_sequence_lstm(node: OpNode) -> None:
     if x.type.rank != 3 or kind != x.type.dtype:
         raise BuildError(f"the input has rank {x.type.rank} and type {x.type.dtype}, the output type {kind}")
     major = bool(node.option("TimeMajor"))
-    batch, units = x.type.shape[1 if major else 0], len(node.constant(_BIASES[0]))
+    batch, units = x.type.shape[1 if major else 0], node.constant(_BIASES[0]).size
     if not isinstance(batch, int):
         raise BuildError(f"the open batch {batch} is not supported: the operator keeps a state of each of the batch")
     sums = I32 if kind == I8 else I64
@@ -114,13 +114,13 @@ def _scan(node: OpNode, gates: Value, batch: int, units: int, kind: DType, to: i
     most = recurrent.limit(kind, np.zeros(4 * units, object)).reshape(4, units).max(axis=1)
     m = channel_multipliers(recurrent.ratios, most, wide=kind == I16)
     scale, hidden = _cell_scale(node), node.quant(node.tensor(_HIDDEN))
-    power = round(math.log2(scale))
+    left = 12 + round(math.log2(scale))
     states = [read_kept(node, k, dtype, (batch, units)) for k, dtype in ((_HIDDEN, kind), (_CELL, I16))]
     y, h, c = node.calls(
         "lstm_scan_q", gates, node.const("from_state", recurrent.weights), node.const("start", start.astype(sums)),
-        node.const("mult", m.mult), node.const("shift", m.shift), *states, node.const("points", points()),
+        node.const("mult", m.mult), node.const("shift", m.shift), *states, node.const("curve", sigmoid_table()),
         to=(to, "hidden", "cells"), forget=(1 << 30, -14), enter=_product(2.0**-30 / scale),
-        result=_product(2.0**-30 / hidden.scale), zp=hidden.zero_point, cell_shift=12 + power,
+        result=_product(2.0**-30 / hidden.scale), zp=hidden.zero_point, cell_steps=(3 << max(left, 0), max(-left, 0)),
         clip=_clip(node, scale), shift_lo=m.shift_lo, shift_hi=m.shift_hi, acc_bits=m.acc_bits,
     )  # fmt: skip
     write_kept(node, _HIDDEN, h)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import I8, I16, DType, Quant
+from sdk.compiler.ir.types import I8, I16, I32, DType, Quant
 from sdk.compiler.ops.fixed import multiply_quantized, quantize_multiplier
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import Importer, OpNode, Table
@@ -42,11 +42,31 @@ def _scaled_table(node: OpNode, k: int, left_shift: int, mult: int, shift: int) 
     return node.call("lookup", node.input(k, I8), node.const(f"table{k}", table), to=f"scaled{k}")
 
 
+def _scaled_words(node: OpNode, k: int, left_shift: int, mult: int, shift: int) -> Value:
+    """The same of i16, computed."""
+    wide = node.cast(node.input(k, I16), I32, f"wide{k}")
+    zero = node.quant(node.tensor(k)).zero_point
+    if zero:
+        wide = node.call("sub", wide, node.scalar(zero, wide), to=f"centred{k}")
+    fine = node.call("mul", wide, node.scalar(1 << left_shift, wide), to=f"fine{k}")
+    factors = [node.const(f"{n}{k}", np.asarray([v], np.int32)) for n, v in (("mult", mult), ("shift", shift))]
+    lo, hi = I32.limits
+    return node.call(
+        "requantize", fine, *factors, to=f"scaled{k}", out="i32", zp=0, lo=lo, hi=hi, shift_lo=shift, shift_hi=shift,
+        acc_bits=17 + left_shift,
+    )  # fmt: skip
+
+
 def _comparison(op: str) -> Importer:
-    """A comparison of i8 on a common scale, 8 bits up and rounded as TensorFlow Lite does; of i16 as it is stored."""
+    """A comparison on a common scale, 8 bits up and rounded as TensorFlow Lite does, which makes some of i16 equal that
+    are not; those of i16 that ask for an order are of what is stored, as it is without scales."""
 
     def run(node: OpNode) -> None:
-        if node.input(0, I8, I16).type.dtype == I16:
+        wide = node.input(0, I8, I16).type.dtype == I16
+        if wide and not node.tensor(0).scales and not node.tensor(1).scales and op != "not_equal":
+            node.call(op, node.input(0), node.input(1, I16))
+            return
+        if wide and op not in ("equal", "not_equal"):
             node.call(op, *_one_scale(node, I16))
             return
         sides = []
@@ -55,7 +75,7 @@ def _comparison(op: str) -> Importer:
             mult, shift = quantize_multiplier(scale)
             if shift > 0:
                 raise BuildError(f"input {k} of a comparison must have a scale below 1, it has {scale}")
-            sides.append(_scaled_table(node, k, 8, mult, shift))
+            sides.append((_scaled_words if wide else _scaled_table)(node, k, 8, mult, shift))
         node.call(op, *sides)
 
     return run

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import F32, I8
+from sdk.compiler.ir.types import F32, F64, I8, I16
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.rounding import rounded
 
 __all__ = ["TABLE"]
 
@@ -31,8 +32,9 @@ def _taps(size: int, extent: int, corners: bool, centers: bool) -> tuple[NDArray
 
 
 def resize_bilinear(node: OpNode) -> None:
-    """RESIZE_BILINEAR of i8: rows, then columns, in 32 bits; of u8 in single precision."""
-    x, sizes = node.input(0, I8), node.integers(1)
+    """RESIZE_BILINEAR of i8: rows, then columns, in 32 bits; of i16 in double precision, which holds its sums; of u8 in
+    single precision."""
+    x, sizes = node.input(0, I8, I16), node.integers(1)
     kind = node.out_dtype(x.type.dtype)
     shape = x.type.shape
     if x.type.rank != 4 or len(sizes) != 2 or min(sizes) < 1:
@@ -45,15 +47,34 @@ def resize_bilinear(node: OpNode) -> None:
     if node.was_unsigned(node.tensor(0)):
         _mixed_reals(node, x, sizes, corners, centers)
         return
-    value = x
+    wide = kind == I16
+    value = node.cast(x, F64, "reals") if wide else x
     for axis, extent in ((1, sizes[0]), (2, sizes[1])):
         size = shape[axis]
         if not isinstance(size, int):
             raise BuildError(f"the open extent {size} cannot be resized")
         index, weight = _taps(size, extent, corners, centers)
+        if wide:
+            value = _mixed_exactly(node, value, axis, index, weight)
+            continue
         consts = node.const(f"index{axis}", index), node.const(f"weight{axis}", weight)
         value = node.call("resample", value, *consts, to=f"mixed{axis}", axis=axis)
-    node.call("pool_result", value, count=_ONE * _ONE, out=str(kind))
+    if wide:
+        one = node.const("one", np.asarray([1 / _ONE**2]))
+        node.cast(rounded(node, node.call("mul", value, one, to="mixed")), kind)
+    else:
+        node.call("pool_result", value, count=_ONE * _ONE, out=str(kind))
+
+
+def _mixed_exactly(node: OpNode, x: Value, axis: int, index: Reals, weight: Reals) -> Value:
+    """Two elements along an axis at each place, each times its weight: whole numbers, as f64."""
+    shape = tuple(-1 if k == axis else 1 for k in range(4))
+    taps = []
+    for k in range(2):
+        tap = node.call("gather", x, node.const(f"place{axis}{k}", index[:, k]), to="tap", axis=axis)
+        factor = node.const(f"part{axis}{k}", weight[:, k].astype(np.float64).reshape(shape))
+        taps.append(node.call("mul", tap, factor, to="weighted"))
+    return node.call("add", *taps, to="mixed")
 
 
 def _real_taps(size: int, extent: int, corners: bool, centers: bool) -> tuple[Reals, Reals, Reals]:

@@ -107,12 +107,18 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     "UNPACK": Signature(1, "UnpackOptions", ("Axis",)),
     # by positions
     "DYNAMIC_UPDATE_SLICE": Signature(3),
+    "DENSIFY": Signature(1),
     "EMBEDDING_LOOKUP": Signature(2),
     "GATHER": Signature(2, "GatherOptions", ("Axis", "BatchDims")),
     "GATHER_ND": Signature(2),
     "ONE_HOT": Signature(4, "OneHotOptions", ("Axis",)),
     "SCATTER_ND": Signature(3),
     "WHERE": Signature(1),
+    # complex numbers
+    "COMPLEX_ABS": Signature(1),
+    "IMAG": Signature(1),
+    "REAL": Signature(1),
+    "RFFT2D": Signature(2),
     # made of shapes and numbers
     "BROADCAST_ARGS": Signature(2),
     "FILL": Signature(2),

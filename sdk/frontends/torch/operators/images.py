@@ -266,6 +266,17 @@ def batch_norm_of_batch(
     return (per_channel(node, y, _vector(node, w, channels, 1), _vector(node, b, channels, 0)),)
 
 
+@aten("batch_norm.default")
+def batch_norm_layer(
+    node: TorchNode, x: Value, w: Value | None, b: Value | None, mean: Value | None, var: Value | None, training: bool,
+    momentum: float, eps: float, _: bool,
+) -> Value:  # fmt: skip
+    """The same as a module calls it; one that keeps no statistics takes those of the batch."""
+    if mean is None or var is None:
+        return batch_norm_of_batch(node, x, w, b, training, momentum, eps)[0]
+    return batch_norm_either(node, x, w, b, mean, var, training, momentum, eps)[0]
+
+
 @aten("layer_norm.default")
 def layer_norm(
     node: TorchNode, x: Value, shape: Sequence[Dim], w: Value | None = None, b: Value | None = None,

@@ -23,8 +23,9 @@ def matmul(node: TorchNode, a: Value, b: Value) -> Value:
 
 
 def _turned(node: TorchNode, w: Value) -> tuple[Value, dict[str, bool]]:
-    """Weights [out, in] as the right side of a product: turned at build time where they are known."""
-    data = node.numbers(w)
+    """Weights [out, in] as the right side of a product: turned at build time where they are known, and no table that
+    other operators read, such as the words of a model that shares them between its ends."""
+    data = node.numbers(w) if w.name not in node.kept else None
     if data is None:
         return w, {"trans_b": True}
     return node.const(np.ascontiguousarray(data.T), "weight"), {}

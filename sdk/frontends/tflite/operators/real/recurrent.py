@@ -82,11 +82,26 @@ class _Layer:
 
     @property
     def units(self) -> int:
-        return int(self.node.constant(self.at.state[-1]).shape[0])
+        """Rows of the weights of each gate."""
+        return self.sizes[0]
 
     @property
     def outputs(self) -> int:
-        return int(self.node.constant(self.at.state[-1]).shape[-1])
+        """Numbers of the state that the gates read."""
+        return self.sizes[1]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Those of the weights by which the last gate reads the state.
+
+        Raises:
+            BuildError: they are no matrix with elements.
+        """
+        data = self.node.constant(self.at.state[-1])
+        if data.ndim != 2 or not data.size:
+            title = self.node.tensor(self.at.state[-1]).title
+            raise BuildError(f"weights {title} have the shape {list(data.shape)}, needed: a matrix with elements")
+        return int(data.shape[0]), int(data.shape[1])
 
     def matrices(self, places: Sequence[int], shape: tuple[int, int]) -> tuple[Array, tuple[float, ...]]:
         """Weights of the gates [gates * units, columns], and the scale of each where they are of i8."""

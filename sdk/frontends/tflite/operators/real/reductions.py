@@ -33,7 +33,8 @@ def _search(op: str) -> Importer:
     """ARG_MAX and ARG_MIN: the first position of the largest or smallest element along an axis."""
 
     def run(node: OpNode) -> None:
-        x, kind = node.input(0, F32, I32, *_STORED), node.out_dtype(I32, I64)
+        x, kind = node.input(0, F32, I32, *_STORED, BOOL), node.out_dtype(I32, I64)
+        x = node.cast(x, U8, "bits") if x.type.dtype == BOOL else x
         axis = axis_of(single(node, 1), x.type.rank)
         found = node.call(op, x, to="kept", axis=axis, last=False)
         found = reshaped(node, found, tuple(d for k, d in enumerate(x.type.shape) if k != axis), "dropped")

@@ -1,0 +1,56 @@
+"""Branches and loops of PyTorch that are part of a program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._higher_order_ops import map as map_over
+from torch._higher_order_ops import scan, while_loop
+from torch_harness import Call, compare, imported
+
+from sdk.errors import BuildError
+
+X = torch.tensor([[0.5, -1.0, 2.0], [3.0, 0.0, -4.0]])
+
+
+def test_a_branch_that_the_run_decides() -> None:
+    def run(x: Tensor, flag: Tensor) -> Any:
+        inner = torch.cond(flag, lambda v: v * 2 + 1, lambda v: v - 1, (x,))
+        return inner, torch.cond(inner.sum() > 3, lambda v: (v.sin(), v + 0), lambda v: (v.cos(), v + 1), (x,))
+
+    args = [(X * scale, torch.tensor(flag)) for scale in (1.0, -1.0) for flag in (True, False)]
+    compare(run, *args[0], more=args[1:])
+
+
+def test_loops_that_are_unrolled() -> None:
+    def run(x: Tensor) -> Any:
+        counted = while_loop(lambda k, v: k < 4, lambda k, v: (k + 1, v * 2 + k), (torch.tensor(0), x))
+        total, steps = scan(lambda c, row: (c + row, c * row), torch.zeros(3), x)
+        return counted[0], counted[1], total, steps, map_over(lambda row, y: row * y[0], x, x + 1)
+
+    compare(run, X, more=[[-X]])
+
+
+def test_a_loop_that_the_data_end() -> None:
+    net = Call(lambda x: while_loop(lambda v: v.sum() < 9, lambda v: (v + 1,), (x,)))
+    with pytest.raises(BuildError) as caught:
+        imported(net, (X,))
+    assert "when it ends is known only at run time" in str(caught.value.where)
+
+
+@pytest.mark.slow
+def test_a_loop_without_end() -> None:
+    net = Call(lambda x: while_loop(lambda k, v: k < 1_000_000, lambda k, v: (k + 1, v * 1), (torch.tensor(0), x + 1)))
+    with pytest.raises(BuildError) as caught:
+        imported(net, (X,))
+    assert "16385 passes of unrolled loops" in str(caught.value.where)
+
+
+def test_what_is_missing_in_a_branch() -> None:
+    net = Call(lambda x, p: torch.cond(p, lambda v: torch.special.bessel_j0(v), lambda v: v + 1, (x,)))
+    with pytest.raises(BuildError) as caught:
+        imported(net, (X, torch.tensor(True)))
+    assert "unsupported operator aten.special_bessel_j0.default" in str(caught.value.where)
