@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from nets import DIGITS, net, node
+from float_nets import DIGITS, net, node
 
 import sdk
 from sdk.errors import BuildError, SdkError, UsageError

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from nets import net, node, run, sqnr
+from float_nets import net, node, run, sqnr
 
 from sdk.compiler.interp.graph import run_graph
 from sdk.driver.importing import import_model

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from nets import net, node, run, sqnr
+from float_nets import net, node, run, sqnr
 from onnx import helper
 
 import sdk

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from nets import DIGITS, digits, net, node, run, session, sqnr
+from float_nets import DIGITS, digits, net, node, run, session, sqnr
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 import sdk
