@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sdk.budget import FOLDED, NODES, Budget
 from sdk.compiler.ir.graph import Attr, Call, Node, Value, attr_symbols, attrs, fresh_name
-from sdk.compiler.ir.module import Const
+from sdk.compiler.ir.module import Const, State
 from sdk.compiler.ir.types import BOOL, DType, TensorType, dtype_of
 from sdk.compiler.ops import get_op, infer
 from sdk.compiler.sym import Dim, Expr, Var
@@ -66,10 +66,10 @@ def contents_of(elements: Sequence[Any], dtype: DType, shape: tuple[int, ...]) -
 
 @dataclass
 class Builder:
-    """``body`` and ``consts`` of the graph, ``dims`` its symbols by name; ``names`` are taken; ``asked`` are values
-    that a converter wanted to know at import, and could not; ``narrow`` gives values that stand for those of a narrower
-    type the format's number of it; ``sequences`` gives values that stand for several those, and None for an optional
-    value that is not there; ``places`` where the elements of values that are not 0 stand; ``digests`` names
+    """``body``, ``consts`` and ``states`` of the graph, ``dims`` its symbols by name; ``names`` are taken; ``asked`` is
+    values that a converter wanted to know at import, and could not; ``narrow`` gives values that stand for those of a
+    narrower type the format's number of it; ``sequences`` gives values that stand for several those, and None for an
+    optional value that is not there; ``places`` where the elements of values that are not 0 stand; ``digests`` names
     constants by their contents."""
 
     body: list[Node] = field(default_factory=list)
@@ -80,6 +80,7 @@ class Builder:
     asked: set[str] = field(default_factory=set)
     narrow: dict[str, int] = field(default_factory=dict)
     sequences: dict[str, tuple[Value, ...] | None] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
     places: dict[str, Value] = field(default_factory=dict)
     digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)
     _known: dict[str, Contents] = field(default_factory=dict)

@@ -50,6 +50,9 @@ def reshaped(node: Emitter, x: Value, wanted: Sequence[Dim]) -> Value:
     if equal is not True:
         how = "do not fit" if equal is False else "are not known to fit"
         node.fail(f"{shape_text(x.type.shape)} = {x.type.size} elements {how} the shape {shape_text(wanted)}")
+    if any(isinstance(d, int) and d == 0 for d in wanted):  # nothing to move; to the op a 0 is the size there was
+        kind = x.type.dtype
+        return node.call("full", shape=tuple(wanted), value=0.0 if kind.is_float else 0, dtype=str(kind))
     return node.call("reshape", x, shape=tuple(wanted))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from sdk.compiler.ir.graph import BindDim, Call, Node, Value
+from sdk.compiler.ir.graph import BindDim, Call, MatchCast, Node, Value, WriteState
 from sdk.frontends.builder import Builder
 from sdk.frontends.names import identifier
 
@@ -49,8 +49,10 @@ def _renamer(rename: Mapping[str, str]) -> Callable[[Value], Value]:
 
 
 def _renamed(node: Node, one: Callable[[Value], Value]) -> Node:
-    if isinstance(node, BindDim):
+    if isinstance(node, BindDim | WriteState):
         return replace(node, value=one(node.value))
+    if isinstance(node, MatchCast):
+        return replace(node, out=one(node.out), value=one(node.value))
     if not isinstance(node, Call):
         return node
     return replace(node, outs=tuple(map(one, node.outs)), args=tuple(map(one, node.args)))

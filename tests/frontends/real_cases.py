@@ -51,6 +51,15 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class Apart(Held):
+    """The same, no two of them equal."""
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        steps = rng.permutation(int(np.prod(self.shape))).reshape(self.shape)
+        return np.asarray(steps / 8 - 0.25, self.dtype)
+
+
+@dataclass(frozen=True)
 class Case:
     """An operator, its inputs (None: left out, named so up to the ``least`` number of them), the types of its outputs,
     its options, and the scale and zero point of what it stores."""
@@ -206,6 +215,25 @@ def resized(op: str, image: tuple[int, ...], size: tuple[int, int], corners: boo
 def gathered(shape: tuple[int, ...], at: tuple[int, ...], axis: int, batch: int = 0, kind: str = "float32") -> Case:
     positions = Held(at, "int32", 0, shape[axis] - 1)
     return Case("GATHER", (Held(shape, kind), positions), (kind,), "GatherOptions", {"Axis": axis, "BatchDims": batch})
+
+
+def buckets(x: Held, *boundaries: float) -> Case:
+    return Case("BUCKETIZE", (x,), ("int32",), "BucketizeOptions", {"Boundaries": list(boundaries)})
+
+
+def suppression(boxes: int, room: int, overlap: float, least: float, sigma: float | None = None) -> Case:
+    """Boxes whose corners are in any order, of no area 0, which LiteRT chooses more than once; scores all different."""
+    numbers = [Const(v, "float32") for v in (overlap, least, *([] if sigma is None else [sigma]))]
+    inputs = (Apart((boxes, 4)), Apart((boxes,)), Const(room), *numbers)
+    kinds = ("int32", "int32") if sigma is None else ("int32", "float32", "int32")
+    version = 4 if sigma is None else 5
+    return Case(f"NON_MAX_SUPPRESSION_V{version}", inputs, kinds, f"NonMaxSuppressionV{version}Options")
+
+
+def segments(how: str, kind: str) -> Case:
+    dtype = "int32" if kind else "float32"
+    inputs = (Held((2, 3, 2), dtype), Const([[3, 0, -1], [0, 3, 1]]), Const(5))
+    return Case(f"UNSORTED_SEGMENT_{how}", inputs, (dtype,), f"UnsortedSegment{how.capitalize()}Options")
 
 
 def one_hot(at: tuple[int, ...], depth: int, axis: int, kind: str) -> Case:
@@ -412,6 +440,26 @@ PLACED = {
     "GATHER_ND": Case("GATHER_ND", (Held((4, 4, 3)), Held((5, 2), "int32", 0, 3))),
     "GATHER_ND rows": Case("GATHER_ND", (Held((4, 3), "int32"), Held((2, 2, 1), "int32", 0, 3)), ("int32",)),
     "EMBEDDING_LOOKUP": Case("EMBEDDING_LOOKUP", (Held((5,), "int32", 0, 6), weights(7, 3))),
+    "BUCKETIZE": buckets(Held((3, 4)), -1.5, 0.0, 0.25, 2.0),
+    "BUCKETIZE int": buckets(Held((7,), "int32"), -1.0, 0.5),
+    "MATRIX_DIAG": Case("MATRIX_DIAG", (Held((2, 3)),), options="MatrixDiagOptions"),
+    "MATRIX_DIAG int8": Case("MATRIX_DIAG", (Held((4,), "int8"),), ("int8",), "MatrixDiagOptions"),
+    "MATRIX_SET_DIAG": Case("MATRIX_SET_DIAG", (Held((2, 3, 4)), Held((2, 3))), options="MatrixSetDiagOptions"),
+    "MATRIX_SET_DIAG tall": Case("MATRIX_SET_DIAG", (Held((5, 3), "int32"), Held((3,), "int32")), ("int32",),
+                                 "MatrixSetDiagOptions"),
+    "NON_MAX_SUPPRESSION_V4": suppression(9, 4, 0.3, 0.2),
+    "NON_MAX_SUPPRESSION_V4 room": suppression(5, 9, 0.5, -9.0),
+    "NON_MAX_SUPPRESSION_V5": suppression(9, 6, 0.2, 0.0, 0.0),
+    "SEGMENT_SUM": Case("SEGMENT_SUM", (Held((5, 3)), Const([0, 0, 1, 2, 2])), options="SegmentSumOptions"),
+    "SEGMENT_SUM int": Case("SEGMENT_SUM", (Held((4,), "int32"), Const([0, 1, 1, 1])), ("int32",), "SegmentSumOptions"),
+    "UNIQUE": Case("UNIQUE", (Held((9,), "int32"),), ("int32", "int32"), "UniqueOptions", {"IdxOutType": 2}),
+    "UNIQUE wide": Case("UNIQUE", (Held((8,), "float32", -1, 1),), ("float32", "int64"), "UniqueOptions",
+                        {"IdxOutType": 4}),
+    "DYNAMIC_UPDATE_SLICE": Case("DYNAMIC_UPDATE_SLICE", (Held((4, 6)), Held((2, 3)), Held((2,), "int32", -2, 6))),
+    **{f"UNSORTED_SEGMENT_{how}{kind}": segments(how, kind) for how in ("MAX", "MIN", "PROD", "SUM")
+       for kind in ("", " int")},
+    "UNSORTED_SEGMENT_SUM run": Case("UNSORTED_SEGMENT_SUM", (Held((6, 2)), Held((6,), "int32", -1, 3), Const(4)),
+                                     options="UnsortedSegmentSumOptions"),
     "ONE_HOT": one_hot((2, 5), 4, -1, "float32"),
     "ONE_HOT first": one_hot((5,), 4, 0, "int32"),
     "SCATTER_ND": Case("SCATTER_ND", (Held((4, 1), "int32", 0, 5), Held((4, 3)), Const([6, 3]))),

@@ -104,17 +104,17 @@ def test_unknown_dim_names_the_open_ones() -> None:
 def test_all_unsupported_operators_are_reported_at_once() -> None:
     m = ModelFile()
     x = m.input("x", (1, 8), "int8", 0.1, 0)
-    a, b = m.tensor("after_rfft", (1, 8), "int8", 0.1, 0), m.tensor("after_relu", (1, 8), "int8", 0.1, 0)
+    a, b = m.tensor("after_conv", (1, 8), "int8", 0.1, 0), m.tensor("after_relu", (1, 8), "int8", 0.1, 0)
     c = m.output("out", (1, 8), "int8", 0.1, 0)
-    m.op("RFFT2D", [x], [a])
+    m.op("CONV_3D_TRANSPOSE", [x], [a])
     m.op("RELU", [a], [b])
     m.op("CUSTOM", [b], [c], custom="MyFilter")
     with pytest.raises(
-        BuildError, match="2 operators of the model cannot be imported: MyFilter, RFFT2D"
+        BuildError, match="2 operators of the model cannot be imported: CONV_3D_TRANSPOSE, MyFilter"
     ) as error:
         import_tflite(m.build(), "model")
     assert error.value.where is not None
-    assert "node 0 RFFT2D -> after_rfft: unsupported operator" in error.value.where
+    assert "node 0 CONV_3D_TRANSPOSE -> after_conv: unsupported operator" in error.value.where
     assert "node 2 MyFilter -> out: unsupported custom operator" in error.value.where
 
 

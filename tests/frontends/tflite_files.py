@@ -242,9 +242,11 @@ class _Writer:
         )  # fmt: skip
 
     def value(self, value: Any) -> Any:
-        """What a field of options holds: a number, or the place of a text or of a vector of integers."""
+        """What a field of options holds: a number, or the place of a text, of integers (a tuple), floats (a list)."""
         if isinstance(value, str):
             return self.b.CreateString(value)
+        if isinstance(value, list):
+            return self.vector(value, "float32")
         return self.vector(value, "int32") if isinstance(value, tuple) else value
 
     def operator(self, o: OperatorSpec) -> int:

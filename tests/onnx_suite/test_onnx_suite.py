@@ -1,4 +1,4 @@
-"""300 cases of ONNX's backend tests, drawn once, through compiled C on this machine."""
+"""ONNX's backend tests through compiled C on this machine: 300 cases, drawn once, and in the long tests all."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from suite_batch import outcomes
-from suite_cases import COUNT, drawn, read
+from suite_cases import COUNT, drawn, everything, read
 
 PARTS = 6
+WHOLE_PARTS = 14
 MIN_PASSING = 0.97
-NOT_COUNTED = ("Text", "Training")  # what models on such devices do not do
+NOT_COUNTED = ("Text", "Images", "Training")  # what models on such devices do not do
 TABLE = Path(__file__).with_name("expected_failures.txt")
 
 
@@ -30,7 +31,17 @@ EXPECTED = dict(table())
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_drawn_cases(part: int, tmp_path: Path) -> None:
-    names = drawn()[part::PARTS]
+    _check(drawn()[part::PARTS], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(WHOLE_PARTS))
+def test_all_cases(part: int, tmp_path: Path) -> None:
+    _check(sorted(everything())[part::WHOLE_PARTS], tmp_path)
+
+
+def _check(names: list[str], tmp_path: Path) -> None:
+    """Every case passes but for those of the table, and those do not."""
     found = outcomes(names, read, tmp_path)
     failed = {name: why for name, why in found.items() if why}
     assert not {name: why for name, why in failed.items() if why.startswith("crash")}
@@ -39,8 +50,8 @@ def test_drawn_cases(part: int, tmp_path: Path) -> None:
 
 
 def test_enough_of_them_pass() -> None:
-    names = drawn()
-    assert len(set(names)) == COUNT
+    names = sorted(everything())
+    assert len(set(drawn())) == COUNT
     assert set(EXPECTED) <= set(names)
     counted = [name for name in names if EXPECTED.get(name) not in NOT_COUNTED]
     assert len([name for name in counted if name not in EXPECTED]) >= MIN_PASSING * len(counted)

@@ -157,7 +157,7 @@ class _Importer:
         main = Graph("main", symbols, tuple(params.values()), body, results)
         used = {v.name for node in body for v in _uses(node) if v.const} | {v.name for v in results if v.const}
         consts = {k: c for k, c in self.builder.consts.items() if k in used}
-        return Module(identifier(name), "imported", consts=consts, graphs={"main": main})
+        return Module(identifier(name), "imported", consts=consts, states=self.builder.states, graphs={"main": main})
 
     def _mark_narrow(self, scope: Scope, graph: Any) -> None:
         """Notes which inputs have a type that another stands for."""

@@ -19,6 +19,7 @@ from sdk.frontends.tflite.inlining import Inliner, keep_variables
 from sdk.frontends.tflite.operators import OPERATORS
 from sdk.frontends.tflite.operators.complex import COMPLEX, OF_COMPLEX
 from sdk.frontends.tflite.operators.custom import CUSTOM
+from sdk.frontends.tflite.operators.refused import REFUSED
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model, read_signatures
 from sdk.frontends.tflite.unsigned import LOWERED
 from sdk.frontends.tflite.verify import malformed
@@ -237,7 +238,19 @@ def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importe
     if spec is not None:
         _check_inputs(operator, spec)
         return spec.importer(node.dtypes), spec.lower(node)
-    raise BuildError("unsupported custom operator" if operator.custom else "unsupported operator")
+    raise _unsupported(operator)
+
+
+def _unsupported(operator: Operator) -> BuildError:
+    if operator.custom and operator.name.startswith("Flex"):
+        hint = "convert the model without TensorFlow's own operators, or import it by --custom FILE.py"
+        return BuildError("it is an operator of TensorFlow, not of TensorFlow Lite", hint=hint)
+    if operator.custom:
+        return BuildError("unsupported custom operator", hint="import it by --custom FILE.py")
+    if operator.name in REFUSED:
+        why, hint = REFUSED[operator.name]
+        return BuildError("unsupported operator", why=why, hint=hint)
+    return BuildError("unsupported operator")
 
 
 def _check_inputs(operator: Operator, spec: OperatorSpec) -> None:

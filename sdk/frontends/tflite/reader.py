@@ -280,7 +280,7 @@ def _options(table: Any, name: str, fields: OptionFields) -> dict[str, Any]:
 
 def _option(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return tuple(int(v) for v in value)
+        return tuple(value.tolist())
     if isinstance(value, bytes):
         return _text(value)
     return () if value is None else value

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, I32, I64
 from sdk.compiler.sym import Dim, product, prove_ge
 from sdk.frontends.counted import new_dim
+from sdk.frontends.distinct import distinct, moved
 from sdk.frontends.moves import part
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
@@ -16,32 +15,11 @@ __all__: list[str] = []
 
 @onnx_op("Unique")
 def unique(node: OnnxNode) -> tuple[Value, ...]:
-    """Each value once, where it first stands, which one each element is, how often each stands there.
-
-    Sorted with their places, equal elements stand together and the first place first.
-    """
+    """Each value once, where it first stands, which one each element is, how often each stands there."""
     x = node.x(0)
     if node.has("axis") and x.type.rank != 1:
         return _unique_slices(node, x, node.axis(node.int("axis"), x.type.rank))
-    size = product(x.type.shape)
-    flat = x if x.type.rank == 1 else node.call("reshape", x, shape=(size,))
-    if isinstance(size, int) and size == 0:
-        node.fail("it has no elements")
-    values, places = node.calls("topk", flat, k=size, axis=0, largest=False)
-    starts = _starts(node, values, size)
-    count = new_dim(node, node.call("count_nonzero", starts), size)
-    first = node.call("reshape", node.call("nonzero", starts, count=count), shape=(count,))
-    group = node.call("cumsum", node.call("cast", starts, to=str(I64)), exclusive=False, reverse=False)
-    group = node.call("sub", group, node.scalar(1, I64))
-    inverse = _moved(node, size, places, group)
-    kept, where = (node.call("gather", v, first, axis=0) for v in (values, places))
-    many = _gaps(node, first, count, size)
-    if node.int("sorted", 1):
-        return kept, where, inverse, many
-    where, order = node.calls("topk", where, k=count, axis=0, largest=False)
-    kept, many = (node.call("gather", v, order, axis=0) for v in (kept, many))
-    rank = _moved(node, count, order, node.call("iota", extent=count, start=0, step=1, dtype=str(I64)))
-    return kept, where, node.call("gather", rank, inverse, axis=0), many
+    return distinct(node, x, bool(node.int("sorted", 1)))
 
 
 def _unique_slices(node: OnnxNode, x: Value, axis: int) -> tuple[Value, ...]:
@@ -66,7 +44,7 @@ def _unique_slices(node: OnnxNode, x: Value, axis: int) -> tuple[Value, ...]:
     count = new_dim(node, node.call("count_nonzero", flags), size)
     where = node.call("reshape", node.call("nonzero", flags, count=count), shape=(count,))
     if node.int("sorted", 1):
-        where = _moved(node, count, node.call("gather", group, where, axis=0), where)
+        where = moved(node, count, node.call("gather", group, where, axis=0), where)
         inverse = group
     else:
         rank = node.call("sub", node.call("cumsum", is_first, exclusive=False, reverse=False), node.scalar(1, I64))
@@ -87,26 +65,6 @@ def _compared(node: OnnxNode, rows: Value, size: Dim, width: Dim) -> tuple[Value
     wide = (node.call("cast", node.call("reshape", v, shape=flat), to=str(I64)) for v in (found, below))
     different, less = wide
     return node.call("sub", node.scalar(1, I64), different), less
-
-
-def _starts(node: OnnxNode, values: Value, size: Dim) -> Value:
-    """For sorted values, whether each differs from the one before it, as i32."""
-    later, before = part(node, values, 0, 1, size - 1), part(node, values, 0, 0, size - 1)
-    changed = node.call("concat", node.const(np.array([True]), "first"), node.call("not_equal", later, before), axis=0)
-    return node.call("cast", changed, to=str(I32))
-
-
-def _moved(node: OnnxNode, size: Dim, places: Value, values: Value) -> Value:
-    """values[i] at places[i]."""
-    start = node.call("full", shape=(size,), value=0, dtype=str(I64))
-    return node.call("scatter_elements", start, places, values, axis=0, reduction="none")
-
-
-def _gaps(node: OnnxNode, first: Value, count: Dim, size: Dim) -> Value:
-    """From each position to the next, from the last one to ``size``."""
-    end = node.call("full", shape=(1,), value=size, dtype=str(I64))
-    ends = node.call("concat", first, end, axis=0)
-    return node.call("sub", part(node, ends, 0, 1, count), first)
 
 
 @onnx_op("NonMaxSuppression")

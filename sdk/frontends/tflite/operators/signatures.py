@@ -114,6 +114,15 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     "ONE_HOT": Signature(4, "OneHotOptions", ("Axis",)),
     "SCATTER_ND": Signature(3),
     "WHERE": Signature(1),
+    # put together by numbers, chosen by scores
+    "BUCKETIZE": Signature(1, "BucketizeOptions", ("BoundariesAsNumpy",)),
+    "MATRIX_DIAG": Signature(1),
+    "MATRIX_SET_DIAG": Signature(2),
+    "NON_MAX_SUPPRESSION_V4": Signature(5),
+    "NON_MAX_SUPPRESSION_V5": Signature(6),
+    "SEGMENT_SUM": Signature(2),
+    "UNIQUE": Signature(1),
+    **{f"UNSORTED_SEGMENT_{how}": Signature(3) for how in ("MAX", "MIN", "PROD", "SUM")},
     # complex numbers
     "COMPLEX_ABS": Signature(1),
     "IMAG": Signature(1),

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from sdk.frontends.tflite.context import OperatorSpec, Table
-from sdk.frontends.tflite.operators.custom import detection
+from sdk.frontends.tflite.operators.custom import convolution, detection
 
 __all__ = ["CUSTOM"]
 
-_TABLE: Table = {**detection.TABLE}
+_TABLE: Table = {**convolution.TABLE, **detection.TABLE}
 CUSTOM: Mapping[str, OperatorSpec] = {
     name: OperatorSpec("", (), None, importer, importer, "convert") for name, importer in _TABLE.items()
 }

@@ -13,9 +13,11 @@ from sdk.frontends.tflite.operators.real import (
     recurrent,
     reductions,
     resizing,
+    segments,
     shapes,
     slices,
     storage,
+    suppression,
     svdf,
     windows,
 )
@@ -34,6 +36,8 @@ TABLE: Table = {
     **resizing.TABLE,
     **shapes.TABLE,
     **storage.TABLE,
+    **segments.TABLE,
+    **suppression.TABLE,
     **svdf.TABLE,
     **recurrent.TABLE,
 }

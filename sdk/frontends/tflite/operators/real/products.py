@@ -17,7 +17,7 @@ from sdk.frontends.tflite.operators.contraction import padding
 from sdk.frontends.tflite.operators.real.common import apply, reshaped
 from sdk.frontends.tflite.operators.real.hybrid import has_stored_weights, summed
 
-__all__ = ["TABLE"]
+__all__ = ["TABLE", "transposed"]
 
 
 def _images(node: OpNode, k: int, axes: int) -> Value:
@@ -123,15 +123,26 @@ def conv_3d(node: OpNode) -> None:
 
 def transpose_conv(node: OpNode) -> None:
     """TRANSPOSE_CONV: inputs (shape of the output, weights [o, kh, kw, c], x, bias)."""
-    x, w = _images(node, 2, 2), _weights(node, 1, 4)
-    out = node.dims(0)
-    channels, kh, kw, depth = _numbers(node, 1)
+    stride, kind = (node.positive("StrideH"), node.positive("StrideW")), int(node.option("Padding"))
+    x, w, bias, window = transposed(node, (2, 1, 3), node.dims(0), stride, kind)
+    apply(node, "conv_transpose2d", x, w, bias, **window)
+
+
+def transposed(
+    node: OpNode, inputs: tuple[int, int, int], out: tuple[Dim, ...], stride: tuple[int, int], kind: int
+) -> tuple[Value, Value, Value, dict[str, Any]]:
+    """Image, weights [o, kh, kw, c] and bias of a transposed convolution to images of shape ``out``, and its window.
+    ``inputs`` are the numbers of the three.
+
+    Raises:
+        BuildError: these do not fit each other.
+    """
+    x, w = _images(node, inputs[0], 2), _weights(node, inputs[1], 4)
+    channels, kh, kw, depth = _numbers(node, inputs[1])
     if len(out) != 4 or not same_extent(out[0], x.type.shape[0]) or not same_extent(out[3], channels):
         raise BuildError(f"the shape {list(map(str, out))} of the output does not fit {channels} channels")
     if not same_extent(x.type.shape[3], depth):
         raise BuildError(f"weights of shape {list(w.type.shape)} do not fit {x.type.shape[3]} input channels")
-    stride = (node.positive("StrideH"), node.positive("StrideW"))
-    kind = int(node.option("Padding"))
     before, after, more = [], [], []
     for n, taps in enumerate((kh, kw)):
         first, _ = padding(kind, out[1 + n], taps, stride[n], 1)
@@ -142,7 +153,7 @@ def transpose_conv(node: OpNode) -> None:
         after.append(max(rest, 0))
         more.append(max(-rest, 0))
     window = {"stride": stride, "dilation": (1, 1), "pad": (*before, *after), "more": tuple(more)}
-    apply(node, "conv_transpose2d", x, w, _bias(node, 3, channels), **window)
+    return x, w, _bias(node, inputs[2], channels), window
 
 
 def fully_connected(node: OpNode) -> None:
