@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,7 @@ from sdk.driver.importing import import_model
 from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes
-from sdk.driver.reference import Interp, case_inputs, entry_graph, random_dims
+from sdk.driver.reference import Interp, case_inputs, entry_graph, random_dims, try_out
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import ModelFile, Reference
 from sdk.frontends.outline import Layer
@@ -76,7 +77,7 @@ class _Hunt:
             self.layers = _values(entry_graph(self.module, entry))
         self.graph = entry_graph(self.module, entry)
         self.layers = _new(self.graph, self.layers)
-        self.engine = _engine(file, self.graph, against)
+        self.engine = _engine(file, self.graph, against, self.layers)
 
     def all(self) -> list[LayerRow]:
         """Every layer, in the order of the source model."""
@@ -147,11 +148,17 @@ class _Hunt:
         return [_row(layer, found, ran) for layer, found in zip(layers, worst, strict=True)]
 
 
-def _engine(file: ModelFile, graph: Graph, against: str) -> str:
-    """The name of the reference that tells intermediate tensors."""
+def _engine(file: ModelFile, graph: Graph, against: str, layers: Sequence[Layer]) -> str:
+    """The name of the reference that tells intermediate tensors; "auto" is the first that suits the model and takes it,
+    the interpreter where none does."""
     able = [engine for engine in file.frontend.engines if engine.layers is not None]
     if against == "auto":
-        return next((engine.name for engine in able if engine.suits(graph)), INTERP)
+        for engine in able:
+            if engine.suits(graph) and engine.layers is not None:
+                with suppress(BuildError):
+                    try_out(engine.layers(file, graph, [layer.key for layer in layers]), graph)
+                    return engine.name
+        return INTERP
     if against != INTERP and against not in [engine.name for engine in able]:
         raise UsageError(f"{against} does not tell intermediate tensors", hint="use --against interp")
     return against

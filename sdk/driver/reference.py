@@ -20,7 +20,7 @@ from sdk.errors import BuildError, UsageError
 from sdk.frontends import engine_names, frontends
 from sdk.frontends.base import ModelFile, Option, Reference
 
-__all__ = ["Interp", "case_inputs", "entry_graph", "open_reference", "random_dims", "random_inputs"]
+__all__ = ["Interp", "case_inputs", "entry_graph", "open_reference", "random_dims", "random_inputs", "try_out"]
 
 Array = NDArray[Any]
 EXTREMES = ("lowest", "highest", "zero point")  # of cases 1, 2 and 3
@@ -75,6 +75,7 @@ def open_reference(
         suited = [engine for engine in engines if engine.suits(graph)]
         for engine in suited[:-1]:
             with suppress(BuildError):
+                try_out(engine.open(file, graph), graph)
                 return engine.open(file, graph)
         against = suited[-1].name if suited else "interp"
     if against == "interp":
@@ -90,6 +91,17 @@ def open_reference(
             )  # fmt: skip
     known = ", ".join(("auto", *engine_names(), "interp"))
     raise UsageError(f"no reference {against!r} for {file.name}", hint=f"one of {known}")
+
+
+def try_out(reference: Reference, graph: Graph) -> None:
+    """One run: engines may take a model and refuse it only then.
+
+    Raises:
+        BuildError: it fails.
+    """
+    rng = np.random.default_rng(0)
+    dims = random_dims(graph, rng, 1, {})
+    reference.step(case_inputs(graph, rng, dims, 0)[0], dims)
 
 
 def random_dims(graph: Graph, rng: np.random.Generator, case: int, at: Mapping[str, int]) -> dict[str, int]:

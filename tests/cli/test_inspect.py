@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 from onnx import TensorProto, helper, numpy_helper
 
 from sdk.cli import run_command
@@ -40,9 +41,8 @@ def rand(*shape: int) -> np.ndarray[Any, Any]:
 
 
 def test_a_quantised_model_is_as_its_file_says(capsys: Out) -> None:
-    tflite = pytest.importorskip("ai_edge_litert.interpreter")
     path = DIGITS / "digits_int8.tflite"
-    engine = tflite.Interpreter(model_path=str(path))
+    engine = Interpreter(model_path=str(path))
     found = facts(capsys, path)
     for side, details in (("inputs", engine.get_input_details()), ("outputs", engine.get_output_details())):
         for ours, theirs in zip(found[side], details, strict=True):

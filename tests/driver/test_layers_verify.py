@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +13,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
+from torch import nn
 
 from sdk import driver
 from sdk.boards import load_board
@@ -22,6 +25,7 @@ from sdk.driver.files import read_model_file
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.onnx.operators import OPERATORS as ONNX
 from sdk.frontends.tflite.operators import OPERATORS as TFLITE
+from sdk.frontends.torch.operators import OPERATORS as TORCH
 from sdk.report import LayersReport
 from tests.frontends.tflite_files import ModelFile
 
@@ -181,3 +185,36 @@ def test_a_reference_that_tells_outputs_only(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(layers, "read_model_file", lambda _: poor)
     with pytest.raises(UsageError, match="tflite-micro does not tell intermediate tensors"):
         hunt(DIGITS, against="tflite-micro", cases=1)
+
+
+def test_the_engine_is_the_first_that_takes_the_model(tmp_path: Path) -> None:
+    """tflite-micro has no sum of u8; LiteRT has."""
+    m = ModelFile()
+    x, y = m.input("x", (1, 4), "uint8", 0.1, 128), m.output("y", (1, 4), "uint8", 0.2, 120)
+    m.op("ADD", [x, x], [y])
+    (tmp_path / "m.tflite").write_bytes(m.build())
+    report = hunt(tmp_path / "m.tflite")
+    assert report.passed
+    assert report.reference == "litert"
+
+
+def _program(path: Path) -> Path:
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(inplace=True), nn.Linear(3, 2)).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.save(torch.export.export(net, (torch.randn(2, 4),)), path)
+    return path
+
+
+def test_a_program_of_pytorch(tmp_path: Path) -> None:
+    report = hunt(_program(tmp_path / "m.pt2"))
+    assert report.passed
+    assert report.reference == "torch"
+    assert [row.operator for row in report.rows] == ["linear", "relu", "linear"]
+
+
+def test_an_operator_of_a_program_of_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: None) -> None:
+    monkeypatch.setitem(TORCH, "aten.relu.default", lambda node, x: node.call("leaky_relu", x, alpha=0.1))
+    report = hunt(_program(tmp_path / "m.pt2"))
+    assert [(row.operator, row.passed) for row in report.rows] == [("linear", True), ("relu", False), ("linear", False)]

@@ -80,7 +80,10 @@ class TfliteMicro:
         """Outputs by name for inputs by name."""
         for k, value in enumerate(self.graph.params):
             self.engine.set_input(np.ascontiguousarray(inputs[value.name]), k)
-        self.engine.invoke()
+        try:
+            self.engine.invoke()
+        except RuntimeError as err:  # of a kernel that takes a type when it is prepared, and not when it runs
+            raise BuildError("tflite-micro fails on this model", why=str(err), hint="use --against litert") from None
         return {v.name: np.array(self.engine.get_output(k)) for k, v in enumerate(self.graph.results)}
 
 

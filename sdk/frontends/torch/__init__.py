@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sdk.frontends.base import Engine, Frontend, ModelFile, Objects, Reference
@@ -11,7 +11,7 @@ from sdk.frontends.torch.sniff import is_exported
 if TYPE_CHECKING:
     from sdk.compiler.ir.graph import Graph
     from sdk.compiler.ir.module import Module
-    from sdk.frontends.outline import Refusal
+    from sdk.frontends.outline import Layer, Refusal
     from sdk.frontends.tensors import Tensors
 
 __all__ = ["FRONTEND"]
@@ -27,6 +27,18 @@ def _open(file: ModelFile, graph: Graph) -> Reference:
     from sdk.frontends.torch.engine import Eager
 
     return Eager(file, graph)
+
+
+def _layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]]) -> tuple[Module, tuple[Layer, ...]]:
+    from sdk.frontends.torch.tensors import torch_layers
+
+    return torch_layers(file, name, dims)
+
+
+def _open_layers(file: ModelFile, graph: Graph, keys: Sequence[str]) -> Reference:
+    from sdk.frontends.torch.engine import EagerLayers
+
+    return EagerLayers(file, graph, keys)
 
 
 def _pack(model: object) -> tuple[str, bytes] | None:
@@ -54,6 +66,7 @@ FRONTEND = Frontend(
     sniff=is_exported,
     load=_load,
     retensor=_retensor,
-    engines=(Engine("torch", "torch", _open, lambda graph: True),),
+    layers=_layers,
+    engines=(Engine("torch", "torch", _open, lambda graph: True, _open_layers),),
     objects=Objects("an ExportedProgram or a module of PyTorch with example inputs", _pack, _trace),
 )

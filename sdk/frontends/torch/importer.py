@@ -48,11 +48,16 @@ _FAILED: Final = object()  # in the place of what a node that was refused would 
 
 
 def import_torch(
-    data: bytes, name: str, *, dims: Mapping[str, Bounds] | None = None, refusals: list[Refusal] | None = None
+    data: bytes,
+    name: str,
+    *,
+    dims: Mapping[str, Bounds] | None = None,
+    refusals: list[Refusal] | None = None,
+    tensors: dict[str, tuple[str, Value]] | None = None,
 ) -> Module:
     """The module of the bytes of a ``.pt2`` file; see ``import_exported``."""
     program, names = load(data)
-    return import_exported(program, name, dims=dims, names=names, refusals=refusals)
+    return import_exported(program, name, dims=dims, names=names, refusals=refusals, tensors=tensors)
 
 
 def import_exported(
@@ -62,6 +67,7 @@ def import_exported(
     dims: Mapping[str, Bounds] | None = None,
     names: Mapping[str, Any] | None = None,
     refusals: list[Refusal] | None = None,
+    tensors: dict[str, tuple[str, Value]] | None = None,
 ) -> Module:
     """The module of a ``torch.export.ExportedProgram``: one graph ``main``, its mutated buffers as states.
 
@@ -72,6 +78,7 @@ def import_exported(
             that the program leaves open and does not bound; within the program's own bounds, where it has some.
         names: of dims, by input and axis, as ``archive`` stores them.
         refusals: where given, what cannot be imported is put here, beside the error.
+        tensors: where given, what each operator makes is put here by its name, with what the operator is called.
 
     Raises:
         BuildError: nodes cannot be imported (all of them are reported at once), or the program changes its inputs.
@@ -79,7 +86,11 @@ def import_exported(
     """
     with quiet():
         plain = lowered(program)
-    return _Importer(plain, [] if refusals is None else refusals).run(name, dims or {}, names or {})
+    importer = _Importer(plain, [] if refusals is None else refusals)
+    module = importer.run(name, dims or {}, names or {})
+    if tensors is not None:
+        tensors |= importer.made()
+    return module
 
 
 class _Importer:
@@ -94,6 +105,7 @@ class _Importer:
         self.failures: list[Failure] = []
         self.states: dict[str, State] = {}
         self.reads: list[Node] = []
+        self.renamed: dict[str, Value] = {}  # results as the graph calls them
         self.depth = 0  # of parts inside one another
         self.kept: set[str] = set()  # constants that are read as they are
 
@@ -320,6 +332,13 @@ class _Importer:
                 self.scope.setdefault(str(size.node.expr), own)
         _check_type(node, value, self._type(tensor, "the result"))
 
+    def made(self) -> dict[str, tuple[str, Value]]:
+        """What each operator of the program has made, by its name: its own, and the tensor."""
+        return {
+            node.name: (functional_name(node.target).split(".")[1], self.renamed.get(found.name, found))
+            for node, found in self.env.items() if _is_operator(node) and isinstance(found, Value)
+        }  # fmt: skip
+
     # -- results ------------------------------------------------------------------------------------------------
 
     def _module(self, name: str, params: tuple[Value, ...], labels: list[str]) -> Module:
@@ -335,7 +354,7 @@ class _Importer:
         if not found:
             raise BuildError("the program has no output", hint="return a tensor")
         body, results, _ = named(self.builder, params, found, labels)
-        renamed = {a.name: b for node, other in zip(self.builder.body, body, strict=True)
+        self.renamed = renamed = {a.name: b for node, other in zip(self.builder.body, body, strict=True)
                    for a, b in zip(_outs(node), _outs(other), strict=True)}  # fmt: skip
         after = tuple(WriteState(state, renamed.get(v.name, v), f"state {state}") for state, v in writes)
         whole = (*self.reads, *body, *after)

@@ -276,8 +276,8 @@ STYLED: Mapping[str, Net] = {
         lambda batch, _: (torch.randn(batch, 5), torch.randint(0, 20, (batch, 3))),
         ({0: BATCH}, {0: BATCH}),
     ),
-    "lstm": Net(lambda: nets.Recurrent(nn.LSTM), lambda batch, _: (torch.randn(batch, 5, 12),)),
-    "gru": Net(lambda: nets.Recurrent(nn.GRU), lambda batch, _: (torch.randn(batch, 5, 12),)),
+    "lstm": Net(lambda: nets.Recurrent(nn.LSTM), _steps(12), _BOTH),
+    "gru": Net(lambda: nets.Recurrent(nn.GRU), _steps(12), _BOTH),
     "encoder": Net(_encoder, _steps(16), _BOTH),
     "attention": Net(Attention, _steps(16), _BOTH),
 }
