@@ -15,6 +15,8 @@ from sdk.driver import BuildOptions
 from sdk.driver.pipeline import default_passes, lower_module
 from sdk.errors import SdkError
 from sdk.frontends.onnx.importer import import_onnx
+from sdk.frontends.onnx.operators import OPERATORS
+from sdk.frontends.onnx.refused import REFUSED
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 6
 
@@ -89,3 +91,14 @@ def test_sizes_that_must_agree_get_a_hint_about_sizes() -> None:
     assert "Add sum" in str(error.where)
     assert "n and m are not known to be equal" in str(error.where)
     assert "same name" in str(error.hint)
+
+
+def test_operators_that_are_refused_say_why() -> None:
+    assert not set(REFUSED) & set(OPERATORS)
+    node = helper.make_node("StringNormalizer", ["x"], ["y"], name="clean")
+    error = refused(model_of([node], {"x": X}, ["y"]))
+    assert "unsupported operator StringNormalizer of opset 18: text is not supported" in str(error.where)
+    assert "before the model" in str(error.hint)
+    node = helper.make_node("ReorderInput", ["x"], ["y"], domain="com.microsoft.nchwc")
+    error = refused(model_of([node], {"x": X}, ["y"], domain="com.microsoft.nchwc"))
+    assert '"extended"' in str(error.hint)

@@ -241,3 +241,19 @@ def test_damaged_trees() -> None:
                      classlabels_strings=["a", "b", "c"], **given)  # fmt: skip
     with pytest.raises(SdkError, match="labels that are text"):
         import_onnx(model, "m")
+
+
+def test_trees_that_share_their_nodes_take_no_longer() -> None:
+    """Ten thousand nodes, each below two others: as many ways through them as no loop could go."""
+    count = 10000
+    given = {
+        "tree_roots": [0] * 100, "nodes_modes": onnx.numpy_helper.from_array(np.zeros(count, np.uint8), "m"),
+        "nodes_featureids": [0] * count, "nodes_splits": onnx.numpy_helper.from_array(np.zeros(count, np.float32), "s"),
+        "nodes_truenodeids": [*range(1, count), 0], "nodes_trueleafs": [0] * (count - 1) + [1],
+        "nodes_falsenodeids": [*range(2, count), 0, 0], "nodes_falseleafs": [0] * (count - 2) + [1, 1],
+        "leaf_targetids": [0], "leaf_weights": onnx.numpy_helper.from_array(np.ones(1, np.float32), "w"),
+    }  # fmt: skip
+    model = one_node("TreeEnsemble", {"x": rows()}, domain="ai.onnx.ml", n_targets=2, **given)
+    calls = import_onnx(model, "m").graphs["main"].body
+    walk = next(call for call in calls if getattr(call, "callee", "") == "tree_leaves")
+    assert dict(walk.attrs)["depth"] == count

@@ -10,7 +10,7 @@ import numpy as np
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, I32, U8
-from sdk.compiler.sym import floordiv
+from sdk.compiler.sym import floordiv, prove_ge
 from sdk.frontends.moves import part, swap_axes
 from sdk.frontends.onnx.context import OPERATORS, OnnxNode, in_single, onnx_op
 from sdk.frontends.onnx.operators.microsoft_float import DOMAIN, apply
@@ -80,13 +80,12 @@ def unfold(node: OnnxNode) -> Value:
     """Windows of an axis, some steps apart; the place in one is a new last axis."""
     x = node.x(0)
     axis, size, step = node.axis(node.int("dim", -1), x.type.rank), node.int("size", 0), node.int("step", 1)
-    if size < 1 or step < 1:
-        node.fail(f"windows of {size} elements {step} apart")
+    if size < 1 or step < 1 or prove_ge(x.type.shape[axis], size) is not True:
+        node.fail(f"windows of {size} elements {step} apart, of {x.type.shape[axis]}")
     count = floordiv(x.type.shape[axis] - size, step) + 1
     begins = node.value(node.call("iota", extent=count, start=0, step=step, dtype=str(I32)))
-    places = node.call(
-        "add", node.call("reshape", begins, shape=(count, 1)), node.const(np.arange(size, dtype=np.int32))
-    )
+    within = node.value(node.call("iota", extent=size, start=0, step=1, dtype=str(I32)))
+    places = node.call("add", node.call("reshape", begins, shape=(count, 1)), within)
     y = node.call("gather", x, places, axis=axis)  # the window stands in the axis' place, its elements after it
     return swap_axes(node, y, [k for k in range(y.type.rank) if k != axis + 1] + [axis + 1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,13 +67,16 @@ def _small(numbers: Any) -> Array:
 
 def _depth(node: OnnxNode, roots: Sequence[int], branches: Sequence[Branch]) -> int:
     """The most nodes on a way from a root to a leaf."""
-    level, depth = {r for r in roots if r >= 0}, 0
-    while level:
-        depth += 1
-        if depth > len(branches) or max(level) >= len(branches):
-            node.fail("its trees go around in circles, or to nodes that are not there")
-        level = {c for at in level for c in (branches[at].yes, branches[at].no) if c >= 0}
-    return depth
+    below = {k: {c for c in (b.yes, b.no) if c >= 0} for k, b in enumerate(branches)}
+    if any(c not in below for found in (roots, *below.values()) for c in found if c >= 0):
+        node.fail("its trees go to nodes that are not there")
+    depths: dict[int, int] = {}
+    try:
+        for at in graphlib.TopologicalSorter(below).static_order():  # what is below a node comes before it
+            depths[at] = 1 + max((depths[c] for c in below[at]), default=0)
+    except graphlib.CycleError:
+        node.fail("its trees go around in circles")
+    return max((depths[r] for r in roots if r >= 0), default=0)
 
 
 def _limits(node: OnnxNode, branch: Branch, kind: np.dtype[Any]) -> tuple[Any, Any, tuple[int, int, int]]:

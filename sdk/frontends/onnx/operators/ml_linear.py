@@ -136,10 +136,10 @@ def svm_classifier(node: OnnxNode) -> tuple[Value, Value]:
         node.fail("a support vector machine without vectors is not supported", hint="export it as a linear classifier")
     if len(sizes) != count or count < 2:
         node.fail(f"support vectors of {len(sizes)} classes for {count} labels")
-    total, pairs = sum(sizes), [(i, j) for i in range(count) for j in range(i + 1, count)]
-    coefficients, rho = _numbers(node, "coefficients"), _numbers(node, "rho")
-    if coefficients.size != (count - 1) * total or rho.size != len(pairs):
+    total, coefficients, rho = sum(sizes), _numbers(node, "coefficients"), _numbers(node, "rho")
+    if min(sizes) < 0 or coefficients.size != (count - 1) * total or rho.size != count * (count - 1) // 2:
         node.fail(f"{coefficients.size} coefficients and {rho.size} offsets for {total} vectors of {count} classes")
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     kernels = _kernel(node, x, _vectors(node, x, total))
     weights = _pair_weights(coefficients.reshape(count - 1, total), sizes, pairs)
     scores = node.call("matmul", kernels, node.const(weights, "weights"))

@@ -190,15 +190,18 @@ def _scores(node: OnnxNode, x: Value, trees: Forest, weights: _Weights, targets:
 
 
 def _single_targets(weights: _Weights, trees: Forest, targets: int) -> Array | None:
-    """Which target each tree is for, as a matrix of 0 and 1; None where one is for several."""
+    """Which target each tree is for, as a matrix of 0 and 1; None where one is for several, or trees share nodes."""
     if weights.leaf.size != np.unique(weights.leaf).size:
         return None
+    most = 4 * (trees.features.size + weights.leaves + trees.roots.size)  # steps through trees that are apart
     target_of = dict(zip(weights.leaf.tolist(), weights.target.tolist(), strict=True))
     found = np.zeros((trees.roots.size, targets))
     for tree, root in enumerate(trees.roots.tolist()):
         waiting, seen = [root], set()
         while waiting:
-            at = waiting.pop()
+            at, most = waiting.pop(), most - 1
+            if most < 0:
+                return None
             if at < 0 and -1 - at in target_of:
                 found[tree, target_of[-1 - at]] = 1
             elif at >= 0 and at not in seen:

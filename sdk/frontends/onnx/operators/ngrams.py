@@ -6,6 +6,7 @@ from functools import reduce
 
 import numpy as np
 
+from sdk.budget import FOLDED
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import F32, I32
 from sdk.compiler.sym import prove_ge, prove_lt
@@ -57,6 +58,7 @@ def tf_idf_vectorizer(node: OnnxNode) -> Value:
     total = found.type.shape[1]
     if len(places) != total or (weights and len(weights) != total) or min(places, default=0) < 0:
         node.fail(f"{len(places)} places and {len(weights)} weights for {total} runs")
+    node.builder.budget.spend(FOLDED, 4 * (max(places) + 1), node.source)
     if mode != "TF" and weights:
         found = node.call("mul", found, node.const(np.array(weights, np.float32), "weights"))
     source = np.full(max(places) + 1, len(places), np.int32)  # a column that no run is for reads 0
