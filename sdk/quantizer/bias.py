@@ -70,7 +70,8 @@ def _correct(net: Net, layer: Layer, one: Sum, mean: Array, x_scale: float, wide
         return
     added = net.nodes[layer.bias_of]
     k = next(k for k, name in enumerate(added.input) if name in net.tensors)
-    added.input[k] = net.const(added.input[k], (old - moved).astype(np.float32))
+    corrected = (old - moved).astype(np.float32).reshape(net.floats(added.input[k]).shape)
+    added.input[k] = net.const(added.input[k], corrected)
 
 
 def _applied(net: Net, one: Sum, error: Array, mean: Array) -> Array:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -12,16 +14,26 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from sdk.errors import UsageError
 from sdk.files import read_regular
+from sdk.frontends.onnx.reader import element_name, element_type
 from sdk.quantizer.net import Array
 
 __all__ = ["Samples", "checked", "labels_of", "read_npz"]
 
 MOST_BYTES: Final = 1 << 31  # of all arrays together, unpacked
+_HEADERS: Final[dict[tuple[int, int], Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0
+}  # fmt: skip
 BATCH: Final = 16  # samples run at once where the model takes any number
+
+
+# What zipfile and numpy raise of damaged files.
+_DAMAGE: Final = (
+    zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError, TypeError, SyntaxError,
+    struct.error, OverflowError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,15 +88,24 @@ def read_npz(path: Path) -> dict[str, Array]:
             return {entry.removesuffix(".npy"): _array(archive.read(entry)) for entry in archive.namelist()}
     except OSError as error:
         raise UsageError(f"cannot read {path}", why=error.strerror or str(error), hint=hint) from None
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGE as error:
         raise UsageError(f"{path} is no .npz file of arrays", why=str(error), hint=hint) from None
 
 
 def _array(data: bytes) -> Array:
-    array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"an array of {array.dtype}")
-    return array
+    """An array of numbers, of as many bytes as its header says."""
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"an array of version {version}")
+    shape, by_column, kind = _HEADERS[version](file)
+    if kind.kind not in "biuf":
+        raise ValueError(f"an array of {kind}")
+    rest = data[file.tell() :]
+    if any(n < 0 for n in shape) or math.prod(shape) * kind.itemsize != len(rest):
+        raise ValueError(f"{len(rest)} bytes for an array of {kind}{list(shape)}")
+    found = np.frombuffer(rest, kind)
+    return found.reshape(shape[::-1]).T if by_column else found.reshape(shape)
 
 
 def labels_of(arrays: Mapping[str, Array], name: str) -> Array:
@@ -113,7 +134,10 @@ def checked(model: onnx.ModelProto, given: Mapping[str, Any], labels: str | None
     Raises:
         UsageError: one is missing, of another shape or type, or holds what is no number.
     """
-    wanted = {p.name: p for p in model.graph.input}
+    constants = {t.name for t in model.graph.initializer}
+    wanted = {p.name: p for p in model.graph.input if p.name not in constants}
+    if not wanted:
+        raise UsageError("the model has no inputs", hint="give the model that computes something of inputs")
     arrays = {name: np.asarray(value) for name, value in given.items() if name != labels}
     _check_names(wanted, arrays)
     ranks = {name: len(p.type.tensor_type.shape.dim) for name, p in wanted.items()}
@@ -173,7 +197,11 @@ def _misfit(name: str, array: Array, proto: Any) -> UsageError:
 
 def _cast(name: str, array: Array, proto: Any) -> Array:
     """The samples in the type of the input; of numbers alone."""
-    kind = np.dtype(helper.tensor_dtype_to_np_dtype(proto.type.tensor_type.elem_type))
+    known = element_type(proto.type.tensor_type.elem_type)
+    if known is None:
+        found = element_name(proto.type.tensor_type.elem_type)
+        raise UsageError(f"the input {name} has elements of type {found}", hint="give a model of numbers")
+    kind = known.numpy
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise UsageError(
             f"the samples of {name} hold NaN or infinities", why=f"first in sample {_first_bad(array)}",

@@ -26,14 +26,31 @@ def fold_channels(net: Net, types: Mapping[str, TensorType]) -> None:
     """
     for k, node in enumerate(net.nodes):  # a product of two matrices may have a bias as a Gemm
         one = as_sum(net, k)
-        if one is not None and one.op == "MatMul" and one.x in types and types[one.x].rank == 2:
-            node.op_type = "Gemm"
-    changed = True
-    while changed:
-        changed = any(_fold(net, k, types) for k in range(len(net.nodes)))
+        if one is not None and one.op == "MatMul" and one.x in types:
+            if types[one.x].rank == 2:
+                node.op_type = "Gemm"
+            else:
+                _spread_bias(net, one, types[one.x].rank)
+    k = 0
+    while k < len(net.nodes):
+        k += not _fold(net, k, types)
     for k, node in enumerate(net.nodes):
         if node.op_type == "BatchNormalization":
             _as_convolution(net, k, types)
+
+
+def _spread_bias(net: Net, one: Sum, rank: int) -> None:
+    """Gives what is added to a product of several matrices their rank. (onnxruntime 1.31 makes a Gemm of a product
+    with a bias of rank 1, and at opset 21 then fails on the types that it gives the quantised input.)"""
+    out = net.nodes[one.node].output[0]
+    after = net.alone(out, net.readers())
+    node = None if after is None else net.nodes[after]
+    if node is None or node.op_type != "Add":
+        return
+    for k, name in enumerate(node.input):
+        bias = net.reals(name)
+        if bias is not None and bias.shape == (one.channels(net.floats(one.weights)),):
+            node.input[k] = net.const(name, bias.reshape(*[1] * (rank - 1), -1))
 
 
 def _fold(net: Net, number: int, types: Mapping[str, TensorType]) -> bool:

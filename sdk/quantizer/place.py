@@ -17,7 +17,7 @@ from sdk.compiler.ir.types import F32, TensorType
 from sdk.quantizer.net import Net, attribute
 from sdk.quantizer.sums import Sum, as_sum
 
-__all__ = ["Layer", "Placement", "layer_names", "place"]
+__all__ = ["MOVES", "Layer", "Placement", "layer_name", "place"]
 
 Role = Literal["sum", "two", "mean", "function", "move"]
 
@@ -31,7 +31,7 @@ _FUNCTIONS: Final = frozenset(
 _CLAMPS: Final = frozenset({"Relu", "Clip"})
 _TWO: Final = frozenset({"Add", "Sub", "Mul"})
 _MEANS: Final = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean"})
-_MOVES: Final = frozenset(
+MOVES: Final = frozenset(
     {
         "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "MaxPool", "Pad", "ReduceMax",
         "ReduceMin", "Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
@@ -125,7 +125,7 @@ class _Placer:
             return "mean"
         if op in _FUNCTIONS and self.function(node):
             return "function"
-        return "move" if op in _MOVES and self.move(node) else None
+        return "move" if op in MOVES and self.move(node) else None
 
     def two(self, node: onnx.NodeProto) -> Role | None:
         """Arithmetic of two tensors, or of a tensor and a constant."""
@@ -204,7 +204,10 @@ class _Placer:
             return False
         weights = self.net.reals(layer.sum.weights)
         data = next((self.net.reals(n) for n in node.input if n in self.net.tensors), None)
-        return weights is not None and data is not None and data.shape == (layer.sum.channels(weights),)
+        if weights is None or data is None:
+            return False
+        count = layer.sum.channels(weights)
+        return data.size == count == data.shape[-1] and data.ndim <= self.types[layer.outputs[0]].rank
 
     def clamp(self, k: int, out: str) -> bool:
         """Whether a node holds ``out`` to limits that are known."""
@@ -216,11 +219,6 @@ class _Placer:
 def layer_name(node: onnx.NodeProto) -> str:
     """What a layer is called: as its node, else as its first result."""
     return node.name or next((name for name in node.output if name), node.op_type)
-
-
-def layer_names(net: Net) -> list[str]:
-    """The names of all layers, in order."""
-    return [layer_name(node) for node in net.nodes]
 
 
 def place(

@@ -12,11 +12,12 @@ from onnx.reference import ReferenceEvaluator
 
 from sdk.compiler.ops.shapes import broadcast_shapes
 from sdk.errors import BuildError, SdkError, UsageError
+from sdk.frontends.onnx.functions import check_expanded
 from sdk.frontends.onnx.reader import opset_versions
 from sdk.quantizer.net import Array, Net, attribute
 from sdk.quantizer.sums import as_sum, set_bias
 
-__all__ = ["prepared"]
+__all__ = ["plain_products", "prepared"]
 
 _QUANTISED: Final = (
     "QuantizeLinear", "DequantizeLinear", "QLinear", "DynamicQuantize", "ConvInteger", "MatMulInteger", "MatMulNBits"
@@ -40,6 +41,7 @@ def prepared(model: onnx.ModelProto, opset: int) -> Net:
         BuildError: it cannot be converted to the opset.
     """
     _check_float(model)
+    check_expanded(model)
     if model.functions:
         model = _converted("inlining its functions", lambda: inliner.inline_local_functions(model))
     if opset_versions(model).get("", opset) < opset:
@@ -48,7 +50,6 @@ def prepared(model: onnx.ModelProto, opset: int) -> Net:
     net.model.ir_version = max(net.model.ir_version, _IR_VERSIONS.get(opset, 8))
     _constants(net)
     _without_copies(net)
-    _plain_gemm(net)
     return net
 
 
@@ -151,10 +152,16 @@ def _training(net: Net, node: onnx.NodeProto) -> bool:
     return mode is None or bool(mode.any())
 
 
-def _plain_gemm(net: Net) -> None:
-    """The factors of a Gemm go into its constants."""
+def plain_products(net: Net) -> None:
+    """The factors of every Gemm go into its constants. The nodes are those of a model that was imported.
+
+    Raises:
+        BuildError: the weights of a layer are not finite.
+    """
     for k, node in enumerate(net.nodes):
         one = as_sum(net, k)
+        if one is not None:
+            _check_finite(net, node, [one.weights, *([one.bias] if one.bias else [])])
         if one is None or one.op != "Gemm":
             continue
         weights = net.reals(one.weights)
@@ -170,3 +177,12 @@ def _plain_gemm(net: Net) -> None:
             found = [a for a in node.attribute if a.name == name]
             for a in found:
                 node.attribute.remove(a)
+
+
+def _check_finite(net: Net, node: onnx.NodeProto, names: list[str]) -> None:
+    for name in names:
+        if not np.isfinite(net.floats(name)).all():
+            raise BuildError(
+                f"the constant {name} holds NaN or infinities", where=f"{node.op_type} {node.name or node.output[0]}",
+                hint="train the model anew, or export it from a state that was sound",
+            )  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from sdk import steps
+from sdk.errors import UsageError
 from sdk.quantizer.data import Samples
 from sdk.quantizer.engine import Engine
 from sdk.quantizer.net import Array
@@ -52,6 +53,11 @@ class _Right:
     at: int = 0
 
     def add(self, count: int, want: Array, got: Array) -> None:
+        if want.size % count:
+            raise UsageError(
+                f"the first output has {want.size} elements for {count} samples", where="--labels",
+                why="labels are compared with the largest element of each sample", hint="leave out --labels",
+            )  # fmt: skip
         labels = self.labels[self.at : self.at + count]
         self.float_right += int(np.sum(want.reshape(count, -1).argmax(axis=1) == labels))
         self.right += int(np.sum(got.reshape(count, -1).argmax(axis=1) == labels))

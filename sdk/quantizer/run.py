@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from sdk import steps
-from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ir.types import F32, TensorType
 from sdk.errors import UsageError
 from sdk.files import replacing
 from sdk.frontends.base import ModelFile
@@ -24,8 +24,8 @@ from sdk.quantizer.equalise import equalise
 from sdk.quantizer.fold_channels import fold_channels
 from sdk.quantizer.net import Net
 from sdk.quantizer.options import WEIGHTS_ONLY, QuantizeOptions, Target
-from sdk.quantizer.place import Placement, layer_name, place
-from sdk.quantizer.prepare import prepared
+from sdk.quantizer.place import MOVES, Placement, layer_name, place
+from sdk.quantizer.prepare import plain_products, prepared
 from sdk.quantizer.quality import compared, sensitivities
 from sdk.quantizer.ranges import How, Seen, calibrate, chosen, merged
 from sdk.quantizer.report import LayerRow, QuantizeReport
@@ -117,9 +117,11 @@ def _quantized(
 ) -> Quantized:
     with steps.step("quantising"):
         source = float_model(file, dims)
+        samples = checked(source, arrays, options.labels)
+        tensor_types(source, samples.shapes)  # a file that is damaged is refused before anything is done to it
         net = prepared(source, options.opset)
-        samples = checked(net.proto(), arrays, options.labels)
         types = tensor_types(net.proto(), samples.shapes)
+        plain_products(net)
         fold_channels(net, types)
         before = net.proto()
         work = _Work(net, types, samples, options)
@@ -182,17 +184,9 @@ class _Work:
 
     def calibrate(self) -> None:
         """Sees the ranges of all tensors that may be stored, whichever layers are kept."""
-        real = [name for name, kind in self.types.items() if self.may_store(name, kind)]
+        there = {*self.net.inputs, *self.net.makers()}
+        real = [name for name, kind in self.types.items() if name in there and kind.dtype == F32]
         self.seen = calibrate(self.net.proto(), self.samples, real, self.options.range)
-
-    def may_store(self, name: str, kind: TensorType) -> bool:
-        """Whether a tensor is one of floats that a run computes, and of this net."""
-        made = name in self.net.inputs or name in self.makers
-        return made and kind.dtype.is_float and name not in self.net.tensors
-
-    @property
-    def makers(self) -> dict[str, int]:
-        return self.net.makers()
 
     def written(self, placement: Placement, integer_io: bool = False) -> onnx.ModelProto:
         """The model with a placement's layers on integers."""
@@ -254,7 +248,8 @@ class _Work:
             if k in inside or (one is not None and not one.counts):
                 continue
             if one is None:
-                if any(out in self.types and self.types[out].dtype.is_float for out in node.output):
+                real = any(out in self.types and self.types[out].dtype.is_float for out in node.output)
+                if real and node.op_type not in MOVES:
                     found.append(LayerRow(name, node.op_type, "float", "no integer kernel"))
             elif k in chosen_nodes:
                 found.append(LayerRow(name, node.op_type, self.options.to, None, alone.get(name)))

@@ -34,12 +34,12 @@ def weight_scales(data: Array, axis: int, bias: Array | None, x_scale: float) ->
 
 
 def bias_of(net: Net, layer: Layer) -> Array | None:
-    """The bias of a layer, in its node or in the one that adds it; None without."""
+    """The bias of a layer, in its node or in the one that adds it, as a row of numbers; None without."""
     if layer.sum is not None and layer.sum.bias is not None:
-        return net.reals(layer.sum.bias)
+        return net.floats(layer.sum.bias).reshape(-1)
     if layer.bias_of is None:
         return None
-    return next((net.reals(n) for n in net.nodes[layer.bias_of].input if n in net.tensors), None)
+    return next((net.floats(n).reshape(-1) for n in net.nodes[layer.bias_of].input if n in net.tensors), None)
 
 
 @dataclass
@@ -193,7 +193,8 @@ class _Writer:
     def stored_bias(self, name: str, bias: Array, scales: Array, x: str) -> str:
         """A bias in steps of the sums."""
         by = (scales.astype(np.float64) * self.x_scale(x)).astype(np.float32)
-        return self.integers(name, np.broadcast_to(bias.reshape(-1), by.shape), 0, by, np.int32)
+        whole = bias if bias.size == by.size else np.broadcast_to(bias.reshape(-1), by.shape)
+        return self.integers(name, whole, whole.ndim - 1, by, np.int32)
 
     def integers(self, name: str, data: Array, axis: int, scales: Array, kind: type[np.signedinteger]) -> str:
         """A constant stored as integers, symmetric around 0, with the node that dequantises it; scales for each index

@@ -20,6 +20,9 @@ from sdk.compiler.ops.fixed import quantize_multiplier
 from sdk.driver.options import BuildOptions
 from sdk.driver.pipeline import default_passes, lower_module
 from sdk.errors import BuildError
+from sdk.frontends.base import ModelFile as ModelSource
+from sdk.frontends.tflite import FRONTEND
+from sdk.frontends.tflite.engine import LiteRt, TfliteMicro
 from sdk.frontends.tflite.importer import import_tflite
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "passes"))
@@ -74,6 +77,24 @@ def test_svdf_as_micro(memory: str) -> None:
         assert_bit_exact(data, runs=2 * steps + 2, seed=rank)
 
 
+def test_ratios_of_svdf_are_those_of_the_engine() -> None:
+    """Of doubles in tflite-micro, of single precision in LiteRT: here one is a half and the other a bit less, so that
+    odd sums become other numbers."""
+    rng = np.random.default_rng(8)
+    while True:
+        kept, time = (np.float32(rng.uniform(0.5, 1)) for _ in range(2))
+        if float(kept) * float(time) < float(kept * time):
+            break
+    alter = {
+        "feature": {"scales": [float(kept) / 64 / 0.05]}, "kept": {"scales": [float(kept)]}, "x": {"scales": [0.05]},
+        "time": {"scales": [float(time)], "data": rng.integers(-2, 3, (20, 1)).astype(np.int16)},
+        "bias": {"scales": [float(kept * time)], "data": np.zeros(20, np.int32)},
+        "y": {"scales": [2 * float(kept * time)]},
+    }  # fmt: skip
+    assert_bit_exact(svdf(rng, units=20, batch=2, steps=1, alter=alter))
+    steps_of_litert(svdf(rng, units=20, batch=2, steps=1, act=1, bias=False, alter=alter))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_svdf_of_many_sizes(seed: int) -> None:
@@ -100,6 +121,18 @@ def test_svdf_without_bias_as_litert() -> None:
     rng = np.random.default_rng(5)
     for rank in (1, 2):
         steps_of_litert(svdf(rng, rank=rank, batch=2, bias=False, act=1))
+
+
+@pytest.mark.parametrize(("engine", "given", "why"), [
+    (TfliteMicro, {"bias": False}, "without a bias ends its process"),
+    (LiteRt, {"memory": "int8"}, "the memory of SVDF for int16"),
+])  # fmt: skip
+def test_engines_that_svdf_does_not_suit(engine: Any, given: dict[str, Any], why: str) -> None:
+    data = svdf(np.random.default_rng(5), act=1, **given)
+    file = ModelSource(Path("model.tflite"), data, FRONTEND)
+    with pytest.raises(BuildError, match="does not take this model") as error:
+        engine(file, import_tflite(data, "model").graphs["main"])
+    assert why in str(error.value.why)
 
 
 def lstm(

@@ -7,6 +7,8 @@ from dataclasses import replace
 from .builders import FileBuilder, builder_of, tables
 from .draw import Draw
 from .network import KINDS, Layer, Network, Unfit
+from .tflite_recurrent import RECURRENT
+from .tflite_states import STATEFUL
 
 __all__ = ["generate", "pruned"]
 
@@ -60,7 +62,7 @@ def _attempt(d: Draw, seed: int, kind: str, first: str) -> Network | None:
     if not layers or not ends or len(ends) > 6:
         return None
     network = pruned(Network(kind, seed, tuple(inputs), tuple(layers), tuple(ends)))
-    if any(one.op in ("WINDOW", "RUNNING") for one in network.layers):
+    if any(one.op in (*STATEFUL, *RECURRENT) for one in network.layers):
         network = Network(kind, seed, network.inputs, network.layers, network.outputs, d.between(3, 8))
     try:
         network.data()

@@ -12,6 +12,7 @@ from . import (
     tflite_products,
     tflite_quantised,
     tflite_reals,
+    tflite_recurrent,
     tflite_states,
 )
 from .builders import FileBuilder, Op, share_tests_folder
@@ -26,7 +27,7 @@ __all__ = ["TfliteBuilder"]
 SCALES = (2.0**-40, 2.0**30)
 _ALL = {
     **tflite_products.TABLE, **tflite_elementwise.TABLE, **tflite_moves.TABLE, **tflite_states.TABLE,
-    **tflite_quantised.TABLE,
+    **tflite_quantised.TABLE, **tflite_recurrent.TABLE,
 }  # fmt: skip
 
 # Layers that move reals as they move integers.
@@ -45,7 +46,7 @@ class TfliteBuilder(FileBuilder):
         if kind == "uint8":
             # LiteRT, which alone runs these, refuses variables without first values, and rounds dense layers of any
             # type in double precision: those are in test_unsigned.py
-            left = (*tflite_states.STATEFUL, *tflite_quantised.SIGNED, "FULLY_CONNECTED")
+            left = (*tflite_states.STATEFUL, *tflite_recurrent.RECURRENT, *tflite_quantised.SIGNED, "FULLY_CONNECTED")
             self.table = {op: _ALL[op] for op in _ALL if op not in left}
         self.file, self.init = ModelFile(), ModelFile()
         self.index: dict[str, int] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from nets import DIGITS, net, node
+from float_nets import DIGITS, net, node
 
 import sdk
 from sdk.errors import BuildError, SdkError, UsageError
@@ -95,6 +95,7 @@ def test_files(tmp_path: Path) -> None:
         "is no .npz file of arrays": lambda p: p.write_bytes(b"nothing"),
         "is no .npz file": lambda p: np.savez(p, x=np.asarray(["text"])),
         "no .npz file of": lambda p: np.savez(p, x=np.asarray([None, {}]), allow_pickle=True),
+        "calib.npz is no .npz file": _short,
         "the file of samples is too large": _bomb,
     }
     for words, write in cases.items():
@@ -110,6 +111,15 @@ def test_files(tmp_path: Path) -> None:
     made = sdk.quantize(DENSE, {"x": X})
     with pytest.raises(UsageError, match="cannot write"):
         made.save(tmp_path / "file" / "out.onnx")
+
+
+def _short(path: Path) -> None:
+    """An array that says that it has more elements than there are."""
+    np.savez(path, x=np.zeros(16, np.uint8))
+    with zipfile.ZipFile(path) as archive:
+        data = archive.read("x.npy").replace(b"(16,)", b"(99,)")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", data)
 
 
 def _bomb(path: Path) -> None:
@@ -137,6 +147,19 @@ def test_models() -> None:
     roots = net([node("Sqrt", "x", "r"), node("Gemm", "r w", "y")], [2, 3], ["y"], w=X.T.copy())
     with pytest.raises(BuildError, match="the tensor r is not finite"):
         sdk.quantize(roots, {"x": X})
+    spoilt = np.where(X.T > 1, np.nan, X.T).astype(np.float32)
+    for to in ("int8", "w8"):
+        with pytest.raises(BuildError, match="the constant w holds NaN or infinities"):
+            sdk.quantize(net([node("Gemm", "x w", "y")], [2, 3], ["y"], w=spoilt), {"x": X}, to=to)
+    mixed = net([node("Gemm", "x w", "m"), node("ReduceMax", "m", "y")], [2, 3], ["y"], w=X.T.copy())
+    with pytest.raises(UsageError, match="the first output has 1 elements for 2 samples"):
+        sdk.quantize(mixed, {"x": X, "l": np.arange(6)}, labels="l")
+    text = net([node("Identity", "x", "y")], [2], ["y"])
+    with pytest.raises(UsageError, match="the model has no inputs"):
+        sdk.quantize(net([], [2], ["w"], x=X, w=X), {})
+    text.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.STRING
+    with pytest.raises(UsageError, match="the input x has elements of type string"):
+        sdk.quantize(text, {"x": np.zeros((4,))})
     strange = net([node("Wobble", "x", "y")], [2, 3], ["y"], 9)
     with pytest.raises(BuildError, match="converting it to opset 13 fails"):
         prepared(strange, 13)

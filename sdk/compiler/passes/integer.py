@@ -154,7 +154,7 @@ class _Rewriter:
         if stored is not None:
             return self._rescaled(stored, target, value)
         node = self.edit.made_by(value)
-        if node is None:
+        if node is None or len(node.outs) > 1:
             return None
         if node.callee == "relu":
             return self.produce(node.args[0], target.clamped(0.0, math.inf))

@@ -82,8 +82,8 @@ def remembered(node: OpNode, found: Filters, new: Value) -> Value:
 
 
 def svdf(node: OpNode) -> None:
-    """SVDF of i8, with a memory of i8 or i16. Ratios of scales are in single precision; what is kept in i8 is held to
-    its range before the zero point is added, and wraps there."""
+    """SVDF of i8, with a memory of i8 or i16. What is kept in i8 is held to its range before the zero point is added,
+    and wraps there."""
     x, kind = node.input(0, I8), node.out_dtype(I8)
     found = filters(node, x)
     memory = node.tensor(4).dtype
@@ -103,7 +103,7 @@ def svdf(node: OpNode) -> None:
     feature = node.builder.const(node.tensor(1).name, found.feature)
     acc = node.call("dense", x, feature, none, to="features", x_offset=-source.zero_point, w_offset=0)
     limit = bounds(found.feature, -source.zero_point, I8, np.zeros(len(found.feature), object))
-    ratio = _single(source.scale, by_feature.scale, kept.scale)
+    ratio = _ratio(node, source.scale, by_feature.scale, kept.scale)
     new = rescaled(node, acc, ratio, limit, "new", memory, 0, memory.limits)
     if kept.zero_point:
         new = node.call("add", new, node.scalar(kept.zero_point, new), to="raised")
@@ -116,12 +116,15 @@ def svdf(node: OpNode) -> None:
     )  # fmt: skip
     limit = bounds(found.time.reshape(-1, found.units).T, -kept.zero_point, memory, most)
     rows = node.call("reshape", total, to="rows", shape=(found.batch, found.units))
-    ratio = _single(kept.scale, by_time.scale, target.scale)
+    ratio = _ratio(node, kept.scale, by_time.scale, target.scale)
     rescaled(node, rows, ratio, limit, 0, kind, target.zero_point, kind.limits)
 
 
-def _single(source: float, weights: float, target: float) -> Array:
-    """A ratio of scales with each step in single precision."""
+def _ratio(node: OpNode, source: float, weights: float, target: float) -> Array:
+    """A ratio of scales: of doubles, as tflite-micro has it; without a bias, which only LiteRT takes, in single
+    precision as there."""
+    if node.has(3):
+        return np.asarray([source * weights / target])
     return np.asarray([float(np.float32(source) * np.float32(weights) / np.float32(target))])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,11 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from nets import DIGITS, digits, net, node, run, session, sqnr
+from float_nets import DIGITS, digits, net, node, run, session, sqnr
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 import sdk
+from sdk.cli import run_command
 from sdk.quantizer.engine import Engine
 from sdk.quantizer.source import model_file
 
@@ -145,7 +148,9 @@ def resnet() -> Iterator[ResNet8]:
     torch.set_num_threads(threads)
 
 
-def test_a_residual_network_stays_within_a_point(resnet: ResNet8, tmp_path: Path) -> None:
+@pytest.mark.emulator
+def test_a_residual_network_stays_within_a_point(resnet: ResNet8, tmp_path: Path, need_tool) -> None:
+    need_tool("qemu-system-arm")
     images, labels = digits()
     file, some = model_file(resnet, torch.zeros(1, 1, 8, 8)), {"x": images[:60]}
     made = sdk.quantize(file, some)
@@ -160,6 +165,10 @@ def test_a_residual_network_stays_within_a_point(resnet: ResNet8, tmp_path: Path
     assert abs(after - before) <= POINT
     assert sqnr(want, ours) >= sqnr(want, other)
     assert after >= others - POINT
+    with sdk.compile(made.model) as here, sdk.compile(made.model, board="qemu-cortex-m4") as there:
+        for k in range(4):
+            (a,), (b,) = (model(x=images[k : k + 1]).values() for model in (here, there))
+            assert np.array_equal(a, b), "bit for bit"
 
 
 def _each(model: onnx.ModelProto, images: np.ndarray) -> np.ndarray:
@@ -192,6 +201,30 @@ def test_groups_at_the_end_may_be_short() -> None:
             found = run(made, {"x": x})["y"]
             assert sqnr(run(model, {"x": x})["y"], found) > least
             assert np.allclose(Engine(made, {"x": x.shape}).run({"x": x})["y"], found, atol=1e-4)
+
+
+def test_the_command(bundled: onnx.ModelProto, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images, labels = digits()
+    np.savez(tmp_path / "calib.npz", image=images[:64], label=labels[:64])
+    line = ["quantize", str(DIGITS / "digits.onnx"), "--data", str(tmp_path / "calib.npz"), "--labels", "label"]
+    line += ["-o", str(tmp_path / "out.onnx"), "--sensitivity", "--keep", "conv1"]
+    assert run_command([*line, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["accuracy"]["samples"] == found["samples"] == 64
+    assert found["weights_bytes"]["quantised"] < found["weights_bytes"]["float"]
+    assert [(row["name"], row["type"], row["why"]) for row in found["layers"]] == [
+        ("conv1", "float", "kept"), ("conv2", "int8", None), ("dense", "int8", None),
+        ("softmax", "float", "no integer kernel"),
+    ]  # fmt: skip
+    assert all(row["sqnr_db"] > 30 for row in found["layers"][:3])
+    assert onnx.load(tmp_path / "out.onnx").graph.node
+    document = (DIGITS.parent.parent / "docs" / "json.md").read_text().split("## quantize")[1].split("\n## ")[0]
+    assert set(found) - {"schema"} == set(re.findall(r"^\| `(\w+)`", document, re.MULTILINE))
+    assert run_command(line) == 0
+    shown = capsys.readouterr().out
+    assert "computed on" in shown
+    assert "float, kept" in shown
+    assert "of 64 right" in shown
 
 
 @pytest.mark.models
