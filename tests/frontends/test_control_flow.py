@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,13 @@ import pytest
 from reference import litert_outputs
 from tflite_files import ModelFile
 
+from sdk.budget import NODES
 from sdk.compiler import ops
 from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.verify.module import check
 from sdk.errors import BuildError
+from sdk.frontends.tflite import inlining
 from sdk.frontends.tflite.importer import import_tflite
 
 Array = np.ndarray[Any, Any]
@@ -210,6 +214,25 @@ def test_what_the_run_decides_is_refused_and_no_loop_is_endless() -> None:
     with pytest.raises(BuildError, match="cannot be imported") as error:
         import_tflite(m.build(forever, still), "m")
     assert "passes of unrolled loops" in str(error.value)
+
+
+def test_calls_of_calls_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty subgraphs that each call the next one twice, 2**30 calls of nothing; with a lower limit, to be quick."""
+    monkeypatch.setattr(inlining, "NODES", replace(NODES, most=500))
+    m = ModelFile()
+    m.op("CALL", [m.input("x", (2,), "float32")], [m.output("y", (2,), "float32")], "CallOptions", Subgraph=1)
+    others = []
+    for k in range(30):
+        b = ModelFile()
+        values = [b.input("a", (2,), "float32"), b.tensor("b", (2,), "float32"), b.output("c", (2,), "float32")]
+        for one, other in pairwise(values):
+            b.op("CALL", [one], [other], "CallOptions", Subgraph=k + 2)
+        others.append(b)
+    last = ModelFile()
+    last.outputs = [last.input("a", (2,), "float32")]
+    with pytest.raises(BuildError, match="cannot be imported") as error:
+        import_tflite(m.build(*others, last), "m")
+    assert "nodes once functions are inlined" in str(error.value)
 
 
 # --- calls, and what holds for all --------------------------------------------------------------------------------

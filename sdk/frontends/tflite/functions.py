@@ -153,8 +153,10 @@ def _high_product(x: Array, mult: int) -> Array:
 
 
 def _rounded_shift(x: Array, bits: int) -> Array:
-    """x / 2**bits to nearest, halves away from zero."""
+    """x / 2**bits to nearest, halves away from zero, as words of 16 bits compute it: with more bits than these have, a
+    step away from zero."""
     if bits == 0:
         return x
-    rest, half = x & ((1 << bits) - 1), ((1 << bits) - 1 >> 1) + (x < 0)
+    mask = (1 << bits) - 1 if bits < 16 else -1
+    rest, half = x & mask, (mask >> 1) + (x < 0)
     return (x >> bits) + (rest > half)

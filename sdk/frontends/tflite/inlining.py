@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sdk.budget import NESTING, check_limit
+from sdk.budget import NESTING, NODES, check_limit
 from sdk.errors import BuildError
 from sdk.frontends.names import identifier
 from sdk.frontends.tflite.context import Argument, Builder, OpNode, fits
@@ -40,6 +40,8 @@ class Inliner:
         with self._at(graphs[index]):
             self._bind(graphs[index], args)
             for operator in graphs[index].operators:
+                # each counts, whether or not it leaves a node: calls of calls multiply
+                self.builder.budget.spend(NODES, 1, f"subgraph {index}")
                 try:
                     self.import_one(OpNode(self.builder, operator))
                 except BuildError as error:
