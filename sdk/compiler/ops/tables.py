@@ -61,7 +61,7 @@ def _softmax_ref(x: Array, table: Array, *, out: str = "i8") -> Array:
     wide = x.astype(np.int64)
     exp = table[wide.max(axis=-1, keepdims=True, initial=-128) - wide].astype(np.int32)
     total = rdbpot(exp, np.full_like(exp, 12)).astype(np.int64).sum(axis=-1, keepdims=True)
-    zeros = np.asarray([32 - int(t).bit_length() for t in total.reshape(-1)]).reshape(total.shape)
+    zeros = np.asarray([32 - int(t).bit_length() for t in total.reshape(-1)], np.int64).reshape(total.shape)
     fraction = ((total << zeros) & INT32_MAX).astype(np.int32)
     scale = np.broadcast_to(reciprocal_one_plus(fraction), exp.shape)
     kind = dtype(out)
