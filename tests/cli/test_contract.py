@@ -58,6 +58,8 @@ class Options:
     opt: str = "time"
     check: str = "sample"
     backend: str | None = None
+    custom: tuple[Path, ...] = ()
+    safetensors: tuple[Path, ...] = ()
 
 
 class Driver:

@@ -227,7 +227,7 @@ def _weights(node: OpNode, rank: int) -> tuple[tuple[int, ...], Array | None]:
     data, type = node.data(1), node.input(1).type
     shape = tuple(d for d in type.shape if isinstance(d, int))
     if type.dtype != I8 or len(shape) != rank or type.rank != rank:
-        raise BuildError(f"the weights are {type}; supported: int8 of rank {rank}")
+        raise BuildError(f"the weights are {type.dtype} of rank {type.rank}; supported: i8 of rank {rank}")
     return shape, data
 
 
