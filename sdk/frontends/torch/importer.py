@@ -240,6 +240,8 @@ class _Importer:
             found = getattr(node.graph.owning_module, node.target)
             return found if hasattr(found, "graph") else self.builder.const(identifier(node.name), _array(found))
         if node.target is operator.getitem:
+            if not node.users:
+                return None  # a result that nothing reads, which may not be made
             return self.env[node.args[0]][node.args[1]]
         if is_number(node):
             value = node.meta["val"]
@@ -312,7 +314,7 @@ class _Importer:
             if new:
                 self._count(context, value, tensor)
             _check_type(context, value, wanted)
-        wanted_places = {u.args[1] for u in node.users if u.target is operator.getitem}
+        wanted_places = {u.args[1] for u in node.users if u.target is operator.getitem and u.users}
         if isinstance(given, (list, tuple)) and wanted_places and max(wanted_places) >= len(values):
             context.fail(f"its result {max(wanted_places)} is not supported")
         return values if isinstance(given, (list, tuple)) else values[0]
