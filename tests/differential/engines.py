@@ -87,7 +87,7 @@ def _difference(a: Array, b: Array, quantised: bool, room: float) -> str:
 
 def _apart(a: NDArray[Any], b: NDArray[Any], bound: float, room: float) -> NDArray[Any]:
     # LiteRT holds what overflows to the largest number before it goes on; we do not
-    overflows = bool((np.abs(a) >= LARGEST).any())
+    overflows = bool((np.abs(a) == LARGEST).any())
     same = (a == b) | (np.isnan(a) & np.isnan(b)) | (overflows & ~np.isfinite(b))
     finite = np.isfinite(a) & np.isfinite(b)
     scale = max(1.0, float(np.abs(a[finite]).max(initial=0.0)))

@@ -182,7 +182,7 @@ def test_a_reference_that_tells_outputs_only(monkeypatch: pytest.MonkeyPatch) ->
     file = read_model_file(DIGITS)
     engines = tuple(replace(engine, layers=None) for engine in file.frontend.engines)
     poor = replace(file, frontend=replace(file.frontend, engines=engines))
-    monkeypatch.setattr(layers, "read_model_file", lambda _: poor)
+    monkeypatch.setattr(layers, "read_model_file", lambda *_: poor)
     with pytest.raises(UsageError, match="tflite-micro does not tell intermediate tensors"):
         hunt(DIGITS, against="tflite-micro", cases=1)
 

@@ -131,7 +131,7 @@ def test_references_that_break(digits: Path, monkeypatch: pytest.MonkeyPatch) ->
     )  # fmt: skip
     monkeypatch.setattr(micro, "import_module", lambda _: runtime)
     monkeypatch.setattr(onnxruntime, "import_module", lambda _: runtime)
-    graph = SimpleNamespace(dims=(), params=(), results=())
+    graph = SimpleNamespace(name="main", dims=(), params=(), results=())
     with pytest.raises(BuildError, match="tflite-micro does not take this model") as caught:
         micro.TfliteMicro(read_model_file(digits), graph)
     assert caught.value.why == "no such kernel"
@@ -156,7 +156,7 @@ def test_references_that_are_not_installed(
     monkeypatch.setattr(onnxruntime, "import_module", without("them"))
     line = ("verify", digits, "--board", "host")
     fails(10, *line, says=("the reference tflite-micro is not installed",), hints=("crosslevel[verify]",))
-    graph = SimpleNamespace(dims=(), params=(), results=())
+    graph = SimpleNamespace(name="main", dims=(), params=(), results=())
     with pytest.raises(SdkError, match="the reference onnxruntime is not installed") as caught:
         onnxruntime.OnnxRuntime(read_model_file(digits), graph)
     assert caught.value.exit_code == 10
@@ -183,7 +183,7 @@ def test_options_in_python(given: dict[str, Any], says: str) -> None:
 def test_values_in_python(digits: Path) -> None:
     with pytest.raises(UsageError, match="'7up' is not a C identifier"):
         prefix_of(digits, driver.BuildOptions(name="7up"))
-    with pytest.raises(UsageError, match="a dict is no model"):
+    with pytest.raises(UsageError, match="no models to join"):
         sdk.compile({})
     with pytest.raises(UsageError, match="dims are bounds by name, not a set"):
         sdk.compile(digits, dims={1, 2})
