@@ -1,4 +1,4 @@
-"""SignalRfft: the spectrum of real samples in the fixed point of its kernel, or in floats.
+"""SignalRfft and SignalIrfft: spectra of real samples and back, in the fixed point of the kernels or in floats.
 
 Two samples make a complex number, so a transform of half the length does; what its numbers say of even and odd
 samples is then taken apart. Each stage joins 4 transforms of a quarter of the length (the last one 2 where the length
@@ -56,9 +56,11 @@ class _Pair:
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """Numbers of ``kind`` with all but one of its bits after the point; of floats, plain ones."""
+    """Numbers of ``kind`` with all but one of its bits after the point; of floats, plain ones. ``way`` is the sign of
+    angles: -1 to a spectrum, 1 from one."""
 
     kind: DType
+    way: int
 
     @property
     def one(self) -> int:
@@ -82,12 +84,12 @@ class _Fixed:
     def turned(self, x: _Pair, angles: np.ndarray) -> _Pair:
         """Times the numbers of these angles on the unit circle."""
         re, im = (
-            x.re.table(v if self.kind.is_float else np.floor(0.5 + self.one * v), self.kind, "turns").to(_WIDE[self.kind])
-            for v in (np.cos(angles), np.sin(angles))
+            x.re.table(v if self.kind.is_float else np.floor(0.5 + self.one * v), self.kind, "turns").to(
+                _WIDE[self.kind]
+            )
+            for v in (np.cos(self.way * angles), np.sin(self.way * angles))
         )
-        return self.wide(
-            _Pair(self._rounded(x.re * re - x.im * im), self._rounded(x.re * im + x.im * re))
-        )
+        return self.wide(_Pair(self._rounded(x.re * re - x.im * im), self._rounded(x.re * im + x.im * re)))
 
     def halved(self, x: Term) -> Term:
         return x * 0.5 if self.kind.is_float else x >> 1
@@ -115,16 +117,15 @@ def _joined(fixed: _Fixed, x: _Pair, n: int, p: int, m: int) -> _Pair:
     x = fixed.divided(fixed.wide(x), p)
     first, rest = x.part(2, 0, 1), x.part(2, 1, p - 1)
     steps = np.outer(np.arange(1, p), np.arange(m)) * (n // (p * m))
-    turned = fixed.turned(rest, -2 * math.pi * steps / n)
+    turned = fixed.turned(rest, 2 * math.pi * steps / n)
     if p == 2:
         rows = [first + turned, first - turned]
     else:
         one, two, three = (turned.part(2, k, 1) for k in range(3))
         even, odd, low, cross = first + two, first - two, one + three, one - three
-        rows = [
-            even + low, _Pair(odd.re + cross.im, odd.im - cross.re),
-            even - low, _Pair(odd.re - cross.im, odd.im + cross.re),
-        ]  # fmt: skip
+        turns = [_Pair(odd.re + cross.im, odd.im - cross.re), _Pair(odd.re - cross.im, odd.im + cross.re)]
+        after, before = turns[:: -fixed.way]
+        rows = [even + low, after, even - low, before]
     return _Pair(*(_stack([t.to(fixed.kind) for t in side]) for side in ([r.re for r in rows], [r.im for r in rows])))
 
 
@@ -152,7 +153,7 @@ def _apart(fixed: _Fixed, x: _Pair, n: int) -> Term:
     there = fixed.wide(_Pair(there.re, -there.im))
     here, there = fixed.divided(here, 2), fixed.divided(there, 2)
     sums, rests = fixed.wide(here + there), fixed.wide(here - there)
-    turned = fixed.turned(rests, -math.pi * (np.arange(1, half + 1) / n + 0.5))
+    turned = fixed.turned(rests, math.pi * (np.arange(1, half + 1) / n + 0.5))
     low = _Pair(fixed.halved(sums.re + turned.re), fixed.halved(sums.im + turned.im))
     high = _Pair(fixed.halved(sums.re - turned.re), fixed.halved(turned.im - sums.im))
     # the number in the middle is written from below, then from above
@@ -166,26 +167,73 @@ def _apart(fixed: _Fixed, x: _Pair, n: int) -> Term:
     return _stack([t.call("reshape", shape=(*t.value.type.static_shape, 1)) for t in flat])
 
 
-def real_transform(node: OpNode) -> None:
-    """SignalRfft: samples [..., up to ``fft_length``] to the pairs (real, imaginary) of their spectrum
-    [..., fft_length + 2]."""
+def _together(fixed: _Fixed, x: _Pair, n: int) -> _Pair:
+    """The spectrum [b, n] of pairs of samples from that of 2 n samples [b, n + 1]."""
+    x = fixed.wide(x)
+    first, last = (x.part(1, k, 1).re for k in (0, n))
+    ends = fixed.divided(fixed.wide(_Pair(first + last, first - last)), 2)
+    half = n // 2
+    here, there = x.part(1, 1, half), x.at([n - k for k in range(1, half + 1)], 1)
+    there = fixed.wide(_Pair(there.re, -there.im))
+    here, there = fixed.divided(here, 2), fixed.divided(there, 2)
+    sums, rests = fixed.wide(here + there), fixed.wide(here - there)
+    turned = fixed.turned(rests, math.pi * (np.arange(1, half + 1) / n + 0.5))
+    low, high = sums + turned, sums - turned
+    upper = _Pair(high.re, -high.im).at([n - k - 1 for k in range(half, n)], 1)
+    rows = [ends, *([low.part(1, 0, half - 1)] if half > 1 else []), upper]
+    return _Pair(
+        *(_stack([t.to(fixed.kind) for t in side], 1) for side in ([r.re for r in rows], [r.im for r in rows]))
+    )
+
+
+def _options(node: OpNode) -> tuple[int, DType]:
+    """The length of the transform and the type of its samples."""
     whole(node, 1, 1)
     flags = read_flags(node.operator.custom_options)
     length, number = flags.integer("fft_length", 4, _LONGEST), flags.integer("T", 0, 1 << 8)
     kind = _KINDS.get(number)
     if kind is None or length & (length - 1):
-        raise BuildError(f"a transform of {length} numbers of type {number}: powers of two of int16, int32, float32 are")
+        raise BuildError(f"a transform of {length} numbers of type {number}, not of a power of two of 7, 2 or 0")
+    return length, kind
+
+
+def _halves(x: Term, batch: int, n: int) -> _Pair:
+    """The pairs of ``x[batch, n, 2]`` as two tensors."""
+    return _Pair(*(Term(x.emit, part(x.emit, x.value, 2, k, 1)).call("reshape", shape=(batch, n)) for k in (0, 1)))
+
+
+def real_transform(node: OpNode) -> None:
+    """SignalRfft: samples [..., up to ``fft_length``] to the pairs (real, imaginary) of their spectrum
+    [..., fft_length + 2]."""
+    length, kind = _options(node)
     x = given(node, 0, kind)
     shape = x.value.type.static_shape
-    if not shape or not 1 <= shape[-1] <= length:
+    if not shape or 0 in shape or shape[-1] > length:
         raise BuildError(f"samples {list(shape)} are no frames of 1 to {length}")
-    batch, n = math.prod(shape[:-1]), length // 2
+    batch, n, fixed = math.prod(shape[:-1]), length // 2, _Fixed(kind, -1)
     frames = x.call("reshape", shape=(batch, shape[-1])).value
-    whole_frames = Term(x.emit, padded(x.emit, frames, [(0, 0), (0, length - shape[-1])], value=0.0))
-    pairs = whole_frames.call("reshape", shape=(batch, n, 2))
-    sides = (Term(x.emit, part(x.emit, pairs.value, 2, k, 1)).call("reshape", shape=(batch, n)) for k in (0, 1))
-    spectrum = _apart(_Fixed(kind), _transform(_Fixed(kind), _Pair(*sides), batch, n), n)
+    zero = 0.0 if kind.is_float else 0
+    longer = Term(x.emit, padded(x.emit, frames, [(0, 0), (0, length - shape[-1])], value=zero))
+    pairs = _halves(longer.call("reshape", shape=(batch, n, 2)), batch, n)
+    spectrum = _apart(fixed, _transform(fixed, pairs, batch, n), n)
     node.call("reshape", spectrum.value, shape=(*shape[:-1], length + 2))
 
 
-TABLE: Table = {"SignalRfft": real_transform}
+def real_inverse(node: OpNode) -> None:
+    """SignalIrfft: the pairs of a spectrum [..., fft_length + 2] to samples [..., fft_length]."""
+    length, kind = _options(node)
+    x = given(node, 0, kind)
+    shape = x.value.type.static_shape
+    if not shape or 0 in shape or shape[-1] != length + 2:
+        raise BuildError(f"spectra {list(shape)} have no {length // 2 + 1} pairs")
+    batch, n, fixed = math.prod(shape[:-1]), length // 2, _Fixed(kind, 1)
+    pairs = _halves(x.call("reshape", shape=(batch, n + 1, 2)), batch, n + 1)
+    samples = _transform(fixed, _together(fixed, pairs, n), batch, n)
+    sides = [t.call("reshape", shape=(batch, n, 1)) for t in (samples.re, samples.im)]
+    joined = _stack(sides)
+    if kind.is_float:  # where stages do not divide
+        joined = joined * (1 / length)
+    node.call("reshape", joined.value, shape=(*shape[:-1], length))
+
+
+TABLE: Table = {"SignalRfft": real_transform, "SignalIrfft": real_inverse}

@@ -7,14 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from sdk.compiler.ir.graph import ReadState, Value, WriteState
-from sdk.compiler.ir.types import F64, I16, I32, U32, U64, TensorType
+from sdk.compiler.ir.types import F64, I16, I32, U32, U64
 from sdk.errors import BuildError
 from sdk.frontends.moves import padded, part
 from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.flexbuffers import read_flags
+from sdk.frontends.tflite.operators.custom.streams import Kept
 from sdk.frontends.tflite.operators.custom.terms import Term, given, row, whole
-from sdk.frontends.tflite.variables import state_of
 
 __all__ = ["TABLE"]
 
@@ -42,8 +41,8 @@ def window(node: OpNode) -> None:
     whole(node, 2, 1)
     shift = read_flags(node.operator.custom_options).integer("shift", 0, 31)
     x, weights = given(node, 0, I16), row(node, 1, I16)
-    shape, n = x.value.type.shape, _size(weights)
-    if not shape or not isinstance(shape[-1], int) or shape[-1] % n:
+    shape, n = x.value.type.static_shape, _size(weights)
+    if not shape or shape[-1] % n:
         raise BuildError(f"frames {list(shape)} are no multiple of the window of {n}")
     framed = x.call("reshape", shape=(*shape[:-1], shape[-1] // n, n))
     scaled = (framed.to(I32) * weights.to(I32)) >> shift
@@ -107,7 +106,7 @@ def energy(node: OpNode) -> None:
     squares = (used * used).call("reshape", shape=(end - start, 2)).value
     re, im = (Term(x.emit, part(x.emit, squares, 1, k, 1)) for k in (0, 1))
     total = (re + im).call("reshape", shape=(end - start,)).value
-    node.call("reshape", padded(x.emit, total, [(start, shape[0] - end)], value=0.0), shape=shape)
+    node.call("reshape", padded(x.emit, total, [(start, shape[0] - end)], value=0), shape=shape)
 
 
 def filter_bank(node: OpNode) -> None:
@@ -127,9 +126,8 @@ def filter_bank(node: OpNode) -> None:
     for start, first, width in zip(starts, firsts, widths, strict=True):
         span, inside = max(width, 0), min(len(weights), len(rests))
         if span and (min(start, first) < 0 or start + span > _size(x) or first + span > inside):
-            raise BuildError(
-                f"a filter takes {span} energies from {start} with weights from {first}, there are {_size(x)} and {inside}"
-            )
+            there = f"there are {_size(x)} and {inside}"
+            raise BuildError(f"a filter takes {span} energies from {start} with weights from {first}, {there}")
         if len(places) + span * 2 > _MOST_TERMS:
             raise BuildError(f"the filters have more than {_MOST_TERMS} weights")
         here = list(range(start, start + span))
@@ -146,7 +144,7 @@ def _sums(x: Term, places: list[int], factors: list[int], ends: list[int]) -> Te
         return Term(x.emit, x.emit.call("full", shape=(len(ends) - 1,), value=0, dtype=str(U64)))
     scaled = x.at(x.table(places, I32, "places")).to(U64) * x.table(factors, I16, "weights").to(I32).to(U64)
     running = scaled.call("cumsum", exclusive=False, reverse=False)
-    whole_sums = Term(x.emit, padded(x.emit, running.value, [(1, 0)], value=0.0))
+    whole_sums = Term(x.emit, padded(x.emit, running.value, [(1, 0)], value=0))
     after, before = (whole_sums.at(x.table(e, I32, "ends")) for e in (ends[1:], ends[:-1]))
     return after - before
 
@@ -183,23 +181,15 @@ def spectral_subtraction(node: OpNode) -> None:
     news, olds = (
         x.table([pair[k & 1] for k in range(count)], U64, "smoothing") for pair in ((new, odd_new), (old, odd_old))
     )
-    state, noise = _kept(node, node.output(1).index, TensorType(U32, (count,)))
+    noise = Kept(node, 1, U32, (count,))
     raised = x << up
-    estimate = ((raised.to(U64) * news + Term(x.emit, noise).to(U64) * olds) >> down).to(U32)
+    estimate = ((raised.to(U64) * news + noise.before.to(U64) * olds) >> down).to(U32)
     held = estimate.least(raised)
     lowest = ((x.to(U64) * x.number(least).to(U64)) >> down).to(U32)
     _put(node, ((raised - held) >> up).most(lowest))
     kept = held if flags.number("clamping", 0) else estimate
-    node.builder.body.append(WriteState(state, node.builder.materialize(kept.value, node.source), source=node.source))
+    noise.becomes(kept)
     _put(node, kept, 1)
-
-
-def _kept(node: OpNode, key: int, type: TensorType) -> tuple[str, Value]:
-    """A state of the operator, zeros before the first run, and what the last run left in it."""
-    state = state_of(node.builder, key, type, node.tensor(0, "outputs").name)
-    value = Value(node.builder.value_name(f"{state}_before"), type)
-    node.builder.body.append(ReadState(value, state, source=node.source))
-    return state, value
 
 
 def gain_control(node: OpNode) -> None:
