@@ -92,7 +92,10 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Tensor], list[Tensor], list[Arr
                           [((1, 4), "float32")], []),
     "beside each other": ("SignalOverlapAdd", {"T": 7, "frame_step": 4}, [((2, 4), "int16")], [((8,), "int16")], []),
 }  # fmt: skip
-BEYOND = {"bank, beyond": (*CASES["bank"][:2], [((11,), "uint32")], *CASES["bank"][3:])}
+BEYOND = {
+    "window, 5": (*CASES["window"][:2], [((3, 5), "int16")], *CASES["window"][3:]),
+    "bank, beyond": (*CASES["bank"][:2], [((11,), "uint32")], *CASES["bank"][3:]),
+}
 for _kind, _number in (("int16", 7), ("int32", 2), ("float32", 0)):
     for _n, _given in ((4, 4), (8, 5), (16, 16), (128, 100), (256, 256)):
         _flags = {"T": _number, "fft_length": _n}
@@ -177,6 +180,7 @@ def test_energies_beside_the_range_are_0() -> None:
     ("name", "more", "why"),
     [
         ("window", {"shift": 40}, "shift is 40"),
+        ("window, 5", {}, "no multiple of the window of 10"),
         ("energy", {"end_index": 10}, "end_index is 10"),
         ("energy", {"start_index": 10}, "start_index is 10"),
         ("bank, beyond", {}, "a filter takes 3 energies from 9 with weights from 5, there are 11 and 13"),
@@ -190,8 +194,8 @@ def test_energies_beside_the_range_are_0() -> None:
         ("stack", {"num_channels": 1 << 20}, "more than"),
         ("overlap", {"frame_step": 9}, "frame_step is 9"),
         ("delay", {"delay_length": -1}, "delay_length is -1"),
-        ("spectrum int16 8", {"fft_length": 12}, "a transform of 12 numbers"),
-        ("spectrum int16 8", {"T": 9}, "of type 9"),
+        ("spectrum int16 8", {"fft_length": 12}, "fft_length is 12, not a power of two"),
+        ("spectrum int16 8", {"T": 9}, "the type T is 9"),
         ("spectrum int16 8", {"fft_length": 4}, "no frames of 1 to 4"),
         ("inverse int16 8", {"fft_length": 16}, "have no 9 pairs"),
     ],

@@ -192,8 +192,10 @@ def _options(node: OpNode) -> tuple[int, DType]:
     flags = read_flags(node.operator.custom_options)
     length, number = flags.integer("fft_length", 4, _LONGEST), flags.integer("T", 0, 1 << 8)
     kind = _KINDS.get(number)
-    if kind is None or length & (length - 1):
-        raise BuildError(f"a transform of {length} numbers of type {number}, not of a power of two of 7, 2 or 0")
+    if kind is None:
+        raise BuildError(f"the type T is {number}, not 0 (float32), 2 (int32) or 7 (int16)")
+    if length & (length - 1):
+        raise BuildError(f"the option fft_length is {length}, not a power of two")
     return length, kind
 
 

@@ -3,6 +3,7 @@ of its kernels."""
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -37,14 +38,15 @@ def _put(node: OpNode, term: Term, to: int = 0) -> None:
 
 
 def window(node: OpNode) -> None:
-    """SignalWindow: frames [..., a multiple of n] times weights [n], shifted down and held to 16 bits."""
+    """SignalWindow: frames of n samples, in any shape, times weights [n], shifted down and held to 16 bits."""
     whole(node, 2, 1)
     shift = read_flags(node.operator.custom_options).integer("shift", 0, 31)
     x, weights = given(node, 0, I16), row(node, 1, I16)
     shape, n = x.value.type.static_shape, _size(weights)
-    if not shape or shape[-1] % n:
+    count = math.prod(shape)
+    if not count or count % n:
         raise BuildError(f"frames {list(shape)} are no multiple of the window of {n}")
-    framed = x.call("reshape", shape=(*shape[:-1], shape[-1] // n, n))
+    framed = x.call("reshape", shape=(count // n, n))
     scaled = (framed.to(I32) * weights.to(I32)) >> shift
     held = scaled.most(-(1 << 15)).least((1 << 15) - 1).to(I16)
     node.call("reshape", held.value, shape=shape)
