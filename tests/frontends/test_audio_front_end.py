@@ -93,6 +93,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Tensor], list[Tensor], list[Arr
     "beside each other": ("SignalOverlapAdd", {"T": 7, "frame_step": 4}, [((2, 4), "int16")], [((8,), "int16")], []),
 }  # fmt: skip
 BEYOND = {
+    "bank of int32": (*CASES["bank"][:4], [BANK[0].astype(np.int32), *BANK[1:]]),
     "window, 5": (*CASES["window"][:2], [((3, 5), "int16")], *CASES["window"][3:]),
     "bank, beyond": (*CASES["bank"][:2], [((11,), "uint32")], *CASES["bank"][3:]),
 }
@@ -184,6 +185,7 @@ def test_energies_beside_the_range_are_0() -> None:
         ("energy", {"end_index": 10}, "end_index is 10"),
         ("energy", {"start_index": 10}, "start_index is 10"),
         ("bank, beyond", {}, "a filter takes 3 energies from 9 with weights from 5, there are 11 and 13"),
+        ("bank of int32", {}, "is of int32, not of int16"),
         ("bank", {"num_channels": 4}, "4 filters need 5 starts"),
         ("subtract", {"num_channels": 6}, "6 elements in a row"),
         ("subtract", {"smoothing": None}, "smoothing is missing"),

@@ -160,7 +160,7 @@ def _apart(fixed: _Fixed, x: _Pair, n: int) -> Term:
     back = [n - k for k in range(half, n)]
     upper = high.at([k - 1 for k in back], 1)
     lower = low.part(1, 0, half - 1) if half > 1 else None
-    nothing = sides[0] * 0
+    nothing = ends.re.table(np.zeros(ends.re.value.type.static_shape), fixed.kind, "nothing")
     re = [sides[0], *([lower.re] if lower else []), upper.re, sides[1]]
     im = [nothing, *([lower.im] if lower else []), upper.im, nothing]
     flat = [_stack([t.to(fixed.kind) for t in side], 1) for side in (re, im)]

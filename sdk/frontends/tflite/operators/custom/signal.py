@@ -7,6 +7,7 @@ import math
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sdk.compiler.ir.types import F64, I16, I32, U32, U64
 from sdk.errors import BuildError
@@ -111,14 +112,22 @@ def energy(node: OpNode) -> None:
     node.call("reshape", padded(x.emit, total, [(start, shape[0] - end)], value=0), shape=shape)
 
 
+def _constant(node: OpNode, k: int) -> NDArray[np.int16]:
+    """The numbers of a constant of i16."""
+    data = node.constant(k).reshape(-1)
+    if data.dtype != np.int16:
+        raise BuildError(f"input {k} ({node.tensor(k).title}) is of {data.dtype}, not of int16")
+    return data
+
+
 def filter_bank(node: OpNode) -> None:
     """SignalFilterBank: energies [n] summed with the weights of the filters; a filter also gets what the one before it
     does not take. Inputs (energies, weights, unweights, first energies, first weights, widths), constants but one."""
     whole(node, 6, 1)
     count = read_flags(node.operator.custom_options).integer("num_channels", 1, 1 << 15)
     x = row(node, 0, U32)
-    weights, rests = (node.constant(k).reshape(-1).astype(np.int16) for k in (1, 2))
-    starts, firsts, widths = (node.integers(k)[: count + 1] for k in (3, 4, 5))
+    weights, rests, *places_of = (_constant(node, k) for k in range(1, 6))
+    starts, firsts, widths = (found[: count + 1].tolist() for found in places_of)
     if {len(starts), len(firsts), len(widths)} != {count + 1}:
         raise BuildError(f"{count} filters need {count + 1} starts and widths")
     places: list[int] = []
