@@ -52,8 +52,8 @@ def max_and_place(node: OpNode) -> None:
     whole(node, 1, 2)
     kind, stride, kernel = _options(node)
     x, shape = _image(node, 0)
-    pads = [padding(kind, size, *pair, 1) for size, *pair in zip(shape[1:3], kernel, stride, strict=True)]
-    (top, bottom), (left, right) = pads
+    top, bottom = padding(kind, shape[1], kernel[0], stride[0], 1)
+    left, right = padding(kind, shape[2], kernel[1], stride[1], 1)
     values, places = x.emit.calls(
         "argmax_pool2d", x.value, kernel=kernel, stride=stride, pad=(top, left, bottom, right)
     )
