@@ -19,6 +19,8 @@ TYPES = {
     np.dtype("int16"): tflite.TensorType.INT16,
     np.dtype("int32"): tflite.TensorType.INT32,
     np.dtype("int64"): tflite.TensorType.INT64,
+    np.dtype("uint32"): tflite.TensorType.UINT32,
+    np.dtype("uint64"): tflite.TensorType.UINT64,
     np.dtype("float16"): tflite.TensorType.FLOAT16,
     np.dtype("float32"): tflite.TensorType.FLOAT32,
     np.dtype("bool"): tflite.TensorType.BOOL,

@@ -12,7 +12,7 @@ import numpy as np
 import tflite
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
+from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from sdk.errors import BuildError
 from sdk.frontends.tflite.sparse import densified
 from sdk.frontends.tflite.verify import malformed, verify_file
@@ -27,7 +27,7 @@ _OPTIONS: Final = {v: k for k, v in vars(tflite.BuiltinOptions).items() if isins
 _OPTIONS2: Final = {v: k for k, v in vars(tflite.BuiltinOptions2).items() if isinstance(v, int)}
 _DTYPES: Final = {
     "BOOL": BOOL, "INT8": I8, "UINT8": U8, "INT16": I16, "UINT16": U16, "INT32": I32, "UINT32": U32,
-    "INT64": I64, "FLOAT16": F16, "FLOAT32": F32, "FLOAT64": F64,
+    "INT64": I64, "UINT64": U64, "FLOAT16": F16, "FLOAT32": F32, "FLOAT64": F64,
 }  # fmt: skip
 # What a reader of a damaged table can raise once its outline is verified.
 _DAMAGE: Final = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError)

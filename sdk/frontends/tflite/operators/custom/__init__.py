@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from sdk.frontends.tflite.context import OperatorSpec, Table
-from sdk.frontends.tflite.operators.custom import convolution, detection
+from sdk.frontends.tflite.operators.custom import convolution, detection, fourier, pooling, signal, streams
 
 __all__ = ["CUSTOM"]
 
-_TABLE: Table = {**convolution.TABLE, **detection.TABLE}
+_FAMILIES = (convolution, detection, fourier, pooling, signal, streams)
+_TABLE: Table = {name: importer for family in _FAMILIES for name, importer in family.TABLE.items()}
 CUSTOM: Mapping[str, OperatorSpec] = {
     name: OperatorSpec("", (), None, importer, importer, "convert") for name, importer in _TABLE.items()
 }
