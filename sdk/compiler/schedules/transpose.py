@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.intrinsics import op
@@ -97,8 +98,11 @@ class _Tile:
         return out
 
 
+LONG: Final = 256  # operations of a scalar that is not repeated at each use: scalars of scalars grow without end
+
+
 def inline(loops: Loops) -> Loops:
-    """Puts scalars that read no memory where they are used.
+    """Puts scalars that read no memory, and are short, where they are used.
 
     rewrite: ``let $c = f32(idx(i)) o[i] = x[i] / $c`` --> ``o[i] = x[i] / f32(idx(i))``
     obligation: the value reads no buffer, and no index names the scalar.
@@ -126,7 +130,8 @@ def _inlined(block: Block, known: dict[str, ValueExpr], named: set[str]) -> Bloc
                 out.append(If(rewrite(stmt.cond, value), _inlined(stmt.then, known, named), orelse))
             case Let():
                 found = rewrite(stmt.value, value)
-                if stmt.name in named or any(isinstance(n, Load) for n in walk(found)):
+                parts = list(islice(walk(found), LONG + 1))
+                if stmt.name in named or len(parts) > LONG or any(isinstance(n, Load) for n in parts):
                     out.append(Let(stmt.name, found))
                 else:
                     known[stmt.name] = found
