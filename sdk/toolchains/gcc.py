@@ -81,9 +81,9 @@ class GccToolchain(Toolchain):
 
     def retries(self, said: str) -> tuple[str, ...]:
         """Have gcc 12 for Thumb keep integers out of the registers of the FPU, from which it may not get operands of an
-        assembly statement back; where floats need those, use its other allocator of registers."""
+        assembly statement back; where floats need those, have it allocate otherwise."""
         lost = "operand has impossible constraints" in said
-        return ("-mgeneral-regs-only", "-fira-algorithm=priority") if lost else ()
+        return ("-mgeneral-regs-only", "-fira-algorithm=priority", "-O3", "-O1") if lost else ()
 
     def link_flags(self, job: LinkJob) -> list[str]:
         """Leave libraries out of a shared library that names none, and no trace of the link in any file."""

@@ -22,7 +22,7 @@ from sdk.compiler.analysis.rows_touched import loop_ranges, rows_touched
 from sdk.compiler.ir.loops import Buffer, For, Loops
 from sdk.compiler.ir.walk import rename_buffers, walk
 from sdk.compiler.memory.rings import dense
-from sdk.compiler.sym import Dim, Var, bounds, evaluate_grid, free_vars, prove_eq, substitute
+from sdk.compiler.sym import Var, evaluate_grid, free_vars, prove_eq
 
 __all__ = ["may_take_over"]
 
@@ -67,12 +67,23 @@ class _Accesses:
 def _accesses(same: Same, out: str, source: str) -> _Accesses | None:
     """Once for each function, which layers and rows call many times; None where it touches bytes in unknown ways."""
     loops = dense(same.loops)
-    found = accesses(loops.body)
+    found = [_known(x, loops) for x in accesses(loops.body) if x.buffer in (out, source)]
     loads = [x for x in found if x.buffer == source]
     stores = [x for x in found if x.buffer == out and x.kind != "load"]
     if any(x.kind == "unknown" for x in (*loads, *stores)):
         return None
     return _Accesses(loads, stores, _independent(loops, out, source, loads, stores))
+
+
+def _known(access: Access, loops: Loops) -> Access:
+    """The access at 0 where a position that was read, and may be in or out, counts along an axis of one element."""
+    if access.kind == "unknown":
+        return access
+    given = {f.var for f in access.loops} | {*loops.dims} | ({loops.rows.lo, loops.rows.hi} if loops.rows else set())
+    shape = loops.param(access.buffer).buffer.shape
+    return replace(access, index=tuple(
+        0 if extent == 1 and not free_vars(d) <= given else d for d, extent in zip(access.index, shape, strict=True)
+    ))  # fmt: skip
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -138,32 +149,12 @@ def _same_layout(a: Buffer, b: Buffer) -> bool:
 
 def _independent(loops: Loops, out: str, source: str, loads: list[Access], stores: list[Access]) -> bool:
     """By symbols: taken as one buffer, no loop around both carries a dependence, and loads stand first."""
-    pairs = [(load, store) for load in loads for store in stores if not _disjoint(load, store)]
+    pairs = [(load, store) for load in loads for store in stores]
     if any(load.order > store.order for load, store in pairs):
         return False
     shared = {f.var for load, store in pairs for f in _common(load, store)}
     merged = rename_buffers(loops.body, {source: out})
     return all(conflict(f, loops) is None for f in walk(merged) if isinstance(f, For) and f.var in shared)
-
-
-def _disjoint(a: Access, b: Access) -> bool:
-    """Whether no element of one is an element of the other: along some axis all of one lie below all of the other, as
-    what an unrolled loop leaves over lies behind what it does."""
-    if a.lanes > 1 or b.lanes > 1:
-        return False  # lanes may run on into the next row
-    for x, y in zip(_spans(a), _spans(b), strict=True):
-        if any(x_hi is not None and y_lo is not None and x_hi < y_lo for (_, x_hi), (y_lo, _) in ((x, y), (y, x))):
-            return True
-    return False
-
-
-def _spans(access: Access) -> list[tuple[int | None, int | None]]:
-    """The lowest and the highest index along each axis; a loop may run over a part of what its variable may be."""
-    ranges = loop_ranges(access.loops, {}) or {}
-    tight: dict[Var, Dim] = {
-        v: first if first == last else Var(v.name, first, last).expr for v, (first, last) in ranges.items()
-    }
-    return [bounds(substitute(d, tight)) for d in access.index]
 
 
 def _common(a: Access, b: Access) -> list[For]:
