@@ -102,6 +102,11 @@ UNROLLED = {
         "onnx-float", 1, (("x", Spec((1, 1, 2, 15), "float32")),),
         (layer("GatherND", ["x"], ["y"], consts=(((0,),),), given=()),), ("y",),
     ),
+    "lanes gathered in place": Network(
+        "float", 1, (("x", Spec((1, 1, 9, 5), "float32")),),
+        (layer("LOG_SOFTMAX", ["x"], ["t"]), layer("EMBEDDING_LOOKUP", ["t"], ["u"], count=1, fill=("zero", 0)),
+         layer("EMBEDDING_LOOKUP", ["u"], ["y"], count=4, fill=("zero", 0)),), ("y",),
+    ),
 }  # fmt: skip
 WIDE = {
     # lanes of a mask became lanes of another sign
@@ -174,4 +179,5 @@ def test_operands_in_registers_of_the_fpu() -> None:
 
 @pytest.mark.emulator
 def test_loops_unrolled_after_planning() -> None:
-    exact(UNROLLED, "m0plus", Choice("zig", "size", "min"))
+    for core, compiler in (("m0plus", "zig"), ("m3", "arm-none-eabi-gcc"), ("avx2", "gcc")):
+        exact(UNROLLED, core, Choice(compiler, "size", "min"))
