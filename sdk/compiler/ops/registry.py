@@ -233,6 +233,8 @@ def _check_numbers(given: Attr, limit: Limit, what: str) -> None:
             _check_numbers(one, limit, what)
     elif isinstance(given, int):
         check_limit(limit, abs(given), what)
+    elif isinstance(given, float):
+        raise BuildError(f"{what} is {given}, which is no whole number")
 
 
 def _check_result(type: TensorType, name: str) -> None:

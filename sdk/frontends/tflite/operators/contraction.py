@@ -187,6 +187,8 @@ class _Factors:
 def factors(node: OpNode, weights: Array, split: bool) -> _Factors:
     """The factors of ``weights``: in i8, or else in i16 or, where they may be ``split``, as i8 and a rest."""
     zero = node.tensor(1).zero_points[0]
+    if not I8.limits[0] <= zero <= I8.limits[1]:
+        raise BuildError(f"the weights have the zero point {zero}, outside of i8")
     exact = weights.astype(np.int16) - np.int16(zero)
     if zero == 0:
         return _Factors(exact, weights, 0)
