@@ -77,6 +77,8 @@ def concatenation(node: OpNode) -> None:
     if fused(node) is not None:
         raise BuildError("a fused activation is not supported here")
     axis = axis_of(int(node.option("Axis")), parts[0].type.rank)
+    if any(p.type.rank != parts[0].type.rank for p in parts):
+        raise BuildError(f"its inputs have the ranks {', '.join(str(p.type.rank) for p in parts)}")
     filled = [p for p in parts if prove_eq(p.type.shape[axis], 0) is not True] or parts[:1]
     node.call("concat", *filled, axis=axis)
 
