@@ -28,11 +28,13 @@ def refolded(
     """
     rank = len(image)
     padded = [d + pads[k] + pads[k + rank] for k, d in enumerate(image)]
-    places = _places(padded, block, strides, dilations).astype(np.int64)
     batch, columns, count = x.type.shape
-    channels = floordiv(columns, math.prod(block))
-    if count != places.size // math.prod(block):
+    if min(*padded, *block, *strides, *dilations) < 1 or count != math.prod(
+        _blocks(*along) for along in zip(padded, block, strides, dilations, strict=True)
+    ):
         node.fail(f"{count} blocks of {block} do not cover an image of {image}")
+    channels = floordiv(columns, math.prod(block))
+    places = _places(padded, block, strides, dilations).astype(np.int64)
     lines = batch * channels
     at = node.call("broadcast_to", node.const(places.reshape(1, -1), "places"), shape=(lines, places.size))
     zeros = node.call("full", shape=(lines, math.prod(padded)), value=0.0, dtype=str(x.type.dtype))
@@ -44,13 +46,18 @@ def refolded(
     return out
 
 
+def _blocks(size: int, kernel: int, stride: int, dilation: int) -> int:
+    """How many blocks lie along an axis."""
+    return (size - dilation * (kernel - 1) - 1) // stride + 1
+
+
 def _places(
     padded: Sequence[int], block: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> NDArray[np.int64]:
     """Where in the flat image each element of each block lies: [elements of a block, blocks]."""
     out = np.zeros((1, 1), np.int64)
     for size, kernel, stride, dilation in zip(padded, block, strides, dilations, strict=True):
-        count = (size - dilation * (kernel - 1) - 1) // stride + 1
+        count = _blocks(size, kernel, stride, dilation)
         own = np.arange(kernel)[:, None] * dilation + np.arange(count) * stride
         out = (out[:, None, :, None] * size + own[None, :, None, :]).reshape(out.shape[0] * kernel, -1)
     return out

@@ -297,7 +297,7 @@ class _Machine:
     def read(self, name: str, lo: int, hi: int) -> None:
         """Checks that rows ``lo..hi`` hold what was written to the buffer, or to the one it is a view of."""
         place = self.places[name]
-        if self.kinds[place.buffer.region] == "const" or lo >= hi:
+        if self.kinds[place.buffer.region] == "const" or lo >= hi or not place.size:
             return
         root = place
         while root.buffer.name not in self.written and root.buffer.alias:
