@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from sdk.compiler.ir.graph import Call, Graph, Value
+from sdk.compiler.ir.graph import Call, Graph, Value, fresh_name
 from sdk.compiler.ir.module import Module
 from sdk.compiler.sym import Dim, free_vars
 from sdk.errors import BuildError, UsageError
@@ -162,11 +162,7 @@ class _Exporter:
 
     def fresh(self, stem: str) -> str:
         """A name that nothing has."""
-        name, k = stem, 2
-        while name in self.names:
-            name, k = f"{stem}_{k}", k + 1
-        self.names.add(name)
-        return name
+        return fresh_name(stem, self.names)
 
     def data(self, value: Value) -> Array | None:
         """The contents of a constant."""

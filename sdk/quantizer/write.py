@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from sdk.compiler.ir.graph import fresh_name
 from sdk.quantizer.net import Array, Net
 from sdk.quantizer.place import Layer, Placement
 from sdk.quantizer.sums import Sum
@@ -97,11 +98,7 @@ class _Writer:
 
     def name(self, stem: str) -> str:
         """A name that nothing has."""
-        made, k = stem, 2
-        while made in self.taken:
-            made, k = f"{stem}_{k}", k + 1
-        self.taken.add(made)
-        return made
+        return fresh_name(stem, self.taken)
 
     def store_input(self, name: str) -> None:
         """An input is stored first; or given so."""

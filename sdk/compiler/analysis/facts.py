@@ -65,7 +65,7 @@ class Facts:
         return True if lower and self._exhaust(lower[-1]) else self._exhaust(dim)
 
     def _entered(self, dim: Dim) -> bool:
-        """Whether it follows from the loops around having a iteration at all."""
+        """Whether it follows from the loops around having an iteration at all."""
         for _, lo, hi in self.ranges:
             iterations = hi - lo - 1
             if isinstance(iterations, int):

@@ -52,7 +52,6 @@ class MergeFunctions:
         groups = grouped(functions, Counter(c.callee for c in calls), limits, cost_of)
         return _rewritten(module, groups) if groups else module
 
-
     def _counted(self, loops: Loops) -> Cost:
         assert self.cost is not None
         return self.cost(drop_single_trips(loops))

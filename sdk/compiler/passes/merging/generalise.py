@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from sdk.compiler.analysis.instances import instance, same
+from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.ir.layout import ROW_MAJOR
 from sdk.compiler.ir.loops import (
     Alloc,
@@ -156,7 +157,7 @@ class _Common:
             self.dim([None if b is None else b.shape[k] for b in buffers], scopes, f"{first.name}_{k}")
             for k in range(len(first.shape))
         )
-        name = self.fresh(first.name)
+        name = fresh_name(first.name, self.names)
         for b, scope in zip(buffers, scopes, strict=True):
             if b is not None:
                 scope.buffers[b.name] = name
@@ -165,19 +166,11 @@ class _Common:
             raise Different  # C wants its registers counted
         return made
 
-    def fresh(self, name: str) -> str:
-        """The name, or one like it that nothing has."""
-        made, k = name, 2
-        while made in self.names:
-            made, k = f"{name}_{k}", k + 1
-        self.names.add(made)
-        return made
-
     def variable(self, vars: Sequence[Var | None], scopes: Sequence[_Scope]) -> Var:
         """A variable with the range of all."""
         given = [v for v in vars if v is not None]
         multiple = math.gcd(*(v.multiple for v in given))
-        made = Var(self.fresh(given[0].name), min(v.lo for v in given), max(v.hi for v in given), multiple)
+        made = Var(fresh_name(given[0].name, self.names), min(v.lo for v in given), max(v.hi for v in given), multiple)
         for v, scope in zip(vars, scopes, strict=True):
             if v is not None:
                 scope.vars[v] = made.expr
@@ -230,7 +223,7 @@ class _Common:
         has = (None if b is None else int(s is not None) for s, b in zip(column, blocks, strict=True))
         iterations = Hole(tuple(has), "has")
         self.trees.append(iterations)
-        once = Var(self.fresh("once"), 0, 0)
+        once = Var(fresh_name("once", self.names), 0, 0)
         self.made.append(once)
         inner = first.body if isinstance(first, Block) else None
         body = self.stmt(column, scopes)
@@ -293,7 +286,7 @@ class _Common:
     def let(self, lets: Sequence[Let | None], scopes: Sequence[_Scope]) -> Let:
         first = next(s for s in lets if s is not None)
         value = self.value([None if s is None else s.value for s in lets], scopes)
-        name = self.fresh(first.name)
+        name = fresh_name(first.name, self.names)
         kind = first.value.dtype
         for s, scope in zip(lets, scopes, strict=True):
             if s is not None:

@@ -143,17 +143,23 @@ def _transform(fixed: _Fixed, x: _Pair, batch: int, n: int) -> _Pair:
     return x.call("reshape", shape=(batch, n))
 
 
+def _mirrored(fixed: _Fixed, x: _Pair, n: int) -> tuple[_Pair, _Pair]:
+    """Of the numbers 1 to n / 2 and their mirror images: half the sums, and half the differences, turned."""
+    half = n // 2
+    here, there = x.part(1, 1, half), x.at([n - k for k in range(1, half + 1)], 1)
+    there = fixed.wide(_Pair(there.re, -there.im))
+    here, there = fixed.divided(here, 2), fixed.divided(there, 2)
+    sums, rests = fixed.wide(here + there), fixed.wide(here - there)
+    return sums, fixed.turned(rests, math.pi * (np.arange(1, half + 1) / n + 0.5))
+
+
 def _apart(fixed: _Fixed, x: _Pair, n: int) -> Term:
     """The spectrum [b, n + 1, 2] of 2 n real samples from that of their pairs."""
     x = fixed.wide(x)
     ends = fixed.divided(x.part(1, 0, 1), 2)
     sides = ends.re + ends.im, ends.re - ends.im
     half = n // 2
-    here, there = x.part(1, 1, half), x.at([n - k for k in range(1, half + 1)], 1)
-    there = fixed.wide(_Pair(there.re, -there.im))
-    here, there = fixed.divided(here, 2), fixed.divided(there, 2)
-    sums, rests = fixed.wide(here + there), fixed.wide(here - there)
-    turned = fixed.turned(rests, math.pi * (np.arange(1, half + 1) / n + 0.5))
+    sums, turned = _mirrored(fixed, x, n)
     low = _Pair(fixed.halved(sums.re + turned.re), fixed.halved(sums.im + turned.im))
     high = _Pair(fixed.halved(sums.re - turned.re), fixed.halved(turned.im - sums.im))
     # the number in the middle is written from below, then from above
@@ -173,11 +179,7 @@ def _together(fixed: _Fixed, x: _Pair, n: int) -> _Pair:
     first, last = (x.part(1, k, 1).re for k in (0, n))
     ends = fixed.divided(fixed.wide(_Pair(first + last, first - last)), 2)
     half = n // 2
-    here, there = x.part(1, 1, half), x.at([n - k for k in range(1, half + 1)], 1)
-    there = fixed.wide(_Pair(there.re, -there.im))
-    here, there = fixed.divided(here, 2), fixed.divided(there, 2)
-    sums, rests = fixed.wide(here + there), fixed.wide(here - there)
-    turned = fixed.turned(rests, math.pi * (np.arange(1, half + 1) / n + 0.5))
+    sums, turned = _mirrored(fixed, x, n)
     low, high = sums + turned, sums - turned
     upper = _Pair(high.re, -high.im).at([n - k - 1 for k in range(half, n)], 1)
     rows = [ends, *([low.part(1, 0, half - 1)] if half > 1 else []), upper]
