@@ -272,10 +272,8 @@ class _Rewriter:
     def _requantized(self, node: Call, acc: Value, mult: Array, shift: Array, bits: int, target: _Target) -> Value:
         stem = node.out.name
         given: dict[str, Attr] = {"shift_lo": int(shift.min()), "shift_hi": int(shift.max()), "acc_bits": bits}
-        low, high = int(shift.min()), int(shift.max())
-        free = min(30 - bits + max(high, 0), 30 + low)  # bits of the sum that nothing uses: they make rounding exact
-        if acc.type.dtype == I32 and free > max(high, 0):
-            given |= {"spare": free, "acc_bits": bits - max(high, 0) + free}
+        if acc.type.dtype == I32:
+            given |= _rounding(mult, shift, bits - max(int(shift.max()), 0), target.zero)
         if (mult == mult[0]).all() and (shift == shift[0]).all():
             mult, shift = mult[:1], shift[:1]
         args = (acc, self._const(f"{stem}_mult", mult, I32), self._const(f"{stem}_shift", shift, I32))
@@ -344,7 +342,7 @@ class _Rewriter:
         if pair is None:
             return None
         a, b = pair
-        left = 15 if target.kind == I16 else 20
+        left = 15 if target.kind == I16 else 22  # what an upper product of 30 bits takes of a difference of bytes
         twice = 2 * max(a.scale, b.scale)
         ratios = (a.scale / twice, b.scale / twice, twice / ((1 << left) * target.scale))
         if max(ratios) >= 1:
@@ -412,6 +410,25 @@ class _Rewriter:
             return None
         reference, given = get_op(node.callee).reference, dict(node.attrs)
         return lambda reals: np.asarray(reference(*(p(reals) for p in parts if p is not None), **given))
+
+
+def _rounding(mult: Array, shift: Array, bits: int, zero: int) -> dict[str, Attr]:
+    """How to round sums below 2**bits as floats would be (``requantize``): exactly where no sum ends at a half, else
+    halves to even; as TensorFlow Lite does it where the sums leave no bits free for that."""
+    low, high = int(shift.min()), int(shift.max())
+    spare = max(high + 2, 1)
+    tail = abs(2 * zero + 1) << max(spare - 2 - low, 0)  # what joins the high word
+    if not _halves(mult, shift, bits) and bits + spare <= 31 and tail <= 1 << 30:
+        return {"spare": spare, "halves": "up", "acc_bits": bits + spare}
+    free = min(30 - bits, 30 + low)
+    return {"spare": free, "acc_bits": bits + free} if free > max(high, 0) else {}
+
+
+def _halves(mult: Array, shift: Array, bits: int) -> bool:
+    """Whether a whole number below 2**bits times a multiplier may end at a half: whether the zeros that both have at
+    the end are together those of 2**(30 - shift)."""
+    zeros = np.log2((mult & -mult)[mult != 0])
+    return bool((zeros + bits - 1 >= 30 - shift[mult != 0]).any())
 
 
 _Rule = Callable[[_Rewriter, Call, _Target], Value | None]
