@@ -294,8 +294,8 @@ def _cost(samples: tuple[float, ...], counter: str, emulated: bool) -> Json:
 @dataclass(frozen=True)
 class VerifyReport(Placed):
     """A comparison with a reference on ``cases`` inputs; ``reference_options`` are the settings that its results depend
-    on, ``worst`` says where the largest difference was. ``float64_cases`` were compared with the model in float64, as the
-    reference's own rounding chose the other side of half a step there."""
+    on, ``worst`` says where the largest difference was. ``float64_cases`` were compared with the model in float64:
+    there the reference's own rounding chose the other side of half a step."""
 
     reference: str
     reference_options: Mapping[str, str | int | bool]

@@ -31,7 +31,7 @@ TABLE_DEPTH: Final = 24
 @dataclass(frozen=True)
 class Integer:
     """Each ``quantize`` whose argument is computed from dequantised tensors by ops that have an integer kernel is
-    computed by these. Rounding is that of fixed-point multipliers: at most one step off the float result, rarely.
+    computed by these. Sums are exact, and rounded once; multipliers have 31 bits.
 
     u8 tensors are computed on as i8, 128 lower. What has no integer kernel stays as it is, on reals.
     """

@@ -1,8 +1,8 @@
 """A model of quantised tensors evaluated in float64: what its integers are where no sum was rounded on the way.
 
 An engine computes between DequantizeLinear and QuantizeLinear in float32. A sum that lies within its rounding of half a
-step becomes either integer, by the order in which the engine adds. In float64, which holds these sums exactly or to 2^-29
-of float32's error, that is decided.
+step becomes either integer, by the order in which the engine adds. float64, which holds these sums exactly or with an
+error 2^29 times smaller, decides.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Doubles:
     """A model whose float32 tensors are float64, run by the reference evaluator of the package onnx.
 
     Raises:
-        ValueError: it quantises nothing, has subgraphs or scales that are computed, or types that are not rewritten here.
+        ValueError: it quantises nothing, has subgraphs or computed scales, or types that are not rewritten here.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -113,7 +113,7 @@ class _Rewriting:
         """An operator of quantised tensors as one of floats, between tensors made of integers and made integers."""
         a, b, (scale, zero) = node.input[:3], node.input[3:6], node.input[6:8]
         conv = node.op_type == "QLinearConv"
-        channels = {"axis": 0 if conv else self._rank(b[0]) - 1} if self._size(b[1]) > 1 else {}
+        channels: dict[str, Any] = {"axis": 0 if conv else self._rank(b[0]) - 1} if self._size(b[1]) > 1 else {}
         made = [self._fresh() for _ in range(4)]
         parts = [helper.make_node("DequantizeLinear", a, made[:1])]
         parts.append(helper.make_node("DequantizeLinear", b, made[1:2], **channels))
