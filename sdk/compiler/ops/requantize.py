@@ -3,8 +3,8 @@
 As TensorFlow Lite does it, which rounds twice; ``requantize`` with ``spare`` rounds as runtimes on floats do: the
 accumulator is first shifted left by that many bits, which the sums leave free. ``halves="up"`` rounds once, exactly;
 ``halves="even"`` rounds halves to even, exactly where the first of its two roundings has nothing to round, which is so
-where sums end at halves (multipliers of few bits). With ``high`` bits it gives what TensorFlow Lite does from the high word
-of one product, of the accumulator shifted left by that many.
+where sums end at halves (multipliers of few bits). With ``high`` bits it gives what TensorFlow Lite does from the high
+word of one product, of the accumulator shifted left by that many.
 """
 
 from __future__ import annotations
