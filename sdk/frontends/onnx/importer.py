@@ -137,7 +137,8 @@ class _Importer:
             scope.values[given] = self.builder.known(Contents(dtype_of(array), array), given)
         _unique([p.name for p in wanted], "input")
         _unique([p.name for p in graph.output], "output")
-        params, symbols = parameters(self.builder, wanted, dims)
+        bodies = [graph.node, *(function.node for function in self.functions.values())]
+        params, symbols = parameters(self.builder, wanted, dims, any(map(_has_loops, bodies)))
         scope.values.update(params)
         self.builder.names.update(identifier(p.name) for p in graph.output)  # no constant takes an output's name
         self._mark_narrow(scope, graph)
@@ -147,6 +148,7 @@ class _Importer:
             deciding = tuple(n for n, v in params.items() if v.name in causes and _may_decide(v))
             error = report(self.failures, _OPERATORS, _SIZES)
             raise InputsDecideError(error, deciding) if deciding else error
+        self.builder.passes.check([v.name for v in symbols])
         found = [one for p in graph.output for one in self._outputs(scope, p.name)]
         if not found:
             raise malformed("the graph has no output")
@@ -363,6 +365,12 @@ def _unique(names: Sequence[str], what: str) -> None:
     twice = [n for n in dict.fromkeys(names) if names.count(n) > 1] if len(set(names)) != len(names) else []
     if twice or "" in names:
         raise malformed(f"two {what}s are called {twice[0]!r}" if twice else f"an {what} has no name")
+
+
+def _has_loops(nodes: Sequence[Any]) -> bool:
+    """Whether a node, or one of a graph inside it, may be a loop that data end."""
+    graphs = [g for n in nodes for a in n.attribute for g in (a.g, *a.graphs) if g.node]
+    return any(n.op_type in ("Loop", "Scan") for n in nodes) or any(_has_loops(g.node) for g in graphs)
 
 
 def _key(node: Any) -> str:

@@ -21,10 +21,10 @@ Bounds = int | tuple[int, ...]
 
 
 def parameters(
-    builder: Builder, protos: list[Any], dims: Mapping[str, Bounds]
+    builder: Builder, protos: list[Any], dims: Mapping[str, Bounds], loops: bool = False
 ) -> tuple[dict[str, Value], tuple[Var, ...]]:
     """The parameters by ONNX name, and the dims of their shapes. ``dims`` gives each open size its number, or its
-    inclusive bounds, with a number it is a multiple of as third.
+    inclusive bounds, with a number it is a multiple of as third; where the model has ``loops``, other names may be theirs.
 
     Raises:
         OpenSizesError: open sizes have no bounds.
@@ -35,6 +35,9 @@ def parameters(
     shapes = {p.name: _shape(p, stems[p.name]) for p in protos}
     names = _identifiers([d for shape in shapes.values() for d in shape if isinstance(d, str)])
     needed = dict.fromkeys(names.values())
+    if loops and all(name in dims for name in needed):
+        builder.passes.given = {name: bounds for name, bounds in dims.items() if name not in needed}
+        dims = {name: dims[name] for name in needed}
     _check_names(dims, needed)
     scope = {name: _symbol(name, dims[name]) for name in needed}
     params: dict[str, Value] = {}
