@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import sysconfig
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -142,7 +142,13 @@ def test_the_wheel_works_away_from_the_source_tree(root: Path, installed: Comman
 
 
 MAX_INSTALLED_MB = 320  # for this machine and Cortex-M, whose compilers the system has
-MAX_INSTALL_S = 40
+MAX_INSTALL_S = 40  # of a processor: the network and other tests are not ours
+
+
+def spent() -> float:
+    """Seconds of a processor that the programs started here have taken."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.slow
@@ -150,10 +156,10 @@ def test_an_empty_environment(root: Path, wheel: Path, tmp_path: Path) -> None:
     """The wheel as pip installs it, with the reference engines and all from the index: it is quick, and not large."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     programs = tmp_path / "venv" / "bin"
-    before = time.monotonic()
+    before = spent()
     line = [programs / "python", "-m", "pip", "install", "--quiet", f"crosslevel[verify] @ {wheel.as_uri()}"]
     subprocess.run(line, check=True, timeout=600)
-    assert time.monotonic() - before <= MAX_INSTALL_S
+    assert spent() - before <= MAX_INSTALL_S
     size = sum(path.lstat().st_size for path in (tmp_path / "venv").rglob("*") if path.is_file())
     assert size <= MAX_INSTALLED_MB * 10**6
     model = root / "examples" / "digits" / "digits_int8.tflite"

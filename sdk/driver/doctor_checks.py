@@ -137,7 +137,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _compiler() -> Finding:
-    """Whether what is taken without --toolchain compiles and links a program for this machine, in a cache of its own."""
+    """Whether what is taken without --toolchain compiles and links a program for this machine; its cache is its own."""
     toolchains, boards = import_module("sdk.toolchains"), import_module("sdk.boards")
     with tempfile.TemporaryDirectory(prefix="sdk-") as folder:
         target = toolchains.target_for(boards.load_board("host"))
