@@ -93,6 +93,24 @@ def gathered(
     return one("STABLEHLO_GATHER", (2, 3), [[0], [1]], options="StablehloGatherOptions", **fields)
 
 
+def scattered(windows: Sequence[int]) -> bytes:
+    graph = ModelFile()
+    graph.input("a", (), "float32")
+    graph.outputs.append(graph.input("b", (), "float32"))
+    first = long((0,))
+    fields = {"UpdateWindowDims": long(windows), "InsertedWindowDims": first, "ScatterDimsToOperandDims": first,
+              "IndexVectorDim": 1, "UpdateComputationSubgraphIndex": 1}  # fmt: skip
+    options = "StablehloScatterOptions"
+    return one("STABLEHLO_SCATTER", (6, 4), [[0], [1], [2]], (3, 4), options=options, others=[graph], **fields)
+
+
+def sparse(how: int) -> bytes:
+    options = "EmbeddingLookupSparseOptions"
+    return one(
+        "EMBEDDING_LOOKUP_SPARSE", [0, 1], [[0, 0], [0, 1]], [1, 2], (2,), (3, 4), options=options, Combiner=how
+    )
+
+
 def nms(count: int, *, scores: tuple[int, ...] = (4,), overlap: Any = 0.5, sigma: float = 0.0) -> bytes:
     return one("NON_MAX_SUPPRESSION_V5", (4, 4), scores, count, overlap, 0.1, sigma, outputs=3)
 
@@ -134,6 +152,10 @@ def nms(count: int, *, scores: tuple[int, ...] = (4,), overlap: Any = 0.5, sigma
         (lambda: gathered(vector=3), "positions along axis 3 of a tensor of rank 2"),
         (lambda: one("SPARSE_TO_DENSE", [1, 3], [4, 5], 0.5, 0.0), "in a tensor of rank 2"),
         (lambda: one("SPARSE_TO_DENSE", [1, 3], [4], (3,), 0.0), "values f32[3] for 2 positions"),
+        (lambda: one("SPARSE_TO_DENSE", [1, 3], [4], 0.5, [0.0, 1.0]), "in a tensor of rank 1 filled with i32[2]"),
+        (lambda: scattered(windows=(3,)), "windows along axes [3] of f32[3, 4], and [0] of f32[6, 4]"),
+        (lambda: scattered(windows=(0, 1)), "windows along axes [0, 1]"),
+        (lambda: sparse(7), "of rank 2, combined by number 7"),
         (lambda: one("HASHTABLE_LOOKUP", [1, 3], [4, 2], (2,)), "its keys do not ascend"),
         (lambda: one("HASHTABLE_LOOKUP", [1, 3], [1, 2], (3,)), "2 keys for 3 rows"),
         (lambda: one("BITCAST", (2, 3), kind="int64"), "has not 2 elements along its last axis"),
