@@ -17,7 +17,7 @@ from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, Expr, Var, max_value, prove_ge
 from sdk.frontends.control import scalar_condition
 from sdk.frontends.emit import Emitter
-from sdk.frontends.moves import part, shape_text
+from sdk.frontends.moves import part, type_text
 from sdk.frontends.names import identifier
 
 __all__ = ["Step", "cut", "loop_passes"]
@@ -162,7 +162,8 @@ def loop_passes(
         loop.flags.append(alive if isinstance(alive, Value) else None)
         rows.append(tuple(given))
         if again is None and alive is None and foreseen is None and loop.most is not None:
-            budget.spend(TRIPS, loop.most - len(rows), node.source)  # nothing but the count can end it, and that is too large
+            # nothing but the count can end it, and that is too large
+            budget.spend(TRIPS, loop.most - len(rows), node.source)
         before_last, newest = state, tuple(new)
         state = _taken(node, alive, newest, state)
         feed = tuple(n if _is_known(node, n) else s for n, s in zip(newest, state, strict=True))
@@ -220,9 +221,8 @@ def _choice(node: Emitter, alive: Value, new: Any, old: Any, k: int) -> Any:
     new, old = node.value(new), node.value(old)
     same = new.type.rank == old.type.rank and all(map(same_extent, new.type.shape, old.type.shape))
     if new.type.dtype != old.type.dtype or not same:
-        texts = [f"{v.type.dtype}{shape_text(v.type.shape)}" for v in (old, new)]
         node.fail(
-            f"data end it, and a pass makes {texts[1]} of its value {k}, {texts[0]}",
+            f"data end it, and a pass makes {type_text(new)} of its value {k}, {type_text(old)}",
             hint=f"carry a tensor of the largest shape, {_ALONE}",
         )
     return node.call("where", alive, new, old)

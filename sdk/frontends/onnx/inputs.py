@@ -24,7 +24,7 @@ def parameters(
     builder: Builder, protos: list[Any], dims: Mapping[str, Bounds], loops: bool = False
 ) -> tuple[dict[str, Value], tuple[Var, ...]]:
     """The parameters by ONNX name, and the dims of their shapes. ``dims`` gives each open size its number, or its
-    inclusive bounds, with a number it is a multiple of as third; where the model has ``loops``, other names may be theirs.
+    inclusive bounds, with a number it is a multiple of as third; with ``loops`` other names may be theirs.
 
     Raises:
         OpenSizesError: open sizes have no bounds.
