@@ -30,7 +30,9 @@ Option = str | int | bool
 
 class OpenSizesError(UsageError):
     """Sizes of the inputs are open and have no bounds, or data say how often ``loops`` run. ``names`` are those of
-    both, as ``--dim`` takes them."""
+    both, as ``--dim`` takes them; ``inputs`` are inputs of the model whose contents would say it."""
+
+    inputs: tuple[str, ...] = ()
 
     def __init__(self, names: tuple[str, ...], loops: tuple[str, ...] = ()) -> None:
         sizes = [name for name in names if name not in loops]

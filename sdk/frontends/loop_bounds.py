@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sdk.compiler.ir.graph import Value
 from sdk.errors import UsageError
-from sdk.frontends.base import OpenSizesError, UnknownDimsError
 
 __all__ = ["Passes"]
 
@@ -17,11 +16,13 @@ Bounds = int | tuple[int, ...]
 
 @dataclass
 class Passes:
-    """How often loops may run that data end: ``given`` by the user, by name; ``missing`` what is not,
-    ``used`` what was asked for; ``guards`` are conditions and what they must be for what is emitted now to count."""
+    """How often loops may run that data end: ``given`` by the user, by name; ``missing`` what is not, ``asked`` the
+    values that would tell it; ``used`` is what was asked for; ``guards`` are conditions, and what they must be for what
+    is emitted now to count."""
 
     given: dict[str, Bounds] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     guards: list[tuple[Value, bool]] = field(default_factory=list)
 
@@ -48,18 +49,3 @@ class Passes:
         if lo < 0 or hi < max(lo, 1) or (rest and rest[0] != 1):
             raise UsageError(f"passes of a loop cannot be {lo}..{hi}", hint=f"--dim {name}=0:64")
         return hi
-
-    def check(self, offered: Sequence[str]) -> None:
-        """Refuses an import that lacks bounds, or was given some for no loop.
-
-        Raises:
-            OpenSizesError: loops have none.
-            UnknownDimsError: there is no such loop, nor a size of that name; ``offered`` are the names of sizes.
-        """
-        unknown = sorted(set(self.given) - self.used)
-        if unknown:
-            names = [*offered, *self.used, *self.missing]
-            hint = f"open sizes: {', '.join(names)}" if names else "every size of this model is fixed"
-            raise UnknownDimsError(tuple(unknown), hint)
-        if self.missing:
-            raise OpenSizesError((), tuple(self.missing))

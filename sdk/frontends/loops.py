@@ -15,12 +15,14 @@ from sdk.compiler.ir.graph import BindDim, Value, fresh_name
 from sdk.compiler.ir.types import I32, I64
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, Expr, Var, max_value, prove_ge
+from sdk.frontends.base import OpenSizesError, UnknownDimsError
 from sdk.frontends.control import scalar_condition
 from sdk.frontends.emit import Emitter
+from sdk.frontends.loop_bounds import Passes
 from sdk.frontends.moves import part, type_text
 from sdk.frontends.names import identifier
 
-__all__ = ["Step", "cut", "loop_passes"]
+__all__ = ["Step", "check_passes", "cut", "loop_passes"]
 
 # A pass: its number, and what is carried to it; whether there is one more (None: yes), what is carried on, and what
 # the pass gives beside that.
@@ -69,6 +71,7 @@ class _Loop:
         counted = self.most if self.most is not None and self.most <= TRIPS.most else None
         if self.limit is None and counted is None:
             self.node.builder.passes.missing[self.name] = None
+            self.node.builder.passes.asked |= self.node.builder.asked
             return 1
         return min(n for n in (self.limit, counted) if n is not None)
 
@@ -174,6 +177,22 @@ def loop_passes(
         last = node.call("greater_equal", ran, node.scalar(len(rows), I32))
         state = _taken(node, last, newest, before_last)
     return state, rows, length
+
+
+def check_passes(passes: Passes, offered: Sequence[str]) -> None:
+    """Refuses an import that lacks bounds of loops, or was given some for no loop.
+
+    Raises:
+        OpenSizesError: loops have none.
+        UnknownDimsError: there is no such loop, nor a size of that name; ``offered`` are the names of sizes.
+    """
+    unknown = sorted(set(passes.given) - passes.used)
+    if unknown:
+        names = [*offered, *sorted(passes.used), *passes.missing]
+        hint = f"open sizes: {', '.join(names)}" if names else "every size of this model is fixed"
+        raise UnknownDimsError(tuple(unknown), hint)
+    if passes.missing:
+        raise OpenSizesError((), tuple(passes.missing))
 
 
 def cut(node: Emitter, stacked: Value, length: Dim, axis: int = 0, backward: bool = False) -> Value:

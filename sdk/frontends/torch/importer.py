@@ -17,6 +17,7 @@ from sdk.compiler.sym import Dim, Var, free_vars, prove_eq
 from sdk.errors import BuildError, SdkError
 from sdk.frontends.builder import Builder, contents_of
 from sdk.frontends.failures import UNSUPPORTED, Failure, check_sizes, report
+from sdk.frontends.loops import check_passes
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.results import named
@@ -128,7 +129,7 @@ class _Importer:
                 self._node(node, index)
         if self.failures:
             raise report(self.failures, _OPERATORS, _SIZES)
-        self.builder.passes.check([v.name for v in found.values() if isinstance(v, Var)])
+        check_passes(self.builder.passes, [v.name for v in found.values() if isinstance(v, Var)])
         return self._module(name, params, labels)
 
     def _all_nodes(self) -> Iterator[Any]:
