@@ -11,6 +11,8 @@ import click
 from sdk.cli import options, output
 from sdk.errors import UsageError
 
+NAME = os.name
+
 
 @click.command()
 @click.option("--listen", metavar="HOST[:PORT]", default="127.0.0.1", show_default=True, help="Where to be reached.")
@@ -44,8 +46,8 @@ def agent(
         new = keys.add_code(path, trust)
         _say(as_json, {"file": str(path), "new": new}, f"{'added to' if new else 'already in'} {path}")
         return
-    if os.name != "posix":
-        raise UsageError("agents need Linux or another Unix", why=f"this system is {os.name}")
+    if NAME != "posix":
+        raise UsageError("agents need Linux or another Unix", why=f"this system is {NAME}")
     import platformdirs
 
     from sdk.agent import Limits, Server

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Lab, read_all, until
-from proxy import Proxy
+from agent_lab import Lab, read_all, until
+from agent_proxy import Proxy
 
 from sdk.agent import Server
 from sdk.devices import keys, remote

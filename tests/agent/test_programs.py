@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Lab, read_all, until
+from agent_lab import Lab, read_all, until
 
 from sdk.devices import remote
 from sdk.devices.remote import RemoteProgram, ask_facts

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Lab, until
-from proxy import Proxy
+from agent_lab import Lab, until
+from agent_proxy import Proxy
 
 from sdk.boards import load_board
 from sdk.cli import run_command
