@@ -23,10 +23,11 @@ from sdk.cli import options, output
     show_default=True,
     help="What to make.",
 )
+@click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @options.build_options
 @options.json_option
 def build(
-    model: options.Model, board: str, out: Path | None, emit: str, as_json: bool, **compile_options: Any
+    model: options.Model, board: str, out: Path | None, emit: str, force: bool, as_json: bool, **compile_options: Any
 ) -> None:
     """Compile MODEL for a board. Several, each with a name (prefill=a.onnx decode=b.onnx), are entries of one."""
     from sdk import driver
@@ -39,6 +40,7 @@ def build(
         options.make_options(**compile_options),
         emit=emit,
         out=out or Path("out") / f"{stem}-{target.name}",
+        force=force,
     )
     data = report.to_json()
     if as_json:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from zipfile import BadZipFile
 
 import click
 
@@ -225,20 +226,33 @@ def parse_inputs(values: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
         if not equals or not name or not file:
             hint = f"write --input NAME={value}" if value.endswith(".npy") else "write --input x=x.npy"
             raise UsageError(f"not an input: {value!r}", where="--input", hint=hint)
-        try:
-            array = np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not a .npy file"
-            hint = f"np.save({name + '.npy'!r}, array) makes one"
-            if isinstance(error, FileNotFoundError):
-                hint = f"{nearby(Path(file)) or 'check the path'}; {hint}"
-            raise UsageError(f"cannot read {file}", where=f"--input {name}", why=why, hint=hint) from error
-        if not isinstance(array, np.ndarray):
-            raise UsageError(
-                f"{file} holds several arrays", where=f"--input {name}", hint="save one with np.save"
-            )
-        _put(found, name, array, "--input")
+        _put(found, name, _array(name, Path(file)), "--input")
     return found
+
+
+def _array(name: str, path: Path) -> np.ndarray[Any, Any]:
+    """The array of a .npy file, or the only one of a .npz file; raise UsageError."""
+    import numpy as np
+
+    where, hint = f"--input {name}", f"np.save({name + '.npy'!r}, array) makes one"
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded as archive:
+            if len(archive.files) == 1:
+                return np.asarray(archive[archive.files[0]])
+            names = ", ".join(archive.files[:8]) or "none"
+        raise UsageError(f"{path} holds several arrays" if len(archive.files) else f"{path} holds no array", where=where,
+                         why=f"its arrays: {names}", hint=f"save one with np.save: {hint}")
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not a .npy file"
+        if isinstance(error, ValueError) and "Object arrays" in str(error):
+            why = "its elements are objects of Python, not numbers: reading them may run code"
+            hint = f"give the array a type of numbers first: np.save({name + '.npy'!r}, array.astype(np.float32))"
+        if isinstance(error, FileNotFoundError):
+            hint = f"{nearby(path) or 'check the path'}; {hint}"
+        raise UsageError(f"cannot read {path}", where=where, why=why, hint=hint) from error
 
 
 def _put(found: dict[str, Any], name: str, value: object, option: str) -> None:

@@ -59,9 +59,10 @@ def say_text(text: str) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], bold: int | None = None) -> None:
     """Print a table on stdout: columns of numbers on the right, no heading where no column has a name; the row with the
     number ``bold`` stands out."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from sdk.cli.console import Console
 
     body = [list(row) for row in rows]
     table = Table(box=None, pad_edge=False, show_header=any(columns))

@@ -11,6 +11,7 @@ from sdk.compiler.sym import Dim, Var, free_vars, max_value, prove_ge
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import OpenSizesError, UnknownDimsError
 from sdk.frontends.builder import Builder
+from sdk.frontends.moves import shape_text
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.reader import MAX_BYTES, MAX_RANK, element_name, element_type, malformed
 from sdk.frontends.onnx.sizes import names_of, read_size
@@ -48,7 +49,11 @@ def parameters(
         type = TensorType(kind, shape)
         maximum = max_value(type.nbytes)
         if maximum is not None and maximum > MAX_BYTES:
-            raise BuildError(f"the input {proto.name} of shape {list(shape)} has more than {MAX_BYTES} bytes")
+            bounds = " ".join(f"--dim {v.name}=LO:HI" for d in shape for v in sorted(free_vars(d), key=str))
+            raise BuildError(
+                f"the input {proto.name} of shape {shape_text(shape)} has more than {MAX_BYTES} bytes",
+                hint=f"give a smaller upper bound: {bounds}" if bounds else None,
+            )
         params[proto.name] = Value(stems[proto.name], type)
     used = {v for p in params.values() for d in p.type.shape for v in free_vars(d)}
     symbols = tuple(s for s in scope.values() if isinstance(s, Var) and s in used)
