@@ -14,7 +14,7 @@ from sdk.cli import options, output
 @options.model_argument
 @options.board_option
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Folder to write (default: out/MODEL-BOARD)."
+    "-o", "--out", type=options.FILE, help="Folder to write (default: out/MODEL-BOARD)."
 )
 @click.option(
     "--emit",
@@ -51,11 +51,12 @@ def build(
 
 def _other_ram(data: dict[str, Any]) -> list[tuple[str, int]]:
     """What else counts as the model's RAM."""
-    known = sum(data[name] for name in ("arena_bytes", "state_bytes")) + data.get("context_bytes", 0)
+    io, context = data.get("io_bytes", 0), data.get("context_bytes", 0)
+    known = data["arena_bytes"] + data["state_bytes"] + context + io
     sections = data.get("sections") or {}
     variables = sections.get("data", 0) + sections.get("bss", 0)
     stack = data["ram_bytes"] - known - variables
-    return [("context", data.get("context_bytes", 0)), (".data, .bss", variables), ("stack above 512", stack)]
+    return [("inputs and outputs", io), ("context", context), (".data, .bss", variables), ("stack above 512", stack)]
 
 
 def print_build(data: dict[str, Any]) -> None:

@@ -44,6 +44,7 @@ def _own_digest() -> str:
 def _key(job: Job) -> str:
     options = job.options
     choices = [job.backend.name, options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
+    choices += [options.io] if options.io else []
     choices += [options.weights, options.opt, options.check, *(f"{name}:{size}" for name, size in options.regions)]
     choices += [text for library in options.libraries for text in (library.name, library.text)]
     dims = sorted((k, *v) for k, v in options.dims.items())

@@ -186,10 +186,11 @@ def _other_rank(name: str, value: Array, declared: tuple[Dim, ...]) -> UsageErro
     fits = open_axes == 1 and fixed > 0 and value.size % fixed == 0
     shape = ", ".join(str(d) if isinstance(d, int) or not fits else "-1" for d in declared)
     return UsageError(
-        f"input {name!r} has {value.ndim} axes {list(value.shape)}, the model wants {len(declared)}: "
+        f"input {name!r} has {value.ndim} {'axis' if value.ndim == 1 else 'axes'} {list(value.shape)}, "
+        f"the model wants {len(declared)}: "
         f"[{', '.join(map(str, declared))}]",
         why=f"{', '.join(f'{v.name} in {v.lo}..{v.hi}' for v in symbols)}, of any run",
-        hint=f"x.reshape(({shape},))" if fits else f"give an array of shape [{shape}]",
+        hint=f"x.reshape({shape})" if fits else f"give an array of shape [{shape}]",
     )
 
 
