@@ -28,7 +28,8 @@ FREE_STACK = 512  # stack below this is any firmware's; what a model needs above
 class BuildReport:
     """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone, none where nothing was
     compiled; ``io_bytes`` are of inputs and outputs in buffers of the caller, on boards whose RAM that takes;
-    ``warnings`` tell of code that the compiler found wrong and went around."""
+    ``warnings`` tell of code that the compiler found wrong and went around; ``compiler`` is the C compiler
+    that the sections and the stack are of, "" where nothing was compiled."""
 
     model: str
     board: str
@@ -44,6 +45,7 @@ class BuildReport:
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     io_bytes: int = 0
+    compiler: str = ""
 
     @property
     def ram_parts(self) -> dict[str, int]:
@@ -101,6 +103,7 @@ class BuildReport:
             "dims": {name: list(bounds) for name, bounds in self.dims.items()},
             "files": list(self.files),
             "warnings": list(self.warnings),
+            "compiler": self.compiler,
         }
 
 

@@ -78,7 +78,7 @@ def run_command(arguments: Sequence[str]) -> int:
 def _refused(error: click.UsageError) -> str:
     """Click's message in one line, and in words for people."""
     text = " ".join(error.format_message().split())
-    return text.replace("is not a valid integer range", "is no whole number").replace("a valid integer", "a whole number")
+    return text.replace("is not a valid integer range", "is no whole number")
 
 
 def _usage_hint(error: click.UsageError, arguments: Sequence[str]) -> str:

@@ -118,7 +118,8 @@ def build_options(function: F) -> F:
                 shell_complete=complete.backend_names,
             ),
             click.option(
-                "--toolchain", metavar="NAME", default="zig", help="zig, gcc, clang ...", show_default=True
+                "--toolchain", metavar="NAME", default="auto", show_default=True,
+                help="C compiler: zig, gcc, clang ...; auto is zig where installed, else the system's for the board.",
             ),
             click.option(
                 "--extern", "externs", multiple=True, metavar="FILE", help="Library: .ir patterns, .c and .h files."
@@ -239,7 +240,6 @@ def parse_at(values: Iterable[str]) -> dict[str, int]:
 
 def parse_inputs(values: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
     """Read ``x=x.npy`` and load the arrays, of any dtype but objects; raise UsageError."""
-    import numpy as np
 
     found: dict[str, np.ndarray[Any, Any]] = {}
     for value in values:
@@ -267,7 +267,7 @@ def _array(name: str, path: Path) -> np.ndarray[Any, Any]:
         why = f"its arrays: {', '.join(names[:8])}" if names else None
         raise UsageError(f"{path} holds {'several arrays' if names else 'no array'}", where=where, why=why, hint=hint)
     except (OSError, ValueError, EOFError, BadZipFile, zlib.error, NotImplementedError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no .npy file, and no .npz file of one, or cut off"
+        why = error.strerror if isinstance(error, OSError) else "it is neither a .npy nor a .npz file, or cut off"
         if isinstance(error, ValueError) and "Object arrays" in str(error):
             why = "its elements are objects of Python, not numbers: reading them may run code"
             hint = f"give the array a type of numbers first: np.save({name + '.npy'!r}, array.astype(np.float32))"

@@ -12,7 +12,8 @@ from sdk.errors import NoDeviceError, UsageError
 def open_program(request: OpenRequest) -> Transport:
     """Start ``request.artifact`` under the program of ``request.emulator``: QEMU's user mode, or an engine.
 
-    Raises UsageError without an emulator or with more of an address, MissingToolError without its program, NoDeviceError without the agent.
+    Raises UsageError without an emulator or with more of an address, MissingToolError without its program,
+    NoDeviceError without the agent.
     """
     request.refuse_rest()
     spec = request.emulator
