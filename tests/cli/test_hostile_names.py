@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import numpy as np
 import onnx
 import pytest
-from conftest import EXAMPLE
 from onnx import TensorProto, helper
+from told import EXAMPLE
 
 from sdk import SdkError
 from sdk.cli import output, run_command

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import EXAMPLE, read_error
 from onnx import TensorProto, helper, numpy_helper, save_model
+from told import EXAMPLE, read_error
 
 from sdk.cli import run_command
 
