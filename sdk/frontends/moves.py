@@ -7,11 +7,7 @@ from collections.abc import Callable, Sequence
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I32
 from sdk.compiler.ops.shapes import same_extent
-<<<<<<< HEAD
-from sdk.compiler.sym import Dim, dmax, dmin, product, prove_eq
-=======
-from sdk.compiler.sym import Dim, only_unknown, product, prove_eq
->>>>>>> main
+from sdk.compiler.sym import Dim, dmax, dmin, only_unknown, product, prove_eq
 from sdk.frontends.emit import Emitter
 
 __all__ = ["along_last", "padded", "part", "reshaped", "row_inside", "shape_text", "spread", "swap_axes", "type_text"]
