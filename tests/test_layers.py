@@ -19,6 +19,7 @@ MAX_LINES = 500
 LAYERS = {
     "sdk.errors": 0,
     "sdk.files": 0,
+    "sdk.installs": 0,
     "sdk.budget": 0,
     "sdk.resources": 0,
     "sdk.source": 0,
@@ -42,6 +43,7 @@ LAYERS = {
     "sdk.devices": 8,
     "sdk.frontends": 8,
     "sdk.toolchains": 8,
+    "sdk.agent": 9,
     "sdk.driver": 9,
     "sdk.notebook": 0,
     "sdk.profile": 9,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from sdk.boards import Board
 from sdk.codegen_c.base import EmitOptions, EntryStack
 from sdk.compiler.interp.graph import init_values
 from sdk.compiler.ir.module import Module
@@ -24,7 +26,7 @@ from sdk.driver.sources import Files, Sources, as_files, compile_sources
 from sdk.driver.targets import capabilities, target_of
 from sdk.errors import MiscompileWarning
 from sdk.report import BuildReport
-from sdk.toolchains import get_toolchain
+from sdk.toolchains import toolchain_for
 from sdk.toolchains.size import section_sizes
 from sdk.toolchains.stack import worst_case_stack
 
@@ -96,12 +98,20 @@ class _Code:
     report: BuildReport
 
 
+def _core(board: Board, isa: frozenset[str]) -> str:
+    """What code is made for, in words."""
+    core = board.core
+    cpu = core.arch if core.cpu == "native" else f"{core.cpu} ({core.arch})"
+    return f"{cpu} with {' '.join(sorted(isa))}" if isa else f"any {cpu}: plain C"
+
+
 @dataclass(frozen=True)
 class _Sizes:
-    """What a compiler made of sources: bytes by section, the stack of a run by entry."""
+    """What a compiler made of sources: bytes by section, the stack of a run by entry; which one it was."""
 
     sections: Mapping[str, int]
     stacks: Mapping[str, EntryStack]
+    compiler: str = ""
 
 
 def _printed(job: Job, module: Module) -> _Code:
@@ -114,6 +124,8 @@ def _printed(job: Job, module: Module) -> _Code:
         memories=linked_memories(board, options),
         small=not board.hosted,
         check=options.check,
+        core=_core(board, capabilities(board, options)),
+        compile_with=tuple(shlex.join(words) for words in target_of(board, options).commands),
     )
     emitted = job.backend.emit(module, job.prefix, isa=capabilities(board, options), options=choice)
     files = as_files({**emitted.files, **extern_sources(options.libraries)})
@@ -126,11 +138,12 @@ def _printed(job: Job, module: Module) -> _Code:
 
 
 def _sizes(job: Job, files: Files, names: Mapping[str, str]) -> _Sizes:
-    toolchain, target = get_toolchain(job.options.toolchain), target_of(job.board, job.options)
+    target = target_of(job.board, job.options)
+    toolchain = toolchain_for(target, job.options.toolchain)
     objects = compile_sources(files, toolchain, target, pic=job.board.hosted)
     found = {entry: worst_case_stack(objects, f"{name}_run") for entry, name in names.items()}
     stacks = {entry: EntryStack(stack.bytes, stack.unmeasured) for entry, stack in found.items()}
-    return _Sizes(section_sizes(o.path for o in objects).to_json(), stacks)
+    return _Sizes(section_sizes(o.path for o in objects).to_json(), stacks, toolchain.version())
 
 
 def _entry(plan: Plan, name: str, facts: tuple[OpFacts, ...], held: Mapping[Var, int]) -> BuiltEntry:
@@ -171,5 +184,7 @@ def _report(job: Job, module: Module, sizes: _Sizes, context: int) -> BuildRepor
         stack_bytes=max((s.bytes for s in sizes.stacks.values()), default=0),
         weights_bytes=sum(distinct.values()),  # equal ones are one array
         sections=sizes.sections,
+        io_bytes=0 if job.board.hosted else sum(_region_bytes(module, "caller").values()),
+        compiler=sizes.compiler,
         dims={v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims},
     )

@@ -19,6 +19,7 @@ __all__ = ["OBJECTIVES", "BuildOptions"]
 MAX_THREADS = 64  # of the runtime's pool
 OPTS: Final = ("time", "size")
 OBJECTIVES: Final = ("time", "min")
+IOS: Final = ("arena", "caller")
 CHECKS: Final = ("sample", "full")
 PLACES: Final = ("flash", "ram")
 
@@ -31,11 +32,13 @@ class BuildOptions:
     or (lo, hi, what it is a multiple of); ``threads`` may share a run; ``memory`` is the plan's objective,
     "time" or "min"; ``arena_limit`` in bytes has as much of the net streamed as it takes, and fails the build where
     that is not enough; ``isa`` keeps only these capabilities of the board (joined by
-    ``+``) and what they imply; ``toolchain`` is the C compiler; ``externs`` are files of the user's libraries: ``.ir``
+    ``+``) and what they imply; ``toolchain`` is the C compiler ("auto": zig where
+    it is installed, else the system's for the board); ``externs`` are files of the user's libraries: ``.ir``
     files say which ops a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the
     board's memories that the arena may lie in, the preferred first, with the most bytes of each (none: the arena is
     one); ``weights`` stay in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for,
     "time" or "size";
+    ``io``: inputs and outputs lie in the "arena" or in buffers of the "caller" (None: as boards of that kind do);
     ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full";
     ``backend`` prints the code (None: the one whose code runs on the board); ``custom`` are files of Python that
     say how custom operators are imported, or what these say: they are run; ``safetensors`` are files of tensors that
@@ -51,7 +54,7 @@ class BuildOptions:
     memory: str = "time"
     arena_limit: int | None = None
     isa: str | None = None
-    toolchain: str = "zig"
+    toolchain: str = "auto"
     externs: tuple[Path | Library, ...] = ()
     regions: tuple[tuple[str, int], ...] = ()
     weights: str = "flash"
@@ -60,6 +63,7 @@ class BuildOptions:
     backend: str | None = None
     custom: tuple[Path, ...] | Custom = ()
     safetensors: tuple[Path, ...] | Tensors = ()
+    io: Literal["arena", "caller"] | None = None
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text
@@ -67,6 +71,8 @@ class BuildOptions:
             raise UsageError(f"{self.threads!r} threads asked for", hint=f"--threads 1 to {MAX_THREADS}")
         if self.memory not in OBJECTIVES:
             raise UsageError(f"no memory objective is called {self.memory!r}", hint=f"use {' or '.join(OBJECTIVES)}")
+        if self.io not in (None, *IOS):
+            raise UsageError(f"inputs and outputs cannot lie in {self.io!r}", hint=f"use {' or '.join(IOS)}")
         if self.check not in CHECKS:
             raise UsageError(f"no check is called {self.check!r}", hint=f"use {' or '.join(CHECKS)}")
         if self.opt not in OPTS:
