@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from sdk.compiler.ir.graph import Attr, Call, Graph, Node, Value
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import I8, I16, I32, I64, U8, DType, TensorType, dtype
 from sdk.compiler.ops.fixed import quantize_multiplier
-from sdk.compiler.ops.multipliers import channel_multipliers
+from sdk.compiler.ops.multipliers import Multipliers, channel_multipliers
 from sdk.compiler.ops.registry import get_op, kind_of, sum_of_products
 from sdk.compiler.ops.traits import Combine, Elementwise, Reduction, SumOfProducts
 from sdk.compiler.passes.edit import GraphEdit
@@ -257,23 +258,27 @@ class _Rewriter:
         if bounds.max(initial=0) >= (1 << 47 if wide else I32.limits[1]) or (wide and x.zero):
             return None
         try:
-            m = channel_multipliers(per_channel * x.scale / target.scale, bounds.astype(np.int64).astype(object), wide)
+            ratios = per_channel * x.scale / target.scale
+            m = channel_multipliers(ratios, bounds.astype(np.int64).astype(object), wide)
         except BuildError:
             return None
         stem, kind = node.out.name, I64 if wide else I32
         w = self._const(f"{stem}_w", weights[0], I8 if small else I16)
         b = self._const(f"{stem}_b", steps.astype(np.int64), kind)
         acc = self.edit.call(op, (x.value, w, b), node, f"{stem}_sum", **given)
-        return self._requantized(node, acc, m.mult, m.shift, m.acc_bits, target)
+        exact_ratios = [_rational(s) * _rational(x.scale) / _rational(target.scale) for s in set(per_channel.tolist())]
+        return self._requantized(node, acc, m, exact_ratios, target)
 
     def _const(self, stem: str, data: Array, kind: DType) -> Value:
         return self.edit.const(stem, np.ascontiguousarray(data.astype(kind.numpy)), None, TensorType(kind, data.shape))
 
-    def _requantized(self, node: Call, acc: Value, mult: Array, shift: Array, bits: int, target: _Target) -> Value:
-        stem = node.out.name
+    def _requantized(
+        self, node: Call, acc: Value, m: Multipliers, ratios: Sequence[Fraction], target: _Target
+    ) -> Value:
+        stem, mult, shift, bits = node.out.name, m.mult, m.shift, m.acc_bits
         given: dict[str, Attr] = {"shift_lo": int(shift.min()), "shift_hi": int(shift.max()), "acc_bits": bits}
         if acc.type.dtype == I32:
-            given |= _rounding(mult, shift, bits - max(int(shift.max()), 0), target.zero)
+            given |= _rounding(shift, ratios, bits - max(int(shift.max()), 0), target.zero)
         if (mult == mult[0]).all() and (shift == shift[0]).all():
             mult, shift = mult[:1], shift[:1]
         args = (acc, self._const(f"{stem}_mult", mult, I32), self._const(f"{stem}_shift", shift, I32))
@@ -313,7 +318,8 @@ class _Rewriter:
         except BuildError:
             return None
         total = self.edit.call("reduce_sum", (x.value,), node, f"{node.out.name}_sum", axes=axes, x_offset=-x.zero)
-        return self._requantized(node, total, m.mult, m.shift, m.acc_bits, target)
+        exact_ratio = _rational(x.scale) / (_rational(target.scale) * count)
+        return self._requantized(node, total, m, [exact_ratio], target)
 
     # --- two operands ------------------------------------------------------------------------------------------------
 
@@ -412,23 +418,24 @@ class _Rewriter:
         return lambda reals: np.asarray(reference(*(p(reals) for p in parts if p is not None), **given))
 
 
-def _rounding(mult: Array, shift: Array, bits: int, zero: int) -> dict[str, Attr]:
-    """How to round sums below 2**bits as floats would be (``requantize``): exactly where no sum ends at a half, else
-    halves to even; as TensorFlow Lite does it where the sums leave no bits free for that."""
+def _rounding(shift: Array, ratios: Sequence[Fraction], bits: int, zero: int) -> dict[str, Attr]:
+    """How to round sums below 2**bits, scaled by ``ratios``, as floats would be (``requantize``): once where none ends
+    at a half, else halves to even; as TensorFlow Lite does it where the sums leave no bits free for that."""
     low, high = int(shift.min()), int(shift.max())
     spare = max(high + 2, 1)
     tail = abs(2 * zero + 1) << max(spare - 2 - low, 0)  # what joins the high word
-    if not _halves(mult, shift, bits) and bits + spare <= 31 and tail <= 1 << 30:
+    # n * p / q is a half where 2n is an odd number of times q
+    halves = any(r.denominator % 2 == 0 and r.denominator // 2 < 1 << bits for r in ratios)
+    if not halves and bits + spare <= 31 and tail <= 1 << 30:
         return {"spare": spare, "halves": "up", "acc_bits": bits + spare}
     free = min(30 - bits, 30 + low)
     return {"spare": free, "acc_bits": bits + free} if free > max(high, 0) else {}
 
 
-def _halves(mult: Array, shift: Array, bits: int) -> bool:
-    """Whether a whole number below 2**bits times a multiplier may end at a half: whether the zeros that both have at
-    the end are together those of 2**(30 - shift)."""
-    zeros = np.log2((mult & -mult)[mult != 0])
-    return bool((zeros + bits - 1 >= 30 - shift[mult != 0]).any())
+def _rational(scale: float) -> Fraction:
+    """A scale as it was meant: 1/9 and not the double next to it."""
+    simple = Fraction(scale).limit_denominator(1 << 20)
+    return simple if float(simple) == scale else Fraction(scale)
 
 
 _Rule = Callable[[_Rewriter, Call, _Target], Value | None]

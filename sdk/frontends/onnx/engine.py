@@ -104,7 +104,7 @@ class OnnxRuntime:
         step is chance. None for others, and where the evaluator does not take the model."""
         from sdk.frontends.onnx.doubles import Doubles
 
-        given = {name: inputs[p.name] for name, p in zip(self.names, self.graph.params, strict=True)}
+        given = self._given([(p.name, inputs[p.name]) for p in self.graph.params])
         try:
             found = Doubles(onnx.load_model_from_string(self.data)).step(given)
         except Exception:  # the evaluator's errors share no base; there is no second opinion then
