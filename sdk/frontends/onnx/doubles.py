@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 __all__ = ["Doubles"]
 
@@ -33,8 +34,6 @@ class Doubles:
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        from onnx.reference import ReferenceEvaluator
-
         if not any(node.op_type in QUANTISE for node in model.graph.node):
             raise ValueError("nothing is quantised")
         made = onnx.ModelProto()

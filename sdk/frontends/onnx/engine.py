@@ -15,6 +15,7 @@ from sdk.compiler.ir.graph import Graph
 from sdk.errors import BuildError, MissingToolError
 from sdk.frontends.base import ModelFile, Option
 from sdk.frontends.names import identifier
+from sdk.frontends.onnx.doubles import Doubles
 from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.reader import embedded
 from sdk.installs import pip_command
@@ -102,8 +103,6 @@ class OnnxRuntime:
     def unrounded(self, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
         """The same in float64, of models with quantised tensors: what onnxruntime's sums of float32 make of halves of a
         step is chance. None for others, and where the evaluator does not take the model."""
-        from sdk.frontends.onnx.doubles import Doubles
-
         given = self._given([(p.name, inputs[p.name]) for p in self.graph.params])
         try:
             found = Doubles(onnx.load_model_from_string(self.data)).step(given)
