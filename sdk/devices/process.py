@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sdk.errors import DeviceFault, LinkError, NoDeviceError
@@ -19,6 +19,8 @@ _STDERR_TAIL = 2000
 _GRACE_S = 0.5  # for a child to end by itself, then after SIGTERM
 _PIPE_BYTES_PER_S = 1e6  # a pipe on a busy machine, sanitizers in the agent
 _PIPE_GRACE_S = 1.0  # an agent ends by itself when its input does
+STOPPED = 77  # the status with which an emulator of ours says that its guest cannot go on, and why
+_MODEL = "sdk verify --board host tells a fault of the model from one of the image; --device qemu:// is a second opinion"
 _AGAIN = "run it again; when it repeats, report it with the lines above"
 _STACK = "often a stack overflow: raise runtime.stack in the board's file"
 
@@ -46,18 +48,22 @@ class Child:
         why = self.last_words()
         if status == 0:
             return LinkError(f"{self.name} ended before it answered", why=why, hint=_AGAIN)
+        if status == STOPPED:
+            what, _, more = why.partition("\n")
+            return DeviceFault(f"{self.name}: {what}", why=more or None, hint=_STACK if "lockup" in what else _MODEL)
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         hint = _STACK if why and "lockup" in why.lower() else _AGAIN
         return DeviceFault(f"{self.name} {how}", why=why, hint=hint)
 
 
-def spawn(argv: Sequence[str], name: str, *, piped: bool) -> Child:
-    """Start ``argv`` with its standard input and output piped to us, or closed. Raises NoDeviceError."""
+def spawn(argv: Sequence[str], name: str, *, piped: bool, env: Mapping[str, str] | None = None) -> Child:
+    """Start ``argv`` with its standard input and output piped to us, or closed; ``env`` are its variables where they
+    are not ours. Raises NoDeviceError."""
     stderr_fd, path = tempfile.mkstemp(prefix="sdk-")
     os.unlink(path)
     pipe = subprocess.PIPE if piped else subprocess.DEVNULL
     try:
-        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr_fd, bufsize=0)
+        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr_fd, bufsize=0, env=env)
     except OSError as error:
         os.close(stderr_fd)
         hint = "check the path after local: (a board's firmware runs with qemu://)"
@@ -106,7 +112,7 @@ class ProcessTransport:
         bytes_per_s: float,
         grace_s: float = 0.0,
         emulated: bool = False,
-        ns_per_instruction: int | None = None,
+        ns_per_instruction: float | None = None,
     ) -> None:
         self.address = address
         self.bytes_per_s = bytes_per_s
@@ -153,9 +159,17 @@ class ProcessTransport:
         self._end()
 
 
-def open_piped(argv: Sequence[str], name: str, address: str, *, emulated: bool = False) -> ProcessTransport:
+def open_piped(
+    argv: Sequence[str],
+    name: str,
+    address: str,
+    *,
+    emulated: bool = False,
+    ns_per_instruction: float | None = None,
+    env: Mapping[str, str] | None = None,
+) -> ProcessTransport:
     """Start ``argv``, an agent that talks on its standard input and output. Raises NoDeviceError."""
-    child = spawn(argv, name, piped=True)
+    child = spawn(argv, name, piped=True, env=env)
     stdin, stdout = child.process.stdin, child.process.stdout
     if stdin is None or stdout is None:
         raise NoDeviceError(f"cannot reach {name}", why="it was started without pipes")
@@ -169,6 +183,7 @@ def open_piped(argv: Sequence[str], name: str, address: str, *, emulated: bool =
             bytes_per_s=_PIPE_BYTES_PER_S,
             grace_s=_PIPE_GRACE_S,
             emulated=emulated,
+            ns_per_instruction=ns_per_instruction,
         )
     except BaseException:
         stop(child, stdin.close, 0.0)

@@ -10,6 +10,7 @@ from device_agents import Agent
 
 from sdk.boards import load_board
 from sdk.devices import Session
+from sdk.driver.machines import emulator_of
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +23,10 @@ def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Agent
             folder = tmp_path_factory.mktemp(name)
             if name == "host":
                 built[name] = Agent("local:", agents.host_agent(folder / "agent"), None)
+            elif name.startswith(agents.UNICORN):
+                board = load_board(name.removeprefix(agents.UNICORN))
+                image = agents.firmware(board, folder / "agent.elf")
+                built[name] = Agent("unicorn://", image, emulator_of(board, image))
             elif name in agents.PROGRAMS:
                 built[name] = agents.program(load_board(name), folder / "agent")
             else:
@@ -39,10 +44,13 @@ def local(agent_for: Callable[[str], Agent]) -> Agent:
 
 
 @pytest.fixture(
-    params=["host", *(pytest.param(name, marks=pytest.mark.emulator) for name in (*agents.EMULATED, *agents.PROGRAMS))]
+    params=[
+        *("host", *agents.UNDER_UNICORN),
+        *(pytest.param(name, marks=pytest.mark.emulator) for name in (*agents.EMULATED, *agents.PROGRAMS)),
+    ]
 )
 def agent(request: pytest.FixtureRequest, agent_for: Callable[[str], Agent], need_tool) -> Agent:
-    if request.param != "host":
+    if request.param != "host" and request.param not in agents.UNDER_UNICORN:
         emulator = load_board(request.param).emulator
         assert emulator is not None
         need_tool(emulator.program)
