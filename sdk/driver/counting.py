@@ -13,7 +13,7 @@ from sdk.boards import Board
 from sdk.cores import Instruction, Timing, decoder_for, timing_for
 from sdk.devices.client import Session
 from sdk.driver.host_c import shared_library
-from sdk.driver.machines import emulator_of, engine_of, marks_of
+from sdk.driver.machines import emulator_of, engine_of, fits_unicorn, marks_of
 from sdk.driver.session import emulator_spec, open_session
 from sdk.errors import LinkError, MissingToolError, SdkError
 from sdk.resources import data_dir
@@ -61,7 +61,7 @@ def can_count(board: Board, threads: int = 1, device: str | None = None) -> bool
     usual one), those of one thread."""
     engine = engine_of(board) if device is None else device.rstrip("/").removesuffix(":")
     if engine == "unicorn":
-        return engine_of(board) == engine
+        return fits_unicorn(board)
     emulator = board.emulator
     if emulator is None or emulator.timed or engine not in ("qemu", "program"):
         return False

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from sdk.boards import load_board
-from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
+from sdk.toolchains import CompileJob, LinkJob, SourceText, target_for, toolchain_for
 from sdk.toolchains.cache import digest
 
 __all__ = ["kept_library", "load_c", "shared_library"]
@@ -18,9 +18,10 @@ def shared_library(source: Path, out: Path, defines: tuple[str, ...] = ()) -> Pa
 
     Raises:
         BuildError: the compiler rejects it.
-        MissingToolError: the bundled compiler is not installed.
+        MissingToolError: no compiler for this machine is installed.
     """
-    tool, target = get_toolchain("zig"), target_for(load_board("host"))
+    target = target_for(load_board("host"))
+    tool = toolchain_for(target)
     job = CompileJob(
         SourceText.read(source), target, pic=True, opt="3", defines=defines, include_dirs=(source.parent,)
     )
@@ -32,11 +33,12 @@ def kept_library(source: Path) -> Path:
 
     Raises:
         BuildError: the compiler rejects it.
-        MissingToolError: the bundled compiler is not installed.
+        MissingToolError: no compiler for this machine is installed.
     """
-    tool = get_toolchain("zig")
+    target = target_for(load_board("host"))
+    tool = toolchain_for(target)
     texts = [path.read_text(encoding="utf-8") for path in (source, *sorted(source.parent.glob("*.h")))]
-    key = digest("library", tool.version(), source.name, repr(target_for(load_board("host"))), texts)
+    key = digest("library", tool.version(), source.name, repr(target), texts)
 
     def make(folder: Path) -> None:
         shared_library(source, folder / f"{source.stem}.so")
@@ -49,7 +51,7 @@ def load_c(source: Path, defines: tuple[str, ...] = ()) -> ctypes.CDLL:
 
     Raises:
         BuildError: the compiler rejects it.
-        MissingToolError: the bundled compiler is not installed.
+        MissingToolError: no compiler for this machine is installed.
     """
     # a library that is loaded cannot be deleted everywhere
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

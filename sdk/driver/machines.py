@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
@@ -14,7 +16,7 @@ from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
 from sdk.toolchains.elf import ElfFile
 
-__all__ = ["Engine", "emulator_of", "engine_of", "marks_of", "placed"]
+__all__ = ["Engine", "emulator_of", "engine_of", "fits_unicorn", "marks_of", "placed"]
 
 Engine = Literal["unicorn", "qemu", "program"]
 LIMIT: Final = 1_000_000_000  # instructions without a look at the UART, after which a machine is said to hang
@@ -24,13 +26,21 @@ _LIMIT_VARIABLE: Final = "CROSSLEVEL_INSTRUCTIONS"
 
 def engine_of(board: Board) -> Engine | None:
     """What emulates a board where the user names no device: Unicorn where it can, as it comes by pip and keeps the
-    board's own memory map; else the command of its file. None for this machine, and where there is neither."""
+    board's own memory map; else the command of its file, as where that is installed and Unicorn is not. None for this
+    machine, and where there is neither."""
     if board.hosted:
         return None if board.emulator is None else "program"
+    if not fits_unicorn(board):
+        return None if board.emulator is None else "qemu"
+    other = board.emulator is not None and shutil.which(board.emulator.program) is not None
+    return "qemu" if other and find_spec("unicorn") is None else "unicorn"
+
+
+def fits_unicorn(board: Board) -> bool:
+    """Whether Unicorn has the board's core, and we the models of its UART and timer."""
     uart, timer = board.runtime.uart, board.runtime.timer
-    if board.core.cpu in CAN_EMULATE and uart and timer and {f"uart {uart.kind}", f"timer {timer.kind}"} <= KINDS:
-        return "unicorn"
-    return None if board.emulator is None else "qemu"
+    parts = {f"uart {uart.kind}" if uart else "", f"timer {timer.kind}" if timer else ""}
+    return board.core.cpu in CAN_EMULATE and parts <= KINDS
 
 
 def placed(board: Board, device: str | None) -> Board:
@@ -51,10 +61,10 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
         BuildError: the image is none, or has no marks to count by.
         UsageError: CROSSLEVEL_INSTRUCTIONS is no number.
     """
-    if engine_of(board) != "unicorn" or not image.is_file():
+    if not fits_unicorn(board) or not image.is_file():
         return None
     uart, timer = board.runtime.uart, board.runtime.timer
-    assert uart is not None and timer is not None  # noqa: PT018 - engine_of has seen to it
+    assert uart is not None and timer is not None  # noqa: PT018 - fits_unicorn has seen to it
     elf = ElfFile(image)
     start = next((s.address for s in elf.sections if s.name == ".vectors"), board.regions("flash")[0].base)
     spec = MachineSpec(

@@ -13,6 +13,7 @@ from sdk.devices.base import OpenRequest, Transport, register
 from sdk.devices.machine.spec import CAN_EMULATE
 from sdk.devices.process import open_piped
 from sdk.errors import MissingToolError, NoDeviceError, UsageError
+from sdk.installs import pip_command
 
 _PACKAGES = Path(__file__).resolve().parents[3]  # the folder that holds the package sdk
 
@@ -50,5 +51,5 @@ def require_unicorn() -> None:
         raise MissingToolError(
             "the package unicorn is not installed",
             why="emulated boards run in it",
-            hint="pip install 'unicorn>=2.1.4,<2.2'; where it has no wheel for this machine, --device qemu:// uses QEMU",
+            hint=f"{pip_command('unicorn')}; where it has no wheel for this machine, --device qemu:// takes QEMU",
         )
