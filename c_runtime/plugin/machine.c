@@ -1,6 +1,7 @@
 /*
  * What runs at every instruction of an image under Unicorn: the count of instructions, which is the machine's clock; the
- * limits at which it stops; the stack's guard; and, where the image is profiled, counts by phase (blocks.h).
+ * limits at which it stops; the stack's guard; and, where the image is profiled, counts by phase (blocks.h). Unicorn calls
+ * nobody for an instruction of Thumb whose condition fails, but a core spends its time on it: so blocks are counted.
  *
  * Unicorn calls these functions; the host loads the library beside it, sets the fields of sdk_machine, and models all else.
  */
@@ -16,9 +17,12 @@ typedef int (*read_memory_t)(void *uc, uint64_t address, void *bytes, uint64_t s
 typedef int (*stop_t)(void *uc);
 
 typedef struct {
-    uint64_t instructions; /* executed since start */
-    uint64_t stop_at;      /* executed instructions before the next of which the machine stops */
+    uint64_t instructions; /* in all blocks that began, the last of which need not have ended */
+    uint64_t steps;        /* instructions that began: those of Thumb whose condition fails do not */
+    uint64_t stop_at;      /* steps before the next of which the machine stops */
     uint64_t pc;           /* of the last instruction that began */
+    uint64_t block;        /* where the last block begins */
+    uint64_t block_end;    /* and what is behind it */
     uint64_t guard;        /* first address of the stack's guard */
     uint64_t guard_bytes;  /* its size, 0 while there is none */
     uint64_t guarded;      /* address in the guard that was accessed */
@@ -39,17 +43,19 @@ typedef void memory_hook_t(void *uc, int type, uint64_t address, int size, int64
 __attribute__((visibility("default"))) code_hook_t sdk_on_instruction, sdk_on_block;
 __attribute__((visibility("default"))) memory_hook_t sdk_on_stack, sdk_on_mark;
 __attribute__((visibility("default"))) void sdk_write_blocks(const char *path);
+__attribute__((visibility("default"))) uint64_t sdk_executed(void *uc);
+__attribute__((visibility("default"))) void sdk_settle(void *uc);
 
 void sdk_on_instruction(void *uc, uint64_t address, uint32_t size, void *data)
 {
     (void)size;
     (void)data;
-    if (sdk_machine.instructions >= sdk_machine.stop_at) {
+    if (sdk_machine.steps >= sdk_machine.stop_at) {
         sdk_machine.stop(uc);
         return;
     }
     sdk_machine.pc = address;
-    ++sdk_machine.instructions;
+    ++sdk_machine.steps;
 }
 
 void sdk_on_stack(void *uc, int type, uint64_t address, int size, int64_t value, void *data)
@@ -120,7 +126,29 @@ void sdk_on_block(void *uc, uint64_t address, uint32_t size, void *data)
             return;
         }
     }
-    count_block(known[slot].block);
+    sdk_machine.instructions += known[slot].block->insns;
+    sdk_machine.block = address;
+    sdk_machine.block_end = address + size;
+    if (phases != 0) {
+        count_block(known[slot].block);
+    }
+}
+
+/* Instructions executed, the one at work included. */
+uint64_t sdk_executed(void *uc)
+{
+    uint64_t at = sdk_machine.pc, end = sdk_machine.block_end, left = 0;
+    if (at >= sdk_machine.block && at < end) {
+        left = instructions_in(uc, at, (uint32_t)(end - at)) - 1u;
+    }
+    return sdk_machine.instructions - left;
+}
+
+/* The block at work will not be ended: what is left of it was not executed. */
+void sdk_settle(void *uc)
+{
+    sdk_machine.instructions = sdk_executed(uc);
+    sdk_machine.block_end = sdk_machine.block;
 }
 
 void sdk_write_blocks(const char *path)

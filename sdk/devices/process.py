@@ -20,7 +20,7 @@ _GRACE_S = 0.5  # for a child to end by itself, then after SIGTERM
 _PIPE_BYTES_PER_S = 1e6  # a pipe on a busy machine, sanitizers in the agent
 _PIPE_GRACE_S = 1.0  # an agent ends by itself when its input does
 STOPPED = 77  # the status with which an emulator of ours says that its guest cannot go on, and why
-_MODEL = "sdk verify --board host tells a fault of the model from one of the image; --device qemu:// is a second opinion"
+_MODEL = "--board host tells a fault of the model from one of the image; --device qemu:// is a second opinion"
 _AGAIN = "run it again; when it repeats, report it with the lines above"
 _STACK = "often a stack overflow: raise runtime.stack in the board's file"
 

@@ -27,8 +27,8 @@ SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
 def link_agent(
     sources: Sources, board: Board, options: BuildOptions, profiled_ops: int = 0, device: str | None = None
 ) -> Path:
-    """The agent of ``sources`` for ``board`` as ``device`` shows it (``placed``), from the cache or built as the options
-    say; with ``profiled_ops`` it tells of that many operations what they take.
+    """The agent of ``sources`` for ``board`` as ``device`` shows it (``placed``), from the cache or built as the
+    options say; with ``profiled_ops`` it tells of that many operations what they take.
 
     Raises:
         BuildError: it does not compile, or does not fit the board's memory (by how much, in which region).

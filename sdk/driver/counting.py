@@ -57,8 +57,8 @@ class _Block:
 
 
 def can_count(board: Board, threads: int = 1, device: str | None = None) -> bool:
-    """Whether instructions can be counted where a session with ``device`` runs: on the board's emulated target (None: the
-    usual one), those of one thread."""
+    """Whether instructions can be counted where a session with ``device`` runs: on an emulated target of the board's
+    (None: the usual one), those of one thread."""
     engine = engine_of(board) if device is None else device.rstrip("/").removesuffix(":")
     if engine == "unicorn":
         return fits_unicorn(board)

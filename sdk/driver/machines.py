@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from sdk.boards import Board, Peripheral
 from sdk.devices.base import EmulatorSpec
-from sdk.devices.machine.spec import CAN_EMULATE, KINDS, Count, MachineSpec, Part, Span
+from sdk.devices.machine.spec import CAN_EMULATE, KINDS, Count, MachineSpec, Part, Span, core_name
 from sdk.driver.host_c import kept_library
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
@@ -40,7 +40,7 @@ def fits_unicorn(board: Board) -> bool:
     """Whether Unicorn has the board's core, and we the models of its UART and timer."""
     uart, timer = board.runtime.uart, board.runtime.timer
     parts = {f"uart {uart.kind}" if uart else "", f"timer {timer.kind}" if timer else ""}
-    return board.core.cpu in CAN_EMULATE and parts <= KINDS
+    return core_name(board.core.arch, board.core.fpu) in CAN_EMULATE and parts <= KINDS
 
 
 def placed(board: Board, device: str | None) -> Board:
@@ -68,7 +68,7 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
     elf = ElfFile(image)
     start = next((s.address for s in elf.sections if s.name == ".vectors"), board.regions("flash")[0].base)
     spec = MachineSpec(
-        cpu=board.core.cpu,
+        core=core_name(board.core.arch, board.core.fpu),
         memory=tuple(Span(m.base, int(m.size), m.kind == "ram") for m in board.memory),
         start=start,
         uart=_part(uart),

@@ -24,8 +24,8 @@ _DEADLINE_VARIABLE = "CROSSLEVEL_DEADLINE"
 
 def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorSpec | None = None) -> Session:
     """A session with the agent: on this machine or the board's emulated target when ``uri`` is None; ``counting`` is
-    that target told to count. CROSSLEVEL_TIMEOUT (20; 100 for a machine of which a limit of instructions is kept) and CROSSLEVEL_DEADLINE (600) say for how many seconds it may be silent,
-    and work on what is asked.
+    that target told to count. CROSSLEVEL_TIMEOUT (20; 100 where a limit of instructions ends what hangs) and
+    CROSSLEVEL_DEADLINE (600) say for how many seconds it may be silent, and work on what is asked.
 
     Raises:
         NoDeviceError: the board can neither run here nor be emulated, and no device is given.
@@ -41,11 +41,12 @@ def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorS
         emulator = emulator_of(board, agent) if uri.startswith("unicorn:") else emulator_spec(board)
     if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
         raise UsageError(f"{uri!r} is not a device address", hint="local:, unicorn:// or qemu://")
+    limited = emulator is not None and emulator.machine is not None
     return open_device(
         uri,
         artifact=agent,
         emulator=emulator,
-        timeout_s=_seconds(_TIMEOUT_VARIABLE, LIMITED_TIMEOUT_S if emulator and emulator.machine else TIMEOUT_S),
+        timeout_s=_seconds(_TIMEOUT_VARIABLE, LIMITED_TIMEOUT_S if limited else TIMEOUT_S),
         deadline_s=_seconds(_DEADLINE_VARIABLE, DEADLINE_S),
     )
 

@@ -7,7 +7,7 @@ import select
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-import unicorn
+from unicorn.unicorn_py3.unicorn import Uc
 
 from sdk.devices.machine.native import Hooks
 
@@ -42,33 +42,34 @@ class Device(Protocol):
 
 
 class Clock:
-    """Guest time: one tick an instruction, more while the guest waits for a byte; the alarm, and the limit of silence."""
+    """Guest time: a tick an instruction, more while the guest waits for a byte; the alarm, and the limit of silence."""
 
-    def __init__(self, hooks: Hooks, limit: int) -> None:
-        self._state = hooks.state
+    def __init__(self, hooks: Hooks, limit: int, hz: int) -> None:
+        self._hooks, self._state = hooks, hooks.state
         self._limit = limit
+        self._byte = hz // _BYTES_PER_S
         self._skipped = 0
         self._alarm: int | None = None
-        self.hz = 0
+        self._until = 0
         self.heard()
 
     @property
     def now(self) -> int:
         """Ticks since start."""
-        return int(self._state.instructions) + self._skipped
+        return self._hooks.executed + self._skipped
 
     def wait_for_byte(self) -> None:
         """Lets the time of one byte on the line pass."""
-        self._skipped += self.hz // _BYTES_PER_S
+        self._skipped += self._byte
         self.heard()
 
     def heard(self) -> None:
         """The guest has looked at its line: it is not lost in a loop."""
-        self._until = int(self._state.instructions) + self._limit
+        self._until = int(self._state.steps) + self._limit
         self._arm()
 
     def alarm(self, at: int | None) -> None:
-        """Stops the machine once ``now`` is ``at``."""
+        """Stops the machine once ``now`` is ``at``, or at the next instruction where that is past."""
         self._alarm = at
         self._arm()
 
@@ -80,11 +81,13 @@ class Clock:
     @property
     def is_lost(self) -> bool:
         """Whether the limit was reached."""
-        return int(self._state.instructions) >= self._until
+        return int(self._state.steps) >= self._until
 
     def _arm(self) -> None:
-        alarm = self._until if self._alarm is None else self._alarm - self._skipped
-        self._state.stop_at = max(0, min(self._until, alarm))
+        until = self._until
+        if self._alarm is not None:
+            until = min(until, int(self._state.steps) + max(0, self._alarm - self.now))
+        self._state.stop_at = until
 
 
 class Line:
@@ -139,7 +142,7 @@ class Line:
 class Bus:
     """Devices by address. What no device has ends the machine: it is a mistake of the firmware, or of the model."""
 
-    def __init__(self, uc: unicorn.Uc, hooks: Hooks) -> None:
+    def __init__(self, uc: Uc, hooks: Hooks) -> None:
         self._uc = uc
         self._state = hooks.state
         self._pages: dict[int, list[tuple[int, Device]]] = {}
@@ -153,7 +156,7 @@ class Bus:
                 self._uc.mmio_map(page * PAGE, PAGE, self._read, page * PAGE, self._write, page * PAGE)
             self._pages[page].append((base, device))
 
-    def _read(self, _: unicorn.Uc, offset: int, size: int, page: int) -> int:
+    def _read(self, _: Uc, offset: int, size: int, page: int) -> int:
         for base, device in self._at(page + offset):
             try:
                 return device.read(page + offset - base)
@@ -161,7 +164,7 @@ class Bus:
                 continue
         raise self._stray("reads", page + offset, size)
 
-    def _write(self, _: unicorn.Uc, offset: int, size: int, value: int, page: int) -> None:
+    def _write(self, _: Uc, offset: int, size: int, value: int, page: int) -> None:
         for base, device in self._at(page + offset):
             try:
                 return device.write(page + offset - base, value)
@@ -174,6 +177,7 @@ class Bus:
 
     def _stray(self, does: str, address: int, size: int) -> Halt:
         return Halt(
-            f"the firmware {does} {size} bytes at {address:#010x}, pc {self._state.pc:#010x}, where the board has no register\n"
+            f"the firmware {does} {size} bytes at {address:#010x}, where the board has no register\n"
+            f"at pc {self._state.pc:#010x}; "
             "the registers that it has are those of its uart, timer and setup in the board's file, and of its core"
         )

@@ -1,4 +1,4 @@
-"""The cores that Unicorn executes, by the name that a board's file gives them, and the registers that calls use."""
+"""The cores that Unicorn executes, by instruction set (``core_name``), and the registers that calls use."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 import unicorn
 from unicorn import arm64_const, arm_const, riscv_const
+from unicorn.unicorn_py3.unicorn import Uc
 
 __all__ = ["CORES", "Core", "opened"]
 
@@ -33,7 +34,7 @@ class Core:
     thumb: int = 0
     fpu: bool = False
 
-    def enable_fpu(self, uc: unicorn.Uc) -> None:
+    def enable_fpu(self, uc: Uc) -> None:
         """Gives code access to the floating-point unit, as start-up code does where the registers for it are there."""
         if self.arch == unicorn.UC_ARCH_ARM64:
             uc.reg_write(arm64_const.UC_ARM64_REG_CPACR_EL1, 3 << 20)
@@ -43,7 +44,7 @@ class Core:
 
 
 _ARM: Final = Registers(
-    (arm_const.UC_ARM_REG_R0, arm_const.UC_ARM_REG_R1, arm_const.UC_ARM_REG_R2, arm_const.UC_ARM_REG_R3),
+    (arm_const.UC_ARM_REG_R0, arm_const.UC_ARM_REG_R1, arm_const.UC_ARM_REG_R2),
     arm_const.UC_ARM_REG_SP,
     arm_const.UC_ARM_REG_LR,
     arm_const.UC_ARM_REG_PC,
@@ -67,23 +68,20 @@ def _cortex_m(model: int, fpu: bool = False) -> Core:
     return Core(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB, model, _ARM, thumb=1, fpu=fpu)
 
 
-# Cortex-M0+ has the instructions of M0; Unicorn has no M55.
+# The least core of each instruction set, so that an image with instructions of another faults.
 CORES: Final[Mapping[str, Core]] = {
-    "cortex-m0": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M0),
-    "cortex-m0plus": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M0),
-    "cortex-m3": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M3),
-    "cortex-m4": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M4, fpu=True),
-    "cortex-m7": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M7, fpu=True),
-    "cortex-m33": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M33, fpu=True),
-    "generic-rv32": Core(
-        unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32, riscv_const.UC_CPU_RISCV32_ANY, _RISCV
-    ),
-    "cortex-a76": Core(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM, arm64_const.UC_CPU_ARM64_MAX, _ARM64),
+    "armv6-m": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M0),
+    "armv7-m": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M3),
+    "armv7e-m": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M4, fpu=True),
+    "armv7e-m+fpv5": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M7, fpu=True),
+    "armv8-m.main": _cortex_m(arm_const.UC_CPU_ARM_CORTEX_M33, fpu=True),
+    "rv32": Core(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32, riscv_const.UC_CPU_RISCV32_ANY, _RISCV),
+    "aarch64": Core(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM, arm64_const.UC_CPU_ARM64_MAX, _ARM64),
 }
 
 
-def opened(core: Core) -> unicorn.Uc:
+def opened(core: Core) -> Uc:
     """A Unicorn of a core, without memory."""
-    uc = unicorn.Uc(core.arch, core.mode)
+    uc = Uc(core.arch, core.mode)
     uc.ctl_set_cpu_model(core.model)
     return uc

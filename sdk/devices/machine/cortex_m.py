@@ -9,6 +9,7 @@ from typing import Final
 
 import unicorn
 from unicorn import arm_const as arm
+from unicorn.unicorn_py3.unicorn import Uc, UcError
 
 from sdk.devices.machine.bus import Bus, Clock, Halt
 from sdk.devices.machine.cores import Core
@@ -49,7 +50,7 @@ class Reset(Exception):
 class CortexM:
     """One Cortex-M: ``start`` is where its vectors are when it comes out of reset."""
 
-    def __init__(self, uc: unicorn.Uc, core: Core, hooks: Hooks, clock: Clock, bus: Bus, start: int) -> None:
+    def __init__(self, uc: Uc, core: Core, hooks: Hooks, clock: Clock, bus: Bus, start: int) -> None:
         self._uc, self._core, self._hooks, self._clock, self._start = uc, core, hooks, clock, start
         self._small = core.model == arm.UC_CPU_ARM_CORTEX_M0
         self._v8 = core.model == arm.UC_CPU_ARM_CORTEX_M33
@@ -60,7 +61,7 @@ class CortexM:
         self._sys_began = 0
 
     def stack(self, memory: Sequence[Span]) -> tuple[int, int] | None:
-        """The stack's addresses, among which the MPU's guard is; None on cores that guard it otherwise or not at all."""
+        """The stack's addresses, with the MPU's guard among them; None on cores that have no such guard."""
         top = self._vector(0)
         bottom = next((span.base for span in memory if span.base < top <= span.base + span.size), top)
         return None if self._small or self._v8 or bottom == top else (bottom, top)
@@ -126,7 +127,7 @@ class CortexM:
         table = self._system.values.get(0xD08) or self._start
         try:
             return int.from_bytes(self._uc.mem_read(table + 4 * number, 4), "little")
-        except unicorn.UcError:
+        except UcError:
             raise Halt(f"there are no vectors at {table:#010x}: the image is for another memory map") from None
 
     def _note(self, offset: int, value: int) -> None:
@@ -157,7 +158,7 @@ class CortexM:
         else:
             try:
                 uc.mem_write(frame, saved)
-            except unicorn.UcError:
+            except UcError:
                 self._note(0xD28, self._system.values.get(0xD28, 0) | STKERR)
         uc.reg_write(arm.UC_ARM_REG_SP, frame)
         uc.reg_write(arm.UC_ARM_REG_LR, 0xFFFF_FFF1 if xpsr & _IN_HANDLER else 0xFFFF_FFF9)
@@ -204,7 +205,12 @@ class CortexM:
                 raise Reset
 
         it.writes |= {0x010: control, 0x018: clear, 0xD0C: reset}
-        it.reads[0x018] = lambda: it.values[0x014] - (self._clock.now - self._sys_began) % (it.values[0x014] + 1)
+        def count() -> int:
+            if self._clock.rings:
+                self._clock.alarm(self._clock.now)  # its interrupt comes before the next instruction
+            return int(it.values[0x014] - (self._clock.now - self._sys_began) % (it.values[0x014] + 1))
+
+        it.reads[0x018] = count
         if not self._small:
             it.writes |= {0xD28: lambda bits: it.values.update({0xD28: it.values[0xD28] & ~bits})}
             it.writes |= {0xD94: mpu, 0xD88: cpacr}

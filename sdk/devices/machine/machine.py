@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import unicorn
+from unicorn.unicorn_py3.unicorn import Uc, UcError
 
 from sdk.devices.machine.bus import PAGE, Bus, Clock, Halt, HostGone, Line
 from sdk.devices.machine.cores import CORES, opened
@@ -27,7 +28,7 @@ class Machine:
     """A board under Unicorn with its UART at two descriptors."""
 
     def __init__(self, spec: MachineSpec, image: Path, read_fd: int, write_fd: int) -> None:
-        core = CORES[spec.cpu]
+        core = CORES[spec.core]
         self._thumb = core.thumb
         self._uc = uc = opened(core)
         self._pc = core.registers.pc
@@ -37,8 +38,7 @@ class Machine:
         code = [_placed(uc, address, data) for address, data in _segments(image)]
         riscv = core.arch == unicorn.UC_ARCH_RISCV
         self._hooks = Hooks(uc, Path(spec.library), riscv=riscv, count=spec.count)
-        self._clock = Clock(self._hooks, spec.limit)
-        self._clock.hz = spec.timer.hz
+        self._clock = Clock(self._hooks, spec.limit, spec.timer.hz)
         line = Line(read_fd, write_fd, self._clock)
         bus = Bus(uc, self._hooks)
         bus.add(spec.uart.base, UARTS[spec.uart.kind](spec.uart, line))
@@ -78,8 +78,10 @@ class Machine:
         error = 0
         try:
             self._uc.emu_start(at, _NOWHERE)
-        except unicorn.UcError as err:
+        except UcError as err:
             error = err.errno
+        finally:
+            self._hooks.settle()
         state = self._hooks.state
         if state.guard_hit:
             state.guard_hit = 0
@@ -91,7 +93,7 @@ class Machine:
         if error == unicorn.UC_ERR_INSN_INVALID:
             return self._core.undefined()
         if error:
-            raise Halt(f"the emulator stopped at pc {state.pc:#010x}: {unicorn.UcError(error)}")
+            raise Halt(f"the emulator stopped at pc {state.pc:#010x}: {UcError(error)}")
         if self._clock.rings:
             return self._core.alarm()
         if self._clock.is_lost:
@@ -101,26 +103,26 @@ class Machine:
             )
         return int(self._uc.reg_read(self._pc)) | self._thumb
 
-    def _on_raised(self, uc: unicorn.Uc, number: int, _: object) -> None:
+    def _on_raised(self, uc: Uc, number: int, _: object) -> None:
         self._raised = number
         uc.emu_stop()
 
-    def _on_access(self, uc: unicorn.Uc, kind: int, address: int, size: int, value: int, _: object) -> bool:
+    def _on_access(self, uc: Uc, kind: int, address: int, size: int, value: int, _: object) -> bool:
         self._access = kind, address
         return False
 
 
-def _map(uc: unicorn.Uc, span: Span) -> None:
+def _map(uc: Uc, span: Span) -> None:
     writes = unicorn.UC_PROT_WRITE if span.writable else 0
     size = -(-span.size // PAGE) * PAGE
     uc.mem_map(span.base, size, unicorn.UC_PROT_READ | unicorn.UC_PROT_EXEC | writes)
     uc.mem_write(span.base, (JUNK if span.writable else b"\xff") * size)
 
 
-def _placed(uc: unicorn.Uc, address: int, data: bytes) -> Span:
+def _placed(uc: Uc, address: int, data: bytes) -> Span:
     try:
         uc.mem_write(address, data)
-    except unicorn.UcError:
+    except UcError:
         raise Halt(
             f"the image does not fit the board's memory: {len(data):,} bytes at {address:#010x}\n"
             "it was built for another board, or for this board's target under another emulator"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import unicorn
-from unicorn.unicorn_py3.unicorn import uclib
+from unicorn.unicorn_py3.unicorn import Uc, UcError, uclib
 
 from sdk.devices.machine.spec import Count
 
@@ -22,8 +22,11 @@ class _State(ctypes.Structure):
 
     _fields_ = (
         ("instructions", ctypes.c_uint64),
+        ("steps", ctypes.c_uint64),
         ("stop_at", ctypes.c_uint64),
         ("pc", ctypes.c_uint64),
+        ("block", ctypes.c_uint64),
+        ("block_end", ctypes.c_uint64),
         ("guard", ctypes.c_uint64),
         ("guard_bytes", ctypes.c_uint64),
         ("guarded", ctypes.c_uint64),
@@ -38,9 +41,9 @@ class _State(ctypes.Structure):
 
 
 class Hooks:
-    """The state that the C functions share with us; ``state.instructions`` is exact at every access to a register."""
+    """The state that the C functions share with us."""
 
-    def __init__(self, uc: unicorn.Uc, library: Path, *, riscv: bool, count: Count | None) -> None:
+    def __init__(self, uc: Uc, library: Path, *, riscv: bool, count: Count | None) -> None:
         self._uc = uc
         self._library = ctypes.CDLL(str(library))
         self._count = count
@@ -49,13 +52,24 @@ class Hooks:
         self.state.riscv = riscv
         self.state.stop = ctypes.cast(uclib.uc_emu_stop, ctypes.c_void_p).value
         self.state.read_memory = ctypes.cast(uclib.uc_mem_read, ctypes.c_void_p).value
+        self._executed = self._library.sdk_executed
+        self._executed.restype = ctypes.c_uint64
         self._add(unicorn.UC_HOOK_CODE, "sdk_on_instruction", 1, 0)
+        self._add(unicorn.UC_HOOK_BLOCK, "sdk_on_block", 1, 0)
         if count is not None:
             self.state.marks, self.state.phases = count.marks, count.phases
             for k, (first, end) in enumerate(count.marking):
                 self.state.marking[k][:] = (first, end)
-            self._add(unicorn.UC_HOOK_BLOCK, "sdk_on_block", 1, 0)
             self._add(unicorn.UC_HOOK_MEM_WRITE, "sdk_on_mark", count.marks, count.marks + count.phases - 1)
+
+    @property
+    def executed(self) -> int:
+        """Instructions since start, exact at every access to a register."""
+        return int(self._executed(self._uc._uch))
+
+    def settle(self) -> None:
+        """Takes back what the core has not executed of its last block: it goes on elsewhere."""
+        self._library.sdk_settle(self._uc._uch)
 
     def watch_stack(self, first: int, end: int) -> None:
         """Lets accesses to ``first`` up to ``end`` be compared with the guard, once one is set."""
@@ -73,4 +87,4 @@ class Hooks:
         where = (ctypes.c_uint64(begin), ctypes.c_uint64(end))
         status = uclib.uc_hook_add(self._uc._uch, ctypes.byref(handle), kind, address, None, *where)
         if status != unicorn.UC_ERR_OK:
-            raise unicorn.UcError(status)
+            raise UcError(status)

@@ -7,6 +7,7 @@ from typing import Final
 
 import unicorn
 from unicorn import riscv_const as riscv
+from unicorn.unicorn_py3.unicorn import Uc
 
 from sdk.devices.machine.bus import Clock, Halt
 from sdk.devices.machine.native import Hooks
@@ -26,7 +27,7 @@ _SET = frozenset({0x7E0, 0x7E1})
 class RiscV:
     """One hart that starts at ``start``."""
 
-    def __init__(self, uc: unicorn.Uc, hooks: Hooks, clock: Clock, start: int) -> None:
+    def __init__(self, uc: Uc, hooks: Hooks, clock: Clock, start: int) -> None:
         self._uc, self._hooks, self._clock, self._start = uc, hooks, clock, start
         self._kept = dict.fromkeys(_CLEARED | _SET, 0)
 
@@ -81,7 +82,7 @@ class RiscV:
         uc.reg_write(riscv.UC_RISCV_REG_MTVAL, value)
         return int(vector)
 
-    def _counter(self, uc: unicorn.Uc, address: int, size: int, word: int) -> None:
+    def _counter(self, uc: Uc, address: int, size: int, word: int) -> None:
         number, source, target, how = word >> 20, word >> 15 & 31, word >> 7 & 31, word >> 12 & 7
         now = self._clock.now
         old = now & 0xFFFF_FFFF if number in _LOW else now >> 32 if number in _HIGH else self._counted(number)
@@ -98,7 +99,7 @@ class RiscV:
         """The address that the load or store at ``pc`` is about."""
         word = int.from_bytes(self._uc.mem_read(pc, 4), "little")
         if word & 3 == 3:
-            store = word & 0x7F == 0x23
+            store = int(word & 0x7F == 0x23)
             offset = word >> 25 << 5 | word >> 7 & 31 if store else word >> 20
             base, offset = word >> 15 & 31, offset - (offset >> 11 << 12)
         elif word & 3 == 2:  # c.lwsp, c.swsp

@@ -6,16 +6,19 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["CAN_EMULATE", "KINDS", "Count", "Flag", "MachineSpec", "Part", "Setup", "Span"]
+__all__ = ["CAN_EMULATE", "KINDS", "Count", "Flag", "MachineSpec", "Part", "Setup", "Span", "core_name"]
 
-# What the models below know, for those who must not load Unicorn to ask.
-CAN_EMULATE: Final = frozenset(
-    {"cortex-m0", "cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "generic-rv32"}
-)
+# What the models beside this know, for those who must not load Unicorn to ask. Unicorn has no Armv8.1-M.
+CAN_EMULATE: Final = frozenset({"armv6-m", "armv7-m", "armv7e-m", "armv7e-m+fpv5", "armv8-m.main", "rv32"})
 KINDS: Final = frozenset(
     {"uart cmsdk", "uart nrf51", "uart ns16550"}
     | {"timer cmsdk", "timer nrf51", "timer systick", "timer dwt", "timer mcycle"}
 )
+
+
+def core_name(arch: str, fpu: str | None) -> str:
+    """What tells cores of an architecture apart that execute other instructions: the later floating-point unit."""
+    return f"{arch}+fpv5" if arch == "armv7e-m" and (fpu or "").startswith("fpv5") else arch
 
 
 class Span(Struct, frozen=True):
@@ -64,10 +67,10 @@ class Setup(Struct, frozen=True):
 
 
 class MachineSpec(Struct, frozen=True):
-    """A machine: ``start`` is where its vectors are (Cortex-M) or its code begins; ``library`` is that of
-    c_runtime/plugin/machine.c; after ``limit`` instructions without a look at its UART it is said to hang."""
+    """A machine: ``core`` is a ``core_name``, ``start`` where its vectors are (Cortex-M) or its code begins, and
+    ``library`` that of c_runtime/plugin/machine.c; after ``limit`` instructions without a look at its UART it hangs."""
 
-    cpu: str
+    core: str
     memory: tuple[Span, ...]
     start: int
     uart: Part

@@ -38,7 +38,8 @@ def open_unicorn(request: OpenRequest) -> Transport:
         raise NoDeviceError("there is no firmware image to boot", where=str(request.artifact))
     require_unicorn()
     path = os.pathsep.join(filter(None, (str(_PACKAGES), os.environ.get("PYTHONPATH", ""))))
-    argv = (sys.executable, "-P", "-m", "sdk.devices.machine", msgspec.json.encode(spec).decode(), str(request.artifact))
+    told = msgspec.json.encode(spec).decode()
+    argv = (sys.executable, "-P", "-m", "sdk.devices.machine", told, str(request.artifact))
     return open_piped(
         argv, "the board under Unicorn", request.uri, ns_per_instruction=1e9 / spec.timer.hz,
         env={**os.environ, "PYTHONPATH": path},
