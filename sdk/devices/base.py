@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sdk.devices.machine.spec import MachineSpec
+from sdk.devices.emulated.spec import MachineSpec
 from sdk.errors import UsageError
 from sdk.resources import data_dir
 
@@ -49,6 +49,21 @@ class OpenRequest:
     artifact: Path
     emulator: EmulatorSpec | None
     timeout_s: float
+
+
+    def refuse_rest(self) -> None:
+        """Refuse an address that goes on after its scheme, where there is nothing to choose.
+
+        Raises:
+            UsageError: it does.
+        """
+        if self.rest:
+            scheme = self.uri.removesuffix(self.rest)
+            raise UsageError(
+                f"{self.uri!r} is not a device address",
+                why=f"nothing comes after {scheme}: --board says which target is started",
+                hint=f"--device {scheme} and the board's name after --board; sdk boards lists them",
+            )
 
 
 class Transport(Protocol):

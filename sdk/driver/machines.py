@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from sdk.boards import Board, Peripheral
 from sdk.devices.base import EmulatorSpec
-from sdk.devices.machine.spec import CAN_EMULATE, KINDS, Count, MachineSpec, Part, Span, core_name
+from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, Count, MachineSpec, Part, Span, core_name
 from sdk.driver.host_c import kept_library
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir

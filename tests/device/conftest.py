@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import device_agents as agents
 import pytest
 from device_agents import Agent
 
+from sdk.agent import Server
 from sdk.boards import load_board
 from sdk.devices import Session
 from sdk.driver.machines import emulator_of
 
 
 @pytest.fixture(scope="session")
-def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Agent]:
-    """A function from "host" or an emulated board's name to its agent; each is built once."""
+def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Agent]]:
+    """A function from "host", "tcp" or an emulated board's name to its agent; each is built once."""
     built: dict[str, Agent] = {}
+    servers: list[Server] = []
 
     def get(name: str) -> Agent:
         if name not in built:
@@ -27,6 +30,10 @@ def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Agent
                 board = load_board(name.removeprefix(agents.UNICORN))
                 image = agents.firmware(board, folder / "agent.elf")
                 built[name] = Agent("unicorn://", image, emulator_of(board, image))
+            elif name == "tcp":
+                servers.append(Server("127.0.0.1", 0, folder / "store"))
+                threading.Thread(target=servers[-1].serve, daemon=True).start()
+                built[name] = Agent(f"tcp://127.0.0.1:{servers[-1].address[1]}", get("host").artifact, None)
             elif name in agents.PROGRAMS:
                 built[name] = agents.program(load_board(name), folder / "agent")
             else:
@@ -35,7 +42,9 @@ def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Agent
                 built[name] = Agent("qemu://", image, agents.emulator_of(board))
         return built[name]
 
-    return get
+    yield get
+    for server in servers:
+        server.close()
 
 
 @pytest.fixture
@@ -43,14 +52,12 @@ def local(agent_for: Callable[[str], Agent]) -> Agent:
     return agent_for("host")
 
 
-@pytest.fixture(
-    params=[
-        *("host", *agents.UNDER_UNICORN),
-        *(pytest.param(name, marks=pytest.mark.emulator) for name in (*agents.EMULATED, *agents.PROGRAMS)),
-    ]
-)
+EMULATED = [pytest.param(name, marks=pytest.mark.emulator) for name in (*agents.EMULATED, *agents.PROGRAMS)]
+
+
+@pytest.fixture(params=["host", "tcp", *agents.UNDER_UNICORN, *EMULATED])
 def agent(request: pytest.FixtureRequest, agent_for: Callable[[str], Agent], need_tool) -> Agent:
-    if request.param != "host" and request.param not in agents.UNDER_UNICORN:
+    if request.param not in ("host", "tcp", *agents.UNDER_UNICORN):
         emulator = load_board(request.param).emulator
         assert emulator is not None
         need_tool(emulator.program)

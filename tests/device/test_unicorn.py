@@ -17,9 +17,9 @@ from msgspec import structs
 
 from sdk.boards import load_board
 from sdk.devices import open_device
-from sdk.devices.machine.cores import CORES
-from sdk.devices.machine.parts import TIMERS, UARTS
-from sdk.devices.machine.spec import CAN_EMULATE, KINDS, MachineSpec, Part, Span
+from sdk.devices.emulated.cores import CORES
+from sdk.devices.emulated.parts import TIMERS, UARTS
+from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, MachineSpec, Part, Span
 from sdk.devices.transports import unicorn as transport
 from sdk.driver.counting import counted
 from sdk.driver.execute import bench
@@ -178,7 +178,7 @@ def test_a_killed_machine_is_told(agent: Agent) -> None:
 
 
 def test_a_spec_that_is_none() -> None:
-    command = [sys.executable, "-m", "sdk.devices.machine", "{}", "image"]
+    command = [sys.executable, "-m", "sdk.devices.emulated", "{}", "image"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "missing required field" in done.stderr

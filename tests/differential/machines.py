@@ -21,9 +21,9 @@ from differential.image import CODE, RAM, Compiled
 from differential.started import run_started
 from sdk.compiler.ir.plan import Plan, PlanBuffer
 from sdk.compiler.sym import Var, evaluate
-from sdk.devices.machine.cores import CORES as MODELS
-from sdk.devices.machine.cores import Core, opened
-from sdk.devices.machine.spec import core_name
+from sdk.devices.emulated.cores import CORES as MODELS
+from sdk.devices.emulated.cores import Core, opened
+from sdk.devices.emulated.spec import core_name
 from sdk.toolchains.elf import ElfFile
 
 __all__ = ["Request", "execute", "run_requests"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from sdk.devices.base import OpenRequest, Transport, register
-from sdk.devices.machine.spec import CAN_EMULATE
+from sdk.devices.emulated.spec import CAN_EMULATE
 from sdk.devices.process import open_piped
 from sdk.errors import MissingToolError, NoDeviceError, UsageError
 from sdk.installs import pip_command
@@ -39,7 +39,7 @@ def open_unicorn(request: OpenRequest) -> Transport:
     require_unicorn()
     path = os.pathsep.join(filter(None, (str(_PACKAGES), os.environ.get("PYTHONPATH", ""))))
     told = msgspec.json.encode(spec).decode()
-    argv = (sys.executable, "-P", "-m", "sdk.devices.machine", told, str(request.artifact))
+    argv = (sys.executable, "-P", "-m", "sdk.devices.emulated", told, str(request.artifact))
     return open_piped(
         argv, "the board under Unicorn", request.uri, ns_per_instruction=1e9 / spec.timer.hz,
         env={**os.environ, "PYTHONPATH": path},

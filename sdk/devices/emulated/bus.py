@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from unicorn.unicorn_py3.unicorn import Uc
 
-from sdk.devices.machine.native import Hooks
+from sdk.devices.emulated.native import Hooks
 
 __all__ = ["Bus", "Clock", "Device", "Halt", "HostGone", "Line"]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import unicorn
 from unicorn.unicorn_py3.unicorn import Uc, UcError
 
-from sdk.devices.machine.bus import PAGE, Bus, Clock, Halt, HostGone, Line
-from sdk.devices.machine.cores import CORES, opened
-from sdk.devices.machine.cortex_m import CortexM, Reset
-from sdk.devices.machine.native import Hooks
-from sdk.devices.machine.parts import TIMERS, UARTS, Plain
-from sdk.devices.machine.riscv import RiscV
-from sdk.devices.machine.spec import MachineSpec, Span
+from sdk.devices.emulated.bus import PAGE, Bus, Clock, Halt, HostGone, Line
+from sdk.devices.emulated.cores import CORES, opened
+from sdk.devices.emulated.cortex_m import CortexM, Reset
+from sdk.devices.emulated.native import Hooks
+from sdk.devices.emulated.parts import TIMERS, UARTS, Plain
+from sdk.devices.emulated.riscv import RiscV
+from sdk.devices.emulated.spec import MachineSpec, Span
 
 __all__ = ["Machine"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sdk.devices.machine.bus import Clock, Device, Line
-from sdk.devices.machine.spec import Part, Setup
+from sdk.devices.emulated.bus import Clock, Device, Line
+from sdk.devices.emulated.spec import Part, Setup
 
 __all__ = ["TIMERS", "UARTS", "Plain", "Registers"]
 

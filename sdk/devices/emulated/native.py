@@ -9,7 +9,7 @@ from typing import Final
 import unicorn
 from unicorn.unicorn_py3.unicorn import Uc, UcError, uclib
 
-from sdk.devices.machine.spec import Count
+from sdk.devices.emulated.spec import Count
 
 __all__ = ["Hooks"]
 

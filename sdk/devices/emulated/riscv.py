@@ -9,9 +9,9 @@ import unicorn
 from unicorn import riscv_const as riscv
 from unicorn.unicorn_py3.unicorn import Uc
 
-from sdk.devices.machine.bus import Clock, Halt
-from sdk.devices.machine.native import Hooks
-from sdk.devices.machine.spec import Span
+from sdk.devices.emulated.bus import Clock, Halt
+from sdk.devices.emulated.native import Hooks
+from sdk.devices.emulated.spec import Span
 
 __all__ = ["RiscV"]
 

@@ -11,11 +11,11 @@ import unicorn
 from unicorn import arm_const as arm
 from unicorn.unicorn_py3.unicorn import Uc, UcError
 
-from sdk.devices.machine.bus import Bus, Clock, Halt
-from sdk.devices.machine.cores import Core
-from sdk.devices.machine.native import Hooks
-from sdk.devices.machine.parts import Registers
-from sdk.devices.machine.spec import Span
+from sdk.devices.emulated.bus import Bus, Clock, Halt
+from sdk.devices.emulated.cores import Core
+from sdk.devices.emulated.native import Hooks
+from sdk.devices.emulated.parts import Registers
+from sdk.devices.emulated.spec import Span
 
 __all__ = ["CortexM", "Reset"]
 

@@ -1,4 +1,4 @@
-"""``python -m sdk.devices.machine SPEC IMAGE``: a machine whose UART is this process's standard input and output."""
+"""``python -m sdk.devices.emulated SPEC IMAGE``: a machine whose UART is this process's standard input and output."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from sdk.devices.machine.bus import Halt
-from sdk.devices.machine.machine import Machine
-from sdk.devices.machine.spec import MachineSpec
+from sdk.devices.emulated.bus import Halt
+from sdk.devices.emulated.machine import Machine
+from sdk.devices.emulated.spec import MachineSpec
 from sdk.devices.process import STOPPED
 
 
