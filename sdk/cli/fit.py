@@ -38,8 +38,10 @@ def fit(
     from sdk.boards import board_names, load_board
 
     boards = [b for b in map(load_board, board_names()) if every or not b.emulated_only]
-    beside = {"custom": tuple(map(Path, custom)), "safetensors": tuple(map(Path, safetensors))}
-    choices = driver.BuildOptions(dims=options.parse_dims(dims), opt=opt, **beside)
+    choices = driver.BuildOptions(
+        dims=options.parse_dims(dims), opt=opt, custom=tuple(map(Path, custom)),
+        safetensors=tuple(map(Path, safetensors)),
+    )  # fmt: skip
     report = driver.fit(options.existing(model), choices, options.parse_at(at), boards)
     if as_json:
         output.print_json(report.to_json(), SCHEMA)
