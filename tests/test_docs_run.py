@@ -63,9 +63,31 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ink = (held["images"].astype(np.float32) + 128) / 255
     np.savez(tmp_path / "calib.npz", image=ink.transpose(0, 3, 1, 2), label=held["labels"])
     onnx.save(encoder(), str(tmp_path / "encoder.onnx"))
+    onnx.save(decoder(), str(tmp_path / "decoder.onnx"))
     onnx.save(strange(), str(tmp_path / "model.onnx"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def decoder() -> onnx.ModelProto:
+    """A number is doubled until it is large: a loop that data end."""
+    kind = onnx.TensorProto
+    body = helper.make_graph(
+        [helper.make_node("Add", ["v", "v"], ["twice"]), helper.make_node("Less", ["twice", "large"], ["again"])],
+        "body",
+        [helper.make_tensor_value_info("i", kind.INT64, []), helper.make_tensor_value_info("more", kind.BOOL, []),
+         helper.make_tensor_value_info("v", kind.FLOAT, [])],
+        [helper.make_tensor_value_info("again", kind.BOOL, []), helper.make_tensor_value_info("twice", kind.FLOAT, [])],
+    )  # fmt: skip
+    constants = [numpy_helper.from_array(np.float32(100), "large"), numpy_helper.from_array(np.array(True), "yes")]
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["", "yes", "x"], ["y"], name="loop", body=body)],
+        "decoder",
+        [helper.make_tensor_value_info("x", kind.FLOAT, [])],
+        [helper.make_tensor_value_info("y", kind.FLOAT, [])],
+        constants,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
 def encoder() -> onnx.ModelProto:
