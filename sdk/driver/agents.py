@@ -97,7 +97,23 @@ def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str
         regions = [Region(m.name, m.kind, m.base, m.size) for m in place.memory]
         script = render_linker_script(regions, place.runtime.stack_bytes)
     sources = {name.rsplit("/", 1)[1]: (root / name).read_text(encoding="utf-8") for name in names}
+    if place.runtime.setup:
+        sources["setup.c"] = _setup(place)
     return sources, tuple(macros), script
+
+
+def _setup(place: Board) -> str:
+    """The C that sets the registers of the board's file."""
+    lines = [f"/* Registers that the file of {place.name} sets before the drivers run. */"]
+    lines += ['#include "internal/bare.h"', "", "void sdk_rt_board_setup(void)", "{"]
+    for one in place.runtime.setup:
+        register, value = f"SDK_RT_REG({one.at:#010x}u)", f"{one.set:#x}u"
+        lines.append(f"    /* {one.register}: {one.source} */")
+        if one.clear or one.set:
+            lines.append(f"    {register} = ({register} & ~{one.clear:#x}u) | {value};")
+        if one.ready:
+            lines += [f"    while (({register} & {one.ready:#x}u) != {one.ready:#x}u) {{", "    }"]
+    return "\n".join([*lines, "}", ""])
 
 
 def _driver(place: Board, port: str, role: str, device: Peripheral | None) -> str:
