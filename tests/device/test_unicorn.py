@@ -100,11 +100,11 @@ def test_systick_interrupts(agent: Agent, tmp_path: Path) -> None:
     image = firmware(board, tmp_path / "agent.elf")
     samples = []
     for one in (agent, Agent("unicorn://", image, emulator_of(board, image))):
-        with one.open() as session:
-            samples.append([session.run(BIG, dims=[LONG_LOOP], repeat=3).samples for _ in range(2)][1])
-    (cmsdk, *_), systick = samples
-    assert cmsdk * 3 > 1 << 24
-    assert all(0 <= sample - cmsdk < 100 for sample in systick)
+        with one.open(60.0) as session:
+            samples.append(session.run(BIG, dims=[LONG_LOOP]).samples[0])
+    cmsdk, systick = samples
+    assert cmsdk > 1 << 24
+    assert 0 <= systick - cmsdk < 100
 
 
 def test_a_run_is_counted_to_the_instruction(agent: Agent) -> None:
@@ -183,8 +183,9 @@ def test_registers_that_are_not_there(agent: Agent) -> None:
     error = opened(changed(agent, uart=Part("nrf51", 0x4000_4000, 16_000_000)))
     assert "0x40004010, where the board has no register" in error.message
     assert "pc 0x" in (error.why or "")
-    # an address where nothing is at all faults, as on the chip; the crash cannot be told without a UART
-    assert isinstance(opened(changed(agent, uart=Part("cmsdk", 0x5000_4000, 25_000_000), limit=1000)), DeviceFault)
+    elsewhere = opened(changed(agent, uart=Part("cmsdk", 0x5000_4000, 25_000_000)))
+    assert "0x40004010, where the board has no register" in elsewhere.message
+    assert isinstance(elsewhere, DeviceFault)
 
 
 def test_memory_is_the_boards_own(agent: Agent) -> None:
