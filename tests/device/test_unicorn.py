@@ -51,7 +51,7 @@ def changed(agent: Agent, **fields: object) -> Agent:
 def opened(agent: Agent) -> SdkError:
     """The error with which opening the agent ends."""
     with pytest.raises(SdkError) as caught:
-        agent.open(5.0)
+        agent.open(60.0)
     return caught.value
 
 
