@@ -17,6 +17,7 @@ from sdk.cli.bench import bench
 from sdk.cli.boards import boards
 from sdk.cli.build import build
 from sdk.cli.completion import completion
+from sdk.cli.diff import diff
 from sdk.cli.doctor import doctor
 from sdk.cli.fit import fit
 from sdk.cli.group import Verbs
@@ -30,7 +31,7 @@ from sdk.errors import SdkError, UsageError
 from sdk.version import VERSION
 
 # In the order in which --help shows them; each has examples in templates/help/examples.toml.
-_COMMANDS = (build, run, verify, bench, profile, memory, inspect, fit, quantize, boards, doctor, completion)
+_COMMANDS = (build, run, verify, bench, profile, memory, inspect, diff, fit, quantize, boards, doctor, completion)
 VERBS = tuple(command.name or "" for command in _COMMANDS)
 
 

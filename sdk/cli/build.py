@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from sdk.cli import options, output
+from sdk.cli import watch as watching
+from sdk.errors import UsageError
 
 
 @click.command()
@@ -23,12 +25,28 @@ from sdk.cli import options, output
     show_default=True,
     help="What to make.",
 )
+@click.option("--watch", is_flag=True, help="Build again whenever the model or another file given changes.")
 @options.build_options
 @options.json_option
 def build(
-    model: options.Model, board: str, out: Path | None, emit: str, as_json: bool, **compile_options: Any
+    model: options.Model, board: str, out: Path | None, emit: str, watch: bool, as_json: bool, **compile_options: Any
 ) -> None:
     """Compile MODEL for a board. Several, each with a name (prefill=a.onnx decode=b.onnx), are entries of one."""
+    if not watch:
+        _build(model, board, out, emit, as_json, compile_options)
+        return
+    if as_json:
+        raise UsageError("--watch has no one object to print", where="--json", hint="leave out --json or --watch")
+    models = list(model.values()) if isinstance(model, dict) else [model]
+    beside = [Path(f) for name in ("externs", "custom", "safetensors") for f in compile_options[name]]
+    for path in models:
+        options.existing_path(path)  # a name that is wrong from the start does not become right
+    watching.watch((*models, *beside), lambda: _build(model, board, out, emit, False, compile_options))
+
+
+def _build(
+    model: options.Model, board: str, out: Path | None, emit: str, as_json: bool, compile_options: dict[str, Any]
+) -> None:
     from sdk import driver
 
     target, file = options.find_board(board), options.existing(model)

@@ -15,7 +15,7 @@ from sdk.errors import UsageError
 _MEANT = {
     "benchmark": "bench",
     "check": "verify",
-    "compare": "verify",
+    "compare": "diff",
     "compile": "build",
     "convert": "build",
     "devices": "boards",
