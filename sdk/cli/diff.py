@@ -84,7 +84,7 @@ def print_diff(report: DiffReport, names: list[str]) -> None:
         output.say(line)
 
 
-def _change(a: float | None, b: float | None) -> str:
+def _change(a: int | float | None, b: int | float | None) -> str:
     if a is None or b is None:
         return "-"
     if a == b:

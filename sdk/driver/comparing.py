@@ -47,7 +47,7 @@ def diff(
         BuildError: one cannot be compiled.
     """
     place = board or _board_of(before, after)
-    sides = _resolved((before, after), board, place, options)
+    sides = first, second = _resolved((before, after), board, place, options)
     notes: list[str] = []
     costs = []
     for target, side in zip((before, after), sides, strict=True):
@@ -62,7 +62,7 @@ def diff(
     outputs: tuple[OutputDiff, ...] = ()
     if not notes:
         try:
-            outputs = tuple(_outputs(*sides, dict(at or {}), entry, cases))
+            outputs = tuple(_outputs(first, second, dict(at or {}), entry, cases))
         except _UnlikeError as error:
             notes.append(f"results are not compared: {error}")
     one, other = (_side(side.built, entry, cost) for side, cost in zip(sides, costs, strict=True))
@@ -102,7 +102,7 @@ def _board_of(*targets: Target) -> Board:
 
 def _resolved(
     targets: tuple[Target, Target], board: Board | None, place: Board, options: BuildOptions
-) -> list[_Side]:
+) -> tuple[_Side, _Side]:
     """Both builds; a dim of the options may be one of either model alone."""
     found, unknown = [], []
     for target in targets:
@@ -118,10 +118,10 @@ def _resolved(
                 unknown.append(error)
                 dims = {name: bounds for name, bounds in dims.items() if name not in error.names}
     names = [name for error in unknown for name in error.names]
-    for error in unknown:
-        if any(names.count(name) == len(targets) for name in error.names):
-            raise error  # no model has it
-    return found
+    for unknown_dims in unknown:
+        if any(names.count(name) == len(targets) for name in unknown_dims.names):
+            raise unknown_dims  # no model has it
+    return found[0], found[1]
 
 
 def _side(built: Built, entry: str | None, cost: Mapping[str, Any]) -> Side:
