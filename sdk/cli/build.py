@@ -89,8 +89,9 @@ def print_build(data: dict[str, Any]) -> None:
             ("weights", data["weights_bytes"]),
             *[(f"section {name}", size) for name, size in sections.items()],
             *([("dimensions", dims)] if dims else []),
-            *([("compiler", data["compiler"])] if data.get("compiler") else []),
         ],
     )
+    if data.get("compiler"):
+        output.say(f"sizes as compiled by {data['compiler']}")
     for file in data.get("files") or ():
         output.say(f"wrote {file}")

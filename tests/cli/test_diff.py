@@ -114,7 +114,9 @@ def test_the_command(desk: Path, works: Callable[[str], str], need_tool: Callabl
 
 
 def test_mistakes(desk: Path, mistake: Mistake) -> None:
-    assert "--board host" in mistake("sdk diff model.tflite float.onnx").hint
+    told = mistake("sdk diff model.tflite float.onnx")
+    assert told.message == "no board to build the models for"
+    assert "--board host" in told.hint
     assert mistake("sdk diff model.tflite model.tflit --board host").hint == "did you mean model.tflite?"
     told = mistake("sdk diff model.tflite float.onnx --board host --dim batch=1 --dim length=1")
     assert "length" in told.message

@@ -73,4 +73,6 @@ def test_the_command(desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def test_mistakes(mistake: Mistake, capsys: pytest.CaptureFixture[str]) -> None:
     assert mistake("sdk build modl.tflite --board host --watch").hint == "did you mean model.tflite?"
     assert run_command(shlex.split("build model.tflite --board host --watch --json")) == 2
-    assert "leave out --json or --watch" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--watch has no one object to print" in said
+    assert "leave out --json or --watch" in said
