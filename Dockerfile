@@ -15,6 +15,7 @@ RUN pip install --no-cache-dir --require-hashes -r requirements/demo.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY boards boards
 COPY c_runtime c_runtime
+COPY docs docs
 COPY templates templates
 COPY sdk sdk
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .

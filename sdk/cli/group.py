@@ -20,7 +20,6 @@ _MEANT = {
     "convert": "build",
     "devices": "boards",
     "dump": "inspect",
-    "help": "--help",
     "infer": "run",
     "list": "boards",
     "predict": "run",
