@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from sdk.cli import output, progress
+from sdk.cli.agent import agent
 from sdk.cli.bench import bench
 from sdk.cli.boards import boards
 from sdk.cli.build import build
@@ -33,7 +34,7 @@ from sdk.version import VERSION
 
 # In the order in which --help shows them; each has examples in templates/help/examples.toml.
 _COMMANDS = (
-    *(build, run, verify, bench, profile, memory, inspect, diff, fit, quantize, boards, doctor),
+    *(build, run, verify, bench, profile, memory, inspect, diff, fit, quantize, boards, agent, doctor),
     *(help_, completion),
 )
 VERBS = tuple(command.name or "" for command in _COMMANDS)
@@ -65,7 +66,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except SdkError as error:
         return output.report_error(error, as_json)
     except click.UsageError as error:
-        return output.report_error(UsageError(error.format_message(), hint=_usage_hint(error, arguments)), as_json)
+        return output.report_error(UsageError(_refused(error), hint=_usage_hint(error, arguments)), as_json)
     except (click.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return output.INTERRUPTED
@@ -78,6 +79,12 @@ def run_command(arguments: Sequence[str]) -> int:
         return 0 if sys.stdout is not stdout else int(end.code or 0)
     except Exception as error:
         return output.report_error(output.internal_error(error), as_json)
+
+
+def _refused(error: click.UsageError) -> str:
+    """Click's message in one line, and in words for people."""
+    text = " ".join(error.format_message().split())
+    return text.replace("is not a valid integer range", "is no whole number")
 
 
 def _usage_hint(error: click.UsageError, arguments: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from sdk.errors import UsageError
 @options.model_argument
 @options.board_option
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Folder to write (default: out/MODEL-BOARD)."
+    "-o", "--out", type=options.FILE, help="Folder to write (default: out/MODEL-BOARD)."
 )
 @click.option(
     "--emit",
@@ -25,15 +25,17 @@ from sdk.errors import UsageError
     show_default=True,
     help="What to make.",
 )
+@click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @click.option("--watch", is_flag=True, help="Build again whenever the model or another file given changes.")
 @options.build_options
 @options.json_option
 def build(
-    model: options.Model, board: str, out: Path | None, emit: str, watch: bool, as_json: bool, **compile_options: Any
-) -> None:
+    model: options.Model, board: str, out: Path | None, emit: str, force: bool, watch: bool, as_json: bool,
+    **compile_options: Any,
+) -> None:  # fmt: skip
     """Compile MODEL for a board. Several, each with a name (prefill=a.onnx decode=b.onnx), are entries of one."""
     if not watch:
-        _build(model, board, out, emit, as_json, compile_options)
+        _build(model, board, out, emit, force, as_json, compile_options)
         return
     if as_json:
         raise UsageError("--watch has no one object to print", where="--json", hint="leave out --json or --watch")
@@ -41,12 +43,13 @@ def build(
     beside = [Path(f) for name in ("externs", "custom", "safetensors") for f in compile_options[name]]
     for path in models:
         options.existing_path(path)  # a name that is wrong from the start does not become right
-    watching.watch((*models, *beside), lambda: _build(model, board, out, emit, False, compile_options))
+    watching.watch((*models, *beside), lambda: _build(model, board, out, emit, force, False, compile_options))
 
 
 def _build(
-    model: options.Model, board: str, out: Path | None, emit: str, as_json: bool, compile_options: dict[str, Any]
-) -> None:
+    model: options.Model, board: str, out: Path | None, emit: str, force: bool, as_json: bool,
+    compile_options: dict[str, Any],
+) -> None:  # fmt: skip
     from sdk import driver
 
     target, file = options.find_board(board), options.existing(model)
@@ -57,6 +60,7 @@ def _build(
         options.make_options(**compile_options),
         emit=emit,
         out=out or Path("out") / f"{stem}-{target.name}",
+        force=force,
     )
     data = report.to_json()
     if as_json:
@@ -67,11 +71,12 @@ def _build(
 
 def _other_ram(data: dict[str, Any]) -> list[tuple[str, int]]:
     """What else counts as the model's RAM."""
-    known = sum(data[name] for name in ("arena_bytes", "state_bytes")) + data.get("context_bytes", 0)
+    io, context = data.get("io_bytes", 0), data.get("context_bytes", 0)
+    known = data["arena_bytes"] + data["state_bytes"] + context + io
     sections = data.get("sections") or {}
     variables = sections.get("data", 0) + sections.get("bss", 0)
     stack = data["ram_bytes"] - known - variables
-    return [("context", data.get("context_bytes", 0)), (".data, .bss", variables), ("stack above 512", stack)]
+    return [("inputs and outputs", io), ("context", context), (".data, .bss", variables), ("stack above 512", stack)]
 
 
 def print_build(data: dict[str, Any]) -> None:

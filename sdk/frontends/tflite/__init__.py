@@ -47,9 +47,13 @@ def _open_litert(file: ModelFile, graph: Graph) -> Reference:
     return LiteRt(file, graph)
 
 
-def _is_integer(graph: Graph) -> bool:
+def _is_for_micro(graph: Graph) -> bool:
+    """Of integers, or with operators of the audio front end, which LiteRT does not have."""
     from sdk.compiler.ir.graph import Call
+    from sdk.frontends.tflite.suited import SIGNAL
 
+    if any(isinstance(node, Call) and node.source.startswith(SIGNAL) for node in graph.body):
+        return True
     ends = (*graph.params, *graph.results)
     inside = (value for node in graph.body if isinstance(node, Call) for value in node.outs)
     return not any(value.type.dtype.is_float for value in (*ends, *inside))
@@ -83,7 +87,7 @@ FRONTEND = Frontend(
     constants=_constants,
     layers=_layers,
     engines=(
-        Engine("tflite-micro", "tflite-micro", _open_micro, _is_integer, _micro_layers),
+        Engine("tflite-micro", "tflite-micro", _open_micro, _is_for_micro, _micro_layers),
         Engine("litert", "ai-edge-litert", _open_litert, lambda graph: True, _litert_layers),
     ),
     custom=True,
