@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FRONTEND"]
 
+_CONVERTING = ("QUANTIZE ", "DEQUANTIZE ")  # operators, as nodes tell where they come from
+
 
 def _load(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], refusals: list[Refusal]) -> Module:
     from sdk.frontends.tflite.custom_node import importers_of
@@ -48,11 +50,11 @@ def _open_litert(file: ModelFile, graph: Graph) -> Reference:
 
 
 def _is_integer(graph: Graph) -> bool:
+    """Whether it computes with integers: floats are at most converted at its ends."""
     from sdk.compiler.ir.graph import Call
 
-    ends = (*graph.params, *graph.results)
-    inside = (value for node in graph.body if isinstance(node, Call) for value in node.outs)
-    return not any(value.type.dtype.is_float for value in (*ends, *inside))
+    inside = [node for node in graph.body if isinstance(node, Call) and not node.source.startswith(_CONVERTING)]
+    return not any(value.type.dtype.is_float for node in inside for value in (*node.args, *node.outs))
 
 
 def _layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]]) -> tuple[Module, tuple[Layer, ...]]:
