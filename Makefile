@@ -9,6 +9,9 @@ STAMP := $(shell cat pyproject.toml requirements/*.txt | sha256sum 2>/dev/null |
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The project itself, after what it needs.
 OURSELVES := $(PIP) --no-deps --no-build-isolation -e .
+# A compiler for every target, where the system lacks one for this machine or for the board of the demo.
+ZIG := $(PIP) --require-hashes -r requirements/zig.txt
+COMPILERS := printf '\#include <stdlib.h>\n' | gcc -E -x c - >/dev/null 2>&1 && command -v arm-none-eabi-gcc >/dev/null
 # Alone, and without hashes: the same version has other wheels on other indexes (with CUDA or without).
 TORCH := $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 
@@ -43,6 +46,7 @@ $(VENV)/bin/python:
 $(VENV)/.demo-$(STAMP): $(VENV)/bin/python
 	$(PIP) --require-hashes -r requirements/demo.txt
 	$(OURSELVES)
+	@{ $(COMPILERS); } || { echo "no gcc or no arm-none-eabi-gcc here: installing zig" && $(ZIG); }
 	touch $@
 
 $(VENV)/.test-$(STAMP): $(VENV)/bin/python

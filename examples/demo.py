@@ -26,6 +26,7 @@ import sdk
 from sdk import driver
 from sdk.boards import load_board
 from sdk.errors import SdkError
+from sdk.installs import pip_command
 from sdk.report import BenchReport, BuildReport, VerifyReport
 
 DIGITS = Path(__file__).resolve().parent / "digits"
@@ -156,7 +157,7 @@ def reference(network: Network, say: Say) -> str:
     name = network.reference
     if find_spec(PACKAGES[name]) is not None:
         return name
-    say(f"{name} is not installed: verifying against the interpreter (pip install 'crosslevel[verify]')")
+    say(f"{name} is not installed: verifying against the interpreter ({pip_command(name)})")
     return "interp"
 
 

@@ -1,4 +1,4 @@
-"""Writes the lock files anew: `make lock`. Each pins what one target of the Makefile installs, with hashes, for every
+"""Writes the lock files anew: `make lock`. Each pins what the Makefile installs for one target, with hashes, for every
 Python and platform that the project supports. torch is in none: the same version has other wheels on other indexes."""
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ HERE = Path(__file__).resolve().parent
 TORCH = "torch=="  # how its line in pyproject.toml begins
 # lock file -> (extras, further inputs, the lock file whose versions it takes over)
 LOCKS = {
-    "test": (("verify", "test", "docs"), ("build", "torch"), None),
+    "test": (("verify", "zig", "test", "docs"), ("build", "torch"), None),
     "demo": (("verify",), ("build",), "test"),
-    "soak": (("verify", "test", "docs", "examples"), ("build", "torch"), "test"),
+    "zig": (("zig",), (), "test"),
+    "soak": (("verify", "zig", "test", "docs", "examples"), ("build", "torch"), "test"),
 }
-HEAD = "# Written by `make lock`: what `make {name}` installs. Change pyproject.toml instead.\n"
+HEAD = "# Written by `make lock`: what the Makefile installs for {name}. Change pyproject.toml instead.\n"
 
 
 def main() -> None:

@@ -27,7 +27,8 @@ FREE_STACK = 512  # stack below this is any firmware's; what a model needs above
 @dataclass(frozen=True)
 class BuildReport:
     """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone, none where nothing was
-    compiled; ``warnings`` tell of code that the compiler found wrong and went around."""
+    compiled; ``warnings`` tell of code that the compiler found wrong and went around; ``compiler`` is the C compiler
+    that the sections and the stack are of, "" where nothing was compiled."""
 
     model: str
     board: str
@@ -42,6 +43,7 @@ class BuildReport:
     dims: Mapping[str, tuple[int, int]]
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    compiler: str = ""
 
     @property
     def ram_parts(self) -> dict[str, int]:
@@ -97,6 +99,7 @@ class BuildReport:
             "dims": {name: list(bounds) for name, bounds in self.dims.items()},
             "files": list(self.files),
             "warnings": list(self.warnings),
+            "compiler": self.compiler,
         }
 
 

@@ -19,5 +19,5 @@ def data_dir(name: str) -> Path:
         f"the installation has no data folder {name!r}",
         where=str(_PACKAGE),
         why="neither the package nor the source tree around it holds that folder",
-        hint="pip install --force-reinstall crosslevel",
+        hint="install it again, from the same wheel or folder: pip install --force-reinstall PATH",
     )

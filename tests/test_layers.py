@@ -19,6 +19,7 @@ MAX_LINES = 500
 LAYERS = {
     "sdk.errors": 0,
     "sdk.files": 0,
+    "sdk.installs": 0,
     "sdk.budget": 0,
     "sdk.resources": 0,
     "sdk.source": 0,

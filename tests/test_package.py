@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -105,7 +106,12 @@ def installed(root: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory)
     install = ["install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", str(wheel)]
     subprocess.run([sys.executable, "-m", "pip", "--python", str(python), *install], check=True, timeout=120)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    needed = folder / "needed"  # without zig, which is an extra
+    needed.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(("crosslevel", "_crosslevel", "ziglang")):
+            (needed / entry.name).symlink_to(entry)
+    (packages / "others.pth").write_text(f"{needed}\n", encoding="utf-8")
     shutil.copy(root / "examples" / "digits" / "digits_int8.tflite", folder / "digits.tflite")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
@@ -130,8 +136,42 @@ def test_the_wheel_works_away_from_the_source_tree(root: Path, installed: Comman
     for board in ("host", "nucleo_l4r5zi"):
         built = json.loads(installed("sdk", "build", "digits.tflite", "--board", board, "--json"))
         assert built["ram_bytes"] > 0
+        assert "gcc" in built["compiler"]
     line = ("verify", "digits.tflite", "--board", "host", "--against", "interp", "--cases", "2", "--json")
     assert json.loads(installed("sdk", *line))["passed"] is True
+
+
+MAX_INSTALLED_MB = 320  # for this machine and Cortex-M, whose compilers the system has
+MAX_INSTALL_S = 40  # of a processor: the network and other tests are not ours
+
+
+def spent() -> float:
+    """Seconds of a processor that the programs started here have taken."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.slow
+def test_an_empty_environment(root: Path, wheel: Path, tmp_path: Path) -> None:
+    """The wheel as pip installs it, with the reference engines and all from the index: it is quick, and not large."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    programs = tmp_path / "venv" / "bin"
+    before = spent()
+    line = [programs / "python", "-m", "pip", "install", "--quiet", f"crosslevel[verify] @ {wheel.as_uri()}"]
+    subprocess.run(line, check=True, timeout=600)
+    assert spent() - before <= MAX_INSTALL_S
+    size = sum(path.lstat().st_size for path in (tmp_path / "venv").rglob("*") if path.is_file())
+    assert size <= MAX_INSTALLED_MB * 10**6
+    model = root / "examples" / "digits" / "digits_int8.tflite"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    for board, compiler in (("host", "gcc"), ("microbit", "arm-none-eabi-gcc"), ("nrf5340_dk", "arm-none-eabi-gcc")):
+        for verb in ("build", "verify"):
+            line = [programs / "sdk", verb, model, "--board", board, "--json"]
+            said = subprocess.run(
+                line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=120
+            ).stdout
+            found = json.loads(said)
+            assert found["compiler"].startswith(compiler) if verb == "build" else found["passed"]
 
 
 def test_a_file_that_uses_the_package_is_typed(root: Path, tmp_path: Path) -> None:

@@ -13,7 +13,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = {"demo": ("verify",), "test": ("verify", "test", "docs"), "soak": ("verify", "test", "docs", "examples")}
+LOCKS = {
+    "demo": ("verify",),
+    "zig": ("zig",),
+    "test": ("verify", "zig", "test", "docs"),
+    "soak": ("verify", "zig", "test", "docs", "examples"),
+}
 # Their wheels differ from index to index, so that no hash of them can be stated: the Makefile says so.
 APART = {"torch"}
 
@@ -54,7 +59,8 @@ def test_every_dependency_has_an_upper_bound(group: str) -> None:
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_pins_what_is_asked_for(lock: str) -> None:
     versions = locked(lock)
-    for text in [t for group in ("", "build", *LOCKS[lock]) for t in project()[group]]:
+    build = () if lock == "zig" else ("build",)  # which adds a compiler to the demo
+    for text in [t for group in ("", *build, *LOCKS[lock]) for t in project()[group]]:
         requirement = Requirement(text)
         name = canonicalize_name(requirement.name)
         if name in APART:
@@ -74,8 +80,10 @@ def test_locks_agree() -> None:
 
 def test_make_installs_nothing_else() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    lines = [line.strip() for line in text.splitlines() if line.startswith("\t") and "pip" in line.lower()]
-    allowed = [r"\$\(PIP\) --require-hashes -r requirements/(demo|test|soak)\.txt", r"\$\(PIP\) \$\(TORCH\)"]
+    lines = [line.strip() for line in text.splitlines() if re.search(r"\$\(PIP\)|^\t.*pip", line)]
+    lines = [line.removeprefix("ZIG := ") for line in lines]
+    lines = [line for line in lines if not line.startswith("OURSELVES := $(PIP) --no-deps ")]
+    allowed = [r"\$\(PIP\) --require-hashes -r requirements/(demo|zig|test|soak)\.txt", r"\$\(PIP\) \$\(TORCH\)"]
     allowed.append(r"\$\(PIP\) 'uv>=[0-9.]+,<1'")  # what writes the locks
     assert lines
     assert [line for line in lines if not any(re.fullmatch(a, line) for a in allowed)] == []

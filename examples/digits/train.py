@@ -1,7 +1,7 @@
 """Trains a network on scikit-learn's handwritten digits; writes it in floats (``digits.onnx``, for batches of any size)
 and in int8 (``digits_int8.tflite``).
 
-    pip install 'crosslevel[verify,examples]'
+    pip install '.[verify,examples]'          # in the root of the source tree
     python examples/digits/train.py [FOLDER]     # takes seconds; the same seed gives the same files
 
 Quantisation is post-training, by TFLite's conventions: asymmetric int8 activations, symmetric weights (per

@@ -71,6 +71,7 @@ def print_build(data: dict[str, Any]) -> None:
             ("weights", data["weights_bytes"]),
             *[(f"section {name}", size) for name, size in sections.items()],
             *([("dimensions", dims)] if dims else []),
+            *([("compiler", data["compiler"])] if data.get("compiler") else []),
         ],
     )
     for file in data.get("files") or ():

@@ -98,7 +98,8 @@ def build_options(function: F) -> F:
                 shell_complete=complete.backend_names,
             ),
             click.option(
-                "--toolchain", metavar="NAME", default="zig", help="zig, gcc, clang ...", show_default=True
+                "--toolchain", metavar="NAME", default="auto", show_default=True,
+                help="C compiler: zig, gcc, clang ...; auto is zig where installed, else the system's for the board.",
             ),
             click.option(
                 "--extern", "externs", multiple=True, metavar="FILE", help="Library: .ir patterns, .c and .h files."

@@ -13,7 +13,7 @@ from sdk.driver.targets import target_of
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, get_toolchain
+from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, toolchain_for
 from sdk.toolchains.cache import digest
 from sdk.toolchains.linker import Region, region_overflows, render_linker_script
 
@@ -31,8 +31,8 @@ def link_agent(sources: Sources, board: Board, options: BuildOptions, profiled_o
         BuildError: it does not compile, or does not fit the board's memory (by how much, in which region).
         UsageError: the runtime has no driver for the board's peripherals, or runs no code of the backend.
     """
-    how, toolchain = runtime_of(sources.backend), get_toolchain(options.toolchain)
-    target = target_of(board, options)
+    how, target = runtime_of(sources.backend), target_of(board, options)
+    toolchain = toolchain_for(target, options.toolchain)
     place = board.as_emulated() if board.emulator is not None else board
     runtime, defines, script = runtime_parts(how, place)
     hooks: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.toolchains import BuildCache, LinkJob, LinkKind, get_toolchain
+from sdk.toolchains import BuildCache, LinkJob, LinkKind, toolchain_for
 from sdk.toolchains.cache import digest
 
 __all__ = ["build", "build_sources"]
@@ -51,7 +51,8 @@ def _key(job: Job) -> str:
     facts = json.dumps(
         {k: v for k, v in describe(job.board).items() if k != "provenance"}, sort_keys=True, default=str
     )
-    tool = get_toolchain(options.toolchain).version()
+    compiled = job.backend.runtime is not None  # else nothing is asked of a compiler
+    tool = toolchain_for(target_of(job.board, options), options.toolchain).version() if compiled else ""
     return digest("build", _own_digest(), job.file.digest, job.prefix, job.file.name, facts, choices, dims, tool)
 
 
@@ -116,7 +117,8 @@ def _extra(job: Job, built: Built, emit: str) -> list[tuple[str, Path]]:
 
 def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:
     board = job.board
-    toolchain, target = get_toolchain(job.options.toolchain), target_of(board, job.options)
+    target = target_of(board, job.options)
+    toolchain = toolchain_for(target, job.options.toolchain)
     key = digest("library", toolchain.version(), repr(target), built.sources.key)
     name = built.sources.prefix
 

@@ -121,7 +121,7 @@ def command_line(verb: str, model: ModelFile, board: Board, options: BuildOption
     words += ["--threads", str(options.threads)] if options.threads > 1 else []
     words += ["--isa", options.isa] if options.isa else []
     words += ["--backend", options.backend] if options.backend else []
-    words += ["--toolchain", options.toolchain] if options.toolchain != "zig" else []
+    words += ["--toolchain", options.toolchain] if options.toolchain != "auto" else []
     for name, size in options.regions:
         words += ["--region", f"{name}={size}"]
     words += ["--opt", options.opt] if options.opt != "time" else []

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from sdk.driver.installs import OPTIONAL_PACKAGES, PACKAGES, install_command, pip_command
 from sdk.errors import SdkError
 from sdk.frontends import frontends
+from sdk.installs import OPTIONAL_PACKAGES, PACKAGES, install_command, pip_command
 
 __all__ = ["CHECKS", "Check", "CheckResult", "DoctorReport", "Finding", "doctor"]
 
@@ -136,19 +137,21 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _compiler() -> Finding:
-    """Whether zig compiles and links a program for this machine, in a cache of the check's own."""
+    """Whether what is taken without --toolchain compiles and links a program for this machine; its cache is its own."""
     toolchains, boards = import_module("sdk.toolchains"), import_module("sdk.boards")
     with tempfile.TemporaryDirectory(prefix="sdk-") as folder:
-        zig = toolchains.get_toolchain("zig", toolchains.BuildCache(Path(folder)))
         target = toolchains.target_for(boards.load_board("host"))
+        tool = toolchains.toolchain_for(target, cache=toolchains.BuildCache(Path(folder)))
         source = toolchains.SourceText("check.c", "int check(void) { return 0; }\n")
-        unit = zig.compile(toolchains.CompileJob(source, target, pic=True))
-        zig.link(toolchains.LinkJob("shared", (unit,), target), Path(folder) / "check.so")
-    return Finding(True, str(zig.version()))
+        unit = tool.compile(toolchains.CompileJob(source, target, pic=True))
+        tool.link(toolchains.LinkJob("shared", (unit,), target), Path(folder) / "check.so")
+    return Finding(True, str(tool.version()))
 
 
 def _compiler_cache() -> Finding:
     """Zig's own cache, where the support library of each target is kept once it was built."""
+    if find_spec("ziglang") is None:
+        return Finding(True, "none: zig is not installed, and other compilers keep no cache")
     zig = import_module("sdk.toolchains.zig")
     found = _writable(Path(zig.cache_folder()), zig.make_cache_folder, zig.CACHE_VARIABLE)
     if not found.ok:
@@ -210,11 +213,8 @@ def _takes_plugins(emulator: str) -> Finding:
 
 def _has_newlib(compiler: str) -> Finding:
     """Whether a bare-metal compiler has a C library."""
-    done = subprocess.run(
-        [compiler, "-E", "-x", "c", "-"], input="#include <stdlib.h>\n", capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    return Finding(done.returncode == 0, "newlib" if done.returncode == 0 else "no newlib", install_command(compiler))
+    found = import_module("sdk.toolchains.installed").has_c_library(shutil.which(compiler))
+    return Finding(found, "newlib" if found else "no newlib", install_command(compiler))
 
 
 def _ports() -> Finding:
@@ -244,8 +244,8 @@ def _pip(name: str) -> Callable[[], Finding]:
 CHECKS: Final = (
     Check("python", True, "everything", _python),
     Check("packages", True, "everything", partial(_packages, PACKAGES)),
-    Check("compiler", True, "every build", _compiler),
-    Check("compiler cache", True, "every build", _compiler_cache),
+    Check("compiler", True, "every build for this machine", _compiler),
+    Check("compiler cache", True, "every build by zig", _compiler_cache),
     Check("cache", True, "every build", _cache),
     Check("qemu-system-arm", False, "emulated Arm boards: run, verify, bench, fit",
           partial(_program, "qemu-system-arm", _takes_plugins)),
@@ -258,10 +258,13 @@ CHECKS: Final = (
         for frontend in frontends()
         for engine in frontend.engines
     ),
-    Check("gcc", False, "--toolchain gcc", partial(_program, "gcc")),
-    Check("clang", False, "--toolchain clang", partial(_program, "clang")),
-    Check("arm-none-eabi-gcc", False, "--toolchain arm-none-eabi-gcc, examples/firmware",
+    Check("ziglang", False, "WebAssembly, AArch64 Linux, and every board without a compiler below", _pip("ziglang")),
+    Check("gcc", False, "this machine without zig, --toolchain gcc", partial(_program, "gcc")),
+    Check("clang", False, "this machine without zig and gcc, --toolchain clang", partial(_program, "clang")),
+    Check("arm-none-eabi-gcc", False, "Cortex-M without zig, --toolchain arm-none-eabi-gcc, examples/firmware",
           partial(_program, "arm-none-eabi-gcc", _has_newlib)),
+    Check("riscv64-unknown-elf-gcc", False, "RISC-V boards without zig",
+          partial(_program, "riscv64-unknown-elf-gcc")),
     Check("cmake", False, "examples/firmware", partial(_program, "cmake")),
     Check("serial ports", False, "boards over a cable", _ports),
 )

@@ -129,7 +129,7 @@ def fit(
             with step(f"{group[0].core.cpu}, core {number} of {len(alike)}"):
                 try:
                     needs.append(_need(file, options, at or {}, group, _emulated_target(group, known), counting))
-                except BuildError as error:
+                except (BuildError, MissingToolError) as error:
                     if not needs and number == len(alike):
                         raise  # for no board at all
                     notes.setdefault(f"cannot be compiled for: {error.message}", []).extend(_names(group))

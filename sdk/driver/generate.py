@@ -24,7 +24,7 @@ from sdk.driver.sources import Files, Sources, as_files, compile_sources
 from sdk.driver.targets import capabilities, target_of
 from sdk.errors import MiscompileWarning
 from sdk.report import BuildReport
-from sdk.toolchains import get_toolchain
+from sdk.toolchains import toolchain_for
 from sdk.toolchains.size import section_sizes
 from sdk.toolchains.stack import worst_case_stack
 
@@ -98,10 +98,11 @@ class _Code:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """What a compiler made of sources: bytes by section, the stack of a run by entry."""
+    """What a compiler made of sources: bytes by section, the stack of a run by entry; which one it was."""
 
     sections: Mapping[str, int]
     stacks: Mapping[str, EntryStack]
+    compiler: str = ""
 
 
 def _printed(job: Job, module: Module) -> _Code:
@@ -126,11 +127,12 @@ def _printed(job: Job, module: Module) -> _Code:
 
 
 def _sizes(job: Job, files: Files, names: Mapping[str, str]) -> _Sizes:
-    toolchain, target = get_toolchain(job.options.toolchain), target_of(job.board, job.options)
+    target = target_of(job.board, job.options)
+    toolchain = toolchain_for(target, job.options.toolchain)
     objects = compile_sources(files, toolchain, target, pic=job.board.hosted)
     found = {entry: worst_case_stack(objects, f"{name}_run") for entry, name in names.items()}
     stacks = {entry: EntryStack(stack.bytes, stack.unmeasured) for entry, stack in found.items()}
-    return _Sizes(section_sizes(o.path for o in objects).to_json(), stacks)
+    return _Sizes(section_sizes(o.path for o in objects).to_json(), stacks, toolchain.version())
 
 
 def _entry(plan: Plan, name: str, facts: tuple[OpFacts, ...], held: Mapping[Var, int]) -> BuiltEntry:
@@ -171,5 +173,6 @@ def _report(job: Job, module: Module, sizes: _Sizes, context: int) -> BuildRepor
         stack_bytes=max((s.bytes for s in sizes.stacks.values()), default=0),
         weights_bytes=sum(distinct.values()),  # equal ones are one array
         sections=sizes.sections,
+        compiler=sizes.compiler,
         dims={v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims},
     )

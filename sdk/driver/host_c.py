@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from sdk.boards import load_board
-from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
+from sdk.toolchains import CompileJob, LinkJob, SourceText, target_for, toolchain_for
 
 __all__ = ["load_c", "shared_library"]
 
@@ -17,9 +17,10 @@ def shared_library(source: Path, out: Path, defines: tuple[str, ...] = ()) -> Pa
 
     Raises:
         BuildError: the compiler rejects it.
-        MissingToolError: the bundled compiler is not installed.
+        MissingToolError: no compiler for this machine is installed.
     """
-    tool, target = get_toolchain("zig"), target_for(load_board("host"))
+    target = target_for(load_board("host"))
+    tool = toolchain_for(target)
     unit = tool.compile(CompileJob(SourceText.read(source), target, pic=True, opt="3", defines=defines))
     return tool.link(LinkJob("shared", (unit,), target), out)
 
@@ -29,7 +30,7 @@ def load_c(source: Path, defines: tuple[str, ...] = ()) -> ctypes.CDLL:
 
     Raises:
         BuildError: the compiler rejects it.
-        MissingToolError: the bundled compiler is not installed.
+        MissingToolError: no compiler for this machine is installed.
     """
     # a library that is loaded cannot be deleted everywhere
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

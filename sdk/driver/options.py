@@ -31,7 +31,8 @@ class BuildOptions:
     or (lo, hi, what it is a multiple of); ``threads`` may share a run; ``memory`` is the plan's objective,
     "time" or "min"; ``arena_limit`` in bytes has as much of the net streamed as it takes, and fails the build where
     that is not enough; ``isa`` keeps only these capabilities of the board (joined by
-    ``+``) and what they imply; ``toolchain`` is the C compiler; ``externs`` are files of the user's libraries: ``.ir``
+    ``+``) and what they imply; ``toolchain`` is the C compiler ("auto": zig where
+    it is installed, else the system's for the board); ``externs`` are files of the user's libraries: ``.ir``
     files say which ops a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the
     board's memories that the arena may lie in, the preferred first, with the most bytes of each (none: the arena is
     one); ``weights`` stay in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for,
@@ -51,7 +52,7 @@ class BuildOptions:
     memory: str = "time"
     arena_limit: int | None = None
     isa: str | None = None
-    toolchain: str = "zig"
+    toolchain: str = "auto"
     externs: tuple[Path | Library, ...] = ()
     regions: tuple[tuple[str, int], ...] = ()
     weights: str = "flash"

@@ -9,7 +9,7 @@ from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, product, prove_eq
 from sdk.frontends.emit import Emitter
 
-__all__ = ["along_last", "padded", "part", "reshaped", "shape_text", "spread", "swap_axes"]
+__all__ = ["along_last", "padded", "part", "reshaped", "shape_text", "spread", "swap_axes", "type_text"]
 
 
 def part(node: Emitter, x: Value, axis: int, begin: Dim, size: Dim, step: int = 1) -> Value:
@@ -65,6 +65,11 @@ def spread(node: Emitter, x: Value, shape: Sequence[Dim]) -> Value:
 def shape_text(dims: Sequence[Dim]) -> str:
     """Sizes as a report writes them."""
     return f"[{', '.join(map(str, dims))}]"
+
+
+def type_text(x: Value) -> str:
+    """The element type and the shape of a value as a report writes them."""
+    return f"{x.type.dtype}{shape_text(x.type.shape)}"
 
 
 def along_last(node: Emitter, x: Value, axis: int, fn: Callable[[Value], Value]) -> Value:

@@ -7,27 +7,21 @@ import subprocess
 from functools import cache
 
 from sdk.errors import MissingToolError, UsageError
+from sdk.installs import install_command
 from sdk.toolchains.base import CompileJob, LinkJob, Toolchain
 from sdk.toolchains.cache import BuildCache
 from sdk.toolchains.target import Target
-
-_DEBIAN_PACKAGES = {
-    "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
-    "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf",
-    "gcc": "gcc",
-    "clang": "clang",
-}
 
 
 @cache
 def _version(command: str) -> str:
     """Return the first line of ``command --version``."""
     if shutil.which(command) is None:
-        package = _DEBIAN_PACKAGES.get(command)
+        how = install_command(command)
         raise MissingToolError(
             f"{command} is not installed",
             why="no such program on PATH",
-            hint=f"apt-get install {package}, or use --toolchain zig" if package else "use --toolchain zig",
+            hint=f"{how}, or use --toolchain zig" if how else "use --toolchain zig",
         )
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
     return done.stdout.split("\n", 1)[0]

@@ -1,4 +1,4 @@
-"""The default toolchain: the clang and lld inside the ``ziglang`` package, for every target."""
+"""The toolchain for every target: the clang and lld inside the ``ziglang`` package, for every target."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from sdk.errors import MissingToolError, UsageError
+from sdk.installs import pip_command
 from sdk.toolchains.base import CompileJob, LinkJob, Toolchain
 from sdk.toolchains.cache import CACHE_VARIABLE as OUR_VARIABLE
 from sdk.toolchains.cache import cache_root, elsewhere, private_folder
@@ -35,7 +36,7 @@ def _zig() -> tuple[str, str]:
     raise MissingToolError(
         "the zig toolchain is not installed",
         why="the Python package ziglang cannot be found",
-        hint="pip install ziglang, or choose another with --toolchain gcc",
+        hint=f"{pip_command('ziglang')}, or leave out --toolchain where the system has a compiler for the board",
     )
 
 

@@ -51,7 +51,7 @@ class Options:
     memory: str = "time"
     arena_limit: int | None = None
     isa: str | None = None
-    toolchain: str = "zig"
+    toolchain: str = "auto"
     externs: tuple[Path, ...] = ()
     regions: tuple[tuple[str, int], ...] = ()
     weights: str = "flash"

@@ -155,7 +155,7 @@ def test_references_that_are_not_installed(
     monkeypatch.setattr(micro, "import_module", without("them"))
     monkeypatch.setattr(onnxruntime, "import_module", without("them"))
     line = ("verify", digits, "--board", "host")
-    fails(10, *line, says=("the reference tflite-micro is not installed",), hints=("crosslevel[verify]",))
+    fails(10, *line, says=("the reference tflite-micro is not installed",), hints=("pip install 'tflite-micro",))
     graph = SimpleNamespace(name="main", dims=(), params=(), results=())
     with pytest.raises(SdkError, match="the reference onnxruntime is not installed") as caught:
         onnxruntime.OnnxRuntime(read_model_file(digits), graph)

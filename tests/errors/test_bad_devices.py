@@ -265,18 +265,26 @@ def test_no_compiler(digits: Path, tmp_path: Path, board: str, compiler: str, pa
     line = ["build", str(digits), "--board", board, "--toolchain", compiler, "-o", str(tmp_path / "out")]
     error = without(line, path=tmp_path)
     assert f"{compiler} is not installed" in error["message"]
-    assert f"apt-get install {package}" in error["hint"]
+    assert f"apt-get install -y {package}" in error["hint"]
     assert "--toolchain zig" in error["hint"]
 
 
 def test_no_zig(digits: Path) -> None:
-    error = without(["build", str(digits), "--board", "host"], module="ziglang")
+    error = without(["build", str(digits), "--board", "host", "--toolchain", "zig"], module="ziglang")
     assert "zig toolchain is not installed" in error["message"]
-    assert "pip install ziglang" in error["hint"]
+    assert "pip install 'ziglang" in error["hint"]
+
+
+def test_no_compiler_at_all(digits: Path, tmp_path: Path) -> None:
+    error = without(["build", str(digits), "--board", "microbit"], path=tmp_path, module="ziglang")
+    assert error["message"] == "no C compiler for thumb-freestanding-eabi is installed"
+    assert "looked for zig, arm-none-eabi-gcc" in error["why"]
+    assert "pip install 'ziglang" in error["hint"]
+    assert "apt-get install -y gcc-arm-none-eabi" in error["hint"]
 
 
 def test_no_reference(digits: Path) -> None:
     line = ["verify", str(digits), "--board", "host", "--against", "tflite-micro"]
     error = without(line, module="tflite_micro.python.tflite_micro.runtime")
     assert "tflite-micro is not installed" in error["message"]
-    assert "crosslevel[verify]" in error["hint"]
+    assert "pip install 'tflite-micro" in error["hint"]

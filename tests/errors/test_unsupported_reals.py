@@ -202,7 +202,7 @@ CASES: dict[str, Case | bytes] = {
     "a scalar has no positions": Case("WHERE", (Held((), "bool"),), ("int64",)),
     "input 2 (x2) must hold integers known when the model is built": Case("SCATTER_ND", SCATTER),
     "axis 5 of a tensor of rank 3": one_hot((2, 5), 4, 5, "float32"),
-    "unsupported operator": Case("ATAN2", (Held((2, 4)),)),
+    "unsupported operator": Case("RANDOM_UNIFORM", (Held((2, 4)),)),
 }  # fmt: skip
 DIMS = {
     "whether the open extent x_0 is 1 is not known": {"x_0": (1, 4)},

@@ -185,7 +185,7 @@ CASES: dict[str, Callable[[], bytes]] = {
     "the init subgraph 7 does not exist": lambda: net(
         "CALL_ONCE", options="CallOnceOptions", first=None, outputs=0, InitSubgraphIndex=7
     ),
-    "unsupported operator": lambda: net("ATAN2"),
+    "unsupported operator": lambda: net("RANDOM_UNIFORM"),
     "unsupported custom operator": lambda: net("CUSTOM", custom="Mystery"),
     "the file says int8[1, 5]": lambda: net("RELU", out=(1, 5)),
 }

@@ -71,6 +71,8 @@ class Case:
     fields: Mapping[str, Any] = field(default_factory=dict)
     meaning: tuple[float, int] | None = None
     least: int = 0
+    shape: tuple[int, ...] = ()  # of outputs, where LiteRT reads it
+    body: str | None = None  # the operator that a subgraph computes of two numbers of the input's type; "": none
 
     def data(self) -> bytes:
         """The file. The shapes of outputs are left to the reader."""
@@ -86,10 +88,20 @@ class Case:
                 numbers.append(model.tensor(f"kept{k}", one.shape, "float32", variable=True))
             else:
                 numbers.append(model.input(f"x{k}", one.shape, one.dtype, *self._meaning(one.dtype)))
-        outputs = [model.output(f"y{k}", (), dtype, *self._meaning(dtype)) for k, dtype in enumerate(self.outputs)]
+        kinds = enumerate(self.outputs)
+        outputs = [model.output(f"y{k}", self.shape, dtype, *self._meaning(dtype)) for k, dtype in kinds]
         numbers += [-1] * (self.least - len(numbers))
         model.op(self.op, numbers, outputs, self.options, **self.fields)
-        return model.build()
+        return model.build(*[] if self.body is None else [self._subgraph(self.body)])
+
+    def _subgraph(self, op: str) -> ModelFile:
+        graph = ModelFile()
+        ins = [graph.input(f"n{k}", (), self.outputs[0], *self._meaning(self.outputs[0])) for k in range(2)]
+        if op:
+            graph.op(op, ins, [graph.output("m", (), self.outputs[0], *self._meaning(self.outputs[0]))])
+        else:
+            graph.outputs.append(ins[1])
+        return graph
 
     def _meaning(self, dtype: str) -> tuple[Any, ...]:
         """Scale and zero point of a tensor that has some."""

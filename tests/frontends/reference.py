@@ -66,9 +66,12 @@ def assert_equals_litert(data: bytes, runs: int = 6, seed: int = 0, distinct: bo
     return module
 
 
-def litert_outputs(data: bytes, inputs: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+def litert_outputs(
+    data: bytes, inputs: Sequence[Sequence[np.ndarray]], kernels: str = "BUILTIN_REF"
+) -> list[list[np.ndarray]]:
     """The outputs of each run by LiteRT's reference kernels."""
-    engine = litert.Interpreter(model_content=data, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF)
+    resolver = getattr(litert.OpResolverType, kernels)
+    engine = litert.Interpreter(model_content=data, experimental_op_resolver_type=resolver)
     engine.allocate_tensors()
     found = []
     for given in inputs:

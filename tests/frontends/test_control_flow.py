@@ -25,13 +25,15 @@ Array = np.ndarray[Any, Any]
 NONE = {"FusedActivationFunction": 0}
 
 
-def same_as_litert(data: bytes, draw: Callable[[np.random.Generator], list[Array]], runs: int = 4) -> Module:
+def same_as_litert(
+    data: bytes, draw: Callable[[np.random.Generator], list[Array]], runs: int = 4, kernels: str = "BUILTIN_REF"
+) -> Module:  # fmt: skip
     module = import_tflite(data, "m")
     check(module, ops)
     graph, rng = module.graphs["main"], np.random.default_rng(0)
     given = [draw(rng) for _ in range(runs)]
     seen = set()
-    for arrays, want in zip(given, litert_outputs(data, given), strict=True):
+    for arrays, want in zip(given, litert_outputs(data, given, kernels), strict=True):
         got = run_graph(module, "main", {p.name: a for p, a in zip(graph.params, arrays, strict=True)})
         for r, w in zip(graph.results, want, strict=True):
             assert np.asarray(got[r.name]).dtype == w.dtype
@@ -79,6 +81,31 @@ def test_a_condition_of_the_run_chooses_between_both() -> None:
 
     module = same_as_litert(branching(None), draw, 8)
     assert module.graphs["main"].results[0].name == "z"
+
+
+def cases(constant: int | None, count: int = 3) -> bytes:
+    """a + b, a * b or a - b by a number."""
+    m = ModelFile()
+    c = m.input("c", (), "int32") if constant is None else m.const("c", constant)
+    a, b, y = m.input("a", (2, 3), "float32"), m.input("b", (2, 3), "float32"), m.output("y", (2, 3), "float32")
+    branches = np.arange(1, count + 1, dtype=np.int32)
+    m.op("STABLEHLO_CASE", [c, a, b], [y], "StablehloCaseOptions", BranchSubgraphIndices=branches)
+    kinds = (("ADD", "AddOptions"), ("MUL", "MulOptions"), ("SUB", "SubOptions"))
+    return m.build(*(one_operator(*kind, **NONE) for kind in kinds))
+
+
+@pytest.mark.parametrize("constant", [0, 2, -1, 7])
+def test_a_number_of_the_file_chooses_one_of_several(constant: int) -> None:
+    same_as_litert(cases(constant), floats((2, 3), (2, 3)), kernels="BUILTIN_WITHOUT_DEFAULT_DELEGATES")
+
+
+def test_a_number_of_the_run_chooses_one_of_several() -> None:
+    def draw(rng: np.random.Generator) -> list[Array]:
+        return [np.asarray(rng.integers(-2, 5), np.int32), *floats((2, 3), (2, 3))(rng)]
+
+    same_as_litert(cases(None), draw, 12, "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
+    with pytest.raises(BuildError, match="0 branches by"):
+        import_tflite(cases(None, 0), "m")
 
 
 def test_branches_that_assign_or_differ_are_refused() -> None:

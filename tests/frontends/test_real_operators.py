@@ -11,6 +11,7 @@ import pytest
 from real_cases import CASES as LASTING
 from real_cases import HYBRID
 from recurrent_cases import AS_C, RECURRENT
+from stablehlo_cases import RARE
 
 from sdk.boards import load_board
 from sdk.compiler import ops
@@ -31,7 +32,7 @@ from as_c import Library, close
 Array = np.ndarray
 BOUND = 2e-6  # of the largest number of an output, or of 1
 DRAWS = 3
-CASES = {**LASTING, **RECURRENT}
+CASES = {**LASTING, **RECURRENT, **RARE}
 BOARD, OPTIONS = load_board("host"), BuildOptions()
 # In C all run in `make soak`; of others the first case of each operator.
 FIRST = [*HYBRID, *AS_C, *{case.op: name for name, case in reversed(CASES.items())}.values()]

@@ -10,6 +10,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 import tflite
+from ai_edge_litert import schema_py_generated as schema
 from flatbuffers import flexbuffers
 
 # A subgraph by number, its inputs and its outputs: tensors by name.
@@ -123,7 +124,7 @@ class ModelFile:
         **fields: Any,
     ) -> None:
         """``flags`` are options of a custom operator: bytes, or what FlexBuffers are made of."""
-        code = tflite.BuiltinOperator.CUSTOM if custom else getattr(tflite.BuiltinOperator, name)
+        code = tflite.BuiltinOperator.CUSTOM if custom else getattr(schema.BuiltinOperator, name)
         self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom, flags))
 
     def build(
@@ -167,11 +168,12 @@ class _Writer:
         return dict(zip(names, (place, len(raw)), strict=True))
 
     def table(self, kind: str, **fields: Any) -> int:
-        start: Callable[[Any], None] = getattr(tflite, f"{kind}Start")
-        end: Callable[[Any], int] = getattr(tflite, f"{kind}End")
+        of = tflite if hasattr(tflite, f"{kind}Start") else schema  # the newer of the two
+        start: Callable[[Any], None] = getattr(of, f"{kind}Start")
+        end: Callable[[Any], int] = getattr(of, f"{kind}End")
         start(self.b)
         for name, value in fields.items():
-            getattr(tflite, f"{kind}Add{name}")(self.b, value)
+            getattr(of, f"{kind}Add{name}")(self.b, value)
         return end(self.b)
 
     def offsets(self, items: Sequence[int]) -> int:
@@ -263,7 +265,10 @@ class _Writer:
         )  # fmt: skip
 
     def value(self, value: Any) -> Any:
-        """What a field of options holds: a number, or the place of a text, of integers (a tuple), floats (a list)."""
+        """What a field of options holds: a number, or the place of a text, of integers (a tuple), floats (a list), an
+        array."""
+        if isinstance(value, np.ndarray):
+            return self.b.CreateNumpyVector(value)
         if isinstance(value, str):
             return self.b.CreateString(value)
         if isinstance(value, list):
@@ -279,8 +284,9 @@ class _Writer:
         }
         if o.options:
             given = {k: self.value(v) for k, v in o.fields.items()}
-            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, o.options)
-            fields["BuiltinOptions"] = self.table(o.options, **given)
+            second = "" if hasattr(tflite.BuiltinOptions, o.options) else "2"
+            fields[f"BuiltinOptions{second}Type"] = getattr(getattr(schema, f"BuiltinOptions{second}"), o.options)
+            fields[f"BuiltinOptions{second}"] = self.table(o.options, **given)
         if o.flags:
             raw = o.flags if isinstance(o.flags, bytes) else bytes(flexbuffers.Dumps(o.flags))
             if self.behind is None:

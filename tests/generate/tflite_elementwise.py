@@ -142,6 +142,8 @@ def _relu6(b: Any, one: Layer) -> None:
     spec = b.specs[one.inputs[0]]
     if not b.quantised(spec):
         raise Unfit(f"RELU6 of {spec}")
+    if 6 / spec.scale >= 2.0**31:  # the references clamp to a 6 that has left 32 bits
+        raise Unfit(f"6 in steps of {spec.scale}")
     b.op("RELU6", [b.index[one.inputs[0]]], [b.make(one.outputs[0], spec)])
 
 

@@ -25,11 +25,13 @@ from sdk.compiler.ops.traits import AxisRole, Combine, Reduction
 from sdk.compiler.sym import Dim, Var, dmax, product
 from sdk.errors import BuildError
 
+__all__ = ["RULES", "Rule"]
+
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class _Rule:
+class Rule:
     """A reduction: where it starts in a type, the operation that takes one more element, its numpy, its types."""
 
     start: Callable[[DType], float]
@@ -51,12 +53,12 @@ def _zero(kind: DType) -> float:
     return 0
 
 
-_RULES: Mapping[str, _Rule] = {
-    "reduce_sum": _Rule(_zero, lambda kind: "add", np.add.reduce, "fiu", Combine.SUM),
-    "reduce_mean": _Rule(_zero, lambda kind: "add", np.add.reduce, "fiu", Combine.MEAN),
-    "reduce_prod": _Rule(lambda kind: 1, lambda kind: "mul", np.multiply.reduce, "fiu", Combine.PRODUCT),
-    "reduce_max": _Rule(_least, lambda kind: "or" if kind == BOOL else "max", np.maximum.reduce, "fiub", Combine.MAX),
-    "reduce_min": _Rule(_most, lambda kind: "and" if kind == BOOL else "min", np.minimum.reduce, "fiub", Combine.MIN),
+RULES: Mapping[str, Rule] = {
+    "reduce_sum": Rule(_zero, lambda kind: "add", np.add.reduce, "fiu", Combine.SUM),
+    "reduce_mean": Rule(_zero, lambda kind: "add", np.add.reduce, "fiu", Combine.MEAN),
+    "reduce_prod": Rule(lambda kind: 1, lambda kind: "mul", np.multiply.reduce, "fiu", Combine.PRODUCT),
+    "reduce_max": Rule(_least, lambda kind: "or" if kind == BOOL else "max", np.maximum.reduce, "fiub", Combine.MAX),
+    "reduce_min": Rule(_most, lambda kind: "and" if kind == BOOL else "min", np.minimum.reduce, "fiub", Combine.MIN),
 }
 
 
@@ -69,7 +71,7 @@ def _infer(name: str) -> Callable[..., TensorType]:
     def infer(x: TensorType, *, axes: Any, x_offset: int = 0) -> TensorType:
         if sorted(set(axes)) != list(axes) or any(not 0 <= k < x.rank for k in axes):
             raise BuildError(f"{name} wants ascending axes of a tensor of rank {x.rank}, got {axes}")
-        if x.dtype.kind not in _RULES[name].kinds or (x_offset and x.dtype not in (I8, I16)):
+        if x.dtype.kind not in RULES[name].kinds or (x_offset and x.dtype not in (I8, I16)):
             raise BuildError(f"{name} is not defined on {x.dtype}" + (" with an offset" if x_offset else ""))
         shape = tuple(1 if k in axes else d for k, d in enumerate(x.shape))
         return TensorType(_sum_type(name, x.dtype), shape)
@@ -78,7 +80,7 @@ def _infer(name: str) -> Callable[..., TensorType]:
 
 
 def _reference(name: str) -> Callable[..., Array]:
-    rule = _RULES[name]
+    rule = RULES[name]
 
     def run(x: Array, *, axes: Any, x_offset: int = 0) -> Array:
         kind = DType({"b": "b", "f": "f", "i": "i", "u": "u"}[x.dtype.kind], 1 if x.dtype == bool else x.itemsize * 8)
@@ -98,7 +100,7 @@ def _truncated(total: Array, size: int) -> Array:
 
 
 def _loops(name: str) -> Callable[..., Loops]:
-    rule = _RULES[name]
+    rule = RULES[name]
 
     def build(
         fn: str, types: Sequence[TensorType], outs: Sequence[TensorType], given: Mapping[str, Any]
@@ -163,10 +165,10 @@ _FLOATS = (
 def _samples(name: str) -> tuple[Sample, ...]:
     if name == "reduce_sum":
         return (*_OFFSETS, *_FLOATS)
-    return (*_FLOATS, sample(_T(BOOL, (_N, 3)), axes=(1,))) if "b" in _RULES[name].kinds else _FLOATS
+    return (*_FLOATS, sample(_T(BOOL, (_N, 3)), axes=(1,))) if "b" in RULES[name].kinds else _FLOATS
 
 
-for _name, _rule in _RULES.items():
+for _name, _rule in RULES.items():
     define(
         OpDef(
             _name,

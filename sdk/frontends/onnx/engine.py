@@ -16,6 +16,7 @@ from sdk.errors import BuildError, MissingToolError
 from sdk.frontends.base import ModelFile, Option
 from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.reader import embedded
+from sdk.installs import pip_command
 
 __all__ = ["OnnxRuntime", "OnnxRuntimeLayers", "session_options"]
 
@@ -60,7 +61,7 @@ class OnnxRuntime:
             raise MissingToolError(
                 "the reference onnxruntime is not installed",
                 why=str(err),
-                hint="pip install 'crosslevel[verify]', or use --against interp",
+                hint=f"{pip_command('onnxruntime')}, or use --against interp",
             ) from None
         runtime.set_default_logger_severity(3)
         data = embedded(model.data, model.beside) if isinstance(model.beside, Externals) else model.data

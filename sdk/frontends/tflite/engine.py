@@ -16,6 +16,7 @@ from sdk.frontends.base import ModelFile, Option
 from sdk.frontends.tflite.entries import entries_of
 from sdk.frontends.tflite.reader import Signature, read_model, read_signatures
 from sdk.frontends.tflite.unfilled import unfilled
+from sdk.installs import pip_command
 
 __all__ = ["LiteRt", "LiteRtLayers", "TfliteMicro", "TfliteMicroLayers"]
 
@@ -76,7 +77,7 @@ class TfliteMicro:
             raise MissingToolError(
                 "the reference tflite-micro is not installed",
                 why=str(err),
-                hint="pip install 'crosslevel[verify]'",
+                hint=f"{pip_command('tflite-micro')}, or use --against interp",
             ) from None
         if signature_of(model.data, graph.name) is not None:
             hint = "use --against litert, or interp"
@@ -147,7 +148,7 @@ class LiteRt:
             raise MissingToolError(
                 "the reference LiteRT is not installed",
                 why=str(err),
-                hint="pip install 'crosslevel[verify]', or use --against interp",
+                hint=f"{pip_command('ai-edge-litert')}, or use --against interp",
             ) from None
         why = _unsuited(model.data, self.name)
         if why is not None:

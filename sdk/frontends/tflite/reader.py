@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from sdk.errors import BuildError
+from sdk.frontends.tflite.schema import BUILTIN, OPTIONS, OPTIONS2, TYPE_NAMES, options_table
 from sdk.frontends.tflite.sparse import densified
 from sdk.frontends.tflite.verify import malformed, verify_file
 
@@ -21,10 +22,6 @@ __all__ = ["Operator", "OptionFields", "Signature", "Subgraph", "Tensor", "read_
 
 OptionFields = Mapping[str, tuple[str, tuple[str, ...]]]
 MAX_BYTES: Final = (1 << 31) - 1
-_BUILTIN: Final = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
-_TYPE_NAMES: Final = {v: k for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
-_OPTIONS: Final = {v: k for k, v in vars(tflite.BuiltinOptions).items() if isinstance(v, int)}
-_OPTIONS2: Final = {v: k for k, v in vars(tflite.BuiltinOptions2).items() if isinstance(v, int)}
 _DTYPES: Final = {
     "BOOL": BOOL, "INT8": I8, "UINT8": U8, "INT16": I16, "UINT16": U16, "INT32": I32, "UINT32": U32,
     "INT64": I64, "UINT64": U64, "FLOAT16": F16, "FLOAT32": F32, "FLOAT64": F64,
@@ -166,7 +163,7 @@ def _text(raw: bytes | None) -> str:
 
 def _tensor(model: Any, table: Any, index: int) -> Tensor:
     name = _text(table.Name()) or f"tensor_{index}"
-    type_name = _TYPE_NAMES.get(table.Type(), f"type {table.Type()}")
+    type_name = TYPE_NAMES.get(table.Type(), f"type {table.Type()}")
     dtype = _DTYPES.get(type_name)
     shape = _ints(table, "Shape")
     signature = _ints(table, "ShapeSignature") or shape
@@ -264,7 +261,7 @@ def _operator(model: Any, table: Any, index: int, fields: OptionFields) -> Opera
     code = model.OperatorCodes(table.OpcodeIndex())
     number = max(int(code.BuiltinCode()), int(code.DeprecatedBuiltinCode()))
     custom = number == tflite.BuiltinOperator.CUSTOM
-    name = _text(code.CustomCode()) if custom else _BUILTIN.get(number, f"builtin {number}")
+    name = _text(code.CustomCode()) if custom else BUILTIN.get(number, f"builtin {number}")
     payload = _custom_options(model, table, index) if custom else b""
     options = {} if custom else _options(table, name, fields)
     return Operator(index, name, custom, _ints(table, "Inputs"), _ints(table, "Outputs"), options, payload)
@@ -279,16 +276,15 @@ def _custom_options(model: Any, table: Any, index: int) -> bytes:
 
 def _options(table: Any, name: str, fields: OptionFields) -> dict[str, Any]:
     """The options of an operator by accessor name; empty where the file has none."""
-    union, known = table.BuiltinOptions(), _OPTIONS.get(table.BuiltinOptionsType())
+    union, known = table.BuiltinOptions(), OPTIONS.get(table.BuiltinOptionsType())
     if union is None:
-        union, known = table.BuiltinOptions2(), _OPTIONS2.get(table.BuiltinOptions2Type())
+        union, known = table.BuiltinOptions2(), OPTIONS2.get(table.BuiltinOptions2Type())
     if name not in fields or union is None:
         return {}
     kind, accessors = fields[name]
     if not kind or known != kind:
         return {}
-    options = getattr(tflite, kind)()
-    options.Init(union.Bytes, union.Pos)
+    options = options_table(kind, union.Bytes, union.Pos)
     return {a: _option(getattr(options, a)()) for a in accessors}
 
 

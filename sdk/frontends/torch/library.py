@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from sdk.errors import MissingToolError
+from sdk.installs import pip_command
 
 __all__ = ["first_line", "quiet", "torch_package", "trees"]
 
@@ -22,9 +23,7 @@ def torch_package() -> Any:
     try:
         return import_module("torch")
     except ImportError as err:
-        raise MissingToolError(
-            "PyTorch is not installed", why=str(err), hint="pip install 'crosslevel[torch]'"
-        ) from None
+        raise MissingToolError("PyTorch is not installed", why=str(err), hint=pip_command("torch")) from None
 
 
 def trees() -> Any:

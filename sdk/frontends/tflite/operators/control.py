@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sdk.budget import TRIPS
-from sdk.compiler.ir.graph import WriteState
+from sdk.compiler.ir.graph import Value, WriteState
+from sdk.compiler.ir.types import I32
 from sdk.errors import BuildError
 from sdk.frontends.control import chosen, scalar_condition
+from sdk.frontends.moves import type_text
 from sdk.frontends.tflite.context import Argument, OpNode, Table
+from sdk.frontends.tflite.operators.real.common import vector
 
 __all__ = ["TABLE"]
 
@@ -52,18 +57,46 @@ def if_(node: OpNode) -> None:
             raise BuildError(f"its condition has {known.size} elements")
         _give(node, node.inline(branches[not known.reshape(-1)[0]], _arguments(node, 1)))
         return
+    _chosen_branch(node, branches, [scalar_condition(node.emitter, node.input(0))])
+
+
+def case(node: OpNode) -> None:
+    """STABLEHLO_CASE: the branch of a number, the last one where there is none of that number."""
+    branches, index = vector(node, "BranchSubgraphIndicesAsNumpy"), node.input(0, I32)
+    if not branches or index.type.size != 1:
+        raise BuildError(f"{len(branches)} branches by {type_text(index)}")
+    known = node.data(0)
+    if known is not None:
+        number = int(known.reshape(-1)[0])
+        _give(node, node.inline(branches[number if 0 <= number < len(branches) else -1], _arguments(node, 1)))
+        return
     emit = node.emitter
-    condition = scalar_condition(emit, node.input(0))
+    which = emit.call("reshape", index, shape=())
+    _chosen_branch(
+        node, branches, [emit.call("equal", which, emit.scalar(k, I32)) for k in range(len(branches) - 1)]
+    )
+
+
+def _chosen_branch(node: OpNode, branches: Sequence[int], conditions: Sequence[Value]) -> None:
+    """All branches, and of each result that of the first one whose condition holds; the last one has none."""
+    emit = node.emitter
     start, args = len(node.builder.body), _arguments(node, 1)
-    yes, no = (node.inline(index, args) for index in branches)
+    found = [node.inline(index, args) for index in branches]
     if any(isinstance(one, WriteState) for one in node.builder.body[start:]):
         hint = "assign after it: the old value where the condition does not hold"
         raise BuildError("its condition is known only at run time, and a branch assigns a variable", hint=hint)
+    counts = {len(results) for results in found}
+    if len(counts) > 1:
+        raise BuildError(f"its branches have {' and '.join(map(str, sorted(counts)))} results")
     results: list[Argument] = []
-    for one, other in zip(yes, no, strict=True):
-        if isinstance(one, str) or isinstance(other, str):
+    for options in zip(*found, strict=True):
+        values = [one for one in options if not isinstance(one, str)]
+        if len(values) < len(options):
             raise BuildError("its condition is known only at run time, and chooses a variable")
-        results.append(chosen(emit, condition, one, other))
+        result = values[-1]
+        for condition, value in reversed(list(zip(conditions, values[:-1], strict=True))):
+            result = chosen(emit, condition, value, result)
+        results.append(result)
     _give(node, tuple(results))
 
 
@@ -89,4 +122,10 @@ def _holds(node: OpNode, test: int, carried: tuple[Argument, ...]) -> bool:
     return bool(np.all(known.numbers))
 
 
-TABLE: Table = {"CALL": call, "IF": if_, "STABLEHLO_COMPOSITE": composite, "WHILE": while_}
+TABLE: Table = {
+    "CALL": call,
+    "IF": if_,
+    "STABLEHLO_CASE": case,
+    "STABLEHLO_COMPOSITE": composite,
+    "WHILE": while_,
+}

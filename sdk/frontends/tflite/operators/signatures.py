@@ -18,6 +18,12 @@ class Signature:
     fields: tuple[str, ...] = ()
 
 
+
+def _vectors(*names: str) -> tuple[str, ...]:
+    """Options that are vectors, read as arrays."""
+    return tuple(f"{name}AsNumpy" for name in names)
+
+
 _FUSED = ("FusedActivationFunction",)
 _STRIDES = ("Padding", "StrideH", "StrideW")
 _WINDOW = (*_STRIDES, "DilationHFactor", "DilationWFactor", *_FUSED)
@@ -41,6 +47,7 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     "FULLY_CONNECTED": Signature(
         3, "FullyConnectedOptions", (*_FUSED, "WeightsFormat", "KeepNumDims", "AsymmetricQuantizeInputs")
     ),
+    "CONV_3D_TRANSPOSE": Signature(4, "Conv3DOptions", _VOLUME),
     "TRANSPOSE_CONV": Signature(4, "TransposeConvOptions", (*_STRIDES, *_FUSED)),
     # elementwise, of two tensors or more
     "ADD": Signature(2, "AddOptions", _FUSED),
@@ -50,7 +57,8 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     **dict.fromkeys(
         ("ATAN2", "BITWISE_XOR", "EQUAL", "FLOOR_DIV", "FLOOR_MOD", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL",
          "LOGICAL_AND", "LOGICAL_OR", "MAXIMUM", "MINIMUM", "NOT_EQUAL", "POW", "PRELU", "RIGHT_SHIFT",
-         "SQUARED_DIFFERENCE"), _BINARY,
+         "SQUARED_DIFFERENCE", "STABLEHLO_ADD", "STABLEHLO_AND", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM",
+         "STABLEHLO_MULTIPLY", "STABLEHLO_SHIFT_LEFT"), _BINARY,
     ),
     "ADD_N": Signature(None),
     "SELECT": Signature(3),
@@ -61,7 +69,9 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
          "LOG_SOFTMAX", "NEG", "QUANTIZE", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "ROUND", "RSQRT", "SIGN",
          "SIN", "SQRT", "SQUARE", "TANH", "ZEROS_LIKE"), _UNARY,
     ),
+    "BITCAST": Signature(1),
     "CAST": Signature(1),
+    "FAKE_QUANT": Signature(1, "FakeQuantOptions", ("Min", "Max", "NumBits", "NarrowRange")),
     "GELU": Signature(1, "GeluOptions", ("Approximate",)),
     "LEAKY_RELU": Signature(1, "LeakyReluOptions", ("Alpha",)),
     "SOFTMAX": Signature(1, "SoftmaxOptions", ("Beta",)),
@@ -79,11 +89,18 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     "ARG_MAX": Signature(2),
     "ARG_MIN": Signature(2),
     "CUMSUM": Signature(2, "CumsumOptions", ("Exclusive", "Reverse")),
+    "REDUCE_WINDOW": Signature(5, "ReduceWindowOptions", ("ReduceFunction",)),
+    "STABLEHLO_REDUCE_WINDOW": Signature(
+        2, "StablehloReduceWindowOptions",
+        (*_vectors("WindowDimensions", "WindowStrides", "WindowDilations", "BaseDilations", "Padding"),
+         "BodySubgraphIndex"),
+    ),
     "TOPK_V2": Signature(2),
     # elements moved
     "BATCH_TO_SPACE_ND": Signature(3),
     "BROADCAST_TO": Signature(2),
     "CONCATENATION": Signature(None, "ConcatenationOptions", ("Axis", *_FUSED)),
+    "DILATE": Signature(3),
     "DEPTH_TO_SPACE": Signature(1, "DepthToSpaceOptions", ("BlockSize",)),
     "EXPAND_DIMS": Signature(2),
     "MIRROR_PAD": Signature(2, "MirrorPadOptions", ("Mode",)),
@@ -101,6 +118,9 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     "SPLIT": Signature(2),
     "SPLIT_V": Signature(3),
     "SQUEEZE": Signature(1, "SqueezeOptions", ("SqueezeDimsAsNumpy",)),
+    "STABLEHLO_PAD": Signature(
+        2, "StablehloPadOptions", _vectors("EdgePaddingLow", "EdgePaddingHigh", "InteriorPadding")
+    ),
     "STRIDED_SLICE": Signature(4, "StridedSliceOptions", _SLICE),
     "TILE": Signature(2),
     "TRANSPOSE": Signature(2),
@@ -109,10 +129,22 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     "DYNAMIC_UPDATE_SLICE": Signature(3),
     "DENSIFY": Signature(1),
     "EMBEDDING_LOOKUP": Signature(2),
+    "EMBEDDING_LOOKUP_SPARSE": Signature(5, "EmbeddingLookupSparseOptions", ("Combiner",)),
     "GATHER": Signature(2, "GatherOptions", ("Axis", "BatchDims")),
     "GATHER_ND": Signature(2),
+    "HASHTABLE_LOOKUP": Signature(3),
     "ONE_HOT": Signature(4, "OneHotOptions", ("Axis",)),
     "SCATTER_ND": Signature(3),
+    "SPARSE_TO_DENSE": Signature(4),
+    "STABLEHLO_GATHER": Signature(
+        2, "StablehloGatherOptions",
+        (*_vectors("OffsetDims", "CollapsedSliceDims", "StartIndexMap", "SliceSizes"), "IndexVectorDim"),
+    ),
+    "STABLEHLO_SCATTER": Signature(
+        3, "StablehloScatterOptions",
+        (*_vectors("UpdateWindowDims", "InsertedWindowDims", "ScatterDimsToOperandDims"), "IndexVectorDim",
+         "UpdateComputationSubgraphIndex"),
+    ),
     "WHERE": Signature(1),
     # put together by numbers, chosen by scores
     "BUCKETIZE": Signature(1, "BucketizeOptions", ("BoundariesAsNumpy",)),
@@ -137,6 +169,7 @@ SIGNATURES: Final[Mapping[str, Signature]] = {
     # other subgraphs
     "CALL": Signature(None, "CallOptions", ("Subgraph",)),
     "IF": Signature(None, "IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
+    "STABLEHLO_CASE": Signature(None, "StablehloCaseOptions", _vectors("BranchSubgraphIndices")),
     "STABLEHLO_COMPOSITE": Signature(None, "StableHLOCompositeOptions", ("DecompositionSubgraphIndex",)),
     "WHILE": Signature(None, "WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
     # variables and state

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-import numpy as np
-
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, F32, DType
+from sdk.frontends.angles import angle
 from sdk.frontends.torch.context import Number, TorchNode, aten
 
 __all__: list[str] = []
@@ -32,7 +31,6 @@ _ON_BOOLS: Final = {"mul": "and", "maximum": "or", "minimum": "and", "add": "or"
 _COMPARE: Final = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
 }  # fmt: skip
-_LARGEST: Final = {16: 65504.0, 32: float(np.finfo(np.float32).max), 64: float(np.finfo(np.float64).max)}
 _LOGICAL: Final = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
 
 
@@ -216,15 +214,7 @@ def known_extreme(node: TorchNode, a: Value, b: Value) -> Value:
 @aten("atan2.default")
 def atan2(node: TorchNode, a: Value, b: Value) -> Value:
     """The angle of the point (b, a), from -pi to pi; a negative zero of b counts as zero."""
-    most = _LARGEST[node.kind.bits]  # of two infinities the quotient is 1
-    y, x = (node.call("clip", node.cast(v, node.kind), lo=-most, hi=most) for v in (a, b))
-    zero = node.scalar(0, node.kind)
-    angle = node.call("atan", node.call("div", y, x))
-    below = node.call("or", node.call("less", y, zero), node.call("less", node.call("reciprocal", y), zero))
-    turn = node.call("where", below, node.scalar(-math.pi, node.kind), node.scalar(math.pi, node.kind))
-    angle = node.call("where", node.call("less", x, zero), node.call("add", angle, turn), angle)
-    none = node.call("and", node.call("equal", x, zero), node.call("equal", y, zero))
-    return node.call("where", none, zero, angle)
+    return angle(node, node.cast(a, node.kind), node.cast(b, node.kind))
 
 
 @aten("log2.default", "log10.default")

@@ -7,6 +7,7 @@ from sdk.frontends.tflite.context import Table
 from sdk.frontends.tflite.operators.real import (
     activations,
     elementwise,
+    lookups,
     movement,
     positions,
     products,
@@ -16,6 +17,8 @@ from sdk.frontends.tflite.operators.real import (
     segments,
     shapes,
     slices,
+    spaced,
+    stablehlo,
     storage,
     suppression,
     svdf,
@@ -40,4 +43,7 @@ TABLE: Table = {
     **suppression.TABLE,
     **svdf.TABLE,
     **recurrent.TABLE,
+    **lookups.TABLE,
+    **spaced.TABLE,
+    **stablehlo.TABLE,
 }

@@ -11,7 +11,9 @@ from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode
 from sdk.frontends.tflite.quantize import ACTIVATIONS
 
-__all__ = ["activated", "apply", "axes_of", "axis_of", "fused", "reshaped", "shape_of", "single", "single_dim"]
+__all__ = [
+    "activated", "apply", "axes_of", "axis_of", "fused", "reshaped", "shape_of", "single", "single_dim", "vector",
+]  # fmt: skip
 
 T = TypeVar("T")
 # The op of a fused activation, and its attributes.
@@ -119,6 +121,18 @@ def _only(node: OpNode, k: int, found: tuple[T, ...]) -> T:
     if len(found) != 1:
         raise BuildError(f"input {k} ({node.tensor(k).title}) holds {len(found)} integers instead of one")
     return found[0]
+
+
+def vector(node: OpNode, name: str, count: int | None = None) -> tuple[int, ...]:
+    """An option that is a vector of integers, of ``count`` where that is given.
+
+    Raises:
+        BuildError: it has another number of them.
+    """
+    found = tuple(int(v) for v in node.option(name) or ())
+    if count is not None and len(found) != count:
+        raise BuildError(f"the option {name.removesuffix('AsNumpy')} has {len(found)} numbers instead of {count}")
+    return found
 
 
 def reshaped(node: OpNode, x: Value, shape: Sequence[Dim], to: int | str = 0) -> Value:

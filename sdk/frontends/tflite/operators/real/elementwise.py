@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import BOOL, F32, I8, I16, I32, I64, U8, DType
+from sdk.compiler.ir.types import BOOL, F32, F64, I8, I16, I32, I64, U8, DType
 from sdk.compiler.ops.shapes import same_extent
 from sdk.errors import BuildError
+from sdk.frontends.angles import angle
+from sdk.frontends.moves import type_text
 from sdk.frontends.tflite.context import Importer, OpNode, Table
 from sdk.frontends.tflite.operators.real.common import apply
 
@@ -100,6 +102,14 @@ def squared_difference(node: OpNode) -> None:
     node.call("mul", difference, difference)
 
 
+def atan2(node: OpNode) -> None:
+    """ATAN2: the angle of the points (x, y), inputs (y, x) of one shape."""
+    y, x = _pair(node, F32, F64)
+    if y.type.rank != x.type.rank or not all(map(same_extent, y.type.shape, x.type.shape)):
+        raise BuildError(f"its inputs are {type_text(y)} and {type_text(x)}")
+    node.call("reshape", angle(node.emitter, y, x), shape=y.type.shape)  # a view
+
+
 def floor_div(node: OpNode) -> None:
     """FLOOR_DIV: the quotient rounded down."""
     a, b = _pair(node, F32, I32, I8, I16)
@@ -170,6 +180,7 @@ def cast(node: OpNode) -> None:
 _OTHERS: Final[Mapping[str, Callable[[OpNode], None]]] = {
     "SQUARE": square,
     "SQUARED_DIFFERENCE": squared_difference,
+    "ATAN2": atan2,
     "FLOOR_DIV": floor_div,
     "RIGHT_SHIFT": right_shift,
     "ADD_N": add_n,

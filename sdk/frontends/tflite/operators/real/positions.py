@@ -12,6 +12,7 @@ from sdk.compiler.ir.types import BOOL, F32, I8, I32, I64, U8
 from sdk.compiler.ops.shapes import same_extent
 from sdk.compiler.sym import Dim, Var, max_value, product
 from sdk.errors import BuildError
+from sdk.frontends.moves import type_text
 from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators.real.common import axis_of, shape_of, single_dim
 
@@ -73,7 +74,7 @@ def dynamic_update_slice(node: OpNode) -> None:
     x, part, start = node.input(0), node.input(1), node.input(2, I32, I64)
     wide = [a for a, (d, e) in enumerate(zip(x.type.shape, part.type.shape, strict=False)) if not same_extent(d, e)]
     if x.type.rank != part.type.rank or start.type.shape != (x.type.rank,) or x.type.dtype != part.type.dtype:
-        raise BuildError(f"a part {part.type} of {x.type} from {start.type.shape} places")
+        raise BuildError(f"a part {part.type} of {type_text(x)} from {start.type.shape} places")
     if not wide:
         node.call("reshape", part, shape=x.type.shape)
         return
@@ -111,6 +112,24 @@ def scatter_nd(node: OpNode) -> None:
     at, updates, shape = node.input(0, I32), node.input(1, F32, I32, I64, I8, U8), shape_of(node, 2)
     zeros = node.call("full", to="zeros", shape=shape, value=0, dtype=str(updates.type.dtype))
     node.call("scatter_nd", zeros, at, updates, reduction="add")
+
+
+def sparse_to_dense(node: OpNode) -> None:
+    """SPARSE_TO_DENSE: inputs (positions, shape, values or one for all, what stands elsewhere)."""
+    at, shape, values, fill = node.input(0, I32, I64), shape_of(node, 1), node.input(2), node.input(3)
+    emit = node.emitter
+    if at.type.rank < 2:
+        at = emit.call("reshape", at, shape=(at.type.size, 1))
+    count, depth = at.type.shape[0], at.type.shape[-1]
+    one = values.type.rank == 0
+    if at.type.rank != 2 or depth != len(shape) or fill.type.size != 1 or fill.type.dtype != values.type.dtype:
+        what = f"{type_text(values)} at {type_text(at)} in a tensor of rank {len(shape)}"
+        raise BuildError(f"{what} filled with {type_text(fill)}")
+    if not one and (values.type.rank != 1 or not same_extent(values.type.shape[0], count)):
+        raise BuildError(f"values {type_text(values)} for {count} positions")
+    values = emit.call("broadcast_to", values, shape=(count,)) if one else values
+    filled = emit.call("broadcast_to", emit.call("reshape", fill, shape=()), shape=shape)
+    node.call("scatter_nd", filled, at, values, reduction="none")
 
 
 def where(node: OpNode) -> None:
@@ -152,6 +171,7 @@ TABLE: Table = {
     "DYNAMIC_UPDATE_SLICE": dynamic_update_slice,
     "ONE_HOT": one_hot,
     "SCATTER_ND": scatter_nd,
+    "SPARSE_TO_DENSE": sparse_to_dense,
     "WHERE": where,
     "REVERSE_SEQUENCE": reverse_sequence,
 }

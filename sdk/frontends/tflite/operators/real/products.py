@@ -19,6 +19,8 @@ from sdk.frontends.tflite.operators.real.hybrid import has_stored_weights, summe
 
 __all__ = ["TABLE", "transposed"]
 
+_DILATION = ("Dilation", "Factor")
+
 
 def _images(node: OpNode, k: int, axes: int) -> Value:
     x = node.input(k, F32)
@@ -128,31 +130,44 @@ def transpose_conv(node: OpNode) -> None:
     apply(node, "conv_transpose2d", x, w, bias, **window)
 
 
+def conv_3d_transpose(node: OpNode) -> None:
+    """CONV_3D_TRANSPOSE: inputs (shape of the output, weights [kd, kh, kw, o, c], x, bias)."""
+    stride, dilation = (tuple(node.positive(f"{k}{c}{e}") for c in "DHW") for k, e in (("Stride", ""), _DILATION))
+    kind = int(node.option("Padding"))
+    x, w, bias, window = transposed(node, (2, 1, 3), node.dims(0), stride, kind, dilation)
+    apply(node, "conv_transpose3d", x, w, bias, **window)
+
+
 def transposed(
-    node: OpNode, inputs: tuple[int, int, int], out: tuple[Dim, ...], stride: tuple[int, int], kind: int
-) -> tuple[Value, Value, Value, dict[str, Any]]:
-    """Image, weights [o, kh, kw, c] and bias of a transposed convolution to images of shape ``out``, and its window.
-    ``inputs`` are the numbers of the three.
+    node: OpNode, inputs: tuple[int, int, int], out: tuple[Dim, ...], stride: tuple[int, ...], kind: int,
+    dilation: tuple[int, ...] = (1, 1),
+) -> tuple[Value, Value, Value, dict[str, Any]]:  # fmt: skip
+    """Image, weights [o, taps.., c] and bias of a transposed convolution to images of shape ``out``, and its window.
+    ``inputs`` are the numbers of the three; weights of volumes are [taps.., o, c] in the file.
 
     Raises:
         BuildError: these do not fit each other.
     """
-    x, w = _images(node, inputs[0], 2), _weights(node, inputs[1], 4)
-    channels, kh, kw, depth = _numbers(node, inputs[1])
-    if len(out) != 4 or not same_extent(out[0], x.type.shape[0]) or not same_extent(out[3], channels):
+    axes = len(stride)
+    x, w = _images(node, inputs[0], axes), _weights(node, inputs[1], axes + 2)
+    shape = _numbers(node, inputs[1])
+    channels, *kernel, depth = shape if axes == 2 else (shape[-2], *shape[:-2], shape[-1])
+    if len(out) != axes + 2 or not same_extent(out[0], x.type.shape[0]) or not same_extent(out[-1], channels):
         raise BuildError(f"the shape {list(map(str, out))} of the output does not fit {channels} channels")
-    if not same_extent(x.type.shape[3], depth):
-        raise BuildError(f"weights of shape {list(w.type.shape)} do not fit {x.type.shape[3]} input channels")
+    if not same_extent(x.type.shape[-1], depth):
+        raise BuildError(f"weights of shape {list(w.type.shape)} do not fit {x.type.shape[-1]} input channels")
+    if axes > 2:
+        w = _arranged(node, inputs[1], (axes, *range(axes), axes + 1), (channels, *kernel, depth), "taps")
     before, after, more = [], [], []
-    for n, taps in enumerate((kh, kw)):
-        first, _ = padding(kind, out[1 + n], taps, stride[n], 1)
-        rest = (x.type.shape[1 + n] - 1) * stride[n] + taps - first - out[1 + n]
+    for n, taps in enumerate(kernel):
+        first, _ = padding(kind, out[1 + n], taps, stride[n], dilation[n])
+        rest = (x.type.shape[1 + n] - 1) * stride[n] + (taps - 1) * dilation[n] + 1 - first - out[1 + n]
         if not isinstance(rest, int):
             raise BuildError(f"the size {out[1 + n]} of the output is not known to follow from {x.type.shape[1 + n]}")
         before.append(first)
         after.append(max(rest, 0))
         more.append(max(-rest, 0))
-    window = {"stride": stride, "dilation": (1, 1), "pad": (*before, *after), "more": tuple(more)}
+    window = {"stride": stride, "dilation": dilation, "pad": (*before, *after), "more": tuple(more)}
     return x, w, _bias(node, inputs[2], channels), window
 
 
@@ -210,6 +225,7 @@ TABLE: Table = {
     "CONV_2D": conv_2d,
     "DEPTHWISE_CONV_2D": depthwise_conv_2d,
     "CONV_3D": conv_3d,
+    "CONV_3D_TRANSPOSE": conv_3d_transpose,
     "TRANSPOSE_CONV": transpose_conv,
     "FULLY_CONNECTED": fully_connected,
     "BATCH_MATMUL": batch_matmul,

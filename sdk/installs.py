@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 __all__ = ["OPTIONAL_PACKAGES", "PACKAGES", "install_command", "manager", "pip_command"]
 
-# What pyproject.toml requires, and what its extra "verify" adds: distribution -> versions. A test compares them.
+# What pyproject.toml requires, and what its extras "verify", "torch" and "zig" add: distribution -> versions. A test
+# compares them. Hints name these packages and no extra of ours, which only an installation from an index would know.
 PACKAGES: Final = {
     "click": ">=8.1,<9",
     "jinja2": ">=3.1,<4",
@@ -23,12 +26,13 @@ PACKAGES: Final = {
     "pyserial": ">=3.5,<4",
     "rich": ">=13.7,<16",
     "tflite": ">=2.18,<3",
-    "ziglang": ">=0.16,<0.18",
 }
 OPTIONAL_PACKAGES: Final = {
     "ai-edge-litert": ">=2.1,<3",
     "onnxruntime": ">=1.20,<2",
     "tflite-micro": ">=0.dev20240101,<1",
+    "torch": ">=2.13,<3",
+    "ziglang": ">=0.16,<0.18",
 }
 
 _COMMANDS: Final = {
@@ -57,6 +61,11 @@ _PROGRAMS: Final[dict[str, dict[str, str]]] = {
         "pacman": "arm-none-eabi-gcc arm-none-eabi-newlib",
         "brew": "--cask gcc-arm-embedded",
     },
+    "riscv64-unknown-elf-gcc": {
+        "apt": "gcc-riscv64-unknown-elf",
+        "pacman": "riscv64-elf-gcc",
+        "brew": "riscv64-elf-gcc",
+    },
 }
 _FAMILIES: Final = {"debian": "apt", "ubuntu": "apt", "fedora": "dnf", "rhel": "dnf", "arch": "pacman"}
 
@@ -75,10 +84,10 @@ def manager(release: str | None = None) -> str:
 
 
 def install_command(program: str, by: str | None = None) -> str | None:
-    """The command that installs ``program`` with package manager ``by`` (None: this system's); None where that manager
-    has no package of it."""
+    """The command that installs ``program`` with package manager ``by`` (None: this system's); None where no package of
+    that manager is known to bring it."""
     by = by or manager()
-    names = _PROGRAMS[program]
+    names = _PROGRAMS.get(program, {})
     packages = names.get(by) or names.get("")
     if packages is None:
         return None
@@ -87,6 +96,9 @@ def install_command(program: str, by: str | None = None) -> str | None:
 
 
 def pip_command(package: str) -> str:
-    """The command that installs a Python package for the Python that runs this."""
+    """The command that installs a Python package for the Python that runs this, by uv where that made an environment
+    without pip."""
     wanted = package + {**PACKAGES, **OPTIONAL_PACKAGES}.get(package, "")
+    if find_spec("pip") is None and shutil.which("uv"):
+        return shlex.join(["uv", "pip", "install", "--python", sys.executable, wanted])
     return shlex.join([sys.executable, "-m", "pip", "install", wanted])
