@@ -75,6 +75,13 @@ class NoDeviceError(SdkError):
     advice = "sdk boards show NAME says how a board is reached; --device URI names another"
 
 
+class BusyError(SdkError):
+    """Somebody else uses the device."""
+
+    exit_code = 4
+    advice = "wait until it is free, or ask who uses it"
+
+
 class LinkError(SdkError):
     """The link to a device broke, timed out or carried garbage."""
 

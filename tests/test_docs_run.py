@@ -25,8 +25,10 @@ from sdk.errors import SdkError
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# What is run elsewhere: make by continuous integration, an installation by tests/test_package.py.
-ELSEWHERE = re.compile(r"make (demo|test|soak|docs)\b|pip install|\. \.venv/bin/activate|export |eval |source ")
+# What is run elsewhere: make by continuous integration, an installation by test_package.py, agents by tests/agent.
+ELSEWHERE = re.compile(
+    r"make (demo|test|soak|docs)\b|pip install|\. \.venv/bin/activate|export |eval |source |sdk agent|sdk .*tcp://"
+)
 SHELL = ("cmake", "qemu-system-arm", "python")
 LANGUAGES = {"", "c", "js", "python", "ir", "pipeline", "toml"}
 C_PRELUDE = {"README.md": "#include <stdint.h>\n#include <stddef.h>\nstatic void fill(int8_t *image) { *image = 0; }\n"}

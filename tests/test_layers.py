@@ -43,6 +43,7 @@ LAYERS = {
     "sdk.devices": 8,
     "sdk.frontends": 8,
     "sdk.toolchains": 8,
+    "sdk.agent": 9,
     "sdk.driver": 9,
     "sdk.notebook": 0,
     "sdk.profile": 9,

@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from sdk.cli import output, progress
+from sdk.cli.agent import agent
 from sdk.cli.bench import bench
 from sdk.cli.boards import boards
 from sdk.cli.build import build
@@ -30,7 +31,7 @@ from sdk.errors import SdkError, UsageError
 from sdk.version import VERSION
 
 # In the order in which --help shows them; each has examples in templates/help/examples.toml.
-_COMMANDS = (build, run, verify, bench, profile, memory, inspect, fit, quantize, boards, doctor, completion)
+_COMMANDS = (build, run, verify, bench, profile, memory, inspect, fit, quantize, boards, agent, doctor, completion)
 VERBS = tuple(command.name or "" for command in _COMMANDS)
 
 

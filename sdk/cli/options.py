@@ -46,7 +46,7 @@ any_board_option = click.option(
     "--board", metavar="B", help="Board; alone it means the board's emulated target.",
     shell_complete=complete.board_names,
 )  # fmt: skip
-device_option = click.option("--device", metavar="URI", help="Device to use: local:PROGRAM, qemu:// or program://.")
+device_option = click.option("--device", metavar="URI", help="Device to use: local:PROGRAM, qemu://, program:// or tcp://HOST.")
 entry_option = click.option(
     "--entry", metavar="NAME", help="Entry of a model that has several.", shell_complete=complete.entry_names
 )

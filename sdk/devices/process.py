@@ -20,7 +20,21 @@ _GRACE_S = 0.5  # for a child to end by itself, then after SIGTERM
 _PIPE_BYTES_PER_S = 1e6  # a pipe on a busy machine, sanitizers in the agent
 _PIPE_GRACE_S = 1.0  # an agent ends by itself when its input does
 _AGAIN = "run it again; when it repeats, report it with the lines above"
+_OTHER_CPU = "it may be built for another processor: choose the board that the machine is with --board"
 _STACK = "often a stack overflow: raise runtime.stack in the board's file"
+NO_WORDS = "it wrote nothing to standard error"
+
+
+def end_error(name: str, status: int, words: str) -> LinkError | DeviceFault:
+    """The error that says how a process ended: its status, or -N where signal N killed it."""
+    if status == 0:
+        return LinkError(f"{name} ended before it answered", why=words, hint=_AGAIN)
+    how = f"ended with status {status}"
+    if status < 0:
+        known = -status in signal.Signals._value2member_map_
+        how = f"was killed by {signal.Signals(-status).name if known else f'signal {-status}'}"
+    hint = _STACK if "lockup" in words.lower() else _OTHER_CPU if status == -signal.SIGILL else _AGAIN
+    return DeviceFault(f"{name} {how}", why=words, hint=hint)
 
 
 @dataclass
@@ -35,7 +49,7 @@ class Child:
         """Return the end of what it wrote to standard error."""
         size = os.fstat(self.stderr_fd).st_size
         text = os.pread(self.stderr_fd, _STDERR_TAIL, max(0, size - _STDERR_TAIL)).decode("utf-8", "replace")
-        return text.strip() or "it wrote nothing to standard error"
+        return text.strip() or NO_WORDS
 
     def ended(self) -> LinkError | DeviceFault:
         """Return the error that says how the process ended; it has closed its end of the pipe."""
@@ -43,12 +57,7 @@ class Child:
             status = self.process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             return LinkError(f"{self.name} closed the link but still runs", hint="end the process and run it again")
-        why = self.last_words()
-        if status == 0:
-            return LinkError(f"{self.name} ended before it answered", why=why, hint=_AGAIN)
-        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        hint = _STACK if why and "lockup" in why.lower() else _AGAIN
-        return DeviceFault(f"{self.name} {how}", why=why, hint=hint)
+        return end_error(self.name, status, self.last_words())
 
 
 def spawn(argv: Sequence[str], name: str, *, piped: bool) -> Child:

@@ -37,7 +37,7 @@ def open_session(
             raise NoDeviceError(f"{board.name} has no emulated target here", hint="name the device: --device URI")
         uri = ("local:" if emulator is None else "program://") if board.hosted else "qemu://"
     if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
-        raise UsageError(f"{uri!r} is not a device address", hint="local: or qemu://")
+        raise UsageError(f"{uri!r} is not a device address", hint="local:, qemu:// or tcp://HOST")
     return open_device(
         uri,
         artifact=agent,

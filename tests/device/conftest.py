@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import device_agents as agents
 import pytest
 from device_agents import Agent
 
+from sdk.agent import Server
 from sdk.boards import load_board
 from sdk.devices import Session
 
 
 @pytest.fixture(scope="session")
-def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Agent]:
-    """A function from "host" or an emulated board's name to its agent; each is built once."""
+def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Agent]]:
+    """A function from "host", "tcp" or an emulated board's name to its agent; each is built once."""
     built: dict[str, Agent] = {}
+    servers: list[Server] = []
 
     def get(name: str) -> Agent:
         if name not in built:
             folder = tmp_path_factory.mktemp(name)
             if name == "host":
                 built[name] = Agent("local:", agents.host_agent(folder / "agent"), None)
+            elif name == "tcp":
+                servers.append(Server("127.0.0.1", 0, folder / "store"))
+                threading.Thread(target=servers[-1].serve, daemon=True).start()
+                built[name] = Agent(f"tcp://127.0.0.1:{servers[-1].address[1]}", get("host").artifact, None)
             elif name in agents.PROGRAMS:
                 built[name] = agents.program(load_board(name), folder / "agent")
             else:
@@ -30,7 +37,9 @@ def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Agent
                 built[name] = Agent("qemu://", image, agents.emulator_of(board))
         return built[name]
 
-    return get
+    yield get
+    for server in servers:
+        server.close()
 
 
 @pytest.fixture
@@ -38,11 +47,12 @@ def local(agent_for: Callable[[str], Agent]) -> Agent:
     return agent_for("host")
 
 
-@pytest.fixture(
-    params=["host", *(pytest.param(name, marks=pytest.mark.emulator) for name in (*agents.EMULATED, *agents.PROGRAMS))]
-)
+EMULATED = [pytest.param(name, marks=pytest.mark.emulator) for name in (*agents.EMULATED, *agents.PROGRAMS)]
+
+
+@pytest.fixture(params=["host", "tcp", *EMULATED])
 def agent(request: pytest.FixtureRequest, agent_for: Callable[[str], Agent], need_tool) -> Agent:
-    if request.param != "host":
+    if request.param not in ("host", "tcp"):
         emulator = load_board(request.param).emulator
         assert emulator is not None
         need_tool(emulator.program)

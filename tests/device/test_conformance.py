@@ -1,5 +1,5 @@
-"""What every transport and port must do, with hand-written models: this machine, seven emulated boards, a
-WebAssembly engine."""
+"""What every transport and port must do, with hand-written models: this machine, also by `sdk agent`, seven
+emulated boards, a WebAssembly engine."""
 
 from __future__ import annotations
 

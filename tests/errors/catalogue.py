@@ -30,6 +30,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "sdk/graph": ("Models written in Python", "A call of `sdk.graph` with values that do not go together."),
     "sdk/budget": ("Limits", "The model asks for more than any model of use; `sdk/budget.py` has the numbers and why."),
     "sdk/boards": ("Board files", "A TOML file of a board is wrong; `sdk boards show NAME` prints what was read."),
+    "sdk/agent": ("Agents", "`sdk agent` cannot serve so; docs/devices.md says what it needs."),
     "sdk/devices": ("Devices", "The device is not there, does not answer, or answers wrongly."),
     "sdk/toolchains": ("Compilers and the cache", "A program is missing or refuses, or a folder takes nothing."),
     "sdk/quantizer": ("Quantising", "The samples, an option, or the float model; docs/quantize.md has examples."),
