@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sdk.errors import UsageError
+from sdk.text import spelled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -160,7 +161,7 @@ class ModelFile:
     @property
     def name(self) -> str:
         """The name of the file."""
-        return self.path.name
+        return spelled(self.path.name)
 
     @property
     def words(self) -> tuple[str, ...]:

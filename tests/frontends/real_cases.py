@@ -33,6 +33,8 @@ class Held:
     dtype: str = "float32"
     least: float = -3.0
     most: float = 3.0
+    scale: tuple[float, ...] | None = None
+    axis: int = 0
 
     def draw(self, rng: np.random.Generator) -> Array:
         if self.dtype == "bool":
@@ -87,7 +89,8 @@ class Case:
             elif isinstance(one, Kept):
                 numbers.append(model.tensor(f"kept{k}", one.shape, "float32", variable=True))
             else:
-                numbers.append(model.input(f"x{k}", one.shape, one.dtype, *self._meaning(one.dtype)))
+                own = {"scale": one.scale, "axis": one.axis} if one.scale else {}
+                numbers.append(model.input(f"x{k}", one.shape, one.dtype, *self._meaning(one.dtype), **own))
         kinds = enumerate(self.outputs)
         outputs = [model.output(f"y{k}", self.shape, dtype, *self._meaning(dtype)) for k, dtype in kinds]
         numbers += [-1] * (self.least - len(numbers))
@@ -162,13 +165,16 @@ def stored(shape: tuple[int, ...], axis: int, each: bool) -> Const:
     return Const(RNG.integers(-127, 128, shape), "int8", scales, axis)
 
 
-def hybrid(case: Case, each: bool = True, asymmetric: bool = False) -> Case:
+def hybrid(case: Case, each: bool = True, asymmetric: bool = False, held: bool = False) -> Case:
     """The same layer with weights of 8 bits."""
     taps = case.inputs[1]
     assert isinstance(taps, Const)
     axis = 3 if case.op == "DEPTHWISE_CONV_2D" else 0
+    eight: Const | Held = stored(np.shape(taps.data), axis, each)
+    if held and isinstance(eight, Const):
+        eight = Held(np.shape(taps.data), "int8", -127, 127, eight.scale, axis)
     fields = {**case.fields, "AsymmetricQuantizeInputs": asymmetric} if case.op == "FULLY_CONNECTED" else case.fields
-    inputs = (case.inputs[0], stored(np.shape(taps.data), axis, each), *case.inputs[2:])
+    inputs = (case.inputs[0], eight, *case.inputs[2:])
     return replace(case, inputs=inputs, fields=fields)
 
 
@@ -291,6 +297,13 @@ HYBRID = {
     "hybrid depthwise one channel": hybrid(conv((1, 6, 6, 1), (1, 3, 3, 1), SAME, op="DEPTHWISE_CONV_2D")),
     "hybrid depthwise": hybrid(conv((2, 7, 6, 3), (1, 3, 3, 3), SAME, 2, op="DEPTHWISE_CONV_2D", act=1)),
     "hybrid depthwise multiplied": hybrid(conv((1, 6, 6, 2), (1, 3, 3, 6), VALID, op="DEPTHWISE_CONV_2D")),
+    "hybrid transposed": hybrid(transposed((2, 3, 4, 2), (3, 3, 3, 2), (2, 6, 8, 3), SAME, 2, bias=True)),
+    "hybrid transposed one scale": hybrid(transposed((1, 3, 4, 2), (3, 2, 5, 2), (1, 6, 11, 3), VALID, 2, act=1),
+                                          each=False),
+    "hybrid transposed computed": hybrid(transposed((1, 3, 4, 2), (3, 3, 3, 2), (1, 5, 7, 3), SAME, 2), held=True),
+    "hybrid conv computed": hybrid(conv((2, 7, 6, 3), (4, 3, 3, 3), SAME, 2), held=True),
+    "hybrid dense computed": hybrid(dense((3, 9), (5, 9)), each=False, held=True),
+    "hybrid depthwise computed": hybrid(conv((1, 6, 6, 2), (1, 3, 3, 6), VALID, op="DEPTHWISE_CONV_2D"), held=True),
     "hybrid dense": hybrid(dense((3, 9), (5, 9)), each=False),
     "hybrid dense asymmetric": hybrid(dense((3, 9), (5, 9), act=1), each=False, asymmetric=True),
     "hybrid dense kept": hybrid(dense((2, 3, 8), (4, 8), keep=True, bias=False), each=False),

@@ -4,6 +4,7 @@ has them, tflite-micro, bit for bit."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def resize(op: str) -> Make:
     return make
 
 
-def transpose_conv(rng: Rng, dtype: str) -> bytes:
+def transpose_conv(rng: Rng, dtype: str, computed: bool = False) -> bytes:
     m = ModelFile()
     rows, cols = (int(n) for n in rng.integers(1, 7, 2))
     kernel, stride = rng.integers(1, 6, 2).tolist(), rng.integers(1, 4, 2).tolist()
@@ -85,11 +86,12 @@ def transpose_conv(rng: Rng, dtype: str) -> bytes:
     ]
     source = meaning(rng, dtype)
     scales = [real(rng, 0.001, 0.02) for _ in range(1 if dtype == "uint8" else out)]
-    zero = int(rng.integers(0, 256)) if dtype == "uint8" else 0
+    kind, zero = ("uint8", int(rng.integers(0, 256))) if dtype == "uint8" else ("int8", 0)
     weights = bytes_of(rng, dtype, (out, *kernel, depth))
     ins = [
         m.const("shape", [2, *sizes, out]),
-        m.const("w", weights, "uint8" if dtype == "uint8" else "int8", scale=scales, zero=zero),
+        m.input("w", weights.shape, kind, scales, zero) if computed
+        else m.const("w", weights, kind, scale=scales, zero=zero),
         m.input("x", (2, rows, cols, depth), dtype, *source),
     ]
     if rng.random() < 0.7:
@@ -330,6 +332,7 @@ CASES: dict[str, Case] = {
     "weights of FULLY_CONNECTED": (computed_weights("FULLY_CONNECTED"), ((I8, MICRO), (U8, LITERT), (I16, MICRO))),
     "weights of CONV_2D": (computed_weights("CONV_2D"), ((I8, LITERT), (I16, LITERT))),
     "weights of DEPTHWISE_CONV_2D": (computed_weights("DEPTHWISE_CONV_2D"), ((I8, LITERT), (I16, LITERT))),
+    "weights of TRANSPOSE_CONV": (partial(transpose_conv, computed=True), ((I8, LITERT), (I16, LITERT))),
     "FULLY_CONNECTED rounds once": (rounded_once, ((U8, LITERT),)),
     "MUL": (pair("MUL"), ((I8, MICRO), (U8, LITERT), (I16, MICRO))),
     "QUANTIZE to i8": (converted("int8"), (("int32", LITERT), ("int32", MICRO), (I16, MICRO), (U8, LITERT))),

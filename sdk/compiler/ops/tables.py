@@ -113,10 +113,20 @@ def reciprocal(total: ValueExpr, bits: int) -> list[Stmt]:
 
     The leading one of ``total`` (12 integer bits) is shifted out; Newton steps give 2 / (1 + fraction).
     """
-    half, zeros = Ref("half", I32), Ref("zeros", I32)
+    zeros = Ref("zeros", I32)
     fraction = op("and", op("shl", total, zeros), imm(INT32_MAX))
     out: list[Stmt] = [
         Let("zeros", op("clz", total)),
+        *one_over_one_plus(fraction),
+        Let("right", op("min", op("sub", imm(bits), zeros), imm(31))),
+    ]
+    return out
+
+
+def one_over_one_plus(fraction: ValueExpr) -> list[Stmt]:
+    """Names ``scale`` as 1 / (1 + fraction), both without integer bits: three Newton steps."""
+    half = Ref("half", I32)
+    out: list[Stmt] = [
         Let("half", op("add", op("shr", fraction, imm(1)), imm(1 << 30))),
         Let("r0", op("add", imm(RECIPROCAL_START), op("srdhm", half, imm(NEG_32_OVER_17)))),
     ]
@@ -127,7 +137,6 @@ def reciprocal(total: ValueExpr, bits: int) -> list[Stmt]:
     last = Ref("r3", I32)
     full = op("gt", last, imm((1 << 30) - 1))
     out.append(Let("scale", op("select", full, imm(INT32_MAX), op("shl", last, imm(1)), dtype=I32)))
-    out.append(Let("right", op("min", op("sub", imm(bits), zeros), imm(31))))
     return out
 
 

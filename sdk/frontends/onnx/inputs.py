@@ -11,6 +11,7 @@ from sdk.compiler.sym import Dim, Var, free_vars, max_value, prove_ge
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import OpenSizesError, UnknownDimsError
 from sdk.frontends.builder import Builder
+from sdk.frontends.moves import shape_text
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.reader import MAX_BYTES, MAX_RANK, element_name, element_type, malformed
 from sdk.frontends.onnx.sizes import names_of, read_size
@@ -48,12 +49,22 @@ def parameters(
         type = TensorType(kind, shape)
         maximum = max_value(type.nbytes)
         if maximum is not None and maximum > MAX_BYTES:
-            raise BuildError(f"the input {proto.name} of shape {list(shape)} has more than {MAX_BYTES} bytes")
+            asked = " ".join(f"--dim {name}=LO:HI" for name in scope if name in _symbols_of(shapes[proto.name], names))
+            raise BuildError(
+                f"the input {proto.name} of shape {shape_text(shape)} has more than {MAX_BYTES} bytes",
+                hint=f"give a smaller upper bound: {asked}" if asked else None,
+            )
         params[proto.name] = Value(stems[proto.name], type)
     used = {v for p in params.values() for d in p.type.shape for v in free_vars(d)}
     symbols = tuple(s for s in scope.values() if isinstance(s, Var) and s in used)
     builder.dims = {v.name: v for v in symbols}
     return params, symbols
+
+
+def _symbols_of(sizes: Sequence[int | str], names: Mapping[str, str]) -> set[str]:
+    """The identifiers of the names in some sizes of an input."""
+    texts = [size for size in sizes if isinstance(size, str)]
+    return {names[name] for size in texts for name in names_of(size) or (size,)}
 
 
 def _shape(proto: Any, stem: str) -> list[int | str]:

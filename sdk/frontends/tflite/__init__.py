@@ -49,11 +49,16 @@ def _open_litert(file: ModelFile, graph: Graph) -> Reference:
     return LiteRt(file, graph)
 
 
-def _is_integer(graph: Graph) -> bool:
-    """Whether it computes with integers: floats are at most converted at its ends."""
+def _is_for_micro(graph: Graph) -> bool:
+    """Of integers, with floats at most converted at its ends, or with operators of the audio front end, which LiteRT
+    does not have."""
     from sdk.compiler.ir.graph import Call
+    from sdk.frontends.tflite.suited import SIGNAL
 
-    inside = [node for node in graph.body if isinstance(node, Call) and not node.source.startswith(_CONVERTING)]
+    calls = [node for node in graph.body if isinstance(node, Call)]
+    if any(node.source.startswith(SIGNAL) for node in calls):
+        return True
+    inside = [node for node in calls if not node.source.startswith(_CONVERTING)]
     return not any(value.type.dtype.is_float for node in inside for value in (*node.args, *node.outs))
 
 
@@ -85,7 +90,7 @@ FRONTEND = Frontend(
     constants=_constants,
     layers=_layers,
     engines=(
-        Engine("tflite-micro", "tflite-micro", _open_micro, _is_integer, _micro_layers),
+        Engine("tflite-micro", "tflite-micro", _open_micro, _is_for_micro, _micro_layers),
         Engine("litert", "ai-edge-litert", _open_litert, lambda graph: True, _litert_layers),
     ),
     custom=True,

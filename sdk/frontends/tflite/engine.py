@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Call, Graph
-from sdk.compiler.ir.types import I8
 from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.frontends.base import ModelFile, Option
 from sdk.frontends.tflite.entries import entries_of
 from sdk.frontends.tflite.reader import Signature, read_model, read_signatures
+from sdk.frontends.tflite.suited import unsuited
 from sdk.frontends.tflite.unfilled import unfilled
 from sdk.installs import pip_command
 
@@ -34,20 +34,6 @@ def signature_of(data: bytes, entry: str) -> Signature | None:
     subgraphs = read_model(data, {})
     found = {one.name: one.signature for one in entries_of(subgraphs, read_signatures(data, subgraphs))}
     return found.get(entry)
-
-
-def _unsuited(data: bytes, engine: str) -> str | None:
-    """Why an engine computes nothing, or nothing right, of a model that it takes: SVDF without a bias, which
-    tflite-micro reads through a null pointer, or with a memory of i8, which LiteRT reads as i16."""
-    for graph in read_model(data, {}):
-        for one in graph.operators:
-            if one.name != "SVDF" or len(one.inputs) < 5 or min(one.inputs[0], one.inputs[4]) < 0:
-                continue
-            if engine == "tflite-micro" and one.inputs[3] < 0:
-                return "SVDF without a bias ends its process"
-            if engine == "litert" and all(graph.tensors[one.inputs[k]].dtype == I8 for k in (0, 4)):
-                return "it takes the memory of SVDF for int16, which is int8"
-    return None
 
 
 class TfliteMicro:
@@ -82,7 +68,7 @@ class TfliteMicro:
         if signature_of(model.data, graph.name) is not None:
             hint = "use --against litert, or interp"
             raise BuildError("tflite-micro runs the first subgraph of a file, not its signatures", hint=hint)
-        why = _unsuited(model.data, self.name)
+        why = unsuited(model.data, self.name)
         if why is not None:
             raise BuildError("tflite-micro does not take this model", why=why, hint="use --against litert, or interp")
         try:
@@ -150,7 +136,7 @@ class LiteRt:
                 why=str(err),
                 hint=f"{pip_command('ai-edge-litert')}, or use --against interp",
             ) from None
-        why = _unsuited(model.data, self.name)
+        why = unsuited(model.data, self.name)
         if why is not None:
             raise BuildError("LiteRT does not take this model", why=why, hint="use --against interp")
         otherwise = any(isinstance(node, Call) and node.callee == "lrn" for node in graph.body)

@@ -80,14 +80,29 @@ def exp_table(scale: float, beta: float) -> Array:
     Raises:
         BuildError: ``scale * beta`` is too small for TensorFlow Lite's fixed-point softmax.
     """
+    scaled, inside = _differences(scale, beta)
+    return np.where(inside, exp_on_negative(scaled, _SOFTMAX_BITS), 0).astype(np.int32)
+
+
+def difference_table(scale: float) -> Array:
+    """-scale * d for d of 0..255, i32 with 5 integer bits; the lowest where it leaves the range.
+
+    Raises:
+        BuildError: ``scale`` is too small for TensorFlow Lite's fixed-point softmax.
+    """
+    scaled, inside = _differences(scale, 1.0)
+    return np.where(inside, scaled, -np.iinfo(np.int32).max).astype(np.int32)
+
+
+def _differences(scale: float, beta: float) -> tuple[Array, Array]:
+    """-beta * scale * d for d of 0..255, and which of them stay in the range."""
     real = min(beta * scale * (1 << (31 - _SOFTMAX_BITS)), (1 << 31) - 1.0)
     if not real > 1:
         raise BuildError(f"softmax cannot represent an input scale of {scale} with beta {beta}")
     radius = input_radius(_SOFTMAX_BITS, math.frexp(real)[1])
     steps = np.arange(256)
     inside = steps <= radius
-    scaled = _scaled(-np.where(inside, steps, 0), real, radius)
-    return np.where(inside, exp_on_negative(scaled, _SOFTMAX_BITS), 0).astype(np.int32)
+    return _scaled(-np.where(inside, steps, 0), real, radius), inside
 
 
 def _scaled(inside: Array, real: float, radius: int) -> Array:

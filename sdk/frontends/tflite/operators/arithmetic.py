@@ -15,6 +15,7 @@ from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.curves import EXP, INVERSE, sigmoid_scale, sigmoid_table
 from sdk.frontends.tflite.quantize import (
     activation_range,
+    difference_table,
     exp_table,
     logistic_table,
     real_table,
@@ -242,6 +243,17 @@ def softmax(node: OpNode) -> None:
     node.call("softmax16", x, node.const("exp", EXP), node.const("inverse", INVERSE), mult=mult, shift=shift)
 
 
+def log_softmax(node: OpNode) -> None:
+    """LOG_SOFTMAX over the last axis, to steps of 1/16 below 0."""
+    x, quant = node.input(0, I8), node.quant(node.tensor(0))
+    node.out_dtype(I8)
+    if node.was_unsigned(node.tensor(0)) != node.was_unsigned(node.output()):
+        raise BuildError("LOG_SOFTMAX between uint8 and int8 is not supported")
+    _stated_scale(node, 1 / 16, 127)
+    tables = node.const("exp", exp_table(quant.scale, 1.0)), node.const("steps", difference_table(quant.scale))
+    node.call("log_softmax_q", x, *tables)
+
+
 def l2_normalization(node: OpNode) -> None:
     """L2_NORMALIZATION over the last axis, to steps of 1/128."""
     x, unsigned = node.input(0, I8), node.was_unsigned(node.tensor(0))
@@ -262,6 +274,7 @@ TABLE: Table = {
     "RELU": relu,
     "RELU6": relu6,
     "LOGISTIC": logistic,
+    "LOG_SOFTMAX": log_softmax,
     "TANH": tanh,
     "SOFTMAX": softmax,
 }

@@ -24,7 +24,8 @@ from sdk.frontends.tflite.quantize import activation_range, round_away
 from sdk.frontends.tflite.rounding import rounded
 
 __all__ = [
-    "TABLE", "bounds", "channel_scales", "check_types", "factors", "padding", "ratios", "requantize", "rescaled",
+    "TABLE", "bounds", "channel_scales", "check_types", "computed", "factors", "largest_sums", "padding", "ratios",
+    "requantize", "rescaled",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -104,7 +105,7 @@ def bounds(weights: Array, x_offset: int, kind: DType, bias: Array) -> Array:
     return np.asarray(np.abs(weights.astype(np.int64)).sum(axis=1).astype(object) * maximum + bias)
 
 
-def _most(node: OpNode, taps: int, x_offset: int, kind: DType, bias: Array) -> Array:
+def largest_sums(node: OpNode, taps: int, x_offset: int, kind: DType, bias: Array) -> Array:
     """The same of weights that only the run knows."""
     lo, hi = kind.limits
     zero = node.tensor(1).zero_points[0]
@@ -245,8 +246,8 @@ def conv_2d(node: OpNode) -> None:
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
     if weights is None:
-        limit = _most(node, kh * kw * depth, given["x_offset"], x.type.dtype, maximum)
-        acc = node.call("conv2d", x, _computed(node), bias, to="acc", **given)
+        limit = largest_sums(node, kh * kw * depth, given["x_offset"], x.type.dtype, maximum)
+        acc = node.call("conv2d", x, computed(node), bias, to="acc", **given)
     else:
         found = factors(node, weights, split=True)
         limit = bounds(found.exact.reshape(channels, -1), given["x_offset"], x.type.dtype, maximum)
@@ -254,7 +255,7 @@ def conv_2d(node: OpNode) -> None:
     requantize(node, acc, ratios(node, scales), limit, 0)
 
 
-def _computed(node: OpNode) -> Value:
+def computed(node: OpNode) -> Value:
     """Weights that the run computes, which must have the zero point 0."""
     if node.tensor(1).zero_points[0]:
         raise BuildError(f"weights {node.tensor(1).title} that are computed must have the zero point 0")
@@ -272,8 +273,8 @@ def depthwise_conv_2d(node: OpNode) -> None:
     bias, maximum = _bias(node, channels, _accumulator(node))
     given = _window(node, x, (kh, kw))
     if weights is None:
-        limit = _most(node, kh * kw, given["x_offset"], x.type.dtype, maximum)
-        packed = node.call("reshape", _computed(node), to="taps", shape=(kh, kw, channels))
+        limit = largest_sums(node, kh * kw, given["x_offset"], x.type.dtype, maximum)
+        packed = node.call("reshape", computed(node), to="taps", shape=(kh, kw, channels))
     else:
         found = factors(node, weights, split=False)
         limit = bounds(found.exact.reshape(-1, channels).T, given["x_offset"], x.type.dtype, maximum)
@@ -298,7 +299,7 @@ def fully_connected(node: OpNode) -> None:
     )
     offset = -node.quant(node.tensor(0)).zero_point
     if weights is None:
-        limit = _most(node, inner, offset, x.type.dtype, maximum)
+        limit = largest_sums(node, inner, offset, x.type.dtype, maximum)
         w_offset = -node.tensor(1).zero_points[0]
         acc = node.call("dense", flat, node.input(1), bias, to="acc", x_offset=offset, w_offset=w_offset)
     else:

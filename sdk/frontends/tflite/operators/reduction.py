@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16
 from sdk.compiler.ops.fixed import quantize_multiplier
 from sdk.errors import BuildError
@@ -56,8 +57,38 @@ def _rescaled_sum(node: OpNode, mean: bool) -> None:
         acc_bits=min((maximum << max(shift, 0)).bit_length(), 31),
     )  # fmt: skip
     if not kept:
-        left = [d if isinstance(d, int) else -1 for k, d in enumerate(x.type.shape) if k not in axes]
-        node.call("reshape", result, shape=tuple(left))
+        _dropped(node, result, axes)
+
+
+def product(node: OpNode) -> None:
+    """REDUCE_PROD over fixed axes: a product is rescaled after each factor."""
+    x, kind = node.input(0, I8, I16), node.out_dtype(I8, I16)
+    axes = _axes(node, x.type.rank)
+    extents = [x.type.shape[k] for k in axes]
+    if not all(isinstance(d, int) for d in extents) or kind != x.type.dtype or not axes:
+        raise BuildError("a product over an open extent, over no axes, or to another type, is not supported")
+    if node.was_unsigned(node.tensor(0)) or node.was_unsigned(node.output()):
+        raise BuildError(f"input 0 ({node.tensor(0).title}) has type UINT8, supported: i8 or i16")
+    count = math.prod(node.tensor(0).shape[k] for k in axes)
+    if count == 0:
+        raise BuildError("a product of no elements is not supported")
+    source, target = node.quant(node.tensor(0)), node.quant(node.output())
+    mult, shift = quantize_multiplier(source.scale / math.pow(target.scale, 1.0 / count))
+    if shift > 7:
+        raise BuildError(f"the scales {source.scale} and {target.scale} are too far apart for products")
+    if kind == I16 and (source.zero_point or target.zero_point):
+        raise BuildError("i16 must have the zero point 0")
+    given = {"zero": source.zero_point, "mult": mult, "shift": shift, "zp": target.zero_point}
+    kept = len(node.output().shape) == x.type.rank
+    result = node.call("reduce_prod_q", x, to=0 if kept else "kept", axes=axes, **given)
+    if not kept:
+        _dropped(node, result, axes)
+
+
+def _dropped(node: OpNode, value: Value, axes: tuple[int, ...]) -> None:
+    """The result without the axes that were reduced."""
+    left = [d if isinstance(d, int) else -1 for k, d in enumerate(value.type.shape) if k not in axes]
+    node.call("reshape", value, shape=tuple(left))
 
 
 def _over_count(mult: int, shift: int, count: int) -> tuple[int, int]:
@@ -66,4 +97,4 @@ def _over_count(mult: int, shift: int, count: int) -> tuple[int, int]:
     return (mult << bits) // count, shift - bits
 
 
-TABLE: Table = {"MEAN": mean, "SUM": total}
+TABLE: Table = {"MEAN": mean, "REDUCE_PROD": product, "SUM": total}

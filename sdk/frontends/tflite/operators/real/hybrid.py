@@ -18,17 +18,17 @@ from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, usable
 from sdk.frontends.tflite.operators.real.common import apply
+from sdk.frontends.tflite.operators.transposed import blocks_of
 from sdk.frontends.tflite.rounding import rounded
 
-__all__ = ["Steps", "channel_scales", "has_stored_weights", "products", "summed"]
+__all__ = ["Steps", "channel_scales", "has_stored_weights", "products", "spread", "summed"]
 
 _LOW, _HIGH = -128.0, 127.0
 
 
 def has_stored_weights(node: OpNode) -> bool:
-    """Whether the weights, input 1, are constants of i8."""
-    tensor = node.tensor(1)
-    return tensor.dtype == I8 and tensor.data is not None
+    """Whether the weights, input 1, are of i8."""
+    return node.tensor(1).dtype == I8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,25 @@ def summed(
         apply(node, "mul", scaled.value, scaled.scale, view=view)
     else:
         apply(node, "add", node.call("mul", scaled.value, scaled.scale, to="real"), bias, view=view)
+
+
+def spread(node: OpNode, x: Value, shape: tuple[int, ...], bias: Value | None) -> None:
+    """Emits a transposed convolution of float images and weights of i8 to images of ``shape``, then scales, bias and
+    the fused activation; each image is stored with a zero point."""
+    scales, blocks, data = channel_scales(node, 1, 0), blocks_of(node, x, shape), node.data(1)
+    taps = blocks.computed_weights(node, node.input(1)) if data is None else node.const("blocks", blocks.weights(data))
+    steps = _asymmetric(node, x, (1, 2, 3))
+    zeros = node.const("zeros", np.zeros(blocks.copies * blocks.shape[0], np.int32))
+    acc = node.call(
+        "conv2d", steps.value, taps, zeros, to="acc", stride=(1, 1), dilation=(1, 1), pad=blocks.pads, x_offset=0,
+        pad_value=0,
+    )  # fmt: skip
+    sums = node.cast(blocks.image(node, acc, "image"), F32, "sums")
+    scaled = node.call("mul", sums, node.const("scales", scales), to="scaled")
+    if bias is None:
+        apply(node, "mul", scaled, steps.scale)
+    else:
+        apply(node, "add", node.call("mul", scaled, steps.scale, to="real"), bias)
 
 
 def products(node: OpNode, x: Value, weights: Value, scales: np.ndarray, asymmetric: bool) -> Steps:

@@ -15,7 +15,7 @@ from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators.contraction import padding
 from sdk.frontends.tflite.operators.real.common import apply, reshaped
-from sdk.frontends.tflite.operators.real.hybrid import has_stored_weights, summed
+from sdk.frontends.tflite.operators.real.hybrid import has_stored_weights, spread, summed
 
 __all__ = ["TABLE", "transposed"]
 
@@ -126,6 +126,10 @@ def conv_3d(node: OpNode) -> None:
 def transpose_conv(node: OpNode) -> None:
     """TRANSPOSE_CONV: inputs (shape of the output, weights [o, kh, kw, c], x, bias)."""
     stride, kind = (node.positive("StrideH"), node.positive("StrideW")), int(node.option("Padding"))
+    if has_stored_weights(node):
+        bias = _bias(node, 3, node.tensor(1).shape[0]) if node.has(3) else None
+        spread(node, _images(node, 2, 2), node.integers(0), bias)
+        return
     x, w, bias, window = transposed(node, (2, 1, 3), node.dims(0), stride, kind)
     apply(node, "conv_transpose2d", x, w, bias, **window)
 
