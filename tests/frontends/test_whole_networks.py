@@ -12,6 +12,7 @@ from architectures import ARCHITECTURES, WORDS
 from nets import Net
 from quantised_nets import Kind, quantised
 from reference import litert_outputs
+from tflite_files import ModelFile
 from tflite_micro.python.tflite_micro import runtime
 
 from sdk.boards import load_board
@@ -123,3 +124,14 @@ def test_some_as_c(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_all_as_c(name: str, tmp_path: Path) -> None:
     _as_c([file for file in FILES if file[0] == name], tmp_path)
+
+
+def test_channels_dealt_out_over_a_large_image() -> None:
+    """Places that are remainders in an image of more elements than are tried one by one."""
+    m = ModelFile()
+    x, y = m.input("x", (1, 540, 960, 12), "int8", 0.1, 3), m.tensor("y", (1, 1080, 1920, 3), "int8", 0.1, 3)
+    m.op("DEPTH_TO_SPACE", [x], [y], "DepthToSpaceOptions", BlockSize=2)
+    m.op("QUANTIZE", [y], [m.output("z", (1, 1080, 1920, 3), "int8", 0.07, -2)])
+    board, options = load_board("host"), BuildOptions()
+    lowered = lower_module(import_tflite(m.build(), "net"), default_passes(board, options))
+    assert "depth_to_space_rescale" in "".join(lowered.loops)
