@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sdk.errors import UsageError
 from sdk.text import spelled
@@ -23,22 +23,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Beside", "Custom", "Engine", "Frontend", "ModelFile", "Objects", "OpenSizesError", "Option", "Reference",
-    "UnknownDimsError",
+    "SecondOpinion", "UnknownDimsError",
 ]  # fmt: skip
 
 Option = str | int | bool
 
 
 class OpenSizesError(UsageError):
-    """Sizes of the inputs are open and have no bounds. ``names`` are those of the sizes, as ``--dim`` takes them."""
+    """Sizes of the inputs are open and have no bounds, or data say how often ``loops`` run. ``names`` are those of
+    both, as ``--dim`` takes them; ``inputs`` are inputs of the model whose contents would say it."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        example = " ".join(f"--dim {name}=1:64" for name in names)
+    inputs: tuple[str, ...] = ()
+
+    def __init__(self, names: tuple[str, ...], loops: tuple[str, ...] = ()) -> None:
+        sizes = [name for name in names if name not in loops]
+        example = " ".join([*(f"--dim {name}=1:64" for name in sizes), *(f"--dim {name}=0:64" for name in loops)])
+        told = [f"open sizes without bounds: {', '.join(sizes)}"] if sizes else []
+        told += [f"loops that data end, without bounds of their passes: {', '.join(loops)}"] if loops else []
         super().__init__(
-            f"the model has open sizes without bounds: {', '.join(names)}",
+            f"the model has {', and '.join(told)}",
             hint=f"give each its smallest and largest value, or one number: {example}",
         )
-        self.names = names
+        self.names = (*sizes, *loops)
+        self.loops = loops
 
 
 class UnknownDimsError(UsageError):
@@ -65,6 +72,14 @@ class Reference(Protocol):
 
     def step(self, inputs: Mapping[str, NDArray[Any]], dims: Mapping[str, int]) -> dict[str, NDArray[Any]]:
         """Outputs by name for inputs by name; ``dims`` are those of the run."""
+
+
+@runtime_checkable
+class SecondOpinion(Protocol):
+    """A reference whose rounding decides some results by chance, and that can tell what they are without it."""
+
+    def unrounded(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
+        """Outputs by name for inputs by name of a model without state; None where that is not known."""
 
 
 @dataclass(frozen=True)
