@@ -65,7 +65,7 @@ def link_agent(sources: Sources, board: Board, options: BuildOptions, profiled_o
         except BuildError as err:
             raise _explained(err, board) from None
 
-    with step(f"making the agent of {board.name}"):
+    with step(f"building the {'program' if board.hosted else 'firmware'} that runs it on {board.name}"):
         return toolchain.cache.entry(key, make) / "agent"
 
 
