@@ -72,7 +72,7 @@ def connect(
 ) -> tuple[Session, Built, Board]:
     """A session with the agent of a model file or a built folder."""
     built, place = resolve(target, board, options)
-    agent = link_agent(built.sources, place, options)
+    agent = link_agent(built.sources, place, options, device=device)
     return open_session(device, place, agent), built, place
 
 
@@ -250,7 +250,7 @@ def bench(
     """``sdk bench``: samples of ``repeat`` runs after two that do not count; on an emulated board with a table of
     cycles, an estimate of those too."""
     built, place = resolve(target, board, options)
-    agent = link_agent(built.sources, place, options)
+    agent = link_agent(built.sources, place, options, device=device)
 
     def work(session: Session) -> BenchReport:
         number, dims = prepare(session, built, entry, at)
@@ -266,9 +266,9 @@ def bench(
             str(stats.counter),
         )
 
-    if device is None and can_count(place, threads):
+    if can_count(place, threads, device):
         try:
-            report, counts = counted(place, agent, 0, work)
+            report, counts = counted(place, agent, 0, work, device)
         except NoPluginsError:
             pass  # a machine's clock counts instructions too: only the estimate is missing then
         else:

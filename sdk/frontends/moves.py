@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import I32
 from sdk.compiler.ops.shapes import same_extent
-from sdk.compiler.sym import Dim, only_unknown, product, prove_eq
+from sdk.compiler.sym import Dim, dmax, dmin, only_unknown, product, prove_eq
 from sdk.frontends.emit import Emitter
 
-__all__ = ["along_last", "padded", "part", "reshaped", "shape_text", "spread", "swap_axes", "type_text"]
+__all__ = ["along_last", "padded", "part", "reshaped", "row_inside", "shape_text", "spread", "swap_axes", "type_text"]
 
 
 def part(node: Emitter, x: Value, axis: int, begin: Dim, size: Dim, step: int = 1) -> Value:
@@ -24,6 +25,12 @@ def part(node: Emitter, x: Value, axis: int, begin: Dim, size: Dim, step: int = 
         size=tuple(size if k == axis else d for k, d in enumerate(x.type.shape)),
         strides=tuple(step if k == axis else 1 for k in range(rank)),
     )
+
+
+def row_inside(node: Emitter, x: Value, axis: int, at: Dim) -> Value:
+    """Element ``at`` of an axis, without the axis; where it has fewer elements the last of them, below 0 the first."""
+    inside = dmax(dmin(at, x.type.shape[axis] - 1), 0)
+    return node.call("gather", x, node.value(node.call("full", shape=(), value=inside, dtype=str(I32))), axis=axis)
 
 
 def swap_axes(node: Emitter, x: Value, perm: Sequence[int]) -> Value:
