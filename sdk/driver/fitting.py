@@ -41,8 +41,8 @@ class Firmware:
     stack: int
 
     def beside(self, report: BuildReport) -> int:
-        """Bytes of RAM beside those that ``report`` counts: it has the stack above what any firmware has, which one with
-        more stack has anyway."""
+        """Bytes of RAM beside those that ``report`` counts, which has the stack above what any firmware has: one with
+        more stack has that anyway."""
         counted = max(report.stack_bytes - FREE_STACK, 0)
         return self.ram + max(self.stack, report.stack_bytes) - counted
 
@@ -56,8 +56,8 @@ class BoardFit:
     of. ``min_ram_bytes``: with ``--memory min``. ``instructions`` are those of a run, counted on ``emulated_on``;
     ``est_cycles`` estimated from them, ``est_ms`` those by the board's clock. None where there is no emulator, no table
     of cycles, or no clock. ``error``: how much less and more published results take than such estimates, as fractions;
-    None where there is nothing to compare with. ``firmware_ram_bytes`` and ``firmware_flash_bytes`` are what
-    an image with the device agent takes beside the model, the board's stack included: the least that any firmware takes.
+    None where there is nothing to compare with. ``firmware_ram_bytes`` and ``firmware_flash_bytes`` are what an image
+    with the device agent takes beside the model, the board's stack included.
     """
 
     board: str

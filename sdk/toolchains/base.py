@@ -234,7 +234,7 @@ class Toolchain(ABC):
             *job.flags,
         ]
 
-    def linked(self, target: Target) -> None:
+    def linked(self, target: Target) -> None:  # noqa: B027 - most have nothing to note
         """Note that something was linked for ``target``."""
 
     def first_link(self, target: Target) -> str:
