@@ -36,7 +36,7 @@ lint: $(VENV)/.test-$(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.test-$(STAMP)
+docs: $(VENV)/.docs-$(STAMP)
 	$(BIN)/python docs/site.py
 
 $(VENV)/bin/python:
@@ -54,6 +54,11 @@ $(VENV)/.test-$(STAMP): $(VENV)/bin/python
 	$(PIP) $(TORCH)
 	$(OURSELVES)
 	touch $@ $(VENV)/.demo-$(STAMP)
+
+$(VENV)/.docs-$(STAMP): $(VENV)/bin/python
+	$(PIP) --require-hashes -r requirements/docs.txt
+	$(OURSELVES)
+	touch $@
 
 lock: $(VENV)/bin/python
 	$(PIP) 'uv>=0.9,<1'

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from sdk.cli import options, output
+from sdk.cli import watch as watching
+from sdk.errors import UsageError
 
 if TYPE_CHECKING:
     from sdk.boards import Board
@@ -31,12 +33,30 @@ _SECTIONS: Final = {"text": "code", "rodata": "constants", "data": "start of var
     help="What to make.",
 )
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
+@click.option("--watch", is_flag=True, help="Build again whenever the model or another file given changes.")
 @options.build_options
 @options.json_option
 def build(
-    model: options.Model, board: str, out: Path | None, emit: str, force: bool, as_json: bool, **compile_options: Any
-) -> None:
+    model: options.Model, board: str, out: Path | None, emit: str, force: bool, watch: bool, as_json: bool,
+    **compile_options: Any,
+) -> None:  # fmt: skip
     """Compile MODEL for a board. Several, each with a name (prefill=a.onnx decode=b.onnx), are entries of one."""
+    if not watch:
+        _build(model, board, out, emit, force, as_json, compile_options)
+        return
+    if as_json:
+        raise UsageError("--watch has no one object to print", where="--json", hint="leave out --json or --watch")
+    models = list(model.values()) if isinstance(model, dict) else [model]
+    beside = [Path(f) for name in ("externs", "custom", "safetensors") for f in compile_options[name]]
+    for path in models:
+        options.existing_path(path)  # a name that is wrong from the start does not become right
+    watching.watch((*models, *beside), lambda: _build(model, board, out, emit, force, False, compile_options))
+
+
+def _build(
+    model: options.Model, board: str, out: Path | None, emit: str, force: bool, as_json: bool,
+    compile_options: dict[str, Any],
+) -> None:  # fmt: skip
     from sdk import driver
 
     target, file = options.find_board(board), options.existing(model)
@@ -102,7 +122,7 @@ def build_lines(data: dict[str, Any], board: Board) -> Iterator[str]:
     if dims:
         yield f"dimensions: {dims}"
     if data.get("compiler"):
-        yield f"compiler: {data['compiler']}"
+        yield f"sizes as compiled by {data['compiler']}"
 
 
 def _part(size: int, have: int) -> str:
