@@ -362,7 +362,7 @@ def test_help_and_version() -> None:
     for verb in VERBS:
         assert re.search(rf"^  {verb} ", shown.stdout, re.MULTILINE)
     assert "..." not in shown.stdout.split("Commands:")[1]  # no line is cut
-    assert shell("").stdout == shown.stdout  # alone, it is a question for help
+    assert shell().stdout == shown.stdout  # alone, it is a question for help
     assert re.fullmatch(r"sdk \d+\.\d+\.\d+\n", shell("--version").stdout)
 
 
