@@ -8,7 +8,7 @@ from sdk.budget import TRIPS
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, I64
 from sdk.frontends.builder import contents_of
-from sdk.frontends.control import chosen, scalar_condition
+from sdk.frontends.control import Passes, chosen, scalar_condition
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__: list[str] = []
@@ -62,36 +62,35 @@ def _chosen(node: OnnxNode, condition: Value, yes: Value, no: Value) -> Value:
 
 @onnx_op("Loop")
 def loop(node: OnnxNode) -> tuple[Value, ...]:
-    """A loop of a count known at import, unrolled; its condition must stay true."""
+    """A loop of a count known at import, unrolled; where its condition may end it before, all passes are computed, and
+    what the last one that runs gives is taken."""
     steps = node.data(0)
-    if steps is None or not _always(node, node.inputs[1] if node.count > 1 else None):
+    if steps is None:
         node.fail("how often it runs is known only at run time")
     count = max(int(steps.reshape(-1)[0]), 0)
     node.builder.budget.spend(TRIPS, count, node.source)
     carried = tuple(node.raw(k) for k in range(2, node.count))
-    rows: list[tuple[Value, ...]] = []
+    again = node.raw(1) if node.count > 1 and node.inputs[1] is not None else None
+    passes, rows = Passes(node, carried), list[tuple[Value, ...]]()
     budget = node.builder.budget
     before = dict(budget.spent)
     for step in range(count):
+        if again is not None and not passes.goes_on(again, bounded=True):
+            break
+        since = len(node.builder.body)
         index = node.known(contents_of([step], I64, ()))
         true = node.known(contents_of([1], BOOL, ()))
         again, *results = node.branch("body", index, true, *carried)
         if step == 0:
             budget.foresee(before, count, node.source)
-        if step + 1 < count and not _always(node, again):
-            node.fail("when it ends is known only at run time")
         carried = tuple(results[: len(carried)])
+        passes.ran(carried, since)
         rows.append(tuple(results[len(carried) :]))
-    if not rows and node.outputs > len(carried):
+    if node.outputs > len(carried) and not rows:
         node.fail("it never runs, and so gives no element to stack")
-    return (*carried, *(_stacked(node, column, 0) for column in zip(*rows, strict=True)))
-
-
-def _always(node: OnnxNode, condition: Value | None) -> bool:
-    if condition is None:
-        return True
-    known = node.builder.contents_of(condition)
-    return known is not None and known.numbers is not None and bool(np.all(known.numbers))
+    if node.outputs > len(carried) and passes.running is not None:
+        node.fail("how many elements it stacks is known only at run time")
+    return (*passes.kept, *(_stacked(node, column, 0) for column in zip(*rows, strict=True)))
 
 
 def _stacked(node: OnnxNode, parts: tuple[Value, ...], axis: int) -> Value:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from sdk.budget import TRIPS
 from sdk.compiler.ir.graph import Value, WriteState
 from sdk.compiler.ir.types import I32
 from sdk.errors import BuildError
-from sdk.frontends.control import chosen, scalar_condition
+from sdk.frontends.control import Passes, chosen, scalar_condition
 from sdk.frontends.moves import type_text
 from sdk.frontends.tflite.context import Argument, OpNode, Table
 from sdk.frontends.tflite.operators.real.common import vector
@@ -101,25 +99,31 @@ def _chosen_branch(node: OpNode, branches: Sequence[int], conditions: Sequence[V
 
 
 def while_(node: OpNode) -> None:
-    """WHILE: a loop whose end follows from what is known at import, such as a count, unrolled."""
+    """WHILE, unrolled: a loop whose end, or at least the latest one, follows from what is known at import, such as a
+    count. Of one that the run may end before, all passes are computed, and what the last that runs gives is taken."""
     test, body = (int(node.option(f"{name}SubgraphIndex")) for name in ("Cond", "Body"))
     carried = _arguments(node)
-    while _holds(node, test, carried):
+    passes = Passes(node.emitter, tuple(v for v in carried if isinstance(v, Value)))
+    while passes.goes_on(_condition(node, test, carried)):
         node.builder.budget.spend(TRIPS, 1, node.source)
+        since = len(node.builder.body)
         results = node.inline(body, carried)
         if len(results) != len(carried):
             raise BuildError(f"its body has {len(results)} outputs for {len(carried)} values")
+        names = [one for one in results if isinstance(one, str)]
+        if passes.running is not None and names != [one for one in carried if isinstance(one, str)]:
+            raise BuildError("its end is known only at run time, and a pass exchanges variables")
+        passes.ran([one for one in results if isinstance(one, Value)], since)
         carried = results
-    _give(node, carried)
+    kept = iter(passes.kept)
+    _give(node, tuple(one if isinstance(one, str) else next(kept) for one in carried))
 
 
-def _holds(node: OpNode, test: int, carried: tuple[Argument, ...]) -> bool:
+def _condition(node: OpNode, test: int, carried: tuple[Argument, ...]) -> Value:
     found = node.inline(test, carried)
-    known = None if len(found) != 1 or isinstance(found[0], str) else node.builder.contents_of(found[0])
-    if known is None or known.numbers is None or known.numbers.size != 1:
-        hint = "export it with a count that is a number (Keras: unroll=True), or loop around the model in your program"
-        raise BuildError("how often it runs is known only at run time", hint=hint)
-    return bool(np.all(known.numbers))
+    if len(found) != 1 or isinstance(found[0], str):
+        raise BuildError("its condition is not one truth value")
+    return found[0]
 
 
 TABLE: Table = {
