@@ -14,13 +14,14 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 from sdk.compiler.ir.graph import fresh_name
 from sdk.driver.model import Model, compile
 from sdk.errors import SdkError, UsageError
+from sdk.frontends.base import OpenSizesError
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.importer import InputsDecideError, import_onnx
 from sdk.frontends.onnx.reader import WIDER_TYPES
 
 __all__ = [
-    "CompiledModel", "SdkBackend", "fixed_inputs", "input_names", "modern", "prepare", "run_model", "run_node",
-    "supports_device",
+    "CompiledModel", "SdkBackend", "fixed_inputs", "flat_inputs", "input_names", "modern", "prepare", "run_model",
+    "run_node", "supports_device",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -28,19 +29,18 @@ OLDEST = 7
 
 
 def fixed_inputs(
-    model: onnx.ModelProto, inputs: Sequence[Array], dims: Mapping[str, int | tuple[int, ...]]
+    model: onnx.ModelProto, values: Mapping[str, Array], dims: Mapping[str, int | tuple[int, ...]]
 ) -> dict[str, Array]:
     """The inputs whose contents decide shapes (axes, a target shape), with their values: constants of the build.
 
     Raises:
         SdkError: the model cannot be imported with them either.
     """
-    values = dict(zip(input_names(model), inputs, strict=False))
     fixed: dict[str, Array] = {}
     while True:
         try:
             import_onnx(model, "model", dims=dims, fixed=fixed)
-        except InputsDecideError as error:
+        except (InputsDecideError, OpenSizesError) as error:
             known = {name: np.asarray(values[name]) for name in error.inputs if name in values}
             if not known:
                 raise
@@ -53,6 +53,25 @@ def input_names(model: onnx.ModelProto) -> list[str]:
     """The inputs of a model that have no default."""
     constants = {t.name for t in model.graph.initializer}
     return [p.name for p in model.graph.input if p.name not in constants]
+
+
+def flat_inputs(model: onnx.ModelProto, inputs: Sequence[Any]) -> tuple[dict[str, Array], dict[str, int]]:
+    """The tensors that a run is given by name, the elements of sequences numbered; and how long these are, as dims.
+
+    Raises:
+        UsageError: a list is given for a tensor, or there are too many inputs or too few.
+    """
+    names = input_names(model)
+    if len(inputs) != len(names):
+        raise UsageError(f"the model has {len(names)} inputs, {len(inputs)} are given")
+    found: dict[str, Array] = {}
+    lengths: dict[str, int] = {}
+    for name, given in zip(names, inputs, strict=True):
+        if isinstance(given, list):
+            lengths[f"{identifier(name)}_length"] = len(given)
+        parts = [(f"{name}_{k}", one) for k, one in enumerate(given)] if isinstance(given, list) else [(name, given)]
+        found |= {part: _widened(np.asarray(one)) for part, one in parts}
+    return found, lengths
 
 
 def modern(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -126,11 +145,9 @@ class CompiledModel(BackendRep):
             inputs = [inputs[name] for name in names]
         elif isinstance(inputs, np.ndarray):
             inputs = [inputs]
-        if len(inputs) != len(names):
-            raise UsageError(f"the model has {len(names)} inputs, {len(inputs)} are given")
-        arrays = [_widened(np.asarray(a)) for a in inputs]
-        model, fixed = self._compiled(arrays)
-        given = {n: a for n, a in zip(names, arrays, strict=True) if n not in fixed}
+        values, lengths = flat_inputs(self.model, inputs)
+        model, fixed = self._compiled(values, {**self.dims, **lengths})
+        given = {n: a for n, a in values.items() if n not in fixed}
         taken = {"main"}  # names that are alike as identifiers are numbered, as the importer does
         found = model(**{fresh_name(identifier(n), taken): a for n, a in given.items()})
         return namedtupledict("Outputs", self.outputs)(*self._results(found))
@@ -149,11 +166,13 @@ class CompiledModel(BackendRep):
             results.append(parts)
         return results
 
-    def _compiled(self, inputs: Sequence[Array]) -> tuple[Model, Mapping[str, Array]]:
-        fixed = fixed_inputs(self.model, inputs, self.dims)
-        key = tuple((name, a.tobytes()) for name, a in sorted(fixed.items()))
+    def _compiled(
+        self, values: Mapping[str, Array], dims: Mapping[str, int | tuple[int, ...]]
+    ) -> tuple[Model, Mapping[str, Array]]:
+        fixed = fixed_inputs(self.model, values, dims)
+        key = (*((name, a.tobytes()) for name, a in sorted(fixed.items())), ("", repr(sorted(dims.items())).encode()))
         if key not in self._built:
-            self._built[key] = compile(with_constants(self.model, fixed), board=self.board, dims=self.dims)
+            self._built[key] = compile(with_constants(self.model, fixed), board=self.board, dims=dims)
         return self._built[key], fixed
 
 

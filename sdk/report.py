@@ -27,7 +27,8 @@ FREE_STACK = 512  # stack below this is any firmware's; what a model needs above
 @dataclass(frozen=True)
 class BuildReport:
     """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone, none where nothing was
-    compiled; ``warnings`` tell of code that the compiler found wrong and went around; ``compiler`` is the C compiler
+    compiled; ``io_bytes`` are of inputs and outputs in buffers of the caller, on boards whose RAM that takes;
+    ``warnings`` tell of code that the compiler found wrong and went around; ``compiler`` is the C compiler
     that the sections and the stack are of, "" where nothing was compiled."""
 
     model: str
@@ -43,6 +44,7 @@ class BuildReport:
     dims: Mapping[str, tuple[int, int]]
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    io_bytes: int = 0
     compiler: str = ""
 
     @property
@@ -50,6 +52,7 @@ class BuildReport:
         """What the model's RAM is made of, by words for people."""
         return {
             "arena": self.arena_bytes,
+            **({"inputs and outputs": self.io_bytes} if self.io_bytes else {}),
             "states": self.state_bytes,
             "context": self.context_bytes,
             ".data": self.sections.get("data", 0),
@@ -93,6 +96,7 @@ class BuildReport:
             "arena_lower_bound_bytes": self.arena_lower_bound_bytes,
             "state_bytes": self.state_bytes,
             "context_bytes": self.context_bytes,
+            "io_bytes": self.io_bytes,
             "stack_bytes": self.stack_bytes,
             "weights_bytes": self.weights_bytes,
             "sections": dict(self.sections),

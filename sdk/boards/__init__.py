@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterable
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -43,6 +45,10 @@ __all__ = [
 ]
 
 
+_WORD: Final = 3  # letters of a name to look for in what is known of boards: fewer are everywhere
+_SHOWN: Final = 8  # boards in a hint
+
+
 def board_names() -> list[str]:
     """Names of all boards that can be loaded, sorted."""
     return sorted(board_files())
@@ -58,8 +64,32 @@ def load_board(name: str) -> Board:
         return _load(aliases[name])
     raise UsageError(
         f"unknown board {name!r}",
-        hint=suggest(name, {*files, *aliases}) or f"sdk boards lists them: {', '.join(sorted(files))}",
+        hint=_meant(name, aliases) or f"sdk boards lists them: {', '.join(sorted(files))}",
     )
+
+
+def _meant(name: str, aliases: Iterable[str]) -> str | None:
+    """What a name that no board has may stand for: a chip, a core or a maker of boards; or a slip of the fingers."""
+    boards = [_load(one) for one in board_names()]
+    told = _told(name.lower(), boards)
+    if told is not None:
+        return told
+    near = suggest(name, {*board_names(), *aliases})
+    if near is not None and any(word[:2] == name[:2] for word in re.findall(r"[a-z0-9]+", near)[3:]):
+        return near
+    parts = (name.lower()[:end] for end in range(len(name) - 1, _WORD, -1))
+    return next(filter(None, (_told(part, boards) for part in parts)), None)
+
+
+def _told(word: str, boards: Iterable[Board]) -> str | None:
+    """The boards with something that begins with ``word`` in what is known of them: the part of a chip's number that
+    people know is not in the names of boards."""
+    found = []
+    for board in boards if len(word) >= _WORD else ():
+        texts = (board.title, board.vendor, board.core.cpu, *board.sources, *board.origin.values())
+        if any(re.search(rf"(?<![a-z0-9]){re.escape(word)}", text.lower()) for text in texts):
+            found.append(board.name)
+    return f"boards with {word}: {', '.join(found)}" if 0 < len(found) <= _SHOWN else None
 
 
 def _load(name: str) -> Board:

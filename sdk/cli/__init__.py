@@ -61,7 +61,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except SdkError as error:
         return output.report_error(error, as_json)
     except click.UsageError as error:
-        return output.report_error(UsageError(error.format_message(), hint=_usage_hint(error, arguments)), as_json)
+        return output.report_error(UsageError(_refused(error), hint=_usage_hint(error, arguments)), as_json)
     except (click.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return output.INTERRUPTED
@@ -74,6 +74,12 @@ def run_command(arguments: Sequence[str]) -> int:
         return 0 if sys.stdout is not stdout else int(end.code or 0)
     except Exception as error:
         return output.report_error(output.internal_error(error), as_json)
+
+
+def _refused(error: click.UsageError) -> str:
+    """Click's message in one line, and in words for people."""
+    text = " ".join(error.format_message().split())
+    return text.replace("is not a valid integer range", "is no whole number")
 
 
 def _usage_hint(error: click.UsageError, arguments: Sequence[str]) -> str:

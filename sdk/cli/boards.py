@@ -15,8 +15,16 @@ class _Boards(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The subcommand; raise UsageError that shows how a board is named."""
+        from sdk.boards import suggest
+
         if args[0] not in self.commands and not args[0].startswith("-"):
-            hint = f"sdk boards show {options.find_board(args[0]).name}"
+            near = suggest(args[0], self.commands)
+            try:
+                hint = f"sdk boards show {options.find_board(args[0]).name}"
+            except UsageError:
+                if near is None:
+                    raise
+                raise UsageError(f"unknown verb {args[0]!r}", hint=near) from None
             raise UsageError(f"{args[0]!r} is a board, where a verb is expected", hint=hint)
         return super().resolve_command(ctx, args)
 

@@ -14,7 +14,7 @@ from sdk.cli import options, output
 @options.model_argument
 @options.board_option
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Folder to write (default: out/MODEL-BOARD)."
+    "-o", "--out", type=options.FILE, help="Folder to write (default: out/MODEL-BOARD)."
 )
 @click.option(
     "--emit",
@@ -23,10 +23,11 @@ from sdk.cli import options, output
     show_default=True,
     help="What to make.",
 )
+@click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @options.build_options
 @options.json_option
 def build(
-    model: options.Model, board: str, out: Path | None, emit: str, as_json: bool, **compile_options: Any
+    model: options.Model, board: str, out: Path | None, emit: str, force: bool, as_json: bool, **compile_options: Any
 ) -> None:
     """Compile MODEL for a board. Several, each with a name (prefill=a.onnx decode=b.onnx), are entries of one."""
     from sdk import driver
@@ -39,6 +40,7 @@ def build(
         options.make_options(**compile_options),
         emit=emit,
         out=out or Path("out") / f"{stem}-{target.name}",
+        force=force,
     )
     data = report.to_json()
     if as_json:
@@ -49,11 +51,12 @@ def build(
 
 def _other_ram(data: dict[str, Any]) -> list[tuple[str, int]]:
     """What else counts as the model's RAM."""
-    known = sum(data[name] for name in ("arena_bytes", "state_bytes")) + data.get("context_bytes", 0)
+    io, context = data.get("io_bytes", 0), data.get("context_bytes", 0)
+    known = data["arena_bytes"] + data["state_bytes"] + context + io
     sections = data.get("sections") or {}
     variables = sections.get("data", 0) + sections.get("bss", 0)
     stack = data["ram_bytes"] - known - variables
-    return [("context", data.get("context_bytes", 0)), (".data, .bss", variables), ("stack above 512", stack)]
+    return [("inputs and outputs", io), ("context", context), (".data, .bss", variables), ("stack above 512", stack)]
 
 
 def print_build(data: dict[str, Any]) -> None:

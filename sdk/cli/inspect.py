@@ -33,8 +33,8 @@ _REASON: Final = 70  # characters of a reason in the table of several models
     shell_complete=complete.stage_names,
 )  # fmt: skip
 @options.build_options
-@click.option("--html", metavar="F", type=click.Path(path_type=Path), help="Draw the model: write a page.")
-@click.option("--svg", metavar="F", type=click.Path(path_type=Path), help="Draw the model: write a plot alone.")
+@click.option("--html", metavar="F", type=options.FILE, help="Draw the model: write a page.")
+@click.option("--svg", metavar="F", type=options.FILE, help="Draw the model: write a plot alone.")
 @options.json_option
 def inspect(
     models: tuple[options.Model, ...],

@@ -25,7 +25,7 @@ BAR = 12  # characters of the fullest step
 @options.at_option
 @options.build_options
 @click.option(
-    "--html", metavar="F", type=click.Path(path_type=Path), help="Write a page with plots; F.svg: a plot alone."
+    "--html", metavar="F", type=options.FILE, help="Write a page with plots; F.svg: a plot alone."
 )
 @options.json_option
 def memory(

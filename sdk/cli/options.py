@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from zipfile import BadZipFile
 
 import click
 
 from sdk.cli import complete
 from sdk.errors import UsageError
+from sdk.files import open_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +33,18 @@ Model = Path | dict[str, Path]  # a file, or several that are entries of one mod
 def _model(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> Model:
     return model_of(words) if words else Path()  # of nothing click complains itself
 
+
+class _File(click.Path):
+    """The name of a file: a path, and not the empty word of a variable that is not set, which is the working folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; fails where there is none."""
+        if value == "":
+            self.fail("the name is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE: Final = _File(path_type=Path)
 
 model_argument = click.argument("model", nargs=-1, required=True, metavar="MODEL", callback=_model)
 models_argument = click.argument(
@@ -83,6 +99,10 @@ def build_options(function: F) -> F:
                 "--weights", type=click.Choice(["flash", "ram"]), default="flash",
                 help="Where weights are at run time.", show_default=True,
             ),
+            click.option(
+                "--io", type=click.Choice(["arena", "caller"]),
+                help="Where inputs and outputs lie (default: caller on this machine, arena on others).",
+            ),
             opt_option,
             click.option(
                 "--check", type=click.Choice(["sample", "full"]), default="sample", show_default=True,
@@ -128,6 +148,7 @@ def make_options(
     backend: str | None = None,
     custom: tuple[str, ...] = (),
     safetensors: tuple[str, ...] = (),
+    io: Literal["arena", "caller"] | None = None,
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -139,7 +160,7 @@ def make_options(
         )
     if name is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         letters = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")
-        near = letters if letters[:1].isalpha() else f"m_{letters}"
+        near = letters if letters[:1].isalpha() else f"m_{letters or 'model'}"
         raise UsageError(
             f"not a C identifier: {name!r}", where="--name", hint=f"letters, digits and _ only: --name {near}"
         )
@@ -159,6 +180,7 @@ def make_options(
         backend=backend,
         custom=tuple(map(Path, custom)),
         safetensors=tuple(map(Path, safetensors)),
+        io=io,
     )
 
 
@@ -218,7 +240,6 @@ def parse_at(values: Iterable[str]) -> dict[str, int]:
 
 def parse_inputs(values: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
     """Read ``x=x.npy`` and load the arrays, of any dtype but objects; raise UsageError."""
-    import numpy as np
 
     found: dict[str, np.ndarray[Any, Any]] = {}
     for value in values:
@@ -226,20 +247,33 @@ def parse_inputs(values: Iterable[str]) -> dict[str, np.ndarray[Any, Any]]:
         if not equals or not name or not file:
             hint = f"write --input NAME={value}" if value.endswith(".npy") else "write --input x=x.npy"
             raise UsageError(f"not an input: {value!r}", where="--input", hint=hint)
-        try:
-            array = np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not a .npy file"
-            hint = f"np.save({name + '.npy'!r}, array) makes one"
-            if isinstance(error, FileNotFoundError):
-                hint = f"{nearby(Path(file)) or 'check the path'}; {hint}"
-            raise UsageError(f"cannot read {file}", where=f"--input {name}", why=why, hint=hint) from error
-        if not isinstance(array, np.ndarray):
-            raise UsageError(
-                f"{file} holds several arrays", where=f"--input {name}", hint="save one with np.save"
-            )
-        _put(found, name, array, "--input")
+        _put(found, name, _array(name, Path(file)), "--input")
     return found
+
+
+def _array(name: str, path: Path) -> np.ndarray[Any, Any]:
+    """The array of a .npy file, or the only one of a .npz file; raise UsageError."""
+    import numpy as np
+
+    where, hint = f"--input {name}", f"np.save({name + '.npy'!r}, array) makes one"
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            names = loaded.files
+            if len(names) == 1:
+                return np.asarray(loaded[names[0]])
+        why = f"its arrays: {', '.join(names[:8])}" if names else None
+        raise UsageError(f"{path} holds {'several arrays' if names else 'no array'}", where=where, why=why, hint=hint)
+    except (OSError, ValueError, EOFError, BadZipFile, zlib.error, NotImplementedError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is neither a .npy nor a .npz file, or cut off"
+        if isinstance(error, ValueError) and "Object arrays" in str(error):
+            why = "its elements are objects of Python, not numbers: reading them may run code"
+            hint = f"give the array a type of numbers first: np.save({name + '.npy'!r}, array.astype(np.float32))"
+        if isinstance(error, FileNotFoundError):
+            hint = f"{nearby(path) or 'check the path'}; {hint}"
+        raise UsageError(f"cannot read {path}", where=where, why=why, hint=hint) from error
 
 
 def _put(found: dict[str, Any], name: str, value: object, option: str) -> None:
@@ -250,6 +284,8 @@ def _put(found: dict[str, Any], name: str, value: object, option: str) -> None:
 
 def model_of(words: Sequence[str]) -> Model:
     """Read ``model.onnx``, or the entries ``prefill=a.onnx decode=b.onnx`` of one model; raise UsageError."""
+    if "" in words:
+        raise UsageError("the name of the model is empty", hint="give a file; a variable of the shell may not be set")
     if len(words) == 1 and ("=" not in words[0] or Path(words[0]).exists()):
         return Path(words[0])
     found: dict[str, Path] = {}
@@ -286,6 +322,9 @@ def existing_path(path: Path) -> Path:
     """Return ``path``; raise UsageError with the names nearby when there is nothing there."""
     if path.exists():
         return path
+    if path.is_symlink():
+        hint = "give the file itself, or mend the link"
+        raise UsageError(f"no such file: {path}", why="it is a link that leads nowhere", hint=hint)
     why = None if path.parent.is_dir() else f"there is no folder {path.parent}"
     raise UsageError(f"no such file: {path}", why=why, hint=nearby(path) or "check the path")
 

@@ -15,12 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+import click
+
 from sdk.errors import SdkError, UsageError
 from sdk.files import replacing
 from sdk.notebook import show
 from sdk.text import printable
 
 INTERRUPTED = 130
+_READ = ("model", "models", "target", "data", "inputs", "externs", "custom", "safetensors")  # arguments that name files
 _NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _DEBUG_VARIABLE = "CROSSLEVEL_DEBUG"
 
@@ -59,9 +62,10 @@ def say_text(text: str) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], bold: int | None = None) -> None:
     """Print a table on stdout: columns of numbers on the right, no heading where no column has a name; the row with the
     number ``bold`` stands out."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from sdk.cli.console import Console
 
     body = [list(row) for row in rows]
     table = Table(box=None, pad_edge=False, show_header=any(columns))
@@ -100,8 +104,30 @@ def cut(line: str, columns: int) -> str:
     return f"{line[: keep - over - 3]}...{line[keep:]}"
 
 
+def check_no_input(path: Path, option: str) -> None:
+    """Raise UsageError where ``option`` names a file that this command reads: its contents would be lost."""
+    context = click.get_current_context(silent=True)
+    given = () if context is None else [value for name, value in context.params.items() if name in _READ]
+    for one in _paths(given):
+        if one.exists() and path.exists() and one.samefile(path):
+            why = "it is an input of this command, and would be overwritten"
+            raise UsageError(f"cannot write {path}", where=option, why=why, hint=f"name another file after {option}")
+
+
+def _paths(given: object) -> Iterator[Path]:
+    """The files in the values of arguments: paths, and texts such as ``x=x.npy``."""
+    if isinstance(given, (Path, str)):
+        yield given if isinstance(given, Path) else Path(given.partition("=")[2] or given)
+    elif isinstance(given, Mapping):
+        yield from _paths(list(given.values()))
+    elif isinstance(given, (list, tuple)):
+        for one in given:
+            yield from _paths(one)
+
+
 def write_file(path: Path, text: str, option: str) -> None:
     """Write what ``option`` asked for into a file, whole or not at all; raise UsageError where that is impossible."""
+    check_no_input(path, option)
     try:
         with replacing(path) as file:
             file.write(text.encode())

@@ -27,8 +27,8 @@ _TITLES = {"median_us": "us", "cycles": "cycles", "est_cycles": "est. cycles", "
 @options.at_option
 @options.entry_option
 @click.option("--repeat", type=click.IntRange(1), default=10, show_default=True, help="Runs to time.")
-@click.option("--html", metavar="F", type=click.Path(path_type=Path), help="Write a page with plots.")
-@click.option("--trace", metavar="F", type=click.Path(path_type=Path), help="Write a trace for Perfetto and Chrome.")
+@click.option("--html", metavar="F", type=options.FILE, help="Write a page with plots.")
+@click.option("--trace", metavar="F", type=options.FILE, help="Write a trace for Perfetto and Chrome.")
 @options.build_options
 @options.json_option
 def profile(

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("--data", metavar="F.npz", required=True, type=click.Path(path_type=Path), help="Samples, by input.")
-@click.option("-o", "--out", metavar="F.onnx", required=True, type=click.Path(path_type=Path), help="What is written.")
+@click.argument("model", type=options.FILE)
+@click.option("--data", metavar="F.npz", required=True, type=options.FILE, help="Samples, by input.")
+@click.option("-o", "--out", metavar="F.onnx", required=True, type=options.FILE, help="What is written.")
 @click.option(
     "--to", type=click.Choice(["int8", "int16x8", "w8", "w4"]), default="int8", show_default=True,
     help="Activations by weights, or weights alone (w8, w4).",
@@ -47,6 +47,7 @@ def quantize(
     from sdk.quantizer.options import QuantizeOptions
     from sdk.quantizer.run import quantize_path
 
+    output.check_no_input(out, "-o")
     chosen = QuantizeOptions(
         to, ranges, percentile, group, keep, keep_above, sensitivity, equalise, correct_bias, integer_io, labels
     )

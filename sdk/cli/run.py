@@ -26,7 +26,7 @@ _SHOWN_VALUES = 64
 @options.at_option
 @options.entry_option
 @click.option("--input", "inputs", multiple=True, metavar="X=FILE.npy", help="An input; repeat for each.")
-@click.option("--output", "save", type=click.Path(path_type=Path), help="Save all outputs as .npz.")
+@click.option("--output", "save", type=options.FILE, help="Save all outputs as .npz.")
 @options.build_options
 @options.json_option
 def run(
@@ -43,6 +43,8 @@ def run(
     """Run a model, or a folder that sdk build made, once."""
     from sdk import driver
 
+    if save is not None:
+        output.check_no_input(save, "--output")
     result = driver.run(
         options.existing(target),
         options.find_place(board, device),

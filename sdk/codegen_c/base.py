@@ -49,7 +49,8 @@ class EmitOptions:
     ``source`` and ``board`` are named in the files; ``model_hash`` is hex; ``golden`` cases are printed as a self-test.
     ``weights_in_ram`` has constants copied there at the start of the program. ``memories`` names the linker's region of
     each region of the arena that does not lie where static storage does. With ``small`` kernels that take little of the
-    time are compiled for size. ``check`` is how much generated assembly is tried.
+    time are compiled for size. ``check`` is how much generated assembly is tried. ``core`` says what the code is made
+    for, ``compile_with`` are the commands of compilers for that.
     """
 
     source: str = ""
@@ -60,6 +61,8 @@ class EmitOptions:
     memories: Mapping[str, str] = field(default_factory=dict)
     small: bool = False
     check: Check = "sample"
+    core: str = ""
+    compile_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,21 @@ class OpenRequest:
     timeout_s: float
 
 
+    def refuse_rest(self) -> None:
+        """Refuse an address that goes on after its scheme, where there is nothing to choose.
+
+        Raises:
+            UsageError: it does.
+        """
+        if self.rest:
+            scheme = self.uri.removesuffix(self.rest)
+            raise UsageError(
+                f"{self.uri!r} is not a device address",
+                why=f"nothing comes after {scheme}: --board says which target is started",
+                hint=f"--device {scheme} and the board's name after --board; sdk boards lists them",
+            )
+
+
 class Transport(Protocol):
     """A byte pipe. No call blocks longer than asked; a broken one raises LinkError or DeviceFault."""
 

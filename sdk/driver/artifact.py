@@ -44,6 +44,7 @@ def _own_digest() -> str:
 def _key(job: Job) -> str:
     options = job.options
     choices = [job.backend.name, options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
+    choices += [options.io] if options.io else []
     choices += [options.weights, options.opt, options.check, *(f"{name}:{size}" for name, size in options.regions)]
     choices += [text for library in options.libraries for text in (library.name, library.text)]
     dims = sorted((k, *v) for k, v in options.dims.items())
@@ -74,12 +75,16 @@ def _cached(job: Job) -> Built:
     return built
 
 
-def build(model: Path | ModelFile, board: Board, options: BuildOptions, *, emit: str, out: Path) -> BuildReport:
+def build(
+    model: Path | ModelFile, board: Board, options: BuildOptions, *, emit: str, out: Path, force: bool = False
+) -> BuildReport:
     """``sdk build``: writes the sources to ``out``, with ``emit`` "lib" a shared and a static library too, with
-    "firmware" an image of the board with the device agent; these two want a backend whose code is compiled.
+    "firmware" an image of the board with the device agent; these two want a backend whose code is compiled. ``force``:
+    files of the user's in the way are overwritten.
 
     Raises:
-        SdkError: the model cannot be compiled for the board; nothing is left half written in ``out``.
+        SdkError: the model cannot be compiled for the board, or a file is in the way that was not generated; nothing
+            is left half written in ``out``.
     """
     job = job_of(model, board, options)
     if emit != "c":
@@ -95,7 +100,7 @@ def build(model: Path | ModelFile, board: Board, options: BuildOptions, *, emit:
         write_built(folder, built, contents_of(out))
 
     try:
-        replace_build(out, make)
+        replace_build(out, make, force=force)
     except OSError as err:
         raise UsageError(
             f"cannot write {err.filename or out}", why=err.strerror, hint="name another folder with -o FOLDER"

@@ -125,6 +125,7 @@ def command_line(verb: str, model: ModelFile, board: Board, options: BuildOption
     for name, size in options.regions:
         words += ["--region", f"{name}={size}"]
     words += ["--opt", options.opt] if options.opt != "time" else []
+    words += ["--io", options.io] if options.io else []
     words += ["--weights", options.weights] if options.weights != "flash" else []
     for library in options.libraries:
         words += ["--extern", str(library.path)]

@@ -64,19 +64,19 @@ def _run(path: Path) -> tuple[bytes, dict[str, Any]]:
     names: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     try:
         exec(compile(text, str(path), "exec"), names)
-    except Exception as err:
+    except (Exception, SystemExit) as err:  # a file may be a program that ends itself
         raise UsageError(f"{path} cannot be run", where=_place(path, err), why=_why(err), hint="mend the file") from err
     return text, names
 
 
-def _place(path: Path, error: Exception) -> str:
+def _place(path: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{path}:{error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return f"{path}:{lines[-1]}" if lines else str(path)
 
 
-def _why(error: Exception) -> str:
+def _why(error: BaseException) -> str:
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -95,6 +95,7 @@ def _load(
     """
     assert isinstance(file, JoinedFile)
     unbounded: list[str] = []
+    loops: dict[str, None] = {}
     unused = dict.fromkeys(dims)
     modules: dict[str, Module] = {}
     for entry, part in file.parts.items():
@@ -104,8 +105,9 @@ def _load(
                 unused.pop(one, None)
         except OpenSizesError as error:
             unbounded += [n for n in error.names if n not in unbounded]
+            loops.update(dict.fromkeys(error.loops))
     if unbounded:
-        raise OpenSizesError(tuple(unbounded))
+        raise OpenSizesError(tuple(unbounded), tuple(loops))
     if unused:
         raise UnknownDimsError(tuple(unused), "--dim NAME=LO:HI for all entries that have it, ENTRY.NAME=LO:HI for one")
     return _Joiner(name).run(modules)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sdk import steps
 from sdk.boards import Board, load_board
 from sdk.compiler.interp.graph import init_values
-from sdk.compiler.sym import evaluate
+from sdk.compiler.sym import Dim, evaluate, free_vars
 from sdk.devices.client import Session
 from sdk.devices.messages import ModelInfo, TensorInfo
 from sdk.driver.agents import link_agent
@@ -121,7 +121,7 @@ def step(
         return tuple(evaluate(dim, env) for dim in own.shapes[tensor.name])
 
     for k, tensor in enumerate(info.inputs):
-        session.write(number, k, _bytes_of(tensor, shape(tensor), inputs))
+        session.write(number, k, _bytes_of(tensor, shape(tensor), inputs, own.shapes[tensor.name]))
     stats = session.run(number, dims=dims)
     outputs = {}
     fresh = {wire_name(f"{FRESH_DIM}{var.name}"): var for var in own.fresh}
@@ -142,7 +142,14 @@ def _computed(session: Session, number: int, tensor: int) -> int:
     return int.from_bytes(session.read(number, tensor, 4), "little", signed=True)
 
 
-def _bytes_of(tensor: TensorInfo, shape: tuple[int, ...], inputs: Mapping[str, Array]) -> bytes:
+def _bytes_of(
+    tensor: TensorInfo, shape: tuple[int, ...], inputs: Mapping[str, Array], declared: tuple[Dim, ...]
+) -> bytes:
+    """The bytes of an input, which must have ``shape`` in this run; ``declared`` is that with its open sizes.
+
+    Raises:
+        UsageError: it is missing, or has another type or shape.
+    """
     want = np.dtype(tensor.dtype)
     if tensor.name not in inputs:
         file = f"{re.sub('[^0-9A-Za-z_]', '_', tensor.name)}.npy"
@@ -162,12 +169,29 @@ def _bytes_of(tensor: TensorInfo, shape: tuple[int, ...], inputs: Mapping[str, A
         raise UsageError(
             f"input {tensor.name!r} has type {value.dtype}, the model wants {want}", hint=_conversion(value, tensor)
         )
+    if value.ndim != len(shape) and any(map(free_vars, declared)):
+        raise _other_rank(tensor.name, value, declared)
     if value.shape != shape:
         raise UsageError(
             f"input {tensor.name!r} has shape {list(value.shape)}, the model wants {list(shape)}",
             hint=f"x.reshape({shape})" if value.size == math.prod(shape) else f"give an array of shape {list(shape)}",
         )
     return np.ascontiguousarray(value).tobytes()
+
+
+def _other_rank(name: str, value: Array, declared: tuple[Dim, ...]) -> UsageError:
+    """The error for an input with more or fewer axes than a model wants whose sizes are open."""
+    symbols = sorted({v for d in declared for v in free_vars(d)}, key=lambda v: v.name)
+    fixed, open_axes = math.prod(d for d in declared if isinstance(d, int)), sum(bool(free_vars(d)) for d in declared)
+    fits = open_axes == 1 and fixed > 0 and value.size % fixed == 0
+    shape = ", ".join(str(d) if isinstance(d, int) or not fits else "-1" for d in declared)
+    return UsageError(
+        f"input {name!r} has {value.ndim} {'axis' if value.ndim == 1 else 'axes'} {list(value.shape)}, "
+        f"the model wants {len(declared)}: "
+        f"[{', '.join(map(str, declared))}]",
+        why=f"{', '.join(f'{v.name} in {v.lo}..{v.hi}' for v in symbols)}, of any run",
+        hint=f"x.reshape({shape})" if fits else f"give an array of shape [{shape}]",
+    )
 
 
 def _conversion(value: Array, tensor: TensorInfo) -> str:

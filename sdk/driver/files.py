@@ -95,4 +95,5 @@ def _library(path: Path) -> Library:
     try:
         return Library(path, read_regular(path, MAX_MODEL_BYTES).decode())
     except (OSError, UnicodeDecodeError) as err:
-        raise UsageError(f"cannot read {path}", why=str(err), hint="check the path after --extern") from None
+        why = err.strerror if isinstance(err, OSError) else "it is no text in UTF-8"
+        raise UsageError(f"cannot read {path}", why=why, hint="check the path after --extern") from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from sdk.boards import Board
 from sdk.codegen_c.base import EmitOptions, EntryStack
 from sdk.compiler.interp.graph import init_values
 from sdk.compiler.ir.module import Module
@@ -96,6 +98,13 @@ class _Code:
     report: BuildReport
 
 
+def _core(board: Board, isa: frozenset[str]) -> str:
+    """What code is made for, in words."""
+    core = board.core
+    cpu = core.arch if core.cpu == "native" else f"{core.cpu} ({core.arch})"
+    return f"{cpu} with {' '.join(sorted(isa))}" if isa else f"any {cpu}: plain C"
+
+
 @dataclass(frozen=True)
 class _Sizes:
     """What a compiler made of sources: bytes by section, the stack of a run by entry; which one it was."""
@@ -115,6 +124,8 @@ def _printed(job: Job, module: Module) -> _Code:
         memories=linked_memories(board, options),
         small=not board.hosted,
         check=options.check,
+        core=_core(board, capabilities(board, options)),
+        compile_with=tuple(shlex.join(words) for words in target_of(board, options).commands),
     )
     emitted = job.backend.emit(module, job.prefix, isa=capabilities(board, options), options=choice)
     files = as_files({**emitted.files, **extern_sources(options.libraries)})
@@ -173,6 +184,7 @@ def _report(job: Job, module: Module, sizes: _Sizes, context: int) -> BuildRepor
         stack_bytes=max((s.bytes for s in sizes.stacks.values()), default=0),
         weights_bytes=sum(distinct.values()),  # equal ones are one array
         sections=sizes.sections,
+        io_bytes=0 if job.board.hosted else sum(_region_bytes(module, "caller").values()),
         compiler=sizes.compiler,
         dims={v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims},
     )

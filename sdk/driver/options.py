@@ -19,6 +19,7 @@ __all__ = ["OBJECTIVES", "BuildOptions"]
 MAX_THREADS = 64  # of the runtime's pool
 OPTS: Final = ("time", "size")
 OBJECTIVES: Final = ("time", "min")
+IOS: Final = ("arena", "caller")
 CHECKS: Final = ("sample", "full")
 PLACES: Final = ("flash", "ram")
 
@@ -37,6 +38,7 @@ class BuildOptions:
     board's memories that the arena may lie in, the preferred first, with the most bytes of each (none: the arena is
     one); ``weights`` stay in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for,
     "time" or "size";
+    ``io``: inputs and outputs lie in the "arena" or in buffers of the "caller" (None: as boards of that kind do);
     ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full";
     ``backend`` prints the code (None: the one whose code runs on the board); ``custom`` are files of Python that
     say how custom operators are imported, or what these say: they are run; ``safetensors`` are files of tensors that
@@ -61,6 +63,7 @@ class BuildOptions:
     backend: str | None = None
     custom: tuple[Path, ...] | Custom = ()
     safetensors: tuple[Path, ...] | Tensors = ()
+    io: Literal["arena", "caller"] | None = None
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text
@@ -68,6 +71,8 @@ class BuildOptions:
             raise UsageError(f"{self.threads!r} threads asked for", hint=f"--threads 1 to {MAX_THREADS}")
         if self.memory not in OBJECTIVES:
             raise UsageError(f"no memory objective is called {self.memory!r}", hint=f"use {' or '.join(OBJECTIVES)}")
+        if self.io not in (None, *IOS):
+            raise UsageError(f"inputs and outputs cannot lie in {self.io!r}", hint=f"use {' or '.join(IOS)}")
         if self.check not in CHECKS:
             raise UsageError(f"no check is called {self.check!r}", hint=f"use {' or '.join(CHECKS)}")
         if self.opt not in OPTS:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from sdk.errors import UsageError
+from sdk.files import open_regular
+from sdk.text import GENERATED
 
 __all__ = ["MANIFEST", "contents_of", "file_digest", "finish_interrupted", "is_own_name", "replace_build"]
 
@@ -27,17 +29,18 @@ _STAGE: Final = ".sdk-new-"
 _READY: Final = ".sdk-ready"
 _OURS: Final = re.compile(r"(agent/)?[^./\\\0][^/\\\0]*")
 _WAIT_S: Final = 30.0
+_HEAD_BYTES: Final = 4096  # of a text, where the line stands that says who made it
 
 
-def replace_build(folder: Path, make: Callable[[Path], None]) -> None:
+def replace_build(folder: Path, make: Callable[[Path], None], *, force: bool = False) -> None:
     """Puts what ``make(scratch)`` writes, the manifest included, in the place of the build in ``folder``.
 
-    Up to the end of ``make`` the old build stays whole. Files that no manifest lists are left alone, unless the new
-    build has one of that name.
+    Up to the end of ``make`` the old build stays whole. Files that no manifest lists are left alone; where the new
+    build has one of that name, that takes its place with ``force`` only, or where the old one is generated too.
 
     Raises:
         OSError: the folder takes nothing, or is full.
-        UsageError: another build is being written there and does not end.
+        UsageError: another build is being written there and does not end, or a file there is not ours to overwrite.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
@@ -48,6 +51,8 @@ def replace_build(folder: Path, make: Callable[[Path], None]) -> None:
         try:
             make(scratch)
             _check_places(folder, scratch)
+            if not force:
+                _check_owner(folder, scratch)
             os.rename(scratch, folder / _READY)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -128,6 +133,40 @@ def _check_places(folder: Path, scratch: Path) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
         if place.parent.exists() and not place.parent.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place.parent))
+
+
+def _check_owner(folder: Path, scratch: Path) -> None:
+    """Refuses to overwrite what somebody else has written, before anything is moved.
+
+    Raises:
+        UsageError: names the first such file.
+    """
+    ours = contents_of(folder)
+    for name in _names(scratch):
+        place = folder / name
+        if not place.exists() or _is_generated(place, ours.get(name)):
+            continue
+        if file_digest(scratch / name) != file_digest(place):
+            raise UsageError(
+                f"{place} is not a file that sdk build made",
+                why="it is neither generated nor as the manifest beside it says, and the build has a file of that name",
+                hint="name another folder with -o FOLDER, or overwrite it with --force",
+            )
+
+
+def _is_generated(path: Path, digest: str | None) -> bool:
+    """Whether a file was made here: as the manifest tells its contents (``digest``), with the line that all generated
+    texts begin with, or the manifest itself."""
+    if digest is not None and file_digest(path) == digest:
+        return True
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            head = file.read(_HEAD_BYTES)
+        if path.name == MANIFEST:
+            return isinstance(json.loads(path.read_text(encoding="utf-8"))["contents"], dict)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return GENERATED.encode() in head
 
 
 def _finish(folder: Path) -> None:

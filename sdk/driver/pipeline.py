@@ -83,6 +83,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     """The passes in order."""
     backend, have = backend_for(board, options), capabilities(board, options)
     machine = machine_for(have)
+    io = options.io or ("caller" if board.hosted else "arena")
     streams = options.memory == "min" or options.arena_limit is not None
     return (
         Inline(),
@@ -109,9 +110,9 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
         _schedule(backend.kernels, have, 1 if streams else options.threads, options),
         *([InterleaveConstants()] if machine.column_tables else []),
         Cleanup(),
-        MemoryAwareScheduling(io="caller" if board.hosted else "arena", align=CACHE_LINE if board.hosted else WORDS),
+        MemoryAwareScheduling(io=io, align=CACHE_LINE if board.hosted else WORDS),
         PlanMemory(
-            io="caller" if board.hosted else "arena",
+            io=io,
             align=CACHE_LINE if board.hosted else WORDS,
             memory="min" if options.memory == "min" else "time",
             limit=options.arena_limit,

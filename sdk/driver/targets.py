@@ -31,6 +31,10 @@ def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
     wanted = frozenset(filter(None, options.isa.split("+")))
     if wanted == {"scalar"}:
         return frozenset()
+    if not wanted or "scalar" in wanted:
+        why = "it means plain C, with none of the board's capabilities" if wanted else None
+        message = "--isa scalar stands alone" if wanted else "--isa names no capability"
+        raise UsageError(message, why=why, hint="--isa scalar, or capabilities that sdk boards show NAME lists, with +")
     missing = wanted - board.capabilities
     if missing:
         raise UsageError(

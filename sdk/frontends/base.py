@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sdk.errors import UsageError
+from sdk.text import spelled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,15 +30,22 @@ Option = str | int | bool
 
 
 class OpenSizesError(UsageError):
-    """Sizes of the inputs are open and have no bounds. ``names`` are those of the sizes, as ``--dim`` takes them."""
+    """Sizes of the inputs are open and have no bounds, or data say how often ``loops`` run. ``names`` are those of
+    both, as ``--dim`` takes them; ``inputs`` are inputs of the model whose contents would say it."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        example = " ".join(f"--dim {name}=1:64" for name in names)
+    inputs: tuple[str, ...] = ()
+
+    def __init__(self, names: tuple[str, ...], loops: tuple[str, ...] = ()) -> None:
+        sizes = [name for name in names if name not in loops]
+        example = " ".join([*(f"--dim {name}=1:64" for name in sizes), *(f"--dim {name}=0:64" for name in loops)])
+        told = [f"open sizes without bounds: {', '.join(sizes)}"] if sizes else []
+        told += [f"loops that data end, without bounds of their passes: {', '.join(loops)}"] if loops else []
         super().__init__(
-            f"the model has open sizes without bounds: {', '.join(names)}",
+            f"the model has {', and '.join(told)}",
             hint=f"give each its smallest and largest value, or one number: {example}",
         )
-        self.names = names
+        self.names = (*sizes, *loops)
+        self.loops = loops
 
 
 class UnknownDimsError(UsageError):
@@ -160,7 +168,7 @@ class ModelFile:
     @property
     def name(self) -> str:
         """The name of the file."""
-        return self.path.name
+        return spelled(self.path.name)
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from sdk.compiler.ir.types import BOOL, DType, TensorType, dtype_of
 from sdk.compiler.ops import get_op, infer
 from sdk.compiler.sym import Dim, Expr, Var
 from sdk.errors import BuildError
+from sdk.frontends.loop_bounds import Passes
 from sdk.frontends.names import identifier
 
 __all__ = ["Builder", "Contents", "Ratio", "contents_of"]
@@ -70,7 +71,7 @@ class Builder:
     values that a converter wanted to know at import, and could not; ``narrow`` gives values that stand for those of a
     narrower type the format's number of it; ``sequences`` gives values that stand for several those, and None for an
     optional value that is not there; ``places`` where the elements of values that are not 0 stand; ``digests`` names
-    constants by their contents."""
+    constants by their contents; ``passes`` is how often loops may run that data end."""
 
     body: list[Node] = field(default_factory=list)
     consts: dict[str, Const] = field(default_factory=dict)
@@ -83,6 +84,7 @@ class Builder:
     states: dict[str, State] = field(default_factory=dict)
     places: dict[str, Value] = field(default_factory=dict)
     digests: dict[tuple[TensorType, str], str] = field(default_factory=dict)
+    passes: Passes = field(default_factory=Passes)
     _known: dict[str, Contents] = field(default_factory=dict)
     _material: dict[str, Value] = field(default_factory=dict)
 

@@ -27,17 +27,16 @@ class Failure:
 
 
 def report(failures: Sequence[Failure], operators: str, sizes: str) -> BuildError:
-    """One error for all of them. The hint is ``operators`` where some are missing, else ``sizes`` where some are not
-    known to agree, else a converter's own."""
+    """One error for all of them. The hint is ``operators`` where some are missing, else what the
+    converter of the first advises, or ``sizes`` where its sizes are not known to agree."""
     lines = [printable(f"{f.where}: {f.why}") for f in failures[:SHOWN]]  # names may hold ends of lines
     if len(failures) > SHOWN:
         lines.append(f"and {len(failures) - SHOWN} more")
     names = sorted({f.op for f in failures})
     count = "1 node" if len(failures) == 1 else f"{len(failures)} nodes"
     missing = any(f.why.startswith(UNSUPPORTED) and not f.hint for f in failures)
-    own = [f.hint for f in failures if f.hint]
-    unsure = [sizes for f in failures if "not known to" in f.why]
-    hint = next(iter([operators] if missing else unsure + own), operators)
+    own = [f.hint or sizes for f in failures if f.hint or "not known to" in f.why]
+    hint = next(iter([operators] if missing else own), operators)
     message = f"{count} of the model cannot be imported: {', '.join(names[:SHOWN])}"
     return BuildError(message, where="\n    ".join(lines), hint=hint)
 

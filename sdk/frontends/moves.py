@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import I32
 from sdk.compiler.ops.shapes import same_extent
-from sdk.compiler.sym import Dim, product, prove_eq
+from sdk.compiler.sym import Dim, dmax, dmin, only_unknown, product, prove_eq
 from sdk.frontends.emit import Emitter
 
-__all__ = ["along_last", "padded", "part", "reshaped", "shape_text", "spread", "swap_axes", "type_text"]
+__all__ = ["along_last", "padded", "part", "reshaped", "row_inside", "shape_text", "spread", "swap_axes", "type_text"]
 
 
 def part(node: Emitter, x: Value, axis: int, begin: Dim, size: Dim, step: int = 1) -> Value:
@@ -24,6 +25,12 @@ def part(node: Emitter, x: Value, axis: int, begin: Dim, size: Dim, step: int = 
         size=tuple(size if k == axis else d for k, d in enumerate(x.type.shape)),
         strides=tuple(step if k == axis else 1 for k in range(rank)),
     )
+
+
+def row_inside(node: Emitter, x: Value, axis: int, at: Dim) -> Value:
+    """Element ``at`` of an axis, without the axis; where it has fewer elements the last of them, below 0 the first."""
+    inside = dmax(dmin(at, x.type.shape[axis] - 1), 0)
+    return node.call("gather", x, node.value(node.call("full", shape=(), value=inside, dtype=str(I32))), axis=axis)
 
 
 def swap_axes(node: Emitter, x: Value, perm: Sequence[int]) -> Value:
@@ -49,11 +56,23 @@ def reshaped(node: Emitter, x: Value, wanted: Sequence[Dim]) -> Value:
     equal = prove_eq(x.type.size, product(tuple(wanted)))
     if equal is not True:
         how = "do not fit" if equal is False else "are not known to fit"
-        node.fail(f"{shape_text(x.type.shape)} = {x.type.size} elements {how} the shape {shape_text(wanted)}")
+        why = f"{shape_text(x.type.shape)} = {x.type.size} elements {how} the shape {shape_text(wanted)}"
+        node.fail(why, hint=_baked(x.type.size - product(tuple(wanted))))
     if any(isinstance(d, int) and d == 0 for d in wanted):  # nothing to move; to the op a 0 is the size there was
         kind = x.type.dtype
         return node.call("full", shape=tuple(wanted), value=0.0 if kind.is_float else 0, dtype=str(kind))
     return node.call("reshape", x, shape=tuple(wanted))
+
+
+def _baked(difference: Dim) -> str:
+    """What helps where a shape that the exporter has written as numbers suits no size, or one of those allowed only."""
+    found = only_unknown(difference, ())
+    if found is not None:
+        var, by, rest = found
+        if by and isinstance(rest, int) and rest % by == 0 and -rest // by >= 0:
+            only = f"{var.name}={-rest // by}"
+            return f"the exporter wrote that shape as numbers, which suit {only} alone: --dim {only}"
+    return "that shape is written as numbers: give the inputs the sizes the model was exported with, or export it anew"
 
 
 def spread(node: Emitter, x: Value, shape: Sequence[Dim]) -> Value:

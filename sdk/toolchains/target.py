@@ -60,6 +60,14 @@ class Target:
     stack_bytes: int = 0
 
     @property
+    def commands(self) -> tuple[tuple[str, ...], ...]:
+        """Commands by which users compile generated files as builds do, each but for the file."""
+        level = (f"-O{self.opt}", "-std=c99", *(["-fno-unroll-loops"] if self.rolled else []), "-c")
+        gathers = ("-mllvm", "-enable-arm-maskedgatscat=false") if self.gathers else ()
+        zig = ("zig", "cc", "-target", self.zig_target, f"-mcpu={self.zig_cpu}", *gathers, *level)
+        return (zig, (self.gcc_command, *self.gcc_flags, *level)) if self.gcc_command else (zig,)
+
+    @property
     def wasm(self) -> bool:
         """Whether it is a WebAssembly engine: programs are modules, which are linked as a whole."""
         return self.zig_target.startswith("wasm")

@@ -424,3 +424,31 @@ def test_calls_in_python(desk: Path) -> None:
             assert says in caught.value.message
             assert hint in (caught.value.hint or "")
         assert model(image=image)["digit"].shape == (1, 10)  # and it goes on
+
+
+@pytest.mark.parametrize("line", ["boards", "memory model.tflite --board host", "inspect model.tflite", "doctor"])
+def test_a_reader_that_has_left_before(desk: Path, line: str) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        command = [sys.executable, "-m", "sdk", *line.split()]
+        done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, check=False, timeout=120)
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_names_that_the_locale_has_no_characters_for(desk: Path, works: Works) -> None:
+    latin = Path(os.fsdecode(b"mod\xe8le.tflite"))  # bytes that are no UTF-8
+    Path("model.tflite").rename(latin)
+    works(f"sdk build '{latin}' --board host -o out")
+    assert "mod\\xe8le.tflite" in Path("out/mod_le.h").read_text(encoding="utf-8")
+    json.loads(works("sdk run out --board host --input image=image.npy --json"))
+    # what a locale without other characters makes of a name in UTF-8
+    utf8 = Path("modèle.tflite")
+    latin.rename(utf8)
+    code = "import os, sys; from sdk.cli import main; main()"
+    bare = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    line = [sys.executable, "-c", code, "run", str(utf8), "--board", "host", "--input", "image=image.npy"]
+    done = subprocess.run(line, env=bare, capture_output=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -60,6 +60,7 @@ class Options:
     backend: str | None = None
     custom: tuple[Path, ...] = ()
     safetensors: tuple[Path, ...] = ()
+    io: str | None = None
 
 
 class Driver:
@@ -193,7 +194,7 @@ def test_text_is_for_people(driver: Driver, model: str, sdk_command: Sdk, verb: 
 
 def test_build_passes_every_option_on(driver: Driver, model: str, sdk_command: Sdk) -> None:
     line = "build m.tflite --board l4r5zi -o there --name kws --dim n=1:256 --dim m=64 --threads 2"
-    line += " --arena-limit 64K --isa scalar --toolchain gcc --emit firmware --json"
+    line += " --arena-limit 64K --isa scalar --toolchain gcc --emit firmware --io arena --force --json"
     code, out, _ = sdk_command(*line.split())
     assert code == 0
     data = one_object(out)
@@ -201,9 +202,9 @@ def test_build_passes_every_option_on(driver: Driver, model: str, sdk_command: S
     assert {*SIZES, "model", "board", "out", "schema"} == set(data)
     _, (path, board, options), more = driver.calls[0]
     assert (path, board.name) == (Path("m.tflite"), "nucleo_l4r5zi")
-    expected = Options("kws", {"n": (1, 256), "m": (64, 64)}, 2, "time", 65536, "scalar", "gcc")
+    expected = Options("kws", {"n": (1, 256), "m": (64, 64)}, 2, "time", 65536, "scalar", "gcc", io="arena")
     assert options == expected
-    assert (more["emit"], more["out"]) == ("firmware", Path("there"))
+    assert (more["emit"], more["out"], more["force"]) == ("firmware", Path("there"), True)
 
 
 def test_defaults(driver: Driver, model: str, sdk_command: Sdk) -> None:

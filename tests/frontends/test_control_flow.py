@@ -19,7 +19,8 @@ from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.verify.module import check
 from sdk.errors import BuildError
-from sdk.frontends import control
+from sdk.frontends import loops
+from sdk.frontends.base import OpenSizesError, UnknownDimsError
 from sdk.frontends.tflite import inlining
 from sdk.frontends.tflite.importer import import_tflite
 
@@ -28,9 +29,10 @@ NONE = {"FusedActivationFunction": 0}
 
 
 def same_as_litert(
-    data: bytes, draw: Callable[[np.random.Generator], list[Array]], runs: int = 4, kernels: str = "BUILTIN_REF"
+    data: bytes, draw: Callable[[np.random.Generator], list[Array]], runs: int = 4, kernels: str = "BUILTIN_REF",
+    dims: dict[str, tuple[int, ...]] | None = None,
 ) -> Module:  # fmt: skip
-    module = import_tflite(data, "m")
+    module = import_tflite(data, "m", dims=dims)
     check(module, ops)
     graph, rng = module.graphs["main"], np.random.default_rng(0)
     given = [draw(rng) for _ in range(runs)]
@@ -250,7 +252,7 @@ def until(limit: int | None, rows: int = 3, change: str = "") -> bytes:
 
 def rising(rng: np.random.Generator) -> list[Array]:
     """Numbers of which the loop adds some none, some few, some as many as it may."""
-    return [rng.uniform(-2, 3, (3, 2)).astype(np.float32), rng.uniform(-0.2, 0.4, (3, 2)).astype(np.float32)]
+    return [rng.uniform(-2, 3, (3, 2)).astype(np.float32), rng.uniform(-0.1, 0.3, (3, 2)).astype(np.float32)]
 
 
 def test_a_loop_that_data_end() -> None:
@@ -264,15 +266,20 @@ def test_a_loop_that_data_end() -> None:
 
 
 def test_loops_that_data_end_and_nothing_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "ENDINGS", replace(ENDINGS, most=20))  # to be quick
+    monkeypatch.setattr(loops, "ENDINGS", replace(ENDINGS, most=20))  # to be quick
+    with pytest.raises(OpenSizesError) as error:
+        import_tflite(until(None), "m")
+    assert error.value.names == ("count_passes",)
+    same_as_litert(until(None), rising, 12, dims={"count_passes": (0, 60)})
     for data, why in (
-        (until(None), "how often it runs is known only at run time"),
         (until(1 << 30), "passes of loops that data may end"),
         (until(9, change="variable"), "a pass assigns a variable"),
     ):
-        with pytest.raises(BuildError, match="cannot be imported") as error:
+        with pytest.raises(BuildError, match="cannot be imported") as refused:
             import_tflite(data, "m")
-        assert why in str(error.value)
+        assert why in str(refused.value)
+    with pytest.raises(UnknownDimsError, match="no dim loop_passes"):
+        import_tflite(until(9), "m", dims={"loop_passes": (0, 9)})
 
 
 def test_a_loop_over_an_open_number_of_steps() -> None:
@@ -323,9 +330,11 @@ def test_what_the_run_decides_is_refused_and_no_loop_is_endless() -> None:
     test.op("LESS", [test.input("i", (), "int32"), test.const("n", 9)], [test.output("more", (), "bool")])
     i = body.input("i", (), "int32")
     body.op("ADD", [i, body.const("one", 1)], [body.output("next", (), "int32")], "AddOptions", **NONE)
-    with pytest.raises(BuildError, match="cannot be imported") as error:
+    with pytest.raises(OpenSizesError) as asked:
         import_tflite(m.build(test, body), "m")
-    assert "how often it runs is known only at run time" in str(error.value)
+    assert asked.value.names == ("y_passes",)
+    draw = lambda rng: [np.asarray(rng.integers(0, 12), np.int32)]  # noqa: E731
+    same_as_litert(m.build(test, body), draw, 8, dims={"y_passes": (0, 9)})
     forever = ModelFile()
     forever.input("i", (), "int32")
     forever.outputs = [forever.const("true", True, "bool")]

@@ -27,7 +27,7 @@ from sdk.driver.pipeline import default_passes, lower_module
 from sdk.driver.targets import capabilities
 from sdk.errors import BuildError, DeviceFault, LinkError, SdkError
 from sdk.frontends.onnx.importer import import_onnx
-from sdk.onnx_backend import fixed_inputs, input_names, modern
+from sdk.onnx_backend import fixed_inputs, flat_inputs, modern
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
@@ -58,10 +58,12 @@ def generate(case: Case, prefix: str) -> Built:
     """
     model = modern(case.model)
     inputs = case.runs[0][0] if case.runs else []
-    if not all(isinstance(v, np.ndarray) for v in inputs):
+    if not all(isinstance(v, np.ndarray) for v in flattened(inputs)):
         raise BuildError("an input is no tensor")
-    fixed = fixed_inputs(model, inputs, _dims(model, inputs))
-    module = import_onnx(model, prefix, fixed=fixed, dims=_dims(model, inputs))
+    values, lengths = flat_inputs(model, inputs)
+    dims = {**_dims(model, inputs), **lengths}
+    fixed = fixed_inputs(model, values, dims)
+    module = import_onnx(model, prefix, fixed=fixed, dims=dims)
     planned = lower_module(module, default_passes(BOARD, OPTIONS))
     choice = EmitOptions(source="case.onnx", model_hash=hashlib.sha256(prefix.encode()).hexdigest(), board="host")
     emitted = get_backend("c99").emit(planned, prefix, isa=capabilities(BOARD, OPTIONS), options=choice)
@@ -70,10 +72,15 @@ def generate(case: Case, prefix: str) -> Built:
     text = "\n".join(t for n, t in sorted(files.items()) if n.endswith((".c", ".S")) and isinstance(t, str))
     headers = {n: t for n, t in files.items() if n.endswith(".h") and isinstance(t, str)}
     blobs = {n: t for n, t in files.items() if isinstance(t, bytes)}
-    wanted = [k for k, n in enumerate(input_names(model)) if n not in fixed]
+    wanted = [k for k, n in enumerate(values) if n not in fixed]
     (plan,) = planned.plans.values()
     outputs = [plan.buffer(name).type for name in plan.outputs]
     return Built(case, prefix, text, headers, blobs, list(emitted.entries.values()), wanted, outputs)
+
+
+def flattened(values: Sequence[Any]) -> list[Any]:
+    """Tensors, and the elements of lists."""
+    return [one for value in values for one in (value if isinstance(value, list) else [value])]
 
 
 def _dims(model: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> dict[str, int]:
@@ -82,7 +89,12 @@ def _dims(model: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> dict[str, int
     constants = {t.name for t in model.graph.initializer}
     params = [p for p in model.graph.input if p.name not in constants]
     for param, array in zip(params, inputs, strict=False):
-        for dim, size in zip(param.type.tensor_type.shape.dim, array.shape, strict=False):
+        if isinstance(array, list):  # whose elements may differ in size
+            element = param.type.sequence_type.elem_type.tensor_type
+            for k, one in enumerate(array):
+                sizes = zip(element.shape.dim, one.shape, strict=False)
+                found |= {f"{param.name}_{k}_{dim.dim_param}": size for dim, size in sizes if dim.dim_param}
+        for dim, size in zip(param.type.tensor_type.shape.dim, getattr(array, "shape", ()), strict=False):
             if dim.dim_param:
                 found[dim.dim_param] = size
     return found
@@ -139,7 +151,8 @@ class Runner:
 def _outcome(session: Session, index: int, built: Built) -> str:
     info = session.models()[index]
     for inputs, outputs in built.case.runs:
-        given = [np.ascontiguousarray(inputs[k]) for k in built.wanted]
+        tensors = flattened(inputs)
+        given = [np.ascontiguousarray(tensors[k]) for k in built.wanted]
         if any(a.nbytes != t.nbytes for a, t in zip(given, info.inputs, strict=True)):
             return "another run of the case has other shapes"
         for k, array in enumerate(given):
@@ -147,8 +160,7 @@ def _outcome(session: Session, index: int, built: Built) -> str:
                 session.write(index, k, array.tobytes())
         session.run(index, dims=[])
         env = _computed_dims(session, index, built, info)
-        flat = [one for want in outputs for one in (want if isinstance(want, list) else [want])]
-        for k, (type, want) in enumerate(zip(built.outputs, flat, strict=True)):
+        for k, (type, want) in enumerate(zip(built.outputs, flattened(outputs), strict=True)):
             shape = tuple(substitute(d, env) for d in type.shape)
             problem = _differs(session, index, len(info.inputs) + k, type, shape, np.asarray(want), built.case)
             if problem:

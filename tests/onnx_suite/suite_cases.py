@@ -86,6 +86,8 @@ def _value(value: Any) -> Any:
 def _given(value: Any) -> Any:
     """An input as the model takes it: a narrow type in the one that stands for it."""
     value = _value(value)
+    if isinstance(value, list):
+        return [*map(_given, value)]
     if not isinstance(value, np.ndarray) or value.dtype.kind in "OSU":
         return value
     wider = WIDER_TYPES.get(onnx.helper.np_dtype_to_tensor_dtype(value.dtype))

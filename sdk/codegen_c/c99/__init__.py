@@ -48,7 +48,7 @@ BACKEND = Backend(
     rolled=_rolled,
     cost=_cost,
     choices=frozenset(
-        ("threads", "memory", "arena_limit", "isa", "toolchain", "externs", "regions", "weights", "opt", "check")
+        ("threads", "memory", "arena_limit", "isa", "toolchain", "externs", "regions", "weights", "opt", "check", "io")
     ),
     runtime=Runtime(("src/wire.c", "src/agent*.c"), _hooks),
 )

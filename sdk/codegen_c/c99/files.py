@@ -12,6 +12,7 @@ from sdk.codegen_c.c99.glue import agent_files
 from sdk.codegen_c.c99.header import header_file
 from sdk.codegen_c.c99.interface import Entry, Interface, quoted
 from sdk.codegen_c.c99.kernel_calls import kernel_calls
+from sdk.codegen_c.c99.notes import guards, kernel_note, layers_of
 from sdk.codegen_c.c99.parallel_calls import parts_of
 from sdk.codegen_c.c99.plan import RunPrinter
 from sdk.codegen_c.c99.selftest import selftest_file
@@ -69,16 +70,21 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
     entries = [text for e in api.entries for text in RunPrinter(unit, api, e, weights, kernels, steps).functions()]
     states = StatePrinter(api, unit, weights)
     reset = states.reset()
+    layers, loops = layers_of(api.module), api.module.loops
+    functions = {n: steps[n].text if n in steps else k.text for n, k in kernels.items()}
+    notes = {n: kernel_note(api.prefix, loops[n], k, layers[n]) for n, k in kernels.items()}
+    preamble = unit.preamble()
     return render(
         "model.c",
         banner=banner(api.options, f"{api.prefix}: code."),
         m=api.prefix,
         M=api.prefix.upper(),
         small=bool(small),
-        preamble=unit.preamble(),
+        guards=guards(unit, preamble + "".join(functions.values())),
+        preamble=preamble,
         weights=weights.declarations(),
         steps=bool(steps),
-        functions=[steps[name].text if name in steps else k.text for name, k in kernels.items()],
+        functions=[notes[name] + text for name, text in functions.items()],
         part_work=PART_WORK if api.threads > 1 else 0,
         parts=[parts_of(kernels[name], api.module.loops[name], api.prefix).text for name in _shared(api.module)],
         op_names=[text for e in api.entries for text in _op_names(e)],

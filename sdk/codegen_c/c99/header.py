@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sdk.codegen_c.base import EntryStack
-from sdk.codegen_c.c99.banner import banner
+from sdk.codegen_c.base import EmitOptions, EntryStack
+from sdk.codegen_c.c99.banner import banner, comment
 from sdk.codegen_c.c99.interface import Interface
 from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.weights import Weights
@@ -21,6 +21,7 @@ def header_file(api: Interface, weights: Weights, stacks: Mapping[str, EntryStac
     return render(
         "model.h",
         banner=banner(api.options, f"{api.prefix}: interface."),
+        needs=_needs(api.options),
         m=api.prefix,
         M=api.prefix.upper(),
         abi=ABI,
@@ -42,6 +43,13 @@ def header_file(api: Interface, weights: Weights, stacks: Mapping[str, EntryStac
         entries=api.entries,
         op_count=sum(e.op_count for e in api.entries),
     )
+
+
+def _needs(options: EmitOptions) -> str:
+    """What the code is made for and compiled with, as a comment; "" where nothing is known of that."""
+    lines = [f"Made for {comment(options.core)}."] if options.core else []
+    lines += [f"{'Compile with' if k == 0 else 'or'}: {comment(line)}" for k, line in enumerate(options.compile_with)]
+    return "/* " + "\n   ".join(lines) + " */\n" if lines else ""
 
 
 def _left_out(stack: EntryStack) -> str:

@@ -12,8 +12,10 @@ from sdk.errors import NoDeviceError, UsageError
 def open_program(request: OpenRequest) -> Transport:
     """Start ``request.artifact`` under the program of ``request.emulator``: QEMU's user mode, or an engine.
 
-    Raises UsageError without an emulator, MissingToolError without its program, NoDeviceError without the agent.
+    Raises UsageError without an emulator or with more of an address, MissingToolError without its program,
+    NoDeviceError without the agent.
     """
+    request.refuse_rest()
     spec = request.emulator
     if spec is None:
         raise UsageError("this board has no emulator", where=request.uri, hint="see `sdk boards show`")

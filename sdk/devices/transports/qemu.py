@@ -26,9 +26,10 @@ _POLL_S = 0.02
 def open_qemu(request: OpenRequest) -> Transport:
     """Boot ``request.artifact`` on the machine of ``request.emulator``.
 
-    Raises UsageError without an emulator, MissingToolError without its program, NoDeviceError without the
-    image, LinkError or DeviceFault when the machine does not come up.
+    Raises UsageError without an emulator or with more of an address, MissingToolError without its program,
+    NoDeviceError without the image, LinkError or DeviceFault when the machine does not come up.
     """
+    request.refuse_rest()
     spec = request.emulator
     if spec is None:
         raise UsageError(

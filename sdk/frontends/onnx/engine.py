@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.graph import Graph
 from sdk.errors import BuildError, MissingToolError
 from sdk.frontends.base import ModelFile, Option
+from sdk.frontends.names import identifier
 from sdk.frontends.onnx.externals import Externals
 from sdk.frontends.onnx.reader import embedded
 from sdk.installs import pip_command
@@ -70,7 +71,7 @@ class OnnxRuntime:
         except Exception as err:  # its errors share no base
             hint = "use --against interp"
             raise BuildError("onnxruntime does not take this model", why=str(err), hint=hint) from None
-        self.names = [p.name for p in self.session.get_inputs()]
+        self.given = self.session.get_inputs()
         self.told = [value.name for value in graph.results]  # what outputs are called here, in the model's order
 
     def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
@@ -79,19 +80,32 @@ class OnnxRuntime:
         Raises:
             BuildError: it fails on them.
         """
-        given = {name: inputs[p.name] for name, p in zip(self.names, self.graph.params, strict=True)}
+        given = self._given([(p.name, inputs[p.name]) for p in self.graph.params])
         try:
             found = self.session.run(None, given)
         except Exception as err:  # its errors share no base
             raise BuildError("onnxruntime fails on this model", why=str(err), hint="use --against interp") from None
-        return {name: _tensor(a) for name, a in zip(self.told, found, strict=True)}
+        return dict(zip(self.told, [a for one in found for a in _tensors(one)], strict=True))
+
+    def _given(self, left: list[tuple[str, Array]]) -> dict[str, Any]:
+        """What the model takes for our inputs in order: of a sequence the elements are inputs of their own here."""
+        given: dict[str, Any] = {}
+        for info in self.given:
+            if "seq(" not in info.type:
+                given[info.name] = left.pop(0)[1]
+                continue
+            given[info.name] = []
+            while left and left[0][0] == identifier(f"{info.name}_{len(given[info.name])}"):
+                given[info.name].append(left.pop(0)[1])
+        return given
 
 
-def _tensor(found: Any) -> Array:
-    """An output as a tensor: of a list of maps a column for each key, in order, which is what is made of ZipMap."""
+def _tensors(found: Any) -> list[Array]:
+    """An output as tensors: of a list of maps a column for each key, in order, which is what is made of ZipMap; the
+    elements of a sequence."""
     if isinstance(found, list) and found and isinstance(found[0], dict):
-        return np.array([[row[key] for key in sorted(row)] for row in found], np.float32)
-    return np.asarray(found)
+        return [np.array([[row[key] for key in sorted(row)] for row in found], np.float32)]
+    return [*map(np.asarray, found)] if isinstance(found, list) else [np.asarray(found)]
 
 
 class OnnxRuntimeLayers(OnnxRuntime):

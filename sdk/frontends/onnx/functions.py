@@ -14,7 +14,7 @@ from sdk.compiler.ir.types import TensorType
 from sdk.errors import BuildError
 from sdk.frontends.onnx.reader import element_code
 
-__all__ = ["check_arity", "check_expanded", "local_functions", "schema_function"]
+__all__ = ["all_nodes", "check_arity", "check_expanded", "local_functions", "schema_function"]
 
 
 def local_functions(model: Any) -> Mapping[tuple[str, str, str], Any]:
@@ -30,7 +30,7 @@ def check_expanded(model: Any) -> None:
         BuildError: they are too many, or a function calls itself; the node of the main graph is named.
     """
     functions = local_functions(model)
-    below = {key: [_key(node) for node in _nodes(f.node)] for key, f in functions.items()}
+    below = {key: [_key(node) for node in all_nodes(f.node)] for key, f in functions.items()}
     counts: dict[tuple[str, str, str], int] = {}
     try:
         order = tuple(graphlib.TopologicalSorter(below).static_order())
@@ -41,7 +41,7 @@ def check_expanded(model: Any) -> None:
         counts[key] = 1 + sum(counts[inner] for inner in below.get(key, ()))
     total = 0
     for index, node in enumerate(model.graph.node):
-        total += sum(counts.get(_key(inner), 1) for inner in _nodes([node]))
+        total += sum(counts.get(_key(inner), 1) for inner in all_nodes([node]))
         check_limit(NODES, total, f"node {index} {node.op_type} {node.name}".rstrip())
 
 
@@ -49,7 +49,7 @@ def _key(node: Any) -> tuple[str, str, str]:
     return node.domain, node.op_type, node.overload
 
 
-def _nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+def all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
     """Nodes and those of their sub-graphs."""
     waiting = list(nodes)
     while waiting:
@@ -76,11 +76,11 @@ def check_arity(node: Any, given: int, version: int) -> None:
 
 
 def schema_function(
-    node: Any, version: int, types: Sequence[TensorType | None]
+    node: Any, version: int, types: Sequence[TensorType | Sequence[TensorType] | None]
 ) -> tuple[Any, Mapping[str, Any]] | None:
     """The body of an operator that ONNX defines by others, with the defaults of its attributes; None without.
 
-    ``types`` are those of the node's inputs: some bodies depend on them.
+    ``types`` are those of the node's inputs, of sequences those of their elements: some bodies depend on them.
     """
     try:
         schema: Any = onnx.defs.get_schema(node.op_type, version, node.domain)
@@ -103,8 +103,11 @@ def schema_function(
     return (body, defaults) if body.node else None
 
 
-def _type_proto(type: TensorType | None) -> Any:
+def _type_proto(type: TensorType | Sequence[TensorType] | None) -> Any:
     if type is None:
         return onnx.TypeProto()
+    if not isinstance(type, TensorType):
+        element = helper.make_tensor_type_proto(element_code(type[0].dtype), None) if type else onnx.TypeProto()
+        return helper.make_sequence_type_proto(element)
     shape = [d if isinstance(d, int) else None for d in type.shape]
     return helper.make_tensor_type_proto(element_code(type.dtype), shape)

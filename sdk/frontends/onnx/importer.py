@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from sdk.budget import NESTING, NODES, check_limit
 from sdk.compiler.ir.graph import Call, Graph, Node, Value, node_args
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.types import dtype_of
+from sdk.compiler.ir.types import TensorType, dtype_of
 from sdk.errors import BuildError, SdkError, UsageError
 from sdk.files import read_regular
+from sdk.frontends.base import OpenSizesError
 from sdk.frontends.builder import Builder, Contents
 from sdk.frontends.failures import Failure, check_sizes, report
+from sdk.frontends.loops import check_passes
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.context import Converter, OnnxNode
 from sdk.frontends.onnx.externals import Externals
-from sdk.frontends.onnx.functions import check_arity, check_expanded, local_functions, schema_function
-from sdk.frontends.onnx.inputs import Bounds, parameters, tensor_of
+from sdk.frontends.onnx.functions import all_nodes, check_arity, check_expanded, local_functions, schema_function
+from sdk.frontends.onnx.inputs import Bounds, elements, parameters, tensor_of
 from sdk.frontends.onnx.narrow import check_narrow, narrow_result
 from sdk.frontends.onnx.operators import OPERATORS
 from sdk.frontends.onnx.reader import (
@@ -132,21 +134,30 @@ class _Importer:
         scope = Scope(self.builder, self.source.opsets, self.source.externals)
         scope.initializers = _initializers(graph)
         wanted = [p for p in graph.input if p.name not in scope.initializers and p.name not in fixed]
+        inputs = elements(wanted, dims)
         for given, array in fixed.items():
             _check_fixed(graph, given, array)
             scope.values[given] = self.builder.known(Contents(dtype_of(array), array), given)
-        _unique([p.name for p in wanted], "input")
+        _unique([*(p.name for p in inputs.protos), *inputs.parts], "input")
         _unique([p.name for p in graph.output], "output")
-        params, symbols = parameters(self.builder, wanted, dims)
-        scope.values.update(params)
+        nodes = [*graph.node, *(node for function in self.functions.values() for node in function.node)]
+        loops = any(node.op_type in ("Loop", "Scan") for node in all_nodes(nodes))
+        params, symbols = parameters(self.builder, inputs, dims, loops)
+        scope.values.update({name: value for name, value in params.items() if not inputs.is_part(name)})
+        for sequence, parts in inputs.parts.items():
+            scope.values[sequence] = self.builder.sequence(tuple(params[part] for part in parts), sequence)
         self.builder.names.update(identifier(p.name) for p in graph.output)  # no constant takes an output's name
-        self._mark_narrow(scope, graph)
+        self._mark_narrow(params, inputs.protos)
         self._nodes(scope, graph.node)
         if self.failures:
-            causes = self._ancestors(self.unmet)
-            deciding = tuple(n for n, v in params.items() if v.name in causes and _may_decide(v))
+            deciding = self._deciding(params, self.unmet)
             error = report(self.failures, _OPERATORS, _SIZES)
             raise InputsDecideError(error, deciding) if deciding else error
+        try:
+            check_passes(self.builder.passes, [v.name for v in symbols])
+        except OpenSizesError as error:
+            error.inputs = self._deciding(params, self.builder.passes.asked)
+            raise
         found = [one for p in graph.output for one in self._outputs(scope, p.name)]
         if not found:
             raise malformed("the graph has no output")
@@ -159,13 +170,15 @@ class _Importer:
         consts = {k: c for k, c in self.builder.consts.items() if k in used}
         return Module(identifier(name), "imported", consts=consts, states=self.builder.states, graphs={"main": main})
 
-    def _mark_narrow(self, scope: Scope, graph: Any) -> None:
+    def _mark_narrow(self, params: Mapping[str, Value], protos: Sequence[Any]) -> None:
         """Notes which inputs have a type that another stands for."""
-        for proto in graph.input:
-            value = scope.values.get(proto.name)
-            code = 0 if value is None else tensor_of(proto).elem_type
-            if code in WIDER_TYPES and value is not None:
-                self.builder.narrow[value.name] = code
+        codes = {proto.name: tensor_of(proto).elem_type for proto in protos}
+        self.builder.narrow |= {params[name].name: code for name, code in codes.items() if code in WIDER_TYPES}
+
+    def _deciding(self, params: Mapping[str, Value], unmet: set[str]) -> tuple[str, ...]:
+        """The inputs whose contents would tell these values, where there are few of them."""
+        causes = self._ancestors(unmet)
+        return tuple(n for n, v in params.items() if v.name in causes and _may_decide(v))
 
     def _ancestors(self, names: set[str]) -> set[str]:
         """The values that the named ones are computed from, themselves included."""
@@ -203,6 +216,7 @@ class _Importer:
         """Imports one node; a failure is noted, and its results are left unknown."""
         results: Found | None = None
         self.outermost = self.outermost if scope.depth else index
+        asked = set(self.builder.asked)  # by the node around
         self.builder.asked.clear()
         before = len(self.failures)
         try:
@@ -221,6 +235,7 @@ class _Importer:
         except _DAMAGE as error:
             why = f"its attributes or inputs are malformed ({type(error).__name__}: {error})"
             self._failed(scope, node, index, why)
+        self.builder.asked |= asked
         for k, name in enumerate(node.output):
             if name:
                 scope.bind(name, results[k] if results is not None else None)
@@ -257,7 +272,7 @@ class _Importer:
             return narrow_result(context, (folded,), self.builder.narrow)
         if converter is None:
             resolved = _resolved(node, protos)
-            found = schema_function(resolved, version, [v.type if v else None for v in inputs])
+            found = schema_function(resolved, version, [self._types(v) for v in inputs])
             if found is None:
                 raise refusal(_key(node), version, node.domain in ("", "ai.onnx"))
             return self._expand(scope, node, inputs, {**found[1], **protos}, found[0])
@@ -267,6 +282,12 @@ class _Importer:
             code = protos["value"].t.data_type
             self.builder.narrow |= {v.name: code for v in results[:1] if code in WIDER_TYPES}
         return narrow_result(context, results, self.builder.narrow)
+
+    def _types(self, value: Value | None) -> TensorType | list[TensorType] | None:
+        """The type of an input; of a sequence those of its elements."""
+        if value is None or value.name not in self.builder.sequences:
+            return value.type if value else None
+        return [part.type for part in self.builder.sequences[value.name] or ()]
 
     def _check_tensors(self, inputs: Found) -> None:
         """Refuses sequences and optional values that are not there, where a converter takes tensors."""

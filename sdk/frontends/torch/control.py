@@ -7,13 +7,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from sdk.budget import TRIPS
 from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import BOOL
+from sdk.compiler.sym import Expr
+from sdk.frontends.builder import contents_of
 from sdk.frontends.control import chosen, scalar_condition
-from sdk.frontends.moves import part
+from sdk.frontends.loops import cut, loop_passes
+from sdk.frontends.moves import part, row_inside
 from sdk.frontends.torch.context import TorchNode
 
-__all__ = ["HIGHER"]
+__all__ = ["HIGHER", "LOOPS"]
 
 Inline = Callable[[Any, Sequence[Any]], Sequence[Any]]  # what a part gives for its arguments
 Higher = Callable[..., Sequence[Any]]
@@ -35,43 +38,44 @@ def _cond(
     if known is not None:
         return inline(yes if known else no, given)
     scalar = scalar_condition(node, condition)
-    pairs = zip(inline(yes, given), inline(no, given), strict=True)
-    return [chosen(node, scalar, node.value(a), node.value(b)) for a, b in pairs]
+    found = []
+    for branch, holds in ((yes, True), (no, False)):
+        with node.builder.passes.counts_if(scalar, holds):
+            found.append(inline(branch, given))
+    return [chosen(node, scalar, node.value(a), node.value(b)) for a, b in zip(*found, strict=True)]
 
 
 def _while_loop(
     node: TorchNode, inline: Inline, condition: Any, body: Any, carried: Sequence[Any], given: Sequence[Any] = ()
 ) -> Sequence[Any]:
-    """A loop whose end is known at import, unrolled."""
-    budget = node.builder.budget
-    while True:
-        again = _known(node, inline(condition, [*carried, *given])[0])
-        if again is None:
-            node.fail("when it ends is known only at run time", hint="count its steps by numbers that are no inputs")
-        if not again:
-            return carried
-        budget.spend(TRIPS, 1, node.source)
-        carried = inline(body, [*carried, *given])
+    """A loop as its passes; of those beyond an end that only the run knows nothing is taken."""
+
+    def ends(values: Sequence[Any]) -> Value:
+        (found,) = inline(condition, [*values, *given])
+        return found if isinstance(found, Value) else node.known(contents_of([bool(found)], BOOL, ()))
+
+    def step(_: int, values: tuple[Any, ...]) -> tuple[Value, Sequence[Any], tuple[()]]:
+        new = inline(body, [*values, *given])
+        return ends(new), new, ()
+
+    return loop_passes(node, node.stem, carried, ends(carried), None, step)[0]
 
 
 def _scan(
     node: TorchNode, inline: Inline, body: Any, carried: Sequence[Any], rows: Sequence[Value], given: Sequence[Any] = ()
 ) -> Sequence[Any]:
-    """A loop over the slices of tensors along their first axis, of known size, unrolled."""
+    """A loop over the slices of tensors along their first axis, as its passes; of an open size the most it may have."""
     length = rows[0].type.shape[0] if rows else 0
-    if not isinstance(length, int) or length < 1:
+    if isinstance(length, int) and length < 1:
         node.fail(f"it runs {length} times; it is unrolled for one number of 1 or more")
     count = len(carried)
-    node.builder.budget.spend(TRIPS, length, node.source)
-    before = dict(node.builder.budget.spent)
-    columns: list[list[Value]] = []
-    for step in range(length):
-        found = inline(body, [*carried, *(_row(node, x, step) for x in rows), *given])
-        carried = found[:count]
-        columns.append([node.value(v) for v in found[count:]])
-        if step == 0:
-            node.builder.budget.foresee(before, length, node.source)
-    return [*carried, *(_stacked(node, column) for column in zip(*columns, strict=True))]
+
+    def step(k: int, values: tuple[Any, ...]) -> tuple[None, Sequence[Any], list[Value]]:
+        found = inline(body, [*values, *(_row(node, x, k) for x in rows), *given])
+        return None, found[:count], [node.value(v) for v in found[count:]]
+
+    last, columns, passes = loop_passes(node, node.stem, carried, None, length, step)
+    return [*last, *(cut(node, _stacked(node, column), passes) for column in zip(*columns, strict=True))]
 
 
 def _map(node: TorchNode, inline: Inline, body: Any, rows: Sequence[Value], given: Sequence[Any] = ()) -> Sequence[Any]:
@@ -80,6 +84,8 @@ def _map(node: TorchNode, inline: Inline, body: Any, rows: Sequence[Value], give
 
 
 def _row(node: TorchNode, x: Value, at: int) -> Value:
+    if isinstance(x.type.shape[0], Expr):
+        return row_inside(node, x, 0, at)
     return node.call("reshape", part(node, x, 0, at, 1), shape=x.type.shape[1:])
 
 
@@ -89,3 +95,4 @@ def _stacked(node: TorchNode, rows: Sequence[Value]) -> Value:
 
 
 HIGHER: Final[Mapping[str, Higher]] = {"cond": _cond, "map_impl": _map, "scan": _scan, "while_loop": _while_loop}
+LOOPS: Final = frozenset({"map_impl", "scan", "while_loop"})

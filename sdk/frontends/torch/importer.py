@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +17,12 @@ from sdk.compiler.sym import Dim, Var, free_vars, prove_eq
 from sdk.errors import BuildError, SdkError
 from sdk.frontends.builder import Builder, contents_of
 from sdk.frontends.failures import UNSUPPORTED, Failure, check_sizes, report
+from sdk.frontends.loops import check_passes
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.results import named
 from sdk.frontends.torch.context import TorchNode
-from sdk.frontends.torch.control import HIGHER
+from sdk.frontends.torch.control import HIGHER, LOOPS
 from sdk.frontends.torch.inputs import Bounds, bounded
 from sdk.frontends.torch.library import quiet
 from sdk.frontends.torch.loading import load
@@ -115,7 +116,9 @@ class _Importer:
         specs = {s.arg.name: s for s in self.signature.input_specs if hasattr(s.arg, "name")}
         holders = [n for n in graph.nodes if n.op == "placeholder"]
         inputs = [n for n in holders if specs[n.name].kind.name == "USER_INPUT" and _is_tensor(n)]
-        found = bounded(self.program, [(n.name, n.meta["val"]) for n in inputs], dims, names)
+        loops = any(functional_name(n.target) in LOOPS for n in self._all_nodes())
+        sizes = [(n.name, n.meta["val"]) for n in inputs]
+        found = bounded(self.program, sizes, dims, names, self.builder.passes if loops else None)
         self.scope = {symbol: v.expr if isinstance(v, Var) else v for symbol, v in found.items()}
         params = self._inputs(inputs)
         labels = output_names(self.program)
@@ -126,7 +129,14 @@ class _Importer:
                 self._node(node, index)
         if self.failures:
             raise report(self.failures, _OPERATORS, _SIZES)
+        check_passes(self.builder.passes, [v.name for v in found.values() if isinstance(v, Var)])
         return self._module(name, params, labels)
+
+    def _all_nodes(self) -> Iterator[Any]:
+        """The nodes of the program and of its parts."""
+        for part in self.program.graph_module.modules():
+            if hasattr(part, "graph"):
+                yield from part.graph.nodes
 
     def _check_signature(self) -> None:
         changed = [s for s in self.signature.output_specs if s.kind.name == "USER_INPUT_MUTATION"]

@@ -9,6 +9,7 @@ from sdk.compiler.ir.graph import fresh_name
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import UsageError
 from sdk.frontends.base import OpenSizesError, UnknownDimsError
+from sdk.frontends.loop_bounds import Passes
 from sdk.frontends.names import identifier
 from sdk.frontends.torch.symbols import free_symbols, is_symbolic
 
@@ -18,18 +19,22 @@ Bounds = int | tuple[int, ...]
 
 
 def bounded(
-    program: Any, inputs: Sequence[tuple[str, Any]], dims: Mapping[str, Bounds], names: Mapping[str, Any]
-) -> dict[str, Dim | Var]:
+    program: Any, inputs: Sequence[tuple[str, Any]], dims: Mapping[str, Bounds], names: Mapping[str, Any],
+    passes: Passes | None = None,
+) -> dict[str, Dim | Var]:  # fmt: skip
     """Each symbol of the shapes of inputs as a variable with bounds, or as a number.
 
     A symbol is called as ``names`` says for the input and axis that it is the size of, else after the first of these.
+    What else ``dims`` names may be loops of the program, which ``passes`` is for.
 
     Raises:
         UsageError: one has no bounds; those given are beyond the program's; or they are for no size of it.
     """
     titles = _titles(inputs, names)
     unknown = sorted(set(dims) - set(titles.values()))
-    if unknown:
+    if passes is not None:
+        passes.given = {name: dims[name] for name in unknown}
+    elif unknown:
         hint = f"open sizes: {', '.join(titles.values())}" if titles else "every size of this program is fixed"
         raise UnknownDimsError(tuple(unknown), hint)
     ranges = {str(symbol): found for symbol, found in program.range_constraints.items()}

@@ -286,44 +286,6 @@ def test_loops_of_a_known_count_are_written_out() -> None:
         agree(got[name], np.asarray(want))
 
 
-Array = np.ndarray[Any, Any]
-
-
-def ending(*, rows: bool, go: Array | None, least: float = 6.0) -> tuple[bytes, dict[str, Array]]:
-    """x added to itself at most five times, while its sum stays below a limit; perhaps its passes stacked."""
-    info = helper.make_tensor_value_info
-    outs = [info("more", TensorProto.BOOL, []), info("w", TensorProto.FLOAT, None)]
-    outs += [info("r", TensorProto.FLOAT, None)] if rows else []
-    body = helper.make_graph(
-        [node("Add", ["v", "x"], ["w"]), node("ReduceSum", ["w"], ["total"], keepdims=0),
-         node("Less", ["total", "limit"], ["more"]), node("Identity", ["w"], ["r"])],
-        "body",
-        [info("i", TensorProto.INT64, []), info("go", TensorProto.BOOL, []), info("v", TensorProto.FLOAT, [2, 3, 4])],
-        outs,
-    )  # fmt: skip
-    names = ["last", "rows"][: 1 + rows]
-    nodes = [node("Loop", ["count", "go_on", "x"], names, body=body)]
-    inputs = {"x": X, "count": np.array(5), "go_on": np.array(True) if go is None else go,
-              "limit": np.array(least, np.float32)}  # fmt: skip
-    return model_of(nodes, inputs, names, constants=["count", "limit", *([] if go is not None else ["go_on"])]), inputs
-
-
-@pytest.mark.parametrize("go", [None, np.array(True), np.array(False)])
-@pytest.mark.parametrize("limit", [-1e9, 0.0, 20.0, 1e9])
-def test_loops_that_data_end(go: Array | None, limit: float) -> None:
-    model, inputs = ending(rows=False, go=go, least=limit)
-    for x in (X, X * 0.1, -X, np.abs(X) * 0.3):
-        given = {**inputs, "x": x}
-        _, got = run(model, given)
-        agree(got["last"], np.asarray(reference(model, given)["last"]))
-
-
-def test_loops_that_data_end_stack_nothing() -> None:
-    with pytest.raises(BuildError) as error:
-        import_onnx(ending(rows=True, go=None)[0], "m")
-    assert "how many elements it stacks is known only at run time" in str(error.value)
-
-
 # -- names ----
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -10,7 +12,12 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from sdk import onnx_backend
-from sdk.errors import BuildError
+from sdk.compiler.interp.graph import run_graph
+from sdk.compiler.ir.module import Module
+from sdk.errors import BuildError, UsageError
+from sdk.frontends.base import ModelFile, OpenSizesError
+from sdk.frontends.onnx import FRONTEND
+from sdk.frontends.onnx.engine import OnnxRuntime
 from sdk.frontends.onnx.importer import import_onnx
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
@@ -61,6 +68,63 @@ def test_a_sequence_grows_in_a_loop() -> None:
     graph = onnx.parser.parse_graph(text)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     np.testing.assert_array_equal(run(model, {"x": X})[1]["y"], np.stack([X, X + 1, X + 2]))
+
+
+SUMMED = """agraph (seq(float[n, 2]) s, float[2] x) => (float[m, 2] y, seq(float[k, 2]) z, int64 count) {
+  count = SequenceLength (s)
+  minus = Constant <value_int = -1> ()
+  last = SequenceAt (s, minus)
+  z = SequenceInsert (s, last)
+  all = ConcatFromSequence <axis = 0> (s)
+  y = Add (all, x)
+}"""
+
+
+def with_sequence(**dims: int | tuple[int, int]) -> tuple[ModelFile, Module]:
+    made = helper.make_model(
+        onnx.parser.parse_graph(SUMMED), opset_imports=[helper.make_opsetid("", 18)], ir_version=10
+    )
+    file = ModelFile(Path("m.onnx"), made.SerializeToString(), FRONTEND)
+    return file, import_onnx(made, "m", dims=dims)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dims"),
+    [((3, 3), {"n": 3}), ((2,), {"n": (1, 4)}), ((1, 4, 2), {"s_0_n": 1, "s_1_n": (1, 5), "s_2_n": (1, 3)})],
+)
+def test_sequences_as_inputs(sizes: tuple[int, ...], dims: dict[str, int | tuple[int, int]]) -> None:
+    file, module = with_sequence(s_length=len(sizes), **dims)
+    given = {f"s_{k}": np.full((n, 2), k + n, np.float32) for k, n in enumerate(sizes)} | {"x": X[0, :2]}
+    wanted = OnnxRuntime(file, module.graphs["main"]).step(given, {})
+    found = run_graph(module, "main", given)
+    assert list(found) == list(wanted) == ["y", *(f"z_{k}" for k in range(len(sizes) + 1)), "count"]
+    for name, want in wanted.items():
+        agree(np.asarray(found[name]), want)
+
+
+def test_how_long_a_sequence_is_must_be_said() -> None:
+    with pytest.raises(OpenSizesError, match="n, s_length"):
+        with_sequence()
+    with pytest.raises(UsageError, match=r"cannot lie in 1\.\.3") as caught:
+        with_sequence(s_length=(1, 3), n=2)
+    assert caught.value.why == "a sequence has one number of elements, up to 1024"
+    with pytest.raises(UsageError, match="no dim other"):
+        with_sequence(s_length=2, n=2, other=1)
+    text = SUMMED.replace("float[2] x", "float[2] s_1").replace("all, x", "all, s_1")
+    model = helper.make_model(onnx.parser.parse_graph(text), opset_imports=[helper.make_opsetid("", 18)])
+    with pytest.raises(BuildError, match="two inputs are called 's_1'"):
+        import_onnx(model, "m", dims={"s_length": 2, "n": 2})
+
+
+def test_the_backend_takes_lists() -> None:
+    model = helper.make_model(
+        onnx.parser.parse_graph(SUMMED), opset_imports=[helper.make_opsetid("", 18)], ir_version=10
+    )
+    rows = [np.ones((2, 2), np.float32), np.zeros((2, 2), np.float32)]
+    y, z, count = onnx_backend.prepare(model, dims={"n": 2}).run([rows, X[0, :2]])
+    np.testing.assert_array_equal(y, np.concatenate(rows) + X[0, :2])
+    assert [a.sum() for a in z] == [4, 0, 0]
+    assert count == 2
 
 
 def test_optional_inputs_are_there() -> None:

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 from torch._higher_order_ops import map as map_over
 from torch._higher_order_ops import scan, while_loop
+from torch.export import Dim
 from torch_harness import Call, compare, imported
 
 from sdk.errors import BuildError
+from sdk.frontends.base import OpenSizesError, UnknownDimsError
 
 X = torch.tensor([[0.5, -1.0, 2.0], [3.0, 0.0, -4.0]])
 
@@ -35,10 +37,21 @@ def test_loops_that_are_unrolled() -> None:
 
 
 def test_a_loop_that_the_data_end() -> None:
-    net = Call(lambda x: while_loop(lambda v: v.sum() < 9, lambda v: (v + 1,), (x,)))
-    with pytest.raises(BuildError) as caught:
-        imported(net, (X,))
-    assert "when it ends is known only at run time" in str(caught.value.where)
+    def run(x: Tensor) -> Any:
+        return while_loop(lambda k, v: (v.sum() < 9) & (k < 20), lambda k, v: (k + 1, v + k), (torch.tensor(0), x))
+
+    compare(run, X, more=[[X + 5], [X + 1]], dims={"while_loop_passes": (0, 9)})
+    with pytest.raises(OpenSizesError, match="while_loop_passes"):
+        imported(Call(run), (X,))
+    with pytest.raises(UnknownDimsError, match="no dim other"):
+        imported(Call(run), (X,), dims={"while_loop_passes": (0, 9), "other": 3})
+
+
+def test_a_scan_of_an_open_size() -> None:
+    def run(x: Tensor) -> Any:
+        return scan(lambda c, row: (c + row, c * row), torch.zeros(3), x)
+
+    compare(run, X, shapes=({0: Dim("n", min=1, max=6)},), more=[[torch.randn(5, 3)], [torch.randn(1, 3)]])
 
 
 @pytest.mark.slow

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from sdk.budget import TRIPS
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, I64
+from sdk.compiler.sym import Dim, Expr
 from sdk.frontends.builder import contents_of
-from sdk.frontends.control import Passes, chosen, scalar_condition
+from sdk.frontends.control import chosen, scalar_condition
+from sdk.frontends.loops import cut, loop_passes
+from sdk.frontends.moves import row_inside
 from sdk.frontends.onnx.context import OnnxNode, onnx_op
 
 __all__: list[str] = []
@@ -45,8 +47,11 @@ def if_(node: OnnxNode) -> tuple[Value, ...]:
             node.fail(f"its condition has {known.size} elements")
         return node.branch("then_branch" if bool(known.reshape(-1)[0]) else "else_branch")
     scalar = scalar_condition(node, node.x(0))
-    pairs = zip(node.branch("then_branch"), node.branch("else_branch"), strict=True)
-    return tuple(_chosen(node, scalar, yes, no) for yes, no in pairs)
+    found = []
+    for name, holds in (("then_branch", True), ("else_branch", False)):
+        with node.builder.passes.counts_if(scalar, holds):
+            found.append(node.branch(name))
+    return tuple(_chosen(node, scalar, yes, no) for yes, no in zip(*found, strict=True))
 
 
 def _chosen(node: OnnxNode, condition: Value, yes: Value, no: Value) -> Value:
@@ -62,35 +67,33 @@ def _chosen(node: OnnxNode, condition: Value, yes: Value, no: Value) -> Value:
 
 @onnx_op("Loop")
 def loop(node: OnnxNode) -> tuple[Value, ...]:
-    """A loop of a count known at import, unrolled; where its condition may end it before, all passes are computed, and
-    what the last one that runs gives is taken."""
-    steps = node.data(0)
-    if steps is None:
-        node.fail("how often it runs is known only at run time")
-    count = max(int(steps.reshape(-1)[0]), 0)
-    node.builder.budget.spend(TRIPS, count, node.source)
+    """A loop as its passes; of those beyond an end that only the run knows nothing is taken."""
     carried = tuple(node.raw(k) for k in range(2, node.count))
-    again = node.raw(1) if node.count > 1 and node.inputs[1] is not None else None
-    passes, rows = Passes(node, carried), list[tuple[Value, ...]]()
-    budget = node.builder.budget
-    before = dict(budget.spent)
-    for step in range(count):
-        if again is not None and not passes.goes_on(again, bounded=True):
-            break
-        since = len(node.builder.body)
-        index = node.known(contents_of([step], I64, ()))
+
+    def step(k: int, values: tuple[Value, ...]) -> tuple[Value | None, tuple[Value, ...], tuple[Value, ...]]:
+        index = node.known(contents_of([k], I64, ()))
         true = node.known(contents_of([1], BOOL, ()))
-        again, *results = node.branch("body", index, true, *carried)
-        if step == 0:
-            budget.foresee(before, count, node.source)
-        carried = tuple(results[: len(carried)])
-        passes.ran(carried, since)
-        rows.append(tuple(results[len(carried) :]))
-    if node.outputs > len(carried) and not rows:
+        again, *results = node.branch("body", index, true, *values)
+        return None if again is true else again, tuple(results[: len(carried)]), tuple(results[len(carried) :])
+
+    first, trips = (node.inputs[k] if node.given_input(k) else None for k in (1, 0))
+    count = trips if trips is None else _count(node, trips)
+    found, rows, length = loop_passes(node, node.name or node.stem, carried, first, count, step)
+    if not rows and node.outputs > len(carried):
         node.fail("it never runs, and so gives no element to stack")
-    if node.outputs > len(carried) and passes.running is not None:
-        node.fail("how many elements it stacks is known only at run time")
-    return (*passes.kept, *(_stacked(node, column, 0) for column in zip(*rows, strict=True)))
+    columns = (_stacked(node, column, 0) for column in zip(*rows, strict=True))
+    return (*found, *(cut(node, column, length) for column in columns))
+
+
+def _count(node: OnnxNode, trips: Value) -> Dim | Value:
+    """A count of passes: a number or a size where it is known to be one."""
+    if trips.type.size != 1:
+        node.fail(f"its count has {trips.type.size} elements")
+    found = node.builder.contents_of(trips)
+    if found is None:
+        return trips
+    (one,) = found.array.reshape(-1).tolist()
+    return one if isinstance(one, Expr) else int(one)
 
 
 def _stacked(node: OnnxNode, parts: tuple[Value, ...], axis: int) -> Value:
@@ -105,7 +108,7 @@ def _stacked(node: OnnxNode, parts: tuple[Value, ...], axis: int) -> Value:
 
 @onnx_op("Scan")
 def scan(node: OnnxNode) -> tuple[Value, ...]:
-    """A loop over slices along an axis of known size, unrolled."""
+    """A loop over slices along an axis, as its passes; of an open size as many as it may have, which then count."""
     if node.opset < 9:
         node.fail("the Scan of opset 8, with its batch axis, is not supported")
     inputs = node.int("num_scan_inputs", 0)
@@ -117,39 +120,38 @@ def scan(node: OnnxNode) -> tuple[Value, ...]:
     axes = [node.axis(a, s.type.rank) for a, s in zip(given, sources, strict=True)]
     lengths = {s.type.shape[a] for s, a in zip(sources, axes, strict=True)}
     length = next(iter(lengths))
-    if len(lengths) != 1 or not isinstance(length, int) or length < 1:
+    if len(lengths) != 1 or (isinstance(length, int) and length < 1):
         node.fail(f"it runs {', '.join(map(str, lengths))} times; it is unrolled for one number of 1 or more")
-    node.builder.budget.spend(TRIPS, length, node.source)
-    carried = tuple(node.raw(k) for k in range(count))
     backward = node.ints("scan_input_directions", (0,) * inputs)
-    rows: list[tuple[Value, ...]] = []
-    budget = node.builder.budget
-    before = dict(budget.spent)
-    for step in range(length):
-        places = [length - 1 - step if back else step for back in backward]
+
+    def step(k: int, carried: tuple[Value, ...]) -> tuple[None, tuple[Value, ...], tuple[Value, ...]]:
+        places = [length - 1 - k if back else k for back in backward]
         slices = [_row(node, s, a, at) for s, a, at in zip(sources, axes, places, strict=True)]
         results = node.branch("body", *carried, *slices)
-        if step == 0:
-            budget.foresee(before, length, node.source)
-        carried = results[:count]
-        rows.append(results[count:])
-    return (*carried, *_columns(node, rows))
+        return None, results[:count], results[count:]
+
+    carried = tuple(node.raw(k) for k in range(count))
+    found, rows, passes = loop_passes(node, node.name or node.stem, carried, None, length, step)
+    return (*found, *_columns(node, rows, passes))
 
 
-def _row(node: OnnxNode, x: Value, axis: int, at: int) -> Value:
+def _row(node: OnnxNode, x: Value, axis: int, at: Dim) -> Value:
     """Slice ``at`` of an axis, without the axis."""
+    if isinstance(at, Expr) or isinstance(x.type.shape[axis], Expr):
+        return row_inside(node, x, axis, at)
     at_axis = tuple(at if k == axis else 0 for k in range(x.type.rank))
     sizes = tuple(1 if k == axis else -1 for k in range(x.type.rank))
     part = node.call("slice", x, begin=at_axis, size=sizes, strides=(1,) * x.type.rank)
     return node.call("reshape", part, shape=tuple(d for k, d in enumerate(x.type.shape) if k != axis))
 
 
-def _columns(node: OnnxNode, rows: list[tuple[Value, ...]]) -> tuple[Value, ...]:
+def _columns(node: OnnxNode, rows: list[tuple[Value, ...]], length: Dim) -> tuple[Value, ...]:
     columns = list(zip(*rows, strict=True))
     backward = node.ints("scan_output_directions", (0,) * len(columns))
     axes = node.ints("scan_output_axes", (0,) * len(columns))
     found = []
     for parts, back, axis in zip(columns, backward, axes, strict=True):
         place = node.axis(axis, node.value(parts[0]).type.rank + 1)
-        found.append(_stacked(node, parts[::-1] if back else parts, place))
+        stacked = _stacked(node, parts[::-1] if back else parts, place)
+        found.append(cut(node, stacked, length, place, bool(back)))
     return tuple(found)
