@@ -11,10 +11,10 @@ HERE = Path(__file__).resolve().parent
 TORCH = "torch=="  # how its line in pyproject.toml begins
 # lock file -> (extras, further inputs, the lock file whose versions it takes over)
 LOCKS = {
-    "test": (("verify", "zig", "test", "docs"), ("build", "torch"), None),
-    "demo": (("verify",), ("build",), "test"),
+    "test": (("verify", "zig", "unicorn", "test", "docs"), ("build", "torch"), None),
+    "demo": (("verify", "unicorn"), ("build",), "test"),
     "zig": (("zig",), (), "test"),
-    "soak": (("verify", "zig", "test", "docs", "examples"), ("build", "torch"), "test"),
+    "soak": (("verify", "zig", "unicorn", "test", "docs", "examples"), ("build", "torch"), "test"),
 }
 HEAD = "# Written by `make lock`: what the Makefile installs for {name}. Change pyproject.toml instead.\n"
 

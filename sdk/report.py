@@ -301,7 +301,8 @@ def _cost(samples: tuple[float, ...], counter: str, emulated: bool) -> Json:
 @dataclass(frozen=True)
 class VerifyReport(Placed):
     """A comparison with a reference on ``cases`` inputs; ``reference_options`` are the settings that its results depend
-    on, ``worst`` says where the largest difference was."""
+    on, ``worst`` says where the largest difference was. ``float64_cases`` were compared with the model in float64:
+    there the reference's own rounding chose the other side of half a step."""
 
     reference: str
     reference_options: Mapping[str, str | int | bool]
@@ -311,6 +312,7 @@ class VerifyReport(Placed):
     max_rel_err: float
     passed: bool
     worst: str = ""
+    float64_cases: int = 0
 
     @property
     def compared_with(self) -> str:
@@ -332,6 +334,7 @@ class VerifyReport(Placed):
             "reference_options": dict(self.reference_options),
             "cases": self.cases,
             "exact_cases": self.exact_cases,
+            "float64_cases": self.float64_cases,
             "max_abs_err": _finite(self.max_abs_err),
             "max_rel_err": _finite(self.max_rel_err),
             "passed": self.passed,

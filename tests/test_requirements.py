@@ -14,10 +14,10 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {
-    "demo": ("verify",),
+    "demo": ("verify", "unicorn"),
     "zig": ("zig",),
-    "test": ("verify", "zig", "test", "docs"),
-    "soak": ("verify", "zig", "test", "docs", "examples"),
+    "test": ("verify", "zig", "unicorn", "test", "docs"),
+    "soak": ("verify", "zig", "unicorn", "test", "docs", "examples"),
 }
 # Their wheels differ from index to index, so that no hash of them can be stated: the Makefile says so.
 APART = {"torch"}

@@ -2,20 +2,16 @@
  * A plugin for QEMU that counts what a machine executes, without a byte of it in the image.
  *
  * The image says what it works on by stores into an array of bytes: a store to marks[k] starts phase k, and phase 0 is
- * not counted. Of each block of code the plugin counts, by phase, how often it ran and how often each of the first two
- * blocks that ever ran next did: enough to count instructions exactly and to estimate cycles from their kinds and from
- * which branches were taken, which the host does, with the image at hand. (QEMU's size of an instruction cannot be used
- * for that: the last one before a page's end may be too long by what was looked at behind it.)
+ * not counted (blocks.h). Instructions are counted, not bytes: QEMU's size of an instruction cannot be used, the last one
+ * before a page's end may be too long by what was looked at behind it.
  *
  * Declares what it uses of QEMU's plugin interface itself, so that no header of a certain version is needed to build it.
  *
  * Arguments: marks=ADDRESS, phases=N, out=FILE, and watch=FIRST:END for each range of code that stores marks.
  */
-#include <inttypes.h>
+#include "blocks.h"
+
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #ifndef QEMU_PLUGIN_API
@@ -40,72 +36,21 @@ extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin
 extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 
 #define STORES 2 /* of the accesses that a callback can watch */
-#define SLOTS 4096u
-
-#define NEXT 2u /* blocks behind a block that are told apart */
-#define COUNTS (1u + NEXT)
-
-/* A block: its code, the blocks that ran next, and by phase how often it ran and each of those did. */
-typedef struct block {
-    uint64_t start;
-    size_t insns;
-    struct block *chain;
-    const struct block *next[NEXT];
-    uint64_t counts[];
-} block_t;
-
 typedef struct {
     uint64_t first, end;
 } range_t;
 
 __attribute__((visibility("default"))) int qemu_plugin_version = QEMU_PLUGIN_API;
 
-static block_t *blocks[SLOTS];
 static range_t watched[64];
 static unsigned watch_count;
 static uint64_t marks;
-static uint64_t phases;
-static uint64_t phase, last_phase;
-static block_t *last;
 static char out_path[4096];
-
-static block_t *block_of(uint64_t start, size_t insns)
-{
-    block_t **slot = &blocks[(start >> 1) % SLOTS];
-    for (block_t *b = *slot; b != NULL; b = b->chain) {
-        if (b->start == start && b->insns == insns) {
-            return b;
-        }
-    }
-    block_t *b = calloc(1, sizeof *b + COUNTS * phases * sizeof b->counts[0]);
-    if (b == NULL) {
-        abort();
-    }
-    b->start = start;
-    b->insns = insns;
-    b->chain = *slot;
-    *slot = b;
-    return b;
-}
 
 static void executed(unsigned cpu, void *data)
 {
     (void)cpu;
-    block_t *b = data;
-    if (last != NULL) {
-        for (unsigned i = 0; i < NEXT; ++i) {
-            if (last->next[i] == NULL) {
-                last->next[i] = b;
-            }
-            if (last->next[i] == b) {
-                ++last->counts[COUNTS * last_phase + 1 + i];
-                break;
-            }
-        }
-    }
-    ++b->counts[COUNTS * phase];
-    last = b;
-    last_phase = phase;
+    count_block(data);
 }
 
 static void stored(unsigned cpu, uint32_t info, uint64_t address, void *data)
@@ -141,35 +86,18 @@ static void translated(plugin_id id, struct qemu_plugin_tb *tb)
             qemu_plugin_register_vcpu_mem_cb(insn, stored, 0, STORES, NULL);
         }
     }
-    qemu_plugin_register_vcpu_tb_exec_cb(tb, executed, 0, block_of(qemu_plugin_tb_vaddr(tb), count));
+    block_t *b = block_of(qemu_plugin_tb_vaddr(tb), count);
+    if (b == NULL) {
+        abort();
+    }
+    qemu_plugin_register_vcpu_tb_exec_cb(tb, executed, 0, b);
 }
 
-/* A line for each block and phase: phase, address, instructions, times run, then address and times of what ran next. */
 static void finished(plugin_id id, void *data)
 {
     (void)id;
     (void)data;
-    FILE *out = fopen(out_path, "w");
-    if (out == NULL) {
-        return;
-    }
-    for (unsigned i = 0; i < SLOTS; ++i) {
-        for (const block_t *b = blocks[i]; b != NULL; b = b->chain) {
-            for (uint64_t p = 1; p < phases; ++p) {
-                const uint64_t *counts = &b->counts[COUNTS * p];
-                if (counts[0] == 0) {
-                    continue;
-                }
-                fprintf(out, "%" PRIu64 " %" PRIu64 " %zu %" PRIu64, p, b->start, b->insns, counts[0]);
-                for (unsigned k = 0; k < NEXT && b->next[k] != NULL; ++k) {
-                    fprintf(out, " %" PRIu64 " %" PRIu64, b->next[k]->start, counts[1 + k]);
-                }
-                fputc('\n', out);
-            }
-        }
-    }
-    fputs("end\n", out);
-    fclose(out);
+    write_blocks(out_path);
 }
 
 __attribute__((visibility("default"))) int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv);

@@ -19,7 +19,7 @@ _RAN = {
     "apart": "that it fuses away, in builds that keep them (apart)",
     "interp": "in our interpreter, as the board cannot hold them",
 }
-_SHOWN = ("reference", "cases", "exact_cases", "max_abs_err", "max_rel_err", "passed")
+_SHOWN = ("reference", "cases", "exact_cases", "float64_cases", "max_abs_err", "max_rel_err", "passed")
 
 
 @click.command()
@@ -72,9 +72,14 @@ def verify(
         output.print_json(data)
     else:
         shown = {**data, "reference": report.compared_with}
-        output.print_pairs(f"{data['model']} on {data['board']}", [(name, shown[name]) for name in _SHOWN])
+        output.print_pairs(f"{data['model']} on {data['board']}", _pairs(shown))
     if not data["passed"]:
         raise click.exceptions.Exit(MismatchError.exit_code)
+
+
+def _pairs(shown: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Rows; of cases that were compared in float64 only where there are any."""
+    return [(name, shown[name]) for name in _SHOWN if name != "float64_cases" or shown[name]]
 
 
 def _layers(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sdk.devices.emulated.spec import MachineSpec
 from sdk.errors import UsageError
 from sdk.resources import data_dir
 
@@ -18,13 +19,19 @@ class EmulatorSpec:
     ``command`` is an argv with the placeholders {elf}, {runtime} (the folder of the device runtime), {serial} (in
     QEMU's -serial syntax) and {shift}: an instruction lasts 2**``icount_shift`` ns of guest time (None: not counted).
     ``timer_hz`` is the board timer's frequency. ``timed``: what runs in it takes the time that it takes, as in the
-    engine of a browser.
+    engine of a browser. ``machine`` is the board itself under Unicorn, in the place of a command.
     """
 
     command: tuple[str, ...]
     icount_shift: int | None
     timer_hz: int
     timed: bool = False
+    machine: MachineSpec | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether its clock counts instructions."""
+        return self.icount_shift is not None or self.machine is not None
 
     def argv(self, artifact: Path, serial: str = "null") -> list[str]:
         """The command that starts ``artifact``."""
@@ -65,7 +72,7 @@ class Transport(Protocol):
     address: str  # for messages
     emulated: bool
     bytes_per_s: float  # the slowest rate to expect
-    ns_per_instruction: int | None  # of guest time, under an emulator that counts instructions
+    ns_per_instruction: float | None  # of guest time, under an emulator that counts instructions
 
     def read(self, timeout_s: float) -> bytes:
         """Return bytes that have come, waiting up to ``timeout_s`` for the first; b"" when none came."""

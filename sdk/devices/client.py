@@ -301,7 +301,8 @@ class Session:
 def open_device(
     uri: str, *, artifact: Path, emulator: EmulatorSpec | None, timeout_s: float, deadline_s: float = DEADLINE_S
 ) -> Session:
-    """Open a session with the device at ``uri``: ``local:`` runs ``artifact`` here, ``qemu://`` boots it.
+    """Open a session with the device at ``uri``: ``local:`` runs ``artifact`` here, ``unicorn://`` and
+    ``qemu://`` boot it.
 
     ``timeout_s`` is the longest silence allowed, so also the longest single run of a model; ``deadline_s`` the longest
     that a method of the session may take in all, beside what its bytes take on the line (``run``: for each 28 runs).
@@ -314,8 +315,8 @@ def open_device(
     except BaseException:
         transport.close()
         raise
-    machine = emulator is not None and emulator.icount_shift is not None
-    if emulator is not None and machine and transport.emulated and emulator.timer_hz != session.info.timer_hz:
+    counts = emulator is not None and emulator.counts
+    if emulator is not None and counts and transport.emulated and emulator.timer_hz != session.info.timer_hz:
         session.close()
         raise LinkError(
             "the firmware was built for another timer",

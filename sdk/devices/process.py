@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sdk.errors import DeviceFault, LinkError, NoDeviceError
@@ -19,6 +19,8 @@ _STDERR_TAIL = 2000
 _GRACE_S = 0.5  # for a child to end by itself, then after SIGTERM
 _PIPE_BYTES_PER_S = 1e6  # a pipe on a busy machine, sanitizers in the agent
 _PIPE_GRACE_S = 1.0  # an agent ends by itself when its input does
+STOPPED = 77  # the status with which an emulator of ours says that its guest cannot go on, and why
+_MODEL = "--board host tells a fault of the model from one of the image; --device qemu:// is a second opinion"
 _AGAIN = "run it again; when it repeats, report it with the lines above"
 _OTHER_CPU = "it may be built for another processor: choose the board that the machine is with --board"
 _STACK = "often a stack overflow: raise runtime.stack in the board's file"
@@ -29,6 +31,9 @@ def end_error(name: str, status: int, words: str) -> LinkError | DeviceFault:
     """The error that says how a process ended: its status, or -N where signal N killed it."""
     if status == 0:
         return LinkError(f"{name} ended before it answered", why=words, hint=_AGAIN)
+    if status == STOPPED:
+        what, _, more = words.partition("\n")
+        return DeviceFault(f"{name}: {what}", why=more or None, hint=_STACK if "lockup" in what else _MODEL)
     how = f"ended with status {status}"
     if status < 0:
         known = -status in signal.Signals._value2member_map_
@@ -60,13 +65,14 @@ class Child:
         return end_error(self.name, status, self.last_words())
 
 
-def spawn(argv: Sequence[str], name: str, *, piped: bool) -> Child:
-    """Start ``argv`` with its standard input and output piped to us, or closed. Raises NoDeviceError."""
+def spawn(argv: Sequence[str], name: str, *, piped: bool, env: Mapping[str, str] | None = None) -> Child:
+    """Start ``argv`` with its standard input and output piped to us, or closed; ``env`` are its variables where they
+    are not ours. Raises NoDeviceError."""
     stderr_fd, path = tempfile.mkstemp(prefix="sdk-")
     os.unlink(path)
     pipe = subprocess.PIPE if piped else subprocess.DEVNULL
     try:
-        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr_fd, bufsize=0)
+        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr_fd, bufsize=0, env=env)
     except OSError as error:
         os.close(stderr_fd)
         hint = "check the path after local: (a board's firmware runs with qemu://)"
@@ -115,7 +121,7 @@ class ProcessTransport:
         bytes_per_s: float,
         grace_s: float = 0.0,
         emulated: bool = False,
-        ns_per_instruction: int | None = None,
+        ns_per_instruction: float | None = None,
     ) -> None:
         self.address = address
         self.bytes_per_s = bytes_per_s
@@ -162,9 +168,17 @@ class ProcessTransport:
         self._end()
 
 
-def open_piped(argv: Sequence[str], name: str, address: str, *, emulated: bool = False) -> ProcessTransport:
+def open_piped(
+    argv: Sequence[str],
+    name: str,
+    address: str,
+    *,
+    emulated: bool = False,
+    ns_per_instruction: float | None = None,
+    env: Mapping[str, str] | None = None,
+) -> ProcessTransport:
     """Start ``argv``, an agent that talks on its standard input and output. Raises NoDeviceError."""
-    child = spawn(argv, name, piped=True)
+    child = spawn(argv, name, piped=True, env=env)
     stdin, stdout = child.process.stdin, child.process.stdout
     if stdin is None or stdout is None:
         raise NoDeviceError(f"cannot reach {name}", why="it was started without pipes")
@@ -178,6 +192,7 @@ def open_piped(argv: Sequence[str], name: str, address: str, *, emulated: bool =
             bytes_per_s=_PIPE_BYTES_PER_S,
             grace_s=_PIPE_GRACE_S,
             emulated=emulated,
+            ns_per_instruction=ns_per_instruction,
         )
     except BaseException:
         stop(child, stdin.close, 0.0)

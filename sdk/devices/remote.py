@@ -104,7 +104,7 @@ class RemoteProgram:
     the link repeats it."""
 
     emulated = False
-    ns_per_instruction: int | None = None
+    ns_per_instruction: float | None = None
     bytes_per_s = _BYTES_PER_S
 
     def __init__(self, address: Address, channel: Channel, number: bytes) -> None:

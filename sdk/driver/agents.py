@@ -7,6 +7,7 @@ from pathlib import Path
 from sdk.boards import Board, Peripheral
 from sdk.codegen_c.base import Runtime
 from sdk.driver.backends import runtime_of
+from sdk.driver.machines import placed
 from sdk.driver.options import BuildOptions
 from sdk.driver.sources import Sources, compile_sources
 from sdk.driver.targets import target_of
@@ -23,9 +24,11 @@ _DRIVERS = ("uart_", "timer_")  # files of a port of which a board chooses
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
 
 
-def link_agent(sources: Sources, board: Board, options: BuildOptions, profiled_ops: int = 0) -> Path:
-    """The agent of ``sources`` for ``board`` (for its emulated target where it has one), from the cache or built as
-    the options say; with ``profiled_ops`` it tells of that many operations what they take.
+def link_agent(
+    sources: Sources, board: Board, options: BuildOptions, profiled_ops: int = 0, device: str | None = None
+) -> Path:
+    """The agent of ``sources`` for ``board`` as ``device`` shows it (``placed``), from the cache or built as the
+    options say; with ``profiled_ops`` it tells of that many operations what they take.
 
     Raises:
         BuildError: it does not compile, or does not fit the board's memory (by how much, in which region).
@@ -33,7 +36,7 @@ def link_agent(sources: Sources, board: Board, options: BuildOptions, profiled_o
     """
     how, target = runtime_of(sources.backend), target_of(board, options)
     toolchain = toolchain_for(target, options.toolchain)
-    place = board.as_emulated() if board.emulator is not None else board
+    place = placed(board, device)
     runtime, defines, script = runtime_parts(how, place)
     hooks: tuple[str, ...] = ()
     if profiled_ops:

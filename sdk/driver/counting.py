@@ -13,8 +13,9 @@ from sdk.boards import Board
 from sdk.cores import Instruction, Timing, decoder_for, timing_for
 from sdk.devices.client import Session
 from sdk.driver.host_c import shared_library
-from sdk.driver.session import open_session
-from sdk.errors import BuildError, LinkError, MissingToolError, SdkError
+from sdk.driver.machines import emulator_of, engine_of, fits_unicorn, marks_of
+from sdk.driver.session import emulator_spec, open_session
+from sdk.errors import LinkError, MissingToolError, SdkError
 from sdk.resources import data_dir
 from sdk.toolchains.elf import ElfFile
 
@@ -22,7 +23,6 @@ __all__ = ["PHASE_OP", "PHASE_RUN", "Counts", "NoPluginsError", "can_count", "co
 
 T = TypeVar("T")
 PHASE_RUN, PHASE_OP = 1, 2  # c_runtime/include/internal/profile.h
-_MARKING: Final = ("sdk_rt_timed_run", "sdk_rt_op_begin", "sdk_rt_op_end")
 _FIRST_API = 1
 LONGEST: Final = 4  # bytes of an instruction, on machines with tables
 _OTHER_API = re.compile(r"API version.*?minimum version of (\d+)", re.DOTALL)
@@ -56,13 +56,21 @@ class _Block:
     then: Mapping[int, int]
 
 
-def can_count(board: Board, threads: int = 1) -> bool:
-    """Whether the board has an emulated target whose instructions can be counted: those of one thread."""
+def can_count(board: Board, threads: int = 1, device: str | None = None) -> bool:
+    """Whether instructions can be counted where a session with ``device`` runs: on an emulated target of the board's
+    (None: the usual one), those of one thread."""
+    engine = engine_of(board) if device is None else device.rstrip("/").removesuffix(":")
+    if engine == "unicorn":
+        return fits_unicorn(board)
     emulator = board.emulator
-    return emulator is not None and not emulator.timed and (threads == 1 or emulator.icount_shift is not None)
+    if emulator is None or emulator.timed or engine not in ("qemu", "program"):
+        return False
+    return threads == 1 or emulator.icount_shift is not None
 
 
-def counted(board: Board, agent: Path, ops: int, work: Callable[[Session], T]) -> tuple[T, dict[int, Counts]]:
+def counted(
+    board: Board, agent: Path, ops: int, work: Callable[[Session], T], device: str | None = None
+) -> tuple[T, dict[int, Counts]]:
     """What ``work`` returns of a session with the agent on the board's emulated target, and what its runs executed by
     phase: ``PHASE_RUN`` outside of operations, ``PHASE_OP`` + k in operation k of ``ops``.
 
@@ -71,40 +79,46 @@ def counted(board: Board, agent: Path, ops: int, work: Callable[[Session], T]) -
         MissingToolError: the emulator or the bundled compiler is not installed.
         SdkError: the session fails.
     """
-    image = ElfFile(agent)
     with tempfile.TemporaryDirectory(prefix="sdk-") as name:
-        folder = Path(name)
-        api = _FIRST_API
-        while True:
-            library = shared_library(
-                data_dir("c_runtime") / "plugin" / "count.c", folder / f"count{api}.so", (f"QEMU_PLUGIN_API={api}",)
-            )
-            out = folder / "counts.txt"
-            try:
-                with open_session(None, board, agent, _plugin(library, image, PHASE_OP + ops, out)) as session:
-                    result = work(session)
-                break
-            except SdkError as error:
-                wanted = _OTHER_API.search(error.why or "")
-                if wanted is not None and int(wanted[1]) != api:
-                    api = int(wanted[1])
-                elif "-plugin" in (error.why or ""):
-                    raise NoPluginsError(
-                        "this emulator takes no plugins", why=error.why, hint="install QEMU 4.2 or later from a package"
-                    ) from None
-                else:
-                    raise
-        return result, _sums(image, list(_read(out)), timing_for(board.core.cpu))
+        out = Path(name) / "counts.txt"
+        if (device or engine_of(board) or "").startswith("unicorn"):
+            spec = emulator_of(board, agent, (PHASE_OP + ops, out))
+            with open_session("unicorn://", board, agent, spec) as session:
+                result = work(session)
+        else:
+            result = _with_plugin(board, agent, PHASE_OP + ops, work, out)
+        return result, _sums(ElfFile(agent), list(_read(out)), timing_for(board.core.cpu))
+
+
+def _with_plugin(board: Board, agent: Path, phases: int, work: Callable[[Session], T], out: Path) -> T:
+    """What ``work`` returns of a session under QEMU with our plugin, which speaks the version of its interface."""
+    image, api = ElfFile(agent), _FIRST_API
+    uri = "program://" if board.hosted else "qemu://"
+    while True:
+        library = shared_library(
+            data_dir("c_runtime") / "plugin" / "count.c", out.with_name(f"count{api}.so"), (f"QEMU_PLUGIN_API={api}",)
+        )
+        try:
+            spec = emulator_spec(board, _plugin(library, image, phases, out))
+            with open_session(uri, board, agent, spec) as session:
+                return work(session)
+        except SdkError as error:
+            wanted = _OTHER_API.search(error.why or "")
+            if wanted is not None and int(wanted[1]) != api:
+                api = int(wanted[1])
+            elif "-plugin" in (error.why or ""):
+                raise NoPluginsError(
+                    "this emulator takes no plugins", why=error.why, hint="install QEMU 4.2 or later from a package"
+                ) from None
+            else:
+                raise
 
 
 def _plugin(library: Path, image: ElfFile, phases: int, out: Path) -> tuple[str, ...]:
     """The emulator's arguments that load the plugin."""
-    symbols = {s.name: s for s in image.symbols}
-    if "sdk_rt_marks" not in symbols:
-        raise BuildError("the image has no marks to count by", where=str(image.path))
-    watched = [symbols[name] for name in _MARKING if name in symbols]
-    ranges = [f"watch={s.value & ~1:#x}:{(s.value & ~1) + s.size:#x}" for s in watched]
-    words = [f"file={library}", f"marks={symbols['sdk_rt_marks'].value:#x}", f"phases={phases}", f"out={out}", *ranges]
+    marks, _, marking = marks_of(image, phases)
+    ranges = [f"watch={first:#x}:{end:#x}" for first, end in marking]
+    words = [f"file={library}", f"marks={marks:#x}", f"phases={phases}", f"out={out}", *ranges]
     return "-plugin", ",".join(word.replace(",", ",,") for word in words)  # the emulator reads ",," as a comma
 
 

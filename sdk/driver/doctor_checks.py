@@ -237,6 +237,19 @@ def _group_of(port: Path) -> str:
         return "dialout"
 
 
+def _emulated() -> Finding:
+    """The boards by what emulates them here."""
+    boards, machines = import_module("sdk.boards"), import_module("sdk.driver.machines")
+    found: dict[str, list[str]] = {}
+    for name in boards.board_names():
+        board = boards.load_board(name)
+        if engine := machines.engine_of(board):
+            found.setdefault("unicorn" if engine == "unicorn" else board.emulator.program, []).append(name)
+    absent = [e for e in found if (find_spec(e) if e == "unicorn" else shutil.which(e)) is None]
+    shown = "; ".join(f"{e}{' (not installed)' if e in absent else ''}: {', '.join(found[e])}" for e in sorted(found))
+    return Finding(not absent, shown, "see the lines of " + ", ".join(absent))
+
+
 def _pip(name: str) -> Callable[[], Finding]:
     return partial(_packages, {name: OPTIONAL_PACKAGES.get(name, "")})
 
@@ -247,9 +260,11 @@ CHECKS: Final = (
     Check("compiler", True, "every build for this machine", _compiler),
     Check("compiler cache", True, "every build by zig", _compiler_cache),
     Check("cache", True, "every build", _cache),
-    Check("qemu-system-arm", False, "emulated Arm boards: run, verify, bench, fit",
+    Check("unicorn", False, "emulated Cortex-M0 to M33 and RV32 boards: run, verify, bench, fit", _pip("unicorn")),
+    Check("emulated boards", False, "which emulator each board uses", _emulated),
+    Check("qemu-system-arm", False, "Cortex-M55, a second opinion on Arm boards (--device qemu://)",
           partial(_program, "qemu-system-arm", _takes_plugins)),
-    Check("qemu-system-riscv32", False, "emulated RISC-V boards",
+    Check("qemu-system-riscv32", False, "a second opinion on RISC-V boards (--device qemu://)",
           partial(_program, "qemu-system-riscv32", _takes_plugins)),
     Check("qemu-aarch64", False, "AArch64 programs on this machine", partial(_program, "qemu-aarch64", _takes_plugins)),
     Check("node", False, "WebAssembly: run, verify, bench, profile", partial(_program, "node")),

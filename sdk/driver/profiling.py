@@ -78,10 +78,10 @@ def profile(
     if not facts:
         raise UsageError(f"entry {name!r} has no operators to profile", hint="its outputs are its inputs or constants")
     clocks = max(op.index for op in facts) + 1
-    plain = link_agent(built.sources, place, options)
-    clocked = link_agent(built.sources, place, options, clocks)
-    if device is None and can_count(place, options.threads):
-        found = _counted(place, (plain, clocked), clocks, lambda session: prepare(session, built, entry, at))
+    plain = link_agent(built.sources, place, options, device=device)
+    clocked = link_agent(built.sources, place, options, clocks, device)
+    if can_count(place, options.threads, device):
+        found = _counted(place, (plain, clocked), clocks, lambda session: prepare(session, built, entry, at), device)
     elif place.emulator is not None and not place.emulator.timed and device is None:
         raise UsageError("instructions of several threads cannot be told apart", hint="profile with --threads 1")
     else:
@@ -93,7 +93,9 @@ def profile(
 Prepare = Callable[[Session], tuple[int, dict[str, int]]]
 
 
-def _counted(place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prepare) -> _Measured:
+def _counted(
+    place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prepare, device: str | None
+) -> _Measured:
     """One run of each agent under the emulator."""
 
     def once(session: Session) -> tuple[DeviceInfo, dict[str, int]]:
@@ -104,8 +106,8 @@ def _counted(place: Board, agents: tuple[Path, Path], clocks: int, prepare: Prep
     def with_clocks(session: Session) -> tuple[DeviceInfo, dict[str, int], tuple[OpTicks, ...]]:
         return *once(session), _ticks(session, clocks)
 
-    _, bare = counted(place, agents[0], 0, once)
-    (info, dims, ticks), phases = counted(place, agents[1], clocks, with_clocks)
+    _, bare = counted(place, agents[0], 0, once, device)
+    (info, dims, ticks), phases = counted(place, agents[1], clocks, with_clocks, device)
     none = Counts(0, None if phases[PHASE_RUN].est_cycles is None else 0.0)
     ops = tuple((_cost(phases.get(PHASE_OP + k, none)), t.calls) for k, t in enumerate(ticks))
     return _Measured(info, dims, _cost(total(bare)), _cost(total(phases)), ops, 1)

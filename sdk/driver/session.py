@@ -11,38 +11,42 @@ from sdk.boards import Board
 from sdk.devices.base import EmulatorSpec
 from sdk.devices.client import Session, open_device
 from sdk.devices.link import DEADLINE_S
+from sdk.driver.machines import emulator_of, engine_of
 from sdk.errors import NoDeviceError, UsageError
 
 __all__ = ["emulator_spec", "open_session"]
 
 TIMEOUT_S = 20.0
+LIMITED_TIMEOUT_S = 100.0  # of a machine that says itself when its guest hangs
 _TIMEOUT_VARIABLE = "CROSSLEVEL_TIMEOUT"
 _DEADLINE_VARIABLE = "CROSSLEVEL_DEADLINE"
 
 
-def open_session(
-    uri: str | None, board: Board, agent: Path, emulator_arguments: tuple[str, ...] = ()
-) -> Session:
-    """A session with the agent: on this machine or the board's emulated target, started with more arguments, when
-    ``uri`` is None. CROSSLEVEL_TIMEOUT (20) and CROSSLEVEL_DEADLINE (600) say for how many seconds it may be silent,
-    and work on what is asked.
+def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorSpec | None = None) -> Session:
+    """A session with the agent: on this machine or the board's emulated target when ``uri`` is None; ``counting`` is
+    that target told to count. CROSSLEVEL_TIMEOUT (20; 100 where a limit of instructions ends what hangs) and
+    CROSSLEVEL_DEADLINE (600) say for how many seconds it may be silent, and work on what is asked.
 
     Raises:
         NoDeviceError: the board can neither run here nor be emulated, and no device is given.
         UsageError: the address is none, or the variables are no numbers of seconds.
     """
-    emulator = emulator_spec(board, emulator_arguments)
     if uri is None:
-        if not board.hosted and emulator is None:
+        engine = engine_of(board)
+        if not board.hosted and engine is None:
             raise NoDeviceError(f"{board.name} has no emulated target here", hint="name the device: --device URI")
-        uri = ("local:" if emulator is None else "program://") if board.hosted else "qemu://"
+        uri = "local:" if engine is None else f"{engine}://"
+    emulator = counting
+    if emulator is None:
+        emulator = emulator_of(board, agent) if uri.startswith("unicorn:") else emulator_spec(board)
     if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
-        raise UsageError(f"{uri!r} is not a device address", hint="local:, qemu:// or tcp://HOST")
+        raise UsageError(f"{uri!r} is not a device address", hint="local:, unicorn://, qemu:// or tcp://HOST")
+    limited = emulator is not None and emulator.machine is not None
     return open_device(
         uri,
         artifact=agent,
         emulator=emulator,
-        timeout_s=_seconds(_TIMEOUT_VARIABLE, TIMEOUT_S),
+        timeout_s=_seconds(_TIMEOUT_VARIABLE, LIMITED_TIMEOUT_S if limited else TIMEOUT_S),
         deadline_s=_seconds(_DEADLINE_VARIABLE, DEADLINE_S),
     )
 

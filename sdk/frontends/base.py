@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sdk.errors import UsageError
 from sdk.text import spelled
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Beside", "Custom", "Engine", "Frontend", "ModelFile", "Objects", "OpenSizesError", "Option", "Reference",
-    "UnknownDimsError",
+    "SecondOpinion", "UnknownDimsError",
 ]  # fmt: skip
 
 Option = str | int | bool
@@ -72,6 +72,14 @@ class Reference(Protocol):
 
     def step(self, inputs: Mapping[str, NDArray[Any]], dims: Mapping[str, int]) -> dict[str, NDArray[Any]]:
         """Outputs by name for inputs by name; ``dims`` are those of the run."""
+
+
+@runtime_checkable
+class SecondOpinion(Protocol):
+    """A reference whose rounding decides some results by chance, and that can tell what they are without it."""
+
+    def unrounded(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
+        """Outputs by name for inputs by name of a model without state; None where that is not known."""
 
 
 @dataclass(frozen=True)

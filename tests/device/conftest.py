@@ -12,6 +12,7 @@ from device_agents import Agent
 from sdk.agent import Server
 from sdk.boards import load_board
 from sdk.devices import Session
+from sdk.driver.machines import emulator_of
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +26,10 @@ def agent_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
             folder = tmp_path_factory.mktemp(name)
             if name == "host":
                 built[name] = Agent("local:", agents.host_agent(folder / "agent"), None)
+            elif name.startswith(agents.UNICORN):
+                board = load_board(name.removeprefix(agents.UNICORN))
+                image = agents.firmware(board, folder / "agent.elf")
+                built[name] = Agent("unicorn://", image, emulator_of(board, image))
             elif name == "tcp":
                 servers.append(Server("127.0.0.1", 0, folder / "store"))
                 threading.Thread(target=servers[-1].serve, daemon=True).start()
@@ -50,9 +55,9 @@ def local(agent_for: Callable[[str], Agent]) -> Agent:
 EMULATED = [pytest.param(name, marks=pytest.mark.emulator) for name in (*agents.EMULATED, *agents.PROGRAMS)]
 
 
-@pytest.fixture(params=["host", "tcp", *EMULATED])
+@pytest.fixture(params=["host", "tcp", *agents.UNDER_UNICORN, *EMULATED])
 def agent(request: pytest.FixtureRequest, agent_for: Callable[[str], Agent], need_tool) -> Agent:
-    if request.param not in ("host", "tcp"):
+    if request.param not in ("host", "tcp", *agents.UNDER_UNICORN):
         emulator = load_board(request.param).emulator
         assert emulator is not None
         need_tool(emulator.program)

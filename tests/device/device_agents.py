@@ -23,6 +23,8 @@ EMULATED = (
     "microbit",
     "qemu-riscv32",
 )
+UNICORN = "unicorn:"  # before the names of boards that run under Unicorn, as they are
+UNDER_UNICORN = tuple(UNICORN + name for name in EMULATED if name != "qemu-cortex-m55")
 PROGRAMS = ("wasm32",)  # boards whose agents are programs that another one runs
 WARNINGS = (
     *("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Wvla", "-Wdouble-promotion"),

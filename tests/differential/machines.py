@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 import unicorn
 from elftools.elf.constants import SH_FLAGS
-from unicorn import arm64_const, arm_const, riscv_const
 
 from differential.apart import Died, apart
 from differential.case import Array, Runs
-from differential.cores import CORES
+from differential.cores import CORES, board_of
 from differential.image import CODE, RAM, Compiled
 from differential.started import run_started
 from sdk.compiler.ir.plan import Plan, PlanBuffer
 from sdk.compiler.sym import Var, evaluate
+from sdk.devices.emulated.cores import CORES as MODELS
+from sdk.devices.emulated.cores import Core, opened
+from sdk.devices.emulated.spec import core_name
 from sdk.toolchains.elf import ElfFile
 
 __all__ = ["Request", "execute", "run_requests"]
@@ -102,18 +104,6 @@ def _outputs(plan: Plan, runs: Runs, raw: bytes) -> list[dict[str, Array]]:
 
 # ---- Unicorn ----
 
-_ARM = (unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB)
-_MODELS: dict[str, tuple[tuple[int, int], int]] = {
-    "m0plus": (_ARM, arm_const.UC_CPU_ARM_CORTEX_M0),
-    "m3": (_ARM, arm_const.UC_CPU_ARM_CORTEX_M3),
-    "m4": (_ARM, arm_const.UC_CPU_ARM_CORTEX_M4),
-    "m7": (_ARM, arm_const.UC_CPU_ARM_CORTEX_M7),
-    "m33": (_ARM, arm_const.UC_CPU_ARM_CORTEX_M33),
-    "rv32": ((unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32), riscv_const.UC_CPU_RISCV32_ANY),
-    "aarch64": ((unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM), arm64_const.UC_CPU_ARM64_MAX),
-}
-
-
 def _emulated(image: Path, core: str, requests: Sequence[Request], timeout_s: float) -> list[bytes | str]:
     elf, out, machine = ElfFile(image), [], None
     for request in requests:
@@ -126,9 +116,8 @@ def _emulated(image: Path, core: str, requests: Sequence[Request], timeout_s: fl
 
 
 def _booted(elf: ElfFile, core: str) -> unicorn.Uc:
-    (arch, mode), model = _MODELS[core]
-    uc = unicorn.Uc(arch, mode)
-    uc.ctl_set_cpu_model(model)
+    kind = _core(core)
+    uc = opened(kind)
     for base, size in ((CODE, CODE_BYTES), (RAM, RAM_BYTES), (STACK, STACK_BYTES), (IO, IO_BYTES), (BACK, PAGE)):
         uc.mem_map(base, size)
     for section in elf.sections:
@@ -139,57 +128,35 @@ def _booted(elf: ElfFile, core: str) -> unicorn.Uc:
             except unicorn.UcError as err:
                 place = f"{section.name} of {section.size} bytes at {section.address:#x}"
                 raise AssertionError(f"the image for {core} does not fit the machine: {place}") from err
-    if arch == unicorn.UC_ARCH_ARM64:
-        uc.reg_write(arm64_const.UC_ARM64_REG_CPACR_EL1, 3 << 20)
-    elif arch == unicorn.UC_ARCH_ARM and core not in ("m0plus", "m3"):
-        uc.reg_write(arm_const.UC_ARM_REG_C1_C0_2, 0xF << 20)
-        uc.reg_write(arm_const.UC_ARM_REG_FPEXC, 1 << 30)
+    kind.enable_fpu(uc)
     return uc
 
 
-_CALLS = {
-    unicorn.UC_ARCH_ARM: (
-        (arm_const.UC_ARM_REG_R0, arm_const.UC_ARM_REG_R1, arm_const.UC_ARM_REG_R2),
-        arm_const.UC_ARM_REG_SP,
-        arm_const.UC_ARM_REG_LR,
-        arm_const.UC_ARM_REG_PC,
-    ),
-    unicorn.UC_ARCH_ARM64: (
-        (arm64_const.UC_ARM64_REG_X0, arm64_const.UC_ARM64_REG_X1, arm64_const.UC_ARM64_REG_X2),
-        arm64_const.UC_ARM64_REG_SP,
-        arm64_const.UC_ARM64_REG_X30,
-        arm64_const.UC_ARM64_REG_PC,
-    ),
-    unicorn.UC_ARCH_RISCV: (
-        (riscv_const.UC_RISCV_REG_A0, riscv_const.UC_RISCV_REG_A1, riscv_const.UC_RISCV_REG_A2),
-        riscv_const.UC_RISCV_REG_SP,
-        riscv_const.UC_RISCV_REG_RA,
-        riscv_const.UC_RISCV_REG_PC,
-    ),
-}
+def _core(core: str) -> Core:
+    main = board_of(core).core
+    return MODELS[core_name(main.arch, main.fpu)]
 
 
 def _called(uc: unicorn.Uc, core: str, request: Request, timeout_s: float) -> bytes | str:
-    (arch, _), _ = _MODELS[core]
-    arguments, sp, lr, pc = _CALLS[arch]
-    thumb = 1 if arch == unicorn.UC_ARCH_ARM else 0
+    kind = _core(core)
+    use, thumb = kind.registers, kind.thumb
     given = IO + _up(len(request.words))
     result = given + _up(len(request.given))
     if result + request.wanted > IO + IO_BYTES:
         return "its inputs and outputs are too large for one request"
     uc.mem_write(IO, request.words)
     uc.mem_write(given, request.given)
-    for register, value in zip(arguments, (IO, given, result), strict=True):
+    for register, value in zip(use.arguments[:3], (IO, given, result), strict=True):
         uc.reg_write(register, value)
-    uc.reg_write(sp, STACK + STACK_BYTES - 64)
-    uc.reg_write(lr, BACK | thumb)
+    uc.reg_write(use.sp, STACK + STACK_BYTES - 64)
+    uc.reg_write(use.lr, BACK | thumb)
     try:
         uc.emu_start(CODE | thumb, BACK, timeout=int(timeout_s * 1e6))
     except unicorn.UcError as err:
-        return f"fault: {err} at {uc.reg_read(pc):#x}"
-    if uc.reg_read(pc) != BACK:
+        return f"fault: {err} at {uc.reg_read(use.pc):#x}"
+    if uc.reg_read(use.pc) != BACK:
         return f"no end within {timeout_s:g} s"
-    status = ctypes.c_int32(uc.reg_read(arguments[0]) & 0xFFFF_FFFF).value
+    status = ctypes.c_int32(uc.reg_read(use.arguments[0]) & 0xFFFF_FFFF).value
     return f"status {status}" if status else bytes(uc.mem_read(result, request.wanted))
 
 

@@ -12,7 +12,7 @@ from generate.engines import reference_outputs
 
 from differential.apart import apart
 from differential.case import Array, Runs, interpreted
-from differential.engines import differences, load_engines, moved
+from differential.engines import differences, load_engines, moved, unrounded
 from sdk.compiler.ir.module import Module
 from sdk.driver.reference import entry_graph
 from sdk.errors import SdkError
@@ -40,19 +40,23 @@ class Subject:
 
     def differences(self, got: list[list[Array]]) -> list[str]:
         """What outputs differ from those that are wanted, by more than the network makes of a last bit."""
-        return _differing(self.network, list(self.runs.inputs), self.want, got, self.reference == "engine")
+        return _differing(self.network, list(self.runs.inputs), self.want, got, self.reference == "engine", True)
 
 
 def _differing(
-    network: Network, given: list[Mapping[str, Array]], want: list[list[Array]], got: list[list[Array]], engine: bool
-) -> list[str]:
-    quantised = is_quantised(network)
+    network: Network, given: list[Mapping[str, Array]], want: list[list[Array]], got: list[list[Array]], engine: bool,
+    built: bool,
+) -> list[str]:  # fmt: skip
+    """``built`` says that these are results of a build, whose sums are integers, and not of the interpreter."""
+    quantised = is_quantised(network) and not built
     if engine and any(one.op == "MeanVarianceNormalization" for one in network.layers):
         want = [[_defined(*pair) for pair in zip(*run, strict=True)] for run in zip(want, got, strict=True)]
+    steps = [list(one.values()) for one in given]
+    if engine and is_quantised(network) and differences(want, got):
+        want = unrounded(network.data(), steps, want, got)
     lines = differences(want, got, quantised)
     if not lines or not engine or not any(a.dtype.kind == "f" for one in want for a in one):
         return lines
-    steps = [list(one.values()) for one in given]
     return differences(want, got, quantised, moved(network.data(), network.suffix, steps, want))
 
 
@@ -128,5 +132,5 @@ def _subject(number: int, network: Network, steps: list[dict[str, Array]], answe
     ours = [[np.asarray(o[r.name]) for r in graph.results] for o in outputs]
     if answer is None:
         return Subject(network, module, runs, ours, "interp")
-    wrong = _differing(network, list(given), answer, ours, True)
+    wrong = _differing(network, list(given), answer, ours, True, False)
     return Subject(network, module, runs, answer, "engine", found=f"interpreter: {wrong[0]}" if wrong else "")

@@ -142,6 +142,20 @@ WIDE = {
     ),
 }  # fmt: skip
 
+PLACES = (("auto_pad", "VALID"), ("bias", None), ("channels", 7), ("dilations", (1, 1)), ("groups", 1))
+POWERS = {
+    # LLVM 22 did not end on powers of powers that were all inlined
+    "powers of powers": Network(
+        "onnx-float", 1, (("x", Spec((1, 1, 1, 33), "float32")),),
+        (layer("Conv", ["x"], ["a"], fill=("random", 272268311), kernel=(1, 1), strides=(1, 1), **dict(PLACES)),
+         layer("CumProd", ["a"], ["b"], axis=-3, given=(("exclusive", 0), ("reverse", 0))),
+         layer("Cos", ["b"], ["c"]), layer("Softplus", ["c"], ["d"]),
+         layer("Concat", ["d", "d", "d"], ["e"], given=(("axis", 0),)), layer("Pow", ["e", "b"], ["f"], constant=None),
+         layer("Pow", ["f"], ["g"], constant=((), ("alternating", 950862770), 1.0), swapped=True),
+         layer("GlobalMaxPool", ["g"], ["y"], given=())), ("y",),
+    ),
+}  # fmt: skip
+
 
 def exact(networks: dict[str, Network], core: str, choice: Choice) -> None:
     ready = subjects(list(networks.values()))
@@ -181,3 +195,8 @@ def test_operands_in_registers_of_the_fpu() -> None:
 def test_loops_unrolled_after_planning() -> None:
     for core, compiler in (("m0plus", "zig"), ("m3", "arm-none-eabi-gcc"), ("avx2", "gcc")):
         exact(UNROLLED, core, Choice(compiler, "size", "min"))
+
+
+@pytest.mark.emulator
+def test_compilers_end() -> None:
+    exact(POWERS, "avx2", Choice("zig", "size"))

@@ -178,7 +178,9 @@ def test_an_emulated_board_without_stack(
 ) -> None:
     need_tool("qemu-system-arm")
     name = add_board("shallow", stack="128")
-    fails(7, "run", digits, "--board", name, "--input", image, says=("qemu-system-arm",), hints=("stack",))
+    line = (7, "run", digits, "--board", name, "--input", image)
+    fails(*line, "--device", "qemu://", says=("qemu-system-arm",), hints=("stack",))
+    fails(*line, says=("lockup",), hints=("stack",))
 
 
 # How long a device may take.
@@ -247,7 +249,7 @@ def without(line: list[str], *, path: Path | None = None, module: str = "") -> d
 
 
 def test_no_emulator(digits: Path, image: str, tmp_path: Path) -> None:
-    line = ["run", str(digits), "--board", "microbit", "--input", image]
+    line = ["run", str(digits), "--board", "microbit", "--input", image, "--device", "qemu://"]
     error = without(line, path=tmp_path)
     assert "qemu-system-arm is not installed" in error["message"]
     assert "apt-get install qemu-system-arm" in error["hint"]

@@ -121,7 +121,7 @@ def test_an_emulator_without_plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     ):  # fmt: skip
         monkeypatch.setattr(counting, name, value)
     with pytest.raises(SdkError, match="this emulator takes no plugins") as caught:
-        counting.counted(load_board("microbit"), tmp_path, 1, lambda session: None)
+        counting.counted(load_board("microbit"), tmp_path, 1, lambda session: None, "qemu://")
     assert caught.value.exit_code == 10
 
 
@@ -154,7 +154,7 @@ def test_an_entry_without_operators(fails: Fails, tmp_path: Path) -> None:
 def test_a_board_without_a_driver_for_its_uart(fails: Fails, digits: Path, add_board: Callable[..., str]) -> None:
     name = add_board("mute")
     file = Path(os.environ["CROSSLEVEL_BOARDS"]) / "mute.toml"
-    file.write_text(file.read_text() + '[runtime.emulated_uart]\nkind = "pigeon"\nbase = 0\nhz = 1\n')
+    file.write_text(file.read_text() + '[runtime.uart]\nkind = "pigeon"\nbase = 0\nhz = 1\n')
     says = ("the runtime has no uart driver of kind 'pigeon' for mute",)
     fails(2, "bench", digits, "--board", name, says=says, hints=("--emit c", "c_runtime/port"))
     file.write_text(file.read_text() + '[emulator]\nargv = ["qemu", "{kernel}"]\nicount_shift = 1\n')

@@ -1,8 +1,10 @@
 """Fixed-point rescaling: accumulators or stored integers to stored integers.
 
-As TensorFlow Lite does it, which rounds twice; ``requantize`` with ``spare`` rounds once, halves to even, as runtimes
-on floats do: the accumulator is first shifted left by that many bits, which the sums leave free. With ``high`` bits it
-gives what TensorFlow Lite does from the high word of one product, of the accumulator shifted left by that many.
+As TensorFlow Lite does it, which rounds twice; ``requantize`` with ``spare`` rounds as runtimes on floats do: the
+accumulator is first shifted left by that many bits, which the sums leave free. ``halves="up"`` rounds once, exactly;
+``halves="even"`` rounds halves to even, exactly where the first of its two roundings has nothing to round, which is so
+where sums end at halves (multipliers of few bits). With ``high`` bits it gives what TensorFlow Lite does from the high
+word of one product, of the accumulator shifted left by that many.
 """
 
 from __future__ import annotations
@@ -65,13 +67,16 @@ def _requantize_infer(acc: TensorType, mult: TensorType, shift: TensorType, *, o
 
 def _requantize_ref(
     acc: Array, mult: Array, shift: Array,
-    *, out: str, zp: int, lo: int, hi: int, spare: int = 0, high: int = 0, **_: Any,
+    *, out: str, zp: int, lo: int, hi: int, spare: int = 0, halves: str = "even", high: int = 0, **_: Any,
 ) -> Array:  # fmt: skip
     if high:
         wide = acc.astype(np.int64) * mult + (np.int64(1) << 30)
         tail = (np.int64(1) << (shift.astype(np.int64) - high)) * (2 * zp + 1) - (wide < 0) * (lo < zp)
         return np.asarray(np.clip(((wide >> 31) + tail) >> (shift - high + 1), lo, hi)).astype(dtype(out).numpy)
-    if spare:
+    if spare and halves == "up":
+        right = (spare - 1 - shift).astype(np.int64)
+        value = (((acc.astype(np.int64) << spare) * mult >> 32) + (np.int64(1) << (right - 1))) >> right
+    elif spare:
         scaled = srdhm((acc.astype(np.int64) << spare).astype(np.int32), mult).astype(np.int64)
         right = (spare - shift).astype(np.int64)
         value = (scaled + ((scaled >> right) & 1) + ((np.int64(1) << (right - 1)) - 1)) >> right
@@ -85,12 +90,14 @@ def _requantize_ref(
 def _requantize(
     acc: ValueExpr, mult: ValueExpr, shift: ValueExpr,
     *, out: str, zp: int, lo: int, hi: int, shift_lo: int, shift_hi: int, acc_bits: int, spare: int = 0,
-    high: int = 0,
+    halves: str = "even", high: int = 0,
 ) -> ValueExpr:  # fmt: skip
     if high:
         return saturate(_high_word(acc, mult, shift, high, zp, lo), 0, lo, hi, out)
+    if spare and halves == "up":
+        return saturate(_halves_up(acc, mult, shift, spare, zp), 0, lo, hi, out)
     if spare:
-        scaled: ValueExpr = _rounded_once(acc, mult, shift, spare, acc_bits)
+        scaled: ValueExpr = _halves_to_even(acc, mult, shift, spare, acc_bits)
     elif acc.dtype.bits == 64:
         scaled = op("mulq64", acc, mult, shift, dtype=I32)
     else:
@@ -98,7 +105,15 @@ def _requantize(
     return saturate(scaled, zp, lo, hi, out)
 
 
-def _rounded_once(acc: ValueExpr, mult: ValueExpr, shift: ValueExpr, spare: int, acc_bits: int) -> ValueExpr:
+def _halves_up(acc: ValueExpr, mult: ValueExpr, shift: ValueExpr, spare: int, zp: int) -> ValueExpr:
+    """round(acc * mult / 2**31 * 2**shift) + zp, for shift < spare - 1: the half and the zero point are added to the
+    high word, before the shift; what the low word holds cannot change the sum's bits above."""
+    right = op("sub", imm(spare - 1), shift)
+    tail = op("shl", imm(2 * zp + 1), op("add", right, imm(-1)))
+    return op("shr", op("mac_high", op("shl", acc, imm(spare)), mult, tail), right)
+
+
+def _halves_to_even(acc: ValueExpr, mult: ValueExpr, shift: ValueExpr, spare: int, acc_bits: int) -> ValueExpr:
     """acc * mult / 2**31 * 2**shift to nearest, halves to even, for shift < spare."""
     high = op("srdhm30" if acc_bits <= 30 else "srdhm", op("shl", acc, imm(spare)), mult)
     right = op("sub", imm(spare), shift)
@@ -208,6 +223,18 @@ define(
                 shift_hi=-3,
                 acc_bits=29,
                 spare=13,
+            ),
+            sample(
+                _T(I32, (3, 6)),
+                _T(I32, (6,)),
+                _T(I32, (6,)),
+                values={0: _acc((3, 6), 24), 1: _mult(6), 2: _shift(6, -15, 2)},
+                **_I8,
+                shift_lo=-15,
+                shift_hi=2,
+                acc_bits=28,
+                spare=4,
+                halves="up",
             ),
             *(
                 sample(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from sdk.compiler.ir.graph import Attr, Call, Graph, Node, Value
 from sdk.compiler.ir.module import Const, Module
 from sdk.compiler.ir.types import I8, I16, I32, I64, U8, DType, TensorType, dtype
 from sdk.compiler.ops.fixed import quantize_multiplier
-from sdk.compiler.ops.multipliers import channel_multipliers
+from sdk.compiler.ops.multipliers import Multipliers, channel_multipliers
 from sdk.compiler.ops.registry import get_op, kind_of, sum_of_products
 from sdk.compiler.ops.traits import Combine, Elementwise, Reduction, SumOfProducts
 from sdk.compiler.passes.edit import GraphEdit
@@ -31,7 +32,7 @@ TABLE_DEPTH: Final = 24
 @dataclass(frozen=True)
 class Integer:
     """Each ``quantize`` whose argument is computed from dequantised tensors by ops that have an integer kernel is
-    computed by these. Rounding is that of fixed-point multipliers: at most one step off the float result, rarely.
+    computed by these. Sums are exact, and rounded once; multipliers have 31 bits.
 
     u8 tensors are computed on as i8, 128 lower. What has no integer kernel stays as it is, on reals.
     """
@@ -257,25 +258,27 @@ class _Rewriter:
         if bounds.max(initial=0) >= (1 << 47 if wide else I32.limits[1]) or (wide and x.zero):
             return None
         try:
-            m = channel_multipliers(per_channel * x.scale / target.scale, bounds.astype(np.int64).astype(object), wide)
+            ratios = per_channel * x.scale / target.scale
+            m = channel_multipliers(ratios, bounds.astype(np.int64).astype(object), wide)
         except BuildError:
             return None
         stem, kind = node.out.name, I64 if wide else I32
         w = self._const(f"{stem}_w", weights[0], I8 if small else I16)
         b = self._const(f"{stem}_b", steps.astype(np.int64), kind)
         acc = self.edit.call(op, (x.value, w, b), node, f"{stem}_sum", **given)
-        return self._requantized(node, acc, m.mult, m.shift, m.acc_bits, target)
+        exact_ratios = [_rational(s) * _rational(x.scale) / _rational(target.scale) for s in set(per_channel.tolist())]
+        return self._requantized(node, acc, m, exact_ratios, target)
 
     def _const(self, stem: str, data: Array, kind: DType) -> Value:
         return self.edit.const(stem, np.ascontiguousarray(data.astype(kind.numpy)), None, TensorType(kind, data.shape))
 
-    def _requantized(self, node: Call, acc: Value, mult: Array, shift: Array, bits: int, target: _Target) -> Value:
-        stem = node.out.name
+    def _requantized(
+        self, node: Call, acc: Value, m: Multipliers, ratios: Sequence[Fraction], target: _Target
+    ) -> Value:
+        stem, mult, shift, bits = node.out.name, m.mult, m.shift, m.acc_bits
         given: dict[str, Attr] = {"shift_lo": int(shift.min()), "shift_hi": int(shift.max()), "acc_bits": bits}
-        low, high = int(shift.min()), int(shift.max())
-        free = min(30 - bits + max(high, 0), 30 + low)  # bits of the sum that nothing uses: they make rounding exact
-        if acc.type.dtype == I32 and free > max(high, 0):
-            given |= {"spare": free, "acc_bits": bits - max(high, 0) + free}
+        if acc.type.dtype == I32:
+            given |= _rounding(shift, ratios, bits - max(int(shift.max()), 0), target.zero)
         if (mult == mult[0]).all() and (shift == shift[0]).all():
             mult, shift = mult[:1], shift[:1]
         args = (acc, self._const(f"{stem}_mult", mult, I32), self._const(f"{stem}_shift", shift, I32))
@@ -315,7 +318,8 @@ class _Rewriter:
         except BuildError:
             return None
         total = self.edit.call("reduce_sum", (x.value,), node, f"{node.out.name}_sum", axes=axes, x_offset=-x.zero)
-        return self._requantized(node, total, m.mult, m.shift, m.acc_bits, target)
+        exact_ratio = _rational(x.scale) / (_rational(target.scale) * count)
+        return self._requantized(node, total, m, [exact_ratio], target)
 
     # --- two operands ------------------------------------------------------------------------------------------------
 
@@ -344,7 +348,7 @@ class _Rewriter:
         if pair is None:
             return None
         a, b = pair
-        left = 15 if target.kind == I16 else 20
+        left = 15 if target.kind == I16 else 22  # what an upper product of 30 bits takes of a difference of bytes
         twice = 2 * max(a.scale, b.scale)
         ratios = (a.scale / twice, b.scale / twice, twice / ((1 << left) * target.scale))
         if max(ratios) >= 1:
@@ -412,6 +416,26 @@ class _Rewriter:
             return None
         reference, given = get_op(node.callee).reference, dict(node.attrs)
         return lambda reals: np.asarray(reference(*(p(reals) for p in parts if p is not None), **given))
+
+
+def _rounding(shift: Array, ratios: Sequence[Fraction], bits: int, zero: int) -> dict[str, Attr]:
+    """How to round sums below 2**bits, scaled by ``ratios``, as floats would be (``requantize``): once where none ends
+    at a half, else halves to even; as TensorFlow Lite does it where the sums leave no bits free for that."""
+    low, high = int(shift.min()), int(shift.max())
+    spare = max(high + 2, 1)
+    tail = abs(2 * zero + 1) << max(spare - 2 - low, 0)  # what joins the high word
+    # n * p / q is a half where 2n is an odd number of times q
+    halves = any(r.denominator % 2 == 0 and r.denominator // 2 < 1 << bits for r in ratios)
+    if not halves and bits + spare <= 31 and tail <= 1 << 30:
+        return {"spare": spare, "halves": "up", "acc_bits": bits + spare}
+    free = min(30 - bits, 30 + low)
+    return {"spare": free, "acc_bits": bits + free} if free > max(high, 0) else {}
+
+
+def _rational(scale: float) -> Fraction:
+    """A scale as it was meant: 1/9 and not the double next to it."""
+    simple = Fraction(scale).limit_denominator(1 << 20)
+    return simple if float(simple) == scale else Fraction(scale)
 
 
 _Rule = Callable[[_Rewriter, Call, _Target], Value | None]

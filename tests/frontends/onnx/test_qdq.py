@@ -1,6 +1,6 @@
 """Quantised graphs (QuantizeLinear and DequantizeLinear around float operators) as integers, against onnxruntime.
 
-onnxruntime rounds products in single precision, we in fixed point: results differ by one step at most, rarely.
+onnxruntime adds in single precision, we in integers: results differ by one step where a sum is near a half, rarely.
 """
 
 from __future__ import annotations

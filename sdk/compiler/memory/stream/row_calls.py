@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from sdk.compiler.analysis.accumulate import accumulators
 from sdk.compiler.analysis.dependence import row_axis
@@ -91,14 +92,10 @@ def _rows(function: Loops, param: str, extent: int, store: bool) -> Rows:
 
 def _monotone(found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The ranges with starts that never fall again behind them and ends that never fall: what they keep alive."""
-    out = list(found)
-    high = 0
-    for k, (lo, hi) in enumerate(out):
-        high = max(high, hi)
-        out[k] = lo, high
-    low = max(out[-1][1], high) if out else 0
-    for k in reversed(range(len(out))):
-        lo, hi = out[k]
-        low = min(low, lo if hi > lo else low)
-        out[k] = low, hi
-    return out
+    ranges = list(found)
+    ends = list(accumulate((hi for _, hi in ranges), max, initial=0))[1:]
+    low, out = ends[-1] if ends else 0, []
+    for (lo, hi), high in zip(reversed(ranges), reversed(ends), strict=True):
+        low = min(low, lo) if hi > lo else low  # no rows keep nothing alive
+        out.append((low, high))
+    return out[::-1]

@@ -185,8 +185,9 @@ class _Weigher:
     def _keep(self, group: _Group) -> None:
         """When the bytes are in use, and as a ring of how many rows."""
         live = np.zeros(self.count, dtype=np.bool_)
-        times = [w[0] for w in group.writes] + [r[0] for r in group.reads]
-        begin, end = int(min(t.min() for t in times)), int(max(t.max() for t in times)) + 1
+        # a call that needs nothing of it any more does not read it
+        times = np.concatenate([w[0] for w in group.writes] + [at[lo < hi] for at, lo, hi, _ in group.reads])
+        begin, end = (int(times.min()), int(times.max()) + 1) if len(times) else (0, 0)
         begin = 0 if group.before else begin
         end = self.count if group.after else end
         live[begin:end] = True

@@ -1,0 +1,157 @@
+/*
+ * What runs at every instruction of an image under Unicorn: the count of instructions, which is the machine's clock; the
+ * limits at which it stops; the stack's guard; and, where the image is profiled, counts by phase (blocks.h). Unicorn calls
+ * nobody for an instruction of Thumb whose condition fails, but a core spends its time on it: so blocks are counted.
+ *
+ * Unicorn calls these functions; the host loads the library beside it, sets the fields of sdk_machine, and models all else.
+ */
+#include "blocks.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define MARKING_MAX 4u
+#define CODE_MAX 4096u /* bytes of a block; Unicorn ends them at a page */
+
+typedef int (*read_memory_t)(void *uc, uint64_t address, void *bytes, uint64_t size);
+typedef int (*stop_t)(void *uc);
+
+typedef struct {
+    uint64_t instructions; /* in all blocks that began, the last of which need not have ended */
+    uint64_t steps;        /* instructions that began: those of Thumb whose condition fails do not */
+    uint64_t stop_at;      /* steps before the next of which the machine stops */
+    uint64_t pc;           /* of the last instruction that began */
+    uint64_t block;        /* where the last block begins */
+    uint64_t block_end;    /* and what is behind it */
+    uint64_t guard;        /* first address of the stack's guard */
+    uint64_t guard_bytes;  /* its size, 0 while there is none */
+    uint64_t guarded;      /* address in the guard that was accessed */
+    uint32_t guard_hit;    /* whether one was */
+    uint32_t riscv;        /* the instruction set is RISC-V, not Thumb */
+    uint64_t marks;        /* address of the marks, a byte for each phase */
+    uint64_t phases;       /* how many there are, 0 where nothing is counted by phase */
+    uint64_t marking[MARKING_MAX][2]; /* first address and end of the code whose stores are marks */
+    stop_t stop;
+    read_memory_t read_memory;
+} machine_t;
+
+__attribute__((visibility("default"))) machine_t sdk_machine;
+
+typedef void code_hook_t(void *uc, uint64_t address, uint32_t size, void *data);
+typedef void memory_hook_t(void *uc, int type, uint64_t address, int size, int64_t value, void *data);
+
+__attribute__((visibility("default"))) code_hook_t sdk_on_instruction, sdk_on_block;
+__attribute__((visibility("default"))) memory_hook_t sdk_on_stack, sdk_on_mark;
+__attribute__((visibility("default"))) void sdk_write_blocks(const char *path);
+__attribute__((visibility("default"))) uint64_t sdk_executed(void *uc);
+__attribute__((visibility("default"))) void sdk_settle(void *uc);
+
+void sdk_on_instruction(void *uc, uint64_t address, uint32_t size, void *data)
+{
+    (void)size;
+    (void)data;
+    if (sdk_machine.steps >= sdk_machine.stop_at) {
+        sdk_machine.stop(uc);
+        return;
+    }
+    sdk_machine.pc = address;
+    ++sdk_machine.steps;
+}
+
+void sdk_on_stack(void *uc, int type, uint64_t address, int size, int64_t value, void *data)
+{
+    (void)type;
+    (void)size;
+    (void)value;
+    (void)data;
+    if (address - sdk_machine.guard < sdk_machine.guard_bytes && !sdk_machine.guard_hit) {
+        sdk_machine.guard_hit = 1;
+        sdk_machine.guarded = address;
+        sdk_machine.stop(uc);
+    }
+}
+
+void sdk_on_mark(void *uc, int type, uint64_t address, int size, int64_t value, void *data)
+{
+    (void)uc;
+    (void)type;
+    (void)size;
+    (void)value;
+    (void)data;
+    for (unsigned i = 0; i < MARKING_MAX; ++i) { /* clearing memory is no mark */
+        if (sdk_machine.pc >= sdk_machine.marking[i][0] && sdk_machine.pc < sdk_machine.marking[i][1]) {
+            phase = address - sdk_machine.marks;
+        }
+    }
+}
+
+/* Bytes of the instruction that begins with these 16 bits. */
+static unsigned length(uint16_t head)
+{
+    bool is_long = sdk_machine.riscv ? (head & 3u) == 3u : head >= 0xE800u;
+    return is_long ? 4u : 2u;
+}
+
+static size_t instructions_in(void *uc, uint64_t address, uint32_t size)
+{
+    uint8_t code[CODE_MAX];
+    size_t count = 0;
+    if (size > sizeof code || sdk_machine.read_memory(uc, address, code, size) != 0) {
+        return 0;
+    }
+    for (uint32_t at = 0; at + 2u <= size; ++count) {
+        at += length((uint16_t)(code[at] | code[at + 1u] << 8));
+    }
+    return count;
+}
+
+/* Blocks by address and bytes, as Unicorn names them; a slot remembers the last that fell on it. */
+void sdk_on_block(void *uc, uint64_t address, uint32_t size, void *data)
+{
+    static struct {
+        uint64_t address;
+        uint32_t size;
+        block_t *block;
+    } known[SLOTS];
+    (void)data;
+    unsigned slot = (unsigned)(address >> 1) % SLOTS;
+    if (known[slot].block == NULL || known[slot].address != address || known[slot].size != size) {
+        phases = sdk_machine.phases;
+        known[slot].address = address;
+        known[slot].size = size;
+        known[slot].block = block_of(address, instructions_in(uc, address, size));
+        if (known[slot].block == NULL) {
+            sdk_machine.stop_at = 0;
+            sdk_machine.stop(uc);
+            return;
+        }
+    }
+    sdk_machine.instructions += known[slot].block->insns;
+    sdk_machine.block = address;
+    sdk_machine.block_end = address + size;
+    if (phases != 0) {
+        count_block(known[slot].block);
+    }
+}
+
+/* Instructions executed, the one at work included. */
+uint64_t sdk_executed(void *uc)
+{
+    uint64_t at = sdk_machine.pc, end = sdk_machine.block_end, left = 0;
+    if (at >= sdk_machine.block && at < end) {
+        left = instructions_in(uc, at, (uint32_t)(end - at)) - 1u;
+    }
+    return sdk_machine.instructions - left;
+}
+
+/* The block at work will not be ended: what is left of it was not executed. */
+void sdk_settle(void *uc)
+{
+    sdk_machine.instructions = sdk_executed(uc);
+    sdk_machine.block_end = sdk_machine.block;
+}
+
+void sdk_write_blocks(const char *path)
+{
+    write_blocks(path);
+}

@@ -1,0 +1,183 @@
+"""What a core reaches outside of its memory: registers at addresses, the line to the host, the clock."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from unicorn.unicorn_py3.unicorn import Uc
+
+from sdk.devices.emulated.native import Hooks
+
+__all__ = ["Bus", "Clock", "Device", "Halt", "HostGone", "Line"]
+
+PAGE: Final = 4096
+_CHUNK = 65536
+_PATIENCE = 256  # looks for a byte in a row after which the machine sleeps until one comes
+_NAP_S = 0.05
+_BYTES_PER_S = 11_520  # of a line at 115200 baud: a look for a byte that has not come takes as long as one
+_FLUSH = 64
+
+
+class Halt(Exception):
+    """The machine cannot go on; the text says why, for people. Never leaves this process but as its last words."""
+
+
+class HostGone(Exception):
+    """The other end of the line is closed. Never leaves this process."""
+
+
+class Device(Protocol):
+    """Registers from a base address on: accesses by offset; KeyError says that there is no such register."""
+
+    size: int
+
+    def read(self, offset: int) -> int:
+        """What a load gets."""
+
+    def write(self, offset: int, value: int) -> None:
+        """What a store does."""
+
+
+class Clock:
+    """Guest time: a tick an instruction, more while the guest waits for a byte; the alarm, and the limit of silence."""
+
+    def __init__(self, hooks: Hooks, limit: int, hz: int) -> None:
+        self._hooks, self._state = hooks, hooks.state
+        self._limit = limit
+        self._byte = hz // _BYTES_PER_S
+        self._skipped = 0
+        self._alarm: int | None = None
+        self._until = 0
+        self.heard()
+
+    @property
+    def now(self) -> int:
+        """Ticks since start."""
+        return self._hooks.executed + self._skipped
+
+    def wait_for_byte(self) -> None:
+        """Lets the time of one byte on the line pass."""
+        self._skipped += self._byte
+        self.heard()
+
+    def heard(self) -> None:
+        """The guest has looked at its line: it is not lost in a loop."""
+        self._until = int(self._state.steps) + self._limit
+        self._arm()
+
+    def alarm(self, at: int | None) -> None:
+        """Stops the machine once ``now`` is ``at``, or at the next instruction where that is past."""
+        self._alarm = at
+        self._arm()
+
+    @property
+    def rings(self) -> bool:
+        """Whether the alarm's time has come."""
+        return self._alarm is not None and self.now >= self._alarm
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the limit was reached."""
+        return int(self._state.steps) >= self._until
+
+    def _arm(self) -> None:
+        until = self._until
+        if self._alarm is not None:
+            until = min(until, int(self._state.steps) + max(0, self._alarm - self.now))
+        self._state.stop_at = until
+
+
+class Line:
+    """The serial line to the host: two descriptors. A guest that keeps looking for a byte sleeps until one comes."""
+
+    def __init__(self, read_fd: int, write_fd: int, clock: Clock) -> None:
+        self._in, self._out = read_fd, write_fd
+        self._clock = clock
+        self._came = bytearray()
+        self._going = bytearray()
+        self._looks = 0
+        self._poll = select.poll()
+        self._poll.register(read_fd, select.POLLIN)
+
+    def received(self) -> bool:
+        """Whether a byte has come. Raises HostGone."""
+        self.flush()
+        if self._came:
+            self._looks = 0
+            self._clock.heard()
+            return True
+        self._looks += 1
+        if not self._poll.poll(_NAP_S * 1000 if self._looks > _PATIENCE else 0):
+            self._clock.wait_for_byte()
+            return False
+        self._came += os.read(self._in, _CHUNK)
+        if not self._came:
+            raise HostGone
+        return self.received()
+
+    def take(self) -> int:
+        """The next byte, 0 where none has come."""
+        return self._came.pop(0) if self._came else 0
+
+    def send(self, byte: int) -> None:
+        """Sends a byte: at once where it ends a frame (docs/wire.md), else with others."""
+        self._looks = 0
+        self._going.append(byte & 0xFF)
+        self._clock.heard()
+        if byte & 0xFF == 0 or len(self._going) >= _FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends what waits. Raises HostGone."""
+        while self._going:
+            try:
+                del self._going[: os.write(self._out, self._going)]
+            except BrokenPipeError:
+                raise HostGone from None
+
+
+class Bus:
+    """Devices by address. What no device has ends the machine: it is a mistake of the firmware, or of the model."""
+
+    def __init__(self, uc: Uc, hooks: Hooks) -> None:
+        self._uc = uc
+        self._state = hooks.state
+        self._pages: dict[int, list[tuple[int, Device]]] = {}
+
+    def add(self, base: int, device: Device) -> None:
+        """Puts a device at an address, beside others of its page."""
+        first, last = base // PAGE, (base + device.size - 1) // PAGE
+        for page in range(first, last + 1):
+            if page not in self._pages:
+                self._pages[page] = []
+                self._uc.mmio_map(page * PAGE, PAGE, self._read, page * PAGE, self._write, page * PAGE)
+            self._pages[page].append((base, device))
+
+    def _read(self, _: Uc, offset: int, size: int, page: int) -> int:
+        for base, device in self._at(page + offset):
+            try:
+                return device.read(page + offset - base)
+            except KeyError:
+                continue
+        raise self._stray("reads", page + offset, size)
+
+    def _write(self, _: Uc, offset: int, size: int, value: int, page: int) -> None:
+        for base, device in self._at(page + offset):
+            try:
+                return device.write(page + offset - base, value)
+            except KeyError:
+                continue
+        raise self._stray("writes", page + offset, size)
+
+    def _at(self, address: int) -> Iterator[tuple[int, Device]]:
+        return ((base, one) for base, one in self._pages[address // PAGE] if 0 <= address - base < one.size)
+
+    def _stray(self, does: str, address: int, size: int) -> Halt:
+        return Halt(
+            f"the firmware {does} {size} bytes at {address:#010x}, where the board has no register\n"
+            f"at pc {self._state.pc:#010x}; "
+            "the registers that it has are those of its uart, timer and setup in the board's file, and of its core"
+        )

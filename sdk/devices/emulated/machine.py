@@ -1,0 +1,146 @@
+"""A machine: a core, a board's memory with an image in it, and the loop that runs it until the host hangs up."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import unicorn
+from unicorn.unicorn_py3.unicorn import Uc, UcError
+
+from sdk.devices.emulated.bus import PAGE, Bus, Clock, Halt, HostGone, Line
+from sdk.devices.emulated.cores import CORES, opened
+from sdk.devices.emulated.cortex_m import CortexM, Reset
+from sdk.devices.emulated.native import Hooks
+from sdk.devices.emulated.parts import TIMERS, UARTS, Plain
+from sdk.devices.emulated.riscv import RiscV
+from sdk.devices.emulated.spec import MachineSpec, Span
+
+__all__ = ["Machine"]
+
+JUNK = b"\xa5"  # what memory holds at power-on: nothing may rely on zeros
+_NOWHERE = 0xFFFF_FFFE
+_HEADER, _SEGMENT, _LOADED = struct.Struct("<16xHHIIIIIHHH"), struct.Struct("<6I"), 1
+
+
+class Machine:
+    """A board under Unicorn with its UART at two descriptors."""
+
+    def __init__(self, spec: MachineSpec, image: Path, read_fd: int, write_fd: int) -> None:
+        core = CORES[spec.core]
+        self._thumb = core.thumb
+        self._uc = uc = opened(core)
+        self._pc = core.registers.pc
+        self._limit = spec.limit
+        for span in spec.memory:
+            _map(uc, span)
+        code = [_placed(uc, address, data) for address, data in _segments(image)]
+        riscv = core.arch == unicorn.UC_ARCH_RISCV
+        self._hooks = Hooks(uc, Path(spec.library), riscv=riscv, count=spec.count)
+        self._clock = Clock(self._hooks, spec.limit, spec.timer.hz)
+        line = Line(read_fd, write_fd, self._clock)
+        bus = Bus(uc, self._hooks)
+        bus.add(spec.uart.base, UARTS[spec.uart.kind](spec.uart, line))
+        if spec.timer.kind in TIMERS:
+            bus.add(spec.timer.base, TIMERS[spec.timer.kind](spec.timer, self._clock))
+        for setup in spec.setup:
+            bus.add(setup.at, Plain(setup))
+        self._core: CortexM | RiscV
+        if riscv:
+            self._core = RiscV(uc, self._hooks, self._clock, spec.start)
+            self._core.find_counters(code)
+        else:
+            self._core = CortexM(uc, core, self._hooks, self._clock, bus, spec.start)
+            if (stack := self._core.stack(spec.memory)) is not None:
+                self._hooks.watch_stack(*stack)
+        self._raised: int | None = None
+        self._access: tuple[int, int] | None = None
+        uc.hook_add(unicorn.UC_HOOK_INTR, self._on_raised)
+        uc.hook_add(unicorn.UC_HOOK_MEM_INVALID, self._on_access)
+
+    def run(self) -> None:
+        """Runs until the host closes the line. Raises Halt when the guest cannot go on."""
+        at = self._core.reset()
+        while True:
+            try:
+                at = self._go(at)
+            except Reset:
+                at = self._core.reset()
+            except HostGone:
+                return
+            finally:
+                self._hooks.write_counts()
+
+    def _go(self, at: int) -> int:
+        """Runs from an address until something is to be done; returns where it goes on."""
+        self._raised, self._access = None, None
+        error = 0
+        try:
+            self._uc.emu_start(at, _NOWHERE)
+        except UcError as err:
+            error = err.errno
+        finally:
+            self._hooks.settle()
+        state = self._hooks.state
+        if state.guard_hit:
+            state.guard_hit = 0
+            return self._core.guarded(state.guarded)
+        if self._access is not None:
+            return self._core.unmapped(*self._access)
+        if self._raised is not None:
+            return self._core.raised(self._raised)
+        if error == unicorn.UC_ERR_INSN_INVALID:
+            return self._core.undefined()
+        if error:
+            raise Halt(f"the emulator stopped at pc {state.pc:#010x}: {UcError(error)}")
+        if self._clock.rings:
+            return self._core.alarm()
+        if self._clock.is_lost:
+            raise Halt(
+                f"the firmware hangs: {self._limit:,} instructions without a look at its UART, pc {state.pc:#010x}\n"
+                "CROSSLEVEL_INSTRUCTIONS=NUMBER grants a long run more"
+            )
+        return int(self._uc.reg_read(self._pc)) | self._thumb
+
+    def _on_raised(self, uc: Uc, number: int, _: object) -> None:
+        self._raised = number
+        uc.emu_stop()
+
+    def _on_access(self, uc: Uc, kind: int, address: int, size: int, value: int, _: object) -> bool:
+        self._access = kind, address
+        return False
+
+
+def _map(uc: Uc, span: Span) -> None:
+    writes = unicorn.UC_PROT_WRITE if span.writable else 0
+    size = -(-span.size // PAGE) * PAGE
+    uc.mem_map(span.base, size, unicorn.UC_PROT_READ | unicorn.UC_PROT_EXEC | writes)
+    uc.mem_write(span.base, (JUNK if span.writable else b"\xff") * size)
+
+
+def _placed(uc: Uc, address: int, data: bytes) -> Span:
+    try:
+        uc.mem_write(address, data)
+    except UcError:
+        raise Halt(
+            f"the image does not fit the board's memory: {len(data):,} bytes at {address:#010x}\n"
+            "it was built for another board, or for this board's target under another emulator"
+        ) from None
+    return Span(address, len(data), False)
+
+
+def _segments(image: Path) -> Iterator[tuple[int, bytes]]:
+    """What a loader writes, by physical address, of a 32-bit ELF file."""
+    raw = image.read_bytes()
+    if raw[:6] != b"\x7fELF\x01\x01" or len(raw) < _HEADER.size:
+        raise Halt(f"{image} is no firmware image: not a little-endian ELF file of 32 bits")
+    _, _, _, _, first, _, _, _, entry, count = _HEADER.unpack_from(raw)
+    for k in range(count):
+        if first + k * entry + _SEGMENT.size > len(raw):
+            raise Halt(f"{image} is cut off: its table of segments ends behind the file")
+        kind, offset, _, address, size, _ = _SEGMENT.unpack_from(raw, first + k * entry)
+        if kind == _LOADED and size:
+            if offset + size > len(raw):
+                raise Halt(f"{image} is cut off: a segment ends behind the file")
+            yield address, raw[offset : offset + size]
