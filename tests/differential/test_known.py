@@ -54,6 +54,13 @@ ON_M4 = {
         "onnx-integer", 1, (("x", Spec((1, 1, 13), "int32")),),
         (layer("ScatterND", ["x"], ["y"], axis=0, fill=("zero", 0), reduction="none", rows=((0, 0, 0),)),), ("y",),
     ),
+    # a constant in another shape was taken for what may be written over
+    "scales of a norm": Network(
+        "onnx-float", 1, (("x", Spec((1, 1), "float32")),),
+        (layer("GRU", ["x"], ["s", "t"], bias=None, direction="forward", fill=("zero", 0), linear_before_reset=0,
+               units=1), layer("GroupNormalization", ["t"], ["y"], epsilon=1, fill=("zero", 0), num_groups=1)),
+        ("y", "s", "t"),
+    ),
     # a kernel ran before the dim that it is given, which is in no shape of what it reads, was counted
     "counted": Network(
         "onnx-float", 1, (("x", Spec((1, 1, 1, 5), "float32")), ("s", Spec((1, 1, 1, 13), "float32"))),

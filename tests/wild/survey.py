@@ -14,7 +14,7 @@ import numpy as np
 from differential.apart import apart
 from differential.case import Array, Runs, inputs_of, interpreted
 from differential.cores import board_of
-from differential.engines import differences, load_engines
+from differential.engines import differences, load_engines, unrounded
 from differential.image import Compiled, compiled, link
 from differential.machines import execute
 from elftools.elf.constants import SH_FLAGS
@@ -51,13 +51,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Expected:
-    """A model, its runs, and the outputs of each by a reference."""
+    """A model, its runs, and the outputs of each by a reference; of a QDQ model the file too, which decides what its
+    engine's rounding leaves open."""
 
     module: Module
     runs: Runs
     want: list[list[Array]]
     reference: str
-    quantised: bool
+    qdq: bytes = b""
 
 
 def survey(path: Path, cores: Sequence[tuple[str, str]], cases: int, seed: int, timeout_s: float) -> list[Row]:
@@ -96,9 +97,10 @@ def _expected(path: Path, cases: int, seed: int, timeout_s: float) -> Expected:
     work = partial(outputs, path, path.suffix.lower(), arrays, len(graph.results))
     found, died = apart(lambda: [work()], timeout_s)
     if died is None:
-        return Expected(module, runs, found[0], "engine", path.suffix.lower() == ".onnx" and _is_quantised(graph))
+        quantised = path.suffix.lower() == ".onnx" and _is_quantised(graph)
+        return Expected(module, runs, found[0], "engine", path.read_bytes() if quantised else b"")
     ours = [[np.asarray(o[r.name]) for r in graph.results] for o in interpreted(module, runs)]
-    return Expected(module, runs, ours, "interpreter only", False)
+    return Expected(module, runs, ours, "interpreter only")
 
 
 def _is_quantised(graph: Graph) -> bool:
@@ -145,9 +147,12 @@ def _judged(
     if isinstance(outcome, str):
         return "crash", outcome
     got = [[run[name] for name in models[0].plan.outputs] for run in outcome]
-    lines = differences(expected.want, got, expected.quantised)
+    want = expected.want
+    if expected.qdq and differences(want, got):
+        want = unrounded(expected.qdq, [list(given.values()) for given in expected.runs.inputs], want, got)
+    lines = differences(want, got)
     if lines:
         return "wrong", f"{len(lines)} differ, {lines[0]}"
-    pairs = [pair for x, y in zip(expected.want, got, strict=True) for pair in zip(x, y, strict=True)]
+    pairs = [pair for x, y in zip(want, got, strict=True) for pair in zip(x, y, strict=True)]
     same = all(a.tobytes() == b.tobytes() for a, b in pairs)
     return "exact" if same else "within bound", expected.reference

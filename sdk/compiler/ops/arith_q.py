@@ -35,7 +35,7 @@ def _offset(x: ValueExpr, offset: int) -> ValueExpr:
 
 def _scaled(x: ValueExpr, offset: int, left_shift: int, mult: int, shift: int) -> ValueExpr:
     """An operand on the common scale of the sum, ``left_shift`` bits up."""
-    bits = x.dtype.bits + left_shift  # of a difference of two numbers of the type
+    bits = x.dtype.bits + 1 + left_shift
     return multiply_quantized_const(op("shl", _offset(x, offset), imm(left_shift)), mult, shift, bits)
 
 

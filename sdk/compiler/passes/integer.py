@@ -348,18 +348,19 @@ class _Rewriter:
         if pair is None:
             return None
         a, b = pair
-        left = 15 if target.kind == I16 else 22  # what an upper product of 30 bits takes of a difference of bytes
-        twice = 2 * max(a.scale, b.scale)
-        ratios = (a.scale / twice, b.scale / twice, twice / ((1 << left) * target.scale))
-        if max(ratios) >= 1:
+        reals = a.scale / target.scale, b.scale / target.scale
+        left = 15 if target.kind == I16 else 22  # bits that a difference leaves free
+        exponent = max(math.frexp(r)[1] for r in reals)
+        right = left - 1 - exponent
+        if not 1 <= right <= 30:
             return None
-        (am, ash), (bm, bsh), (om, osh) = map(quantize_multiplier, ratios)
+        mults = [min(round(math.ldexp(r, 31 - exponent)), I32.limits[1]) for r in reals]
+        sign = -1 if node.callee == "sub" else 1
         given: dict[str, Attr] = {
-            "left_shift": left, "a_offset": -a.zero, "a_mult": am, "a_shift": ash, "b_offset": -b.zero,
-            "b_mult": bm, "b_shift": bsh, "out_mult": om, "out_shift": osh,
+            "a_offset": -a.zero, "a_mult": mults[0], "b_offset": -b.zero, "b_mult": sign * mults[1], "left": left,
+            "right": right,
         }  # fmt: skip
-        args = (a.value, b.value)
-        return self.edit.call(f"{node.callee}_q", args, node, f"{node.out.name}_q", **given, **target.given)
+        return self.edit.call("weighted_sum", (a.value, b.value), node, f"{node.out.name}_q", **given, **target.given)
 
     def product(self, node: Call, target: _Target) -> Value | None:
         """A product of two tensors."""
@@ -391,7 +392,7 @@ class _Rewriter:
         if leaf.value.type.dtype != I8 or leaf.value.type.shape != node.out.type.shape:
             return None
         steps = np.arange(-128, 128)
-        reals = ((steps - leaf.zero).astype(np.float32) * np.float32(leaf.scale)).astype(np.float32)
+        reals = (steps - leaf.zero) * np.float64(leaf.scale)
         with np.errstate(all="ignore"):
             found = np.rint(evaluate(reals).astype(np.float64) / target.scale) + target.zero
         entries = np.clip(np.nan_to_num(found), target.lo, target.hi)

@@ -129,15 +129,16 @@ class Net:
             return {}
         function, taken = self.loops[node.callee], {name for pair in self.replaced(step) for name in pair}
         names = [p.buffer.name for p in function.params]
+        held = [a for a in node.args if a.name in self.of]  # a constant in another shape has no bytes here
         found: dict[tuple[str, str], int] = {}
         for out, result in zip(names[len(node.args) :], node.outs, strict=True):
             to = self.held_by(result)
-            for arg in dict.fromkeys(a for a in node.args if not a.const and {a.name, result.name}.isdisjoint(taken)):
+            for arg in dict.fromkeys(a for a in held if {a.name, result.name}.isdisjoint(taken)):
                 of = self.held_by(arg)
                 if not (to.arena and of.arena and of.last == step and of.values != to.values):
                     continue
                 given = zip(names, node.args, strict=False)
-                read = [n for n, a in given if not a.const and self.of[a.name] == self.of[arg.name]]
+                read = [n for n, a in given if a in held and self.of[a.name] == self.of[arg.name]]
                 least = [least_lag(function, out, name) for name in read]
                 # at one place a result is in place, or it is none
                 lag = max((n for n in least if n is not None), default=0) or int(of.bytes == to.bytes)
