@@ -282,6 +282,37 @@ def test_loops_that_data_end_and_nothing_bounds(monkeypatch: pytest.MonkeyPatch)
         import_tflite(until(9), "m", dims={"loop_passes": (0, 9)})
 
 
+def variable(m: ModelFile, name: str) -> int:
+    handle = m.tensor(name, (1,), "int32")
+    m.op("VAR_HANDLE", [], [handle], "VarHandleOptions", SharedName=name)
+    return handle
+
+
+def test_the_run_chooses_no_variable() -> None:
+    branches = []
+    for name in ("a", "b"):
+        branches.append(ModelFile())
+        branches[-1].outputs = [variable(branches[-1], name)]
+    m = ModelFile()
+    c = m.input("c", (), "bool")
+    m.op("IF", [c], [m.output("y", (1,), "int32")], "IfOptions", ThenSubgraphIndex=1, ElseSubgraphIndex=2)
+    with pytest.raises(BuildError, match="cannot be imported") as error:
+        import_tflite(m.build(*branches), "m")
+    assert "its condition is known only at run time, and chooses a variable" in str(error.value)
+    m = ModelFile()
+    more, held = m.input("more", (), "bool"), variable(m, "a")
+    outs = [m.output("last", (), "bool"), m.tensor("which", (1,), "int32")]
+    m.op("WHILE", [more, held], outs, "WhileOptions", CondSubgraphIndex=1, BodySubgraphIndex=2)
+    t, b = ModelFile(), ModelFile()
+    for g in (t, b):
+        g.input("more", (), "bool"), g.input("held", (1,), "int32")
+    t.outputs = [0]
+    b.outputs = [0, variable(b, "b")]
+    with pytest.raises(BuildError, match="cannot be imported") as error:
+        import_tflite(m.build(t, b), "m", dims={"last_passes": (0, 4)})
+    assert "its end is known only at run time, and a pass exchanges variables" in str(error.value)
+
+
 def test_a_loop_over_an_open_number_of_steps() -> None:
     """The pattern of recurrent layers over as many rows as there are."""
     m, width = ModelFile(), 2
