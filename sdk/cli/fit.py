@@ -26,18 +26,22 @@ _OBJECTIVES = {"time": "yes", "min": "min", None: "no"}
 @options.at_option
 @options.opt_option
 @options.custom_option
+@options.tensors_option
 @click.option("--all", "every", is_flag=True, help="Also boards that exist in an emulator only.")
 @options.json_option
 def fit(
     model: options.Model, dims: tuple[str, ...], at: tuple[str, ...], opt: Literal["time", "size"],
-    custom: tuple[str, ...], every: bool, as_json: bool,
+    custom: tuple[str, ...], safetensors: tuple[str, ...], every: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare MODEL with every board: does it fit, what is left, how long does a run take?"""
     from sdk import driver
     from sdk.boards import board_names, load_board
 
     boards = [b for b in map(load_board, board_names()) if every or not b.emulated_only]
-    choices = driver.BuildOptions(dims=options.parse_dims(dims), opt=opt, custom=tuple(map(Path, custom)))
+    choices = driver.BuildOptions(
+        dims=options.parse_dims(dims), opt=opt, custom=tuple(map(Path, custom)),
+        safetensors=tuple(map(Path, safetensors)),
+    )  # fmt: skip
     report = driver.fit(options.existing(model), choices, options.parse_at(at), boards)
     if as_json:
         output.print_json(report.to_json(), SCHEMA)

@@ -21,7 +21,7 @@ from sdk.devices.messages import ModelInfo, TensorInfo
 from sdk.driver.agents import link_agent
 from sdk.driver.artifact import build_sources
 from sdk.driver.backends import backend_for, runtime_of
-from sdk.driver.built import Built, load_built
+from sdk.driver.built import Built, BuiltEntry, load_built
 from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
 from sdk.driver.device_model import FRESH_DIM, as_built
 from sdk.driver.dims import dims_of_run
@@ -31,7 +31,7 @@ from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.reference import case_inputs, entry_graph, open_reference, random_dims
 from sdk.driver.session import open_session
-from sdk.errors import NoDeviceError, UsageError
+from sdk.errors import DeviceFault, NoDeviceError, UsageError
 from sdk.frontends.base import ModelFile, SecondOpinion
 from sdk.report import BenchReport, RunResult, VerifyReport
 from sdk.text import wire_name
@@ -122,7 +122,11 @@ def step(
 
     for k, tensor in enumerate(info.inputs):
         session.write(number, k, _bytes_of(tensor, shape(tensor), inputs, own.shapes[tensor.name]))
-    stats = session.run(number, dims=dims)
+    try:
+        stats = session.run(number, dims=dims)
+    except DeviceFault as error:
+        _explain(error, own, values)
+        raise
     outputs = {}
     fresh = {wire_name(f"{FRESH_DIM}{var.name}"): var for var in own.fresh}
     for k, tensor in enumerate(info.outputs):  # a dim that the run computed stands among them as an i32
@@ -135,6 +139,20 @@ def step(
         raw = session.read(number, len(info.inputs) + k, math.prod(extent) * kind.itemsize)
         outputs[tensor.name] = np.frombuffer(raw, dtype=kind).reshape(extent)
     return outputs, stats.samples[0], str(stats.counter)
+
+
+def _explain(error: DeviceFault, entry: BuiltEntry, values: Mapping[str, int]) -> None:
+    """Adds the sizes of a run to its error where it refused one of them: agents tell no more than that."""
+    if "E_DIM" not in error.message or error.hint:
+        return
+    given = [f"{name} = {value}" for name, value in values.items()]
+    found = [f"{var.name} in {var.lo}..{var.hi}" for var in entry.fresh]
+    told = [f"it ran with {', '.join(given)}"] if given else []
+    told += [f"it finds out {', '.join(found)}"] if found else []
+    error.why = "; ".join(told) or None
+    error.hint = "sizes that broadcast must be equal, or 1 on one side"
+    if found:
+        error.hint += f"; of a loop that data end more passes are built with --dim {entry.fresh[-1].name}=LO:HI"
 
 
 def _computed(session: Session, number: int, tensor: int) -> int:

@@ -189,6 +189,7 @@ sdk inspect model.tflite --stage planned --svg x.svg | 2 | text | leave out
 sdk inspect model.tflite float.onnx --stage planned | 2 | 2 models | give one
 sdk inspect model.tflite --html model.tflite | 2 | an input of this command | --html
 sdk fit open.onnx | 2 | batch | --dim batch=1:64
+sdk fit open.onnx --dim batch=1 --safetensors w.safetensors | 2 | its header | save_file
 sdk fit model.tflite --board host | 2 | --board | sdk fit --help
 {QUANT} nope.npz | 2 | nope.npz | none.npz
 {QUANT} other.npz | 2 | unknown photo | inputs: image

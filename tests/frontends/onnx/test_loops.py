@@ -167,8 +167,10 @@ def test_more_passes_than_are_built_are_an_error() -> None:
             want = [np.asarray(v) for v in run_graph(module, "main", inputs).values()]
             for got, one in zip(built(**inputs).values(), want, strict=True):
                 agree(got, one)
-        with pytest.raises(DeviceFault, match="E_DIM"):
+        with pytest.raises(DeviceFault, match="E_DIM") as fault:
             built(**GROWN[-1])
+    assert fault.value.why == "it finds out last_passes in 0..3"
+    assert "--dim last_passes=LO:HI" in str(fault.value.hint)
 
 
 def test_bounds_are_asked_for() -> None:

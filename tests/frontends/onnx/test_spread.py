@@ -102,8 +102,9 @@ def test_as_compiled_c() -> None:
         for n, m in ((1, 4), (4, 1), (9, 9), (1, 1), (40, 1)):
             a, b = reals(n, 3), reals(m, 3)
             np.testing.assert_array_equal(compiled(a=a, b=b)["y"], a + b)
-        with pytest.raises(SdkError, match="E_DIM"):
+        with pytest.raises(SdkError, match="E_DIM") as caught:
             compiled(a=reals(6, 3), b=reals(5, 3))
+    assert caught.value.why == "it ran with n = 6, m = 5"
 
 
 def test_verify_draws_sizes_that_agree() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
@@ -15,7 +16,7 @@ from sdk.frontends.moves import part
 from sdk.frontends.onnx.context import OnnxNode, in_single, onnx_op
 from sdk.frontends.places import Tap, linear_taps, number, weighed
 
-__all__: list[str] = []
+__all__ = ["over_regions"]
 
 
 # --- GridSample ---------------------------------------------------------------------------------------------------
@@ -60,16 +61,27 @@ def roi_align(node: OnnxNode) -> Value:
         places = _roi_places(node, rois, axis, cells, samples, half)
         taps.append(_roi_taps(node, places, x.type.shape[3 - axis]))
     wide = (count, rows * samples, columns * samples)
-    numbers = node.call("cast", batches, to=str(rois.type.dtype))
-    spread = [[Tap(_spread(node, numbers, (count, 1, 1), wide), None)]]
-    for line, shape in zip(taps, ((count, wide[1], 1), (count, 1, wide[2])), strict=True):
-        spread.append([Tap(_spread(node, at, shape, wide), _spread(node, w, shape, wide)) for at, w in line])
+    spread = over_regions(node, batches, wide, taps)
     parts = weighed(node, space_first(node, x), spread, 0)
     met = summed(node, parts) if mode == "avg" else reduce(lambda a, b: node.call("maximum", a, b), parts)
     cells = node.call("reshape", met, shape=(count, rows, samples, columns, samples, x.type.shape[1]))
     found = node.call("reduce_mean" if mode == "avg" else "reduce_max", cells, axes=(2, 4))
     y = node.call("reshape", found, shape=(count, rows, columns, x.type.shape[1]))
     return space_last(node, y if y.type.dtype == kind else node.call("cast", y, to=str(kind)))
+
+
+def over_regions(
+    node: OnnxNode, batches: Value, wide: tuple[Dim, Dim, Dim], taps: Sequence[Sequence[Tap]]
+) -> list[list[Tap]]:
+    """Neighbours in images, rows [regions, rows] and columns [regions, columns] of regions as those of all places
+    ``wide`` [regions, rows, columns]."""
+    numbers = node.call("cast", batches, to=str(taps[0][0].at.type.dtype))
+    spread = [[Tap(_spread(node, numbers, (wide[0], 1, 1), wide), None)]]
+    for line, shape in zip(taps, ((wide[0], wide[1], 1), (wide[0], 1, wide[2])), strict=True):
+        spread.append(
+            [Tap(_spread(node, t.at, shape, wide), t.weight and _spread(node, t.weight, shape, wide)) for t in line]
+        )
+    return spread
 
 
 def _spread(node: OnnxNode, value: Value, shape: tuple[Dim, ...], wide: tuple[Dim, ...]) -> Value:
@@ -92,7 +104,7 @@ def _roi_places(node: OnnxNode, rois: Value, axis: int, cells: int, samples: int
     return node.call("add", start, node.call("mul", extent, fractions))
 
 
-def _roi_taps(node: OnnxNode, places: Value, size: Dim) -> list[tuple[Value, Value]]:
+def _roi_taps(node: OnnxNode, places: Value, size: Dim) -> list[Tap]:
     """Neighbours of samples and their weights: a sample more than one element outside counts as 0, one at the border
     as what is there."""
     kind = places.type.dtype
@@ -103,7 +115,7 @@ def _roi_taps(node: OnnxNode, places: Value, size: Dim) -> list[tuple[Value, Val
     outside = node.call("or", below, above)
     taps = linear_taps(node, held)
     return [
-        (node.call("minimum", t.at, last), node.call("where", outside, zero, t.weight))
+        Tap(node.call("minimum", t.at, last), node.call("where", outside, zero, t.weight))
         for t in taps
         if t.weight is not None
     ]
