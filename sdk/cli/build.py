@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from sdk.cli import options, output
+from sdk.cli import watch as watching
+from sdk.errors import UsageError
 
 
 @click.command()
@@ -24,12 +26,30 @@ from sdk.cli import options, output
     help="What to make.",
 )
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
+@click.option("--watch", is_flag=True, help="Build again whenever the model or another file given changes.")
 @options.build_options
 @options.json_option
 def build(
-    model: options.Model, board: str, out: Path | None, emit: str, force: bool, as_json: bool, **compile_options: Any
-) -> None:
+    model: options.Model, board: str, out: Path | None, emit: str, force: bool, watch: bool, as_json: bool,
+    **compile_options: Any,
+) -> None:  # fmt: skip
     """Compile MODEL for a board. Several, each with a name (prefill=a.onnx decode=b.onnx), are entries of one."""
+    if not watch:
+        _build(model, board, out, emit, force, as_json, compile_options)
+        return
+    if as_json:
+        raise UsageError("--watch has no one object to print", where="--json", hint="leave out --json or --watch")
+    models = list(model.values()) if isinstance(model, dict) else [model]
+    beside = [Path(f) for name in ("externs", "custom", "safetensors") for f in compile_options[name]]
+    for path in models:
+        options.existing_path(path)  # a name that is wrong from the start does not become right
+    watching.watch((*models, *beside), lambda: _build(model, board, out, emit, force, False, compile_options))
+
+
+def _build(
+    model: options.Model, board: str, out: Path | None, emit: str, force: bool, as_json: bool,
+    compile_options: dict[str, Any],
+) -> None:  # fmt: skip
     from sdk import driver
 
     target, file = options.find_board(board), options.existing(model)
@@ -74,8 +94,9 @@ def print_build(data: dict[str, Any]) -> None:
             ("weights", data["weights_bytes"]),
             *[(f"section {name}", size) for name, size in sections.items()],
             *([("dimensions", dims)] if dims else []),
-            *([("compiler", data["compiler"])] if data.get("compiler") else []),
         ],
     )
+    if data.get("compiler"):
+        output.say(f"sizes as compiled by {data['compiler']}")
     for file in data.get("files") or ():
         output.say(f"wrote {file}")

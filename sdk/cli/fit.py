@@ -93,7 +93,7 @@ def _lines(report: FitReport, fitting: Sequence[BoardFit]) -> Iterator[str]:
         yield f"least RAM of a board that it fits: {smallest.board}, {smallest.ram_have // 1024:,} KiB"
     if any(b.est_ms is not None for b in report.boards):
         yield "est. ms: counted instructions, cycles by each core's public table, the clock; without flash wait states."
-        yield f"Published runs take, against such estimates, {_errors(report)} (docs/fit.md)."
+        yield f"Published runs take, against such estimates, {_errors(report)} (sdk help fit)."
     yield from report.notes
 
 

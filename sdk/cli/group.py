@@ -15,12 +15,11 @@ from sdk.errors import UsageError
 _MEANT = {
     "benchmark": "bench",
     "check": "verify",
-    "compare": "verify",
+    "compare": "diff",
     "compile": "build",
     "convert": "build",
     "devices": "boards",
     "dump": "inspect",
-    "help": "--help",
     "infer": "run",
     "list": "boards",
     "predict": "run",

@@ -41,6 +41,7 @@ class _Loop:
     itself: Callable[[], bool]  # whether the condition alone says that it ends at last
     alive: Value | bool | None = None
     by_data: bool = False  # whether something else than a size of inputs ends it
+    guarded: bool = False  # whether ``alive`` holds the guards: only then the run may refuse a pass too many
     limit: int | None = None  # the user's
     most: int | None = None  # what the count says, at most
     flags: list[Value | None] = field(default_factory=list)
@@ -115,7 +116,8 @@ class _Loop:
             return None if bool(np.all(known)) else False
         found = scalar_condition(self.node, self.node.value(condition))
         self.by_data |= by_data
-        if self.alive is None and by_data:
+        if not self.guarded and (by_data or self.limit is not None):
+            self.guarded = True
             for guard, holds in self.guards:
                 found = self.node.call("and", found, guard if holds else self.node.call("not", guard))
         return found

@@ -54,6 +54,13 @@ ON_M4 = {
         "onnx-integer", 1, (("x", Spec((1, 1, 13), "int32")),),
         (layer("ScatterND", ["x"], ["y"], axis=0, fill=("zero", 0), reduction="none", rows=((0, 0, 0),)),), ("y",),
     ),
+    # the bias that stands for a constant channel was one of more than 32 bits
+    "constant channels": Network(
+        "int16", 1, (("x", Spec((1, 1, 1, 1), "int16", 1.0)),),
+        (layer("CONV_2D", ["x"], ["y"], act=0, bias=(("random", 0), 1 << 28), channels=2, dilation=(1, 1),
+               fill=("one", 0), kernel=(2, 1), padding=0, ratio=("natural", 1.414062), scales=(0, 371575264), spread=14,
+               stride=(1, 1), wide_bias=False, zero=0),), ("y",),
+    ),
     # a constant in another shape was taken for what may be written over
     "scales of a norm": Network(
         "onnx-float", 1, (("x", Spec((1, 1), "float32")),),

@@ -53,14 +53,17 @@ def _rule(edit: GraphEdit, node: Node) -> bool:
     constant = _results(node, bounds[0], mult, shift) == _results(node, bounds[1], mult, shift)
     if constant.all() or not _strange(constant, reach, shift):
         return False
-    plain = min(int(shift[~constant].max()), 0)
-    value = _results(node, bounds[0], mult, shift) - _int(node, "zp")
+    value = (_results(node, bounds[0], mult, shift) - _int(node, "zp"))[constant]
+    room = 31 - int(np.abs(value).max()).bit_length()  # how far a value can be shifted left
+    plain = min(max(int(shift[~constant].max()), 1 - room), 0)
     channels_first(total, weights)[constant] = 0
-    bias[constant], mult[constant], shift[constant] = value[constant] << (1 - plain), HALF, plain
+    bias[constant], mult[constant], shift[constant] = value << (1 - plain), HALF, plain
+    bits = int(np.abs(bias[constant].astype(np.int64)).max()).bit_length()
     changed = zip((*total.args[1:3], *node.args[1:3]), (weights, bias, mult, shift), strict=True)
     w, b, m, s = (edit.const(f"{v.name}_still", d, v.type.quant, v.type) for v, d in changed)
     acc = edit.call(total.callee, (total.args[0], w, b), total, total.out.name, **dict(total.attrs))
     given = dict(node.attrs) | {"shift_lo": int(shift.min()), "shift_hi": int(shift.max())}
+    given["acc_bits"] = max(_int(node, "acc_bits"), bits)
     edit.into(node, node.callee, (acc, m, s), **given)
     return True
 

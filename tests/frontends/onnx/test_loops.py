@@ -158,6 +158,22 @@ def test_loops_where_they_do_not_count() -> None:
     compare(NESTED, given_runs, y_passes=(0, 3), w_passes=(0, 5), a_passes=(0, 5))
 
 
+def test_a_bounded_loop_in_a_branch_that_is_not_taken() -> None:
+    head, tail = BY_SIZE.split("  last, rows = ")
+    head = head.replace("x) => (float[3] last, float[m, 3] rows)", "x, bool go) => (float[3] y)")
+    inner = tail[: tail.rindex("}")]
+    text = f"""{head}  y = If (go) <then_branch = taken () => (float[3] last) {{ last, rows = {inner} }},
+      else_branch = other () => (float[3] none) {{ none = Neg (begin) }}>
+    }}"""
+    module = import_onnx(model(text), "test", dims={"n": (1, 5), "last_passes": (0, 2)})
+    for n, go in ((2, True), (5, False)):
+        inputs = {**rows(n)[0], "go": np.array(go)}
+        want = inputs["x"].sum(0) * go
+        agree(np.asarray(run_graph(module, "main", inputs)["y"]), want.astype(np.float32))
+    with pytest.raises(UsageError, match="outside its bounds"):
+        run_graph(module, "main", {**rows(5)[0], "go": np.array(True)})
+
+
 def test_more_passes_than_are_built_are_an_error() -> None:
     module = import_onnx(model(GROWS), "test", dims={"last_passes": (0, 6)})
     with pytest.raises(UsageError, match=r"last_passes = 7, outside its bounds 0\.\.6"):
