@@ -200,7 +200,7 @@ def main() -> int:
     console.print("Next:")
     for purpose, command in next_steps():
         console.print(f"  # {purpose}\n  {command}", markup=False)
-    console.print("  # to your own firmware: docs/first-hour.md")
+    console.print("  # to your own firmware: sdk help first-hour")
     return 0 if all(row.check.passed for row in rows) else sdk.errors.MismatchError.exit_code
 
 
@@ -211,7 +211,7 @@ def legend(rows: Iterable[Row], references: Iterable[str]) -> Iterator[str]:
     yield f"accuracy: of held-out images, {shares}; verified against {' and '.join(dict.fromkeys(references))}"
     yield "RAM and flash: bytes, the model's own; inputs and outputs are inside on boards, the caller's on host"
     if len(images) > 1:
-        yield "~ is estimated: instructions counted under emulation, cycles by the core's public table (docs/fit.md)"
+        yield "~ is estimated: instructions counted under emulation, cycles by the core's public table (sdk help fit)"
 
 
 if __name__ == "__main__":
