@@ -29,8 +29,9 @@ FREE_STACK = 512  # stack below this is any firmware's; what a model needs above
 class BuildReport:
     """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone, none where nothing was
     compiled; ``io_bytes`` are of inputs and outputs in buffers of the caller, on boards whose RAM that takes;
-    ``warnings`` tell of code that the compiler found wrong and went around; ``compiler`` is the C compiler
-    that the sections and the stack are of, "" where nothing was compiled."""
+    ``removed`` are bytes of constants before and after each pass that has left fewer; ``warnings`` tell of code that
+    the compiler found wrong and went around; ``compiler`` is the C compiler that the sections and the stack are of, ""
+    where nothing was compiled."""
 
     model: str
     board: str
@@ -46,6 +47,7 @@ class BuildReport:
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     io_bytes: int = 0
+    removed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     compiler: str = ""
 
     @property
@@ -102,6 +104,7 @@ class BuildReport:
             "weights_bytes": self.weights_bytes,
             "sections": dict(self.sections),
             "dims": {name: list(bounds) for name, bounds in self.dims.items()},
+            "removed": {name: list(sizes) for name, sizes in self.removed.items()},
             "files": list(self.files),
             "warnings": list(self.warnings),
             "compiler": self.compiler,

@@ -56,6 +56,7 @@ for _command in _COMMANDS:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run the command with ``arguments`` and return its exit code; errors are printed, never raised."""
+    arguments = arguments or ["--help"]
     as_json = "--json" in arguments
     stdout = sys.stdout
     try:
