@@ -16,9 +16,9 @@ COMPILERS := printf '\#include <stdlib.h>\n' | gcc -E -x c - >/dev/null 2>&1 && 
 TORCH := $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 
 # Programs of the system that the tests run, and the Debian packages that bring them.
-TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 node arm-none-eabi-gcc riscv64-unknown-elf-gcc gcc clang cmake oclgrind chromium chromedriver
+TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 node arm-none-eabi-gcc riscv64-unknown-elf-gcc gcc clang cmake oclgrind chromium chromedriver ssh-keygen /usr/sbin/sshd
 PACKAGES := qemu-system-arm qemu-system-misc qemu-user nodejs gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-elf gcc libc6-dev clang libclang-rt-dev cmake oclgrind \
-    chromium chromium-driver
+    chromium chromium-driver openssh-client openssh-server
 
 .PHONY: demo test soak lint docs lock tools clean
 
@@ -36,7 +36,7 @@ lint: $(VENV)/.test-$(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.test-$(STAMP)
+docs: $(VENV)/.docs-$(STAMP)
 	$(BIN)/python docs/site.py
 
 $(VENV)/bin/python:
@@ -54,6 +54,11 @@ $(VENV)/.test-$(STAMP): $(VENV)/bin/python
 	$(PIP) $(TORCH)
 	$(OURSELVES)
 	touch $@ $(VENV)/.demo-$(STAMP)
+
+$(VENV)/.docs-$(STAMP): $(VENV)/bin/python
+	$(PIP) --require-hashes -r requirements/docs.txt
+	$(OURSELVES)
+	touch $@
 
 lock: $(VENV)/bin/python
 	$(PIP) 'uv>=0.9,<1'

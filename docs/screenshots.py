@@ -1,5 +1,7 @@
 """Makes the images of docs/images again, of the bundled model alone: ``python docs/screenshots.py``.
 
+With a FOLDER every page is written there instead, wide and at 390 px, in light and dark, to be looked at.
+
 It needs chromium with its driver, selenium (the extra ``test``) and an emulator for the profile.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,20 +63,27 @@ def shoot(running: webdriver.Chrome, page: Path, size: tuple[int, int], scheme: 
     running.get(page.as_uri())
     shot = running.execute_cdp_cmd("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
     out.write_bytes(base64.b64decode(shot["data"]))
-    print(f"wrote {out.relative_to(HERE.parent)}, {out.stat().st_size:,} bytes")
+    print(f"wrote {out}, {out.stat().st_size:,} bytes")
 
 
 def main() -> None:
-    """Writes each page at the size of a desk, and in the dark at that of a phone."""
-    images = HERE / "images"
-    images.mkdir(exist_ok=True)
+    """Writes each page at the size of a desk, and in the dark at that of a phone; into a given folder all four."""
+    given = sys.argv[1:]
+    images = Path(given[0]) if given else HERE / "images"
+    images.mkdir(exist_ok=True, parents=True)
     with tempfile.TemporaryDirectory() as folder, browser() as running:
         for name, text in pages().items():
             page = Path(folder) / f"{name}.html"
             page.write_text(text, encoding="utf-8")
+            if given:
+                for size in (DESK, PHONE):
+                    for scheme in ("light", "dark"):
+                        shoot(running, page, size, scheme, images / f"{name}-{size[0]}-{scheme}.webp")
+                continue
             shoot(running, page, DESK, "light", images / f"{name}.webp")
             shoot(running, page, PHONE, "dark", images / f"{name}-phone.webp")
-    (images / "graph.svg").write_text(driver.graph_svg(driver.draw(MODEL, BuildOptions())[0]), encoding="utf-8")
+    if not given:
+        (images / "graph.svg").write_text(driver.graph_svg(driver.draw(MODEL, BuildOptions())[0]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -102,8 +102,13 @@ def flat(text: str, pages: set[str]) -> str:
 
 
 def index() -> str:
-    """The front page: the chapters."""
-    lines = [f"# crosslevel {VERSION}", ""]
+    """The front page: what it is and how to try it, by the README's words, a picture, and the chapters."""
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} | {*TOP}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pitch = readme.split("\n", 1)[1].split("\n## How it works", 1)[0]
+    picture = "![Every byte of a model's memory, step by step](images/memory.webp)"
+    intro, quick_start = flat(pitch, pages).split("\n## Try it\n", 1)
+    lines = [f"# crosslevel {VERSION}", intro, picture, "", "## Try it", quick_start, ""]
     for chapter, names in CHAPTERS.items():
         lines += ["```{toctree}", f":caption: {chapter}", ":maxdepth: 1", "", *names, "```", ""]
     return "\n".join(lines)

@@ -1,9 +1,9 @@
 """The demonstration: the digits models on this machine and on an emulated board, run, verified, one table.
 
-    make demo                    # or, after pip install '.[verify]':  python examples/demo.py
+    make demo                    # or, after pip install '.[verify,unicorn]':  python examples/demo.py
 
-Without QEMU only this machine is shown; without TensorFlow Lite Micro the reference is the tool's own
-interpreter.
+Without the package unicorn, and without QEMU, only this machine is shown; without TensorFlow Lite Micro the reference
+is the tool's own interpreter.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from rich.table import Table
 import sdk
 from sdk import driver
 from sdk.boards import load_board
+from sdk.driver.machines import engine_of
 from sdk.errors import SdkError
 from sdk.installs import pip_command
 from sdk.report import BenchReport, BuildReport, VerifyReport
@@ -144,11 +145,12 @@ def time_of(data: dict[str, Any], clock_hz: int | None) -> str:
 
 def boards(say: Say) -> list[str]:
     """This machine, and the emulated board where its emulator is installed."""
-    emulator = load_board(EMULATED).emulator
-    if emulator is None or shutil.which(emulator.argv[0]) is not None:
+    board = load_board(EMULATED)
+    engine = engine_of(board)
+    program = None if board.emulator is None else shutil.which(board.emulator.program)
+    if find_spec("unicorn") is not None if engine == "unicorn" else program is not None:
         return ["host", EMULATED]
-    say(f"{emulator.argv[0]} is not installed: without the emulated board ({EMULATED})")
-    say("  Debian, Ubuntu: apt-get install qemu-system-arm   macOS: brew install qemu")
+    say(f"no emulator is installed: without the emulated board ({EMULATED}); {pip_command('unicorn')}")
     return ["host"]
 
 
@@ -168,7 +170,7 @@ def next_steps() -> list[tuple[str, str]]:
     return [
         ("plain C to read and to link", f"{command} build {model} --board {EMULATED} -o out/digits"),
         ("where every byte of RAM goes", f"{command} memory {model} --board {EMULATED}"),
-        ("another board, bit for bit", f"{command} verify {model} --board qemu-cortex-m55"),
+        ("another board, bit for bit", f"{command} verify {model} --board microbit"),
         ("which boards it fits, and how fast it is there", f"{command} fit {model}"),
         ("what else this machine could have", f"{command} doctor"),
     ]
@@ -200,7 +202,7 @@ def main() -> int:
     console.print("Next:")
     for purpose, command in next_steps():
         console.print(f"  # {purpose}\n  {command}", markup=False)
-    console.print("  # to your own firmware: docs/first-hour.md")
+    console.print("  # to your own firmware: sdk help first-hour")
     return 0 if all(row.check.passed for row in rows) else sdk.errors.MismatchError.exit_code
 
 
@@ -211,7 +213,7 @@ def legend(rows: Iterable[Row], references: Iterable[str]) -> Iterator[str]:
     yield f"accuracy: of held-out images, {shares}; verified against {' and '.join(dict.fromkeys(references))}"
     yield "RAM and flash: bytes, the model's own; inputs and outputs are inside on boards, the caller's on host"
     if len(images) > 1:
-        yield "~ is estimated: instructions counted under emulation, cycles by the core's public table (docs/fit.md)"
+        yield "~ is estimated: instructions counted under emulation, cycles by the core's public table (sdk help fit)"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ LOCKS = {
     "test": (("verify", "zig", "unicorn", "test", "docs"), ("build", "torch"), None),
     "demo": (("verify", "unicorn"), ("build",), "test"),
     "zig": (("zig",), (), "test"),
+    "docs": (("docs",), ("build",), "test"),
     "soak": (("verify", "zig", "unicorn", "test", "docs", "examples"), ("build", "torch"), "test"),
 }
 HEAD = "# Written by `make lock`: what the Makefile installs for {name}. Change pyproject.toml instead.\n"

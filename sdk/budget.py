@@ -14,8 +14,8 @@ from typing import Final
 from sdk.errors import BuildError
 
 __all__ = [
-    "AXIS_TABLE", "FOLDED", "GEOMETRY", "NESTING", "NODES", "RANK", "TENSOR", "TEXT_NESTING", "TRIPS",
-    "WINDOW", "Budget", "Limit", "amount_text", "check_limit",
+    "AXIS_TABLE", "ENDINGS", "FOLDED", "GEOMETRY", "NESTING", "NODES", "RANK", "TENSOR", "TEXT_NESTING",
+    "TRIPS", "WINDOW", "Budget", "Limit", "amount_text", "check_limit",
 ]  # fmt: skip
 
 
@@ -36,6 +36,11 @@ NODES: Final = Limit(
 TRIPS: Final = Limit(
     "passes of unrolled loops, all loops together", 16_384,
     "each pass becomes code of its own", "run one pass as a model and loop around it, or use an operator such as LSTM",
+)  # fmt: skip
+ENDINGS: Final = Limit(
+    "passes of loops that data may end, all loops together", 1024,
+    "all of them are computed, whenever the loop ends",
+    "let it end after fewer, or loop around one pass in your program",
 )  # fmt: skip
 NESTING: Final = Limit(
     "levels of functions and sub-graphs inside one another", 32,

@@ -65,7 +65,7 @@ class UsageError(SdkError):
     """The command line, a name or an argument is wrong."""
 
     exit_code = 2
-    advice = "sdk VERB --help has the forms and examples, docs/python.md those of the API"
+    advice = "sdk VERB --help has the forms and examples, sdk help python those of the API"
 
 
 class NoDeviceError(SdkError):

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from sdk.compiler.memory.report import LiveTensor, PlanSummary, TimelineRow
 
 __all__ = [
-    "BenchReport", "BuildReport", "LayerRow", "LayersReport", "MemoryMode", "MemoryReport", "RunResult", "VerifyReport",
+    "BenchReport", "BuildReport", "DiffReport", "LayerRow", "LayersReport", "MemoryMode", "MemoryReport", "OutputDiff",
+    "RunResult", "Side", "VerifyReport",
 ]  # fmt: skip
 
 Json = dict[str, Any]
@@ -28,8 +29,9 @@ FREE_STACK = 512  # stack below this is any firmware's; what a model needs above
 class BuildReport:
     """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone, none where nothing was
     compiled; ``io_bytes`` are of inputs and outputs in buffers of the caller, on boards whose RAM that takes;
-    ``warnings`` tell of code that the compiler found wrong and went around; ``compiler`` is the C compiler
-    that the sections and the stack are of, "" where nothing was compiled."""
+    ``removed`` are bytes of constants before and after each pass that has left fewer; ``warnings`` tell of code that
+    the compiler found wrong and went around; ``compiler`` is the C compiler that the sections and the stack are of, ""
+    where nothing was compiled."""
 
     model: str
     board: str
@@ -45,6 +47,7 @@ class BuildReport:
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     io_bytes: int = 0
+    removed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     compiler: str = ""
 
     @property
@@ -101,6 +104,7 @@ class BuildReport:
             "weights_bytes": self.weights_bytes,
             "sections": dict(self.sections),
             "dims": {name: list(bounds) for name, bounds in self.dims.items()},
+            "removed": {name: list(sizes) for name, sizes in self.removed.items()},
             "files": list(self.files),
             "warnings": list(self.warnings),
             "compiler": self.compiler,
@@ -412,4 +416,83 @@ class LayersReport:
             "layers_reference": self.reference,
             "first": self.first,
             "layers": [row.to_json() for row in self.rows],
+        }
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two builds that are compared: its sizes, and what an inference of it takes; None where it was not run, or
+    what the device cannot say."""
+
+    build: BuildReport
+    operators: int
+    macs: int
+    instructions: int | None = None
+    est_cycles: int | None = None
+    median_ms: float | None = None
+
+    @property
+    def numbers(self) -> dict[str, int | float | None]:
+        """All that is compared, by the names of the JSON objects."""
+        build = self.build
+        return {
+            "ram_bytes": build.ram_bytes,
+            "arena_bytes": build.arena_bytes,
+            "state_bytes": build.state_bytes,
+            "stack_bytes": build.stack_bytes,
+            "flash_bytes": build.flash_bytes,
+            "text_bytes": build.sections.get("text", 0),
+            "weights_bytes": build.weights_bytes,
+            "operators": self.operators,
+            "macs": self.macs,
+            "instructions": self.instructions,
+            "est_cycles": self.est_cycles,
+            "median_ms": self.median_ms,
+        }
+
+    def to_json(self) -> Json:
+        """The side's object in that of ``sdk diff --json``."""
+        return {"model": self.build.model, "board": self.build.board, "compiler": self.build.compiler, **self.numbers}
+
+
+@dataclass(frozen=True)
+class OutputDiff:
+    """An output of two models, ``name`` in the first: the largest difference over all inputs, in real units where the
+    types differ; ``why`` says what cannot be compared."""
+
+    name: str
+    same: bool
+    max_abs: float
+    max_rel: float
+    why: str | None = None
+
+    def to_json(self) -> Json:
+        """Its object; null for infinity."""
+        return {**asdict(self), "max_abs": _finite(self.max_abs), "max_rel": _finite(self.max_rel)}
+
+
+@dataclass(frozen=True)
+class DiffReport:
+    """Two builds side by side. ``cases`` inputs went through both, 0 where ``notes`` say why not."""
+
+    before: Side
+    after: Side
+    cases: int
+    outputs: tuple[OutputDiff, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def same_results(self) -> bool | None:
+        """Whether all outputs are equal; None where none were compared."""
+        return all(o.same for o in self.outputs) if self.outputs else None
+
+    def to_json(self) -> Json:
+        """The object of ``sdk diff --json``."""
+        return {
+            "before": self.before.to_json(),
+            "after": self.after.to_json(),
+            "cases": self.cases,
+            "same_results": self.same_results,
+            "outputs": [o.to_json() for o in self.outputs],
+            "notes": list(self.notes),
         }

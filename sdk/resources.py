@@ -7,7 +7,7 @@ from pathlib import Path
 from sdk.errors import SdkError
 
 _PACKAGE = Path(__file__).resolve().parent
-DATA_FOLDERS = ("boards", "c_runtime", "templates")
+DATA_FOLDERS = ("boards", "c_runtime", "docs", "templates")
 
 
 def data_dir(name: str) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 MAX_BYTES = 3 << 20
-DATA = ("boards", "c_runtime", "templates")
+DATA = ("boards", "c_runtime", "docs", "templates")
 # What a user's own file does with the package; mypy --strict has to know every type in it.
 USER = """
 import numpy as np

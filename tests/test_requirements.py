@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {
     "demo": ("verify", "unicorn"),
     "zig": ("zig",),
+    "docs": ("docs",),
     "test": ("verify", "zig", "unicorn", "test", "docs"),
     "soak": ("verify", "zig", "unicorn", "test", "docs", "examples"),
 }
@@ -83,7 +84,7 @@ def test_make_installs_nothing_else() -> None:
     lines = [line.strip() for line in text.splitlines() if re.search(r"\$\(PIP\)|^\t.*pip", line)]
     lines = [line.removeprefix("ZIG := ") for line in lines]
     lines = [line for line in lines if not line.startswith("OURSELVES := $(PIP) --no-deps ")]
-    allowed = [r"\$\(PIP\) --require-hashes -r requirements/(demo|zig|test|soak)\.txt", r"\$\(PIP\) \$\(TORCH\)"]
+    allowed = [r"\$\(PIP\) --require-hashes -r requirements/(demo|zig|docs|test|soak)\.txt", r"\$\(PIP\) \$\(TORCH\)"]
     allowed.append(r"\$\(PIP\) 'uv>=[0-9.]+,<1'")  # what writes the locks
     assert lines
     assert [line for line in lines if not any(re.fullmatch(a, line) for a in allowed)] == []

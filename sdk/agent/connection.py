@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import platform
 import select
 import socket
 import struct
+import sys
 import threading
 from typing import Any, Protocol
 
-from sdk.agent.facts import elf_machine, machine_facts
+from sdk.agent.facts import machine_facts
 from sdk.agent.run import Run
 from sdk.agent.store import Store
 from sdk.devices.channel import (
@@ -24,7 +26,7 @@ from sdk.devices.channel import (
     refused_body,
 )
 from sdk.devices.keys import Key
-from sdk.devices.machine import pack_facts
+from sdk.devices.machine import HEAD_BYTES, foreign_machine, machine_name, pack_facts
 
 __all__ = ["Connection", "Desk"]
 
@@ -145,9 +147,9 @@ class Connection:
         digest, memory, cores = _unpacked(_START, body)
         self._hold(hello)
         with self._server.store.used(digest) as program, program.open("rb") as file:
-            other = elf_machine(file.read(20))
+            this = machine_name(platform.machine()) if sys.platform == "linux" else ""  # else not ELF
+            other = foreign_machine(file.read(HEAD_BYTES), this)
         if other is not None:
-            this = machine_facts().machine
             raise RefusedError(Failure.FOREIGN, f"the program is for {other}, this machine is {this}")
         self._serve(self._server.start(hello, digest, memory, cores))
 

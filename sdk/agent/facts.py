@@ -6,21 +6,17 @@ import contextlib
 import os
 import platform
 import re
-import sys
 from pathlib import Path
 
-from sdk.devices.machine import Core, MachineFacts
+from sdk.devices.machine import Core, MachineFacts, machine_name
 
-__all__ = ["elf_machine", "machine_facts"]
+__all__ = ["machine_facts"]
 
 _CPUS = Path("/sys/devices/system/cpu")
 _ZONES = Path("/sys/class/thermal")
 _MAX_CORES = 1024
 _MAX_ZONES = 64
 _MAX_TEXT = 64
-# What the header of a program says, and what the system calls such a machine.
-_ELF_MACHINES = {3: "i686", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
-_ALIKE = {"amd64": "x86_64", "arm64": "aarch64", "armv7l": "arm", "armv6l": "arm", "armv8l": "arm", "i386": "i686"}
 
 
 def machine_facts(used_by: str | None = None) -> MachineFacts:
@@ -29,7 +25,7 @@ def machine_facts(used_by: str | None = None) -> MachineFacts:
     return MachineFacts(
         name=platform.node()[:_MAX_TEXT],
         system=f"{platform.system()} {platform.release()}"[:_MAX_TEXT],
-        machine=_this_machine(),
+        machine=machine_name(platform.machine())[:_MAX_TEXT],
         cpu=_cpu_name(),
         cores=tuple(_core(number) for number in sorted(_usable())[:_MAX_CORES]),
         temperatures_c=_temperatures(),
@@ -38,22 +34,6 @@ def machine_facts(used_by: str | None = None) -> MachineFacts:
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         used_by=used_by,
     )
-
-
-def elf_machine(head: bytes) -> str | None:
-    """For which machine a program is, by its first 20 bytes, where that is another one than this; else None."""
-    if head[:4] != b"\x7fELF" or len(head) < 20 or head[5] not in (1, 2):
-        return None if sys.platform != "linux" or head[:2] == b"#!" else "no program of this system"
-    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
-    name = _ELF_MACHINES.get(number, f"machine {number}")
-    this = _this_machine()
-    runs = {this, *({"i686"} if this == "x86_64" else {"arm"} if this == "aarch64" else ())}
-    return None if name in runs else name
-
-
-def _this_machine() -> str:
-    name = platform.machine().lower()
-    return _ALIKE.get(name, name)[:_MAX_TEXT]
 
 
 def _usable() -> set[int]:

@@ -98,7 +98,7 @@ def _load(name: str) -> Board:
         data, origin = read_merged(path)
         return board_from_table(name, data, origin, str(path))
     except UsageError as error:
-        error.hint = error.hint or f"mend {path.name}: docs/adding.md has the keys, CROSSLEVEL_BOARDS names its folder"
+        error.hint = error.hint or f"mend {path.name}: sdk help adding has the keys, CROSSLEVEL_BOARDS names its folder"
         raise
 
 

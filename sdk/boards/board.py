@@ -134,12 +134,25 @@ class Peripheral(Table, frozen=True):
     hz: int = 0
 
 
+class Setup(Table, frozen=True):
+    """A register that start-up code sets before the drivers run: ``clear`` bits, then ``set`` bits, then wait for the
+    ``ready`` bits. ``source`` is the manual's section that has it."""
+
+    register: str
+    at: int
+    source: str
+    clear: int = 0
+    set: int = 0
+    ready: int = 0
+
+
 class Runtime(Table, frozen=True):
     """What the on-device runtime needs: its port, the stack in bytes (0 where the system gives one), and the
     peripherals it drives.
 
     ``uart`` and ``timer`` are those of the real board; ``emulated_uart`` and ``emulated_timer``
-    replace them on the emulated target where the two differ.
+    replace them on the emulated target where the two differ. ``setup`` are the registers of the real board that are set
+    before its drivers run, in order: clocks, pins, wait states.
     """
 
     port: Literal["posix", "cortex_m", "riscv"]
@@ -148,6 +161,7 @@ class Runtime(Table, frozen=True):
     timer: Peripheral | None = None
     emulated_uart: Peripheral | None = None
     emulated_timer: Peripheral | None = None
+    setup: tuple[Setup, ...] = ()
 
 
 class About(Table, frozen=True):
@@ -244,5 +258,6 @@ class Board:
             self.runtime,
             uart=self.runtime.emulated_uart or self.runtime.uart,
             timer=self.runtime.emulated_timer or self.runtime.timer,
+            setup=(),
         )
         return replace(self, memory=moved, runtime=runtime)

@@ -18,9 +18,11 @@ from sdk.cli.bench import bench
 from sdk.cli.boards import boards
 from sdk.cli.build import build
 from sdk.cli.completion import completion
+from sdk.cli.diff import diff
 from sdk.cli.doctor import doctor
 from sdk.cli.fit import fit
 from sdk.cli.group import Verbs
+from sdk.cli.help import help_
 from sdk.cli.inspect import inspect
 from sdk.cli.memory import memory
 from sdk.cli.profile import profile
@@ -31,7 +33,10 @@ from sdk.errors import SdkError, UsageError
 from sdk.version import VERSION
 
 # In the order in which --help shows them; each has examples in templates/help/examples.toml.
-_COMMANDS = (build, run, verify, bench, profile, memory, inspect, fit, quantize, boards, agent, doctor, completion)
+_COMMANDS = (
+    *(build, run, verify, bench, profile, memory, inspect, diff, fit, quantize, boards, agent, doctor),
+    *(help_, completion),
+)
 VERBS = tuple(command.name or "" for command in _COMMANDS)
 
 
@@ -51,6 +56,7 @@ for _command in _COMMANDS:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run the command with ``arguments`` and return its exit code; errors are printed, never raised."""
+    arguments = arguments or ["--help"]
     as_json = "--json" in arguments
     stdout = sys.stdout
     try:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from sdk.cli import options, output
+from sdk.cli import watch as watching
+from sdk.errors import UsageError
+
+if TYPE_CHECKING:
+    from sdk.boards import Board
+
+BAR: Final = 20  # characters of a full memory
+_SECTIONS: Final = {"text": "code", "rodata": "constants", "data": "start of variables"}
 
 
 @click.command()
@@ -24,12 +33,30 @@ from sdk.cli import options, output
     help="What to make.",
 )
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
+@click.option("--watch", is_flag=True, help="Build again whenever the model or another file given changes.")
 @options.build_options
 @options.json_option
 def build(
-    model: options.Model, board: str, out: Path | None, emit: str, force: bool, as_json: bool, **compile_options: Any
-) -> None:
+    model: options.Model, board: str, out: Path | None, emit: str, force: bool, watch: bool, as_json: bool,
+    **compile_options: Any,
+) -> None:  # fmt: skip
     """Compile MODEL for a board. Several, each with a name (prefill=a.onnx decode=b.onnx), are entries of one."""
+    if not watch:
+        _build(model, board, out, emit, force, as_json, compile_options)
+        return
+    if as_json:
+        raise UsageError("--watch has no one object to print", where="--json", hint="leave out --json or --watch")
+    models = list(model.values()) if isinstance(model, dict) else [model]
+    beside = [Path(f) for name in ("externs", "custom", "safetensors") for f in compile_options[name]]
+    for path in models:
+        options.existing_path(path)  # a name that is wrong from the start does not become right
+    watching.watch((*models, *beside), lambda: _build(model, board, out, emit, force, False, compile_options))
+
+
+def _build(
+    model: options.Model, board: str, out: Path | None, emit: str, force: bool, as_json: bool,
+    compile_options: dict[str, Any],
+) -> None:  # fmt: skip
     from sdk import driver
 
     target, file = options.find_board(board), options.existing(model)
@@ -46,7 +73,7 @@ def build(
     if as_json:
         output.print_json(data)
     else:
-        print_build(data)
+        print_build(data, target)
 
 
 def _other_ram(data: dict[str, Any]) -> list[tuple[str, int]]:
@@ -56,26 +83,51 @@ def _other_ram(data: dict[str, Any]) -> list[tuple[str, int]]:
     sections = data.get("sections") or {}
     variables = sections.get("data", 0) + sections.get("bss", 0)
     stack = data["ram_bytes"] - known - variables
-    return [("inputs and outputs", io), ("context", context), (".data, .bss", variables), ("stack above 512", stack)]
+    return [
+        ("inputs and outputs", io), ("context", context), (".data, .bss", variables), ("stack above 512", stack),
+    ]  # fmt: skip
 
 
-def print_build(data: dict[str, Any]) -> None:
-    """Print the build object for people."""
-    sections = data.get("sections") or {}
-    dims = ", ".join(f"{name} in {lo}..{hi}" for name, (lo, hi) in (data.get("dims") or {}).items())
-    output.print_pairs(
-        f"{data['model']} for {data['board']}",
-        [
-            ("RAM", data["ram_bytes"]),
-            ("  arena", data["arena_bytes"]),
-            ("  arena, lower bound", data["arena_lower_bound_bytes"]),
-            ("  state", data["state_bytes"]),
-            *[(f"  {name}", size) for name, size in _other_ram(data) if size],
-            ("weights", data["weights_bytes"]),
-            *[(f"section {name}", size) for name, size in sections.items()],
-            *([("dimensions", dims)] if dims else []),
-            *([("compiler", data["compiler"])] if data.get("compiler") else []),
-        ],
-    )
+def print_build(data: dict[str, Any], board: Board) -> None:
+    """Print the build object for people: bytes, and how much that is of what the board has."""
+    for line in build_lines(data, board):
+        output.say(line)
     for file in data.get("files") or ():
         output.say(f"wrote {file}")
+
+
+def build_lines(data: dict[str, Any], board: Board) -> Iterator[str]:
+    """The build object in lines."""
+    sections = data.get("sections") or {}
+    flash = sum(sections.get(name, 0) for name in ("text", "rodata", "data"))
+    ram_have, flash_have = (None, None) if board.hosted else (board.ram_bytes, board.flash_bytes)
+    rows: list[tuple[str, int, int | None]] = [
+        ("RAM", data["ram_bytes"], ram_have),
+        ("  arena", data["arena_bytes"], None),
+        ("  arena, lower bound", data["arena_lower_bound_bytes"], None),
+        ("  state", data["state_bytes"], None),
+        *[(f"  {name}", size, None) for name, size in _other_ram(data) if size],
+    ]
+    if sections:
+        rows += [("code and constants" if board.hosted else "flash", flash, flash_have)]
+        rows += [(f"  {what}", sections.get(name, 0), None) for name, what in _SECTIONS.items() if sections.get(name)]
+    rows += [("weights", data["weights_bytes"], None)]
+    names, digits = max(len(name) for name, *_ in rows), max(len(f"{size:,}") for _, size, _ in rows)
+    yield f"{data['model']} for {data['board']}"
+    for name, size, have in rows:
+        yield f"{name:<{names}}  {size:>{digits},} B{'' if have is None else _part(size, have)}"
+    for name, (before, after) in (data.get("removed") or {}).items():
+        yield f"{name}: {before:,} B -> {after:,} B of weights"
+    dims = ", ".join(f"{name} in {lo}..{hi}" for name, (lo, hi) in (data.get("dims") or {}).items())
+    if dims:
+        yield f"dimensions: {dims}"
+    if data.get("compiler"):
+        yield f"sizes as compiled by {data['compiler']}"
+
+
+def _part(size: int, have: int) -> str:
+    """How much of a memory that is, in words and as a bar."""
+    part = size / max(have, 1)
+    filled = min(max(round(BAR * part), 1 if size else 0), BAR)
+    percent = f"{100 * part:.0f}" if part >= 0.1 else f"{100 * part:.1f}"
+    return f"  {percent:>4} % of {have:,} B  [{'#' * filled}{'.' * (BAR - filled)}]"

@@ -64,7 +64,8 @@ def _stages(_: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
 def _entries(given: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
     from sdk.driver import explain
 
-    target = given.get("target") or next(map(Path, given["left"]), None)
+    several = given.get("targets") or ()
+    target = given.get("target") or next(iter(several), None) or next(map(Path, given["left"]), None)
     names = target if isinstance(target, dict) or target is None else explain.entry_names(target)
     return [(name, None) for name in names or ()]
 

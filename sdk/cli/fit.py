@@ -14,7 +14,7 @@ from sdk.notebook import show
 if TYPE_CHECKING:
     from sdk.driver.fitting import BoardFit, FitReport
 
-SCHEMA = 2  # of the object of --json; 1 called the objective aim
+SCHEMA = 3  # of the object of --json: 2 counted no firmware, 1 called the objective aim
 _COLUMNS = ("board", "core", "MHz", "fits", "RAM", "of it", "flash", "of it", "least RAM", "instructions", "est. ms")
 _WORDS = {"ram": "RAM", "flash": "flash"}
 _OBJECTIVES = {"time": "yes", "min": "min", None: "no"}
@@ -59,11 +59,11 @@ def _row(row: BoardFit) -> list[str]:
         row.board,
         row.cpu,
         "-" if row.clock_hz is None else f"{row.clock_hz / 1e6:g}",
-        _OBJECTIVES[row.objective],
+        "tight" if row.tight and row.objective == "time" else _OBJECTIVES[row.objective],
         f"{row.ram_bytes:,}",
-        _percent(row.ram_bytes, row.ram_have),
+        _percent(row.ram_part),
         f"{row.flash_bytes:,}",
-        _percent(row.flash_bytes, row.flash_have),
+        _percent(row.flash_part),
         f"{row.min_ram_bytes:,}",
         show(row.instructions),
         "-" if row.est_ms is None else _ms(row.est_ms),
@@ -75,8 +75,8 @@ def _ms(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _percent(part: int, whole: int) -> str:
-    percent = 100 * part / max(whole, 1)
+def _percent(part: float) -> str:
+    percent = 100 * part
     return f"{percent:.0f}%" if percent >= 1 else "<1%"
 
 
@@ -86,6 +86,8 @@ def _lines(report: FitReport, fitting: Sequence[BoardFit]) -> Iterator[str]:
     yield ""
     for row in lacking:
         yield f"{row.board}: {_short(row.short)}"
+    if report.boards:
+        yield "of it: with an image's firmware and stack, which take RAM and flash too; tight: above 90 % of either"
     if any(b.objective == "min" for b in fitting):
         yield "min: fits with --memory min, whose RAM, flash and time are shown"
     if fitting:
@@ -93,7 +95,7 @@ def _lines(report: FitReport, fitting: Sequence[BoardFit]) -> Iterator[str]:
         yield f"least RAM of a board that it fits: {smallest.board}, {smallest.ram_have // 1024:,} KiB"
     if any(b.est_ms is not None for b in report.boards):
         yield "est. ms: counted instructions, cycles by each core's public table, the clock; without flash wait states."
-        yield f"Published runs take, against such estimates, {_errors(report)} (docs/fit.md)."
+        yield f"Published runs take, against such estimates, {_errors(report)} (sdk help fit)."
     yield from report.notes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,12 +16,11 @@ from sdk.errors import UsageError
 _MEANT = {
     "benchmark": "bench",
     "check": "verify",
-    "compare": "verify",
+    "compare": "diff",
     "compile": "build",
     "convert": "build",
     "devices": "boards",
     "dump": "inspect",
-    "help": "--help",
     "infer": "run",
     "list": "boards",
     "predict": "run",
@@ -39,6 +39,12 @@ class Verbs(click.Group):
         """The verbs in the order in which they were added."""
         return list(self.commands)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each verb with the first sentence of its help, over as many lines as that takes."""
+        rows = [(name, _sentence(command.help or "")) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The verb that the arguments begin with; raise UsageError with what was meant when it is none."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
@@ -48,6 +54,11 @@ class Verbs(click.Group):
         if command is not None and {"-h", "--help"} & {*args}:
             command.epilog = examples_text(examples(found[0] or ""))
         return found
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of a text, in one line."""
+    return re.split(r"(?<=[.?]) ", " ".join(text.split("\n\n")[0].split()))[0].replace("``", "")
 
 
 def _meant(args: Sequence[str], verbs: Iterable[str]) -> str:

@@ -42,7 +42,7 @@ def memory(
     if as_json:
         output.print_json(report.to_json())
         return
-    print_build(report.to_json())
+    print_build(report.to_json(), target)
     for line in memory_lines(report, output.width()):
         output.say(line)
     if html is not None:

@@ -62,7 +62,9 @@ any_board_option = click.option(
     "--board", metavar="B", help="Board; alone it means the board's emulated target.",
     shell_complete=complete.board_names,
 )  # fmt: skip
-device_option = click.option("--device", metavar="URI", help="Device to use: local:PROGRAM, qemu://, program:// or tcp://HOST.")
+device_option = click.option(
+    "--device", metavar="URI", help="Device: local:PROGRAM, qemu://, program://, tcp://HOST or ssh://HOST."
+)
 entry_option = click.option(
     "--entry", metavar="NAME", help="Entry of a model that has several.", shell_complete=complete.entry_names
 )

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import click
 
@@ -25,6 +25,7 @@ from sdk.text import printable
 INTERRUPTED = 130
 _READ = ("model", "models", "target", "data", "inputs", "externs", "custom", "safetensors")  # arguments that name files
 _NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+_WORD = 12  # characters that a column of words keeps in a narrow terminal, where it goes on in the next line
 _DEBUG_VARIABLE = "CROSSLEVEL_DEBUG"
 
 
@@ -69,13 +70,19 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
     body = [list(row) for row in rows]
     table = Table(box=None, pad_edge=False, show_header=any(columns))
+    least = 0  # columns that a terminal must have: numbers and names are never cut, or they would be other ones
     for index, column in enumerate(columns):
         numeric = bool(body) and all(_numeric(row[index]) for row in body)
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=index == 0)
+        widest = max([len(column), *(len(printable(row[index])) for row in body)])
+        kept = widest if numeric or index == 0 else min(widest, _WORD)
+        least += kept + 1
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        table.add_column(column, justify=justify, no_wrap=numeric or index == 0, min_width=kept, overflow="fold")
     for number, row in enumerate(body):
         table.add_row(*[Text(printable(cell)) for cell in row], style="bold" if number == bold else None)
     # Without a terminal there is no width to fit: whole lines serve scripts and logs best.
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    columns_here = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
+    console = Console(width=max(columns_here, least + 1), highlight=False)
     if title:
         console.print(Text(printable(title), style="italic"))
     console.print(table)

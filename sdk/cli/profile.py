@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sdk.cli import options, output
+from sdk.errors import UsageError
 
 if TYPE_CHECKING:
     from sdk.profile import OpProfile, ProfileReport
@@ -21,7 +22,9 @@ _TITLES = {"median_us": "us", "cycles": "cycles", "est_cycles": "est. cycles", "
 
 
 @click.command()
-@options.target_argument
+@click.argument(
+    "targets", nargs=-1, required=True, metavar="MODEL|DIR...", callback=lambda *given: options.models_of(given[-1])
+)
 @options.any_board_option
 @options.device_option
 @options.at_option
@@ -32,7 +35,7 @@ _TITLES = {"median_us": "us", "cycles": "cycles", "est_cycles": "est. cycles", "
 @options.build_options
 @options.json_option
 def profile(
-    target: options.Model,
+    targets: tuple[options.Model, ...],
     board: str | None,
     device: str | None,
     at: tuple[str, ...],
@@ -43,27 +46,35 @@ def profile(
     as_json: bool,
     **compile_options: Any,
 ) -> None:
-    """Measure a model, or a folder that sdk build made, operator by operator."""
+    """Measure a model, or a folder that sdk build made, operator by operator; several are drawn over one axis."""
     from sdk import driver
 
-    report = driver.profile(
-        options.existing(target),
-        options.find_place(board, device),
-        device,
-        options.make_options(**compile_options),
-        options.parse_at(at),
-        repeat,
-        entry,
-    )
+    if trace is not None and len(targets) > 1:
+        raise UsageError("a trace is of one model", where="--trace", hint="--html draws several over one axis")
+    files = [options.existing(target) for target in targets]
+    reports = [
+        driver.profile(
+            file,
+            options.find_place(board, device),
+            device,
+            options.make_options(**compile_options),
+            options.parse_at(at),
+            repeat,
+            entry,
+        )
+        for file in files
+    ]
     if html is not None:
-        output.write_file(html, driver.profile_page(report), "--html")
+        output.write_file(html, driver.profile_page(*reports), "--html")
     if trace is not None:
-        output.write_file(trace, json.dumps(driver.chrome_trace(report)), "--trace")
+        output.write_file(trace, json.dumps(driver.chrome_trace(reports[0])), "--trace")
     if as_json:
-        output.print_json(report.to_json(), SCHEMA)
+        objects = [report.to_json() for report in reports]
+        output.print_json(objects[0] if len(objects) == 1 else {"models": objects}, SCHEMA)
         return
-    for line in profile_lines(report, output.width()):
-        output.say(line)
+    for number, report in enumerate(reports):
+        for line in ["" for _ in range(min(number, 1))] + [*profile_lines(report, output.width())]:
+            output.say(line)
     for path in (html, trace):
         if path is not None:
             output.say(f"wrote {path}")

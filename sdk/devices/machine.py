@@ -8,7 +8,13 @@ import msgspec
 
 from sdk.devices.channel import ChannelError
 
-__all__ = ["Core", "MachineFacts", "pack_facts", "parse_facts"]
+__all__ = ["HEAD_BYTES", "Core", "MachineFacts", "foreign_machine", "machine_name", "pack_facts", "parse_facts"]
+
+HEAD_BYTES = 20  # of a program, that say for which machine it is
+# What the header of a program says, and what systems call such machines.
+_ELF_MACHINES = {3: "i686", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+_ALIKE = {"amd64": "x86_64", "arm64": "aarch64", "i386": "i686"}
+_NARROW = {"x86_64": "i686", "aarch64": "arm"}  # whose programs of 32 bits run too
 
 
 class Core(msgspec.Struct, frozen=True):
@@ -50,3 +56,20 @@ def parse_facts(body: bytes) -> MachineFacts:
     if not all(math.isfinite(number) for number in numbers):
         raise ChannelError("the agent describes its machine with numbers that are none")
     return facts
+
+
+def machine_name(name: str) -> str:
+    """One name for a machine, of those that systems give it."""
+    name = name.lower()
+    return "arm" if name.startswith("armv") else _ALIKE.get(name, name)
+
+
+def foreign_machine(head: bytes, this: str) -> str | None:
+    """For which machine a program is, by its first bytes, where that is another one than ``this``; else None."""
+    if head[:2] == b"#!":
+        return None
+    if head[:4] != b"\x7fELF" or len(head) < HEAD_BYTES or head[5] not in (1, 2):
+        return None if this == "" else "no machine that is known"
+    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
+    name = _ELF_MACHINES.get(number, f"machine {number}")
+    return None if name in (this, _NARROW.get(this)) else name

@@ -128,6 +128,7 @@ class ProcessTransport:
         self.emulated = emulated or ns_per_instruction is not None
         self.ns_per_instruction = ns_per_instruction
         self._child = child
+        self._put_back = b""
         self._read_fd = read_fd
         self._write_fd = write_fd
         os.set_blocking(read_fd, False)
@@ -136,6 +137,9 @@ class ProcessTransport:
 
     def read(self, timeout_s: float) -> bytes:
         """Return bytes that have come; see Transport. Raises DeviceFault when the process has died."""
+        if self._put_back:
+            data, self._put_back = self._put_back, b""
+            return data
         if not _wait(self._read_fd, select.POLLIN, timeout_s):
             return b""
         try:
@@ -145,6 +149,10 @@ class ProcessTransport:
         if not data:
             raise self._child.ended()
         return data
+
+    def put_back(self, data: bytes) -> None:
+        """Have ``data``, which was read, read again."""
+        self._put_back = data + self._put_back
 
     def write(self, data: bytes, timeout_s: float) -> None:
         """Write all of ``data``; see Transport."""
@@ -179,6 +187,14 @@ def open_piped(
 ) -> ProcessTransport:
     """Start ``argv``, an agent that talks on its standard input and output. Raises NoDeviceError."""
     child = spawn(argv, name, piped=True, env=env)
+    return pipe_to(child, address, emulated=emulated, ns_per_instruction=ns_per_instruction)
+
+
+def pipe_to(
+    child: Child, address: str, *, emulated: bool = False, ns_per_instruction: float | None = None
+) -> ProcessTransport:
+    """A Transport to a child over its standard input and output. Raises NoDeviceError."""
+    name = child.name
     stdin, stdout = child.process.stdin, child.process.stdout
     if stdin is None or stdout is None:
         raise NoDeviceError(f"cannot reach {name}", why="it was started without pipes")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sdk.driver.artifact import build
+    from sdk.driver.comparing import diff
     from sdk.driver.doctor_checks import doctor
     from sdk.driver.execute import bench, run, verify
     from sdk.driver.explain import inspect, memory
@@ -35,6 +36,7 @@ __all__ = [
     "build",
     "chrome_trace",
     "compile",
+    "diff",
     "doctor",
     "draw",
     "fit",
@@ -58,6 +60,7 @@ _MODULES = {
     "build": "artifact",
     "chrome_trace": "plots.chrome_trace",
     "compile": "model",
+    "diff": "comparing",
     "doctor": "doctor_checks",
     "draw": "plots.draw",
     "fit": "fitting",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from sdk.boards import Board, Peripheral
 from sdk.codegen_c.base import Runtime
-from sdk.driver.backends import runtime_of
+from sdk.driver.backends import backend_for, runtime_of
 from sdk.driver.machines import placed
 from sdk.driver.options import BuildOptions
 from sdk.driver.sources import Sources, compile_sources
@@ -14,11 +15,12 @@ from sdk.driver.targets import target_of
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, toolchain_for
+from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, Target, toolchain_for
 from sdk.toolchains.cache import digest
 from sdk.toolchains.linker import Region, region_overflows, render_linker_script
+from sdk.toolchains.size import Sections, section_sizes
 
-__all__ = ["link_agent", "runtime_parts"]
+__all__ = ["link_agent", "runtime_parts", "runtime_sizes"]
 
 _DRIVERS = ("uart_", "timer_")  # files of a port of which a board chooses
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
@@ -50,16 +52,7 @@ def link_agent(
         objects = compile_sources(
             {**sources.model, **sources.agent}, toolchain, target, pic=board.hosted, defines=hooks
         )
-        jobs = [
-            CompileJob(
-                SourceText(name, text),
-                target,
-                include_dirs=(data_dir("c_runtime") / "include",),
-                defines=defines,
-            )
-            for name, text in runtime.items()
-        ]
-        objects += tuple(toolchain.compile_all(jobs))
+        objects += tuple(toolchain.compile_all(_jobs(runtime, defines, target)))
         kind: LinkKind = "executable" if script is None else "firmware"
         libs = ("pthread",) if script is None else ()
         job = LinkJob(kind, objects, target, script=script, libs=libs)
@@ -68,8 +61,30 @@ def link_agent(
         except BuildError as err:
             raise _explained(err, board) from None
 
-    with step(f"making the agent of {board.name}"):
+    with step(f"building the {'program' if board.hosted else 'firmware'} that runs it on {board.name}"):
         return toolchain.cache.entry(key, make) / "agent"
+
+
+def _jobs(runtime: Mapping[str, str], defines: tuple[str, ...], target: Target) -> list[CompileJob]:
+    include = (data_dir("c_runtime") / "include",)
+    return [
+        CompileJob(SourceText(name, text), target, include_dirs=include, defines=defines)
+        for name, text in runtime.items()
+    ]
+
+
+def runtime_sizes(board: Board, place: Board, options: BuildOptions) -> Sections:
+    """What the agent's own code takes on ``board``, without a model: compiled for it as on ``place``, which has a port.
+
+    Raises:
+        UsageError: there is no port either.
+    """
+    target = target_of(place, options)
+    small = board.ram_bytes is not None and board.ram_bytes <= SMALL_RAM
+    how, where = runtime_of(backend_for(place, options).name), placed(board if small else place, None)
+    runtime, defines, _ = runtime_parts(how, where)
+    objects = toolchain_for(target, options.toolchain).compile_all(_jobs(runtime, defines, target))
+    return section_sizes(o.path for o in objects)
 
 
 def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str, ...], str | None]:
@@ -97,7 +112,23 @@ def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str
         regions = [Region(m.name, m.kind, m.base, m.size) for m in place.memory]
         script = render_linker_script(regions, place.runtime.stack_bytes)
     sources = {name.rsplit("/", 1)[1]: (root / name).read_text(encoding="utf-8") for name in names}
+    if place.runtime.setup:
+        sources["setup.c"] = _setup(place)
     return sources, tuple(macros), script
+
+
+def _setup(place: Board) -> str:
+    """The C that sets the registers of the board's file."""
+    lines = [f"/* Registers that the file of {place.name} sets before the drivers run. */"]
+    lines += ['#include "internal/bare.h"', "", "void sdk_rt_board_setup(void)", "{"]
+    for one in place.runtime.setup:
+        register, value = f"SDK_RT_REG({one.at:#010x}u)", f"{one.set:#x}u"
+        lines.append(f"    /* {one.register}: {one.source} */")
+        if one.clear or one.set:
+            lines.append(f"    {register} = ({register} & ~{one.clear:#x}u) | {value};")
+        if one.ready:
+            lines += [f"    while (({register} & {one.ready:#x}u) != {one.ready:#x}u) {{", "    }"]
+    return "\n".join([*lines, "}", ""])
 
 
 def _driver(place: Board, port: str, role: str, device: Peripheral | None) -> str:

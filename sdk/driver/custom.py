@@ -20,7 +20,7 @@ __all__ = ["IMPORTERS", "checked", "load_custom"]
 
 IMPORTERS: Final = "IMPORTERS"
 MAX_BYTES: Final = 16 << 20  # of one file
-_HINT: Final = f'end the file with {IMPORTERS} = {{"MyOp": my_op}}; docs/adding.md has an example'
+_HINT: Final = f'end the file with {IMPORTERS} = {{"MyOp": my_op}}; sdk help adding has an example'
 
 
 def load_custom(paths: Sequence[Path]) -> Custom:

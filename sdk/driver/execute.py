@@ -37,8 +37,8 @@ from sdk.report import BenchReport, RunResult, VerifyReport
 from sdk.text import wire_name
 
 __all__ = [
-    "SEED", "WARMUP", "bench", "connect", "count", "difference", "entry_name", "prepare", "resolve", "run", "step",
-    "verify",
+    "SEED", "WARMUP", "bench", "connect", "count", "difference", "entry_name", "prepare", "random_bytes", "resolve",
+    "run", "signature", "step", "verify",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -102,6 +102,12 @@ def _entry(session: Session, built: Built, entry: str | None) -> tuple[int, str]
     raise UsageError(f"the device has no model {wanted}", hint="build and flash this model's firmware")
 
 
+def signature(session: Session, built: Built, entry: str | None = None) -> ModelInfo:
+    """Inputs and outputs of an entry, at their upper bounds, by the names of the build."""
+    number, name = _entry(session, built, entry)
+    return as_built(session.models()[number], built, name)
+
+
 def step(
     session: Session, built: Built, inputs: Mapping[str, Array], at: Mapping[str, int], entry: str | None = None
 ) -> tuple[dict[str, Array], float, str]:
@@ -111,7 +117,7 @@ def step(
     bound. ``entry`` may be left out where the model has one.
     """
     number, name = _entry(session, built, entry)
-    info, own = as_built(session.models()[number], built, name), built.entries[name]
+    info, own = signature(session, built, entry), built.entries[name]
     _check_names(info, inputs)
     values = dims_of_run(info, own, inputs, at)
     dims = [values[d.name] for d in info.dims]
@@ -318,14 +324,14 @@ def count(target: Path | ModelFile, board: Board, options: BuildOptions, at: Map
 def prepare(session: Session, built: Built, entry: str | None, at: Mapping[str, int]) -> tuple[int, dict[str, int]]:
     """The number of an entry on the device, its inputs filled with random numbers, and its dims in order."""
     number, name = _entry(session, built, entry)
-    info = as_built(session.models()[number], built, name)
+    info = signature(session, built, entry)
     rng = np.random.default_rng(SEED)
     for k, tensor in enumerate(info.inputs):
-        session.write(number, k, _random_bytes(tensor, rng))
+        session.write(number, k, random_bytes(tensor, rng))
     return number, dims_of_run(info, built.entries[name], {}, at)
 
 
-def _random_bytes(tensor: TensorInfo, rng: np.random.Generator) -> bytes:
+def random_bytes(tensor: TensorInfo, rng: np.random.Generator) -> bytes:
     """Contents for a measurement: usual numbers for floats, whose speed may depend on them; small positions for wide
     integers."""
     kind = np.dtype(tensor.dtype)
@@ -370,10 +376,12 @@ def verify(
             inputs, drawn = case_inputs(graph, rng, dims, case)
             want = reference.step(inputs, dims)
             got, _, _ = step(session, built, inputs, {k: v for k, v in dims.items() if k not in held}, entry)
-            diffs = _differences(got, want)
+            # a result that is an input, a constant or another result has a name of its own in the build
+            named = {value.name: array for value, array in zip(graph.results, got.values(), strict=True)}
+            diffs = _differences(named, want)
             if not _agree(diffs) and isinstance(reference, SecondOpinion):
                 second = reference.unrounded(inputs)
-                if second is not None and _agree(of_second := _differences(got, second)):
+                if second is not None and _agree(of_second := _differences(named, second)):
                     diffs, unrounded = of_second, unrounded + 1
             exact += all(d[0] == 0 for d in diffs.values())
             for name, (absolute, relative, ok) in diffs.items():

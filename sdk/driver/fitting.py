@@ -7,10 +7,11 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sdk.boards import Board, board_names, load_board
 from sdk.cores import timing_for
+from sdk.driver.agents import runtime_sizes
 from sdk.driver.artifact import build_sources
 from sdk.driver.capacity import lacks
 from sdk.driver.counting import Counts
@@ -21,11 +22,29 @@ from sdk.driver.job import job_of
 from sdk.driver.options import OBJECTIVES, BuildOptions
 from sdk.errors import BuildError, MissingToolError, NoDeviceError, UsageError
 from sdk.frontends.base import ModelFile
-from sdk.report import BuildReport
+from sdk.report import FREE_STACK, BuildReport
 from sdk.steps import step
 from sdk.toolchains import target_for
 
 __all__ = ["BoardFit", "FitReport", "fit"]
+
+
+TIGHT: Final = 0.9  # of a memory: a model that takes more with the firmware leaves no room to grow
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """What an image takes beside the model, in bytes: ``ram`` without the ``stack``."""
+
+    ram: int
+    flash: int
+    stack: int
+
+    def beside(self, report: BuildReport) -> int:
+        """Bytes of RAM beside those that ``report`` counts, which has the stack above what any firmware has: one with
+        more stack has that anyway."""
+        counted = max(report.stack_bytes - FREE_STACK, 0)
+        return self.ram + max(self.stack, report.stack_bytes) - counted
 
 
 @dataclass(frozen=True)
@@ -37,7 +56,8 @@ class BoardFit:
     of. ``min_ram_bytes``: with ``--memory min``. ``instructions`` are those of a run, counted on ``emulated_on``;
     ``est_cycles`` estimated from them, ``est_ms`` those by the board's clock. None where there is no emulator, no table
     of cycles, or no clock. ``error``: how much less and more published results take than such estimates, as fractions;
-    None where there is nothing to compare with.
+    None where there is nothing to compare with. ``firmware_ram_bytes`` and ``firmware_flash_bytes`` are what an image
+    with the device agent takes beside the model, the board's stack included.
     """
 
     board: str
@@ -56,6 +76,23 @@ class BoardFit:
     est_cycles: int | None = None
     emulated_on: str | None = None
     error: tuple[float, float] | None = None
+    firmware_ram_bytes: int = 0
+    firmware_flash_bytes: int = 0
+
+    @property
+    def ram_part(self) -> float:
+        """Which part of the board's RAM the model takes with the firmware and its stack."""
+        return (self.ram_bytes + self.firmware_ram_bytes) / max(self.ram_have, 1)
+
+    @property
+    def flash_part(self) -> float:
+        """Which part of its flash they take."""
+        return (self.flash_bytes + self.firmware_flash_bytes) / max(self.flash_have, 1)
+
+    @property
+    def tight(self) -> bool:
+        """Whether it fits, and leaves next to nothing."""
+        return self.objective is not None and max(self.ram_part, self.flash_part) > TIGHT
 
     @property
     def est_ms(self) -> float | None:
@@ -67,7 +104,7 @@ class BoardFit:
     def to_json(self) -> dict[str, Any]:
         """The board's object in that of ``sdk fit --json``."""
         fits = self.objective is not None
-        return {"fits": fits, **asdict(self), "est_ms": self.est_ms}
+        return {"fits": fits, "tight": self.tight, **asdict(self), "est_ms": self.est_ms}
 
 
 @dataclass(frozen=True)
@@ -97,6 +134,7 @@ class _Need:
     reports: Mapping[str, BuildReport]  # by objective
     counts: Mapping[str, Future[Counts]]
     emulated_on: str
+    firmware: Mapping[str, Firmware]  # by board
 
 
 def fit(
@@ -186,11 +224,22 @@ def _need(
     counting: Executor,
 ) -> _Need:
     reports = {objective: _sizes(model, place, replace(options, memory=objective)) for objective in OBJECTIVES}
-    used = {_objective(reports, board) for board in group}
+    firmware = {board.name: _firmware(board, place, options) for board in group}
+    used = {_objective(reports, board, firmware[board.name]) for board in group}
     counts: dict[str, Future[Counts]] = {}
     for objective in (objective for objective in OBJECTIVES if objective in used):
         counts[objective] = counting.submit(count, model, place, replace(options, memory=objective), at)
-    return _Need(tuple(group), reports, counts, place.name)
+    return _Need(tuple(group), reports, counts, place.name, firmware)
+
+
+def _firmware(board: Board, place: Board, options: BuildOptions) -> Firmware:
+    """What an image takes there beside the model: the runtime of the agent, where there is one, and the stack."""
+    stack = board.runtime.stack_bytes
+    try:
+        sizes = runtime_sizes(board, place, options)
+    except UsageError:  # no port: what is known is the stack
+        return Firmware(0, 0, stack)
+    return Firmware(sizes.ram_bytes, sizes.text + sizes.rodata + sizes.data, stack)
 
 
 def _sizes(model: ModelFile, place: Board, options: BuildOptions) -> BuildReport:
@@ -202,9 +251,18 @@ def _sizes(model: ModelFile, place: Board, options: BuildOptions) -> BuildReport
     return measure(job_of(model, place, options), options.memory)[1]
 
 
-def _objective(reports: Mapping[str, BuildReport], board: Board) -> str | None:
-    """The first objective whose plan fits the board."""
-    return next((objective for objective in OBJECTIVES if not lacks(reports[objective], board)), None)
+def _objective(reports: Mapping[str, BuildReport], board: Board, firmware: Firmware) -> str | None:
+    """The first objective whose plan fits the board beside the firmware."""
+    return next((objective for objective in OBJECTIVES if not _short(reports[objective], board, firmware)), None)
+
+
+def _short(report: BuildReport, board: Board, firmware: Firmware) -> dict[str, int]:
+    """Bytes that a board has too few of for an image, as ``lacks`` has them for the model alone."""
+    short = dict(lacks(report, board))
+    ram = report.ram_bytes + firmware.beside(report) - (board.ram_bytes or 0)
+    flash = report.flash_bytes + firmware.flash - (board.flash_bytes or 0)
+    return {**({"ram": ram} if ram > 0 else {}), **{w: o for w, o in short.items() if w == "arena"},
+            **({"flash": flash} if flash > 0 else {})}  # fmt: skip
 
 
 def _rows(need: _Need, notes: dict[str, list[str]]) -> Iterator[BoardFit]:
@@ -217,7 +275,8 @@ def _rows(need: _Need, notes: dict[str, list[str]]) -> Iterator[BoardFit]:
             names = notes.setdefault(f"no estimates: {error.message}", [])
             names.extend(name for name in _names(need.boards) if name not in names)
     for board in need.boards:
-        objective = _objective(need.reports, board)
+        firmware = need.firmware[board.name]
+        objective = _objective(need.reports, board, firmware)
         shown = need.reports[objective or OBJECTIVES[-1]]
         row = BoardFit(
             board=board.name,
@@ -231,7 +290,9 @@ def _rows(need: _Need, notes: dict[str, list[str]]) -> Iterator[BoardFit]:
             flash_bytes=shown.flash_bytes,
             flash_have=board.flash_bytes or 0,
             min_ram_bytes=need.reports[OBJECTIVES[-1]].ram_bytes,
-            short={} if objective else lacks(shown, board),
+            short={} if objective else _short(shown, board, firmware),
+            firmware_ram_bytes=firmware.beside(shown),
+            firmware_flash_bytes=firmware.flash,
         )
         yield _counted(row, counts[objective], need.emulated_on) if objective in counts else row
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sdk.boards import Board
 from sdk.codegen_c.base import EmitOptions, EntryStack
 from sdk.compiler.interp.graph import init_values
+from sdk.compiler.ir.graph import node_args
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, RegionKind
 from sdk.compiler.passes.base import Pass
@@ -40,8 +41,9 @@ def generate(job: Job) -> Built:
         BuildError: the model cannot be compiled, or does not fit the board.
     """
     with _faults() as faults:
-        module, fused = _compiled(job)
+        module, fused, removed = _compiled(job)
         code = _printed(job, module)
+        code = replace(code, report=replace(code.report, removed=removed))
     if faults:
         texts = "\n\n".join(f"{fault.message}\n\n{fault.details}" for fault in faults)
         sources = replace(code.sources, model={**code.sources.model, f"{job.prefix}_faults.txt": texts + "\n"})
@@ -74,19 +76,35 @@ def measure(job: Job, memory: str) -> tuple[Module, BuildReport]:
         BuildError: the model cannot be compiled.
     """
     other = replace(job, options=replace(job.options, memory=memory, arena_limit=None))
-    module, _ = _compiled(other)
+    module, *_ = _compiled(other)
     return module, _printed(other, module).report
 
 
-def _compiled(job: Job) -> tuple[Module, Module]:
-    """The module planned, and as it was before it was scheduled."""
+def _compiled(job: Job) -> tuple[Module, Module, dict[str, tuple[int, int]]]:
+    """The module planned, as it was before it was scheduled, and the bytes of constants around each pass that has left
+    fewer of them to operators."""
     seen: list[Module] = []
+    removed: dict[str, tuple[int, int]] = {}
+    module = imported(job)
+    held = _constants(module)
 
     def observe(step: Pass, after: Module) -> None:
+        nonlocal held
         if step.name == "fuse":
             seen.append(after)
+        if after.graphs and not seen:
+            before, held = held, _constants(after)
+            if held < before:  # what a pass has left without use goes in the cleanup after it
+                name = list(removed)[-1] if step.name == "cleanup" and removed else step.name
+                removed[name] = (removed.get(name, (before, 0))[0], held)
 
-    return planned(job, imported(job), observe), seen[-1]
+    return planned(job, module, observe), seen[-1], removed
+
+
+def _constants(module: Module) -> int:
+    """Bytes of the constants that operators take."""
+    taken = {v.name for graph in module.graphs.values() for n in graph.body for v in node_args(n) if v.const}
+    return sum(module.consts[name].data.nbytes for name in taken)
 
 
 @dataclass(frozen=True)

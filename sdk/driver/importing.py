@@ -29,7 +29,7 @@ def import_model(
         return file.frontend.load(file, prefix, options.dims, [] if refusals is None else refusals)
     except BuildError as err:
         err.where = err.where or str(file.path)
-        err.hint = err.hint or "export the model anew without it; docs/onnx.md and docs/errors.md say what is imported"
+        err.hint = err.hint or "export the model anew without it; sdk help operators lists what is imported"
         if not file.frontend.sniff(file.data):  # nothing but its name made it a file of this format
             err.hint = f"{err.hint}; what is read: {readable()}"
         raise

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from sdk.boards import Board, Peripheral
 from sdk.devices.base import EmulatorSpec
-from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, Count, MachineSpec, Part, Span, core_name
+from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, Count, MachineSpec, Part, Setup, Span, core_name
 from sdk.driver.host_c import kept_library
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
@@ -67,6 +67,9 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
     assert uart is not None and timer is not None  # noqa: PT018 - fits_unicorn has seen to it
     elf = ElfFile(image)
     start = next((s.address for s in elf.sections if s.name == ".vectors"), board.regions("flash")[0].base)
+    registers: dict[int, int] = {}
+    for one in board.runtime.setup:
+        registers[one.at] = registers.get(one.at, 0) | one.ready
     spec = MachineSpec(
         core=core_name(board.core.arch, board.core.fpu),
         memory=tuple(Span(m.base, int(m.size), m.kind == "ram") for m in board.memory),
@@ -75,6 +78,7 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
         timer=_part(timer),
         library=str(kept_library(data_dir("c_runtime") / "plugin" / "machine.c")),
         limit=_limit(),
+        setup=tuple(Setup(at, ready) for at, ready in registers.items()),
         count=None if phases is None else Count(*marks_of(elf, phases[0]), out=str(phases[1])),
     )
     return EmulatorSpec((), None, timer.hz, machine=spec)

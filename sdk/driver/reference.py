@@ -61,8 +61,8 @@ def open_reference(
     against: str, model: ModelFile | Path, module: Module, entry: str | None = None
 ) -> Reference:
     """The reference called ``against`` for an entry (None is the only one): an engine of the model's format, or
-    "interp", our interpreter; "auto" is the first engine that suits the model and takes it, where none suits the
-    interpreter.
+    "interp", our interpreter; "auto" is the first engine that takes the model, of those that suit it first, where
+    none suits the interpreter.
 
     Raises:
         UsageError: no such reference for this kind of model.
@@ -74,8 +74,11 @@ def open_reference(
     if against == "auto":
         suited = [engine for engine in engines if engine.suits(graph)]
         for engine in suited[:-1]:
-            with suppress(BuildError):
+            with suppress(BuildError, UsageError):
                 try_out(engine.open(file, graph), graph)
+                return engine.open(file, graph)
+        for engine in [*suited[-1:], *(one for one in engines if suited and one not in suited)]:
+            with suppress(BuildError, UsageError):
                 return engine.open(file, graph)
         against = suited[-1].name if suited else "interp"
     if against == "interp":

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sdk import notebook
 from sdk.compiler.sym import Dim, max_value
 from sdk.driver.options import BuildOptions
 from sdk.driver.plots.draw import draw
@@ -82,6 +83,13 @@ class Summary:
         """The inputs or the outputs (``side``), each with its entry."""
         graphs = () if self.drawing is None else self.drawing.graphs
         return [(g.entry, n.outputs[0]) for g in graphs for n in g.nodes if n.family == side]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        rows = [(k.kind, k.count, k.macs, k.weights_bytes) for k in self.kinds]
+        columns = ("operator", "number", "MACs at most", "bytes of weights")
+        wrong = {} if self.error is None else {"cannot be compiled": self.error.message}
+        return notebook.section(self.model, notebook.pairs(wrong), notebook.table(columns, rows))
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``sdk inspect --json`` but for the error."""

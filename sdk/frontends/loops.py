@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sdk.budget import TRIPS
+from sdk.budget import ENDINGS, TRIPS
 from sdk.compiler.ir.graph import BindDim, Value, fresh_name
 from sdk.compiler.ir.types import I32, I64
 from sdk.compiler.ops.shapes import same_extent
@@ -38,6 +38,7 @@ class _Loop:
     name: str
     trips: Value | Dim | None
     guards: tuple[tuple[Value, bool], ...]
+    itself: Callable[[], bool]  # whether the condition alone says that it ends at last
     alive: Value | bool | None = None
     by_data: bool = False  # whether something else than a size of inputs ends it
     guarded: bool = False  # whether ``alive`` holds the guards: only then the run may refuse a pass too many
@@ -54,14 +55,14 @@ class _Loop:
         done = len(self.flags)
         if self.alive is False or (self.most is not None and done >= self.most):
             return True
-        return isinstance(self.alive, Value) and done >= self.bound()
+        return isinstance(self.alive, Value) and not self.unlimited and done >= self.bound()
 
     def foreseen(self) -> int | None:
         """How many passes there will be, as far as that can be said before the first one."""
         if self.alive is False:
             return 0
         if isinstance(self.alive, Value):
-            return self.bound()
+            return None if self.unlimited else self.bound()
         return self.most if self.most is not None and self.most <= TRIPS.most else None
 
     def bound(self) -> int:
@@ -69,12 +70,22 @@ class _Loop:
 
         A name without bounds is noted, and one pass written to find further ones.
         """
-        counted = self.most if self.most is not None and self.most <= TRIPS.most else None
+        counted = self.counted
         if self.limit is None and counted is None:
             self.node.builder.passes.missing[self.name] = None
             self.node.builder.passes.asked |= self.node.builder.asked
             return 1
         return min(n for n in (self.limit, counted) if n is not None)
+
+    @property
+    def counted(self) -> int | None:
+        """How many passes the count allows, where these may be written."""
+        return self.most if self.most is not None and self.most <= TRIPS.most else None
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether nothing but its condition, which does so at last, ends it."""
+        return self.limit is None and self.counted is None and self.itself()
 
     @property
     def checked(self) -> bool:
@@ -136,19 +147,21 @@ class _Loop:
 
 
 def loop_passes(
-    node: Emitter, title: str, carried: Sequence[Any], first: Value | None, trips: Value | Dim | None, step: Step
+    node: Emitter, title: str, carried: Sequence[Any], first: Value | None, trips: Value | Dim | None, step: Step,
+    itself: Callable[[], bool] = lambda: False,
 ) -> tuple[tuple[Any, ...], list[tuple[Value, ...]], Dim]:
     """All passes of a loop: what it carries in the end, what each pass gave, and how many of these count.
 
     ``first`` says whether there is a first pass, ``trips`` how many there are at most (None: yes, any number). A loop
     that the run ends has as many passes written as the count allows, or as the user says with ``--dim TITLE_passes``;
-    a run that wants more ends with the error of that dim. Passes beyond the end are computed and change nothing.
+    a run that wants more ends with the error of that dim. ``itself`` says that neither is needed, for ``step`` gives a
+    condition that is known to be false at last. Passes beyond the end are computed and change nothing.
 
     Raises:
         BuildError: its passes are too many, or what it carries changes in type or shape while data end it.
     """
     budget, passes = node.builder.budget, node.builder.passes
-    loop = _Loop(node, f"{identifier(title)}_passes", trips, tuple(passes.guards))
+    loop = _Loop(node, f"{identifier(title)}_passes", trips, tuple(passes.guards), itself)
     loop.ends(first)
     state = feed = tuple(carried)
     before_last = state
@@ -160,6 +173,8 @@ def loop_passes(
         if foreseen is None or len(rows) >= foreseen:
             budget.spend(TRIPS, 1, node.source)
         alive = loop.alive
+        if isinstance(alive, Value) and loop.unlimited:
+            budget.spend(ENDINGS, 1, node.source)
         with passes.counts_if(alive) if isinstance(alive, Value) else nullcontext():
             again, new, given = step(len(rows), feed)
         if not rows and foreseen:

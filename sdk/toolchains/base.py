@@ -234,6 +234,13 @@ class Toolchain(ABC):
             *job.flags,
         ]
 
+    def linked(self, target: Target) -> None:  # noqa: B027 - most have nothing to note
+        """Note that something was linked for ``target``."""
+
+    def first_link(self, target: Target) -> str:
+        """Return what to say of a link that takes long because nothing was linked for ``target`` here; "" for none."""
+        return ""
+
     def compile_all(self, jobs: Sequence[CompileJob]) -> list[ObjectFile]:
         """Compile units side by side, one for each CPU, results in the order of ``jobs``."""
         done: list[ObjectFile] = []
@@ -263,10 +270,11 @@ class Toolchain(ABC):
             if job.kind != "static":
                 command += [*names, *libraries, "-o", "out.bin"]
             self._run(command, folder, f"the linker ({self.name}) failed")
+            self.linked(job.target)
             for entry in names:
                 (folder / entry).unlink()
 
-        with step("linking"):
+        with step("linking" + self.first_link(job.target)):
             built = self.cache.entry(key, make) / "out.bin"
         out.parent.mkdir(parents=True, exist_ok=True)
         partial = out.with_name(f".{out.name}.{os.getpid()}")

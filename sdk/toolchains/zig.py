@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -93,6 +94,20 @@ class ZigToolchain(Toolchain):
     def is_cold(self) -> bool:
         """Return whether zig has never compiled here: it then builds its support libraries first."""
         return is_cold()
+
+    def _mark(self, target: Target) -> Path:
+        return cache_folder() / f".linked-{self.version()}-{target.zig_target}-{target.link_cpu}".replace(" ", "-")
+
+    def linked(self, target: Target) -> None:
+        """Note that zig has its support library for ``target`` now."""
+        with contextlib.suppress(OSError):  # it is for a message only
+            self._mark(target).touch()
+
+    def first_link(self, target: Target) -> str:
+        """Return what to say where zig builds that library first, which takes it some seconds."""
+        if self._mark(target).exists():
+            return ""
+        return f" for {target.link_cpu.split('+')[0]} for the first time, which takes some seconds more"
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which zig keeps to a cache that is this user's.

@@ -58,3 +58,15 @@ def until(reached: Callable[[], bool], seconds: float = TIMEOUT_S) -> None:
     while not reached():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def running(mark: str) -> list[int]:
+    """The processes whose command lines have ``mark``."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and mark.encode() in Path("/proc", name, "cmdline").read_bytes():
+                found.append(int(name))
+        except OSError:
+            pass
+    return found

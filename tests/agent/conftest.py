@@ -10,7 +10,12 @@ import pytest
 from agent_lab import Lab
 
 from sdk.agent import Limits, Server
+from sdk.boards import load_board
 from sdk.devices import keys
+from sdk.resources import data_dir
+from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture(autouse=True)
@@ -35,3 +40,16 @@ def lab(tmp_path: Path, key_folder: Path, request: pytest.FixtureRequest) -> Ite
         server.close()
         thread.join(5)
         assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def wire_agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The device agent with the hand-written models, for this machine."""
+    root, folder = data_dir("c_runtime"), tmp_path_factory.mktemp("wire")
+    port = root / "port" / "posix"
+    models = ROOT / "tests" / "device" / "fake_models.c"
+    sources = [*sorted((root / "src").glob("*.c")), port / "main.c", port / "pool.c", models]
+    target, tools = target_for(load_board("host")), get_toolchain("gcc")
+    how = {"include_dirs": (root / "include",), "flags": ("-DSDK_RT_FRAME_MAX=65536u",)}
+    objects = tools.compile_all([CompileJob(SourceText.read(path), target, **how) for path in sources])
+    return tools.link(LinkJob("executable", tuple(objects), target, libs=("pthread",)), folder / "agent")

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from agent_lab import Lab, read_all, until
+from agent_lab import Lab, read_all, running, until
 
 from sdk.devices import remote
 from sdk.devices.remote import RemoteProgram, ask_facts
@@ -29,18 +29,6 @@ def end_of(program: RemoteProgram, seconds: float = 10.0) -> SdkError:
     finally:
         program.close()
     pytest.fail("it did not end")
-
-
-def running(mark: str) -> list[int]:
-    """The processes whose command lines have ``mark``."""
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            if name.isdigit() and mark.encode() in Path("/proc", name, "cmdline").read_bytes():
-                found.append(int(name))
-        except OSError:
-            pass
-    return found
 
 
 def test_how_programs_end_is_told(lab: Lab) -> None:

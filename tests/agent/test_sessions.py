@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -15,44 +14,14 @@ from pathlib import Path
 import pytest
 from agent_lab import Lab, until
 from agent_proxy import Proxy
+from wire_work import work
 
-from sdk.boards import load_board
 from sdk.cli import run_command
-from sdk.devices import Session, keys, open_device, remote
+from sdk.devices import keys, open_device, remote
 from sdk.devices.transports.tcp import parse_address
-from sdk.resources import data_dir
-from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.tflite"
-
-
-@pytest.fixture(scope="session")
-def wire_agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The device agent with the hand-written models, for this machine."""
-    root, folder = data_dir("c_runtime"), tmp_path_factory.mktemp("wire")
-    port = root / "port" / "posix"
-    models = ROOT / "tests" / "device" / "fake_models.c"
-    sources = [*sorted((root / "src").glob("*.c")), port / "main.c", port / "pool.c", models]
-    target, tools = target_for(load_board("host")), get_toolchain("gcc")
-    how = {"include_dirs": (root / "include",), "flags": ("-DSDK_RT_FRAME_MAX=65536u",)}
-    objects = tools.compile_all([CompileJob(SourceText.read(path), target, **how) for path in sources])
-    return tools.link(LinkJob("executable", tuple(objects), target, libs=("pthread",)), folder / "agent")
-
-
-def work(session: Session, seed: int) -> None:
-    """Writes, runs and reads of all sizes, each of which comes out right."""
-    rng = random.Random(seed)
-    session.reset(0)
-    for call in range(3):
-        data, big = rng.randbytes(64), rng.randbytes(2000)
-        session.write(0, 0, data)
-        session.run(0)  # executed once however often it had to be sent
-        assert session.read(0, 1) == bytes((2 * x + call) & 0xFF for x in data)
-        session.write(1, 0, big)
-        assert len(session.run(1, dims=[500], repeat=40, warmup=2).samples) == 40
-        assert session.read(1, 1) == big
-        session.ping(rng.randbytes(20_000))
 
 
 @pytest.mark.parametrize("lab", ["keyed", "open"], indirect=True)

@@ -147,7 +147,6 @@ def test_folders_in_the_place_of_the_model(mistake: Any, works: Works) -> None:
         ("sdk test model.tflite", "unknown verb 'test'", "did you mean sdk verify?"),
         ("sdk list", "unknown verb 'list'", "did you mean sdk boards?"),
         ("sdk version", "unknown verb 'version'", "did you mean sdk --version?"),
-        ("sdk", "Missing command", "sdk --help"),
         ("sdk build model.tflite --board microbti", "unknown board 'microbti'", "did you mean microbit?"),
         ("sdk build model.tflite --bord host", "Did you mean '--board'?", "sdk build --help"),
         ("sdk build modle.tflite --board host", "no such file: modle.tflite", "did you mean model.tflite?"),

@@ -69,7 +69,7 @@ def test_firmware_builds_with_gcc_too(name: str, tmp_path: Path, need_tool) -> N
     assert image.stat().st_size > 0
 
 
-@pytest.mark.parametrize("kind", ["systick", "cmsdk"])
+@pytest.mark.parametrize("kind", ["systick", "cmsdk", "dwt"])
 def test_every_timer_driver_builds(kind: str, tmp_path: Path) -> None:
     board = load_board("qemu-cortex-m4").as_emulated()
     assert board.runtime.timer is not None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from device_agents import Agent
+from device_agents import Agent, firmware
 from msgspec import structs
 
 from sdk.boards import load_board
@@ -21,12 +21,15 @@ from sdk.devices.emulated.cores import CORES
 from sdk.devices.emulated.parts import TIMERS, UARTS
 from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, MachineSpec, Part, Span
 from sdk.devices.transports import unicorn as transport
+from sdk.driver.agents import link_agent
+from sdk.driver.artifact import build_sources
 from sdk.driver.counting import counted
-from sdk.driver.execute import bench
+from sdk.driver.execute import bench, verify
 from sdk.driver.machines import emulator_of, engine_of, placed
 from sdk.driver.options import BuildOptions
 from sdk.driver.session import open_session
 from sdk.errors import DeviceFault, MissingToolError, NoDeviceError, SdkError, UsageError
+from sdk.toolchains.elf import ElfFile
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples/digits/digits_int8.tflite"
 BIG, LONG_LOOP = 1, 15  # of fake_models.c
@@ -48,7 +51,7 @@ def changed(agent: Agent, **fields: object) -> Agent:
 def opened(agent: Agent) -> SdkError:
     """The error with which opening the agent ends."""
     with pytest.raises(SdkError) as caught:
-        agent.open(5.0)
+        agent.open(60.0)
     return caught.value
 
 
@@ -69,6 +72,39 @@ def test_qemu_and_unicorn_count_alike(name: str, need_tool) -> None:
     assert ours.est_cycles == pytest.approx(theirs.est_cycles, rel=0.001)
     assert ours.samples[0] == pytest.approx(theirs.samples[0], rel=0.001)
     assert ours.samples[0] == pytest.approx(ours.instructions, rel=0.001)
+
+
+def test_a_real_board_runs_its_own_image() -> None:
+    """What would be flashed: the chip's addresses, clocks and pins set, its UART and cycle counter."""
+    board, options = load_board("nucleo_l4r5zi"), BuildOptions()
+    agent = link_agent(build_sources(DIGITS, board, options).sources, board, options)
+    (vectors,) = (s for s in ElfFile(agent).sections if s.name == ".vectors")
+    assert vectors.address == 0x0800_0000
+    assert verify(DIGITS, board, None, options, "interp", 3).exact_cases == 3
+    spec = emulator_of(board, agent)
+    assert spec is not None
+    assert spec.machine is not None
+    assert {s.at for s in spec.machine.setup if s.ready} == {0x4002_1000}
+    deaf = changed(Agent("unicorn://", agent, spec), setup=tuple(s for s in spec.machine.setup if s.at != 0x4000_7004))
+    assert "0x40007004" in opened(deaf).message  # a register that the file does not have is none
+    other = link_agent(build_sources(DIGITS, board, options).sources, board, options, device="qemu://")
+    assert "does not fit the board's memory" in opened(Agent("unicorn://", other, spec)).message
+
+
+def test_systick_interrupts(agent: Agent, tmp_path: Path) -> None:
+    """Each 2**24 instructions: exceptions are entered and left, and the count goes on."""
+    board = load_board("qemu-cortex-m4")
+    assert board.runtime.timer is not None
+    runtime = structs.replace(board.runtime, timer=structs.replace(board.runtime.timer, kind="systick"))
+    board = replace(board, runtime=runtime)
+    image = firmware(board, tmp_path / "agent.elf")
+    samples = []
+    for one in (agent, Agent("unicorn://", image, emulator_of(board, image))):
+        with one.open(60.0) as session:
+            samples.append(session.run(BIG, dims=[LONG_LOOP]).samples[0])
+    cmsdk, systick = samples
+    assert cmsdk > 1 << 24
+    assert 0 <= systick - cmsdk < 100
 
 
 def test_a_run_is_counted_to_the_instruction(agent: Agent) -> None:
@@ -147,8 +183,9 @@ def test_registers_that_are_not_there(agent: Agent) -> None:
     error = opened(changed(agent, uart=Part("nrf51", 0x4000_4000, 16_000_000)))
     assert "0x40004010, where the board has no register" in error.message
     assert "pc 0x" in (error.why or "")
-    # an address where nothing is at all faults, as on the chip; the crash cannot be told without a UART
-    assert isinstance(opened(changed(agent, uart=Part("cmsdk", 0x5000_4000, 25_000_000), limit=1000)), DeviceFault)
+    elsewhere = opened(changed(agent, uart=Part("cmsdk", 0x5000_4000, 25_000_000)))
+    assert "0x40004010, where the board has no register" in elsewhere.message
+    assert isinstance(elsewhere, DeviceFault)
 
 
 def test_memory_is_the_boards_own(agent: Agent) -> None:

@@ -15,10 +15,12 @@ from msgspec import structs
 from sdk.boards import Board, load_board
 from sdk.cli import run_command
 from sdk.cores import timing_for
-from sdk.driver import BuildOptions, fitting
+from sdk.driver import BuildOptions, artifact, fitting
+from sdk.driver.agents import link_agent
 from sdk.driver.counting import Counts
 from sdk.driver.fitting import BoardFit, FitReport, fit
 from sdk.errors import BuildError, MissingToolError, UsageError
+from sdk.report import FREE_STACK
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL = ROOT / "examples" / "digits" / "digits_int8.tflite"
@@ -47,6 +49,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
         return Counts(64_000, 6.4e4 if options.memory == "time" else 6.5e4)
 
     monkeypatch.setattr(fitting, "count", count)
+    monkeypatch.setattr(fitting, "_firmware", lambda *_: fitting.Firmware(-FREE_STACK, 0, FREE_STACK))  # nothing
     return calls
 
 
@@ -163,6 +166,43 @@ def test_counts_are_those_of_bench(need_tool: Callable[[str], str]) -> None:
     assert row.instructions is not None
     assert row.est_cycles is not None
     assert 20_000 < row.instructions < row.est_cycles < 2 * row.instructions
+
+
+def test_the_firmware_and_its_stack_count(counted: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    (alone,) = fit(MODEL, BuildOptions(), boards=[nrf()]).boards
+    room = {"ram": 1000, "flash": 2000, "stack": 1512}
+    monkeypatch.setattr(fitting, "_firmware", lambda *_: fitting.Firmware(**room))
+    beside = 1000 + 1512  # the model's own stack is below that
+    whole = alone.ram_bytes + beside
+    boards = [
+        sized(nrf(), "exact", ram=whole), sized(nrf(), "one_less", ram=whole - 1),
+        sized(nrf(), "roomy", ram=whole * 10 // 9 + 9), sized(nrf(), "none", ram=alone.min_ram_bytes + beside - 7),
+        sized(nrf(), "no_flash", flash=alone.flash_bytes + 1999),
+    ]  # fmt: skip
+    rows = {b.board: b for b in fit(MODEL, BuildOptions(), boards=boards).boards}
+    assert {name: (row.objective, row.tight) for name, row in rows.items()} == {
+        "exact": ("time", True), "one_less": ("min", True), "roomy": ("time", False), "none": (None, False),
+        "no_flash": ("min" if alone.flash_bytes > rows["no_flash"].flash_bytes else None, rows["no_flash"].tight),
+    }  # fmt: skip
+    assert (rows["exact"].firmware_ram_bytes, rows["exact"].ram_part) == (beside, 1.0)
+    assert rows["none"].short == {"ram": 7}
+
+
+@pytest.mark.emulator
+def test_what_fits_can_be_linked(need_tool: Callable[[str], str]) -> None:
+    """The least RAM that is said to do is enough for an image that runs, and what is said to be too little is."""
+    need_tool("qemu-system-arm")
+    (row,) = fit(MODEL, BuildOptions(), boards=[load_board("microbit")]).boards
+    assert row.objective == "time"
+    built = artifact.build_sources(MODEL, load_board("microbit"), BuildOptions()).sources
+    for spare, works in ((0, True), (-900, False)):  # what the linker leaves out of the runtime is little
+        board = sized(load_board("microbit"), "microbit", ram=row.ram_bytes + row.firmware_ram_bytes + spare)
+        board = replace(board, emulator=None)
+        if works:
+            link_agent(built, board, BuildOptions())
+        else:
+            with pytest.raises(BuildError, match="does not fit"):
+                link_agent(built, board, BuildOptions())
 
 
 ROWS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,16 @@ from sdk.compiler.ir.graph import Graph, Value
 from sdk.compiler.ir.types import BOOL, F32, I8, I64, Quant, TensorType
 from sdk.compiler.sym import Var
 from sdk.driver.execute import difference
+from sdk.driver.files import read_model_file
 from sdk.driver.reference import case_inputs, open_reference, random_dims
+from sdk.frontends.base import ModelFile as TfliteFile
 from sdk.frontends.onnx.importer import import_onnx
+from sdk.frontends.tflite import FRONTEND
+from sdk.frontends.tflite.importer import import_tflite
 from sdk.report import VerifyReport
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "frontends"))
+from tflite_files import ModelFile
 
 N = Var("n", 2, 8)
 GRAPH = Graph(
@@ -121,3 +129,41 @@ def test_reports_say_what_they_compare_with(
     assert run_command([*line, "--cases", "1"]) == 0
     text = capsys.readouterr().out
     assert all(f"{name} " in text for name in names), text
+
+
+def test_results_that_are_inputs_or_constants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They have names of their own in the build."""
+    m = ModelFile()
+    x, k, y = m.input("x", (2,), "float32"), m.const("k", [3.0, 4.0], "float32"), m.output("y", (2,), "float32")
+    m.op("ADD", [x, k], [y], "AddOptions")
+    m.outputs[:] = [x, y, k]
+    path = tmp_path / "ends.tflite"
+    path.write_bytes(m.build())
+    line = ["verify", str(path), "--board", "host", "--cases", "3", "--json"]
+    assert run_command(line) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["reference"], found["exact_cases"], found["passed"]) == ("litert", 3, True)
+
+
+def _micro_or_litert(m: ModelFile) -> str:
+    file = read_model_file(TfliteFile(Path("m.tflite"), m.build(), FRONTEND))
+    return open_reference("auto", file, import_tflite(file.data, "m")).name
+
+
+def test_what_a_quantised_file_is_compared_with() -> None:
+    """Integers with tflite-micro, floats at the ends or not; what only one engine has with that one."""
+    m = ModelFile()
+    x, q = m.input("x", (1, 8), "float32"), m.tensor("q", (1, 8), "int8", 0.1, 3)
+    w, r = m.const("w", np.ones((4, 8)), "int8", scale=0.02), m.tensor("r", (1, 4), "int8", 0.2, 1)
+    m.op("QUANTIZE", [x], [q])
+    m.op("FULLY_CONNECTED", [q, w], [r], "FullyConnectedOptions")
+    m.op("DEQUANTIZE", [r], [m.output("y", (1, 4), "float32")])
+    assert _micro_or_litert(m) == "tflite-micro"
+    m.op("GREATER", [m.outputs[0], m.const("k", 0.5, "float32")], [m.output("z", (1, 4), "bool")])
+    assert _micro_or_litert(m) == "litert"
+    only = ModelFile()
+    samples = only.tensor("s", (4,), "int16")
+    only.op("CAST", [only.input("x", (4,), "float32")], [samples], "CastOptions")
+    window = only.const("w", [4096] * 4, "int16")
+    only.op("CUSTOM", [samples, window], [only.output("y", (4,), "int16")], custom="SignalWindow", flags={"shift": 12})
+    assert _micro_or_litert(only) == "tflite-micro"

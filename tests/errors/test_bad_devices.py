@@ -69,8 +69,8 @@ def program(folder: Path, text: str) -> str:
     [
         (
             2,
-            "tcp://192.0.2.1:9000",
-            ("'tcp://192.0.2.1:9000' is not a device address",),
+            "adb://192.0.2.1:9000",
+            ("'adb://192.0.2.1:9000' is not a device address",),
             ("local:", "qemu://"),
         ),
         (2, "ttyACM0", ("'ttyACM0' is not a device address",), ("local:", "qemu://")),
@@ -89,7 +89,7 @@ def test_addresses(
 ) -> None:
     line = ("run", digits, "--board", "host", "--device", uri, "--input", image)
     error = fails(code, *line, says=says, hints=hints)
-    assert "tcp" not in error["hint"]  # no such transport: a hint that leads to the next error
+    assert "adb" not in error["hint"]  # no such transport: a hint that leads to the next error
 
 
 def test_a_device_without_a_board(fails: Fails, digits: Path) -> None:

@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ai_edge_litert import interpreter as litert
 from reference import litert_outputs
 from tflite_files import ModelFile
 
-from sdk.budget import NODES
+from sdk.budget import ENDINGS, NODES
 from sdk.compiler import ops
 from sdk.compiler.interp.graph import initial_states, run_graph
 from sdk.compiler.ir.module import Module
 from sdk.compiler.verify.module import check
 from sdk.errors import BuildError
+from sdk.frontends import loops
+from sdk.frontends.base import OpenSizesError, UnknownDimsError
 from sdk.frontends.tflite import inlining
 from sdk.frontends.tflite.importer import import_tflite
 
@@ -26,9 +29,10 @@ NONE = {"FusedActivationFunction": 0}
 
 
 def same_as_litert(
-    data: bytes, draw: Callable[[np.random.Generator], list[Array]], runs: int = 4, kernels: str = "BUILTIN_REF"
+    data: bytes, draw: Callable[[np.random.Generator], list[Array]], runs: int = 4, kernels: str = "BUILTIN_REF",
+    dims: dict[str, tuple[int, ...]] | None = None,
 ) -> Module:  # fmt: skip
-    module = import_tflite(data, "m")
+    module = import_tflite(data, "m", dims=dims)
     check(module, ops)
     graph, rng = module.graphs["main"], np.random.default_rng(0)
     given = [draw(rng) for _ in range(runs)]
@@ -218,6 +222,137 @@ def test_a_loop_inside_a_branch_inside_a_loop() -> None:
     same_as_litert(m.build(ends(4), step("branch"), loop, double, ends(2), step("sum")), floats((2,)))
 
 
+def until(limit: int | None, rows: int = 3, change: str = "") -> bytes:
+    """x + y again and again, while its sum is below 6 and (perhaps) the count below a limit; the count and the sum."""
+    m, shape = ModelFile(), (rows, 2)
+    x, y = m.input("x", shape, "float32"), m.input("y", shape, "float32")
+    outs = [m.output("count", (), "int32"), m.output("sum", shape, "float32"), m.tensor("y_out", shape, "float32")]
+    m.op("WHILE", [m.const("zero", 0), x, y], outs, "WhileOptions", CondSubgraphIndex=1, BodySubgraphIndex=2)
+    t = ModelFile()
+    i, a = t.input("i", (), "int32"), t.input("a", shape, "float32")
+    t.input("b", shape, "float32")
+    total, below, fewer = t.tensor("total", (), "float32"), t.tensor("below", (), "bool"), t.tensor("fewer", (), "bool")
+    t.op("SUM", [a, t.const("axes", [0, 1])], [total], "ReducerOptions", KeepDims=False)
+    t.op("LESS", [total, t.const("six", 6.0, "float32")], [below])
+    t.op("LESS", [i, t.const("limit", limit or 0)], [fewer])
+    more = t.output("more", (), "bool")
+    t.op("LOGICAL_AND", [below if limit is None else fewer, below], [more])
+    b = ModelFile()
+    i, a, c = b.input("i", (), "int32"), b.input("a", shape, "float32"), b.input("b", shape, "float32")
+    after, new = b.tensor("after", (), "int32"), b.tensor("new", shape, "float32")
+    b.op("ADD", [i, b.const("one", 1)], [after], "AddOptions", **NONE)
+    b.op("ADD", [a, c], [new], "AddOptions", **NONE)
+    b.outputs = [after, new, c]
+    if change == "variable":
+        handle = b.tensor("handle", (1,), "int32")
+        b.op("VAR_HANDLE", [], [handle], "VarHandleOptions", SharedName="v")
+        b.op("ASSIGN_VARIABLE", [handle, new], [])
+    return m.build(t, b)
+
+
+def rising(rng: np.random.Generator) -> list[Array]:
+    """Numbers of which the loop adds some none, some few, some as many as it may."""
+    return [rng.uniform(-2, 3, (3, 2)).astype(np.float32), rng.uniform(-0.1, 0.3, (3, 2)).astype(np.float32)]
+
+
+def test_a_loop_that_data_end() -> None:
+    module = same_as_litert(until(9), rising, 24)
+    graph, rng, seen = module.graphs["main"], np.random.default_rng(0), set()
+    for _ in range(24):
+        given = dict(zip((p.name for p in graph.params), rising(rng), strict=True))
+        seen.add(int(run_graph(module, "main", given)["count"]))
+    assert {0, 9} < seen
+    assert len(seen) > 3
+
+
+def test_loops_that_data_end_and_nothing_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "ENDINGS", replace(ENDINGS, most=20))  # to be quick
+    with pytest.raises(OpenSizesError) as error:
+        import_tflite(until(None), "m")
+    assert error.value.names == ("count_passes",)
+    same_as_litert(until(None), rising, 12, dims={"count_passes": (0, 60)})
+    for data, why in (
+        (until(1 << 30), "passes of loops that data may end"),
+        (until(9, change="variable"), "a pass assigns a variable"),
+    ):
+        with pytest.raises(BuildError, match="cannot be imported") as refused:
+            import_tflite(data, "m")
+        assert why in str(refused.value)
+    with pytest.raises(UnknownDimsError, match="no dim loop_passes"):
+        import_tflite(until(9), "m", dims={"loop_passes": (0, 9)})
+
+
+def variable(m: ModelFile, name: str) -> int:
+    handle = m.tensor(name, (1,), "int32")
+    m.op("VAR_HANDLE", [], [handle], "VarHandleOptions", SharedName=name)
+    return handle
+
+
+def test_the_run_chooses_no_variable() -> None:
+    branches = []
+    for name in ("a", "b"):
+        branches.append(ModelFile())
+        branches[-1].outputs = [variable(branches[-1], name)]
+    m = ModelFile()
+    c = m.input("c", (), "bool")
+    m.op("IF", [c], [m.output("y", (1,), "int32")], "IfOptions", ThenSubgraphIndex=1, ElseSubgraphIndex=2)
+    with pytest.raises(BuildError, match="cannot be imported") as error:
+        import_tflite(m.build(*branches), "m")
+    assert "its condition is known only at run time, and chooses a variable" in str(error.value)
+    m = ModelFile()
+    more, held = m.input("more", (), "bool"), variable(m, "a")
+    outs = [m.output("last", (), "bool"), m.tensor("which", (1,), "int32")]
+    m.op("WHILE", [more, held], outs, "WhileOptions", CondSubgraphIndex=1, BodySubgraphIndex=2)
+    t, b = ModelFile(), ModelFile()
+    for g in (t, b):
+        g.input("more", (), "bool"), g.input("held", (1,), "int32")
+    t.outputs = [0]
+    b.outputs = [0, variable(b, "b")]
+    with pytest.raises(BuildError, match="cannot be imported") as error:
+        import_tflite(m.build(t, b), "m", dims={"last_passes": (0, 4)})
+    assert "its end is known only at run time, and a pass exchanges variables" in str(error.value)
+
+
+def test_a_loop_over_an_open_number_of_steps() -> None:
+    """The pattern of recurrent layers over as many rows as there are."""
+    m, width = ModelFile(), 2
+    x = m.input("x", (1, width), "float32", signature=(-1, width))
+    size, first = m.tensor("size", (2,), "int32"), m.tensor("first", (1,), "int32")
+    m.op("SHAPE", [x], [size], "ShapeOptions", OutType=2)
+    m.op("SLICE", [size, m.const("begin", [0]), m.const("one", [1])], [first])
+    count = m.tensor("count", (), "int32")
+    m.op("RESHAPE", [first, m.const("none", np.zeros(0))], [count])
+    outs = [m.tensor("k", (), "int32"), m.output("h", (1, width), "float32"), m.tensor("n", (), "int32")]
+    outs += [m.tensor("rows", (1, width), "float32", signature=(-1, width))]
+    start = m.const("h0", np.zeros((1, width)), "float32")
+    m.op("WHILE", [m.const("zero", 0), start, count, x], outs, "WhileOptions", CondSubgraphIndex=1, BodySubgraphIndex=2)
+    t, b = ModelFile(), ModelFile()
+    for g in (t, b):
+        g.input("i", (), "int32"), g.input("h", (1, width), "float32"), g.input("n", (), "int32")
+        g.input("x", (1, width), "float32", signature=(-1, width))
+    t.op("LESS", [0, 2], [t.output("more", (), "bool")])
+    at, after = b.tensor("at", (1,), "int32"), b.tensor("after", (), "int32")
+    row = b.tensor("row", (1, width), "float32")
+    b.op("RESHAPE", [0, b.const("one", [1])], [at])
+    b.op("GATHER", [3, at], [row], "GatherOptions", Axis=0)
+    b.op("ADD", [0, b.const("step", 1)], [after], "AddOptions", **NONE)
+    b.outputs = [after, recurrent(b, row, 1, width), 2, 3]
+    data = m.build(t, b)
+    module = import_tflite(data, "m", dims={"x_0": (1, 5)})
+    check(module, ops)
+    rng = np.random.default_rng(0)
+    engine = litert.Interpreter(model_content=data, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF)
+    for steps in (1, 3, 5):
+        rows = rng.standard_normal((steps, width)).astype(np.float32)
+        engine.resize_tensor_input(0, rows.shape)
+        engine.allocate_tensors()
+        engine.set_tensor(0, rows)
+        engine.invoke()
+        (got,) = run_graph(module, "main", {"x": rows}, dims={"x_0": steps}).values()
+        want = engine.get_tensor(engine.get_output_details()[0]["index"])
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 def test_what_the_run_decides_is_refused_and_no_loop_is_endless() -> None:
     m = ModelFile()
     k = m.input("k", (), "int32")
@@ -226,9 +361,11 @@ def test_what_the_run_decides_is_refused_and_no_loop_is_endless() -> None:
     test.op("LESS", [test.input("i", (), "int32"), test.const("n", 9)], [test.output("more", (), "bool")])
     i = body.input("i", (), "int32")
     body.op("ADD", [i, body.const("one", 1)], [body.output("next", (), "int32")], "AddOptions", **NONE)
-    with pytest.raises(BuildError, match="cannot be imported") as error:
+    with pytest.raises(OpenSizesError) as asked:
         import_tflite(m.build(test, body), "m")
-    assert "how often it runs is known only at run time" in str(error.value)
+    assert asked.value.names == ("y_passes",)
+    draw = lambda rng: [np.asarray(rng.integers(0, 12), np.int32)]  # noqa: E731
+    same_as_litert(m.build(test, body), draw, 8, dims={"y_passes": (0, 9)})
     forever = ModelFile()
     forever.input("i", (), "int32")
     forever.outputs = [forever.const("true", True, "bool")]

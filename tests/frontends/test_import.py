@@ -106,15 +106,15 @@ def test_all_unsupported_operators_are_reported_at_once() -> None:
     x = m.input("x", (1, 8), "int8", 0.1, 0)
     a, b = m.tensor("after_conv", (1, 8), "int8", 0.1, 0), m.tensor("after_relu", (1, 8), "int8", 0.1, 0)
     c = m.output("out", (1, 8), "int8", 0.1, 0)
-    m.op("CONV_3D_TRANSPOSE", [x], [a])
+    m.op("RANDOM_UNIFORM", [x], [a])
     m.op("RELU", [a], [b])
     m.op("CUSTOM", [b], [c], custom="MyFilter")
     with pytest.raises(
-        BuildError, match="2 operators of the model cannot be imported: CONV_3D_TRANSPOSE, MyFilter"
+        BuildError, match="2 operators of the model cannot be imported: MyFilter, RANDOM_UNIFORM"
     ) as error:
         import_tflite(m.build(), "model")
     assert error.value.where is not None
-    assert "node 0 CONV_3D_TRANSPOSE -> after_conv: unsupported operator" in error.value.where
+    assert "node 0 RANDOM_UNIFORM -> after_conv: unsupported operator" in error.value.where
     assert "node 2 MyFilter -> out: unsupported custom operator" in error.value.where
 
 

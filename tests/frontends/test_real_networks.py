@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflite_files import ModelFile
+from nets import Net
 
 from sdk.compiler.interp.graph import run_graph
 from sdk.compiler.ir.graph import Call
@@ -21,56 +21,6 @@ from sdk.frontends.tflite.importer import import_tflite
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(9)
 WINDOW = {"Padding": 0, "StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1}
-
-
-class Net(ModelFile):
-    """A file that is written layer by layer: every method gives the number of the tensor that it makes."""
-
-    def made(self, op: str, inputs: list[int], shape: tuple[int, ...], options: str = "", dtype: str = "float32",
-             **fields: Any) -> int:  # fmt: skip
-        open_ = tuple(-1 if k == 0 else n for k, n in enumerate(shape)) if dtype == "float32" and shape else None
-        result = self.tensor(f"t{len(self.tensors)}", shape, dtype, signature=open_)
-        self.op(op, inputs, [result], options, **fields)
-        return result
-
-    def weights(self, *shape: int) -> int:
-        return self.const(f"w{len(self.tensors)}", RNG.uniform(-0.5, 0.5, shape), "float32")
-
-    def halves(self, *shape: int) -> int:
-        """Weights of half precision, as converters write them: the runtime makes them floats."""
-        stored = self.const(f"h{len(self.tensors)}", RNG.uniform(-0.5, 0.5, shape), "float16")
-        found = self.tensor(f"t{len(self.tensors)}", shape, "float32")
-        self.op("DEQUANTIZE", [stored], [found])
-        return found
-
-    def conv(self, x: int, channels: int, size: int = 3, act: int = 1, halves: bool = False) -> int:
-        n, h, w, c = self.tensors[x].shape
-        taps = (self.halves if halves else self.weights)(channels, size, size, c)
-        return self.made("CONV_2D", [x, taps, self.weights(channels)], (n, h, w, channels), "Conv2DOptions",
-                         FusedActivationFunction=act, **WINDOW)  # fmt: skip
-
-    def dense(self, x: int, channels: int, act: int = 0, keep: bool = False, halves: bool = False) -> int:
-        *outer, inner = self.tensors[x].shape
-        taps = (self.halves if halves else self.weights)(channels, inner)
-        return self.made("FULLY_CONNECTED", [x, taps, self.weights(channels)], (*outer, channels),
-                         "FullyConnectedOptions", FusedActivationFunction=act, KeepNumDims=keep)  # fmt: skip
-
-    def flat(self, x: int) -> int:
-        """Keras' Flatten: the batch out of the shape, packed with -1."""
-        shape = self.tensors[x].shape
-        sizes = self.made("SHAPE", [x], (len(shape),), "ShapeOptions", "int32", OutType=2)
-        ends = [self.const(f"e{k}", [v]) for k, v in enumerate((0, 1, 1))]
-        batch = self.made("STRIDED_SLICE", [sizes, *ends], (), "StridedSliceOptions", "int32", ShrinkAxisMask=1)
-        rest = self.const("rest", int(np.prod(shape[1:])))
-        wanted = self.made("PACK", [batch, rest], (2,), "PackOptions", "int32", Axis=0, ValuesCount=2)
-        return self.made("RESHAPE", [x, wanted], (shape[0], int(np.prod(shape[1:]))), "ReshapeOptions")
-
-    def finished(self, *results: int) -> bytes:
-        self.outputs[:] = results
-        return self.build()
-
-    def image(self, *shape: int) -> int:
-        return self.input("x", shape, "float32", signature=(-1, *shape[1:]))
 
 
 def perceptron() -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ TYPES = {
 }
 
 # The least version of an operator that runtimes still have, where that is not the first.
+_PLACE = b"mark%04d"  # where a place in the file will stand
 VERSIONS = {tflite.BuiltinOperator.BROADCAST_TO: 2}
 
 
@@ -125,14 +127,18 @@ class ModelFile:
         code = tflite.BuiltinOperator.CUSTOM if custom else getattr(schema.BuiltinOperator, name)
         self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom, flags))
 
-    def build(self, *others: ModelFile, signatures: Mapping[str, Signature] | None = None) -> bytes:
-        """``signatures`` give a subgraph by number, and inputs and outputs, tensors by name, for each key."""
-        return _Writer([self, *others]).finish(signatures or {})
+    def build(
+        self, *others: ModelFile, signatures: Mapping[str, Signature] | None = None, behind: bool = False
+    ) -> bytes:
+        """``signatures`` give a subgraph by number, and inputs and outputs, tensors by name, for each key; with
+        ``behind`` constants and options of custom operators stand behind the tables, as in files of many GB."""
+        return _Writer([self, *others], behind).finish(signatures or {})
 
 
 class _Writer:
-    def __init__(self, graphs: list[ModelFile]) -> None:
+    def __init__(self, graphs: list[ModelFile], behind: bool) -> None:
         self.b = flatbuffers.Builder(4096)
+        self.behind: list[bytes] | None = [] if behind else None
         self.buffers: list[int] = [self.table("Buffer")]
         self.codes: dict[tuple[int, str], int] = {}
         self.graphs = [self.subgraph(g) for g in graphs]
@@ -148,7 +154,18 @@ class _Writer:
         if signatures:
             fields["SignatureDefs"] = self.offsets([self.signature(k, *s) for k, s in signatures.items()])
         self.b.Finish(self.table("Model", **fields), b"TFL3")
-        return bytes(self.b.Output())
+        found = bytes(self.b.Output())
+        for number, raw in enumerate(self.behind or []):
+            found += bytes(-len(found) % 16)
+            found = found.replace(_PLACE % number, struct.pack("<Q", len(found))) + raw
+        return found
+
+    def outside(self, raw: bytes, names: tuple[str, str]) -> dict[str, int]:
+        """Fields that say where bytes behind the tables stand: a mark until the tables are written."""
+        assert self.behind is not None
+        self.behind.append(raw)
+        place = struct.unpack("<Q", _PLACE % (len(self.behind) - 1))[0]
+        return dict(zip(names, (place, len(raw)), strict=True))
 
     def table(self, kind: str, **fields: Any) -> int:
         of = tflite if hasattr(tflite, f"{kind}Start") else schema  # the newer of the two
@@ -203,7 +220,9 @@ class _Writer:
     def tensor(self, t: TensorSpec) -> int:
         number = 0
         if t.data is not None:
-            self.buffers.append(self.table("Buffer", Data=self.bytes(t.data.tobytes())))
+            raw = t.data.tobytes()
+            inside = {} if self.behind is not None else {"Data": self.bytes(raw)}
+            self.buffers.append(self.table("Buffer", **(inside or self.outside(raw, ("Offset", "Size")))))
             number = len(self.buffers) - 1
         fields: dict[str, Any] = {
             "Name": self.b.CreateString(t.name),
@@ -270,5 +289,8 @@ class _Writer:
             fields[f"BuiltinOptions{second}"] = self.table(o.options, **given)
         if o.flags:
             raw = o.flags if isinstance(o.flags, bytes) else bytes(flexbuffers.Dumps(o.flags))
-            fields["CustomOptions"] = self.bytes(raw)
+            if self.behind is None:
+                fields["CustomOptions"] = self.bytes(raw)
+            else:
+                fields |= self.outside(raw, ("LargeCustomOptionsOffset", "LargeCustomOptionsSize"))
         return self.table("Operator", **fields)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
 
 from plots.reports import profile_report
 from plots.test_drawing import strange
@@ -143,4 +146,134 @@ def test_plots_alone(browser: webdriver.Chrome, show: Callable[..., None], plot:
     show(text, DESK, name="plot.svg")
     assert browser.execute_script("return document.querySelectorAll('rect, path').length") > 6
     assert browser.execute_script("return document.querySelector('parsererror')") is None
+    assert browser.get_log("browser") == []
+
+
+# --- zoom, pins, search ------------------------------------------------------------------------------------
+
+VIEW = "return document.querySelector('.wide svg').getAttribute('viewBox').split(' ').map(Number)"
+PINNED = "return [...document.querySelectorAll('.pin')].map(e => e.tagName.toLowerCase()).sort()"
+CARD = "const c = document.querySelector('aside.pinned'); return c.hidden ? null : c.querySelector('pre').textContent"
+SEEN = """
+const box = arguments[0].getBoundingClientRect();
+return box.top >= 0 && box.left >= 0 && box.bottom <= innerHeight && box.right <= innerWidth;
+"""
+
+
+def press(browser: webdriver.Chrome, text: str) -> None:
+    """A button by its words or label."""
+    script = "[...document.querySelectorAll('button')].find(b => b.textContent.includes(arguments[0]) || b.title === "
+    browser.execute_script(script + "arguments[0]).click()", text)
+
+
+def test_a_plot_zooms_and_is_dragged(browser: webdriver.Chrome, show: Callable[..., None]) -> None:
+    show(driver.profile_page(profile_report()), DESK)
+    plot = browser.find_element("css selector", ".wide svg")
+    full = browser.execute_script(VIEW)
+    wheel = "arguments[0].dispatchEvent(new WheelEvent('wheel', {deltaY: -300, ctrlKey: arguments[1], bubbles: true,"
+    wheel += " cancelable: true, clientX: arguments[2], clientY: arguments[3]}))"
+    box = plot.rect
+    at = (box["x"] + box["width"] * 0.75, box["y"] - browser.execute_script("return scrollY") + box["height"] / 2)
+    browser.execute_script(wheel, plot, False, *at)
+    assert browser.execute_script(VIEW) == full  # the page's own
+    browser.execute_script(wheel, plot, True, *at)
+    x, _, width, height = browser.execute_script(VIEW)
+    assert width == pytest.approx(full[2] / 2.718, rel=1e-3)
+    assert height / width == pytest.approx(full[3] / full[2])
+    assert x + 0.75 * width == pytest.approx(0.75 * full[2], rel=1e-3)  # what is under the pointer stays there
+    ActionChains(browser).move_to_element(plot).click_and_hold().move_by_offset(-60, 0).release().perform()
+    moved = browser.execute_script(VIEW)
+    assert moved[0] == pytest.approx(x + 60 * width / box["width"], rel=0.02)
+    assert browser.execute_script(PINNED) == []  # a drag is no click
+    press(browser, "all of it")
+    assert browser.execute_script(VIEW) == full
+    press(browser, "larger")
+    plot.send_keys("+")
+    assert browser.execute_script(VIEW)[2] == pytest.approx(full[2] / 2.25)
+    plot.send_keys(Keys.ARROW_RIGHT)
+    assert browser.execute_script(VIEW)[0] > full[2] / 4
+    plot.send_keys("-0")
+    assert browser.execute_script(VIEW) == full
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_pins_lead_from_picture_to_table_and_back(
+    browser: webdriver.Chrome, show: Callable[..., None], size: tuple[int, int]
+) -> None:
+    show(graph_page(Path()), size)
+    browser.execute_script("document.querySelector(\"g[data-t='g0-1'] rect\").dispatchEvent(new MouseEvent('click', "
+                           "{bubbles: true}))")  # fmt: skip
+    assert browser.execute_script(PINNED) == ["g", "path", "path", "tr"]
+    assert browser.execute_script(CARD).startswith("CONV_2D conv1")
+    assert "#pin=g0-1" in browser.current_url
+    row = browser.find_element("css selector", "tr[data-t='g0-1']")
+    press(browser, "in the table")
+    assert browser.execute_script(SEEN, row)
+    press(browser, "→ CONV_2D conv2")  # along an edge, as one reads a graph
+    assert browser.execute_script(CARD).startswith("CONV_2D conv2")
+    box = browser.find_element("css selector", "g[data-t='g0-2']")
+    assert browser.execute_script(SEEN, box)
+    last = browser.find_element("css selector", "tr[data-t='g0-5']")
+    browser.execute_script("arguments[0].cells[0].click()", last)
+    assert browser.execute_script(CARD).startswith("SOFTMAX")
+    assert browser.execute_script(SEEN, browser.find_element("css selector", "g[data-t='g0-5']"))
+    address = browser.current_url
+    browser.refresh()
+    assert browser.current_url == address
+    assert browser.execute_script(CARD).startswith("SOFTMAX")  # a link to a place
+    browser.find_element("css selector", "body").send_keys(Keys.ESCAPE)
+    assert browser.execute_script(CARD) is None
+    width, inner, _ = browser.execute_script(OVERFLOW)
+    assert width <= inner == size[0]
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "names"),
+    [(graph_page, "conv_2d 2", ["conv2"]), (profile_page, "conv_2d", ["conv1", "conv2", "conv3"])],
+)
+def test_a_search(
+    browser: webdriver.Chrome, show: Callable[..., None], page: Callable[[Path], str], words: str, names: list[str]
+) -> None:
+    show(page(Path()), DESK)
+    body = browser.find_element("css selector", "body")
+    body.send_keys("/")
+    field = browser.switch_to.active_element
+    field.send_keys(words)
+    rows = [row for row in browser.find_elements("css selector", "tr[data-t]") if row.is_displayed()]
+    found = "return document.querySelector('.tools output').value"
+    assert browser.execute_script(found) == f"{len(rows)} found"
+    assert all(any(name in row.text for row in rows) for name in names)
+    assert len(rows) < len(browser.find_elements("css selector", "tr[data-t]"))
+    field.send_keys(Keys.ENTER)
+    assert browser.execute_script(found) == f"1 of {len(rows)}"
+    assert names[0] in browser.execute_script(CARD)
+    field.send_keys(Keys.ESCAPE)
+    assert len([r for r in browser.find_elements("css selector", "tr[data-t]") if r.is_displayed()]) > len(rows)
+    assert browser.get_log("browser") == []
+
+
+def test_another_tab_opens_for_what_is_in_it(browser: webdriver.Chrome, show: Callable[..., None]) -> None:
+    show(memory_page(Path()), DESK)
+    pane = "const [p] = [...document.querySelectorAll('.pane')].slice(-1); const i = p.querySelector('path[data-t]');"
+    show_it = pane + "location.hash = '#pin=' + i.dataset.t; location.reload()"
+    browser.execute_script(show_it)
+    shown = pane + "return [p.checkVisibility(), i.classList.contains('pin'), p.id !== 'pane-time']"
+    assert browser.execute_script(shown) == [True, True, True]
+
+
+def test_profiles_share_an_axis(browser: webdriver.Chrome, show: Callable[..., None]) -> None:
+    """Another model that takes half as long is half as wide."""
+    one = profile_report()
+    half = replace(one, model="half.tflite", ops=one.ops[:2], total={one.unit: round(one.whole / 2)})
+    show(driver.profile_page(one, half), DESK)
+    widths = "return [...document.querySelectorAll(\"rect[data-t='op-0'], rect[data-t='m1-op-0']\")].map("
+    assert len(set(browser.execute_script(widths + "r => r.getAttribute('width'))"))) == 1
+    ends = "return [...document.querySelectorAll('.wide svg')].map(s => [...s.querySelectorAll('rect[fill^=url]')]"
+    ends += ".map(r => Number(r.getAttribute('x')) + Number(r.getAttribute('width')))[0])"
+    full, short = browser.execute_script(ends)
+    assert (short - 66) / (full - 66) == pytest.approx(0.5, abs=0.01)
+    browser.execute_script("document.querySelector(\"tr[data-t='m1-op-1']\").cells[0].click()")
+    assert len(browser.execute_script(PINNED)) == 4  # its row and its three bars, and none of the other model
     assert browser.get_log("browser") == []

@@ -22,6 +22,9 @@ extern uint32_t sdk_rt_data_begin[], sdk_rt_data_end[];
 extern const uint32_t sdk_rt_data_load[];
 extern uint32_t sdk_rt_bss_begin[], sdk_rt_bss_end[];
 
+/* Clocks, pins and whatever else the board's file sets before the drivers. */
+void sdk_rt_board_setup(void);
+
 /* uart_<kind>.c */
 void sdk_rt_uart_init(void);
 int sdk_rt_uart_read(void); /* a byte, or -1 when none has come */

@@ -46,6 +46,7 @@ void sdk_rt_crashed(const sdk_rt_crash_t *crash)
 
 void sdk_rt_main(void)
 {
+    sdk_rt_board_setup();
     sdk_rt_uart_init();
     sdk_rt_timer_init();
     sdk_rt_agent_init(&agent, last.magic == CRASH_MAGIC ? &last.crash : NULL);

@@ -435,7 +435,7 @@ class _Layout:
         separations: tuple[Separation, ...] | None = None
         if self.scaled:
             placement = best_scaled(placements(blocks), blocks, self.sizes)
-            closed_form = scaled(blocks, self.sizes, placement)
+            closed_form = scaled(blocks, self.sizes, placement, self.dims)
             fullest = _fullest(blocks)
         elif self.segments:
             placement, fullest, separations = self._place_streams(blocks)

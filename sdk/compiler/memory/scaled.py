@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from typing import Final
 
 from sdk.compiler.memory.problem import Block, Placement
@@ -26,20 +27,24 @@ class Scaled:
     bytes: Dim
 
 
-def scaled(blocks: Sequence[Block], sizes: Mapping[str, Dim], placement: Placement) -> Scaled:
-    """The closed form of a placement, which no dims within bounds bring above it.
+def scaled(
+    blocks: Sequence[Block], sizes: Mapping[str, Dim], placement: Placement, taken: Collection[str] = ()
+) -> Scaled:
+    """The closed form of a placement, which no dims within bounds bring above it; no place is called as one of
+    ``taken``, the dims.
 
     Raises:
         BuildError: an offset has no bound.
     """
     places: dict[Dim, Var] = {}
+    names = (name for k in count() if (name := f"at_{k}") not in taken)
     offsets: dict[str, Dim] = {b.name: 0 for b in blocks}
     below = _below(blocks, placement)
     for block in _order(blocks, placement):
         arms = (_end(offsets[o.name], sizes[o.name], block.align) for o in below[block.name])
         value = _max_of(tuple(dict.fromkeys(arms)))
         if not isinstance(value, int) and value not in places:
-            places[value] = Var(f"at_{len(places)}", 0, _bound(value), block.align)
+            places[value] = Var(next(names), 0, _bound(value), block.align)
         offsets[block.name] = value if isinstance(value, int) else places[value].expr
     covered = {b.name for others in below.values() for b in others}
     ends = (offsets[b.name] + sizes[b.name] for b in _order(blocks, placement) if b.name not in covered)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sdk.compiler.analysis.facts import Facts
 from sdk.compiler.ir.loops import Buffer
 from sdk.compiler.ir.types import DType
-from sdk.compiler.sym import Dim, Var, flat_index, free_vars, product
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars, product, prove_ge
 from sdk.compiler.sym.text import print_dim
 
 __all__ = ["access_errors"]
@@ -21,10 +21,12 @@ def access_errors(
     unrolled: frozenset[Var],
     facts: Facts,
     lanes_used: Dim | None = None,
+    by_parts: bool = False,
 ) -> Iterator[str]:
     """Each finding about ``buffer[index]`` as ``dtype``, of whose lanes the first ``lanes_used`` count (None: all).
 
-    ``exact`` forbids another signedness; ``unrolled`` are the loop variables that code sees as numbers.
+    ``exact`` forbids another signedness; ``unrolled`` are the loop variables that code sees as numbers; ``by_parts``
+    also looks at the terms of an index apart, which tells of remainders on large images.
     """
     place = f"%{buffer.name}[{', '.join(map(print_dim, index))}]"
     own = buffer.dtype.scalar
@@ -41,26 +43,27 @@ def access_errors(
         yield f"{place} takes {dtype.lanes} lanes of {buffer.dtype}"
     if lanes_used is not None and (dtype.lanes == 1 or buffer.dtype.lanes > 1):
         yield f"{place} takes the first of several lanes, but has none"
-    for at, what, held in _checks(buffer, index, dtype.lanes // buffer.dtype.lanes, facts, lanes_used):
-        if held is not True:
+    for at, bound, what, held in _checks(buffer, index, dtype.lanes // buffer.dtype.lanes, facts, lanes_used):
+        if held is not True and not (by_parts and held is None and prove_ge(bound, 0)):
             how = "is not always" if held is False else "cannot be proved"
             yield f"{place}: index {print_dim(at)} {how} {what}"
 
 
 def _checks(
     buffer: Buffer, index: tuple[Dim, ...], count: int, facts: Facts, used: Dim | None
-) -> Iterator[tuple[Dim, str, bool | None]]:
-    """Each index, what must hold of it, and whether it does, for ``count`` elements from ``index`` on, of which
-    the first ``used`` are touched."""
+) -> Iterator[tuple[Dim, Dim, str, bool | None]]:
+    """Each index, what must not be negative, that in words, and whether it holds, for ``count`` elements from ``index``
+    on, of which the first ``used`` are touched."""
     if used is not None:
         facts = facts.with_guards([used - 1])  # where no lane is touched, nothing must hold
     for at, extent in zip(index, buffer.shape, strict=True):
-        yield at, ">= 0", facts.nonnegative(at)
-        yield at, f"< {print_dim(extent)}", facts.nonnegative(extent - 1 - at)
+        yield at, at, ">= 0", facts.nonnegative(at)
+        yield at, extent - 1 - at, f"< {print_dim(extent)}", facts.nonnegative(extent - 1 - at)
     if used is not None and index and facts.nonnegative(buffer.shape[-1] - used - index[-1]) is True:
         return
     if count > 1 and (not index or facts.nonnegative(buffer.shape[-1] - count - index[-1]) is not True):
         # lanes may run on into the next row where rows are adjacent, which the slots of a ring are not
         flat = flat_index(index, buffer.shape)
-        held = None if buffer.ring is not None else facts.nonnegative(product(buffer.shape) - count - flat)
-        yield index[-1] if index else 0, f"+ {count} lanes inside", held
+        room = product(buffer.shape) - count - flat if buffer.ring is None else -1
+        held = None if buffer.ring is not None else facts.nonnegative(room)
+        yield index[-1] if index else 0, room, f"+ {count} lanes inside", held

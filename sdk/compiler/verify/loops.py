@@ -54,14 +54,15 @@ class _Env:
         return replace(self, dims=dict(self.dims), buffers=dict(self.buffers), lets=dict(self.lets))
 
 
-def verify_loops(loops: Loops, report: Report) -> None:
-    """Reports every finding as (place, message)."""
-    _Checker(loops, report).run()
+def verify_loops(loops: Loops, report: Report, by_parts: bool = False) -> None:
+    """Reports every finding as (place, message). ``by_parts`` takes more proofs of what is inside a buffer: those of
+    the last check, where passes that try what they made want the same answers as ever."""
+    _Checker(loops, report, by_parts).run()
 
 
 class _Checker:
-    def __init__(self, loops: Loops, report: Report) -> None:
-        self.loops = loops
+    def __init__(self, loops: Loops, report: Report, by_parts: bool) -> None:
+        self.loops, self.by_parts = loops, by_parts
         self.stored: set[str] = set()
         self.modes = {p.buffer.name: p.mode for p in loops.params}
         self._path: list[str] = []
@@ -288,5 +289,6 @@ class _Checker:
         if buffer is None:
             self.error(f"buffer %{at.buffer} is not declared here")
             return
-        for wrong in access_errors(buffer, at.index, dtype, exact, env.unrolled, env.facts, count):
+        found = access_errors(buffer, at.index, dtype, exact, env.unrolled, env.facts, count, self.by_parts)
+        for wrong in found:
             self.error(wrong)

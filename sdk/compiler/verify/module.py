@@ -41,7 +41,7 @@ def verify(module: Module, ops: OpTable | None = None) -> list[Diagnostic]:
         verify_graph(graph, module, ops, report)
     for loops in module.loops.values():
         for function in _alone(loops, report):
-            verify_loops(function, report)
+            verify_loops(function, report, by_parts=True)
     return found
 
 

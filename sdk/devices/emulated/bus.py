@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from unicorn.unicorn_py3.unicorn import Uc
 
 from sdk.devices.emulated.native import Hooks
 
-__all__ = ["Bus", "Clock", "Device", "Halt", "HostGone", "Line"]
+__all__ = ["Bus", "Clock", "Device", "Halt", "HostGone", "Line", "stray"]
 
 PAGE: Final = 4096
 _CHUNK = 65536
@@ -146,6 +146,7 @@ class Bus:
         self._uc = uc
         self._state = hooks.state
         self._pages: dict[int, list[tuple[int, Device]]] = {}
+        self.raised: Exception | None = None
 
     def add(self, base: int, device: Device) -> None:
         """Puts a device at an address, beside others of its page."""
@@ -156,28 +157,33 @@ class Bus:
                 self._uc.mmio_map(page * PAGE, PAGE, self._read, page * PAGE, self._write, page * PAGE)
             self._pages[page].append((base, device))
 
-    def _read(self, _: Uc, offset: int, size: int, page: int) -> int:
-        for base, device in self._at(page + offset):
-            try:
-                return device.read(page + offset - base)
-            except KeyError:
-                continue
-        raise self._stray("reads", page + offset, size)
+    def _read(self, uc: Uc, offset: int, size: int, page: int) -> int:
+        return self._access(uc, page + offset, "reads", lambda device, at: device.read(at)) or 0
 
-    def _write(self, _: Uc, offset: int, size: int, value: int, page: int) -> None:
-        for base, device in self._at(page + offset):
-            try:
-                return device.write(page + offset - base, value)
-            except KeyError:
-                continue
-        raise self._stray("writes", page + offset, size)
+    def _write(self, uc: Uc, offset: int, size: int, value: int, page: int) -> None:
+        self._access(uc, page + offset, "writes", lambda device, at: device.write(at, value))
 
-    def _at(self, address: int) -> Iterator[tuple[int, Device]]:
-        return ((base, one) for base, one in self._pages[address // PAGE] if 0 <= address - base < one.size)
+    def _access(
+        self, uc: Uc, address: int, does: str, access: Callable[[Device, int], int | None]
+    ) -> int | None:
+        """What the device at an address gives; what that raises is kept, as Unicorn's callbacks lose it."""
+        try:
+            for base, device in self._pages[address // PAGE]:
+                if 0 <= address - base < device.size:
+                    try:
+                        return access(device, address - base)
+                    except KeyError:
+                        continue
+            raise stray(does, address, int(self._state.pc))
+        except Exception as error:
+            self.raised = error
+            uc.emu_stop()
+            return None
 
-    def _stray(self, does: str, address: int, size: int) -> Halt:
-        return Halt(
-            f"the firmware {does} {size} bytes at {address:#010x}, where the board has no register\n"
-            f"at pc {self._state.pc:#010x}; "
-            "the registers that it has are those of its uart, timer and setup in the board's file, and of its core"
-        )
+
+def stray(does: str, address: int, pc: int) -> Halt:
+    """The end of a firmware that touches what the board's file does not have."""
+    return Halt(
+        f"the firmware {does} {address:#010x}, where the board has no register\n"
+        f"at pc {pc:#010x}; it has those of its uart, timer and setup in the board's file, and of its core"
+    )

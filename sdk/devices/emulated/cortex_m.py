@@ -11,7 +11,7 @@ import unicorn
 from unicorn import arm_const as arm
 from unicorn.unicorn_py3.unicorn import Uc, UcError
 
-from sdk.devices.emulated.bus import Bus, Clock, Halt
+from sdk.devices.emulated.bus import Bus, Clock, Halt, stray
 from sdk.devices.emulated.cores import Core
 from sdk.devices.emulated.native import Hooks
 from sdk.devices.emulated.parts import Registers
@@ -39,6 +39,7 @@ _ALL: Final = (*range(arm.UC_ARM_REG_R0, arm.UC_ARM_REG_R0 + 13), arm.UC_ARM_REG
 _IN_HANDLER = 0x1FF  # IPSR
 _IT_BITS = 0x0600_FC00
 _PADDED = 1 << 9
+PERIPHERALS, PERIPHERALS_END = 0x4000_0000, 0x6000_0000  # DDI 0403E, B3.1
 RESET_REQUEST = 0x05FA_0004
 TOP_OF_SYSTICK = 0xFF_FFFF
 
@@ -87,6 +88,8 @@ class CortexM:
             return self._return()
         if fetch:
             return self._fault(BUS, IBUSERR, address)
+        if PERIPHERALS <= address < PERIPHERALS_END:
+            raise stray("accesses", address, int(self._hooks.state.pc))
         self._note(0xD38, address)
         return self._fault(BUS, PRECISERR | BFARVALID, self._hooks.state.pc)
 

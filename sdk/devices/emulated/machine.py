@@ -40,7 +40,7 @@ class Machine:
         self._hooks = Hooks(uc, Path(spec.library), riscv=riscv, count=spec.count)
         self._clock = Clock(self._hooks, spec.limit, spec.timer.hz)
         line = Line(read_fd, write_fd, self._clock)
-        bus = Bus(uc, self._hooks)
+        bus = self._bus = Bus(uc, self._hooks)
         bus.add(spec.uart.base, UARTS[spec.uart.kind](spec.uart, line))
         if spec.timer.kind in TIMERS:
             bus.add(spec.timer.base, TIMERS[spec.timer.kind](spec.timer, self._clock))
@@ -82,6 +82,9 @@ class Machine:
             error = err.errno
         finally:
             self._hooks.settle()
+        raised, self._bus.raised = self._bus.raised, None
+        if raised is not None:
+            raise raised
         state = self._hooks.state
         if state.guard_hit:
             state.guard_hit = 0

@@ -76,6 +76,15 @@ def _uart_ns16550(_: Part, line: Line) -> Device:
     return it
 
 
+def _uart_stm32(_: Part, line: Line) -> Device:
+    """STM32's USART and LPUART (RM0432, USART registers); BRR is the board's to set."""
+    it = Registers(0x30, dict.fromkeys((0x00, 0x04, 0x08, 0x0C, 0x1C, 0x20, 0x24, 0x28, 0x2C), 0))
+    on = {0x24: line.take, 0x1C: lambda: 0xC0 | line.received() << 5 if it.values[0] & 1 else 0}
+    it.reads |= on
+    it.writes |= {0x28: lambda byte: line.send(byte) if it.values[0] & 9 == 9 else None}
+    return it
+
+
 def _timer_cmsdk(_: Part, clock: Clock) -> Device:
     """Arm CMSDK (DDI 0479D, 4.2.3): a down counter from 2**32 - 1, as its driver sets it."""
     it = Registers(0x1000, dict.fromkeys((0x0, 0x4, 0x8, 0xC), 0))
@@ -106,6 +115,7 @@ UARTS: Final[Mapping[str, Callable[[Part, Line], Device]]] = {
     "cmsdk": _uart_cmsdk,
     "nrf51": _uart_nrf51,
     "ns16550": _uart_ns16550,
+    "stm32": _uart_stm32,
 }
 # those that are part of a core (systick, dwt, mcycle) are in cortex_m.py and riscv.py
 TIMERS: Final[Mapping[str, Callable[[Part, Clock], Device]]] = {

@@ -11,7 +11,7 @@ __all__ = ["CAN_EMULATE", "KINDS", "Count", "Flag", "MachineSpec", "Part", "Setu
 # What the models beside this know, for those who must not load Unicorn to ask. Unicorn has no Armv8.1-M.
 CAN_EMULATE: Final = frozenset({"armv6-m", "armv7-m", "armv7e-m", "armv7e-m+fpv5", "armv8-m.main", "rv32"})
 KINDS: Final = frozenset(
-    {"uart cmsdk", "uart nrf51", "uart ns16550"}
+    {"uart cmsdk", "uart nrf51", "uart ns16550", "uart stm32"}
     | {"timer cmsdk", "timer nrf51", "timer systick", "timer dwt", "timer mcycle"}
 )
 

@@ -78,8 +78,9 @@ def _fullest(summary: PlanSummary) -> str:
 
 
 def _bar(build: BuildReport, report: MemoryReport, board: Board) -> list[tuple[str, int, float, int]]:
-    """What the RAM is made of: words, bytes, percent of the widest bar, colour."""
+    """What the RAM is made of: words, bytes, percent of the board's RAM (of the largest plan, where that is larger or
+    the board has none of its own), colour."""
     largest = max([1, *(m.build.ram_bytes for m in report.modes.values())])
-    widest = largest if board.ram_bytes is None or board.ram_bytes > 4 * largest else max(largest, board.ram_bytes)
+    widest = max(largest, board.ram_bytes or 0)
     parts = enumerate(build.ram_parts.items())
     return [(name, size, 100 * size / widest, color) for color, (name, size) in parts if size]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from sdk.driver.plots.profile_plot import UNITS, macs_per_unit, profile_plot, short_title, units
+from sdk.driver.plots.profile_plot import UNITS, length, macs_per_unit, profile_plot, short_title, units
 from sdk.driver.plots.templates import render
 from sdk.driver.plots.words import bytes_text, short_number
 from sdk.profile import OpProfile, ProfileReport
@@ -26,18 +27,31 @@ class _Row:
     tip: str
 
 
-def profile_page(report: ProfileReport) -> str:
-    """The page, as HTML that is XML too: the run as a plot, and a table that sorts by any column."""
+def profile_page(*reports: ProfileReport) -> str:
+    """The page, as HTML that is XML too: each run as a plot, and a table that sorts by any column. Runs in one unit are
+    drawn over one axis, so that what is as wide takes as long."""
+    longest: dict[str, float] = {}
+    for report in reports:
+        longest[report.unit] = max(longest.get(report.unit, 0.0), length(report))
+    views = [
+        _view(report, longest[report.unit], f"m{number}-" if number else "") for number, report in enumerate(reports)
+    ]
+    told = " and ".join(dict.fromkeys(f"{r.model} on {r.board}" for r in reports))
+    return render("profile.html.j2", views=views, heading=f"Profile of {told}")
+
+
+def _view(report: ProfileReport, longest: float, prefix: str) -> dict[str, Any]:
+    """What the page shows of a run; ``prefix`` begins the names of what is in several places."""
     rows = [_row(op, report) for op in report.ops]
     others = [name for name in UNITS if name != report.unit and any(getattr(r.op, name) is not None for r in rows)]
-    return render(
-        "profile.html.j2",
+    return dict(
+        id=prefix,
         report=report,
         rows=rows,
         unit=units(report),
         others=[(name, UNITS[name][2]) for name in others],
         most=max((r.op.share for r in rows), default=0.0) or 1.0,
-        plot=profile_plot(report) if rows else None,
+        plot=profile_plot(report, longest) if rows else None,
         cards=list(_cards(report)),
         summary=_summary(report),
         peaks=any(r.peak is not None for r in rows),

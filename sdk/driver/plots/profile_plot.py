@@ -12,7 +12,7 @@ from sdk.driver.plots.labels import fitting, short_names
 from sdk.driver.plots.words import short_number
 from sdk.profile import OpProfile, ProfileReport
 
-__all__ = ["UNITS", "Bar", "Panel", "ProfilePlot", "macs_per_unit", "profile_plot", "short_title", "units"]
+__all__ = ["UNITS", "Bar", "Panel", "ProfilePlot", "length", "macs_per_unit", "profile_plot", "short_title", "units"]
 
 WIDTH = 960.0
 LEFT = 66.0
@@ -64,7 +64,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class ProfilePlot:
-    """Panels from top to bottom over one axis of cost; ``rest``: where what belongs to no operator begins."""
+    """Panels from top to bottom over one axis of cost; ``rest``: where what belongs to no operator begins, ``end``:
+    where the run ends."""
 
     width: float
     height: float
@@ -72,12 +73,18 @@ class ProfilePlot:
     panels: tuple[Panel, ...]
     axis: Ticks
     rest: float
+    end: float
     legend: tuple[tuple[str, str], ...]
 
 
-def profile_plot(report: ProfileReport) -> ProfilePlot:
-    """The plot of a run."""
-    total = max(report.whole, sum(map(report.cost, report.ops)), 1e-9)
+def length(report: ProfileReport) -> float:
+    """What a run takes, in the unit of its report."""
+    return max(report.whole, sum(map(report.cost, report.ops)), 1e-9)
+
+
+def profile_plot(report: ProfileReport, longest: float = 0.0) -> ProfilePlot:
+    """The plot of a run, over an axis as long as the longest of several that are shown together."""
+    total = max(length(report), longest)
     scale = (WIDTH - LEFT - 8) / total
     spans, at = [], LEFT
     for op in report.ops:
@@ -92,7 +99,8 @@ def profile_plot(report: ProfileReport) -> ProfilePlot:
         panels.append(_memory(report.ops, spans, panels[-1].bottom + GAP))
     axis = tuple((LEFT + value * scale, short_number(value)) for value in _round(total, 6))
     legend = tuple((f, color_of(f)) for f in dict.fromkeys(families))
-    return ProfilePlot(WIDTH, panels[-1].bottom + 24, LEFT, tuple(panels), axis, at, legend)
+    end = LEFT + length(report) * scale
+    return ProfilePlot(WIDTH, panels[-1].bottom + 24, LEFT, tuple(panels), axis, at, end, legend)
 
 
 def macs_per_unit(op: OpProfile, report: ProfileReport) -> float | None:

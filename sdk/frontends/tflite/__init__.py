@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FRONTEND"]
 
+_CONVERTING = ("QUANTIZE ", "DEQUANTIZE ")  # operators, as nodes tell where they come from
+
 
 def _load(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], refusals: list[Refusal]) -> Module:
     from sdk.frontends.tflite.custom_node import importers_of
@@ -48,15 +50,16 @@ def _open_litert(file: ModelFile, graph: Graph) -> Reference:
 
 
 def _is_for_micro(graph: Graph) -> bool:
-    """Of integers, or with operators of the audio front end, which LiteRT does not have."""
+    """Of integers, with floats at most converted at its ends, or with operators of the audio front end, which LiteRT
+    does not have."""
     from sdk.compiler.ir.graph import Call
     from sdk.frontends.tflite.suited import SIGNAL
 
-    if any(isinstance(node, Call) and node.source.startswith(SIGNAL) for node in graph.body):
+    calls = [node for node in graph.body if isinstance(node, Call)]
+    if any(node.source.startswith(SIGNAL) for node in calls):
         return True
-    ends = (*graph.params, *graph.results)
-    inside = (value for node in graph.body if isinstance(node, Call) for value in node.outs)
-    return not any(value.type.dtype.is_float for value in (*ends, *inside))
+    inside = [node for node in calls if not node.source.startswith(_CONVERTING)]
+    return not any(value.type.dtype.is_float for node in inside for value in (*node.args, *node.outs))
 
 
 def _layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]]) -> tuple[Module, tuple[Layer, ...]]:

@@ -10,7 +10,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError, UsageError
-from sdk.frontends.base import UnknownDimsError
+from sdk.frontends.base import OpenSizesError, UnknownDimsError
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.tflite.context import Builder, Importer, OperatorSpec, OpNode, tensor_quant
@@ -87,6 +87,7 @@ class _Shared:
     ) -> None:  # fmt: skip
         self.custom_ops, self.dims, self.refusals = custom_ops, dims, refusals
         self.builder = Builder(graph=subgraphs[0], subgraphs=subgraphs)
+        self.builder.passes.given = dict(dims)
         self.offered: list[str] = []
         self.used: set[str] = set()
 
@@ -120,7 +121,7 @@ class _Shared:
         builder = Builder(
             graph=entry.graph, subgraphs=last.subgraphs, consts=last.consts, states=last.states, budget=last.budget,
             names={entry.name, *last.consts, *last.states}, initial=last.initial, digests=last.digests,
-            state_names=resources | last.kept.get(entry.graph.index, {}), kept=last.kept,
+            state_names=resources | last.kept.get(entry.graph.index, {}), kept=last.kept, passes=last.passes,
         )  # fmt: skip
         builder.inline = Inliner(builder, lambda node: _import_one(node, self.custom_ops))
         return builder
@@ -138,15 +139,20 @@ class _Shared:
         return params, symbols
 
     def check_dims(self) -> None:
-        """Refuses bounds of a dim that no entry has.
+        """Refuses bounds of a dim that no entry has, and loops that data end without any.
 
         Raises:
-            UnknownDimsError: these.
+            UnknownDimsError: there is no such dim.
+            OpenSizesError: loops have no bounds.
         """
-        unknown = sorted(set(self.dims) - self.used)
+        passes = self.builder.passes
+        unknown = sorted(set(self.dims) - self.used - passes.used)
         if unknown:
-            hint = f"open dims: {', '.join(self.offered)}" if self.offered else "every extent of this model is fixed"
+            names = [*self.offered, *sorted(passes.used), *passes.missing]
+            hint = f"open dims: {', '.join(names)}" if names else "every extent of this model is fixed"
             raise UnknownDimsError(tuple(unknown), hint)
+        if passes.missing:
+            raise OpenSizesError((), tuple(passes.missing))
 
 
 def _signed(builder: Builder, params: Results, results: Results, names: list[str]) -> Results:

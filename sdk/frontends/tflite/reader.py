@@ -198,29 +198,37 @@ def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, 
     return scales, zero_points, int(found.QuantizedDimension())
 
 
-def _buffer(model: Any, table: Any, name: str) -> Any:
-    """The buffer of a tensor."""
+def _contents(model: Any, table: Any, name: str) -> NDArray[np.uint8]:
+    """The bytes of a tensor's buffer, where they stand in the file: in a table, or behind all tables, as converters
+    write large models; none for a tensor that is computed."""
     number = int(table.Buffer())
     _in_range(number, 0, model.BuffersLength(), f"the buffer of tensor {name}")
     buffer = model.Buffers(number)
-    if buffer.Offset() > 1:
-        raise BuildError(
-            "constants outside the FlatBuffers part of the file cannot be imported", where=f"tensor {name}"
-        )
-    return buffer
+    if buffer.DataLength() != 0:
+        return np.asarray(buffer.DataAsNumpy())
+    return _outside(model, int(buffer.Offset()), int(buffer.Size()), f"the constant {name}")
+
+
+def _outside(model: Any, start: int, size: int, what: str) -> NDArray[np.uint8]:
+    """``size`` bytes of the file from ``start``; a start of 0 or 1 says that there are none."""
+    file = model._tab.Bytes
+    if start <= 1:
+        return np.zeros(0, np.uint8)
+    if start + size > len(file):
+        raise malformed(f"{what} has {size} bytes from byte {start}, beyond the end of the file")
+    return np.frombuffer(file, np.uint8, size, start)
 
 
 def _nibbles(model: Any, table: Any, name: str, shape: tuple[int, ...]) -> NDArray[np.int8] | None:
     """A constant of 4 bits as i8: two elements a byte, the lower bits first; None for a tensor that is computed."""
-    buffer, count = _buffer(model, table, name), math.prod(shape)
-    if buffer.DataLength() == 0:
+    raw, count = _contents(model, table, name), math.prod(shape)
+    if raw.size == 0:
         return None
-    if buffer.DataLength() != (count + 1) // 2:
+    if raw.size != (count + 1) // 2:
         raise malformed(
-            f"the constant {name} has {buffer.DataLength()} bytes, its shape {list(shape)} of 4 bits needs "
-            f"{(count + 1) // 2}"
+            f"the constant {name} has {raw.size} bytes, its shape {list(shape)} of 4 bits needs {(count + 1) // 2}"
         )
-    pairs = np.frombuffer(buffer.DataAsNumpy().tobytes(), np.int8)
+    pairs = raw.view(np.int8)
     both = np.stack([np.left_shift(pairs, 4) >> 4, pairs >> 4], axis=1)
     return both.reshape(-1)[:count].reshape(shape)
 
@@ -228,18 +236,17 @@ def _nibbles(model: Any, table: Any, name: str, shape: tuple[int, ...]) -> NDArr
 def _constant(
     model: Any, table: Any, name: str, dtype: DType | None, shape: tuple[int, ...]
 ) -> NDArray[Any] | None:
-    buffer = _buffer(model, table, name)
-    length = buffer.DataLength()
-    if length == 0 or dtype is None:
+    raw = _contents(model, table, name)
+    if raw.size == 0 or dtype is None:
         return None
     if table.Sparsity() is not None:
-        return densified(buffer.DataAsNumpy().tobytes(), table.Sparsity(), name, dtype, shape)
+        return densified(raw.tobytes(), table.Sparsity(), name, dtype, shape)
     expected = math.prod(shape) * dtype.nbytes
-    if length != expected:
+    if raw.size != expected:
         raise malformed(
-            f"the constant {name} has {length} bytes, its shape {list(shape)} of {dtype} needs {expected}"
+            f"the constant {name} has {raw.size} bytes, its shape {list(shape)} of {dtype} needs {expected}"
         )
-    return np.frombuffer(buffer.DataAsNumpy().tobytes(), dtype=dtype.numpy.newbyteorder("<")).reshape(shape)
+    return np.frombuffer(raw.data, dtype=dtype.numpy.newbyteorder("<")).reshape(shape)
 
 
 def _empty_constant(tensor: Tensor) -> Tensor:
@@ -255,9 +262,16 @@ def _operator(model: Any, table: Any, index: int, fields: OptionFields) -> Opera
     number = max(int(code.BuiltinCode()), int(code.DeprecatedBuiltinCode()))
     custom = number == tflite.BuiltinOperator.CUSTOM
     name = _text(code.CustomCode()) if custom else BUILTIN.get(number, f"builtin {number}")
-    payload = table.CustomOptionsAsNumpy().tobytes() if table.CustomOptionsLength() else b""
+    payload = _custom_options(model, table, index) if custom else b""
     options = {} if custom else _options(table, name, fields)
     return Operator(index, name, custom, _ints(table, "Inputs"), _ints(table, "Outputs"), options, payload)
+
+
+def _custom_options(model: Any, table: Any, index: int) -> bytes:
+    if table.CustomOptionsLength():
+        return bytes(table.CustomOptionsAsNumpy())
+    start, size = int(table.LargeCustomOptionsOffset()), int(table.LargeCustomOptionsSize())
+    return _outside(model, start, size, f"the options of operator {index}").tobytes()
 
 
 def _options(table: Any, name: str, fields: OptionFields) -> dict[str, Any]:

@@ -33,7 +33,9 @@ class Schema:
     fields: tuple[Field, ...]
 
 
-_BUFFER = Schema("Buffer", (Field(0, "data", "vector", 1), Field(1, "offset", "scalar", 8)))
+_BUFFER = Schema(
+    "Buffer", (Field(0, "data", "vector", 1), Field(1, "offset", "scalar", 8), Field(2, "size", "scalar", 8))
+)
 _CODE = Schema(
     "OperatorCode",
     (
@@ -74,6 +76,8 @@ _OPERATOR = Schema(
         Field(3, "builtin_options_type", "scalar", 1),
         Field(4, "builtin_options", "opaque"),
         Field(5, "custom_options", "vector", 1),
+        Field(9, "large_custom_options_offset", "scalar", 8),
+        Field(10, "large_custom_options_size", "scalar", 8),
         Field(11, "builtin_options_2_type", "scalar", 1),
         Field(12, "builtin_options_2", "opaque"),
     ),

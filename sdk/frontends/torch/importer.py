@@ -36,7 +36,7 @@ __all__ = ["import_exported", "import_torch"]
 
 # What a converter can stumble over in arguments that no exporter writes.
 _DAMAGE: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, AssertionError)
-_OPERATORS: Final = "write the module with other operators; docs/torch.md says what is imported"
+_OPERATORS: Final = "write the module with other operators; sdk help torch says what is imported"
 _SIZES: Final = "sizes that must agree need one torch.export.Dim; its bounds, or --dim n=LO:HI:MULTIPLE, narrow one"
 _TYPES: Final = {
     "bool": "bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "float16": "f16",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
-import numpy as np
-
-from sdk.budget import TRIPS
 from sdk.compiler.ir.graph import Value, WriteState
-from sdk.compiler.ir.types import I32
+from sdk.compiler.ir.types import BOOL, I32
 from sdk.errors import BuildError
+from sdk.frontends.builder import contents_of
 from sdk.frontends.control import chosen, scalar_condition
+from sdk.frontends.loop_ends import Ends
+from sdk.frontends.loops import loop_passes
 from sdk.frontends.moves import type_text
 from sdk.frontends.tflite.context import Argument, OpNode, Table
 from sdk.frontends.tflite.operators.real.common import vector
@@ -81,7 +82,14 @@ def _chosen_branch(node: OpNode, branches: Sequence[int], conditions: Sequence[V
     """All branches, and of each result that of the first one whose condition holds; the last one has none."""
     emit = node.emitter
     start, args = len(node.builder.body), _arguments(node, 1)
-    found = [node.inline(index, args) for index in branches]
+    found = []
+    for k, index in enumerate(branches):
+        with ExitStack() as taken:
+            for earlier in conditions[:k]:
+                taken.enter_context(node.builder.passes.counts_if(earlier, holds=False))
+            for own in conditions[k : k + 1]:
+                taken.enter_context(node.builder.passes.counts_if(own))
+            found.append(node.inline(index, args))
     if any(isinstance(one, WriteState) for one in node.builder.body[start:]):
         hint = "assign after it: the old value where the condition does not hold"
         raise BuildError("its condition is known only at run time, and a branch assigns a variable", hint=hint)
@@ -101,25 +109,39 @@ def _chosen_branch(node: OpNode, branches: Sequence[int], conditions: Sequence[V
 
 
 def while_(node: OpNode) -> None:
-    """WHILE: a loop whose end follows from what is known at import, such as a count, unrolled."""
+    """WHILE as its passes: their number follows from what is known at import, such as a count, or is bounded by it, or
+    by the user; of those beyond an end that only the run knows nothing is taken."""
     test, body = (int(node.option(f"{name}SubgraphIndex")) for name in ("Cond", "Body"))
-    carried = _arguments(node)
-    while _holds(node, test, carried):
-        node.builder.budget.spend(TRIPS, 1, node.source)
-        results = node.inline(body, carried)
-        if len(results) != len(carried):
-            raise BuildError(f"its body has {len(results)} outputs for {len(carried)} values")
-        carried = results
-    _give(node, carried)
+    emit, ends, carried = node.emitter, Ends(node.builder), _arguments(node)
+
+    def again(values: tuple[Argument, ...]) -> Value:
+        found = node.inline(test, values)
+        if len(found) != 1 or isinstance(found[0], str):
+            raise BuildError("its condition is not one truth value")
+        if found[0].type.size != 1:
+            raise BuildError(f"its condition has {found[0].type.size} elements")
+        known = ends.decided(found[0])
+        return found[0] if known is None else emit.known(contents_of([known], BOOL, ()))
+
+    def step(_: int, values: tuple[Argument, ...]) -> tuple[Value, tuple[Argument, ...], tuple[()]]:
+        since = len(node.builder.body)
+        results = node.inline(body, values)
+        if len(results) != len(values):
+            raise BuildError(f"its body has {len(results)} outputs for {len(values)} values")
+        if node.builder.passes.guards:
+            _check_pass(node, since, values, results)
+        return again(results), results, ()
+
+    found, _, _ = loop_passes(emit, node.output().title, carried, again(carried), None, step, lambda: ends.bounded)
+    _give(node, found)
 
 
-def _holds(node: OpNode, test: int, carried: tuple[Argument, ...]) -> bool:
-    found = node.inline(test, carried)
-    known = None if len(found) != 1 or isinstance(found[0], str) else node.builder.contents_of(found[0])
-    if known is None or known.numbers is None or known.numbers.size != 1:
-        hint = "export it with a count that is a number (Keras: unroll=True), or loop around the model in your program"
-        raise BuildError("how often it runs is known only at run time", hint=hint)
-    return bool(np.all(known.numbers))
+def _check_pass(node: OpNode, since: int, before: tuple[Argument, ...], after: tuple[Argument, ...]) -> None:
+    """Refuses a pass that the run may leave out, and that changes more than the values it carries."""
+    if any(isinstance(one, WriteState) for one in node.builder.body[since:]):
+        raise BuildError("its end is known only at run time, and a pass assigns a variable")
+    if any(a != b for a, b in zip(before, after, strict=True) if isinstance(a, str) or isinstance(b, str)):
+        raise BuildError("its end is known only at run time, and a pass exchanges variables")
 
 
 TABLE: Table = {

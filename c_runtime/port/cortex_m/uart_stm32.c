@@ -1,0 +1,43 @@
+/*
+ * The USART and LPUART of STM32 F0, F3, F7, G0, G4, H7, L0, L4, L5 and U5, without FIFO (RM0432, USART registers). Clock,
+ * pins and BRR, which differ from chip to chip, are set by the board's file before this.
+ */
+#include "internal/cortex_m.h"
+
+#ifndef SDK_RT_UART_BASE
+#error "define SDK_RT_UART_BASE"
+#endif
+
+#define REG(offset) SDK_RT_REG(SDK_RT_UART_BASE + (offset))
+#define CR1 REG(0x00u)
+#define ISR REG(0x1Cu)
+#define ICR REG(0x20u)
+#define RDR REG(0x24u)
+#define TDR REG(0x28u)
+#define CR1_ENABLE 1u
+#define CR1_RX_TX 0xCu
+#define OVERRUN 0x08u /* in ISR and in ICR */
+#define ISR_RECEIVED 0x20u
+#define ISR_CAN_SEND 0x80u
+
+void sdk_rt_uart_init(void)
+{
+    CR1 = CR1_RX_TX;
+    CR1 = CR1_RX_TX | CR1_ENABLE;
+}
+
+int sdk_rt_uart_read(void)
+{
+    uint32_t state = ISR;
+    if ((state & OVERRUN) != 0) {
+        ICR = OVERRUN;
+    }
+    return (state & ISR_RECEIVED) != 0 ? (int)(RDR & 0xFFu) : -1;
+}
+
+void sdk_rt_uart_write(uint8_t byte)
+{
+    while ((ISR & ISR_CAN_SEND) == 0) {
+    }
+    TDR = byte;
+}

@@ -1,0 +1,213 @@
+"""``ssh://`` with a server of the test's own on this machine; an AArch64 program under QEMU is the Raspberry Pi."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from agent_lab import running, until
+from wire_work import work
+
+from sdk.cli import run_command
+from sdk.devices import open_device
+from sdk.devices.base import open_transport
+from sdk.devices.transports import ssh
+from sdk.errors import DeviceFault, LinkError, MissingToolError, NoDeviceError, SdkError, UsageError
+
+DIGITS = Path(__file__).resolve().parent.parent.parent / "examples" / "digits" / "digits_int8.tflite"
+
+
+@dataclass
+class Server:
+    """A server, and where the programs that it was sent are."""
+
+    uri: str
+    programs: Path
+    known_hosts: Path
+    config: Path
+
+
+def keygen(path: Path) -> str:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return path.with_suffix(".pub").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need_tool: Callable[[str], str]) -> Iterator[Server]:
+    """A server that knows a key of the test; the ssh program that is found reads the test's configuration."""
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin")
+    sshd, program = need_tool("sshd"), need_tool("ssh")
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # it refuses to start as root without
+    host, mine = keygen(tmp_path / "host"), keygen(tmp_path / "mine")
+    (tmp_path / "authorized").write_text(mine)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "sshd_config").write_text(
+        f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/authorized\n"
+        f"StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nPermitRootLogin yes\n"
+        f"SetEnv XDG_CACHE_HOME={tmp_path}/cache\n"
+    )
+    (tmp_path / "known").write_text(f"[127.0.0.1]:{port} {host}")
+    config = tmp_path / "ssh_config"
+    config.write_text(
+        f"IdentityFile {tmp_path}/mine\nIdentitiesOnly yes\nUserKnownHostsFile {tmp_path}/known\n"
+        "StrictHostKeyChecking yes\nBatchMode yes\n"
+        f"Host pi\nHostName 127.0.0.1\nPort {port}\nHostKeyAlias [127.0.0.1]:{port}\n"
+    )
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ssh").write_text(f'#!/bin/sh\nexec {program} -F {config} "$@"\n')
+    (tmp_path / "bin" / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    process = subprocess.Popen([sshd, "-D", "-e", "-f", str(tmp_path / "sshd_config")], stderr=subprocess.DEVNULL)
+
+    def listens() -> bool:
+        assert process.poll() is None
+        with socket.socket() as sock:
+            return sock.connect_ex(("127.0.0.1", port)) == 0
+
+    until(listens)
+    yield Server("ssh://pi", tmp_path / "cache" / "crosslevel" / "ssh", tmp_path / "known", config)
+    process.terminate()
+    process.wait()
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / f"script{len(text)}"
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    return path
+
+
+def end_of(server: Server, program: Path, options: str = "") -> SdkError:
+    with pytest.raises(SdkError) as caught:
+        open_device(f"{server.uri}{options}", artifact=program, emulator=None, timeout_s=5).close()
+    return caught.value
+
+
+def test_sessions_over_ssh(server: Server, wire_agent: Path, tmp_path: Path) -> None:
+    with open_device(server.uri, artifact=wire_agent, emulator=None, timeout_s=20) as session:
+        work(session, 1)
+    name = hashlib.sha256(wire_agent.read_bytes()).hexdigest()
+    assert os.listdir(server.programs) == [name]
+    data = (server.programs / name).read_bytes()
+    # uploads that broke off; the last one is damaged
+    for left in (data[:1000], data + b"more", b"wrong" + data[5:9999]):
+        (server.programs / name).unlink()
+        (server.programs / f"{name}.part").write_bytes(left)
+        if left.startswith(b"wrong"):
+            error = end_of(server, wire_agent)
+            assert "the program was damaged on the way" in (error.why or "")
+            assert "cannot take the program" in error.message
+            assert not os.listdir(server.programs)
+        open_device(server.uri, artifact=wire_agent, emulator=None, timeout_s=20).close()
+        assert (server.programs / name).read_bytes() == data
+    for number in range(12):  # the oldest ones go
+        (server.programs / f"{number:064x}").write_text("")
+        os.utime(server.programs / f"{number:064x}", (number, number))
+    end_of(server, script(tmp_path, "exit 3"))
+    left = os.listdir(server.programs)
+    assert (len(left), name in left, f"{0:064x}" in left) == (ssh._KEPT, True, False)
+
+
+def test_how_programs_end_is_told(server: Server, tmp_path: Path) -> None:
+    error = end_of(server, script(tmp_path, "echo so long >&2; exit 3"))
+    assert isinstance(error, DeviceFault)
+    assert "ended with status 3" in error.message
+    assert "so long" in (error.why or "")
+    assert "was killed by SIGSEGV" in end_of(server, script(tmp_path, "kill -SEGV $$")).message
+    assert "ended before it answered" in end_of(server, script(tmp_path, "exit 0 # right away")).message
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"\x7fELF\x01\x01\x01" + bytes(9) + b"\x02\0" + (8).to_bytes(2, "little") + bytes(200))
+    error = end_of(server, foreign)
+    assert isinstance(error, UsageError)
+    assert "cannot run this board's programs" in error.message
+    assert "machine 8" in (error.why or "")
+
+
+def test_a_program_ends_with_its_tool(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "_WATCH_S", 0.2)
+    transport = open_transport(server.uri, script(tmp_path, "echo up; while :; do :; done"), None, 5)
+    assert transport.read(10) == b"up\n"
+    assert running(str(server.programs))
+    os.kill(transport._child.process.pid, signal.SIGKILL)
+    until(lambda: not running(str(server.programs)))
+    with pytest.raises(DeviceFault, match="was killed by SIGKILL"):
+        transport.read(5)
+    transport.close()
+
+
+def test_who_is_not_let_in_is_told(
+    server: Server, wire_agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = server.known_hosts.read_text()
+    other = keygen(tmp_path / "other")
+    server.known_hosts.write_text(known.split(" ")[0] + " " + other)  # somebody else's machine at this address
+    error = end_of(server, wire_agent)
+    assert isinstance(error, NoDeviceError)
+    assert "ssh cannot use" in error.message
+    assert "Host key verification failed" in (error.why or "")
+    server.known_hosts.write_text(known)
+    server.config.write_text(server.config.read_text().replace(f"{tmp_path}/mine", f"{tmp_path}/other"))
+    assert "Permission denied" in (end_of(server, wire_agent).why or "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    error = end_of(server, wire_agent)
+    assert isinstance(error, MissingToolError)
+    assert "ssh is not installed" in error.message
+    assert end_of(server, tmp_path / "nothing").exit_code in (3, 10)
+
+
+@pytest.mark.parametrize(
+    "rest", ["", "-oProxyCommand=x", "h:x", "a b", "h/path", "u:p@h", "h?what=1", "h?via=a;b", "h?via=-x",
+             "h?cores=1;2", "h?cores=$(x)", "-l@h", "h#x"],
+)  # fmt: skip
+def test_addresses_that_are_none(rest: str) -> None:
+    with pytest.raises(UsageError, match="is not a device address"):
+        open_transport(f"ssh://{rest}", Path("x"), None, 1)
+
+
+def test_what_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A login that prints without end, says nothing, or says something else."""
+    monkeypatch.setattr(ssh, "_GREETING_S", 0.5)
+    (tmp_path / "bin").mkdir()
+    fake = tmp_path / "bin" / "ssh"
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    program = script(tmp_path, "exit 0")
+    for text, words in [
+        ("exec sleep 100", "did not get ready"),
+        ("exec yes", "did not get ready"),
+        ("echo; echo crosslevel-1 dance 1 x; exec sleep 100", "answers something else"),
+        ("echo; echo crosslevel-1 send 99999999 x86_64; exec sleep 100", "answers something else"),
+        ("echo; echo crosslevel-1 ready 0 x86_64; exit 255", "the connection of the program"),
+    ]:
+        fake.write_text(f"#!/bin/sh\n{text}\n")
+        fake.chmod(0o755)
+        began = time.monotonic()
+        with pytest.raises(LinkError, match=words):
+            open_device("ssh://h", artifact=program, emulator=None, timeout_s=2).close()
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.emulator
+def test_a_raspberry_pi(
+    server: Server, need_tool: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_tool("qemu-aarch64")
+    where = (str(DIGITS), "--board", "aarch64-linux", "--device")
+    assert run_command(["bench", *where, f"{server.uri}?via=qemu-aarch64", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["emulated"], report["runs"]) == (True, 10)
+    verify = ["verify", *where, f"{server.uri}?via=qemu-aarch64", "--against", "interp", "--cases", "3"]
+    assert run_command(verify) == 0
+    capsys.readouterr()
+    if os.uname().machine != "aarch64":
+        assert run_command(["bench", *where, server.uri]) == 2
+        assert "cannot run this board's programs" in capsys.readouterr().err
