@@ -148,7 +148,7 @@ def test_folders_in_the_place_of_the_model(mistake: Any, works: Works) -> None:
         ("sdk list", "unknown verb 'list'", "did you mean sdk boards?"),
         ("sdk version", "unknown verb 'version'", "did you mean sdk --version?"),
         ("sdk build model.tflite --board microbti", "unknown board 'microbti'", "did you mean microbit?"),
-        ("sdk build model.tflite --bord host", "Did you mean '--board'?", "sdk build --help"),
+        ("sdk build model.tflite --bord host", "'--board'", "sdk build --help"),
         ("sdk build modle.tflite --board host", "no such file: modle.tflite", "did you mean model.tflite?"),
         ("sdk build model.tflite", "Missing option '--board'", "sdk boards"),
         ("sdk run model.tflite", "no board and no device", "--board host"),
@@ -297,7 +297,8 @@ def test_an_entry_that_the_model_lacks(mistake: Any) -> None:
     [
         (2, "/dev/ttyACM0", "'/dev/ttyACM0' is not a device address"),
         (2, "serial:///dev/ttyACM0", "is not a device address"),
-        (2, "tcp://127.0.0.1:9", "is not a device address"),
+        (2, "telepathy://127.0.0.1:9", "is not a device address"),
+        (3, "tcp://127.0.0.1:9", "no agent answers"),
         (2, "qemu://", "no emulator"),
         (3, "local:./none", "cannot start the agent"),
     ],
@@ -314,11 +315,11 @@ def test_a_device_but_no_board(mistake: Any) -> None:
 
 def test_no_emulator(mistake: Any, works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    told = mistake("sdk run model.tflite --board microbit --input image=image.npy")
+    told = mistake("sdk run model.tflite --board qemu-cortex-m55 --input image=image.npy")
     assert told.code == 10
     assert "qemu-system-arm is not installed" in told.message
     assert "apt-get install qemu-system-arm" in told.hint
-    works("sdk build model.tflite --board microbit")  # which needs no emulator
+    works("sdk build model.tflite --board qemu-cortex-m55")  # which needs no emulator
 
 
 # --- places that take nothing -----------------------------------------------------------------------------

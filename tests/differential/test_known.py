@@ -65,7 +65,7 @@ ON_M4 = {
     "scales of a norm": Network(
         "onnx-float", 1, (("x", Spec((1, 1), "float32")),),
         (layer("GRU", ["x"], ["s", "t"], bias=None, direction="forward", fill=("zero", 0), linear_before_reset=0,
-               units=1), layer("GroupNormalization", ["t"], ["y"], epsilon=1, fill=("zero", 0), num_groups=1)),
+               units=1), layer("GroupNormalization", ["t"], ["y"], epsilon=0.5, fill=("zero", 0), num_groups=1)),
         ("y", "s", "t"),
     ),
     # a kernel ran before the dim that it is given, which is in no shape of what it reads, was counted

@@ -110,7 +110,7 @@ def test_an_emulator_without_plugins_is_told_apart(
     fake.write_text(f'#!/bin/sh\ncase "$*" in *-plugin*) {refuse};; esac\nexec {real} "$@"\n')
     fake.chmod(fake.stat().st_mode | stat.S_IEXEC)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    board = load_board("nucleo_l4r5zi")
+    board = load_board("qemu-cortex-m55")  # which only QEMU emulates
     with pytest.raises(NoPluginsError) as error:
         profile(DIGITS, board, None, BuildOptions(), {})
     assert error.value.hint

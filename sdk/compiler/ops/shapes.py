@@ -22,7 +22,7 @@ def require_equal(what: str, a: Dim, b: Dim) -> None:
         BuildError: they differ, or may differ for some value of their symbols.
     """
     if not same_extent(a, b):
-        raise BuildError(f"{what}: {a} and {b} are not known to be equal", hint="match_cast states a known shape")
+        raise BuildError(f"{what}: {a} and {b} are not known to be equal")
 
 
 def broadcast_shapes(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
