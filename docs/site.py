@@ -47,6 +47,7 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["attrs_inline"]
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
+highlight_language = "none"
 suppress_warnings = ["misc.highlighting_failure", "myst.header"]
 html_theme_options = {{"top_of_page_buttons": []}}
 """
