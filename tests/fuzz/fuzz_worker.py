@@ -41,7 +41,7 @@ def outcome(case: fuzz_cases.Case, whole: str | None, folder: Path) -> str:
     except SdkError as error:
         text = str(error)
         own = type(error) is SdkError or any(word in text for word in INTERNAL)
-        if case.suffix == ".ir" and "not well formed" in text:  # what its author wrote, and the verifier names the place
+        if case.suffix == ".ir" and "not well formed" in text:  # the verifier judges what its author wrote
             return f"refused {text.splitlines()[0]!r}"
         # wrong use names an argument; what is wrong with a model names the place in it
         if not own and not isinstance(error, UsageError) and not error.where and "'" not in text:
