@@ -14,6 +14,7 @@
 #define CODE_MAX 4096u /* bytes of a block; Unicorn ends them at a page */
 
 typedef int (*read_memory_t)(void *uc, uint64_t address, void *bytes, uint64_t size);
+typedef int (*read_register_t)(void *uc, int number, void *value);
 typedef int (*stop_t)(void *uc);
 
 typedef struct {
@@ -25,14 +26,17 @@ typedef struct {
     uint64_t block_end;    /* and what is behind it */
     uint64_t guard;        /* first address of the stack's guard */
     uint64_t guard_bytes;  /* its size, 0 while there is none */
-    uint64_t guarded;      /* address in the guard that was accessed */
-    uint32_t guard_hit;    /* whether one was */
+    uint64_t guarded;      /* where the stack pointer was when it had passed the guard's end */
+    uint32_t guard_hit;    /* whether it has */
+    uint32_t sp;           /* Unicorn's number of the stack pointer */
+    uint32_t unused;       /* keeps what follows aligned */
     uint32_t riscv;        /* the instruction set is RISC-V, not Thumb */
     uint64_t marks;        /* address of the marks, a byte for each phase */
     uint64_t phases;       /* how many there are, 0 where nothing is counted by phase */
     uint64_t marking[MARKING_MAX][2]; /* first address and end of the code whose stores are marks */
     stop_t stop;
     read_memory_t read_memory;
+    read_register_t read_register;
 } machine_t;
 
 __attribute__((visibility("default"))) machine_t sdk_machine;
@@ -41,7 +45,7 @@ typedef void code_hook_t(void *uc, uint64_t address, uint32_t size, void *data);
 typedef void memory_hook_t(void *uc, int type, uint64_t address, int size, int64_t value, void *data);
 
 __attribute__((visibility("default"))) code_hook_t sdk_on_instruction, sdk_on_block;
-__attribute__((visibility("default"))) memory_hook_t sdk_on_stack, sdk_on_mark;
+__attribute__((visibility("default"))) memory_hook_t sdk_on_mark;
 __attribute__((visibility("default"))) void sdk_write_blocks(const char *path);
 __attribute__((visibility("default"))) uint64_t sdk_executed(void *uc);
 __attribute__((visibility("default"))) void sdk_settle(void *uc);
@@ -56,19 +60,6 @@ void sdk_on_instruction(void *uc, uint64_t address, uint32_t size, void *data)
     }
     sdk_machine.pc = address;
     ++sdk_machine.steps;
-}
-
-void sdk_on_stack(void *uc, int type, uint64_t address, int size, int64_t value, void *data)
-{
-    (void)type;
-    (void)size;
-    (void)value;
-    (void)data;
-    if (address - sdk_machine.guard < sdk_machine.guard_bytes && !sdk_machine.guard_hit) {
-        sdk_machine.guard_hit = 1;
-        sdk_machine.guarded = address;
-        sdk_machine.stop(uc);
-    }
 }
 
 void sdk_on_mark(void *uc, int type, uint64_t address, int size, int64_t value, void *data)
@@ -124,6 +115,16 @@ void sdk_on_block(void *uc, uint64_t address, uint32_t size, void *data)
             sdk_machine.stop_at = 0;
             sdk_machine.stop(uc);
             return;
+        }
+    }
+    /* not by a hook of accesses to memory, with which Unicorn computes otherwise */
+    if (sdk_machine.guard_bytes != 0 && !sdk_machine.guard_hit) {
+        uint32_t sp = 0;
+        int failed = sdk_machine.read_register(uc, (int)sdk_machine.sp, &sp);
+        if (failed == 0 && sp < sdk_machine.guard + sdk_machine.guard_bytes) {
+            sdk_machine.guard_hit = 1;
+            sdk_machine.guarded = sp;
+            sdk_machine.stop(uc);
         }
     }
     sdk_machine.instructions += known[slot].block->insns;

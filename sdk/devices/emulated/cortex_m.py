@@ -4,7 +4,7 @@ Armv8-M ARM DDI 0553B, Armv6-M ARM DDI 0419C)."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import unicorn
@@ -15,7 +15,6 @@ from sdk.devices.emulated.bus import Bus, Clock, Halt, stray
 from sdk.devices.emulated.cores import Core
 from sdk.devices.emulated.native import Hooks
 from sdk.devices.emulated.parts import Registers
-from sdk.devices.emulated.spec import Span
 
 __all__ = ["CortexM", "Reset"]
 
@@ -61,12 +60,6 @@ class CortexM:
             bus.add(0xE000_1000, self._cycle_counter())
         self._sys_began = 0
 
-    def stack(self, memory: Sequence[Span]) -> tuple[int, int] | None:
-        """The stack's addresses, with the MPU's guard among them; None on cores that have no such guard."""
-        top = self._vector(0)
-        bottom = next((span.base for span in memory if span.base < top <= span.base + span.size), top)
-        return None if self._small or self._v8 or bottom == top else (bottom, top)
-
     def reset(self) -> int:
         """Sets registers as a reset does; returns where code starts."""
         values = self._system.values
@@ -74,6 +67,7 @@ class CortexM:
         values[0xD08] = self._start
         self._note(0xD90, 0 if self._v8 else 8 << 8)
         self._hooks.state.guard_bytes = 0
+        self._hooks.state.sp = arm.UC_ARM_REG_SP
         self._clock.alarm(None)
         for register in _ALL:
             self._uc.reg_write(register, 0xFFFF_FFFF if register == arm.UC_ARM_REG_LR else 0)
@@ -110,9 +104,11 @@ class CortexM:
         return self._enter(kind, pc) if kind == SVCALL else self._fault(kind, status, pc)
 
     def guarded(self, address: int) -> int:
-        """A fault: an access to the stack's guard."""
+        """A fault: the stack has reached its guard, with the stack pointer at ``address``."""
         self._note(0xD34, address)
-        return self._fault(MEMORY, DACCVIOL | MMARVALID, self._hooks.state.pc)
+        handler = self._fault(MEMORY, DACCVIOL | MMARVALID, self._hooks.state.pc)
+        self._hooks.state.guard_bytes = 0  # the handler of a fault runs without the MPU
+        return handler
 
     def alarm(self) -> int:
         """SysTick has counted to zero: its interrupt, where it is on."""

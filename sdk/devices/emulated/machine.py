@@ -52,8 +52,6 @@ class Machine:
             self._core.find_counters(code)
         else:
             self._core = CortexM(uc, core, self._hooks, self._clock, bus, spec.start)
-            if (stack := self._core.stack(spec.memory)) is not None:
-                self._hooks.watch_stack(*stack)
         self._raised: int | None = None
         self._access: tuple[int, int] | None = None
         uc.hook_add(unicorn.UC_HOOK_INTR, self._on_raised)

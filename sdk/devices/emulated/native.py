@@ -31,12 +31,15 @@ class _State(ctypes.Structure):
         ("guard_bytes", ctypes.c_uint64),
         ("guarded", ctypes.c_uint64),
         ("guard_hit", ctypes.c_uint32),
+        ("sp", ctypes.c_uint32),
+        ("unused", ctypes.c_uint32),
         ("riscv", ctypes.c_uint32),
         ("marks", ctypes.c_uint64),
         ("phases", ctypes.c_uint64),
         ("marking", ctypes.c_uint64 * 2 * MARKING_MAX),
         ("stop", ctypes.c_void_p),
         ("read_memory", ctypes.c_void_p),
+        ("read_register", ctypes.c_void_p),
     )
 
 
@@ -52,6 +55,7 @@ class Hooks:
         self.state.riscv = riscv
         self.state.stop = ctypes.cast(uclib.uc_emu_stop, ctypes.c_void_p).value
         self.state.read_memory = ctypes.cast(uclib.uc_mem_read, ctypes.c_void_p).value
+        self.state.read_register = ctypes.cast(uclib.uc_reg_read, ctypes.c_void_p).value
         self._executed = self._library.sdk_executed
         self._executed.restype = ctypes.c_uint64
         self._add(unicorn.UC_HOOK_CODE, "sdk_on_instruction", 1, 0)
@@ -70,10 +74,6 @@ class Hooks:
     def settle(self) -> None:
         """Takes back what the core has not executed of its last block: it goes on elsewhere."""
         self._library.sdk_settle(self._uc._uch)
-
-    def watch_stack(self, first: int, end: int) -> None:
-        """Lets accesses to ``first`` up to ``end`` be compared with the guard, once one is set."""
-        self._add(unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE, "sdk_on_stack", first, end - 1)
 
     def write_counts(self) -> None:
         """Writes what was counted, where anything was to be."""
