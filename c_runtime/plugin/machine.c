@@ -27,9 +27,8 @@ typedef struct {
     uint64_t guard;        /* first address of the stack's guard */
     uint64_t guard_bytes;  /* its size, 0 while there is none */
     uint64_t guarded;      /* where the stack pointer was when it had passed the guard's end */
+    uint64_t sp;           /* Unicorn's number of the stack pointer */
     uint32_t guard_hit;    /* whether it has */
-    uint32_t sp;           /* Unicorn's number of the stack pointer */
-    uint32_t unused;       /* keeps what follows aligned */
     uint32_t riscv;        /* the instruction set is RISC-V, not Thumb */
     uint64_t marks;        /* address of the marks, a byte for each phase */
     uint64_t phases;       /* how many there are, 0 where nothing is counted by phase */

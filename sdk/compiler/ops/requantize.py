@@ -24,7 +24,7 @@ from sdk.compiler.ops.traits import Elementwise
 from sdk.compiler.sym import Var
 from sdk.errors import BuildError
 
-__all__ = ["multiply_quantized", "multiply_quantized_const", "saturate"]
+__all__ = ["halves_up", "multiply_quantized", "multiply_quantized_const", "saturate"]
 
 Array = NDArray[Any]
 
@@ -95,7 +95,7 @@ def _requantize(
     if high:
         return saturate(_high_word(acc, mult, shift, high, zp, lo), 0, lo, hi, out)
     if spare and halves == "up":
-        return saturate(_halves_up(acc, mult, shift, spare, zp), 0, lo, hi, out)
+        return saturate(halves_up(acc, mult, op("sub", imm(spare - 1), shift), spare, zp), 0, lo, hi, out)
     if spare:
         scaled: ValueExpr = _halves_to_even(acc, mult, shift, spare, acc_bits)
     elif acc.dtype.bits == 64:
@@ -105,12 +105,12 @@ def _requantize(
     return saturate(scaled, zp, lo, hi, out)
 
 
-def _halves_up(acc: ValueExpr, mult: ValueExpr, shift: ValueExpr, spare: int, zp: int) -> ValueExpr:
-    """round(acc * mult / 2**31 * 2**shift) + zp, for shift < spare - 1: the half and the zero point are added to the
-    high word, before the shift; what the low word holds cannot change the sum's bits above."""
-    right = op("sub", imm(spare - 1), shift)
+def halves_up(acc: ValueExpr, mult: ValueExpr, right: ValueExpr, spare: int, zp: int) -> ValueExpr:
+    """round(acc * mult * 2**(spare - 32 - right)) + zp, where acc * 2**spare and (2*zp + 1) * 2**right fit 32 bits,
+    1 <= right <= 31: the half and the zero point are added to the high word, before the shift; what the low word holds
+    cannot change the bits above."""
     tail = op("shl", imm(2 * zp + 1), op("add", right, imm(-1)))
-    return op("shr", op("mac_high", op("shl", acc, imm(spare)), mult, tail), right)
+    return op("shr", op("mac_high", op("shl", acc, imm(spare)) if spare else acc, mult, tail), right)
 
 
 def _halves_to_even(acc: ValueExpr, mult: ValueExpr, shift: ValueExpr, spare: int, acc_bits: int) -> ValueExpr:

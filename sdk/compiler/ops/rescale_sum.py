@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.intrinsics import imm, op
 from sdk.compiler.ir.loops import ValueExpr
 from sdk.compiler.ir.types import I32, TensorType, dtype
 from sdk.compiler.ops.build import map_elements
 from sdk.compiler.ops.registry import OpDef, define, sample
-from sdk.compiler.ops.requantize import saturate
+from sdk.compiler.ops.requantize import halves_up, saturate
 from sdk.compiler.ops.traits import Elementwise
 from sdk.errors import BuildError
 
@@ -36,11 +35,7 @@ def _reference(acc: Array, mult: Array, right: Array, *, out: str, spare: int, z
 def _loops(
     acc: ValueExpr, mult: ValueExpr, right: ValueExpr, *, out: str, spare: int, zp: int, lo: int, hi: int
 ) -> ValueExpr:
-    """round(acc * mult * 2**(spare - 32 - right)) + zp, halves up, where acc * 2**spare and (2*zp + 1) * 2**right fit
-    32 bits, 1 <= right <= 31: the half and the zero point are added to the high word, before the shift."""
-    tail = op("shl", imm(2 * zp + 1), op("add", right, imm(-1)))
-    high = op("mac_high", op("shl", acc, imm(spare)) if spare else acc, mult, tail)
-    return saturate(op("shr", high, right), 0, lo, hi, out)
+    return saturate(halves_up(acc, mult, right, spare, zp), 0, lo, hi, out)
 
 
 def _sums(shape: tuple[int, ...], bits: int) -> Any:
