@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "device"))  # what a session with the hand-written models does
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import in_process
 import pytest
 from in_process import Clock, Line
+from one_call import one_call
 
 from sdk.devices.link import MIN_SHRUNK_FRAME_BYTES, Link
 from sdk.devices.wire import Decoder, Op
@@ -34,13 +35,7 @@ def work(line: Line, seed: int) -> float:
     with in_process.open_session(line) as session:
         session.reset(0)
         for call in range(2):
-            data, big = rng.randbytes(64), rng.randbytes(2000)
-            session.write(0, 0, data)
-            session.run(0)  # executed once however often it had to be sent
-            assert session.read(0, 1) == bytes((2 * x + call) & 0xFF for x in data)
-            session.write(1, 0, big)
-            assert len(session.run(1, dims=[500], repeat=40, warmup=2).samples) == 40
-            assert session.read(1, 1) == big
+            one_call(session, rng, call)
     return line.clock.now - began
 
 
