@@ -21,7 +21,7 @@ class FdTransport:
 
     emulated = False
     ns_per_instruction: float | None = None
-    advice = ""  # where the other end takes no data
+    stuck = ""  # what to do where the other end takes no data
 
     def __init__(self, read_fd: int, write_fd: int, address: str, bytes_per_s: float) -> None:
         self.address = address
@@ -55,7 +55,7 @@ class FdTransport:
                 raise LinkError(
                     f"{self.address} takes no data",
                     why=f"{len(view)} of {len(data)} bytes were still unsent after {timeout_s:g} s",
-                    hint=self.advice,
+                    hint=self.stuck,
                 )
             try:
                 view = view[os.write(self._write_fd, view) :]

@@ -108,7 +108,7 @@ class ProcessTransport(FdTransport):
     Needs a system where poll() takes pipes and sockets alike: any but Windows.
     """
 
-    advice = "restart the device; a busy machine may need a longer timeout"
+    stuck = "restart the device; a busy machine may need a longer timeout"
 
     def __init__(
         self,

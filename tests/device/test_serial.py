@@ -220,3 +220,22 @@ def test_ports_that_do_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         facts = os.stat_result((mode, 0, 0, 1, 0, gid, 0, 0, 0, 0))
         monkeypatch.setattr(Path, "stat", lambda _, facts=facts: facts)
         assert words in ports.access_hint(Path("/dev/ttyACM0"))
+
+
+def test_lines_are_moved_only_when_asked(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[tuple[int, int]] = []
+    ioctl = fcntl.ioctl
+
+    def seen(fd: int, number: int, *rest: object) -> object:
+        if number in (termios.TIOCMBIS, termios.TIOCMBIC):
+            moved.append((number, int.from_bytes(rest[0], "little")))
+            return 0
+        return ioctl(fd, number, *rest)
+
+    with contextlib.closing(Bridge([str(small)])) as bridge:
+        with pytest.raises(UsageError, match="cannot reset a board"):  # a pseudo terminal has no lines
+            open_port(f"{bridge.uri}?reset=D0")
+        monkeypatch.setattr(fcntl, "ioctl", seen)
+        open_port(f"{bridge.uri}?reset=D0,R0,W0.01,D1").close()
+    up, down, dtr, rts = termios.TIOCMBIS, termios.TIOCMBIC, termios.TIOCM_DTR, termios.TIOCM_RTS
+    assert moved == [(up, dtr), (up, rts), (down, dtr), (down, rts), (up, dtr)]  # the first two are the system's own

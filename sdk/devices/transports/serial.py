@@ -86,7 +86,7 @@ def parse_line(uri: str) -> Line:
 class SerialTransport(FdTransport):
     """A Transport over a serial port."""
 
-    advice = "plug the device in anew, or restart it"
+    stuck = "plug the device in anew, or restart it"
 
     def __init__(self, line: Line, address: str) -> None:
         self._path = _found(line.port)
