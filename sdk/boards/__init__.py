@@ -18,6 +18,7 @@ from sdk.boards.board import (
     Memory,
     Peripheral,
     Runtime,
+    Usb,
 )
 from sdk.boards.files import board_files, read_merged
 from sdk.boards.implied import with_implied
@@ -35,6 +36,7 @@ __all__ = [
     "Memory",
     "Peripheral",
     "Runtime",
+    "Usb",
     "board_names",
     "describe",
     "lint",
@@ -139,6 +141,7 @@ def describe(board: Board) -> dict[str, Any]:
             "memory": dict(emulator.memory),
             "timed": emulator.timed,
         },
+        "usb": [structs.asdict(one) for one in board.usb],
         "sources": list(board.sources),
         "origin": dict(sorted(board.origin.items())),
     }

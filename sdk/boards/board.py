@@ -164,6 +164,16 @@ class Runtime(Table, frozen=True):
     setup: tuple[Setup, ...] = ()
 
 
+class Usb(Table, frozen=True):
+    """What a board, or the debugger on it, says of itself on USB: vendor, product (any where there is none), and a part
+    of the product's name. ``loader``: it does so while its boot loader waits for an image."""
+
+    vid: Annotated[int, Meta(ge=0, le=0xFFFF)]
+    pid: Annotated[int, Meta(ge=0, le=0xFFFF)] | None = None
+    product: str = ""
+    loader: bool = False
+
+
 class About(Table, frozen=True):
     """What a board is called and how far it is tested."""
 
@@ -190,6 +200,7 @@ class BoardFile(Table, frozen=True):
     core: tuple[Core, ...] = ()
     memory: tuple[Memory, ...] = ()
     emulator: Emulator | None = None
+    usb: tuple[Usb, ...] = ()
     provenance: Provenance = Provenance()
 
 
@@ -210,6 +221,7 @@ class Board:
     sources: tuple[str, ...]  # where the facts come from
     origin: Mapping[str, str]  # dotted key -> the file that set it
     emulated_only: bool  # it stands for a core, there is none to buy
+    usb: tuple[Usb, ...] = ()  # by which it is found
 
     @property
     def core(self) -> Core:
