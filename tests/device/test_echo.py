@@ -53,4 +53,4 @@ def test_echo(tmp_path: Path, count: int) -> None:
     assert line.odd > count * FRAME_RATE / 2
     assert line.faults >= count * RATE  # some 60 bytes a frame, both ways
     assert count <= stats.frames < count * 1.01
-    print(f"{count} echoes, {line.faults} bytes and {line.odd} frames went wrong, {line.frames - count} were sent again")
+    print(f"{count} echoes, {line.faults} bytes and {line.odd} frames went wrong, {line.frames - count} sent again")

@@ -25,7 +25,7 @@ def find_hosts() -> Iterator[Found]:
     home = Path.home() / ".ssh"
     names = dict.fromkeys(_names(home / "config", home, [_MAX_FILES]))
     for name in list(names)[:_MAX_HOSTS]:
-        yield Found(_PLACE, f"ssh://{name}", name, "not asked", fix=f"ssh {shlex.quote(name)} tells whether it is there")
+        yield Found(_PLACE, f"ssh://{name}", name, "not asked", fix=f"ssh {shlex.quote(name)}")
 
 
 def _names(path: Path, home: Path, left: list[int]) -> Iterator[str]:
