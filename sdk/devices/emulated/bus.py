@@ -96,7 +96,7 @@ class Clock:
 
 
 class Line:
-    """The serial line to the host: two descriptors. A guest that does nothing but look for a byte sleeps until one comes;
+    """The serial line to the host: two descriptors. A guest that only looks for a byte sleeps until one comes;
     one that looks between parts of its work, for a request to stop, does not."""
 
     def __init__(self, read_fd: int, write_fd: int, clock: Clock) -> None:
