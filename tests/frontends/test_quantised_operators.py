@@ -416,7 +416,8 @@ def test_a_transposed_convolution_whose_shape_the_run_gives_has_the_shape_of_the
         shape, x = m.input("shape", (4,), "int32"), m.input("x", (2, 3, 4, 5), dtype, 0.02, 0)
         scales = [0.01, 0.02, 0.015]
         w = m.const("w", bytes_of(rng, dtype, (3, 2, 4, 5)), "int8", scale=scales)
-        b = m.const("b", rng.integers(-500, 500, 3), "int64" if dtype == I16 else "int32", scale=[0.02 * s for s in scales])
+        kind = "int64" if dtype == I16 else "int32"
+        b = m.const("b", rng.integers(-500, 500, 3), kind, scale=[0.02 * s for s in scales])
         y = m.output("y", (2, 6, 8, 3), dtype, 0.05 if dtype == I16 else 2.0, 0)
         m.op("TRANSPOSE_CONV", [shape, w, x, b], [y], "TransposeConvOptions", Padding=SAME, StrideH=2, StrideW=2)
         assert_bit_exact(m.build(), runs=3)

@@ -357,8 +357,8 @@ def _column_scales(node: OpNode, turned: bool) -> tuple[float, ...]:
     axis = len(weights.shape) - (2 if turned else 1)
     if weights.axis != axis or len(weights.scales) != weights.shape[axis]:
         raise BuildError(
-            f"the matrix {weights.title} has {len(weights.scales)} scales on axis {weights.axis}; supported: one, or one "
-            f"for each of the {weights.shape[axis]} columns of the result, on axis {axis}"
+            f"the matrix {weights.title} has {len(weights.scales)} scales on axis {weights.axis}; supported: one, or "
+            f"one for each of the {weights.shape[axis]} columns of the result, on axis {axis}"
         )
     if any(weights.zero_points) or not all(usable(s) for s in weights.scales):
         raise BuildError(f"the matrix {weights.title} must have positive finite scales and no zero points")
