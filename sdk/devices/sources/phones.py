@@ -16,7 +16,6 @@ __all__ = ["find_phones"]
 _PLACE = "adb"
 _PORT = 5037
 _ASK_S = 2.0
-_MAX_ANSWER = 1 << 16
 _STATES: dict[str, tuple[State, str | None]] = {
     "device": ("free", None),
     "unauthorized": ("unauthorised", "unlock the phone and allow debugging from this computer"),
@@ -72,12 +71,10 @@ def _server() -> tuple[str, int]:
 
 def _length(digits: bytes) -> int:
     try:
-        size = int(digits, 16)
+        return int(digits, 16)
     except ValueError:
-        size = _MAX_ANSWER + 1
-    if size > _MAX_ANSWER:
-        raise LinkError("what answers is no adb server", why=repr(digits), hint="adb kill-server; adb start-server")
-    return size
+        why = repr(digits)
+        raise LinkError("what answers is no adb server", why=why, hint="adb kill-server; adb start-server") from None
 
 
 def _exactly(sock: socket.socket, count: int) -> bytes:
