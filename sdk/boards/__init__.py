@@ -18,10 +18,12 @@ from sdk.boards.board import (
     Memory,
     Peripheral,
     Runtime,
+    Setting,
 )
 from sdk.boards.files import board_files, read_merged
 from sdk.boards.implied import with_implied
 from sdk.boards.read import board_from_table, lint
+from sdk.boards.runners import Runner, load_runners
 from sdk.boards.table import parse_size, suggest
 from sdk.errors import UsageError
 
@@ -34,11 +36,14 @@ __all__ = [
     "Emulator",
     "Memory",
     "Peripheral",
+    "Runner",
     "Runtime",
+    "Setting",
     "board_names",
     "describe",
     "lint",
     "load_board",
+    "load_runners",
     "parse_size",
     "suggest",
     "with_implied",
@@ -139,6 +144,7 @@ def describe(board: Board) -> dict[str, Any]:
             "memory": dict(emulator.memory),
             "timed": emulator.timed,
         },
+        "flash": {name: dict(settings) for name, settings in board.flash.items()},
         "sources": list(board.sources),
         "origin": dict(sorted(board.origin.items())),
     }

@@ -164,6 +164,9 @@ class Runtime(Table, frozen=True):
     setup: tuple[Setup, ...] = ()
 
 
+Setting = int | str | tuple[str, ...]  # of a runner: a number, a text, or several arguments
+
+
 class About(Table, frozen=True):
     """What a board is called and how far it is tested."""
 
@@ -190,6 +193,7 @@ class BoardFile(Table, frozen=True):
     core: tuple[Core, ...] = ()
     memory: tuple[Memory, ...] = ()
     emulator: Emulator | None = None
+    flash: dict[str, dict[str, Setting]] = {}
     provenance: Provenance = Provenance()
 
 
@@ -207,6 +211,7 @@ class Board:
     compilers: Compilers
     runtime: Runtime
     emulator: Emulator | None
+    flash: Mapping[str, Mapping[str, Setting]]  # what flashes it, the preferred first, and what each is told
     sources: tuple[str, ...]  # where the facts come from
     origin: Mapping[str, str]  # dotted key -> the file that set it
     emulated_only: bool  # it stands for a core, there is none to buy
