@@ -144,7 +144,10 @@ def describe(board: Board) -> dict[str, Any]:
             "memory": dict(emulator.memory),
             "timed": emulator.timed,
         },
-        "flash": {name: dict(settings) for name, settings in board.flash.items()},
+        "flash": {
+            name: {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+            for name, settings in board.flash.items()
+        },
         "sources": list(board.sources),
         "origin": dict(sorted(board.origin.items())),
     }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,18 +12,16 @@ from sdk.devices.base import schemes
 from sdk.devices.client import Session, open_device
 from sdk.driver.agents import link_agent
 from sdk.driver.execute import resolve
+from sdk.driver.flashed import SERIAL, TRY_S, port_of, started
 from sdk.driver.options import BuildOptions
-from sdk.errors import DeviceFault, FlashError, LinkError, NoDeviceError, UsageError
+from sdk.errors import UsageError
 from sdk.flash.flashing import Choice, Flashed, Plan, flash_image, plans
-from sdk.flash.image import Image, read_image
+from sdk.flash.image import read_image
 from sdk.frontends.base import ModelFile
 from sdk.steps import step, update
 
-__all__ = ["FlashReport", "flash", "flash_plans", "flashed_session", "image_of"]
+__all__ = ["FlashReport", "flash", "flash_plans", "image_of"]
 
-SERIAL: Final = "serial:"  # the board's port, found by itself
-CHECK_S: Final = 20.0  # for a board to start again and answer
-_TRY_S: Final = 3.0
 _ELF: Final = ".elf"
 
 
@@ -108,7 +104,7 @@ def flash(
     uri = device or SERIAL
     if uri.partition(":")[0] not in schemes():
         raise UsageError(f"{uri!r} is not a device address", hint="--device serial:PORT")
-    choice = replace(choice, port=choice.port or _port(uri))
+    choice = replace(choice, port=choice.port or port_of(uri))
     begin = time.monotonic()
     path, place = image_of(target, board, options)
     image = read_image(path)
@@ -117,7 +113,7 @@ def flash(
         checked = None
         if image.build_id is not None:
             update(f"waiting for {place.name} to answer")
-            _started(lambda: _open(uri, path), image, place, flashed.runner).close()
+            started(lambda: _open(uri, path), image, place, flashed).close()
             checked = True
     return FlashReport(
         path, place.name, image.size, image.build_id, flashed, uri if checked else None, checked,
@@ -125,68 +121,5 @@ def flash(
     )  # fmt: skip
 
 
-def _port(uri: str) -> str | None:
-    """The serial port in an address, for runners that talk over one; None where it names none."""
-    scheme, _, rest = uri.partition(":")
-    port = re.sub(r"@\d+$", "", rest.partition("?")[0].removeprefix("//"))
-    return (port or None) if scheme == SERIAL.rstrip(":") else None
-
-
-def flashed_session(
-    opened: Callable[[], Session], agent: Path, board: Board, choice: Choice
-) -> Session:
-    """A session with a board that runs ``agent``: as it is where it does already, else after flashing it. ``opened``
-    opens one with whatever runs there.
-
-    Raises:
-        NoDeviceError, BusyError: the port is not there, or in use: nothing was flashed.
-        FlashError, MissingToolError: see ``flash_image``.
-    """
-    image = read_image(agent)
-    try:
-        session = opened()
-    except (LinkError, DeviceFault):  # nothing of ours runs there
-        pass
-    else:
-        if image.build_id is None or session.info.build_id == image.build_id:
-            return session
-        session.close()
-    with step(f"flashing {board.name}"):
-        flashed = flash_image(image, board, choice, update)
-        update(f"waiting for {board.name} to answer")
-        return _started(opened, image, board, flashed.runner)
-
-
 def _open(uri: str, agent: Path) -> Session:
-    return open_device(uri, artifact=agent, emulator=None, timeout_s=_TRY_S)
-
-
-def _started(opened: Callable[[], Session], image: Image, board: Board, runner: str) -> Session:
-    """A session with the board once it has started again, which says that it runs the image.
-
-    Raises:
-        FlashError: it does not answer, or runs another one.
-    """
-    deadline = time.monotonic() + CHECK_S
-    while True:
-        try:
-            session = opened()
-            break
-        except (LinkError, NoDeviceError, DeviceFault) as error:
-            if time.monotonic() > deadline:
-                raise FlashError(
-                    f"{board.name} does not answer after it was flashed",
-                    why=f"{runner} said that all is well; {error.message}",
-                    hint="reset the board and run sdk flash again with --runner for another tool; "
-                    "--device names its port where it has several",
-                ) from error
-            time.sleep(0.2)
-    told = session.info.build_id
-    if told == image.build_id:
-        return session
-    session.close()
-    raise FlashError(
-        f"{board.name} runs another image than the one flashed",
-        why=f"{runner} said that all is well; the image has {image.build_id}, the board says {told}",
-        hint="is --device the port of the board that was flashed? --runner chooses another tool",
-    )
+    return open_device(uri, artifact=agent, emulator=None, timeout_s=TRY_S)

@@ -20,7 +20,7 @@ import pytest
 from sdk.boards import Board, load_board
 from sdk.devices.base import OpenRequest, Transport, register
 from sdk.devices.transports.unicorn import open_unicorn
-from sdk.driver import BuildOptions, flashing
+from sdk.driver import BuildOptions, flashed, flashing
 from sdk.driver.agents import link_agent
 from sdk.driver.artifact import build_sources
 from sdk.driver.machines import emulator_of
@@ -99,15 +99,16 @@ class Desk:
         monkeypatch.setenv("CROSSLEVEL_BOARDS", str(folder / "boards"))
         gcc = Path(shutil.which("arm-none-eabi-gcc") or "/usr/bin/gcc").parent
         monkeypatch.setenv("PATH", f"{self._bin}:{gcc}:/bin")
-        monkeypatch.setattr(flashing, "CHECK_S", 0.3)
-        monkeypatch.setattr(flashing, "_TRY_S", 60.0)
+        monkeypatch.setattr(flashed, "CHECK_S", 0.3)
+        for module in (flashed, flashing):
+            monkeypatch.setattr(module, "TRY_S", 60.0)
         monkeypatch.setattr("sdk.flash.drives._folders", lambda: iter([self.drive]))
         self.board: Board = load_board("deskboard")
         self.images: dict[bytes, Path] = {}
         self.image = self.agent("digits")
         self.other = self.agent("others")
         self.behave()
-        register("desk")(self._open)
+        register("desk")(self.open)
 
     def agent(self, name: str) -> Path:
         """The image of the example under another name."""
@@ -165,9 +166,13 @@ class Desk:
             raise LinkError("silence")
         return fits[0]
 
-    def _open(self, request: OpenRequest) -> Transport:
+    def open(self, request: OpenRequest) -> Transport:
+        """Boot what is in the flash; raises LinkError where nothing is."""
         image = self._found()
-        return open_unicorn(OpenRequest("unicorn://", "", image, emulator_of(self.board, image), request.timeout_s))
+        spec = emulator_of(self.board, image)
+        transport = open_unicorn(OpenRequest("unicorn://", "", image, spec, request.timeout_s))
+        transport.emulated, transport.ns_per_instruction = False, None  # as a board does, it does not say so
+        return transport
 
 
 def hex_records(text: str) -> list[tuple[int, bytes]]:

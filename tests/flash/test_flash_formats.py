@@ -81,7 +81,7 @@ def test_any_parts_come_back() -> None:
 )
 def test_damaged_files_are_refused(change, says: str) -> None:
     data = pack([(0, bytes(512))], FAMILY)
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match="not a UF2 file") as error:
         unpack(change(data))
     assert says in str(error.value.why)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from sdk.boards import load_board, load_runners
 from sdk.boards.runners import Runner
 from sdk.boards.table import read_table
 from sdk.cli import run_command
+from sdk.devices import base
 from sdk.driver import BuildOptions, flash
-from sdk.driver.flashing import flashed_session
+from sdk.driver.execute import bench, verify
 from sdk.errors import FlashError, UsageError
 from sdk.flash.flashing import Choice
 from sdk.flash.image import read_image
@@ -114,6 +116,7 @@ SAYS = [  # what a tool prints, and what that is
     ("openocd", "Error: init mode failed (unable to connect to the target)", 3, "no board answers"),
     ("openocd", "Error: libusb_open() failed with LIBUSB_ERROR_ACCESS", 3, "may not open the probe"),
     ("openocd", "Warn : UNEXPECTED idcode: 0x2ba01477\nError: expected 1 of 1: 0x1ba01477", 5, "the chip is not"),
+    ("openocd", "Error: libusb_claim_interface() failed with LIBUSB_ERROR_BUSY", 4, "finds its probe in use"),
     ("openocd", "Error: stm32x device protected", 5, "is protected"),
     ("stm32cubeprogrammer", "Error: No debug probe detected.", 3, "found no probe"),
     ("stm32cubeprogrammer", "Error: No STM32 target found!", 3, "no board answers"),
@@ -180,8 +183,13 @@ def test_images_that_do_not_fit(desk: Desk, tmp_path: Path, capsys: pytest.Captu
     assert desk.calls == []
 
 
-def test_drives(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drives(desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(desk.folder)
     line = ["flash", str(desk.image), "--board", "deskboard", "--runner", "uf2-drive", "--device", "desk:"]
+    monkeypatch.setattr("sdk.flash.drives._folders", lambda: iter([desk.drive, Path(shutil.copytree(desk.drive, "second"))]))
+    assert run_command(line) == 3
+    assert "2 drives may be deskboard" in capsys.readouterr().err
+    monkeypatch.setattr("sdk.flash.drives._folders", lambda: iter([desk.drive]))
     (desk.drive / "INFO_UF2.TXT").write_text("UF2 Bootloader\nModel: Other\nBoard-ID: RPI-RP2\n")
     assert run_command(line) == 5
     assert "its board says Desk, and there is RPI-RP2" in capsys.readouterr().err
@@ -225,11 +233,12 @@ def test_choices_that_are_wrong(desk: Desk, words: str, says: str, capsys: pytes
 
 
 def test_files_that_are_no_images(desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for data in (b"", b"\x7fELF", desk.image.read_bytes()[:900], b"\x7fELF\x01\x01\x01" + bytes(200)):
+    for data in (b"not one", b"\x7fELF", desk.image.read_bytes()[:900], b"\x7fELF\x01\x01\x01" + bytes(200)):
         path = tmp_path / "bad.elf"
         path.write_bytes(data)
         assert run_command(["flash", str(path), "--board", "deskboard", "--device", "desk:"]) == 2
-        assert "bad.elf" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "bad.elf is no image" in said or "has nothing to write" in said
 
 
 def test_boards_with_mistakes(desk: Desk, tmp_path: Path) -> None:
@@ -252,25 +261,27 @@ def test_boards_with_mistakes(desk: Desk, tmp_path: Path) -> None:
             read_table(Runner, {**table, **change}, "x.toml")
 
 
-def test_sessions_flash_what_is_not_there(desk: Desk) -> None:
-    """A session with a board that runs something else, or nothing, flashes it; one that runs the image does not."""
-    def opened() -> Any:
-        return flashing_open(desk)
+def test_models_on_a_board_at_a_port(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs models on a board with other firmware, or with none, flashes it first, where it can."""
+    monkeypatch.setitem(base._OPENERS, "serial", desk.open)
     desk.install("openocd")
-    choice = Choice("openocd")
-    for calls in (1, 1):
-        with flashed_session(opened, desk.image, desk.board, choice) as session:
-            assert session.info.build_id == read_image(desk.image).build_id
-        assert len(desk.calls) == calls
-    with flashed_session(opened, desk.other, desk.board, choice) as session:
-        assert session.info.build_id == read_image(desk.other).build_id
+    options = BuildOptions(name="digits")
+    line = (DIGITS, desk.board, "serial:/dev/ttyX", options, "interp", 1)
+    assert verify(*line).passed
+    assert [call[0] for call in desk.calls] == ["openocd"]
+    assert bench(*line[:4], {}, 1, 1).board == "deskboard"
+    assert len(desk.calls) == 1  # the image is there
+    (desk.drive / "INFO_UF2.TXT").unlink()
+    others = (*line[:3], BuildOptions(name="others"), {}, 1, 1)  # the same model in another image
+    desk.behave("nothing", "Error: open failed", 1)
+    assert bench(*others).board == "deskboard"  # without a probe the board runs what it has
     assert len(desk.calls) == 2
-
-
-def flashing_open(desk: Desk) -> Any:
-    from sdk.driver import flashing
-
-    return flashing._open("desk:", desk.image)
+    desk.behave("nothing", "what?", 1)
+    with pytest.raises(FlashError, match="failed with status 1"):
+        bench(*others)
+    monkeypatch.setenv("CROSSLEVEL_FLASH", "no")
+    assert bench(*others).board == "deskboard"
+    assert len(desk.calls) == 3
 
 
 def test_tools_that_cannot_be_started(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

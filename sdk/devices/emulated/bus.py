@@ -48,6 +48,7 @@ class Clock:
         self._hooks, self._state = hooks, hooks.state
         self._limit = limit
         self._byte = hz // _BYTES_PER_S
+        self._nap = int(hz * _NAP_S)
         self._skipped = 0
         self._alarm: int | None = None
         self._until = 0
@@ -58,9 +59,10 @@ class Clock:
         """Ticks since start."""
         return self._hooks.executed + self._skipped
 
-    def wait_for_byte(self) -> None:
-        """Lets the time of one byte on the line pass."""
-        self._skipped += self._byte
+    def wait_for_byte(self, *, slept: bool) -> None:
+        """Lets the time of one byte on the line pass, or that of a machine that ``slept``: its guest may wait for a
+        silence."""
+        self._skipped += self._nap if slept else self._byte
         self.heard()
 
     def heard(self) -> None:
@@ -110,8 +112,9 @@ class Line:
             self._clock.heard()
             return True
         self._looks += 1
-        if not self._poll.poll(_NAP_S * 1000 if self._looks > _PATIENCE else 0):
-            self._clock.wait_for_byte()
+        sleeps = self._looks > _PATIENCE
+        if not self._poll.poll(_NAP_S * 1000 if sleeps else 0):
+            self._clock.wait_for_byte(slept=sleeps)
             return False
         self._came += os.read(self._in, _CHUNK)
         if not self._came:
