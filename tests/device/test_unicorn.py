@@ -116,6 +116,19 @@ def test_a_run_is_counted_to_the_instruction(agent: Agent) -> None:
     assert 0 < longer - first < 100
 
 
+@pytest.mark.parametrize("name", [AGENTS, "unicorn:qemu-riscv32"])
+def test_what_comes_during_runs_costs_no_time(agent_for: Callable[[str], Agent], name: str) -> None:
+    """The device hears out a host that repeats itself between two runs: guest time passes while it waits."""
+    with agent_for(name).open(60.0) as session:
+        alone = session.run(BIG, dims=[5], repeat=3).samples
+        session._link.first_wait_s = 0.001
+        began = time.monotonic()
+        samples = session.run(BIG, dims=[LONG_LOOP], repeat=4).samples
+        assert time.monotonic() - began < 45
+        assert len(set(samples)) == 1
+        assert session.run(BIG, dims=[5], repeat=3).samples == alone
+
+
 def test_what_is_modelled_is_what_is_offered() -> None:
     """Those who choose an emulator do not load it."""
     assert set(CORES) - {"aarch64"} == CAN_EMULATE
