@@ -186,7 +186,8 @@ def test_images_that_do_not_fit(desk: Desk, tmp_path: Path, capsys: pytest.Captu
 def test_drives(desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(desk.folder)
     line = ["flash", str(desk.image), "--board", "deskboard", "--runner", "uf2-drive", "--device", "desk:"]
-    monkeypatch.setattr("sdk.flash.drives._folders", lambda: iter([desk.drive, Path(shutil.copytree(desk.drive, "second"))]))
+    second = Path(shutil.copytree(desk.drive, "second"))
+    monkeypatch.setattr("sdk.flash.drives._folders", lambda: iter([desk.drive, second]))
     assert run_command(line) == 3
     assert "2 drives may be deskboard" in capsys.readouterr().err
     monkeypatch.setattr("sdk.flash.drives._folders", lambda: iter([desk.drive]))
