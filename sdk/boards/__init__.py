@@ -41,6 +41,7 @@ __all__ = [
     "Setting",
     "board_names",
     "describe",
+    "evidence_of",
     "lint",
     "load_board",
     "load_runners",
@@ -50,6 +51,11 @@ __all__ = [
 ]
 
 
+_EVIDENCE: Final = {
+    "emulator": "images for it have run in an emulator of it by others",
+    "model": "untested: never ran on the board, only under Unicorn on a model of its registers made from the same file",
+    "core": "untested: never ran on the board, for which there is no start-up code, only on a machine with its core",
+}
 _WORD: Final = 3  # letters of a name to look for in what is known of boards: fewer are everywhere
 _SHOWN: Final = 8  # boards in a hint
 
@@ -107,6 +113,13 @@ def _load(name: str) -> Board:
         raise
 
 
+def evidence_of(board: Board) -> str:
+    """Where images for a board have run, in words."""
+    if board.hosted and board.evidence == "core":
+        return "programs for it have run under emulation" if board.emulator else "untested: programs for it only build"
+    return f"images for it have run on it: {board.silicon}" if board.silicon else _EVIDENCE[board.evidence]
+
+
 def describe(board: Board) -> dict[str, Any]:
     """Return a board as JSON-ready values: sizes in bytes, addresses as numbers, sets as sorted lists."""
     core, emulator, gcc = board.core, board.emulator, board.compilers.gcc
@@ -116,6 +129,8 @@ def describe(board: Board) -> dict[str, Any]:
         "vendor": board.vendor,
         "tier": board.tier,
         "emulated_only": board.emulated_only,
+        "evidence": board.evidence,
+        "untested": board.untested,
         "aliases": list(board.aliases),
         "core": {
             "cpu": core.cpu,

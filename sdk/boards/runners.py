@@ -12,7 +12,8 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
-from sdk.boards.board import Setting, Table
+from sdk.boards.base import Table
+from sdk.boards.board import Setting
 from sdk.boards.files import search_path
 from sdk.boards.table import read_table, suggest
 from sdk.errors import UsageError
