@@ -167,6 +167,9 @@ class Usb(Table, frozen=True):
     loader: bool = False
 
 
+Setting = int | str | tuple[str, ...]  # of a runner: a number, a text, or several arguments
+
+
 class About(Table, frozen=True):
     """What a board is called and how far it is tested."""
 
@@ -195,6 +198,7 @@ class BoardFile(Table, frozen=True):
     memory: tuple[Memory, ...] = ()
     emulator: Emulator | None = None
     usb: tuple[Usb, ...] = ()
+    flash: dict[str, dict[str, Setting]] = key(default_factory=dict)
     provenance: Provenance = Provenance()
 
 
@@ -212,6 +216,7 @@ class Board:
     compilers: Compilers
     runtime: Runtime
     emulator: Emulator | None
+    flash: Mapping[str, Mapping[str, Setting]]  # what flashes it, the preferred first, and what each is told
     sources: tuple[str, ...]  # where the facts come from
     origin: Mapping[str, str]  # dotted key -> the file that set it
     emulated_only: bool  # it stands for a core, there is none to buy

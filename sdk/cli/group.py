@@ -21,6 +21,8 @@ _MEANT = {
     "convert": "build",
     "dump": "inspect",
     "infer": "run",
+    "load": "flash",
+    "upload": "flash",
     "list": "boards",
     "ports": "devices",
     "predict": "run",

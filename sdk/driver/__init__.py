@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sdk.driver.explain import inspect, memory
     from sdk.driver.finding import attached
     from sdk.driver.fitting import fit
+    from sdk.driver.flashing import flash, flash_plans
     from sdk.driver.layers import verify_layers
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
@@ -42,6 +43,8 @@ __all__ = [
     "doctor",
     "draw",
     "fit",
+    "flash",
+    "flash_plans",
     "graph_page",
     "graph_svg",
     "inspect",
@@ -67,6 +70,8 @@ _MODULES = {
     "doctor": "doctor_checks",
     "draw": "plots.draw",
     "fit": "fitting",
+    "flash": "flashing",
+    "flash_plans": "flashing",
     "graph_page": "plots.graph_page",
     "graph_svg": "plots.graph_page",
     "inspect": "explain",

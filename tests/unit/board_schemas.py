@@ -15,6 +15,7 @@ import msgspec
 from sdk.boards.base import Size
 from sdk.boards.board import BoardFile
 from sdk.boards.chip import RegisterFile
+from sdk.boards.runners import Runner
 from sdk.boards.table import SIZE
 from sdk.cores import Kind, Timing
 
@@ -40,6 +41,7 @@ def schemas() -> dict[Path, dict[str, Any]]:
         BOARDS / "schema.json": board,
         BOARDS / "cpu" / "schema.json": core,
         BOARDS / "registers" / "schema.json": registers,
+        BOARDS / "runners" / "schema.json": _schema(Runner),
     }
 
 
