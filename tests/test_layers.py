@@ -46,6 +46,7 @@ LAYERS = {
     "sdk.agent": 9,
     "sdk.driver": 9,
     "sdk.flash": 9,
+    "sdk.projects": 9,
     "sdk.notebook": 0,
     "sdk.profile": 9,
     "sdk.report": 9,
