@@ -11,7 +11,7 @@ from unicorn.unicorn_py3.unicorn import Uc
 
 from sdk.devices.emulated.native import Hooks
 
-__all__ = ["Bus", "Clock", "Device", "Halt", "HostGone", "Line", "stray"]
+__all__ = ["Bus", "Clock", "Device", "Halt", "HostGone", "Line", "Memory", "stray"]
 
 PAGE: Final = 4096
 _CHUNK = 65536
@@ -95,12 +95,23 @@ class Clock:
         self._state.stop_at = until
 
 
+class Memory(Protocol):
+    """RAM as a peripheral that reads and writes it by itself sees it; UcError where there is none."""
+
+    def mem_read(self, address: int, size: int, /) -> bytes | bytearray:
+        """Bytes of it."""
+
+    def mem_write(self, address: int, data: bytes, /) -> None:
+        """Sets bytes."""
+
+
 class Line:
     """The serial line to the host: two descriptors. A guest that only looks for a byte sleeps until one comes;
     one that looks between parts of its work, for a request to stop, does not."""
 
-    def __init__(self, read_fd: int, write_fd: int, clock: Clock) -> None:
+    def __init__(self, read_fd: int, write_fd: int, clock: Clock, memory: Memory) -> None:
         self._in, self._out = read_fd, write_fd
+        self.memory = memory
         self._clock = clock
         self._came = bytearray()
         self._going = bytearray()
