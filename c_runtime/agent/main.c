@@ -168,6 +168,9 @@ static struct addrinfo *resolve(const char *text)
     if (end != NULL) {
         *end = '\0';
     }
+    if (port != NULL && (strspn(port + 1, "0123456789") != strlen(port + 1) || strlen(port) > 6 || atol(port + 1) > 65535)) {
+        return NULL;
+    }
     return *name != '\0' && getaddrinfo(name, port != NULL ? port + 1 : DEFAULT_PORT, &want, &found) == 0 ? found : NULL;
 }
 

@@ -74,6 +74,9 @@ void ag_sha256_update(ag_sha256_t *h, const void *data, size_t n)
     const uint8_t *p = data;
     size_t held = (size_t)(h->bytes % AG_SHA256_BLOCK);
     h->bytes += n;
+    if (n == 0) {
+        return; /* of no bytes there may be no address */
+    }
     if (held != 0) {
         size_t take = AG_SHA256_BLOCK - held < n ? AG_SHA256_BLOCK - held : n;
         memcpy(h->block + held, p, take);

@@ -1,76 +1,159 @@
-"""The agent as a program of its own (c_runtime/agent), built for the machines that have no Python."""
+"""Agents: a model's sources linked with the device runtime into a host program or a firmware image."""
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Mapping
 from pathlib import Path
 
-from sdk.errors import UsageError
+from sdk.boards import Board, Peripheral
+from sdk.codegen_c.base import Runtime
+from sdk.driver.backends import backend_for, runtime_of
+from sdk.driver.machines import placed
+from sdk.driver.options import BuildOptions
+from sdk.driver.sources import Sources, compile_sources
+from sdk.driver.targets import target_of
+from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
-from sdk.toolchains import CompileJob, LinkJob, SourceText, Target, get_toolchain
+from sdk.steps import step
+from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, Target, toolchain_for
 from sdk.toolchains.cache import digest
+from sdk.toolchains.linker import Region, region_overflows, render_linker_script
+from sdk.toolchains.size import Sections, section_sizes
 
-__all__ = ["AGENT_MACHINES", "agent_program", "agent_sources"]
+__all__ = ["link_agent", "runtime_parts", "runtime_sizes"]
 
-# What `uname -m` says -> zig's triple, the CPU that every such machine has, the bits of a pointer.
-_TARGETS = {
-    "aarch64": ("aarch64-linux-musl", "generic", 64),
-    "armv7l": ("arm-linux-musleabihf", "generic+v7a+vfp3d16", 32),
-    "riscv64": ("riscv64-linux-musl", "baseline_rv64", 64),
-    "x86_64": ("x86_64-linux-musl", "x86_64", 64),
-}
-_ALIKE = {"arm64": "aarch64", "amd64": "x86_64", "armv8l": "armv7l", "arm": "armv7l"}
-AGENT_MACHINES = tuple(_TARGETS)
+_DRIVERS = ("uart_", "timer_")  # files of a port of which a board chooses
+SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
 
 
-def agent_sources() -> list[Path]:
-    """The files of C that the agent is made of."""
-    return sorted((data_dir("c_runtime") / "agent").glob("*.c"))
-
-
-def agent_program(machine: str) -> Path:
-    """A static program for a machine with Linux or Android, by what ``uname -m`` says there; from the cache, or made.
+def link_agent(
+    sources: Sources, board: Board, options: BuildOptions, profiled_ops: int = 0, device: str | None = None
+) -> Path:
+    """The agent of ``sources`` for ``board`` as ``device`` shows it (``placed``), from the cache or built as the
+    options say; with ``profiled_ops`` it tells of that many operations what they take.
 
     Raises:
-        UsageError: there is no agent for such machines.
-        BuildError, MissingToolError: the compiler, zig, rejects it or is not installed.
+        BuildError: it does not compile, or does not fit the board's memory (by how much, in which region).
+        UsageError: the runtime has no driver for the board's peripherals, or runs no code of the backend.
     """
-    if (found := _TARGETS.get(_ALIKE.get(machine, machine))) is None:
-        why = "agents are built for " + ", ".join(_TARGETS)
-        hint = "where Python runs, sdk agent does the same: see docs/devices.md"
-        raise UsageError(f"there is no agent for machines of the kind {machine!r}", why=why, hint=hint)
-    triple, cpu, bits = found
-    target = Target(
-        zig_target=triple, zig_cpu=cpu, link_cpu=cpu, gcc_command="", gcc_flags=(), opt="2", hosted=True,
-        pointer_bits=bits,
-    )  # fmt: skip
-    tool = get_toolchain("zig")
-    folder = data_dir("c_runtime") / "agent"
-    flags = ("-Wall", "-Wextra", "-Wshadow", "-Werror")
-    jobs = [CompileJob(SourceText.read(path), target, include_dirs=(folder,), flags=flags) for path in agent_sources()]
-    objects = tuple(tool.compile_all(jobs))
-    key = digest("agent", "stripped", tool.version(), [unit.key for unit in objects])
+    how, target = runtime_of(sources.backend), target_of(board, options)
+    toolchain = toolchain_for(target, options.toolchain)
+    place = placed(board, device)
+    runtime, defines, script = runtime_parts(how, place)
+    hooks: tuple[str, ...] = ()
+    if profiled_ops:
+        hooks = (f"SDK_RT_PROFILE_OPS={profiled_ops}u", *how.hooks(sources.prefix))
+        defines = (*defines, hooks[0])
+    flags = toolchain.compile_flags(CompileJob(SourceText("any.c", ""), target))
+    built = (list(defines), script or "", sources.key, list(hooks))
+    key = digest("agent", toolchain.version(), repr(target), flags, runtime, *built)
 
-    def make(place: Path) -> None:
-        linked = tool.link(LinkJob("executable", objects, target), place / "agent")
-        linked.write_bytes(_stripped(linked.read_bytes()))
+    def make(folder: Path) -> None:
+        objects = compile_sources(
+            {**sources.model, **sources.agent}, toolchain, target, pic=board.hosted, defines=hooks
+        )
+        objects += tuple(toolchain.compile_all(_jobs(runtime, defines, target)))
+        kind: LinkKind = "executable" if script is None else "firmware"
+        libs = ("pthread",) if script is None else ()
+        job = LinkJob(kind, objects, target, script=script, libs=libs)
+        try:
+            toolchain.link(job, folder / "agent")
+        except BuildError as err:
+            raise _explained(err, board) from None
 
-    return tool.cache.entry(key, make) / "agent"
+    with step(f"building the {'program' if board.hosted else 'firmware'} that runs it on {board.name}"):
+        return toolchain.cache.entry(key, make) / "agent"
 
 
-def _stripped(program: bytes) -> bytes:
-    """An ELF program without what is not loaded: most of it is what debuggers want to know of the C library, which the
-    compiler would build anew to leave it out."""
-    wide = program[4] == 2
-    table, entry, count = (32, 54, 56) if wide else (28, 42, 44)  # offset of program headers, their size and number
-    (start,) = struct.unpack_from("<Q" if wide else "<I", program, table)
-    size, number = (struct.unpack_from("<H", program, at)[0] for at in (entry, count))
-    layout, end = ("<8xQ16xQ", 0) if wide else ("<4xI8xI", 0)
-    for at in range(start, start + size * number, size):
-        offset, length = struct.unpack_from(layout, program, at)
-        end = max(end, offset + length)
-    kept = bytearray(program[:end])
-    sections, numbers = (40, 58) if wide else (32, 46)  # the table of sections is gone, and says so
-    struct.pack_into("<Q" if wide else "<I", kept, sections, 0)
-    struct.pack_into("<HHH", kept, numbers, 0, 0, 0)
-    return bytes(kept)
+def _jobs(runtime: Mapping[str, str], defines: tuple[str, ...], target: Target) -> list[CompileJob]:
+    include = (data_dir("c_runtime") / "include",)
+    return [
+        CompileJob(SourceText(name, text), target, include_dirs=include, defines=defines)
+        for name, text in runtime.items()
+    ]
+
+
+def runtime_sizes(board: Board, place: Board, options: BuildOptions) -> Sections:
+    """What the agent's own code takes on ``board``, without a model: compiled for it as on ``place``, which has a port.
+
+    Raises:
+        UsageError: there is no port either.
+    """
+    target = target_of(place, options)
+    small = board.ram_bytes is not None and board.ram_bytes <= SMALL_RAM
+    how, where = runtime_of(backend_for(place, options).name), placed(board if small else place, None)
+    runtime, defines, _ = runtime_parts(how, where)
+    objects = toolchain_for(target, options.toolchain).compile_all(_jobs(runtime, defines, target))
+    return section_sizes(o.path for o in objects)
+
+
+def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str, ...], str | None]:
+    """Runtime sources by name, the macros they want, and the linker script (None for a hosted board)."""
+    root = data_dir("c_runtime")
+    names = [path.relative_to(root).as_posix() for part in how.parts for path in sorted(root.glob(part))]
+    macros = [f'SDK_RT_DEVICE_NAME="{place.name}"']
+    script = None
+    if place.hosted:
+        names += ["port/posix/main.c", "port/posix/pool.c"]
+        macros.append("SDK_RT_FRAME_MAX=65536u")
+    else:
+        port = f"port/{place.runtime.port}"
+        names += sorted(f"port/bare/{p.name}" for p in (root / "port" / "bare").glob("*.c"))
+        names += sorted(f"{port}/{p.name}" for p in (root / port).glob("*.c") if not p.name.startswith(_DRIVERS))
+        uart, timer = place.runtime.uart, place.runtime.timer
+        for role, device in (("uart", uart), ("timer", timer)):
+            names.append(_driver(place, port, role, device))
+            assert device is not None  # _driver raises for a missing one
+            macros += [
+                f"SDK_RT_{role.upper()}_BASE={device.base:#x}u",
+                f"SDK_RT_{role.upper()}_HZ={device.hz}u",
+            ]
+        macros.append(f"SDK_RT_FRAME_MAX={256 if (place.ram_bytes or 0) <= SMALL_RAM else 512}u")
+        regions = [Region(m.name, m.kind, m.base, m.size) for m in place.memory]
+        script = render_linker_script(regions, place.runtime.stack_bytes)
+    sources = {name.rsplit("/", 1)[1]: (root / name).read_text(encoding="utf-8") for name in names}
+    if place.runtime.setup:
+        sources["setup.c"] = _setup(place)
+    return sources, tuple(macros), script
+
+
+def _setup(place: Board) -> str:
+    """The C that sets the registers of the board's file."""
+    lines = [f"/* Registers that the file of {place.name} sets before the drivers run. */"]
+    lines += ['#include "internal/bare.h"', "", "void sdk_rt_board_setup(void)", "{"]
+    for one in place.runtime.setup:
+        register, value = f"SDK_RT_REG({one.at:#010x}u)", f"{one.set:#x}u"
+        lines.append(f"    /* {one.register}: {one.source} */")
+        if one.clear or one.set:
+            lines.append(f"    {register} = ({register} & ~{one.clear:#x}u) | {value};")
+        if one.ready:
+            lines += [f"    while (({register} & {one.ready:#x}u) != {one.ready:#x}u) {{", "    }"]
+    return "\n".join([*lines, "}", ""])
+
+
+def _driver(place: Board, port: str, role: str, device: Peripheral | None) -> str:
+    name = f"{port}/{role}_{device.kind if device else ''}.c"
+    if device is None or not (data_dir("c_runtime") / name).is_file():
+        kind = device.kind if device else "none"
+        raise UsageError(
+            f"the runtime has no {role} driver of kind {kind!r} for {place.name}",
+            hint="use --emit c and your own firmware, or write the driver beside those in c_runtime/port",
+        )
+    return name
+
+
+def _explained(err: BuildError, board: Board) -> BuildError:
+    overflow = region_overflows(f"{err.message}\n{err.why or ''}")
+    if not overflow:
+        return err
+    text = ", ".join(f"{name} by {lacking} bytes" for name, lacking in overflow.items())
+    sizes = ", ".join(f"{m.name} {m.size} bytes" for m in board.memory)
+    memories = {m.name for m in board.regions("ram")}
+    free = sorted(memories - overflow.keys())
+    elsewhere = f"--region {free[0]}=BYTES puts the arena elsewhere; " if free and memories & overflow.keys() else ""
+    return BuildError(
+        f"the model with the device runtime does not fit {board.name}: over {text}",
+        where=f"{board.name} has {sizes}",
+        hint=f"{elsewhere}sdk memory MODEL --board B shows what takes RAM and what --memory min needs; "
+        "sdk boards lists larger",
+    )

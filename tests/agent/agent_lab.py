@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from sdk.agent import Server
 from sdk.devices import remote
 from sdk.devices.keys import Key
 from sdk.devices.remote import Address, RemoteProgram, ask_facts
 from sdk.devices.transports.tcp import parse_address
+from sdk.errors import SdkError
 
 TIMEOUT_S = 10.0
 
@@ -94,6 +96,18 @@ def read_all(program: RemoteProgram, count: int) -> bytes:
     while len(data) < count and time.monotonic() < deadline:
         data += program.read(0.5)
     return data
+
+
+def end_of(program: RemoteProgram, seconds: float = 20.0) -> SdkError:
+    deadline = time.monotonic() + seconds
+    try:
+        while time.monotonic() < deadline:
+            program.read(0.5)
+    except SdkError as error:
+        return error
+    finally:
+        program.close()
+    pytest.fail("it did not end")
 
 
 def until(reached: Callable[[], bool], seconds: float = TIMEOUT_S) -> None:

@@ -13,7 +13,7 @@ from agent_lab import Lab, TwinServer
 from sdk.agent import Limits, Server
 from sdk.boards import load_board
 from sdk.devices import keys
-from sdk.driver.agents import agent_sources
+from sdk.driver.agent_programs import agent_sources
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from agent_lab import Lab, read_all, running, until
+from agent_lab import Lab, end_of, read_all, running, until
 
 from sdk.agent import Server
 from sdk.devices import remote
-from sdk.devices.remote import RemoteProgram, ask_facts
+from sdk.devices.remote import ask_facts
 from sdk.devices.transports.tcp import parse_address
-from sdk.errors import BusyError, DeviceFault, LinkError, NoDeviceError, SdkError, UsageError
+from sdk.errors import BusyError, DeviceFault, LinkError, NoDeviceError, UsageError
 
 PYTHON = sys.executable
 MARK = "CROSSLEVEL-TEST"
-
-
-def end_of(program: RemoteProgram, seconds: float = 10.0) -> SdkError:
-    deadline = time.monotonic() + seconds
-    try:
-        while time.monotonic() < deadline:
-            program.read(0.5)
-    except SdkError as error:
-        return error
-    finally:
-        program.close()
-    pytest.fail("it did not end")
 
 
 def test_how_programs_end_is_told(lab: Lab) -> None:
