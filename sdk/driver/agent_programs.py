@@ -12,12 +12,12 @@ from sdk.toolchains.cache import digest
 
 __all__ = ["AGENT_MACHINES", "agent_program", "agent_sources"]
 
-# What `uname -m` says -> zig's triple, the CPU that every such machine has, the bits of a pointer.
+# What `uname -m` says -> zig's architecture and C library, the CPU that every such machine has, the bits of a pointer.
 _TARGETS = {
-    "aarch64": ("aarch64-linux-musl", "generic", 64),
-    "armv7l": ("arm-linux-musleabihf", "generic+v7a+vfp3d16", 32),
-    "riscv64": ("riscv64-linux-musl", "baseline_rv64", 64),
-    "x86_64": ("x86_64-linux-musl", "x86_64", 64),
+    "aarch64": ("aarch64", "musl", "generic", 64),
+    "armv7l": ("arm", "musleabihf", "generic+v7a+vfp3d16", 32),
+    "riscv64": ("riscv64", "musl", "baseline_rv64", 64),
+    "x86_64": ("x86_64", "musl", "x86_64", 64),
 }
 _ALIKE = {"arm64": "aarch64", "amd64": "x86_64", "armv8l": "armv7l", "arm": "armv7l"}
 AGENT_MACHINES = tuple(_TARGETS)
@@ -39,10 +39,10 @@ def agent_program(machine: str) -> Path:
         why = "agents are built for " + ", ".join(_TARGETS)
         hint = "where Python runs, sdk agent does the same: see docs/devices.md"
         raise UsageError(f"there is no agent for machines of the kind {machine!r}", why=why, hint=hint)
-    triple, cpu, bits = found
+    arch, library, cpu, bits = found
     target = Target(
-        zig_target=triple, zig_cpu=cpu, link_cpu=cpu, gcc_command="", gcc_flags=(), opt="2", hosted=True,
-        pointer_bits=bits,
+        zig_target=f"{arch}-linux-{library}", zig_cpu=cpu, link_cpu=cpu, gcc_command="", gcc_flags=(), opt="2",
+        hosted=True, pointer_bits=bits,
     )  # fmt: skip
     tool = get_toolchain("zig")
     folder = data_dir("c_runtime") / "agent"
