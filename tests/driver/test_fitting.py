@@ -118,7 +118,8 @@ def test_a_core_is_emulated_on_the_largest_machine_that_runs_its_code(counted: l
 
 def test_no_emulated_target_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "board_names", lambda: [])
-    report = fit(MODEL, BuildOptions(), boards=[replace(nrf(), emulator=None)])
+    deaf = replace(nrf(), emulator=None, runtime=structs.replace(nrf().runtime, uart=None))
+    report = fit(MODEL, BuildOptions(), boards=[deaf])
     (row,), (note,) = report.boards, report.notes
     assert "no estimates: nrf52840_dk has no emulated target" in note
     assert (row.objective, row.instructions, row.est_ms, row.error) == ("time", None, None, None)
