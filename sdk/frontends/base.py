@@ -128,8 +128,8 @@ class Frontend:
         outline: the operators of a file's bytes, whether or not they can be imported; None where the imported module
             shows as much.
         constants: how many elements the constants in a file's bytes have; None where the imported module has the same.
-        layers: ``layers(file, name, dims, entry)`` is the module that ``load`` makes, with the tensors that operators of
-            an entry make, None being the only one, in the order of the file; None where the values of the module
+        layers: ``layers(file, name, dims, entry)`` is the module that ``load`` makes, with the tensors that operators
+            of an entry make, None being the only one, in the order of the file; None where the values of the module
             are all there is.
         engines: what runs such files, the preferred first.
         objects: models as objects of Python, where the format has any.
