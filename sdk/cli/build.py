@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from sdk.amounts import Amount, named_macs, named_weights
 from sdk.cli import options, output
 from sdk.cli import watch as watching
 from sdk.errors import UsageError
@@ -111,18 +112,36 @@ def build_lines(data: dict[str, Any], board: Board) -> Iterator[str]:
     if sections:
         rows += [("code and constants" if board.hosted else "flash", flash, flash_have)]
         rows += [(f"  {what}", sections.get(name, 0), None) for name, what in _SECTIONS.items() if sections.get(name)]
-    rows += [("weights", data["weights_bytes"], None)]
-    names, digits = max(len(name) for name, *_ in rows), max(len(f"{size:,}") for _, size, _ in rows)
+    cells = [(name, f"{size:,}", " B" + ("" if have is None else _part(size, have))) for name, size, have in rows]
+    cells += [(name, text, " B") for name, text in _weights(data)]
+    cells += [(name, f"{count:,}", "") for name, count in named_macs(_macs(data)) if count is not None]
+    names, digits = (max(len(cell[k]) for cell in cells) for k in (0, 1))
     yield f"{data['model']} for {data['board']}"
-    for name, size, have in rows:
-        yield f"{name:<{names}}  {size:>{digits},} B{'' if have is None else _part(size, have)}"
-    for name, (before, after) in (data.get("removed") or {}).items():
-        yield f"{name}: {before:,} B -> {after:,} B of weights"
+    yield from (f"{name:<{names}}  {text:>{digits}}{more}" for name, text, more in cells)
     dims = ", ".join(f"{name} in {lo}..{hi}" for name, (lo, hi) in (data.get("dims") or {}).items())
     if dims:
         yield f"dimensions: {dims}"
     if data.get("compiler"):
         yield f"sizes as compiled by {data['compiler']}"
+
+
+def _weights(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The way from the bytes of constants in the model to those that were compiled: what passes removed, and what the
+    layout for kernels and their tables add."""
+    weights = Amount(**data["weights"])
+    first, last = named_weights(weights)
+    if weights.model is not None and weights.compiled is not None:
+        yield first[0], f"{weights.model:,}"
+        passes = {f"  {name}": after - before for name, (before, after) in (data.get("removed") or {}).items()}
+        layout = weights.compiled - weights.model - sum(passes.values())
+        yield from ((name, f"{change:+,}") for name, change in passes.items())
+        if layout:
+            yield "  layout, tables", f"{layout:+,}"
+    yield last[0], f"{weights.compiled or 0:,}"
+
+
+def _macs(data: dict[str, Any]) -> dict[str, Amount]:
+    return {entry: Amount(**amount) for entry, amount in data["macs"].items()}
 
 
 def _part(size: int, have: int) -> str:
