@@ -91,14 +91,14 @@ def _other_ram(data: dict[str, Any]) -> list[tuple[str, int]]:
 
 def print_build(data: dict[str, Any], board: Board) -> None:
     """Print the build object for people: bytes, and how much that is of what the board has."""
-    for line in build_lines(data, board):
+    for line in build_lines(data, board, output.width()):
         output.say(line)
     for file in data.get("files") or ():
         output.say(f"wrote {file}")
 
 
-def build_lines(data: dict[str, Any], board: Board) -> Iterator[str]:
-    """The build object in lines."""
+def build_lines(data: dict[str, Any], board: Board, width: int) -> Iterator[str]:
+    """The build object in lines of at most ``width`` characters; bars only where there is room."""
     sections = data.get("sections") or {}
     flash = sum(sections.get(name, 0) for name in ("text", "rodata", "data"))
     ram_have, flash_have = (None, None) if board.hosted else (board.ram_bytes, board.flash_bytes)
@@ -117,7 +117,9 @@ def build_lines(data: dict[str, Any], board: Board) -> Iterator[str]:
     cells += [(name, f"{count:,}", "") for name, count in named_macs(_macs(data)) if count is not None]
     names, digits = (max(len(cell[k]) for cell in cells) for k in (0, 1))
     yield f"{data['model']} for {data['board']}"
-    yield from (f"{name:<{names}}  {text:>{digits}}{more}" for name, text, more in cells)
+    for name, text, more in cells:
+        line = f"{name:<{names}}  {text:>{digits}}{more}"
+        yield from [line] if len(line) <= width else output.wrapped(line.partition("  [")[0], width)
     dims = ", ".join(f"{name} in {lo}..{hi}" for name, (lo, hi) in (data.get("dims") or {}).items())
     if dims:
         yield f"dimensions: {dims}"

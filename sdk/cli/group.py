@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import textwrap
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -34,6 +36,11 @@ _MEANT = {
 
 class Verbs(click.Group):
     """A group that keeps its verbs in their order, and says what was meant when there is no such verb."""
+
+    def make_context(self, *given: Any, **extra: Any) -> click.Context:
+        """A context whose help is as wide as the terminal, where click has no less than 50 columns."""
+        extra.setdefault("terminal_width", _width())
+        return super().make_context(*given, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs in the order in which they were added."""
@@ -91,4 +98,13 @@ def examples_text(rows: Sequence[tuple[str, str]]) -> str | None:
     if not rows:
         return None
     # "\b" keeps click from filling the lines
-    return "\b\nExamples:\n" + "\n".join(f"  {line}\n      {what}" for line, what in rows)
+    width = max(_width(), 30)
+    lines = []
+    for line, what in rows:
+        lines += [f"  {line}", *textwrap.wrap(what, width, initial_indent=" " * 6, subsequent_indent=" " * 6)]
+    return "\b\nExamples:\n" + "\n".join(lines)
+
+
+def _width() -> int:
+    """Columns of what help prints: no more than are read well."""
+    return min(shutil.get_terminal_size().columns, 80) - 2
