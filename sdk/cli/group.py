@@ -34,23 +34,40 @@ _MEANT = {
 }
 
 
-class Verbs(click.Group):
-    """A group that keeps its verbs in their order, and says what was meant when there is no such verb."""
+class _Formatter(click.HelpFormatter):
+    """Help with names in half of a narrow terminal at most."""
 
-    def make_context(self, *given: Any, **extra: Any) -> click.Context:
-        """A context whose help is as wide as the terminal, where click has no less than 50 columns."""
-        extra.setdefault("terminal_width", _width())
-        return super().make_context(*given, **extra)
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write names and what they mean in two columns."""
+        super().write_dl(rows, min(col_max, self.width // 2), col_spacing)
+
+
+class Context(click.Context):
+    """A context whose help is as wide as the terminal, where click has no less than 50 columns."""
+
+    def make_formatter(self) -> click.HelpFormatter:
+        """What writes help."""
+        return _Formatter(width=_width())
+
+
+class Listed(click.Group):
+    """A group whose help has each command with the first sentence of its help, over as many lines as that takes."""
+
+    context_class = Context
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands."""
+        rows = [(name, _sentence(command.help or "")) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class Verbs(Listed):
+    """A group that keeps its verbs in their order, and says what was meant when there is no such verb."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs in the order in which they were added."""
         return list(self.commands)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each verb with the first sentence of its help, over as many lines as that takes."""
-        rows = [(name, _sentence(command.help or "")) for name, command in self.commands.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The verb that the arguments begin with; raise UsageError with what was meant when it is none."""
@@ -59,6 +76,7 @@ class Verbs(click.Group):
         found = super().resolve_command(ctx, args)
         command = found[1]
         if command is not None and {"-h", "--help"} & {*args}:
+            command.context_class = Context
             command.epilog = examples_text(examples(found[0] or ""))
         return found
 
