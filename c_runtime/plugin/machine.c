@@ -11,9 +11,11 @@
 #include <string.h>
 
 #define MARKING_MAX 4u
+#define MARKS_STEP 64u
 #define CODE_MAX 4096u /* bytes of a block; Unicorn ends them at a page */
 
 typedef int (*read_memory_t)(void *uc, uint64_t address, void *bytes, uint64_t size);
+typedef int (*write_memory_t)(void *uc, uint64_t address, const void *bytes, uint64_t size);
 typedef int (*read_register_t)(void *uc, int number, void *value);
 typedef int (*stop_t)(void *uc);
 
@@ -35,16 +37,15 @@ typedef struct {
     uint64_t marking[MARKING_MAX][2]; /* first address and end of the code whose stores are marks */
     stop_t stop;
     read_memory_t read_memory;
+    write_memory_t write_memory;
     read_register_t read_register;
 } machine_t;
 
 __attribute__((visibility("default"))) machine_t sdk_machine;
 
 typedef void code_hook_t(void *uc, uint64_t address, uint32_t size, void *data);
-typedef void memory_hook_t(void *uc, int type, uint64_t address, int size, int64_t value, void *data);
 
 __attribute__((visibility("default"))) code_hook_t sdk_on_instruction, sdk_on_block;
-__attribute__((visibility("default"))) memory_hook_t sdk_on_mark;
 __attribute__((visibility("default"))) void sdk_write_blocks(const char *path);
 __attribute__((visibility("default"))) uint64_t sdk_executed(void *uc);
 __attribute__((visibility("default"))) void sdk_settle(void *uc);
@@ -61,16 +62,34 @@ void sdk_on_instruction(void *uc, uint64_t address, uint32_t size, void *data)
     ++sdk_machine.steps;
 }
 
-void sdk_on_mark(void *uc, int type, uint64_t address, int size, int64_t value, void *data)
+/* Whether the block that ran last stores marks. */
+static bool has_marked(void)
 {
-    (void)uc;
-    (void)type;
-    (void)size;
-    (void)value;
-    (void)data;
-    for (unsigned i = 0; i < MARKING_MAX; ++i) { /* clearing memory is no mark */
-        if (sdk_machine.pc >= sdk_machine.marking[i][0] && sdk_machine.pc < sdk_machine.marking[i][1]) {
-            phase = address - sdk_machine.marks;
+    for (unsigned i = 0; i < MARKING_MAX; ++i) {
+        if (sdk_machine.block >= sdk_machine.marking[i][0] && sdk_machine.block < sdk_machine.marking[i][1]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes the mark that the last block has stored, if any: a block stores one at most. Not by a hook of accesses to memory,
+ * with which Unicorn computes otherwise. */
+static void take_mark(void *uc)
+{
+    static const uint8_t none = 0;
+    uint8_t marks[MARKS_STEP];
+    for (uint64_t at = 0; at < sdk_machine.phases; at += MARKS_STEP) {
+        uint64_t left = sdk_machine.phases - at, size = left < MARKS_STEP ? left : MARKS_STEP;
+        if (sdk_machine.read_memory(uc, sdk_machine.marks + at, marks, size) != 0) {
+            return;
+        }
+        for (uint64_t k = 0; k < size; ++k) {
+            if (marks[k] != 0) {
+                phase = at + k;
+                (void)sdk_machine.write_memory(uc, sdk_machine.marks + phase, &none, 1);
+                return;
+            }
         }
     }
 }
@@ -116,7 +135,10 @@ void sdk_on_block(void *uc, uint64_t address, uint32_t size, void *data)
             return;
         }
     }
-    /* not by a hook of accesses to memory, with which Unicorn computes otherwise */
+    if (phases != 0 && has_marked()) {
+        take_mark(uc);
+    }
+    /* no hook of accesses here either */
     if (sdk_machine.guard_bytes != 0 && !sdk_machine.guard_hit) {
         uint32_t sp = 0;
         int failed = sdk_machine.read_register(uc, (int)sdk_machine.sp, &sp);

@@ -18,10 +18,12 @@ from sdk.boards.board import (
     Memory,
     Peripheral,
     Runtime,
+    Setting,
 )
 from sdk.boards.files import board_files, read_merged
 from sdk.boards.implied import with_implied
 from sdk.boards.read import board_from_table, lint
+from sdk.boards.runners import Runner, load_runners
 from sdk.boards.table import parse_size, suggest
 from sdk.errors import UsageError
 
@@ -34,17 +36,26 @@ __all__ = [
     "Emulator",
     "Memory",
     "Peripheral",
+    "Runner",
     "Runtime",
+    "Setting",
     "board_names",
     "describe",
+    "evidence_of",
     "lint",
     "load_board",
+    "load_runners",
     "parse_size",
     "suggest",
     "with_implied",
 ]
 
 
+_EVIDENCE: Final = {
+    "emulator": "images for it have run in an emulator of it by others",
+    "model": "untested: never ran on the board, only under Unicorn on a model of its registers made from the same file",
+    "core": "untested: never ran on the board, for which there is no start-up code, only on a machine with its core",
+}
 _WORD: Final = 3  # letters of a name to look for in what is known of boards: fewer are everywhere
 _SHOWN: Final = 8  # boards in a hint
 
@@ -102,6 +113,13 @@ def _load(name: str) -> Board:
         raise
 
 
+def evidence_of(board: Board) -> str:
+    """Where images for a board have run, in words."""
+    if board.hosted and board.evidence == "core":
+        return "programs for it have run under emulation" if board.emulator else "untested: programs for it only build"
+    return f"images for it have run on it: {board.silicon}" if board.silicon else _EVIDENCE[board.evidence]
+
+
 def describe(board: Board) -> dict[str, Any]:
     """Return a board as JSON-ready values: sizes in bytes, addresses as numbers, sets as sorted lists."""
     core, emulator, gcc = board.core, board.emulator, board.compilers.gcc
@@ -111,6 +129,8 @@ def describe(board: Board) -> dict[str, Any]:
         "vendor": board.vendor,
         "tier": board.tier,
         "emulated_only": board.emulated_only,
+        "evidence": board.evidence,
+        "untested": board.untested,
         "aliases": list(board.aliases),
         "core": {
             "cpu": core.cpu,
@@ -138,6 +158,10 @@ def describe(board: Board) -> dict[str, Any]:
             "icount_shift": emulator.icount_shift,
             "memory": dict(emulator.memory),
             "timed": emulator.timed,
+        },
+        "flash": {
+            name: {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+            for name, settings in board.flash.items()
         },
         "sources": list(board.sources),
         "origin": dict(sorted(board.origin.items())),

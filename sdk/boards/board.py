@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from string import Formatter
 from typing import Annotated, Literal, get_args
 
-from msgspec import Meta, Struct, field, structs
+from msgspec import Meta, structs
+from msgspec import field as key
+
+from sdk.boards.base import Size, Table
+from sdk.boards.chip import Block, Clock, Factor, Setup, Step
 
 Capability = Literal[
     # Arm's M profile
@@ -28,19 +32,11 @@ CAPABILITIES: frozenset[str] = frozenset(get_args(Capability))
 _PLACEHOLDERS = ("elf", "serial", "shift", "runtime")
 
 
-class Size(int):
-    """Bytes; a file may say them as text such as "640K"."""
-
-
-class Table(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of a board's file, whose keys are the fields."""
-
-
 class Cache(Table, frozen=True):
     """Cache sizes of one core in bytes; 0 where there is none. ``line`` is the line size in bytes."""
 
-    i: Size = field(default_factory=Size)
-    d: Size = field(default_factory=Size)
+    i: Size = key(default_factory=Size)
+    d: Size = key(default_factory=Size)
     line: int = 0
 
 
@@ -111,7 +107,7 @@ class Emulator(Table, frozen=True):
 
     argv: tuple[str, ...] = ()
     icount_shift: int | None = None
-    memory: dict[str, Size] = {}
+    memory: dict[str, Size] = key(default_factory=dict)
     fidelity: Literal["isa", "soc"] = "isa"  # isa: instruction set only | soc: peripherals too
     timed: bool = False
 
@@ -127,23 +123,17 @@ class Emulator(Table, frozen=True):
 
 
 class Peripheral(Table, frozen=True):
-    """A memory-mapped block the runtime drives: driver ``kind``, ``base`` address, input clock in Hz."""
+    """A memory-mapped block the runtime drives: driver ``kind``, ``base`` address, input clock in Hz.
+
+    ``over`` is what divides the core's clock to give it, none where it has a clock of its own (a timer never has). A
+    UART's divisor counts parts of which ``scale`` are a whole.
+    """
 
     kind: str
     base: int = 0
     hz: int = 0
-
-
-class Setup(Table, frozen=True):
-    """A register that start-up code sets before the drivers run: ``clear`` bits, then ``set`` bits, then wait for the
-    ``ready`` bits. ``source`` is the manual's section that has it."""
-
-    register: str
-    at: int
-    source: str
-    clear: int = 0
-    set: int = 0
-    ready: int = 0
+    scale: int = 1
+    over: tuple[Factor, ...] | None = None
 
 
 class Runtime(Table, frozen=True):
@@ -152,16 +142,22 @@ class Runtime(Table, frozen=True):
 
     ``uart`` and ``timer`` are those of the real board; ``emulated_uart`` and ``emulated_timer``
     replace them on the emulated target where the two differ. ``setup`` are the registers of the real board that are set
-    before its drivers run, in order: clocks, pins, wait states.
+    before its drivers run, in order: clocks, pins, wait states. ``registers`` names the file of ``boards/registers``
+    that has them, and ``clock`` is what they make of the core's clock.
     """
 
     port: Literal["posix", "cortex_m", "riscv"]
-    stack_bytes: Size = field(default_factory=Size, name="stack")
+    stack_bytes: Size = key(default_factory=Size, name="stack")
     uart: Peripheral | None = None
     timer: Peripheral | None = None
     emulated_uart: Peripheral | None = None
     emulated_timer: Peripheral | None = None
+    registers: str | None = None
     setup: tuple[Setup, ...] = ()
+    clock: Clock | None = None
+
+
+Setting = int | str | tuple[str, ...]  # of a runner: a number, a text, or several arguments
 
 
 class About(Table, frozen=True):
@@ -172,6 +168,7 @@ class About(Table, frozen=True):
     tier: int = 3  # 1: on hardware, 2: under emulation, 3: by its users
     aliases: tuple[str, ...] = ()
     machine: Literal["real", "emulated", "this"] = "real"  # emulated: it stands for a core, there is none to buy
+    silicon: str = ""  # who ran an image of ours on the board itself, and when
 
 
 class Provenance(Table, frozen=True):
@@ -190,6 +187,7 @@ class BoardFile(Table, frozen=True):
     core: tuple[Core, ...] = ()
     memory: tuple[Memory, ...] = ()
     emulator: Emulator | None = None
+    flash: dict[str, dict[str, Setting]] = key(default_factory=dict)
     provenance: Provenance = Provenance()
 
 
@@ -207,9 +205,13 @@ class Board:
     compilers: Compilers
     runtime: Runtime
     emulator: Emulator | None
+    flash: Mapping[str, Mapping[str, Setting]]  # what flashes it, the preferred first, and what each is told
     sources: tuple[str, ...]  # where the facts come from
     origin: Mapping[str, str]  # dotted key -> the file that set it
     emulated_only: bool  # it stands for a core, there is none to buy
+    silicon: str = ""  # who ran an image of ours on the board itself, and when
+    blocks: Mapping[str, Block] = field(default_factory=dict)  # registers of its chip, by block
+    steps: tuple[Step, ...] = ()  # runtime.setup, with addresses and bits
 
     @property
     def core(self) -> Core:
@@ -225,6 +227,21 @@ class Board:
     def pointer_bits(self) -> int:
         """Width of an address on the main core."""
         return self.core.pointer_bits
+
+    @property
+    def evidence(self) -> Literal["silicon", "emulator", "model", "core"]:
+        """Where images of ours for this board have run: on it; in an emulator that others wrote of it; under Unicorn on
+        a model of ours made from the same file; or on another machine that has its core."""
+        if self.silicon:
+            return "silicon"
+        if self.emulator is not None and self.emulator.fidelity == "soc":
+            return "emulator"
+        return "model" if self.runtime.uart is not None and self.runtime.timer is not None else "core"
+
+    @property
+    def untested(self) -> bool:
+        """Whether nothing but models of ours has shown that what is built for it works there."""
+        return not self.hosted and self.evidence in ("model", "core")
 
     @property
     def hosted(self) -> bool:
@@ -258,6 +275,6 @@ class Board:
             self.runtime,
             uart=self.runtime.emulated_uart or self.runtime.uart,
             timer=self.runtime.emulated_timer or self.runtime.timer,
-            setup=(),
         )
-        return replace(self, memory=moved, runtime=runtime)
+        steps = self.steps if self.emulator.fidelity == "soc" else ()
+        return replace(self, memory=moved, runtime=runtime, steps=steps)

@@ -49,6 +49,16 @@ def read_merged(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return _read(path, ())
 
 
+def read_registers(name: str) -> tuple[Path, dict[str, Any]]:
+    """The file of registers called ``name`` in a folder ``registers`` beside boards, and its table."""
+    for folder in search_path():
+        path = folder / "registers" / f"{name}.toml"
+        if path.is_file():
+            return path, _parse(path)
+    known = {path.stem for folder in search_path() for path in (folder / "registers").glob("*.toml")}
+    raise UsageError(f"no file of registers {name!r}", where="runtime.registers", hint=suggest(name, known))
+
+
 def _read(path: Path, trail: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     path = path.resolve()
     if path in trail:

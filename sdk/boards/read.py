@@ -10,8 +10,11 @@ from typing import Any
 from msgspec import structs
 
 from sdk.boards import host
-from sdk.boards.board import CAPABILITIES, Board, BoardFile, Core, Memory
+from sdk.boards.board import CAPABILITIES, Board, BoardFile, Core, Memory, Peripheral, Runtime
+from sdk.boards.chip import Block, RegisterFile, clock_hz, factor, resolved, steps_of
+from sdk.boards.files import read_registers
 from sdk.boards.implied import with_implied
+from sdk.boards.runners import lint_settings
 from sdk.boards.table import read_table
 from sdk.errors import UsageError
 
@@ -25,6 +28,11 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
             f"unknown board schema {data['schema']}", where=where, hint=f"this version reads schema {SCHEMA}"
         )
     file = read_table(BoardFile, data, where)
+    blocks = _blocks(file.runtime)
+    try:
+        steps = steps_of(blocks, file.runtime.setup)
+    except KeyError as error:
+        raise UsageError(error.args[0], where=f"{where}.runtime.setup") from None
     board = Board(
         name=name,
         title=file.board.title,
@@ -36,9 +44,13 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
         compilers=file.compilers,
         runtime=file.runtime,
         emulator=file.emulator,
+        flash=file.flash,
         sources=file.provenance.sources,
         origin=dict(origin),
         emulated_only=file.board.machine == "emulated",
+        silicon=file.board.silicon,
+        blocks=blocks,
+        steps=steps,
     )
     if file.board.machine == "this":
         board = _as_this_machine(board)
@@ -46,6 +58,18 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
     if problems:
         raise UsageError(f"board {name!r} is inconsistent", where=where, why="; ".join(problems))
     return board
+
+
+def _blocks(runtime: Runtime) -> dict[str, Block]:
+    """The registers of the chip's file; none where the board names no file."""
+    if runtime.registers is None:
+        return {}
+    path, data = read_registers(runtime.registers)
+    file = read_table(RegisterFile, data, str(path))
+    try:
+        return resolved(file.blocks)
+    except KeyError as error:
+        raise UsageError(f"no block {error.args[0]!r} to be like", where=str(path)) from None
 
 
 def _as_this_machine(board: Board) -> Board:
@@ -74,7 +98,33 @@ def lint(board: Board) -> list[str]:
     problems += [] if board.compilers.zig.target else ["compilers.zig has no target"]
     for core in board.cores:
         problems += _lint_core(core)
-    return problems + _lint_emulator(board)
+    if board.flash and board.hosted:
+        problems.append("flash belongs to boards with memory regions of their own")
+    return problems + _lint_emulator(board) + _lint_clock(board) + lint_settings(board.flash)
+
+
+def _lint_clock(board: Board) -> list[str]:
+    """What the registers make of the clocks, held against what the timer and the UART are said to get."""
+    clock, uart, timer = board.runtime.clock, board.runtime.uart, board.runtime.timer
+    if clock is None:
+        return []
+    try:
+        hz = clock_hz(board.blocks, board.steps, clock)
+        return [
+            f"its registers make {made:g} Hz of the clock of {role}, whose hz is {one.hz}"
+            for role, one in (("timer", timer), ("uart", uart))
+            if one is not None
+            and (role == "timer" or one.over is not None)
+            and round(made := _divided(board, hz, one)) != one.hz
+        ]
+    except KeyError as error:
+        return [str(error.args[0])]
+
+
+def _divided(board: Board, hz: float, one: Peripheral) -> float:
+    for by in one.over or ():
+        hz /= factor(board.blocks, board.steps, by)
+    return hz
 
 
 def _lint_memory(regions: tuple[Memory, ...]) -> list[str]:

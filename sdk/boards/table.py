@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
-from sdk.boards.board import Size, Table
+from sdk.boards.base import Size, Table
 from sdk.errors import UsageError
 
 T = TypeVar("T", bound=Table)

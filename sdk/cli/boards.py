@@ -47,6 +47,7 @@ def boards(context: click.Context, as_json: bool) -> None:
                 **{key: board[key] for key in keys},
                 "cpu": board["core"]["cpu"],
                 "emulated": board["emulator"] is not None,
+                "untested": board["untested"],
             }
             for board in found
         ]
@@ -54,7 +55,7 @@ def boards(context: click.Context, as_json: bool) -> None:
         return
     output.print_table(
         "",
-        ("name", "cpu", "flash", "ram", "emulator", "title"),
+        ("name", "cpu", "flash", "ram", "emulator", "tested", "title"),
         [
             (
                 board["name"],
@@ -62,6 +63,7 @@ def boards(context: click.Context, as_json: bool) -> None:
                 _kib(board["flash_bytes"]),
                 _kib(board["ram_bytes"]),
                 board["emulator"]["program"] if board["emulator"] else "-",
+                "untested" if board["untested"] else board["evidence"],
                 board["title"],
             )
             for board in found
@@ -74,9 +76,10 @@ def boards(context: click.Context, as_json: bool) -> None:
 @options.json_option
 def show(name: str, as_json: bool) -> None:
     """Print all that is known of board NAME, and which file says so."""
-    from sdk.boards import describe
+    from sdk.boards import describe, evidence_of
 
-    board = describe(options.find_board(name))
+    found = options.find_board(name)
+    board = describe(found)
     if as_json:
         output.print_json(board)
         return
@@ -91,6 +94,7 @@ def show(name: str, as_json: bool) -> None:
             *[(f"{region['kind']} {region['name']}", _region(region)) for region in board["memory"]],
             ("stack", board["stack_bytes"] or None),
             ("emulator", board["emulator"]["program"] if board["emulator"] else None),
+            ("tested", evidence_of(found)),
             ("sources", "; ".join(board["sources"]) or None),
         ],
     )

@@ -95,6 +95,10 @@ def print_build(data: dict[str, Any], board: Board) -> None:
         output.say(line)
     for file in data.get("files") or ():
         output.say(f"wrote {file}")
+    from sdk.boards import evidence_of
+
+    if board.untested and any(file.endswith(".elf") for file in data.get("files") or ()):
+        output.say(f"{board.name} is {evidence_of(board)}")
 
 
 def build_lines(data: dict[str, Any], board: Board, width: int) -> Iterator[str]:

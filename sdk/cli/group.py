@@ -24,6 +24,8 @@ _MEANT = {
     "devices": "boards",
     "dump": "inspect",
     "infer": "run",
+    "load": "flash",
+    "upload": "flash",
     "list": "boards",
     "predict": "run",
     "show": "inspect",

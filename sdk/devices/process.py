@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import tempfile
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sdk.errors import DeviceFault, LinkError, NoDeviceError
+from sdk.devices.descriptors import FdTransport
+from sdk.errors import DeviceFault, LinkError, NoDeviceError, SdkError
 
-_CHUNK = 65536
 _STDERR_TAIL = 2000
 _GRACE_S = 0.5  # for a child to end by itself, then after SIGTERM
 _PIPE_BYTES_PER_S = 1e6  # a pipe on a busy machine, sanitizers in the agent
@@ -104,11 +102,13 @@ def stop(child: Child, release: Callable[[], None], grace_s: float) -> None:
         os.close(child.stderr_fd)
 
 
-class ProcessTransport:
+class ProcessTransport(FdTransport):
     """A Transport to ``child`` over two descriptors, which may be the same; ``release`` closes them.
 
     Needs a system where poll() takes pipes and sockets alike: any but Windows.
     """
+
+    stuck = "restart the device; a busy machine may need a longer timeout"
 
     def __init__(
         self,
@@ -123,16 +123,11 @@ class ProcessTransport:
         emulated: bool = False,
         ns_per_instruction: float | None = None,
     ) -> None:
-        self.address = address
-        self.bytes_per_s = bytes_per_s
+        super().__init__(read_fd, write_fd, address, bytes_per_s)
         self.emulated = emulated or ns_per_instruction is not None
         self.ns_per_instruction = ns_per_instruction
         self._child = child
         self._put_back = b""
-        self._read_fd = read_fd
-        self._write_fd = write_fd
-        os.set_blocking(read_fd, False)
-        os.set_blocking(write_fd, False)
         self._end = weakref.finalize(self, stop, child, release, grace_s)  # also when the interpreter ends
 
     def read(self, timeout_s: float) -> bytes:
@@ -140,36 +135,15 @@ class ProcessTransport:
         if self._put_back:
             data, self._put_back = self._put_back, b""
             return data
-        if not _wait(self._read_fd, select.POLLIN, timeout_s):
-            return b""
-        try:
-            data = os.read(self._read_fd, _CHUNK)
-        except ConnectionError:
-            data = b""
-        if not data:
-            raise self._child.ended()
-        return data
+        return super().read(timeout_s)
 
     def put_back(self, data: bytes) -> None:
         """Have ``data``, which was read, read again."""
         self._put_back = data + self._put_back
 
-    def write(self, data: bytes, timeout_s: float) -> None:
-        """Write all of ``data``; see Transport."""
-        deadline = time.monotonic() + timeout_s
-        view = memoryview(data)
-        while view:
-            left = deadline - time.monotonic()
-            if left <= 0 or not _wait(self._write_fd, select.POLLOUT, left):
-                raise LinkError(
-                    f"{self.address} takes no data",
-                    why=f"{len(view)} of {len(data)} bytes were still unsent after {timeout_s:g} s",
-                    hint="restart the device; a busy machine may need a longer timeout",
-                )
-            try:
-                view = view[os.write(self._write_fd, view) :]
-            except ConnectionError as error:
-                raise self._child.ended() from error
+    def over(self, error: OSError | None) -> SdkError:
+        """How the process ended."""
+        return self._child.ended()
 
     def close(self) -> None:
         """Close the pipe and end the process."""
@@ -213,9 +187,3 @@ def pipe_to(
     except BaseException:
         stop(child, stdin.close, 0.0)
         raise
-
-
-def _wait(fd: int, event: int, timeout_s: float) -> bool:
-    poll = select.poll()
-    poll.register(fd, event)
-    return bool(poll.poll(max(0.0, timeout_s) * 1000))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sdk.driver.execute import bench, run, verify
     from sdk.driver.explain import inspect, memory
     from sdk.driver.fitting import fit
+    from sdk.driver.flashing import flash, flash_plans
     from sdk.driver.layers import verify_layers
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
@@ -40,6 +41,8 @@ __all__ = [
     "doctor",
     "draw",
     "fit",
+    "flash",
+    "flash_plans",
     "graph_page",
     "graph_svg",
     "inspect",
@@ -64,6 +67,8 @@ _MODULES = {
     "doctor": "doctor_checks",
     "draw": "plots.draw",
     "fit": "fitting",
+    "flash": "flashing",
+    "flash_plans": "flashing",
     "graph_page": "plots.graph_page",
     "graph_svg": "plots.graph_page",
     "inspect": "explain",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sdk.boards import Board, Peripheral
+from sdk.boards.chip import WORD
 from sdk.codegen_c.base import Runtime
 from sdk.driver.backends import backend_for, runtime_of
 from sdk.driver.machines import placed
@@ -23,6 +24,8 @@ from sdk.toolchains.size import Sections, section_sizes
 __all__ = ["link_agent", "runtime_parts", "runtime_sizes"]
 
 _DRIVERS = ("uart_", "timer_")  # files of a port of which a board chooses
+_IMAGE_ID = "SDK_RT_IMAGE_ID"  # the macro with the hash that an agent tells of its image
+_ID_DIGITS = 32
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
 
 
@@ -49,9 +52,13 @@ def link_agent(
     key = digest("agent", toolchain.version(), repr(target), flags, runtime, *built)
 
     def make(folder: Path) -> None:
-        objects = compile_sources(
-            {**sources.model, **sources.agent}, toolchain, target, pic=board.hosted, defines=hooks
-        )
+        files = {**sources.model, **sources.agent}
+        told = {name: text for name, text in files.items() if isinstance(text, str) and _IMAGE_ID in text}
+        others = {name: text for name, text in files.items() if name not in told}
+        objects = compile_sources(others, toolchain, target, pic=board.hosted, defines=hooks)
+        named = (*hooks, f'{_IMAGE_ID}="{key[:_ID_DIGITS]}"')
+        beside = {**told, **{name: text for name, text in files.items() if name.endswith(".h")}}
+        objects += compile_sources(beside, toolchain, target, pic=board.hosted, defines=named)
         objects += tuple(toolchain.compile_all(_jobs(runtime, defines, target)))
         kind: LinkKind = "executable" if script is None else "firmware"
         libs = ("pthread",) if script is None else ()
@@ -107,27 +114,35 @@ def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str
             macros += [
                 f"SDK_RT_{role.upper()}_BASE={device.base:#x}u",
                 f"SDK_RT_{role.upper()}_HZ={device.hz}u",
+                f"SDK_RT_{role.upper()}_SCALE={device.scale}u",
             ]
         macros.append(f"SDK_RT_FRAME_MAX={256 if (place.ram_bytes or 0) <= SMALL_RAM else 512}u")
         regions = [Region(m.name, m.kind, m.base, m.size) for m in place.memory]
         script = render_linker_script(regions, place.runtime.stack_bytes)
     sources = {name.rsplit("/", 1)[1]: (root / name).read_text(encoding="utf-8") for name in names}
-    if place.runtime.setup:
+    if place.steps:
         sources["setup.c"] = _setup(place)
     return sources, tuple(macros), script
 
 
 def _setup(place: Board) -> str:
-    """The C that sets the registers of the board's file."""
+    """The C that sets the registers of the board's file. A bit that never comes is waited for some milliseconds: then a
+    board that lacks an oscillator answers too, if at another rate."""
     lines = [f"/* Registers that the file of {place.name} sets before the drivers run. */"]
     lines += ['#include "internal/bare.h"', "", "void sdk_rt_board_setup(void)", "{"]
-    for one in place.runtime.setup:
-        register, value = f"SDK_RT_REG({one.at:#010x}u)", f"{one.set:#x}u"
+    if any(one.mask for one in place.steps):
+        lines.append("    uint32_t looks;")
+    for one in place.steps:
+        register = f"SDK_RT_REG{'' if one.width == 32 else one.width}({one.at:#010x}u)"
+        kind = f"uint{one.width}_t"
         lines.append(f"    /* {one.register}: {one.source} */")
-        if one.clear or one.set:
-            lines.append(f"    {register} = ({register} & ~{one.clear:#x}u) | {value};")
-        if one.ready:
-            lines += [f"    while (({register} & {one.ready:#x}u) != {one.ready:#x}u) {{", "    }"]
+        if one.clear == WORD:
+            lines.append(f"    {register} = {one.set:#x}u;")
+        elif one.clear:
+            lines.append(f"    {register} = ({kind})(({register} & ~{one.clear:#x}u) | {one.set:#x}u);")
+        if one.mask:
+            waits = f"({register} & {one.mask:#x}u) != {one.wait:#x}u"
+            lines += [f"    for (looks = 0; {waits} && looks < SDK_RT_PATIENCE; ++looks) {{", "    }"]
     return "\n".join([*lines, "}", ""])
 
 

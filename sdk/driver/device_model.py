@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sdk.compiler.sym import max_value
-from sdk.devices.messages import ModelInfo
+from sdk.devices.messages import MAX_TEXT, ModelInfo
 from sdk.driver.built import Built
 from sdk.errors import LinkError
 from sdk.text import wire_name
@@ -20,7 +20,8 @@ def as_built(info: ModelInfo, built: Built, entry: str) -> ModelInfo:
     """``info`` with the names that the build gave to tensors and dims, of which long ones are cut on the wire.
 
     Raises:
-        LinkError: the device has other inputs, outputs or dims than the build, or other sizes of its inputs.
+        LinkError: the device has other inputs, outputs or dims than the build, other sizes of its inputs, or was built
+            from another file.
     """
     own = built.entries[entry]
     tensors = {wire_name(name): name for name in own.shapes}
@@ -45,6 +46,13 @@ def as_built(info: ModelInfo, built: Built, entry: str) -> ModelInfo:
                 why=f"{list(tensor.shape)}, that of the build is {shape}",
                 hint="build and flash this model's firmware",
             )
+    wanted = built.sources.model_hash
+    if wanted is not None and info.hash != wanted[:MAX_TEXT]:
+        raise LinkError(
+            f"the device has another version of the model {info.name}",
+            why=f"it was built from a file with the SHA-256 {info.hash[:12]}..., this one has {wanted[:12]}...",
+            hint="build and flash this model's firmware",
+        )
     return replace(
         info,
         inputs=tuple(replace(t, name=tensors[t.name]) for t in info.inputs),

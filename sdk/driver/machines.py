@@ -10,7 +10,8 @@ from typing import Final, Literal
 
 from sdk.boards import Board, Peripheral
 from sdk.devices.base import EmulatorSpec
-from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, Count, MachineSpec, Part, Setup, Span, core_name
+from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, Count, MachineSpec, Part, Span, core_name
+from sdk.driver.chips import blocks_of
 from sdk.driver.host_c import kept_library
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
@@ -67,9 +68,6 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
     assert uart is not None and timer is not None  # noqa: PT018 - fits_unicorn has seen to it
     elf = ElfFile(image)
     start = next((s.address for s in elf.sections if s.name == ".vectors"), board.regions("flash")[0].base)
-    registers: dict[int, int] = {}
-    for one in board.runtime.setup:
-        registers[one.at] = registers.get(one.at, 0) | one.ready
     spec = MachineSpec(
         core=core_name(board.core.arch, board.core.fpu),
         memory=tuple(Span(m.base, int(m.size), m.kind == "ram") for m in board.memory),
@@ -78,7 +76,7 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
         timer=_part(timer),
         library=str(kept_library(data_dir("c_runtime") / "plugin" / "machine.c")),
         limit=_limit(),
-        setup=tuple(Setup(at, ready) for at, ready in registers.items()),
+        blocks=blocks_of(board),
         count=None if phases is None else Count(*marks_of(elf, phases[0]), out=str(phases[1])),
     )
     return EmulatorSpec((), None, timer.hz, machine=spec)
@@ -99,7 +97,7 @@ def marks_of(image: ElfFile, phases: int) -> tuple[int, int, tuple[tuple[int, in
 
 
 def _part(of: Peripheral) -> Part:
-    return Part(of.kind, of.base, of.hz)
+    return Part(of.kind, of.base, of.hz, of.scale)
 
 
 def _limit() -> int:

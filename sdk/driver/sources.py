@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,13 @@ class Sources:
         """Hex digest of everything in it."""
         parts = [sorted(SourceText(n, t).identity for n, t in files.items()) for files in (self.model, self.agent)]
         return digest("sources", self.prefix, *parts)
+
+    @property
+    def model_hash(self) -> str | None:
+        """What an agent of these sources says of the model that it has; None where they say nothing of it."""
+        text = self.model.get(f"{self.prefix}.h", "")
+        found = re.search(r'_MODEL_HASH "([0-9a-f]*)"', text) if isinstance(text, str) else None
+        return found and found[1]
 
 
 def as_files(given: Mapping[str, str | bytes]) -> dict[str, str | Blob]:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from sdk.boards import Board, load_board
 from sdk.devices import EmulatorSpec, Session, open_device
+from sdk.driver.agents import runtime_parts
+from sdk.driver.backends import runtime_of
 from sdk.driver.session import emulator_spec
 from sdk.driver.targets import target_of
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, Target, get_toolchain, target_for
-from sdk.toolchains.linker import Region, render_linker_script
 
 HERE = Path(__file__).resolve().parent
 EMULATED = (
@@ -31,7 +32,6 @@ WARNINGS = (
     *("-Wstrict-prototypes", "-Wmissing-prototypes", "-pedantic", "-Werror"),
 )
 SANITIZE = ("address", "undefined")
-SMALL_RAM = 32 << 10
 TIMEOUT_S = 10.0
 
 
@@ -93,35 +93,16 @@ def program(board: Board, out: Path) -> Agent:
     return Agent("program://", out, emulator_spec(board))
 
 
-def script_of(board: Board) -> str:
-    regions = [Region(region.name, region.kind, region.base, region.size) for region in board.memory]
-    return render_linker_script(regions, board.runtime.stack_bytes)
-
-
 def firmware(
     board: Board, out: Path, *, toolchain: str = "zig", models: Path = HERE / "fake_models.c"
 ) -> Path:
     """Build the agent's image for a board as its emulated target shows it."""
-    uart, timer = board.runtime.uart, board.runtime.timer
-    assert uart is not None
-    assert timer is not None
-    port = runtime() / "port" / board.runtime.port
-    drivers = [port / f"uart_{uart.kind}.c", port / f"timer_{timer.kind}.c"]
-    parts = [path for path in port.glob("*.c") if not path.name.startswith(("uart_", "timer_"))]
-    sources = [*core_sources(), *(runtime() / "port" / "bare").glob("*.c"), *parts, *drivers, models]
-    defines = (
-        f"SDK_RT_UART_BASE=0x{uart.base:x}u",
-        f"SDK_RT_UART_HZ={uart.hz}u",
-        f"SDK_RT_TIMER_BASE=0x{timer.base:x}u",
-        f"SDK_RT_TIMER_HZ={timer.hz}u",
-        f'SDK_RT_DEVICE_NAME="{board.name}"',
-        f"SDK_RT_FRAME_MAX={256 if (board.ram_bytes or 0) <= SMALL_RAM else 512}u",
-    )
-    target = target_of(board)
-    tools = get_toolchain(toolchain)
-    units = jobs(sources, target, tuple(f"-D{define}" for define in defines))
-    objects = tools.compile_all([replace(job, opt="s") for job in units])
-    return tools.link(LinkJob("firmware", tuple(objects), target, script=script_of(board)), out)
+    texts, defines, script = runtime_parts(runtime_of("c99"), board)
+    target, tools = target_of(board), get_toolchain(toolchain)
+    sources = [SourceText(name, text) for name, text in texts.items()] + [SourceText.read(models)]
+    flags = (*WARNINGS, *(f"-D{define}" for define in defines))
+    units = [CompileJob(one, target, include_dirs=(runtime() / "include",), flags=flags, opt="s") for one in sources]
+    return tools.link(LinkJob("firmware", tuple(tools.compile_all(units)), target, script=script), out)
 
 
 def emulator_of(board: Board) -> EmulatorSpec:

@@ -60,7 +60,9 @@ static const sdk_rt_model_t scale = {
  * "big": copies int32[n] with n in 1..500. Unless built with FAKE_TAME, n = 13 executes an undefined
  * instruction, n = 14 overflows the stack, n = 15 loops 3 million times, n = 16 loops for ever.
  */
+#ifndef BIG_N
 #define BIG_N 500
+#endif
 static int32_t big_x[BIG_N], big_y[BIG_N];
 static const int32_t big_shape[1] = {BIG_N};
 static const sdk_rt_tensor_t big_tensors[2] = {

@@ -235,6 +235,7 @@ def test_a_device_with_another_model_is_no_surprise_later(built_model: tuple[Bui
         (replace(info, outputs=()), "another model than the one that was built"),
         (replace(info, outputs=(y, replace(y, name="more"))), "another model than the one that was built"),
         (replace(info, inputs=(replace(x, shape=(1, 8, 8, 2)),)), "another size of image"),
+        (replace(info, hash="\x1b[2J"), "another version of the model"),
     ):
         with pytest.raises(LinkError, match=says) as caught:
             as_built(other, built, next(iter(built.entries)))

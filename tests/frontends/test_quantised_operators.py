@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from meanings import bytes_of, meaning, real
-from reference import assert_bit_exact, assert_equals_litert
+from reference import assert_bit_exact, assert_equals_litert, random_inputs
 from tflite_files import ModelFile
 
+from sdk.compiler.interp.graph import run_graph
 from sdk.errors import BuildError
 from sdk.frontends.tflite.importer import import_tflite
+from sdk.frontends.tflite.suited import unsuited
 
 Rng = np.random.Generator
 Make = Callable[[Rng, str], bytes]
@@ -377,6 +379,58 @@ def test_an_operator_equals_its_reference(name: str, dtype: str, engine: Any) ->
     rng = np.random.default_rng(len(name))
     for k in range(6):
         engine(CASES[name][0](rng, dtype), runs=3, seed=k, distinct=False)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_a_matrix_with_a_scale_a_column_is_the_weights_of_a_dense_layer(dtype: str) -> None:
+    """LiteRT's BATCH_MATMUL reads one scale alone, so FULLY_CONNECTED of the same numbers is the reference."""
+    rng = np.random.default_rng(5)
+    for k in range(6):
+        turned, (rows, inner, columns) = bool(k % 2), rng.integers(2, 20, 3).tolist()
+        source, scales = meaning(rng, dtype), [real(rng, 0.001, 0.02) for _ in range(columns)]
+        weights = bytes_of(rng, "int8", (columns, inner))
+        target = float(np.float32(source[0] * 0.01 * 70 * (20 if dtype == "int16" else 1))), meaning(rng, dtype)[1]
+        files = {}
+        for op in ("FULLY_CONNECTED", "BATCH_MATMUL"):
+            m, product = ModelFile(), op == "BATCH_MATMUL"
+            x, y = m.input("x", (rows, inner), dtype, *source), m.output("y", (rows, columns), dtype, *target)
+            given = (weights, 0) if turned or not product else (weights.T, 1)
+            w = m.const("w", given[0], "int8", scale=scales, axis=given[1])
+            options = ("BatchMatMulOptions", {"AdjX": False, "AdjY": turned}) if product else (
+                "FullyConnectedOptions", {})
+            m.op(op, [x, w], [y], options[0], **options[1])
+            files[op] = m.build()
+        assert_bit_exact(files["FULLY_CONNECTED"], runs=3, seed=k, distinct=False)
+        modules = [import_tflite(data, "model") for data in files.values()]
+        given = random_inputs(modules[0], rng, k)
+        dense, product = (run_graph(m, "main", given)["y"] for m in modules)
+        np.testing.assert_array_equal(product, dense)
+        assert all(unsuited(files["BATCH_MATMUL"], engine) for engine in ("tflite-micro", "litert"))
+
+
+def test_a_transposed_convolution_whose_shape_the_run_gives_has_the_shape_of_the_file() -> None:
+    """tflite-micro reads no shape at all."""
+    rng = np.random.default_rng(9)
+    for dtype in (I8, I16):
+        m = ModelFile()
+        shape, x = m.input("shape", (4,), "int32"), m.input("x", (2, 3, 4, 5), dtype, 0.02, 0)
+        scales = [0.01, 0.02, 0.015]
+        w = m.const("w", bytes_of(rng, dtype, (3, 2, 4, 5)), "int8", scale=scales)
+        kind = "int64" if dtype == I16 else "int32"
+        b = m.const("b", rng.integers(-500, 500, 3), kind, scale=[0.02 * s for s in scales])
+        y = m.output("y", (2, 6, 8, 3), dtype, 0.05 if dtype == I16 else 2.0, 0)
+        m.op("TRANSPOSE_CONV", [shape, w, x, b], [y], "TransposeConvOptions", Padding=SAME, StrideH=2, StrideW=2)
+        assert_bit_exact(m.build(), runs=3)
+
+
+def test_a_transposed_convolution_of_a_shape_that_nobody_knows_is_refused() -> None:
+    m = ModelFile()
+    shape, x = m.input("shape", (4,), "int32"), m.input("x", (1, 3, 4, 5), I8, 0.02, 0)
+    w = m.const("w", np.ones((3, 2, 4, 5)), "int8", scale=[0.01] * 3)
+    y = m.output("y", (1, 1, 1, 3), I8, 2.0, 0, signature=(1, -1, -1, 3))
+    m.op("TRANSPOSE_CONV", [shape, w, x], [y], "TransposeConvOptions", Padding=SAME, StrideH=2, StrideW=2)
+    with pytest.raises(BuildError, match="must hold integers known when the model is built"):
+        import_tflite(m.build(), "refused")
 
 
 def refusal(op: str, ins: list[tuple[Any, ...]], out: tuple[Any, ...], consts: Any = (), **given: Any) -> str:

@@ -12,7 +12,10 @@ from typing import Any, get_args
 
 import msgspec
 
-from sdk.boards.board import BoardFile, Size
+from sdk.boards.base import Size
+from sdk.boards.board import BoardFile
+from sdk.boards.chip import RegisterFile
+from sdk.boards.runners import Runner
 from sdk.boards.table import SIZE
 from sdk.cores import Kind, Timing
 
@@ -33,7 +36,13 @@ def schemas() -> dict[Path, dict[str, Any]]:
     core = _schema(Timing)
     kinds = {kind: {"type": "number", "default": 1.0} for kind in get_args(Kind)}
     core["properties"]["cycles"] |= {"properties": kinds, "additionalProperties": False}
-    return {BOARDS / "schema.json": board, BOARDS / "cpu" / "schema.json": core}
+    registers = _schema(RegisterFile)
+    return {
+        BOARDS / "schema.json": board,
+        BOARDS / "cpu" / "schema.json": core,
+        BOARDS / "registers" / "schema.json": registers,
+        BOARDS / "runners" / "schema.json": _schema(Runner),
+    }
 
 
 def _schema(kind: type[msgspec.Struct]) -> dict[str, Any]:

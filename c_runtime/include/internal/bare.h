@@ -7,6 +7,7 @@
 #include "sdk_rt_port.h"
 
 #define SDK_RT_REG(address) (*(volatile uint32_t *)(uintptr_t)(address))
+#define SDK_RT_REG16(address) (*(volatile uint16_t *)(uintptr_t)(address))
 #define SDK_RT_REG8(address) (*(volatile uint8_t *)(uintptr_t)(address))
 
 /* The lowest bytes of the stack, which an MPU or PMP bars where the core has no stack limit register. */
@@ -24,6 +25,7 @@ extern uint32_t sdk_rt_bss_begin[], sdk_rt_bss_end[];
 
 /* Clocks, pins and whatever else the board's file sets before the drivers. */
 void sdk_rt_board_setup(void);
+#define SDK_RT_PATIENCE 100000u /* looks at a register for bits that do not come */
 
 /* uart_<kind>.c */
 void sdk_rt_uart_init(void);

@@ -1,12 +1,8 @@
-/* The UART of the nRF51 series. Pins are those of the board's USB bridge. */
+/* The UART of nRF51 and nRF52. Its pins are set by the board's file before this. */
 #include "internal/cortex_m.h"
 
 #ifndef SDK_RT_UART_BASE
 #error "define SDK_RT_UART_BASE"
-#endif
-#ifndef SDK_RT_UART_PIN_TX /* the micro:bit's */
-#define SDK_RT_UART_PIN_TX 24u
-#define SDK_RT_UART_PIN_RX 25u
 #endif
 
 #define REG(offset) SDK_RT_REG(SDK_RT_UART_BASE + (offset))
@@ -15,8 +11,6 @@
 #define RX_READY REG(0x108u)
 #define TX_READY REG(0x11Cu)
 #define ENABLE REG(0x500u)
-#define PIN_TX REG(0x50Cu)
-#define PIN_RX REG(0x514u)
 #define RXD REG(0x518u)
 #define TXD REG(0x51Cu)
 #define BAUD REG(0x524u)
@@ -24,8 +18,6 @@
 
 void sdk_rt_uart_init(void)
 {
-    PIN_TX = SDK_RT_UART_PIN_TX;
-    PIN_RX = SDK_RT_UART_PIN_RX;
     BAUD = BAUD_115200;
     ENABLE = 4;
     RX_READY = 0;

@@ -1,6 +1,6 @@
 /*
- * The USART and LPUART of STM32 F0, F3, F7, G0, G4, H7, L0, L4, L5 and U5, without FIFO (RM0432, USART registers). Clock,
- * pins and BRR, which differ from chip to chip, are set by the board's file before this.
+ * The USART and LPUART of STM32 F0, F3, F7, G0, G4, H7, L0, L4, L5 and U5, without FIFO (RM0432, USART registers). Clock
+ * and pins, which differ from chip to chip, are set by the board's file before this.
  */
 #include "internal/cortex_m.h"
 
@@ -10,10 +10,13 @@
 
 #define REG(offset) SDK_RT_REG(SDK_RT_UART_BASE + (offset))
 #define CR1 REG(0x00u)
+#define BRR REG(0x0Cu)
 #define ISR REG(0x1Cu)
 #define ICR REG(0x20u)
 #define RDR REG(0x24u)
 #define TDR REG(0x28u)
+#define BAUD 115200u
+#define DIVISOR ((uint32_t)(((uint64_t)SDK_RT_UART_HZ * SDK_RT_UART_SCALE + BAUD / 2u) / BAUD)) /* an LPUART's scale is 256 */
 #define CR1_ENABLE 1u
 #define CR1_RX_TX 0xCu
 #define OVERRUN 0x08u /* in ISR and in ICR */
@@ -23,6 +26,7 @@
 void sdk_rt_uart_init(void)
 {
     CR1 = CR1_RX_TX;
+    BRR = DIVISOR;
     CR1 = CR1_RX_TX | CR1_ENABLE;
 }
 

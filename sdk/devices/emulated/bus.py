@@ -11,13 +11,14 @@ from unicorn.unicorn_py3.unicorn import Uc
 
 from sdk.devices.emulated.native import Hooks
 
-__all__ = ["Bus", "Clock", "Device", "Halt", "HostGone", "Line", "stray"]
+__all__ = ["Bus", "Clock", "Device", "Halt", "HostGone", "Line", "Memory", "stray"]
 
 PAGE: Final = 4096
 _CHUNK = 65536
 _PATIENCE = 256  # looks for a byte in a row after which the machine sleeps until one comes
+_WORK = 1000  # instructions between two looks after which the guest was at work, and did not wait
 _NAP_S = 0.05
-_BYTES_PER_S = 11_520  # of a line at 115200 baud: a look for a byte that has not come takes as long as one
+_BYTE_S = 1 / 11_520  # of a line at 115200 baud: a look for a byte that has not come takes as long as one
 _FLUSH = 64
 
 
@@ -47,7 +48,7 @@ class Clock:
     def __init__(self, hooks: Hooks, limit: int, hz: int) -> None:
         self._hooks, self._state = hooks, hooks.state
         self._limit = limit
-        self._byte = hz // _BYTES_PER_S
+        self._hz = hz
         self._skipped = 0
         self._alarm: int | None = None
         self._until = 0
@@ -58,9 +59,13 @@ class Clock:
         """Ticks since start."""
         return self._hooks.executed + self._skipped
 
-    def wait_for_byte(self) -> None:
-        """Lets the time of one byte on the line pass."""
-        self._skipped += self._byte
+    def worked(self) -> bool:
+        """Whether the guest has done more than wait since it last looked at its line."""
+        return int(self._state.steps) + self._limit - self._until > _WORK
+
+    def wait(self, seconds: float) -> None:
+        """Lets time pass in which the guest waits for a byte."""
+        self._skipped += int(seconds * self._hz)
         self.heard()
 
     def heard(self) -> None:
@@ -90,11 +95,23 @@ class Clock:
         self._state.stop_at = until
 
 
-class Line:
-    """The serial line to the host: two descriptors. A guest that keeps looking for a byte sleeps until one comes."""
+class Memory(Protocol):
+    """RAM as a peripheral that reads and writes it by itself sees it; UcError where there is none."""
 
-    def __init__(self, read_fd: int, write_fd: int, clock: Clock) -> None:
+    def mem_read(self, address: int, size: int, /) -> bytes | bytearray:
+        """Bytes of it."""
+
+    def mem_write(self, address: int, data: bytes, /) -> None:
+        """Sets bytes."""
+
+
+class Line:
+    """The serial line to the host: two descriptors. A guest that only looks for a byte sleeps until one comes;
+    one that looks between parts of its work, for a request to stop, does not."""
+
+    def __init__(self, read_fd: int, write_fd: int, clock: Clock, memory: Memory) -> None:
         self._in, self._out = read_fd, write_fd
+        self.memory = memory
         self._clock = clock
         self._came = bytearray()
         self._going = bytearray()
@@ -109,9 +126,11 @@ class Line:
             self._looks = 0
             self._clock.heard()
             return True
-        self._looks += 1
-        if not self._poll.poll(_NAP_S * 1000 if self._looks > _PATIENCE else 0):
-            self._clock.wait_for_byte()
+        at_work = self._clock.worked()
+        self._looks = 0 if at_work else self._looks + 1
+        naps = self._looks > _PATIENCE
+        if not self._poll.poll(_NAP_S * 1000 if naps else 0):
+            self._clock.wait(_NAP_S if naps else 0 if at_work else _BYTE_S)
             return False
         self._came += os.read(self._in, _CHUNK)
         if not self._came:

@@ -9,11 +9,12 @@ from pathlib import Path
 import unicorn
 from unicorn.unicorn_py3.unicorn import Uc, UcError
 
+from sdk.devices.emulated.blocks import Chip
 from sdk.devices.emulated.bus import PAGE, Bus, Clock, Halt, HostGone, Line
 from sdk.devices.emulated.cores import CORES, opened
 from sdk.devices.emulated.cortex_m import CortexM, Reset
 from sdk.devices.emulated.native import Hooks
-from sdk.devices.emulated.parts import TIMERS, UARTS, Plain
+from sdk.devices.emulated.parts import TIMERS, UARTS
 from sdk.devices.emulated.riscv import RiscV
 from sdk.devices.emulated.spec import MachineSpec, Span
 
@@ -39,13 +40,13 @@ class Machine:
         riscv = core.arch == unicorn.UC_ARCH_RISCV
         self._hooks = Hooks(uc, Path(spec.library), riscv=riscv, count=spec.count)
         self._clock = Clock(self._hooks, spec.limit, spec.timer.hz)
-        line = Line(read_fd, write_fd, self._clock)
+        line = Line(read_fd, write_fd, self._clock, uc)
         bus = self._bus = Bus(uc, self._hooks)
-        bus.add(spec.uart.base, UARTS[spec.uart.kind](spec.uart, line))
+        chip = self._chip = Chip(spec.blocks)
+        bus.add(spec.uart.base, UARTS[spec.uart.kind].on(chip.at(spec.uart.base), spec.uart, line))
         if spec.timer.kind in TIMERS:
-            bus.add(spec.timer.base, TIMERS[spec.timer.kind](spec.timer, self._clock))
-        for setup in spec.setup:
-            bus.add(setup.at, Plain(setup))
+            bus.add(spec.timer.base, TIMERS[spec.timer.kind].on(chip.at(spec.timer.base), spec.timer, self._clock))
+        chip.put_on(bus, {spec.uart.base, spec.timer.base})
         self._core: CortexM | RiscV
         if riscv:
             self._core = RiscV(uc, self._hooks, self._clock, spec.start)
@@ -64,6 +65,7 @@ class Machine:
             try:
                 at = self._go(at)
             except Reset:
+                self._chip.reset()
                 at = self._core.reset()
             except HostGone:
                 return

@@ -38,6 +38,7 @@ class _State(ctypes.Structure):
         ("marking", ctypes.c_uint64 * 2 * MARKING_MAX),
         ("stop", ctypes.c_void_p),
         ("read_memory", ctypes.c_void_p),
+        ("write_memory", ctypes.c_void_p),
         ("read_register", ctypes.c_void_p),
     )
 
@@ -54,6 +55,7 @@ class Hooks:
         self.state.riscv = riscv
         self.state.stop = ctypes.cast(uclib.uc_emu_stop, ctypes.c_void_p).value
         self.state.read_memory = ctypes.cast(uclib.uc_mem_read, ctypes.c_void_p).value
+        self.state.write_memory = ctypes.cast(uclib.uc_mem_write, ctypes.c_void_p).value
         self.state.read_register = ctypes.cast(uclib.uc_reg_read, ctypes.c_void_p).value
         self._executed = self._library.sdk_executed
         self._executed.restype = ctypes.c_uint64
@@ -63,7 +65,6 @@ class Hooks:
             self.state.marks, self.state.phases = count.marks, count.phases
             for k, (first, end) in enumerate(count.marking):
                 self.state.marking[k][:] = (first, end)
-            self._add(unicorn.UC_HOOK_MEM_WRITE, "sdk_on_mark", count.marks, count.marks + count.phases - 1)
 
     @property
     def executed(self) -> int:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
-from sdk.devices.emulated.bus import Clock, Device, Line
-from sdk.devices.emulated.spec import Part, Setup
+from sdk.devices.emulated.bus import Clock, Halt, Line
+from sdk.devices.emulated.spec import Part
 
-__all__ = ["TIMERS", "UARTS", "Plain", "Registers"]
+__all__ = ["TIMERS", "UARTS", "Kind", "Registers"]
 
 WORD: Final = 0xFFFF_FFFF
+BAUD: Final = 115_200  # docs/wire.md
+OFF: Final = 0.03  # by how much of it a line may differ
+T = TypeVar("T")
 
 
 class Registers:
@@ -37,57 +41,107 @@ class Registers:
             self.values[offset] = value & WORD
 
 
-class Plain(Registers):
-    """A register of the set-up: it keeps its value, and its ready bits are always set."""
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """A UART or timer: how its registers get to do something, and which there are where no file has them."""
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(4, {0: 0})
-        self.reads[0] = lambda: self.values[0] | setup.ready
+    attach: Callable[[Registers, Part, T], None]
+    offsets: tuple[int, ...]
+
+    def on(self, it: Registers | None, part: Part, outside: T) -> Registers:
+        """Registers that do it: those of the chip's file, or of the kind. Raises Halt where the file lacks one."""
+        own = it is None
+        it = it or Registers(max(self.offsets) + 4, dict.fromkeys(self.offsets, 0))
+        had = set(it.values)
+        self.attach(it, part, outside)
+        lacking = {*it.reads, *it.writes} - had
+        if lacking and not own:
+            offsets = ", ".join(f"{one:#x}" for one in sorted(lacking))
+            raise Halt(f"the board's file has a peripheral of kind {part.kind}, its registers have no offset {offsets}")
+        return it
 
 
-def _uart_cmsdk(_: Part, line: Line) -> Device:
+def checked(baud: Callable[[], float], send: Callable[[int], None]) -> Callable[[int], None]:
+    """What sends a byte, at a rate that the other end can read."""
+
+    def checking(byte: int) -> None:
+        rate = baud()
+        if abs(rate / BAUD - 1) > OFF:
+            raise Halt(f"the firmware sends at {rate:.0f} baud, where the line has {BAUD}")
+        send(byte)
+
+    return checking
+
+
+def _uart_cmsdk(it: Registers, _: Part, line: Line) -> None:
     """Arm CMSDK (DDI 0479D, 4.3.3): data, state, control, interrupts, divisor."""
-    it = Registers(0x1000, dict.fromkeys((0x00, 0x04, 0x08, 0x0C, 0x10), 0))
     it.reads |= {0x00: line.take, 0x04: lambda: 2 * line.received()}
     it.writes |= {0x00: line.send}
-    return it
 
 
-def _uart_nrf51(_: Part, line: Line) -> Device:
+def _uart_nrf51(it: Registers, _: Part, line: Line) -> None:
     """nRF51 and nRF52 (nRF51 Series Reference Manual 3.0, 29.10): tasks, events, pins."""
-    tasks, events = (0x000, 0x004, 0x008, 0x00C, 0x01C), (0x100, 0x104, 0x124, 0x144)
-    others = (0x200, 0x304, 0x308, 0x480, 0x500, 0x508, 0x50C, 0x510, 0x514, 0x51C, 0x524, 0x56C, 0x11C)
-    it = Registers(0x1000, dict.fromkeys((*tasks, *events, *others), 0))
 
     def send(byte: int) -> None:
         line.send(byte)
         it.values[0x11C] = 1
 
+    # 2**32 * baud / 16 MHz, in steps of 2**12
+    rate = checked(lambda: it.values[0x524] * 16e6 / 2**32, send)
     it.reads |= {0x108: line.received, 0x518: line.take}
-    it.writes |= {0x108: lambda _: None, 0x51C: send}
-    return it
+    it.writes |= {0x108: lambda _: None, 0x51C: rate}
 
 
-def _uart_ns16550(_: Part, line: Line) -> Device:
+def _uart_nrf_uarte(it: Registers, _: Part, line: Line) -> None:
+    """nRF53's, which reads and writes RAM (nRF5340 PS v1.3, UARTE), as far as transfers of one byte go."""
+    wants = False
+
+    def start(_: int) -> None:
+        nonlocal wants
+        if it.values[0x538] != 1 or it.values[0x500] != 8:
+            raise Halt("the model of this UARTE receives one byte at a time, when it is on")
+        wants = True
+
+    def received() -> int:
+        nonlocal wants
+        if wants and line.received():
+            line.memory.mem_write(it.values[0x534], bytes([line.take()]))
+            wants, it.values[0x110] = False, 1
+        return it.values[0x110]
+
+    def send(_: int) -> None:
+        for byte in line.memory.mem_read(it.values[0x544], it.values[0x548]):
+            rate(byte)
+        it.values[0x120] = 1
+
+    rate = checked(lambda: it.values[0x524] * 16e6 / 2**32, line.send)
+    it.reads |= {0x110: received}
+    it.writes |= {0x000: start, 0x008: send}
+
+
+def _uart_ns16550(it: Registers, _: Part, line: Line) -> None:
     """The 16550 (TI PC16550D, 8.0): its divisor stands behind a bit of LCR."""
-    it = Registers(8, dict.fromkeys(range(1, 8), 0))
     it.reads |= {0: line.take, 5: lambda: 0x60 | line.received()}
     it.writes |= {0: lambda byte: None if it.values[3] & 0x80 else line.send(byte)}
-    return it
 
 
-def _uart_stm32(_: Part, line: Line) -> Device:
-    """STM32's USART and LPUART (RM0432, USART registers); BRR is the board's to set."""
-    it = Registers(0x30, dict.fromkeys((0x00, 0x04, 0x08, 0x0C, 0x1C, 0x20, 0x24, 0x28, 0x2C), 0))
-    on = {0x24: line.take, 0x1C: lambda: 0xC0 | line.received() << 5 if it.values[0] & 1 else 0}
-    it.reads |= on
-    it.writes |= {0x28: lambda byte: line.send(byte) if it.values[0] & 9 == 9 else None}
-    return it
+def _uart_stm32(it: Registers, part: Part, line: Line) -> None:
+    """STM32's USART and LPUART since the F0 (RM0432, USART registers)."""
+    send = checked(lambda: part.scale * part.hz / max(1, it.values[0x0C]), line.send)
+    it.reads |= {0x24: line.take, 0x1C: lambda: 0xC0 | line.received() << 5 if it.values[0] & 1 else 0}
+    it.writes |= {0x28: lambda byte: send(byte) if it.values[0] & 9 == 9 else None}
 
 
-def _timer_cmsdk(_: Part, clock: Clock) -> Device:
+def _uart_stm32v1(it: Registers, part: Part, line: Line) -> None:
+    """STM32's USART before that (RM0008, 27.6): status, data, divisor, control."""
+    send = checked(lambda: part.hz / max(1, it.values[0x08]), line.send)
+    on = 0x200C
+    it.reads |= {0x04: line.take, 0x00: lambda: 0xC0 | line.received() << 5 if it.values[0x0C] & on == on else 0}
+    it.writes |= {0x04: lambda byte: send(byte) if it.values[0x0C] & on == on else None}
+
+
+def _timer_cmsdk(it: Registers, _: Part, clock: Clock) -> None:
     """Arm CMSDK (DDI 0479D, 4.2.3): a down counter from 2**32 - 1, as its driver sets it."""
-    it = Registers(0x1000, dict.fromkeys((0x0, 0x4, 0x8, 0xC), 0))
     began = clock.now
 
     def begin(_: int) -> None:
@@ -96,29 +150,33 @@ def _timer_cmsdk(_: Part, clock: Clock) -> Device:
 
     it.reads[0x4] = lambda: ~(clock.now - began)
     it.writes[0x4] = begin
-    return it
 
 
-def _timer_nrf51(_: Part, clock: Clock) -> Device:
+def _timer_nrf51(it: Registers, _: Part, clock: Clock) -> None:
     """nRF51 (Reference Manual 3.0, 19.2): captured by a task."""
-    it = Registers(0x1000, dict.fromkeys((0x000, 0x004, 0x00C, 0x504, 0x508, 0x510), 0))
 
     def capture(_: int) -> None:
         it.values[0x540] = clock.now & WORD
 
-    it.values[0x540] = 0
     it.writes[0x040] = capture
-    return it
 
 
-UARTS: Final[Mapping[str, Callable[[Part, Line], Device]]] = {
-    "cmsdk": _uart_cmsdk,
-    "nrf51": _uart_nrf51,
-    "ns16550": _uart_ns16550,
-    "stm32": _uart_stm32,
+_NRF_UART: Final = (
+    0x000, 0x004, 0x008, 0x00C, 0x01C, 0x100, 0x104, 0x108, 0x11C, 0x124, 0x144, 0x200,
+    0x304, 0x308, 0x480, 0x500, 0x508, 0x50C, 0x510, 0x514, 0x518, 0x51C, 0x524, 0x56C,
+)  # fmt: skip
+UARTS: Final[Mapping[str, Kind[Line]]] = {
+    "cmsdk": Kind(_uart_cmsdk, (0x00, 0x04, 0x08, 0x0C, 0x10)),
+    "nrf51": Kind(_uart_nrf51, _NRF_UART),
+    "nrf_uarte": Kind(
+        _uart_nrf_uarte, (0x000, 0x008, 0x110, 0x120, 0x500, 0x524, 0x534, 0x538, 0x53C, 0x544, 0x548, 0x54C)
+    ),
+    "ns16550": Kind(_uart_ns16550, tuple(range(8))),
+    "stm32": Kind(_uart_stm32, (0x00, 0x04, 0x08, 0x0C, 0x1C, 0x20, 0x24, 0x28, 0x2C)),
+    "stm32v1": Kind(_uart_stm32v1, (0x00, 0x04, 0x08, 0x0C, 0x10, 0x14, 0x18)),
 }
 # those that are part of a core (systick, dwt, mcycle) are in cortex_m.py and riscv.py
-TIMERS: Final[Mapping[str, Callable[[Part, Clock], Device]]] = {
-    "cmsdk": _timer_cmsdk,
-    "nrf51": _timer_nrf51,
+TIMERS: Final[Mapping[str, Kind[Clock]]] = {
+    "cmsdk": Kind(_timer_cmsdk, (0x0, 0x4, 0x8, 0xC)),
+    "nrf51": Kind(_timer_nrf51, (0x000, 0x004, 0x00C, 0x040, 0x504, 0x508, 0x510, 0x540)),
 }

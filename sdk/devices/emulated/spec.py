@@ -6,12 +6,14 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["CAN_EMULATE", "KINDS", "Count", "Flag", "MachineSpec", "Part", "Setup", "Span", "core_name"]
+__all__ = [
+    "CAN_EMULATE", "KINDS", "Block", "Count", "Flag", "MachineSpec", "Part", "Ready", "Register", "Span", "core_name",
+]  # fmt: skip
 
 # What the models beside this know, for those who must not load Unicorn to ask. Unicorn has no Armv8.1-M.
 CAN_EMULATE: Final = frozenset({"armv6-m", "armv7-m", "armv7e-m", "armv7e-m+fpv5", "armv8-m.main", "rv32"})
 KINDS: Final = frozenset(
-    {"uart cmsdk", "uart nrf51", "uart ns16550", "uart stm32"}
+    {"uart cmsdk", "uart nrf51", "uart nrf_uarte", "uart ns16550", "uart stm32", "uart stm32v1"}
     | {"timer cmsdk", "timer nrf51", "timer systick", "timer dwt", "timer mcycle"}
 )
 
@@ -38,11 +40,13 @@ class Flag(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """A UART or timer: the driver's kind, where it is, ticks per second of a timer; a polled UART's registers."""
+    """A UART or timer: the driver's kind, where it is, Hz of its clock, of which a UART's divisor counts ``scale``
+    parts; a polled UART's registers."""
 
     kind: str
     base: int
     hz: int
+    scale: int = 1
     registers: dict[str, int] = {}
     receive: str = ""
     send: str = ""
@@ -59,11 +63,36 @@ class Count(Struct, frozen=True):
     out: str
 
 
-class Setup(Struct, frozen=True):
-    """A register that start-up code sets before its drivers run: ``ready`` are bits that it then waits for."""
+class Ready(Struct, frozen=True, array_like=True):
+    """The bits of ``mask``, from bit ``low`` on, are those of the register at an address from its bit ``source`` on;
+    where that is below 0 they are ``source``."""
 
+    mask: int
+    low: int
+    address: int
+    source: int
+
+
+class Register(Struct, frozen=True, array_like=True):
+    """A register at an offset: what it holds after a reset, the bits that are not reserved, those that follow."""
+
+    name: str
     at: int
-    ready: int = 0
+    reset: int
+    bits: int
+    ready: tuple[Ready, ...] = ()
+
+
+class Block(Struct, frozen=True):
+    """A peripheral's registers; it may be touched while the bits of ``gate_mask`` at ``gate`` are ``gate_value``."""
+
+    name: str
+    base: int
+    registers: tuple[Register, ...]
+    gate_name: str = ""
+    gate: int = 0
+    gate_mask: int = 0
+    gate_value: int = 0
 
 
 class MachineSpec(Struct, frozen=True):
@@ -77,5 +106,5 @@ class MachineSpec(Struct, frozen=True):
     timer: Part
     library: str
     limit: int
-    setup: tuple[Setup, ...] = ()
+    blocks: tuple[Block, ...] = ()
     count: Count | None = None

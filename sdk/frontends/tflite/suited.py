@@ -99,9 +99,16 @@ def _div_overflows(graph: Subgraph, one: Operator) -> str | None:
     return small if largest.bit_length() - 1 > shift else None
 
 
+def _one_scale_of_many(graph: Subgraph, one: Operator) -> str | None:
+    """Of matrices with a scale a column both engines read one scale, of many none."""
+    many = len(one.inputs) == 2 and min(one.inputs) >= 0 and len(graph.tensors[one.inputs[1]].scales) > 1
+    return "its BATCH_MATMUL reads one scale where each column has its own" if many and _stored(graph, one) else None
+
+
 _Rules = Mapping[str, Callable[[Subgraph, Operator], str | None]]
 _RULES: Final[Mapping[str, _Rules]] = {
     "tflite-micro": {
+        "BATCH_MATMUL": _one_scale_of_many,
         "DIV": _div_rounds,
         "GREATER": _of_words("compares otherwise than LiteRT's"),
         "RELU6": _relu6_rescales,
@@ -109,5 +116,5 @@ _RULES: Final[Mapping[str, _Rules]] = {
         "SPACE_TO_BATCH_ND": _space_to_batch_pads,
         "SVDF": _svdf_without_bias,
     },
-    "litert": {"DIV": _div_overflows, "SVDF": _svdf_of_bytes},
+    "litert": {"BATCH_MATMUL": _one_scale_of_many, "DIV": _div_overflows, "SVDF": _svdf_of_bytes},
 }

@@ -16,7 +16,7 @@ from sdk.frontends.loops import cut, loop_passes
 from sdk.frontends.moves import part, row_inside
 from sdk.frontends.torch.context import TorchNode
 
-__all__ = ["HIGHER", "LOOPS"]
+__all__ = ["HIGHER", "LOOPS", "WRAPPERS"]
 
 Inline = Callable[[Any, Sequence[Any]], Sequence[Any]]  # what a part gives for its arguments
 Higher = Callable[..., Sequence[Any]]
@@ -83,6 +83,20 @@ def _map(node: TorchNode, inline: Inline, body: Any, rows: Sequence[Value], give
     return _scan(node, inline, body, [], rows, given)
 
 
+def _autocast(
+    node: TorchNode, inline: Inline, device: str, kind: Any, enabled: bool, cached: Any, body: Any, *given: Any
+) -> Sequence[Any]:
+    """A part that computes in the types that it has."""
+    if enabled:
+        node.fail(f"it turns types into {kind} on the way; export the module outside of torch.autocast")
+    return inline(body, given)
+
+
+def _with_gradients(node: TorchNode, inline: Inline, enabled: bool, body: Any, *given: Any) -> Sequence[Any]:
+    """A part that gradients are, or are not, kept of."""
+    return inline(body, given)
+
+
 def _row(node: TorchNode, x: Value, at: int) -> Value:
     if isinstance(x.type.shape[0], Expr):
         return row_inside(node, x, 0, at)
@@ -94,5 +108,9 @@ def _stacked(node: TorchNode, rows: Sequence[Value]) -> Value:
     return parts[0] if len(parts) == 1 else node.call("concat", *parts, axis=0)
 
 
-HIGHER: Final[Mapping[str, Higher]] = {"cond": _cond, "map_impl": _map, "scan": _scan, "while_loop": _while_loop}
+HIGHER: Final[Mapping[str, Higher]] = {
+    "cond": _cond, "map_impl": _map, "scan": _scan, "while_loop": _while_loop, "wrap_with_autocast": _autocast,
+    "wrap_with_set_grad_enabled": _with_gradients,
+}  # fmt: skip
+WRAPPERS: Final = {"wrap_with_autocast": 4, "wrap_with_set_grad_enabled": 1}  # and which argument their part is
 LOOPS: Final = frozenset({"map_impl", "scan", "while_loop"})

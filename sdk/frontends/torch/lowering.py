@@ -6,6 +6,7 @@ import operator
 from typing import Any, Final
 
 from sdk.errors import BuildError
+from sdk.frontends.torch.control import WRAPPERS
 from sdk.frontends.torch.library import first_line, torch_package
 from sdk.frontends.torch.operators import OPERATORS
 from sdk.frontends.torch.symbols import is_symbolic
@@ -50,6 +51,12 @@ def _writes(target: Any) -> bool:
 
 
 def _is_plain(node: Any) -> bool:
+    if node.op == "get_attr":
+        part = getattr(node.graph.owning_module, node.target)
+        wrapped = hasattr(part, "graph") and all(_wraps(user, node) for user in node.users)
+        return wrapped and all(_is_plain(inner) for inner in part.graph.nodes)
+    if node.op == "call_function" and node.all_input_nodes and _wraps(node, node.all_input_nodes[0]):
+        return True
     if node.op != "call_function":
         return bool(node.op in ("placeholder", "output"))
     if node.target is operator.getitem or is_number(node) or (str(node.target) in CHECKS and not node.users):
@@ -57,6 +64,15 @@ def _is_plain(node: Any) -> bool:
     if functional_name(node.target) not in OPERATORS:
         return False
     return not _writes(node.target) or _is_last_use(node)
+
+
+def _wraps(node: Any, part: Any) -> bool:
+    """Whether a node is a part of the program that computes as it would without what is around it: with gradients or
+    without, in the types that it has."""
+    place = WRAPPERS.get(str(node.target))
+    if place is None or len(node.args) <= place or node.args[place] is not part:
+        return False
+    return str(node.target) != "wrap_with_autocast" or node.args[2] is False
 
 
 def _is_last_use(node: Any) -> bool:

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._higher_order_ops import map as map_over
 from torch._higher_order_ops import scan, while_loop
 from torch.export import Dim
+from torch.nn import functional
 from torch_harness import Call, compare, imported
 
 from sdk.errors import BuildError
 from sdk.frontends.base import OpenSizesError, UnknownDimsError
+from sdk.frontends.torch.lowering import lowered
 
 X = torch.tensor([[0.5, -1.0, 2.0], [3.0, 0.0, -4.0]])
 
@@ -67,3 +69,23 @@ def test_what_is_missing_in_a_branch() -> None:
     with pytest.raises(BuildError) as caught:
         imported(net, (X, torch.tensor(True)))
     assert "unsupported operator aten.special_bessel_j0.default" in str(caught.value.where)
+
+
+class Regions(nn.Module):
+    """Gradients and types are switched around parts of it, as attention layers do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", enabled=False):
+            y = functional.hardswish(x.float() * 2, inplace=True)
+        with torch.no_grad():
+            z = y.sin()
+        return y + z
+
+
+def test_parts_with_gradients_or_types_switched_are_imported_as_they_are() -> None:
+    """PyTorch takes a second an operator to decompose some of them."""
+    shapes = ({0: Dim("batch", min=1, max=4)},)
+    program = torch.export.export(Regions().eval(), (X,), dynamic_shapes=shapes)
+    assert any("wrap_with" in str(node.target) for node in program.graph.nodes)
+    assert lowered(program) is program
+    compare(Regions(), X, shapes=shapes, more=[[X[:1] * 3]])

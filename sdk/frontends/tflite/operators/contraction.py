@@ -328,21 +328,41 @@ def batch_matmul(node: OpNode) -> None:
     if kind == I32:
         node.call("matmul_sum", a, b, a_offset=0, b_offset=0, out="i32", **turned)
         return
-    zeros = [node.quant(node.tensor(k)).zero_point for k in (0, 1)]
+    columns = _column_scales(node, turned["trans_b"])
+    zeros = [node.quant(node.tensor(0)).zero_point, 0 if columns else node.quant(node.tensor(1)).zero_point]
     wide, extent = kind == I16, a.type.shape[-2 if turned["trans_a"] else -1]
     acc = _matrix_sums(node, a, b, zeros, turned, "i64" if wide else "i32")
-    left, right = (np.float32(node.quant(node.tensor(k)).scale) for k in (0, 1))
-    ratio = float(left * right) / node.quant(node.output()).scale
+    if columns:
+        by = node.quant(node.tensor(0)).scale * np.asarray(columns) / node.quant(node.output()).scale
+    else:
+        left, right = (np.float32(node.quant(node.tensor(k)).scale) for k in (0, 1))
+        by = np.asarray([float(left * right) / node.quant(node.output()).scale])
     most = max_value(extent)
     assert most is not None, "every dim of a .tflite file has bounds"
     bits = kind.bits + 1
-    m = channel_multipliers(np.asarray([ratio]), np.asarray([most << 2 * bits - 2], object), wide)
-    lo, hi = kind.limits
-    node.call(
-        "requantize", acc, node.const("mult", m.mult), node.const("shift", m.shift), out=str(kind),
-        zp=node.quant(node.output()).zero_point, lo=lo, hi=hi, shift_lo=m.shift_lo, shift_hi=m.shift_hi,
-        acc_bits=m.acc_bits,
-    )  # fmt: skip
+    limit = np.asarray([most << 2 * bits - 2] * len(by), object)
+    rescaled(node, acc, by, limit, 0, kind, node.quant(node.output()).zero_point, kind.limits)
+
+
+def _column_scales(node: OpNode, turned: bool) -> tuple[float, ...]:
+    """The scales of a right side that has one for each column of the result, else none. LiteRT's kernel takes one scale
+    alone; what these mean is what FULLY_CONNECTED makes of such weights.
+
+    Raises:
+        BuildError: they are of another axis or number, no positive numbers, or have zero points.
+    """
+    weights = node.tensor(1)
+    if len(weights.scales) < 2:
+        return ()
+    axis = len(weights.shape) - (2 if turned else 1)
+    if weights.axis != axis or len(weights.scales) != weights.shape[axis]:
+        raise BuildError(
+            f"the matrix {weights.title} has {len(weights.scales)} scales on axis {weights.axis}; supported: one, or "
+            f"one for each of the {weights.shape[axis]} columns of the result, on axis {axis}"
+        )
+    if any(weights.zero_points) or not all(usable(s) for s in weights.scales):
+        raise BuildError(f"the matrix {weights.title} must have positive finite scales and no zero points")
+    return weights.scales
 
 
 def _matrix_sums(

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16, I32, I64
-from sdk.compiler.sym import ceildiv
+from sdk.compiler.sym import Dim, ceildiv
 from sdk.errors import BuildError
 from sdk.frontends.moves import padded, reshaped, shape_text, swap_axes
 from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators import contraction
 
-__all__ = ["TABLE", "Blocks", "blocks_of"]
+__all__ = ["TABLE", "Blocks", "blocks_of", "result_numbers", "result_shape"]
 
 Array = NDArray[Any]
 _MOST_STRIDE = 64
@@ -100,9 +100,35 @@ def blocks_of(node: OpNode, x: Value, shape: Sequence[int]) -> Blocks:
     return Blocks(stride, around, (before[0], before[1]), (shape[1], shape[2]), (out, kh, kw, depth))
 
 
+def result_shape(node: OpNode) -> tuple[Dim, ...]:
+    """The shape of the result, input 0; where only the run knows that, the one that the file states, as
+    tflite-micro takes it.
+
+    Raises:
+        BuildError: neither is known when the model is built.
+    """
+    out = node.output()
+    if node.contents(0) is None and out.ranked and -1 not in out.signature:
+        return out.shape
+    return node.dims(0)
+
+
+def result_numbers(node: OpNode) -> tuple[int, ...]:
+    """The same in numbers.
+
+    Raises:
+        BuildError: it is not known when the model is built, or has open extents.
+    """
+    shape = result_shape(node)
+    found = tuple(d for d in shape if isinstance(d, int))
+    if len(found) != len(shape):
+        raise BuildError(f"a result of the open shape {shape_text(shape)} is not supported")
+    return found
+
+
 def transpose_conv(node: OpNode) -> None:
     """TRANSPOSE_CONV: inputs (shape of the output, weights [o, kh, kw, c], x, bias)."""
-    x, shape, weights = node.input(2, I8, I16), node.integers(0), node.data(1)
+    x, shape, weights = node.input(2, I8, I16), result_numbers(node), node.data(1)
     node.out_dtype(x.type.dtype)
     contraction.check_types(node, 2)
     if node.input(1).type.dtype != I8:

@@ -16,6 +16,7 @@ from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators.contraction import padding
 from sdk.frontends.tflite.operators.real.common import apply, reshaped
 from sdk.frontends.tflite.operators.real.hybrid import has_stored_weights, spread, summed
+from sdk.frontends.tflite.operators.transposed import result_numbers, result_shape
 
 __all__ = ["TABLE", "transposed"]
 
@@ -128,9 +129,9 @@ def transpose_conv(node: OpNode) -> None:
     stride, kind = (node.positive("StrideH"), node.positive("StrideW")), int(node.option("Padding"))
     if has_stored_weights(node):
         bias = _bias(node, 3, node.tensor(1).shape[0]) if node.has(3) else None
-        spread(node, _images(node, 2, 2), node.integers(0), bias)
+        spread(node, _images(node, 2, 2), result_numbers(node), bias)
         return
-    x, w, bias, window = transposed(node, (2, 1, 3), node.dims(0), stride, kind)
+    x, w, bias, window = transposed(node, (2, 1, 3), result_shape(node), stride, kind)
     apply(node, "conv_transpose2d", x, w, bias, **window)
 
 
@@ -138,7 +139,7 @@ def conv_3d_transpose(node: OpNode) -> None:
     """CONV_3D_TRANSPOSE: inputs (shape of the output, weights [kd, kh, kw, o, c], x, bias)."""
     stride, dilation = (tuple(node.positive(f"{k}{c}{e}") for c in "DHW") for k, e in (("Stride", ""), _DILATION))
     kind = int(node.option("Padding"))
-    x, w, bias, window = transposed(node, (2, 1, 3), node.dims(0), stride, kind, dilation)
+    x, w, bias, window = transposed(node, (2, 1, 3), result_shape(node), stride, kind, dilation)
     apply(node, "conv_transpose3d", x, w, bias, **window)
 
 

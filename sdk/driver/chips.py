@@ -1,0 +1,43 @@
+"""A board's registers as its emulated machine is told of them."""
+
+from __future__ import annotations
+
+from sdk.boards import Board
+from sdk.boards.chip import Block, Register, find_field, span
+from sdk.devices.emulated import spec
+
+__all__ = ["blocks_of"]
+
+
+def blocks_of(board: Board) -> tuple[spec.Block, ...]:
+    """The blocks that the board's set-up, its UART and its timer touch, and those that gate these."""
+    bases = {part.base for part in (board.runtime.uart, board.runtime.timer) if part is not None}
+    used = {one.register.partition(".")[0] for one in board.steps}
+    used |= {name for name, block in board.blocks.items() if block.base in bases}
+    gates = {board.blocks[name].gate.partition(".")[0] for name in used} - {""}
+    return tuple(_block(board, name, board.blocks[name]) for name in sorted(used | gates))
+
+
+def _block(board: Board, name: str, block: Block) -> spec.Block:
+    registers = tuple(
+        spec.Register(one, it.at, it.reset, it.bits, _ready(board, name, f"{name}.{one}", it))
+        for one, it in block.registers.items()
+    )
+    if not block.gate:
+        return spec.Block(name, block.base, registers)
+    at, _, mask = find_field(board.blocks, block.gate)
+    return spec.Block(name, block.base, registers, block.gate, at, mask, mask if block.gate_at else 0)
+
+
+def _ready(board: Board, block: str, register: str, it: Register) -> tuple[spec.Ready, ...]:
+    """Which of a register's fields follow others."""
+    found = []
+    for name, follows in it.ready.items():
+        low, mask = span(it.fields[name])
+        if isinstance(follows, int):
+            found.append(spec.Ready(mask, low, -1, follows))
+        else:
+            path = f"{block}.{follows}" if "." in follows else f"{register}.{follows}"
+            at, source, _ = find_field(board.blocks, path)
+            found.append(spec.Ready(mask, low, at, source))
+    return tuple(found)
