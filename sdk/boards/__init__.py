@@ -19,6 +19,7 @@ from sdk.boards.board import (
     Peripheral,
     Runtime,
     Setting,
+    Usb,
 )
 from sdk.boards.files import board_files, read_merged
 from sdk.boards.implied import with_implied
@@ -39,6 +40,7 @@ __all__ = [
     "Runner",
     "Runtime",
     "Setting",
+    "Usb",
     "board_names",
     "describe",
     "evidence_of",
@@ -159,6 +161,7 @@ def describe(board: Board) -> dict[str, Any]:
             "memory": dict(emulator.memory),
             "timed": emulator.timed,
         },
+        "usb": [structs.asdict(one) for one in board.usb],
         "flash": {
             name: {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
             for name, settings in board.flash.items()

@@ -157,6 +157,16 @@ class Runtime(Table, frozen=True):
     clock: Clock | None = None
 
 
+class Usb(Table, frozen=True):
+    """What a board, or the debugger on it, says of itself on USB: vendor, product (any where there is none), and a part
+    of the product's name. ``loader``: it does so while its boot loader waits for an image."""
+
+    vid: Annotated[int, Meta(ge=0, le=0xFFFF)]
+    pid: Annotated[int, Meta(ge=0, le=0xFFFF)] | None = None
+    product: str = ""
+    loader: bool = False
+
+
 Setting = int | str | tuple[str, ...]  # of a runner: a number, a text, or several arguments
 
 
@@ -187,6 +197,7 @@ class BoardFile(Table, frozen=True):
     core: tuple[Core, ...] = ()
     memory: tuple[Memory, ...] = ()
     emulator: Emulator | None = None
+    usb: tuple[Usb, ...] = ()
     flash: dict[str, dict[str, Setting]] = key(default_factory=dict)
     provenance: Provenance = Provenance()
 
@@ -209,6 +220,7 @@ class Board:
     sources: tuple[str, ...]  # where the facts come from
     origin: Mapping[str, str]  # dotted key -> the file that set it
     emulated_only: bool  # it stands for a core, there is none to buy
+    usb: tuple[Usb, ...] = ()  # by which it is found
     silicon: str = ""  # who ran an image of ours on the board itself, and when
     blocks: Mapping[str, Block] = field(default_factory=dict)  # registers of its chip, by block
     steps: tuple[Step, ...] = ()  # runtime.setup, with addresses and bits

@@ -48,6 +48,7 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
         sources=file.provenance.sources,
         origin=dict(origin),
         emulated_only=file.board.machine == "emulated",
+        usb=file.usb,
         silicon=file.board.silicon,
         blocks=blocks,
         steps=steps,

@@ -10,6 +10,7 @@ import click
 
 from sdk.cli import options, output
 from sdk.errors import UsageError
+from sdk.files import replacing
 
 NAME = os.name
 
@@ -23,6 +24,8 @@ NAME = os.name
 @click.option("--quota", metavar="BYTES", default="2G", show_default=True, help="Programs kept, the newest first.")
 @click.option("--memory", metavar="BYTES", help="Most that a program may hold.  [default: 4/5 of what is free]")
 @click.option("--disk", metavar="BYTES", default="256M", show_default=True, help="Most that a program may write.")
+@click.option("--build", metavar="MACHINE", help="Make an agent for a machine without Python (uname -m there says).")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), metavar="FILE", help="Where --build puts it.")
 @options.json_option
 def agent(
     listen: str,
@@ -33,6 +36,8 @@ def agent(
     quota: str,
     memory: str | None,
     disk: str,
+    build: str | None,
+    out: Path | None,
     as_json: bool,
 ) -> None:
     """Let the tool use this machine as a device (--device tcp://HOST:PORT), until it is interrupted.
@@ -46,11 +51,15 @@ def agent(
         new = keys.add_code(path, trust)
         _say(as_json, {"file": str(path), "new": new}, f"{'added to' if new else 'already in'} {path}")
         return
+    if build is not None:
+        _build(build, out, as_json)
+        return
     if NAME != "posix":
         raise UsageError("agents need Linux or another Unix", why=f"this system is {NAME}")
     import platformdirs
 
     from sdk.agent import Limits, Server
+    from sdk.agent.announce import announced
     from sdk.agent.server import is_loopback
     from sdk.boards import parse_size
 
@@ -66,17 +75,35 @@ def agent(
     server = Server(host, port, place, found and found[0], limits)
     try:
         shown = f"[{server.address[0]}]" if ":" in server.address[0] else server.address[0]
-        data = {"address": f"tcp://{shown}:{server.address[1]}", "keyed": found is not None}
+        data: dict[str, object] = {"address": f"tcp://{shown}:{server.address[1]}", "keyed": found is not None}
         lines = [f"listening at {data['address']}; Ctrl-C ends it"]
         if pair and found is not None:
             data["code"] = found[1]
             lines += [f"code: {found[1]}", f"on the other machine: sdk agent --trust {found[1]}"]
         if found is None:
             lines.append("this machine alone can reach it; --pair --listen 0.0.0.0 lets those in that have its code")
-        _say(as_json, data, *lines)
-        server.serve()
+        with announced(server.address, found and found[0]) as data["announced"]:
+            _say(as_json, data, *lines)
+            server.serve()
     finally:
         server.close()
+
+
+def _build(machine: str, out: Path | None, as_json: bool) -> None:
+    """Make an agent for another machine."""
+    from sdk.driver.agent_programs import agent_program
+
+    if out is None:
+        raise UsageError("--build says no file", hint=f"sdk agent --build {machine} -o sdk-agent")
+    data = agent_program(machine).read_bytes()
+    try:
+        with replacing(out) as file:
+            file.write(data)
+        out.chmod(0o755)
+    except OSError as error:
+        raise UsageError(f"cannot write {out}", why=error.strerror, hint="-o FILE names another place") from None
+    line = f"on the machine: {out.name} --folder DIR --pair --listen 0.0.0.0"
+    _say(as_json, {"file": str(out), "bytes": len(data)}, f"{out}: {len(data)} bytes", line)
 
 
 def _say(as_json: bool, data: dict[str, object], *lines: str) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sdk.driver.doctor_checks import doctor
     from sdk.driver.execute import bench, run, verify
     from sdk.driver.explain import inspect, memory
+    from sdk.driver.finding import attached
     from sdk.driver.fitting import fit
     from sdk.driver.flashing import flash, flash_plans
     from sdk.driver.layers import verify_layers
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BuildOptions",
     "Model",
+    "attached",
     "bench",
     "build",
     "chrome_trace",
@@ -59,6 +61,7 @@ __all__ = [
 _MODULES = {
     "BuildOptions": "options",
     "Model": "model",
+    "attached": "finding",
     "bench": "execute",
     "build": "artifact",
     "chrome_trace": "plots.chrome_trace",

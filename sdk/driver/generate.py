@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sdk.amounts import Amount
@@ -42,7 +40,7 @@ def generate(job: Job) -> Built:
     Raises:
         BuildError: the model cannot be compiled, or does not fit the board.
     """
-    with _faults() as faults:
+    with MiscompileWarning.collected() as faults:
         compiled = _compiled(job)
         module = compiled.module
         code = _printed(job, module)
@@ -71,20 +69,6 @@ def generate(job: Job) -> Built:
 def _most(facts: Iterable[OpFacts]) -> int | None:
     """Multiply-accumulates of all calls at the upper bounds."""
     return max_value(sum((op.macs for op in facts), 0))
-
-
-@contextmanager
-def _faults() -> Iterator[list[MiscompileWarning]]:
-    """Collects what the compiler finds wrong with its own code; other warnings go on."""
-    found: list[MiscompileWarning] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", MiscompileWarning)
-        yield found
-    for warning in caught:
-        if isinstance(warning.message, MiscompileWarning):
-            found.append(warning.message)
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def measure(job: Job, memory: str) -> tuple[Module, BuildReport]:

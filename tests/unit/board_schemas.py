@@ -21,7 +21,7 @@ from sdk.cores import Kind, Timing
 
 BOARDS = Path(__file__).resolve().parent.parent.parent / "boards"
 # A file of a board may leave out what it takes over from another, but for the tables of these arrays: they replace.
-WHOLE = ("Core", "Memory")
+WHOLE = ("Core", "Memory", "Usb")
 
 
 def schemas() -> dict[Path, dict[str, Any]]:
