@@ -82,6 +82,13 @@ class BusyError(SdkError):
     advice = "wait until it is free, or ask who uses it"
 
 
+class FlashError(SdkError):
+    """An image was not written to the board, or the board runs another one than was written."""
+
+    exit_code = 5
+    advice = "run it again with --runner for another tool; sdk help flash says what each needs"
+
+
 class LinkError(SdkError):
     """The link to a device broke, timed out or carried garbage."""
 

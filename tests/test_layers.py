@@ -45,6 +45,7 @@ LAYERS = {
     "sdk.toolchains": 8,
     "sdk.agent": 9,
     "sdk.driver": 9,
+    "sdk.flash": 9,
     "sdk.notebook": 0,
     "sdk.profile": 9,
     "sdk.report": 9,

@@ -18,10 +18,13 @@ from sdk.boards.board import (
     Memory,
     Peripheral,
     Runtime,
+    Setting,
+    Usb,
 )
 from sdk.boards.files import board_files, read_merged
 from sdk.boards.implied import with_implied
 from sdk.boards.read import board_from_table, lint
+from sdk.boards.runners import Runner, load_runners
 from sdk.boards.table import parse_size, suggest
 from sdk.errors import UsageError
 
@@ -34,12 +37,16 @@ __all__ = [
     "Emulator",
     "Memory",
     "Peripheral",
+    "Runner",
     "Runtime",
+    "Setting",
+    "Usb",
     "board_names",
     "describe",
     "evidence_of",
     "lint",
     "load_board",
+    "load_runners",
     "parse_size",
     "suggest",
     "with_implied",
@@ -153,6 +160,11 @@ def describe(board: Board) -> dict[str, Any]:
             "icount_shift": emulator.icount_shift,
             "memory": dict(emulator.memory),
             "timed": emulator.timed,
+        },
+        "usb": [structs.asdict(one) for one in board.usb],
+        "flash": {
+            name: {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+            for name, settings in board.flash.items()
         },
         "sources": list(board.sources),
         "origin": dict(sorted(board.origin.items())),

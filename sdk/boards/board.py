@@ -159,6 +159,19 @@ class Runtime(Table, frozen=True):
     clock: Clock | None = None
 
 
+class Usb(Table, frozen=True):
+    """What a board, or the debugger on it, says of itself on USB: vendor, product (any where there is none), and a part
+    of the product's name. ``loader``: it does so while its boot loader waits for an image."""
+
+    vid: Annotated[int, Meta(ge=0, le=0xFFFF)]
+    pid: Annotated[int, Meta(ge=0, le=0xFFFF)] | None = None
+    product: str = ""
+    loader: bool = False
+
+
+Setting = int | str | tuple[str, ...]  # of a runner: a number, a text, or several arguments
+
+
 class About(Table, frozen=True):
     """What a board is called and how far it is tested."""
 
@@ -186,6 +199,8 @@ class BoardFile(Table, frozen=True):
     core: tuple[Core, ...] = ()
     memory: tuple[Memory, ...] = ()
     emulator: Emulator | None = None
+    usb: tuple[Usb, ...] = ()
+    flash: dict[str, dict[str, Setting]] = key(default_factory=dict)
     provenance: Provenance = Provenance()
 
 
@@ -203,9 +218,11 @@ class Board:
     compilers: Compilers
     runtime: Runtime
     emulator: Emulator | None
+    flash: Mapping[str, Mapping[str, Setting]]  # what flashes it, the preferred first, and what each is told
     sources: tuple[str, ...]  # where the facts come from
     origin: Mapping[str, str]  # dotted key -> the file that set it
     emulated_only: bool  # it stands for a core, there is none to buy
+    usb: tuple[Usb, ...] = ()  # by which it is found
     silicon: str = ""  # who ran an image of ours on the board itself, and when
     blocks: Mapping[str, Block] = field(default_factory=dict)  # registers of its chip, by block
     steps: tuple[Step, ...] = ()  # runtime.setup, with addresses and bits

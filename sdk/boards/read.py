@@ -14,6 +14,7 @@ from sdk.boards.board import CAPABILITIES, Board, BoardFile, Core, Memory, Perip
 from sdk.boards.chip import Block, RegisterFile, clock_hz, factor, resolved, steps_of
 from sdk.boards.files import read_registers
 from sdk.boards.implied import with_implied
+from sdk.boards.runners import lint_settings
 from sdk.boards.table import read_table
 from sdk.errors import UsageError
 
@@ -43,9 +44,11 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
         compilers=file.compilers,
         runtime=file.runtime,
         emulator=file.emulator,
+        flash=file.flash,
         sources=file.provenance.sources,
         origin=dict(origin),
         emulated_only=file.board.machine == "emulated",
+        usb=file.usb,
         silicon=file.board.silicon,
         blocks=blocks,
         steps=steps,
@@ -96,7 +99,9 @@ def lint(board: Board) -> list[str]:
     problems += [] if board.compilers.zig.target else ["compilers.zig has no target"]
     for core in board.cores:
         problems += _lint_core(core)
-    return problems + _lint_emulator(board) + _lint_clock(board)
+    if board.flash and board.hosted:
+        problems.append("flash belongs to boards with memory regions of their own")
+    return problems + _lint_emulator(board) + _lint_clock(board) + lint_settings(board.flash)
 
 
 def _lint_clock(board: Board) -> list[str]:

@@ -18,9 +18,11 @@ from sdk.cli.bench import bench
 from sdk.cli.boards import boards
 from sdk.cli.build import build
 from sdk.cli.completion import completion
+from sdk.cli.devices import devices
 from sdk.cli.diff import diff
 from sdk.cli.doctor import doctor
 from sdk.cli.fit import fit
+from sdk.cli.flash import flash
 from sdk.cli.group import Verbs
 from sdk.cli.help import help_
 from sdk.cli.inspect import inspect
@@ -34,7 +36,7 @@ from sdk.version import VERSION
 
 # In the order in which --help shows them; each has examples in templates/help/examples.toml.
 _COMMANDS = (
-    *(build, run, verify, bench, profile, memory, inspect, diff, fit, quantize, boards, agent, doctor),
+    *(build, run, verify, bench, profile, memory, inspect, diff, fit, quantize, boards, devices, flash, agent, doctor),
     *(help_, completion),
 )
 VERBS = tuple(command.name or "" for command in _COMMANDS)

@@ -51,6 +51,7 @@ def agent(
     import platformdirs
 
     from sdk.agent import Limits, Server
+    from sdk.agent.announce import announced
     from sdk.agent.server import is_loopback
     from sdk.boards import parse_size
 
@@ -66,15 +67,16 @@ def agent(
     server = Server(host, port, place, found and found[0], limits)
     try:
         shown = f"[{server.address[0]}]" if ":" in server.address[0] else server.address[0]
-        data = {"address": f"tcp://{shown}:{server.address[1]}", "keyed": found is not None}
+        data: dict[str, object] = {"address": f"tcp://{shown}:{server.address[1]}", "keyed": found is not None}
         lines = [f"listening at {data['address']}; Ctrl-C ends it"]
         if pair and found is not None:
             data["code"] = found[1]
             lines += [f"code: {found[1]}", f"on the other machine: sdk agent --trust {found[1]}"]
         if found is None:
             lines.append("this machine alone can reach it; --pair --listen 0.0.0.0 lets those in that have its code")
-        _say(as_json, data, *lines)
-        server.serve()
+        with announced(server.address, found and found[0]) as data["announced"]:
+            _say(as_json, data, *lines)
+            server.serve()
     finally:
         server.close()
 

@@ -55,6 +55,14 @@ def _backends(_: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
     return [(backend.name, backend.title) for backend in backends()]
 
 
+def _runners(given: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
+    from sdk.boards import load_board, load_runners
+
+    runners = load_runners()
+    names = list(load_board(given["board"]).flash) if given.get("board") else list(runners)
+    return [(name, runners[name].title) for name in names]
+
+
 def _stages(_: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
     from sdk.driver import explain
 
@@ -73,6 +81,7 @@ def _entries(given: dict[str, Any]) -> Iterable[tuple[str, str | None]]:
 board_names = _completer(_boards)
 region_names = _completer(_regions)
 isa_names = _completer(_isas)
+runner_names = _completer(_runners)
 backend_names = _completer(_backends)
 stage_names = _completer(_stages)
 entry_names = _completer(_entries)

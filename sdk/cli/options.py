@@ -53,6 +53,7 @@ models_argument = click.argument(
 target_argument = click.argument(
     "target", nargs=-1, required=True, metavar="MODEL|DIR", callback=_model
 )
+image_argument = click.argument("target", nargs=-1, required=True, metavar="MODEL|DIR|IMAGE.elf", callback=_model)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 board_option = click.option(
     "--board", metavar="B", required=True, help="Board to build for (see sdk boards).",

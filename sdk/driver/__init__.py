@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from sdk.driver.doctor_checks import doctor
     from sdk.driver.execute import bench, run, verify
     from sdk.driver.explain import inspect, memory
+    from sdk.driver.finding import attached
     from sdk.driver.fitting import fit
+    from sdk.driver.flashing import flash, flash_plans
     from sdk.driver.layers import verify_layers
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BuildOptions",
     "Model",
+    "attached",
     "bench",
     "build",
     "chrome_trace",
@@ -40,6 +43,8 @@ __all__ = [
     "doctor",
     "draw",
     "fit",
+    "flash",
+    "flash_plans",
     "graph_page",
     "graph_svg",
     "inspect",
@@ -56,6 +61,7 @@ __all__ = [
 _MODULES = {
     "BuildOptions": "options",
     "Model": "model",
+    "attached": "finding",
     "bench": "execute",
     "build": "artifact",
     "chrome_trace": "plots.chrome_trace",
@@ -64,6 +70,8 @@ _MODULES = {
     "doctor": "doctor_checks",
     "draw": "plots.draw",
     "fit": "fitting",
+    "flash": "flashing",
+    "flash_plans": "flashing",
     "graph_page": "plots.graph_page",
     "graph_svg": "plots.graph_page",
     "inspect": "explain",

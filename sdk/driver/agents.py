@@ -25,6 +25,8 @@ from sdk.toolchains.size import Sections, section_sizes
 __all__ = ["link_agent", "runtime_parts", "runtime_sizes"]
 
 _DRIVERS = ("uart_", "timer_", "boot_")  # files of a port of which a board chooses
+_IMAGE_ID = "SDK_RT_IMAGE_ID"  # the macro with the hash that an agent tells of its image
+_ID_DIGITS = 32
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
 
 
@@ -51,9 +53,13 @@ def link_agent(
     key = digest("agent", toolchain.version(), repr(target), flags, runtime, *built)
 
     def make(folder: Path) -> None:
-        objects = compile_sources(
-            {**sources.model, **sources.agent}, toolchain, target, pic=board.hosted, defines=hooks
-        )
+        files = {**sources.model, **sources.agent}
+        told = {name: text for name, text in files.items() if isinstance(text, str) and _IMAGE_ID in text}
+        others = {name: text for name, text in files.items() if name not in told}
+        objects = compile_sources(others, toolchain, target, pic=board.hosted, defines=hooks)
+        named = (*hooks, f'{_IMAGE_ID}="{key[:_ID_DIGITS]}"')
+        beside = {**told, **{name: text for name, text in files.items() if name.endswith(".h")}}
+        objects += compile_sources(beside, toolchain, target, pic=board.hosted, defines=named)
         objects += tuple(toolchain.compile_all(_jobs(runtime, defines, target)))
         kind: LinkKind = "executable" if script is None else "firmware"
         libs = ("pthread",) if script is None else ()

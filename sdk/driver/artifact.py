@@ -30,6 +30,8 @@ from sdk.toolchains.cache import digest
 
 __all__ = ["build", "build_sources"]
 
+_NOT_COMPILED = ("provenance", "usb", "flash")  # of a board: a build does not depend on them
+
 
 @lru_cache(maxsize=1)
 def _own_digest() -> str:
@@ -50,7 +52,7 @@ def _key(job: Job) -> str:
     dims = sorted((k, *v) for k, v in options.dims.items())
     # the platform's facts, not the file they came from
     facts = json.dumps(
-        {k: v for k, v in describe(job.board).items() if k != "provenance"}, sort_keys=True, default=str
+        {k: v for k, v in describe(job.board).items() if k not in _NOT_COMPILED}, sort_keys=True, default=str
     )
     compiled = job.backend.runtime is not None  # else nothing is asked of a compiler
     tool = toolchain_for(target_of(job.board, options), options.toolchain).version() if compiled else ""

@@ -281,5 +281,6 @@ CHECKS: Final = (
     Check("riscv64-unknown-elf-gcc", False, "RISC-V boards without zig",
           partial(_program, "riscv64-unknown-elf-gcc")),
     Check("cmake", False, "examples/firmware", partial(_program, "cmake")),
+    Check("zeroconf", False, "agents on the local network in sdk devices", _pip("zeroconf")),
     Check("serial ports", False, "boards over a cable", _ports),
 )

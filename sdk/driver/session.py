@@ -11,8 +11,10 @@ from sdk.boards import Board
 from sdk.devices.base import EmulatorSpec
 from sdk.devices.client import Session, open_device
 from sdk.devices.link import DEADLINE_S
+from sdk.driver.flashed import SERIAL, flashed_session, port_of
 from sdk.driver.machines import emulator_of, engine_of
 from sdk.errors import NoDeviceError, UsageError
+from sdk.flash.flashing import Choice
 
 __all__ = ["emulator_spec", "open_session"]
 
@@ -30,6 +32,7 @@ def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorS
     Raises:
         NoDeviceError: the board can neither run here nor be emulated, and no device is given.
         UsageError: the address is none, or the variables are no numbers of seconds.
+        FlashError: a board at a serial port ran something else, and could not be flashed.
     """
     if uri is None:
         engine = engine_of(board)
@@ -43,13 +46,17 @@ def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorS
         hint = "local:, unicorn://, qemu://, serial:PORT, tcp://HOST or ssh://HOST"
         raise UsageError(f"{uri!r} is not a device address", hint=hint)
     limited = emulator is not None and emulator.machine is not None
-    return open_device(
-        uri,
-        artifact=agent,
-        emulator=emulator,
-        timeout_s=_seconds(_TIMEOUT_VARIABLE, LIMITED_TIMEOUT_S if limited else TIMEOUT_S),
-        deadline_s=_seconds(_DEADLINE_VARIABLE, DEADLINE_S),
-    )
+    timeout_s = _seconds(_TIMEOUT_VARIABLE, LIMITED_TIMEOUT_S if limited else TIMEOUT_S)
+    deadline_s = _seconds(_DEADLINE_VARIABLE, DEADLINE_S)
+
+    def opened(greeting_s: float | None = None) -> Session:
+        return open_device(
+            uri, artifact=agent, emulator=emulator, timeout_s=greeting_s or timeout_s, deadline_s=deadline_s
+        )
+
+    if uri.startswith(SERIAL) and board.flash:
+        return flashed_session(opened, agent, board, Choice(port=port_of(uri)))
+    return opened()
 
 
 def emulator_spec(board: Board, arguments: tuple[str, ...] = ()) -> EmulatorSpec | None:

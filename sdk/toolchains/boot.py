@@ -17,7 +17,7 @@ _POLYNOMIAL: Final = 0x04C1_1DB7
 
 
 def boot_checksum(data: bytes) -> int:
-    """The CRC-32 of the RP2040's ROM (RP2040 Datasheet, 2.8.1.3.1): highest bit first, begun with ones, not inverted."""
+    """The CRC-32 of the RP2040's ROM (RP2040 Datasheet, 2.8.1.3.1): highest bit first, begun with ones, kept."""
     crc = 0xFFFF_FFFF
     for byte in data:
         crc ^= byte << 24

@@ -50,6 +50,15 @@ class Relocation:
     addend: int
 
 
+@dataclass(frozen=True)
+class Load:
+    """Bytes of a section that a loader puts at ``address``, where they may wait to be copied elsewhere."""
+
+    name: str
+    address: int
+    data: bytes
+
+
 class ElfFile:
     """A little-endian ELF file, object or linked, 32 or 64 bits; type and machine as the specification calls them."""
 
@@ -65,6 +74,7 @@ class ElfFile:
             self.sections = [_section(*numbered) for numbered in enumerate(found)]
             tables = (s for s in found if isinstance(s, sections.SymbolTableSection) and s["sh_type"] == "SHT_SYMTAB")
             self.symbols = [_symbol(symbol) for table in tables for symbol in table.iter_symbols()]
+            self._segments = [part.header for part in elf.iter_segments("PT_LOAD")]
         except (ELFError, ValueError, OverflowError) as error:
             raise BuildError("damaged ELF file", where=str(path), why=str(error)) from error
         self._relocations = [s for s in found if isinstance(s, relocation.RelocationSection)]
@@ -76,6 +86,18 @@ class ElfFile:
                 for one in table.iter_relocations():
                     addend = one["r_addend"] if one.is_RELA() else 0
                     yield Relocation(one["r_offset"], self.symbols[one["r_info_sym"]], addend)
+
+    def loads(self) -> list[Load]:
+        """What is loaded before a linked program starts, by address: the sections with contents, each where its segment
+        says that it is stored."""
+        found = []
+        for section in self.sections:
+            for part in self._segments if section.flags & SH_FLAGS.SHF_ALLOC and section.data else ():
+                offset = section.address - part["p_vaddr"]
+                if offset >= 0 and offset + len(section.data) <= part["p_filesz"]:
+                    found.append(Load(section.name, part["p_paddr"] + offset, section.data))
+                    break
+        return sorted(found, key=lambda load: load.address)
 
     def code_at(self, address: int, most: int) -> bytes:
         """At most so many bytes from an address of a linked file, to the end of the section there."""

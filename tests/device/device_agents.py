@@ -43,6 +43,11 @@ class Agent:
     artifact: Path
     emulator: EmulatorSpec | None
 
+    @property
+    def restarts(self) -> bool:
+        """Whether it is a board, which starts anew after a fault."""
+        return not self.uri.startswith(("local:", "tcp:", "program:"))
+
     def open(self, timeout_s: float = TIMEOUT_S) -> Session:
         return open_device(self.uri, artifact=self.artifact, emulator=self.emulator, timeout_s=timeout_s)
 

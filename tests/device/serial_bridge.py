@@ -17,11 +17,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from device_agents import TIMEOUT_S, Agent
 from in_process import damaged
 
+from sdk.devices import Session
 from sdk.devices.base import EmulatorSpec
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -33,6 +36,17 @@ def emulated(spec: EmulatorSpec, image: Path) -> list[str]:
     """The command of a board under Unicorn whose UART is its standard input and output."""
     told = msgspec.json.encode(spec.machine).decode()
     return [sys.executable, "-P", "-m", "sdk.devices.emulated", told, str(image)]
+
+
+@dataclass(frozen=True)
+class PortAgent(Agent):
+    """An agent at a serial port, whose power is cut before each session: one of before may hang."""
+
+    bridge: Bridge
+
+    def open(self, timeout_s: float = TIMEOUT_S) -> Session:
+        self.bridge.reboot()
+        return super().open(timeout_s)
 
 
 class Way:

@@ -15,12 +15,13 @@ import msgspec
 from sdk.boards.base import Size
 from sdk.boards.board import BoardFile
 from sdk.boards.chip import RegisterFile
+from sdk.boards.runners import Runner
 from sdk.boards.table import SIZE
 from sdk.cores import Kind, Timing
 
 BOARDS = Path(__file__).resolve().parent.parent.parent / "boards"
 # A file of a board may leave out what it takes over from another, but for the tables of these arrays: they replace.
-WHOLE = ("Core", "Memory")
+WHOLE = ("Core", "Memory", "Usb")
 
 
 def schemas() -> dict[Path, dict[str, Any]]:
@@ -40,6 +41,7 @@ def schemas() -> dict[Path, dict[str, Any]]:
         BOARDS / "schema.json": board,
         BOARDS / "cpu" / "schema.json": core,
         BOARDS / "registers" / "schema.json": registers,
+        BOARDS / "runners" / "schema.json": _schema(Runner),
     }
 
 
