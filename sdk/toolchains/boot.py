@@ -38,7 +38,7 @@ def sign_boot(image: Path, boot: str | None) -> None:
     with image.open("r+b") as file:
         section = elffile.ELFFile(file).get_section_by_name(".boot")
         found = 0 if section is None else section["sh_size"]
-        if found != size:
+        if section is None or found != size:
             raise BuildError(f"the boot code has {found} bytes, where the ROM reads {size}", where=str(image))
         start = section["sh_offset"]
         file.seek(start)

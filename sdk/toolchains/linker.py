@@ -33,7 +33,8 @@ def render_linker_script(regions: Sequence[Region], stack_bytes: int, vectors_al
     The first flash region takes what the chip's ROM looks for, vectors (at a multiple of ``vectors_align``), code,
     constants and the image of ``.data``; the first RAM region takes the stack (``stack_bytes``, a multiple of 8),
     ``.data``, ``.bss`` and ``.noinit``. Others take the sections ``.sdk_region.<name>``; such RAM is not initialised.
-    Golden cases (``.sdk_selftest``) are a section of their own. Raises BuildError when a kind of region is missing or the stack cannot fit.
+    Golden cases (``.sdk_selftest``) are a section of their own. Raises
+    BuildError when a kind of region is missing or the stack cannot fit.
     """
     flash = [region for region in regions if region.kind == "flash"]
     ram = [region for region in regions if region.kind == "ram"]
