@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sdk.boards import Board
@@ -40,7 +38,7 @@ def generate(job: Job) -> Built:
     Raises:
         BuildError: the model cannot be compiled, or does not fit the board.
     """
-    with _faults() as faults:
+    with MiscompileWarning.collected() as faults:
         module, fused, removed = _compiled(job)
         code = _printed(job, module)
         code = replace(code, report=replace(code.report, removed=removed))
@@ -53,20 +51,6 @@ def generate(job: Job) -> Built:
     facts, held = op_facts(module, fused), init_values(module)
     entries = {p.name: _entry(p, code.names.get(p.name, p.name), facts[p.name], held) for p in module.plans.values()}
     return Built(code.sources, code.report, entries)
-
-
-@contextmanager
-def _faults() -> Iterator[list[MiscompileWarning]]:
-    """Collects what the compiler finds wrong with its own code; other warnings go on."""
-    found: list[MiscompileWarning] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", MiscompileWarning)
-        yield found
-    for warning in caught:
-        if isinstance(warning.message, MiscompileWarning):
-            found.append(warning.message)
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def measure(job: Job, memory: str) -> tuple[Module, BuildReport]:
