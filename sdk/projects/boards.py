@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -161,9 +161,8 @@ def _probe_rs(source: Path, data: bytes, chip: str | None) -> Facts:
         one = variants[name]
         core = one["cores"][0]
         memory = _regions(one["memory_map"], str(core["name"]))
-        vendor = str(told["name"]).split()[0].lower()
         return Facts(
-            name, vendor, name, f"probe-rs {source.name}", core_type=str(core["type"]), memory=memory,
+            name, "", name, f"probe-rs {source.name}", core_type=str(core["type"]), memory=memory,
             flash={"probe-rs": {"chip": name}},
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -182,9 +181,10 @@ def _regions(given: Iterable[Any], core: str) -> tuple[Region, ...]:
         kind = "flash" if tag == "Nvm" else "ram"
         boots = (body.get("access") or {}).get("boot") or kind == "ram" or not any(r.kind == "flash" for r in out)
         if boots and 0 <= start < _ADDRESSES:
-            number = sum(r.kind == kind for r in out)
-            out.append(Region(f"{kind}{number + 1 if number else ''}", start, size, kind))
-    return tuple(out)
+            out.append(Region("", start, size, kind))
+    out.sort(key=lambda region: (region.kind, -region.size))  # the largest RAM takes stack and data
+    names = [f"{r.kind}{k + 1 if (k := sum(o.kind == r.kind for o in out[:n])) else ''}" for n, r in enumerate(out)]
+    return tuple(replace(region, name=name) for region, name in zip(out, names, strict=True))
 
 
 def _yaml(source: Path, data: bytes) -> Any:
@@ -267,6 +267,8 @@ def _unknown(facts: Facts, lines: list[str]) -> list[str]:
         lines += [f"kind = {_toml(region.kind)}", f"attrs = {_toml(attrs)}", ""]
         if region.base is None:
             fill_in.append(f"[[memory]] {region.name}: base, its address (the chip's reference manual, memory map)")
+    if sum(region.kind == "ram" for region in facts.memory) > 1:
+        fill_in.append("[[memory]]: leave out RAM that is another address of the same")
     arch = core["core"]["arch"] if core else "arm"
     lines += ["[runtime]", f"port = {_toml(_PORTS[arch[:3]])}", 'stack = "4K"', ""]
     fill_in.append(
@@ -280,7 +282,9 @@ def _compared(facts: Facts, known: str, lines: list[str]) -> list[str]:
     path = next(f / f"{known}.toml" for f in search_path() if (f / f"{known}.toml").is_file())
     merged, _ = read_merged(path)
     fill_in, tables, changed = [], [], False
-    have = {kind: sum(parse_size(m["size"], known) for m in merged["memory"] if m["kind"] == kind) for kind in ("flash", "ram")}
+    have = {"flash": 0, "ram": 0}
+    for region in merged["memory"]:
+        have[region["kind"]] += parse_size(region["size"], known)
     told = {kind: sum(r.size for r in facts.memory if r.kind == kind) for kind in have}
     for region in merged["memory"]:
         kind, size = region["kind"], parse_size(region["size"], known)
