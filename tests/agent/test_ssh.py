@@ -1,5 +1,5 @@
-"""``ssh://`` with a server of the test's own on this machine, and an agent that is sent there; an agent and programs for
-AArch64 under QEMU are the Raspberry Pi."""
+"""``ssh://`` with a server of the test's own on this machine, and an agent that is sent there; an agent and programs
+for AArch64 under QEMU are the Raspberry Pi."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ def test_how_programs_end_is_told(server: Server, tmp_path: Path) -> None:
 def test_one_tool_at_a_time_by_ssh(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = (script(tmp_path, "exec cat"), None, 20, lambda _: server.agent)
     first = open_transport(server.uri, *request)
-    with monkeypatch.context() as patch, pytest.raises(BusyError) as caught:
-        patch.setattr(remote, "_CLIENT", os.urandom(16))
+    monkeypatch.setattr(remote, "_CLIENT", os.urandom(16))
+    with pytest.raises(BusyError) as caught:
         open_transport(server.uri, *request)
     assert f"process {os.getpid()}" in (caught.value.why or "")
     first.close()
