@@ -2,55 +2,35 @@
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sdk.cli import options, output
+from sdk.errors import SdkError
+from sdk.resources import data_dir
 
 
 class _Kinds(click.Group):
-    """The group of ``new``: a command for each folder of templates, beside the others."""
+    """The group of ``new``, which says what was meant by a kind that there is not."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The kinds of projects, then the rest."""
-        from sdk.projects.kinds import kind_names
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command of a kind; raise UsageError where there is none."""
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            from sdk.projects.kinds import load_kind
 
-        return [*kind_names(), *self.commands]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a kind; raise UsageError with what was meant where there is none."""
-        from sdk.projects.kinds import load_kind
-
-        if cmd_name in self.commands:
-            return self.commands[cmd_name]
-        kind = load_kind(cmd_name)
-        command = copy.copy(_project)
-        command.name = cmd_name
-        command.help = f"Write a project for {kind.title} around MODEL."
-        command.callback = functools.partial(_make, cmd_name)
-        return command
+            load_kind(args[0])
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Kinds)
 def new() -> None:
     """Write a project around a model: firmware, cmake, platformio, zephyr, arduino, esp-idf. In a folder that has one,
     what is generated is written anew, and what is yours is kept."""
-
-
-@click.command()
-@options.model_argument
-@options.board_option
-@click.option("-o", "--out", type=options.FILE, help="Folder to write (default: NAME-KIND).")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="What the build system calls the board.")
-@click.option("--force", is_flag=True, help="Write the files that are yours anew too.")
-@options.build_options
-@options.json_option
-def _project(**_: Any) -> None:
-    """Stands for the command of each kind."""
 
 
 def _make(
@@ -73,6 +53,34 @@ def _make(
         for name in names:
             output.say(f"  {what:5} {name}")
     output.say(report.hint)
+
+
+def _add_kinds() -> None:
+    """Add a command for each folder of templates."""
+    with contextlib.suppress(SdkError):  # an installation without them: what needs them says so
+        for path in sorted((data_dir("templates") / "projects").glob("*/project.toml")):
+            kind = path.parent.name
+            command = click.command(kind, help=f"Write a project of kind {kind} around MODEL.")
+            new.add_command(command(_with_options(functools.partial(_make, kind))))
+
+
+def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        options.json_option,
+        options.build_options,
+        click.option("--force", is_flag=True, help="Write the files that are yours anew too."),
+        click.option(
+            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="What the build system calls the board."
+        ),
+        click.option("-o", "--out", type=options.FILE, help="Folder to write (default: NAME-KIND)."),
+        options.board_option,
+        options.model_argument,
+    ):
+        function = option(function)
+    return function
+
+
+_add_kinds()
 
 
 @new.command()

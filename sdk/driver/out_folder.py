@@ -27,7 +27,7 @@ MANIFEST: Final = "manifest.json"
 # counts, and whoever comes next ends what was interrupted. Both are in the folder itself, on the same disk.
 _STAGE: Final = ".sdk-new-"
 _READY: Final = ".sdk-ready"
-_OURS: Final = re.compile(r"(\.?[^./\\\0][^/\\\0]*/){0,8}[^./\\\0][^/\\\0]*")
+_OURS: Final = re.compile(r"([^./\\\0][^/\\\0]*/){0,8}[^./\\\0][^/\\\0]*")
 _WAIT_S: Final = 30.0
 _HEAD_BYTES: Final = 4096  # of a text, where the line stands that says who made it
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.codegen_c.c99.names import identifier
 from sdk.errors import BuildError
 
 __all__ = ["Entry", "Port", "entries_of"]
@@ -22,6 +21,7 @@ _TENSORS: Final = re.compile(r"static const sdk_rt_tensor_t (\w+)_tensors\[\] = 
 _TENSOR: Final = re.compile(rf"    \{{ {_TEXT}, SDK_RT_(\w+), (\d+), (\w+), (\d+)u, ([^,]+), ([^,]+) \}},")
 _SHAPE: Final = re.compile(r"static const int32_t (\w+_shape_\d+)\[\] = \{([^}]*)\};")
 _RECORD: Final = re.compile(r"^const sdk_rt_model_t (\w+)_rt_model = \{\n(.*?)\n\};", re.DOTALL | re.MULTILINE)
+_PLACE: Final = r"    case (\d+)u:\n        return (?:\w+_(?:in|out)_(\w+)\(&context|&(\w+)\[(\d+)\])"
 _BOUNDS: Final = re.compile(rf"    \{{ {_TEXT}, (-?\d+), (-?\d+) \}},")
 
 
@@ -65,25 +65,28 @@ def entries_of(glue: str) -> list[Entry]:
         if len(ports) != count + outputs:
             raise BuildError(f"the record of {name} tells other inputs and outputs than it has")
         bounds = re.search(rf"static const sdk_rt_dim_t {own}_bounds\[\] = \{{\n(.*?)\n\}};", glue, re.DOTALL)
+        body_of = re.search(rf"static void \*{own}_data\(uint16_t index\)\n{{(.*?)\n}}", glue, re.DOTALL)
+        places = re.findall(_PLACE, body_of[1]) if body_of else []
+        fields = {int(k): place or f"dim{number}" for k, place, _, number in places}
+        if sorted(fields) != list(range(len(ports))):
+            raise BuildError(f"the record of {name} does not tell where its inputs and outputs are")
         dims = [(n, int(lo), int(hi)) for n, lo, hi in _BOUNDS.findall(bounds[1])] if bounds else []
-        found.append(Entry(name, _ports(ports[:count], shapes), _ports(ports[count:], shapes), tuple(dims)))
+        inputs, results = _ports(0, ports[:count], shapes, fields), _ports(count, ports[count:], shapes, fields)
+        found.append(Entry(name, inputs, results, tuple(dims)))
     if not found:
         raise BuildError("the model's agent has no record")
     return found
 
 
-def _ports(rows: Iterable[tuple[str, ...]], shapes: dict[str, str]) -> tuple[Port, ...]:
-    taken: set[str] = set()
+def _ports(
+    first: int, rows: Iterable[tuple[str, ...]], shapes: dict[str, str], fields: dict[int, str]
+) -> tuple[Port, ...]:
     out = []
-    for name, kind, _, shape, nbytes, scale, zero in rows:
-        field = identifier(name)
-        while field in taken:
-            field += "_"
-        taken.add(field)
+    for number, (name, kind, _, shape, nbytes, scale, zero) in enumerate(rows, first):
         width = next(size for end, size in _BYTES.items() if kind.endswith(end))
         zero_point = zero.strip("()")
         real = f"real value = {scale} * (stored - {zero})" if float(scale.rstrip("fF")) else "plain values"
         text = shapes.get(shape, "")
         c_type = _TYPES[kind]
-        out.append(Port(name, field, c_type, int(nbytes) // width, f"[{text}]", real, zero_point))
+        out.append(Port(name, fields[number], c_type, int(nbytes) // width, f"[{text}]", real, zero_point))
     return tuple(out)

@@ -157,7 +157,7 @@ def test_a_chip_of_probe_rs(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     [
         (None, "Mine --from board.json", "not a name for a board: 'Mine'"),
         (None, "x --from family.yaml", "has 2 chips"),
-        (None, "x --from family.yaml --chip ACME10", "did you mean ACME100?"),
+        (None, "x --from family.yaml --chip ACME10", "has no chip 'ACME10'"),
         (None, "x --from none.json", "no such file"),
         ("[]", "x --from board.json", "is not a board of PlatformIO"),
         ('{"build": {"mcu": "x"}}', "x --from board.json", "it has no 'upload'"),

@@ -17,7 +17,9 @@ import yaml
 
 from sdk.boards import load_board
 from sdk.cli import run_command
+from sdk.errors import BuildError
 from sdk.flash.image import read_image
+from sdk.projects.interface import entries_of
 from sdk.projects.kinds import kind_names, load_kind
 from sdk.text import GENERATED
 
@@ -149,7 +151,7 @@ def test_files_of_others_are_not_overwritten(sdk: Path, capsys: pytest.CaptureFi
     ("words", "says"),
     [
         ("firmwares model.tflite --board nucleo_l4r5zi", "did you mean firmware?"),
-        ("zzz model.tflite --board nucleo_l4r5zi", "one of arduino"),
+        ("zzz model.tflite --board nucleo_l4r5zi", "unknown kind of project 'zzz'"),
         ("firmware model.tflite --board esp32c3_devkitm", "the runtime has no start-up for esp32c3_devkitm"),
         ("firmware model.tflite --board host", "the runtime has no start-up for host"),
         ("zephyr model.tflite --board qemu-cortex-m4", "--set board=VALUE"),
@@ -292,3 +294,12 @@ def test_an_image_that_is_not_there(sdk: Path, capsys: pytest.CaptureFixture[str
     line = ["verify", str(DIGITS), "--board", BOARD, "--device", "image:none.elf"]
     assert run_command(line) == 3
     assert "there is no image none.elf" in capsys.readouterr().err
+
+
+def test_a_record_that_is_none() -> None:
+    with pytest.raises(BuildError, match="the model's agent has no record"):
+        entries_of("")
+    counts = "    .input_count = 1,\n    .output_count = 1,\n    .tensors = x_tensors,\n"
+    glue = f"const sdk_rt_model_t m_rt_model = {{\n{counts}}};"
+    with pytest.raises(BuildError, match="the record of m tells other inputs and outputs than it has"):
+        entries_of(glue)
