@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 from sdk.text import printable
 
 
@@ -51,8 +56,30 @@ class MiscompileWarning(UserWarning):
         why = f"the faster code of @{function} is wrong ({what})"
         return cls(f"{why}: plainer code is used; report it with the _faults.txt of sdk build", details)
 
+    def tell(self) -> None:
+        """Gives the warning to whoever collects them, else warns."""
+        found = _collected.get()
+        if found is None:
+            warnings.warn(self, stacklevel=3)
+        else:
+            found.append(self)
+
+    @staticmethod
+    @contextmanager
+    def collected() -> Iterator[list[MiscompileWarning]]:
+        """What this thread would warn of until the block ends: filters of warnings are all threads' at once."""
+        found: list[MiscompileWarning] = []
+        before = _collected.set(found)
+        try:
+            yield found
+        finally:
+            _collected.reset(before)
+
     def __str__(self) -> str:
         return self.message
+
+
+_collected: ContextVar[list[MiscompileWarning] | None] = ContextVar("collected", default=None)
 
 
 class BuildError(SdkError):

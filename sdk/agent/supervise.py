@@ -18,11 +18,12 @@ import sys
 import time
 
 REPORT = struct.Struct("<BiQQ")  # how (as channel.Ended), value, most resident bytes, nanoseconds of processor time
-EXITED, SIGNAL, MEMORY, DISK, NOT_STARTED, STOPPED = range(6)
+EXITED, SIGNAL, MEMORY, DISK, NOT_STARTED, STOPPED, PROCESSES = range(7)
 _STEP_S = 0.05  # between two looks at the memory
 _DISK_STEP_S = 0.5
 _MAX_FILES = 10_000
 _MAX_OPEN_FILES = 256
+_MAX_PROCESSES = 512
 _KILL_ROUNDS = 200
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -103,10 +104,13 @@ def _watch(child: int, folder: str, memory: int, disk: int, lifeline: int, woken
         ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is not None:
             break
-        held = sum(_resident(pid) for pid in _descendants())
+        below = _descendants()
+        held = sum(_resident(pid) for pid in below)
         peak = max(peak, held)
         if memory and held > memory:
             how = MEMORY
+        elif len(below) > _MAX_PROCESSES:
+            how = PROCESSES
         if time.monotonic() >= next_disk:
             how = DISK if how == EXITED and _used(folder) > disk else how
             next_disk = time.monotonic() + _DISK_STEP_S

@@ -10,6 +10,7 @@ import click
 
 from sdk.cli import options, output
 from sdk.errors import UsageError
+from sdk.files import replacing
 
 NAME = os.name
 
@@ -23,6 +24,8 @@ NAME = os.name
 @click.option("--quota", metavar="BYTES", default="2G", show_default=True, help="Programs kept, the newest first.")
 @click.option("--memory", metavar="BYTES", help="Most that a program may hold.  [default: 4/5 of what is free]")
 @click.option("--disk", metavar="BYTES", default="256M", show_default=True, help="Most that a program may write.")
+@click.option("--build", metavar="MACHINE", help="Make an agent for a machine without Python (uname -m there says).")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), metavar="FILE", help="Where --build puts it.")
 @options.json_option
 def agent(
     listen: str,
@@ -33,6 +36,8 @@ def agent(
     quota: str,
     memory: str | None,
     disk: str,
+    build: str | None,
+    out: Path | None,
     as_json: bool,
 ) -> None:
     """Let the tool use this machine as a device (--device tcp://HOST:PORT), until it is interrupted.
@@ -45,6 +50,9 @@ def agent(
         path = keys.known_keys_file()
         new = keys.add_code(path, trust)
         _say(as_json, {"file": str(path), "new": new}, f"{'added to' if new else 'already in'} {path}")
+        return
+    if build is not None:
+        _build(build, out, as_json)
         return
     if NAME != "posix":
         raise UsageError("agents need Linux or another Unix", why=f"this system is {NAME}")
@@ -79,6 +87,23 @@ def agent(
             server.serve()
     finally:
         server.close()
+
+
+def _build(machine: str, out: Path | None, as_json: bool) -> None:
+    """Make an agent for another machine."""
+    from sdk.driver.agent_programs import agent_program
+
+    if out is None:
+        raise UsageError("--build says no file", hint=f"sdk agent --build {machine} -o sdk-agent")
+    data = agent_program(machine).read_bytes()
+    try:
+        with replacing(out) as file:
+            file.write(data)
+        out.chmod(0o755)
+    except OSError as error:
+        raise UsageError(f"cannot write {out}", why=error.strerror, hint="-o FILE names another place") from None
+    line = f"on the machine: {out.name} --folder DIR --pair --listen 0.0.0.0"
+    _say(as_json, {"file": str(out), "bytes": len(data)}, f"{out}: {len(data)} bytes", line)
 
 
 def _say(as_json: bool, data: dict[str, object], *lines: str) -> None:

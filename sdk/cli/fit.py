@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from sdk.cli import options, output
+from sdk.cli import options, output, progress
 from sdk.notebook import show
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def fit(
         dims=options.parse_dims(dims), opt=opt, custom=tuple(map(Path, custom)),
         safetensors=tuple(map(Path, safetensors)),
     )  # fmt: skip
-    report = driver.fit(options.existing(model), choices, options.parse_at(at), boards)
+    seen = _told if progress.is_shown(as_json) else lambda _: None
+    report = driver.fit(options.existing(model), choices, options.parse_at(at), boards, seen)
     if as_json:
         output.print_json(report.to_json(), SCHEMA)
         return
@@ -52,6 +53,13 @@ def fit(
     )
     for line in _lines(report, fitting):
         output.say(line)
+
+
+def _told(row: BoardFit) -> None:
+    """Says of a board what is known, before the table of all."""
+    time = "" if row.est_ms is None else f", est. {_ms(row.est_ms)} ms"
+    fits = f"fits: {_OBJECTIVES[row.objective]}, {row.ram_bytes:,} bytes of RAM, {row.flash_bytes:,} of flash{time}"
+    output.say(f"{row.board}: {fits}", err=True)
 
 
 def _row(row: BoardFit) -> list[str]:

@@ -70,10 +70,15 @@ def _plain(text: str) -> str:
     return escape(printable(text))
 
 
+def is_shown(as_json: bool) -> bool:
+    """Return whether there is somebody to show steps to: stderr is a terminal that can wipe a line."""
+    return not as_json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 @contextmanager
 def shown(as_json: bool) -> Iterator[None]:
-    """Shows the steps until the block ends, where stderr is a terminal that can wipe a line."""
-    if as_json or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    """Shows the steps until the block ends, where somebody sees them."""
+    if not is_shown(as_json):
         yield
         return
     line = _Line()

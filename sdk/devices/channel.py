@@ -92,6 +92,7 @@ class Ended(IntEnum):
     DISK = 3
     NOT_STARTED = 4
     STOPPED = 5
+    PROCESSES = 6
 
 
 class ChannelError(Exception):

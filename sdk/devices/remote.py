@@ -359,6 +359,8 @@ def _end(where: str, body: bytes) -> SdkError:
         case Ended.DISK:
             hint = "sdk agent --disk SIZE there allows more"
             return DeviceFault(f"{name} wrote more to the disk than the agent allows", why=words, hint=hint)
+        case Ended.PROCESSES:
+            return DeviceFault(f"{name} started too many processes", why=words, hint="a model needs one")
         case Ended.NOT_STARTED:
             why = os.strerror(value) if 0 < value < 1000 else words
             return NoDeviceError(f"{name} cannot be started", why=why, hint="choose the machine's own --board")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from sdk.driver.options import OBJECTIVES, BuildOptions
 from sdk.errors import BuildError, MissingToolError, NoDeviceError, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import FREE_STACK, BuildReport
-from sdk.steps import step
+from sdk.steps import step, update
 from sdk.toolchains import target_for
 
 __all__ = ["BoardFit", "FitReport", "fit"]
@@ -128,11 +129,12 @@ class FitReport:
 
 @dataclass(frozen=True)
 class _Need:
-    """What a model needs on the boards of one core and one compiler's target; ``counts`` are under way."""
+    """What a model needs on the boards of one core and one compiler's target, and what its runs execute there."""
 
     boards: tuple[Board, ...]
     reports: Mapping[str, BuildReport]  # by objective
-    counts: Mapping[str, Future[Counts]]
+    counts: Mapping[str, Counts]
+    uncounted: str | None  # why some could not be counted
     emulated_on: str
     firmware: Mapping[str, Firmware]  # by board
 
@@ -142,10 +144,12 @@ def fit(
     options: BuildOptions,
     at: Mapping[str, int] | None = None,
     boards: Iterable[Board] | None = None,
+    seen: Callable[[BoardFit], None] = lambda _: None,
 ) -> FitReport:
     """A model on all boards (or those given) that have memories of their own; times are of runs at the dims ``at``.
 
-    A core is compiled for and counted once, however many boards have it.
+    A core is compiled for and counted once, however many boards have it. ``seen`` is called with each board once it is
+    known, in no order.
 
     Raises:
         UsageError: the options name one board's memories, or the file cannot be read.
@@ -160,28 +164,40 @@ def fit(
     for board in known if boards is None else boards:
         if not board.hosted:
             alike.setdefault((board.capabilities, board.core.cpu, target_for(board)), []).append(board)
-    needs: list[_Need] = []
+    rows: list[BoardFit] = []
+    dims: Mapping[str, tuple[int, int]] = {}
     notes: dict[str, list[str]] = {}  # what could not be found out: the boards
-    with _beside() as counting:  # the emulator counts for one core while the compiler is at the next
-        for number, group in enumerate(alike.values(), 1):
-            with step(f"{group[0].core.cpu}, core {number} of {len(alike)}"):
-                try:
-                    needs.append(_need(file, options, at or {}, group, _emulated_target(group, known), counting))
-                except (BuildError, MissingToolError) as error:
-                    if not needs and number == len(alike):
-                        raise  # for no board at all
-                    notes.setdefault(f"cannot be compiled for: {error.message}", []).extend(_names(group))
-        with step("counting instructions"):
-            rows = [row for need in needs for row in _rows(need, notes)]
-    dims = needs[0].reports[OBJECTIVES[0]].dims if needs else {}
-    said = tuple(f"{', '.join(names)}: {note}" for note, names in notes.items())
+    failed: BuildError | MissingToolError | None = None
+    with step(f"{len(alike)} cores"), _beside() as pool:  # compilers and emulators run beside each other
+        groups = {
+            pool.submit(_need, file, options, at or {}, group, _emulated_target(group, known)): group
+            for group in alike.values()
+        }
+        for number, future in enumerate(as_completed(groups), 1):
+            update(f"core {number} of {len(alike)}: {groups[future][0].core.cpu}")
+            try:
+                need = future.result()
+            except (BuildError, MissingToolError) as error:
+                failed = error
+                notes.setdefault(f"cannot be compiled for: {error.message}", []).extend(_names(groups[future]))
+                continue
+            if need.uncounted is not None:
+                notes.setdefault(f"no estimates: {need.uncounted}", []).extend(_names(groups[future]))
+            dims = need.reports[OBJECTIVES[0]].dims
+            for row in _rows(need):
+                rows.append(row)
+                seen(row)
+    if failed is not None and not rows:
+        raise failed  # for no board at all
+    order = [name for group in alike.values() for name in _names(group)]
+    said = tuple(f"{', '.join(sorted(names, key=order.index))}: {note}" for note, names in sorted(notes.items()))
     return FitReport(file.name, dims, tuple(sorted(rows, key=_rank)), said)
 
 
 @contextmanager
 def _beside() -> Iterator[Executor]:
-    """A thread for what other programs do most of; nothing more is begun in it when the block fails."""
-    with ThreadPoolExecutor(1) as pool:
+    """A thread for each processor; nothing more is begun in them when the block fails."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
             yield pool
         except BaseException:
@@ -221,15 +237,18 @@ def _need(
     at: Mapping[str, int],
     group: Sequence[Board],
     place: Board,
-    counting: Executor,
 ) -> _Need:
     reports = {objective: _sizes(model, place, replace(options, memory=objective)) for objective in OBJECTIVES}
     firmware = {board.name: _firmware(board, place, options) for board in group}
     used = {_objective(reports, board, firmware[board.name]) for board in group}
-    counts: dict[str, Future[Counts]] = {}
+    counts: dict[str, Counts] = {}
+    uncounted: str | None = None
     for objective in (objective for objective in OBJECTIVES if objective in used):
-        counts[objective] = counting.submit(count, model, place, replace(options, memory=objective), at)
-    return _Need(tuple(group), reports, counts, place.name, firmware)
+        try:
+            counts[objective] = count(model, place, replace(options, memory=objective), at)
+        except (MissingToolError, NoDeviceError, BuildError) as error:
+            uncounted = error.message
+    return _Need(tuple(group), reports, counts, uncounted, place.name, firmware)
 
 
 def _firmware(board: Board, place: Board, options: BuildOptions) -> Firmware:
@@ -265,15 +284,8 @@ def _short(report: BuildReport, board: Board, firmware: Firmware) -> dict[str, i
             **({"flash": flash} if flash > 0 else {})}  # fmt: skip
 
 
-def _rows(need: _Need, notes: dict[str, list[str]]) -> Iterator[BoardFit]:
-    """The boards' rows, once they are counted; why they could not be goes to ``notes``."""
-    counts: dict[str | None, Counts] = {}
-    for tried, counted in need.counts.items():
-        try:
-            counts[tried] = counted.result()
-        except (MissingToolError, NoDeviceError, BuildError) as error:
-            names = notes.setdefault(f"no estimates: {error.message}", [])
-            names.extend(name for name in _names(need.boards) if name not in names)
+def _rows(need: _Need) -> Iterator[BoardFit]:
+    """The boards' rows."""
     for board in need.boards:
         firmware = need.firmware[board.name]
         objective = _objective(need.reports, board, firmware)
@@ -294,7 +306,8 @@ def _rows(need: _Need, notes: dict[str, list[str]]) -> Iterator[BoardFit]:
             firmware_ram_bytes=firmware.beside(shown),
             firmware_flash_bytes=firmware.flash,
         )
-        yield _counted(row, counts[objective], need.emulated_on) if objective in counts else row
+        counts = need.counts.get(objective or "")
+        yield row if counts is None else _counted(row, counts, need.emulated_on)
 
 
 def _counted(row: BoardFit, counts: Counts, place: str) -> BoardFit:

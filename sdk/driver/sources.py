@@ -16,6 +16,8 @@ from sdk.toolchains.cache import digest
 __all__ = ["Files", "Sources", "as_files", "compile_sources", "read_files", "write_files"]
 
 Files = Mapping[str, str | Blob]
+# what a header states of the objects once they are measured; none depends on it, so they need not be compiled again
+_MEASURED = re.compile(r"^#define \w+_STACK_BYTES [^\n]*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,10 @@ def compile_sources(
 ) -> tuple[ObjectFile, ...]:
     """Compiles every ``.c`` and ``.S`` of ``files``.
 
-    ``.h`` files are beside the former and ``.bin`` files beside the latter; the runtime's headers are found.
+    ``.h`` files are beside the former, without the stack that they state, and ``.bin`` files beside the latter; the
+    runtime's headers are found.
     """
+    files = {n: _MEASURED.sub("", t) if n.endswith(".h") and isinstance(t, str) else t for n, t in files.items()}
     beside = {".c": _ending(files, ".h"), ".S": _ending(files, ".bin")}
     include = {".c": (data_dir("c_runtime") / "include",), ".S": ()}
     jobs = [

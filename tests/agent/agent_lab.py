@@ -1,29 +1,74 @@
-"""An agent in this process, programs for it, and waiting."""
+"""An agent, in this process or the one written in C, programs for it, and waiting."""
 
 from __future__ import annotations
 
 import os
-import threading
+import re
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from sdk.agent import Server
 from sdk.devices import remote
-from sdk.devices.remote import RemoteProgram
+from sdk.devices.keys import Key
+from sdk.devices.remote import Address, RemoteProgram, ask_facts
 from sdk.devices.transports.tcp import parse_address
+from sdk.errors import SdkError
 
 TIMEOUT_S = 10.0
+
+
+class TwinServer:
+    """The agent written in C: what tests ask of a Server, seen from outside. It keeps its programs in ``store``."""
+
+    def __init__(self, program: Path, folder: Path, key: Key | None, options: tuple[str, ...]) -> None:
+        self.key = key
+        self.store = SimpleNamespace(root=folder / "store")
+        argv = [str(program), "--folder", "store", "--listen", "127.0.0.1:0", *options]
+        self.process = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        found = re.search(r"tcp://(.*):(\d+);", self.process.stdout.readline())
+        assert found is not None
+        self.address = (found[1], int(found[2]))
+
+    @property
+    def runs(self) -> list[str]:
+        return os.listdir(self.store.root / "runs")
+
+    @property
+    def _connections(self) -> list[str]:
+        folder = f"/proc/{self.process.pid}/fd"
+        found = []
+        for name in os.listdir(folder):
+            try:
+                found.append(os.readlink(f"{folder}/{name}"))
+            except FileNotFoundError:
+                continue
+        return [name for name in found if name.startswith("socket:")][1:]  # without the listener
+
+    def holder(self) -> str | None:
+        host, port = self.address
+        keys = [self.key] if self.key else []
+        return ask_facts(Address("the twin", host, port, keys), TIMEOUT_S).used_by
+
+    def close(self) -> None:
+        self.process.terminate()
+        assert self.process.wait(15) in (128 + 15, -9)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
 @dataclass
 class Lab:
     """A running agent, and programs to send to it."""
 
-    server: Server
+    server: Server | TwinServer
     folder: Path
-    thread: threading.Thread
     uri: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,6 +96,18 @@ def read_all(program: RemoteProgram, count: int) -> bytes:
     while len(data) < count and time.monotonic() < deadline:
         data += program.read(0.5)
     return data
+
+
+def end_of(program: RemoteProgram, seconds: float = 20.0) -> SdkError:
+    deadline = time.monotonic() + seconds
+    try:
+        while time.monotonic() < deadline:
+            program.read(0.5)
+    except SdkError as error:
+        return error
+    finally:
+        program.close()
+    pytest.fail("it did not end")
 
 
 def until(reached: Callable[[], bool], seconds: float = TIMEOUT_S) -> None:

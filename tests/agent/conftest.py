@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_lab import Lab
+from agent_lab import Lab, TwinServer
 
 from sdk.agent import Limits, Server
 from sdk.boards import load_board
 from sdk.devices import keys
+from sdk.driver.agent_programs import agent_sources
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
@@ -26,22 +27,45 @@ def key_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "keys"
 
 
+@pytest.fixture(params=["python", "c"])
+def twin(request: pytest.FixtureRequest) -> str:
+    """Which of the two agents a test is about: each passes the same tests, but for those that look into one."""
+    return str(request.param)
+
+
 @pytest.fixture
-def lab(tmp_path: Path, key_folder: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
+def lab(twin: str, tmp_path: Path, key_folder: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """An agent; with a key that the tool knows, unless the test's parameter says "open"."""
     key = None
     if getattr(request, "param", "keyed") == "keyed":
         key, code = keys.own_key(keys.agent_key_file(), create=True)
         keys.add_code(keys.known_keys_file(), code)
-    server = Server("127.0.0.1", 0, tmp_path / "store", key, Limits(memory=200 << 20, disk=4 << 20))
-    thread = threading.Thread(target=server.serve)
+    if twin == "c":
+        options = ("--memory", "200M", "--disk", "4M", *(["--key", "keys/agent.key"] if key else []))
+        server = TwinServer(request.getfixturevalue("twin_agent"), tmp_path, key, options)
+        yield Lab(server, tmp_path)
+        server.close()
+        return
+    limits = Limits(memory=200 << 20, disk=4 << 20)
+    python = Server("127.0.0.1", 0, tmp_path / "store", key, limits)
+    thread = threading.Thread(target=python.serve)
     thread.start()
     try:
-        yield Lab(server, tmp_path, thread)
+        yield Lab(python, tmp_path)
     finally:
-        server.close()
+        python.close()
         thread.join(5)
         assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def twin_agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The agent written in C, for this machine."""
+    target, tools = target_for(load_board("host")), get_toolchain("gcc")
+    flags = ("-Wall", "-Wextra", "-Wshadow", "-Werror")
+    how = {"include_dirs": (data_dir("c_runtime") / "agent",), "flags": flags, "opt": "1"}
+    objects = tools.compile_all([CompileJob(SourceText.read(path), target, **how) for path in agent_sources()])
+    return tools.link(LinkJob("executable", tuple(objects), target), tmp_path_factory.mktemp("twin") / "agent")
 
 
 @pytest.fixture(scope="session")

@@ -353,6 +353,7 @@ def test_codes_survive_people(tmp_path: Path) -> None:
         keys.known_keys(path)
 
 
+@pytest.mark.parametrize("twin", ["python"], indirect=True)
 def test_facts_that_are_none(monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
     for body in (b"", b"[]", b"{}", b"[" * 100000, b'{"name":1,"system":"","machine":""}', b"\xff" * 50):
         monkeypatch.setattr("sdk.agent.connection.pack_facts", lambda _, body=body: body)

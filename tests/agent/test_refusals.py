@@ -26,6 +26,7 @@ def ended(program: RemoteProgram) -> None:
         program.read(0.5)
 
 
+@pytest.mark.parametrize("twin", ["python"], indirect=True)
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
@@ -61,6 +62,7 @@ def test_an_agent_that_is_gone(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "sdk agent" in caught.value.hint
 
 
+@pytest.mark.parametrize("twin", ["python"], indirect=True)
 def test_no_room(lab: Lab) -> None:
     lab.server.store.quota = 1000
     with pytest.raises(NoDeviceError, match="has no room") as caught:

@@ -38,6 +38,7 @@ def test_sessions_over_a_line_that_spoils_what_it_carries(lab: Lab, wire_agent: 
     lab.serves()
 
 
+@pytest.mark.parametrize("twin", ["python"], indirect=True)
 def test_a_lost_connection_is_no_lost_session(lab: Lab, wire_agent: Path) -> None:
     with open_device(lab.uri, artifact=wire_agent, emulator=None, timeout_s=10) as session:
         session.write(0, 0, bytes(64))

@@ -132,7 +132,7 @@ def test_what_comes_during_runs_costs_no_time(agent_for: Callable[[str], Agent],
 def test_what_is_modelled_is_what_is_offered() -> None:
     """Those who choose an emulator do not load it."""
     assert set(CORES) - {"aarch64"} == CAN_EMULATE
-    of_cores = {"timer systick", "timer dwt", "timer mcycle"}
+    of_cores = {"timer systick", "timer dwt", "timer mcycle", "timer esp"}
     assert {f"uart {kind}" for kind in UARTS} | {f"timer {kind}" for kind in TIMERS} | of_cores == KINDS
 
 

@@ -19,8 +19,10 @@ from sdk.driver import BuildOptions, artifact, fitting
 from sdk.driver.agents import link_agent
 from sdk.driver.counting import Counts
 from sdk.driver.fitting import BoardFit, FitReport, fit
+from sdk.driver.sources import compile_sources
 from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.report import FREE_STACK
+from sdk.toolchains import get_toolchain, target_for
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL = ROOT / "examples" / "digits" / "digits_int8.tflite"
@@ -55,7 +57,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
 
 def test_each_core_is_emulated_once(counted: list[tuple[str, str, str]]) -> None:
     slow, fast = nrf(), load_board("nucleo_l4r5zi")
-    report = fit(MODEL, BuildOptions(), boards=[slow, fast, load_board("host")])
+    seen: list[str] = []
+    report = fit(
+        MODEL, BuildOptions(), boards=[slow, fast, load_board("host")], seen=lambda row: seen.append(row.board)
+    )
+    assert sorted(seen) == ["nrf52840_dk", "nucleo_l4r5zi"]
     assert counted == [("qemu-cortex-m4", "cortex-m4", "time")]  # the largest machine with that core
     first, second = report.boards
     assert (first.board, second.board) == ("nucleo_l4r5zi", "nrf52840_dk")  # the fast one ahead
@@ -67,6 +73,19 @@ def test_each_core_is_emulated_once(counted: list[tuple[str, str, str]]) -> None
     assert first.error == timing.error
     assert first.ram_bytes > first.min_ram_bytes > 0
     assert not report.notes
+
+
+def test_what_is_measured_is_not_compiled_again() -> None:
+    """A header states the stack that the first compilation reports, in every entry's place."""
+    target = target_for(load_board("nrf52840_dk"))
+    code = '#include "m.h"\nint f(void) { return M_ARENA_BYTES; }\n'
+    header = "#define M_ARENA_BYTES 8u\n"
+    stated = f"{header}#define M_STACK_BYTES 100u /* worst case */\n#define M_RUN_STACK_BYTES 90u\n"
+    first, again, other = (
+        compile_sources({"m.c": code, "m.h": text}, get_toolchain(), target)[0].key
+        for text in (header, stated, header.replace("8u", "16u"))
+    )
+    assert first == again != other
 
 
 def test_by_how_much_it_does_not_fit(counted: list[tuple[str, str, str]]) -> None:
@@ -99,7 +118,8 @@ def test_a_core_is_emulated_on_the_largest_machine_that_runs_its_code(counted: l
 
 def test_no_emulated_target_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "board_names", lambda: [])
-    report = fit(MODEL, BuildOptions(), boards=[replace(nrf(), emulator=None)])
+    deaf = replace(nrf(), emulator=None, runtime=structs.replace(nrf().runtime, uart=None))
+    report = fit(MODEL, BuildOptions(), boards=[deaf])
     (row,), (note,) = report.boards, report.notes
     assert "no estimates: nrf52840_dk has no emulated target" in note
     assert (row.objective, row.instructions, row.est_ms, row.error) == ("time", None, None, None)
@@ -216,13 +236,18 @@ ROWS = (
 def test_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[Any] = []
 
-    def stub(path: Path, options: BuildOptions, at: Mapping[str, int], boards: list[Board]) -> FitReport:
+    def stub(
+        path: Path, options: BuildOptions, at: Mapping[str, int], boards: list[Board], seen: Callable[[BoardFit], None]
+    ) -> FitReport:
         asked.append((options.dims, at, [b.name for b in boards], options.opt))
+        seen(ROWS[0])
         return FitReport("m.tflite", {"n": (1, 4)}, ROWS, ("one note",))
 
     monkeypatch.setattr("sdk.driver.fitting.fit", stub)
+    monkeypatch.setattr("sdk.cli.progress.is_shown", lambda _: True)
     assert run_command(["fit", str(MODEL), "--dim", "n=1:4", "--at", "n=2", "--opt", "size"]) == 0
-    text = capsys.readouterr().out
+    text, told = capsys.readouterr()
+    assert "a: fits: yes, 100 bytes of RAM, 10 of flash, est. 0.001 ms\n" in told
     dims, at, boards, opt = asked[0]
     assert (dims, at, opt) == ({"n": (1, 4)}, {"n": 2}, "size")
     assert "nucleo_l4r5zi" in boards

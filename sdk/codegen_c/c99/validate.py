@@ -7,7 +7,6 @@ loops level, from the same random state; registers and all of memory must come o
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -72,7 +71,7 @@ class Validator:
         what = self._miscounted(region, np.random.default_rng(seed)) or self._differs(region, seed)
         if what:
             text = "\n".join([*region.statement.printed(), "in the place of", *map(repr, region.stmts)])
-            warnings.warn(MiscompileWarning.of(self.loops.name, what, text), stacklevel=2)
+            MiscompileWarning.of(self.loops.name, what, text).tell()
         return not what
 
     def _calls(self) -> list[KernelCall | None]:

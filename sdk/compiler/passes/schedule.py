@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -90,7 +89,7 @@ def _checked(nests: Mapping[str, _Scheduled], done: Mapping[str, Loops], check: 
     }
     wrong = differing(pairs, check)
     for name, what in wrong.items():
-        warnings.warn(MiscompileWarning.of(name, what, described(pairs[name])), stacklevel=2)
+        MiscompileWarning.of(name, what, described(pairs[name])).tell()
     return {name: nests[name].nest.loops if name in wrong else loops for name, loops in done.items()}
 
 
