@@ -154,6 +154,8 @@ class Runtime(Table, frozen=True):
     emulated_timer: Peripheral | None = None
     registers: str | None = None
     setup: tuple[Setup, ...] = ()
+    boot: str | None = None  # what the chip's ROM looks for in flash: boot_KIND.c of the port
+    vectors_align: int = 4
     clock: Clock | None = None
 
 
@@ -288,5 +290,7 @@ class Board:
             uart=self.runtime.emulated_uart or self.runtime.uart,
             timer=self.runtime.emulated_timer or self.runtime.timer,
         )
+        if self.emulator.fidelity != "soc":
+            runtime = structs.replace(runtime, boot=None)
         steps = self.steps if self.emulator.fidelity == "soc" else ()
         return replace(self, memory=moved, runtime=runtime, steps=steps)

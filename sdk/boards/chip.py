@@ -19,7 +19,7 @@ Bits = int | tuple[int, int]  # a field's bit, or its lowest and highest
 class Register(Table, frozen=True):
     """A register at an offset of its block: what it holds after a reset, the bits that are not reserved, the fields
     that set-ups name. ``ready`` are fields that follow others: a field of this register, ``REGISTER.FIELD`` of the
-    block, or what they always are."""
+    block, the opposite of one with ``!`` before it, or what they always are."""
 
     at: int
     reset: int = 0

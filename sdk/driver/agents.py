@@ -17,13 +17,14 @@ from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
 from sdk.steps import step
 from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, Target, toolchain_for
+from sdk.toolchains.boot import sign_boot
 from sdk.toolchains.cache import digest
 from sdk.toolchains.linker import Region, region_overflows, render_linker_script
 from sdk.toolchains.size import Sections, section_sizes
 
 __all__ = ["link_agent", "runtime_parts", "runtime_sizes"]
 
-_DRIVERS = ("uart_", "timer_")  # files of a port of which a board chooses
+_DRIVERS = ("uart_", "timer_", "boot_")  # files of a port of which a board chooses
 _IMAGE_ID = "SDK_RT_IMAGE_ID"  # the macro with the hash that an agent tells of its image
 _ID_DIGITS = 32
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
@@ -65,6 +66,7 @@ def link_agent(
         job = LinkJob(kind, objects, target, script=script, libs=libs)
         try:
             toolchain.link(job, folder / "agent")
+            sign_boot(folder / "agent", place.runtime.boot)
         except BuildError as err:
             raise _explained(err, board) from None
 
@@ -116,9 +118,12 @@ def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str
                 f"SDK_RT_{role.upper()}_HZ={device.hz}u",
                 f"SDK_RT_{role.upper()}_SCALE={device.scale}u",
             ]
+        if place.runtime.boot is not None:
+            names.append(f"{port}/boot_{place.runtime.boot}.c")
+            macros.append(f"SDK_RT_FLASH_BYTES={place.regions('flash')[0].size}u")
         macros.append(f"SDK_RT_FRAME_MAX={256 if (place.ram_bytes or 0) <= SMALL_RAM else 512}u")
         regions = [Region(m.name, m.kind, m.base, m.size) for m in place.memory]
-        script = render_linker_script(regions, place.runtime.stack_bytes)
+        script = render_linker_script(regions, place.runtime.stack_bytes, place.runtime.vectors_align)
     sources = {name.rsplit("/", 1)[1]: (root / name).read_text(encoding="utf-8") for name in names}
     if place.steps:
         sources["setup.c"] = _setup(place)

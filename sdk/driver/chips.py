@@ -37,7 +37,7 @@ def _ready(board: Board, block: str, register: str, it: Register) -> tuple[spec.
         if isinstance(follows, int):
             found.append(spec.Ready(mask, low, -1, follows))
         else:
-            path = f"{block}.{follows}" if "." in follows else f"{register}.{follows}"
-            at, source, _ = find_field(board.blocks, path)
-            found.append(spec.Ready(mask, low, at, source))
+            of = follows.removeprefix("!")
+            at, source, _ = find_field(board.blocks, f"{block}.{of}" if "." in of else f"{register}.{of}")
+            found.append(spec.Ready(mask, low, at, source, 0 if of == follows else mask))
     return tuple(found)

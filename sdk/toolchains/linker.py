@@ -27,13 +27,14 @@ class Region:
     size: int
 
 
-def render_linker_script(regions: Sequence[Region], stack_bytes: int) -> str:
+def render_linker_script(regions: Sequence[Region], stack_bytes: int, vectors_align: int = 4) -> str:
     """Return a script for GNU ld and ld.lld.
 
-    The first flash region takes vectors, code, constants and the image of ``.data``; the first RAM region
-    takes the stack (``stack_bytes``, a multiple of 8), ``.data``, ``.bss`` and ``.noinit``. Others take the
-    sections ``.sdk_region.<name>``; such RAM is not initialised. Golden cases (``.sdk_selftest``) are a
-    section of their own. Raises BuildError when a kind of region is missing or the stack cannot fit.
+    The first flash region takes what the chip's ROM looks for, vectors (at a multiple of ``vectors_align``), code,
+    constants and the image of ``.data``; the first RAM region takes the stack (``stack_bytes``, a multiple of 8),
+    ``.data``, ``.bss`` and ``.noinit``. Others take the sections ``.sdk_region.<name>``; such RAM is not initialised.
+    Golden cases (``.sdk_selftest``) are a section of their own. Raises
+    BuildError when a kind of region is missing or the stack cannot fit.
     """
     flash = [region for region in regions if region.kind == "flash"]
     ram = [region for region in regions if region.kind == "ram"]
@@ -64,6 +65,7 @@ def render_linker_script(regions: Sequence[Region], stack_bytes: int) -> str:
         extra_flash=flash[1:],
         extra_ram=ram[1:],
         stack_bytes=stack_bytes,
+        vectors_align=vectors_align,
     )
     return script
 

@@ -14,11 +14,24 @@ from sdk.boards import Board, board_names, load_board
 from sdk.boards.chip import clock_hz, steps_of
 from sdk.boards.read import lint
 from sdk.devices.emulated.spec import Block, Register
-from sdk.driver.machines import emulator_of, fits_unicorn
-from sdk.errors import DeviceFault, UsageError
+from sdk.driver.machines import emulator_of, fits_unicorn, placed
+from sdk.driver.session import emulator_spec
+from sdk.errors import BuildError, DeviceFault, UsageError
+from sdk.toolchains.boot import boot_checksum, sign_boot
+from sdk.toolchains.elf import ElfFile
 
 CHIPS = [name for name in board_names() if load_board(name).blocks]
-ONE = sorted({load_board(name).runtime.registers: name for name in reversed(CHIPS)}.values())  # of each chip
+
+
+def drivers(name: str) -> tuple[str, ...]:
+    """The parts of the runtime that a board chooses."""
+    runtime = load_board(name).runtime
+    assert runtime.uart is not None
+    return runtime.port, runtime.uart.kind, runtime.boot or ""
+
+
+ONE = sorted({drivers(name): name for name in reversed(CHIPS)}.values())
+IN_QEMU = [name for name in CHIPS if load_board(name).evidence == "emulator"]
 BIG = 1  # of fake_models.c
 
 
@@ -63,6 +76,33 @@ def test_an_image_starts(name: str, tmp_path: Path) -> None:
 def test_an_image_starts_on_every_board(name: str, tmp_path: Path) -> None:
     with started(load_board(name), tmp_path).open(60.0) as session:
         assert session.ping(b"all there") == b"all there"
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("name", IN_QEMU)
+def test_the_same_image_starts_under_qemu(name: str, tmp_path: Path, need_tool: Callable[[str], None]) -> None:
+    """Where QEMU models the chip, its image is the one for the board, to the bit."""
+    board = load_board(name)
+    assert board.emulator is not None
+    need_tool(board.emulator.program)
+    on_qemu, own = placed(board, "qemu://"), placed(board, "unicorn://")
+    assert (on_qemu.memory, on_qemu.runtime, on_qemu.steps) == (own.memory, own.runtime, own.steps)
+    with Agent("qemu://", firmware(own, tmp_path / "agent.elf"), emulator_spec(board)).open(60.0) as session:
+        assert session.ping(b"all there") == b"all there"
+
+
+def test_the_boot_code_is_signed(tmp_path: Path) -> None:
+    """What the ROM of an RP2040 copies and checks: 252 bytes and their checksum, then the vectors."""
+    board = load_board("rpi_pico")
+    image = firmware(board, tmp_path / "agent.elf")
+    sign_boot(image, board.runtime.boot)
+    boot, vectors = (s for s in ElfFile(image).sections if s.name in (".boot", ".vectors"))
+    assert (boot.address, len(boot.data), vectors.address) == (0x1000_0000, 256, 0x1000_0100)
+    assert int.from_bytes(boot.data[252:], "little") == boot_checksum(boot.data[:252])
+    assert boot_checksum(b"123456789") == 0x0376_E6E7  # CRC-32/MPEG-2 of the usual nine bytes
+    other = firmware(load_board("nucleo_l4r5zi"), tmp_path / "other.elf")
+    with pytest.raises(BuildError, match="the boot code has 0 bytes, where the ROM reads 256"):
+        sign_boot(other, board.runtime.boot)
 
 
 def test_what_the_manual_does_not_have(tmp_path: Path) -> None:

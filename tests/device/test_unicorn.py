@@ -24,8 +24,9 @@ from sdk.devices.transports import unicorn as transport
 from sdk.driver.agents import link_agent
 from sdk.driver.artifact import build_sources
 from sdk.driver.counting import counted
-from sdk.driver.execute import bench, verify
+from sdk.driver.execute import verify
 from sdk.driver.machines import emulator_of, engine_of, placed
+from sdk.driver.measuring import bench
 from sdk.driver.options import BuildOptions
 from sdk.driver.session import open_session
 from sdk.errors import DeviceFault, MissingToolError, NoDeviceError, SdkError, UsageError
@@ -131,7 +132,7 @@ def test_what_comes_during_runs_costs_no_time(agent_for: Callable[[str], Agent],
 def test_what_is_modelled_is_what_is_offered() -> None:
     """Those who choose an emulator do not load it."""
     assert set(CORES) - {"aarch64"} == CAN_EMULATE
-    of_cores = {"timer systick", "timer dwt", "timer mcycle"}
+    of_cores = {"timer systick", "timer dwt", "timer mcycle", "timer esp"}
     assert {f"uart {kind}" for kind in UARTS} | {f"timer {kind}" for kind in TIMERS} | of_cores == KINDS
 
 

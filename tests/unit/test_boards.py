@@ -60,7 +60,7 @@ def test_every_board_loads_and_describes_itself(name: str) -> None:
     assert board.hosted == (board.ram_bytes is None)
 
 
-@pytest.mark.parametrize("name", [name for name in board_names() if not load_board(name).hosted])
+@pytest.mark.parametrize("name", [n for n in board_names() if not load_board(n).hosted and load_board(n).emulator])
 def test_the_emulated_target_keeps_the_real_sizes(name: str) -> None:
     board = load_board(name)
     emulated = board.as_emulated()
@@ -77,6 +77,7 @@ def test_the_runtime_has_every_driver_that_a_board_names(name: str) -> None:
     port = data_dir("c_runtime") / "port" / runtime.port
     uarts, timers = (runtime.uart, runtime.emulated_uart), (runtime.timer, runtime.emulated_timer)
     named = [f"uart_{d.kind}.c" for d in uarts if d] + [f"timer_{d.kind}.c" for d in timers if d]
+    named += [f"boot_{runtime.boot}.c"] if runtime.boot else []
     assert [file for file in named if not (port / file).is_file()] == []
 
 

@@ -68,7 +68,7 @@ class _Registers(Registers):
         value = super().read(offset)
         for one in register.ready:
             bits = one.source if one.address < 0 else self._chip.value(one.address) >> one.source
-            value = value & ~one.mask | bits << one.low & one.mask
+            value = value & ~one.mask | (bits << one.low ^ one.flip) & one.mask
         if offset not in self.reads:
             self._chip.looked(self._block.base + offset, value, f"{self._block.name}.{register.name}")
         return value

@@ -140,6 +140,43 @@ def _uart_stm32v1(it: Registers, part: Part, line: Line) -> None:
     it.writes |= {0x04: lambda byte: send(byte) if it.values[0x0C] & on == on else None}
 
 
+def _uart_pl011(it: Registers, part: Part, line: Line) -> None:
+    """Arm's PL011 (DDI 0183G, 3.3)."""
+    send = checked(lambda: 4 * part.hz / max(1, it.values[0x24] << 6 | it.values[0x28]), line.send)
+    it.reads |= {0x00: line.take, 0x18: lambda: 0x80 | (0 if line.received() else 0x10)}
+    it.writes |= {0x00: lambda byte: send(byte) if it.values[0x30] & 0x101 == 0x101 else None}
+
+
+def _uart_sercom(it: Registers, part: Part, line: Line) -> None:
+    """Microchip's SERCOM as a USART (DS60001507, 34), sampled 16 times a bit."""
+    send = checked(lambda: part.hz * (1 - it.values[0x0C] / 65536) / 16, line.send)
+    it.reads |= {0x28: line.take, 0x18: lambda: 1 | line.received() << 2 if it.values[0x00] & 2 else 0}
+    on = 3 << 16
+    it.writes |= {0x28: lambda byte: send(byte) if it.values[0x00] & 2 and it.values[0x04] & on == on else None}
+
+
+def _uart_lpuart(it: Registers, part: Part, line: Line) -> None:
+    """NXP's LPUART (i.MX RT1060 RM, LPUART)."""
+    rate = lambda: part.hz / (((it.values[0x10] >> 24 & 31) + 1) * max(1, it.values[0x10] & 0x1FFF))  # noqa: E731
+    send = checked(rate, line.send)
+    it.reads |= {0x1C: line.take, 0x14: lambda: 1 << 23 | line.received() << 21}
+    it.writes |= {0x14: lambda _: None, 0x1C: lambda byte: send(byte) if it.values[0x18] >> 19 & 1 else None}
+
+
+def _uart_esp(it: Registers, part: Part, line: Line) -> None:
+    """Espressif's (ESP32-C3 TRM 1.1, 26)."""
+    send = checked(lambda: part.hz / max(1, (it.values[0x14] & 0xFFF) + (it.values[0x14] >> 20 & 15) / 16), line.send)
+    it.reads |= {0x00: line.take, 0x1C: lambda: int(line.received())}
+    it.writes |= {0x00: send}
+
+
+def _uart_sifive(it: Registers, part: Part, line: Line) -> None:
+    """SiFive's (FE310-G002 manual v1.5, 18): reading takes a byte where there is one."""
+    send = checked(lambda: part.hz / ((it.values[0x18] & 0xFFFF) + 1), line.send)
+    it.reads |= {0x00: lambda: 0, 0x04: lambda: line.take() if line.received() else 1 << 31}
+    it.writes |= {0x00: lambda byte: send(byte) if it.values[0x08] & 1 else None}
+
+
 def _timer_cmsdk(it: Registers, _: Part, clock: Clock) -> None:
     """Arm CMSDK (DDI 0479D, 4.2.3): a down counter from 2**32 - 1, as its driver sets it."""
     began = clock.now
@@ -171,7 +208,12 @@ UARTS: Final[Mapping[str, Kind[Line]]] = {
     "nrf_uarte": Kind(
         _uart_nrf_uarte, (0x000, 0x008, 0x110, 0x120, 0x500, 0x524, 0x534, 0x538, 0x53C, 0x544, 0x548, 0x54C)
     ),
+    "esp": Kind(_uart_esp, (0x00, 0x14, 0x1C, 0x20)),
+    "lpuart": Kind(_uart_lpuart, tuple(range(0, 0x30, 4))),
     "ns16550": Kind(_uart_ns16550, tuple(range(8))),
+    "pl011": Kind(_uart_pl011, (0x00, 0x18, 0x24, 0x28, 0x2C, 0x30)),
+    "sercom": Kind(_uart_sercom, (0x00, 0x04, 0x0C, 0x18, 0x1C, 0x28)),
+    "sifive": Kind(_uart_sifive, (0x00, 0x04, 0x08, 0x0C, 0x10, 0x14, 0x18)),
     "stm32": Kind(_uart_stm32, (0x00, 0x04, 0x08, 0x0C, 0x1C, 0x20, 0x24, 0x28, 0x2C)),
     "stm32v1": Kind(_uart_stm32v1, (0x00, 0x04, 0x08, 0x0C, 0x10, 0x14, 0x18)),
 }

@@ -13,8 +13,9 @@ __all__ = [
 # What the models beside this know, for those who must not load Unicorn to ask. Unicorn has no Armv8.1-M.
 CAN_EMULATE: Final = frozenset({"armv6-m", "armv7-m", "armv7e-m", "armv7e-m+fpv5", "armv8-m.main", "rv32"})
 KINDS: Final = frozenset(
-    {"uart cmsdk", "uart nrf51", "uart nrf_uarte", "uart ns16550", "uart stm32", "uart stm32v1"}
-    | {"timer cmsdk", "timer nrf51", "timer systick", "timer dwt", "timer mcycle"}
+    {"uart cmsdk", "uart esp", "uart lpuart", "uart nrf51", "uart nrf_uarte", "uart ns16550", "uart pl011"}
+    | {"uart sercom", "uart sifive", "uart stm32", "uart stm32v1"}
+    | {"timer cmsdk", "timer nrf51", "timer systick", "timer dwt", "timer mcycle", "timer esp"}
 )
 
 
@@ -64,13 +65,14 @@ class Count(Struct, frozen=True):
 
 
 class Ready(Struct, frozen=True, array_like=True):
-    """The bits of ``mask``, from bit ``low`` on, are those of the register at an address from its bit ``source`` on;
-    where that is below 0 they are ``source``."""
+    """The bits of ``mask``, from bit ``low`` on, are those of the register at an address from its bit ``source`` on,
+    ``flip`` of them inverted; where the address is below 0 they are ``source``."""
 
     mask: int
     low: int
     address: int
     source: int
+    flip: int = 0
 
 
 class Register(Struct, frozen=True, array_like=True):
