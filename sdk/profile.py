@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from sdk import notebook
+from sdk.amounts import UNKNOWN, Amount, amounts_json
 from sdk.report import Json, Placed
 
 __all__ = ["COSTS", "OpProfile", "Peak", "ProfileReport"]
@@ -59,7 +60,8 @@ class Peak:
 class ProfileReport(Placed):
     """A run by operators. ``total`` holds the costs of the whole run by name ("instructions", "est_cycles",
     "median_us", "cycles") with nothing of the measuring inside; ``overhead`` is what measuring added to the run, as a
-    fraction of it; ``covered`` the part of the run that the operators make up, as a fraction."""
+    fraction of it; ``covered`` the part of the run that the operators make up, as a fraction. ``weights`` are bytes of
+    the whole model's constants, ``macs`` of this run of ``entry``."""
 
     at: Mapping[str, int]
     threads: int
@@ -71,6 +73,9 @@ class ProfileReport(Placed):
     covered: float
     peak: Peak | None = None
     notes: tuple[str, ...] = field(default=())
+    entry: str = "main"
+    weights: Amount = UNKNOWN
+    macs: Amount = UNKNOWN
 
     @property
     def unit(self) -> str:
@@ -103,6 +108,7 @@ class ProfileReport(Placed):
             "at": dict(self.at),
             "threads": self.threads,
             "runs": self.runs,
+            **amounts_json(self.weights, {self.entry: self.macs}),
             "unit": self.unit,
             "total": dict(self.total),
             "overhead": self.overhead,

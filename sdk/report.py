@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sdk import notebook
+from sdk.amounts import Amount, amounts_json, named_macs, named_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from sdk.compiler.memory.report import LiveTensor, PlanSummary, TimelineRow
 
 __all__ = [
-    "BenchReport", "BuildReport", "DiffReport", "LayerRow", "LayersReport", "MemoryMode", "MemoryReport", "OutputDiff",
-    "RunResult", "Side", "VerifyReport",
+    "BenchReport", "BuildReport", "LayerRow", "LayersReport", "MemoryMode", "MemoryReport", "RunResult", "VerifyReport",
+    "finite",
 ]  # fmt: skip
 
 Json = dict[str, Any]
@@ -27,11 +28,11 @@ FREE_STACK = 512  # stack below this is any firmware's; what a model needs above
 
 @dataclass(frozen=True)
 class BuildReport:
-    """A build: memory and sizes in bytes; ``sections`` are of the compiled model alone, none where nothing was
-    compiled; ``io_bytes`` are of inputs and outputs in buffers of the caller, on boards whose RAM that takes;
-    ``removed`` are bytes of constants before and after each pass that has left fewer; ``warnings`` tell of code that
-    the compiler found wrong and went around; ``compiler`` is the C compiler that the sections and the stack are of, ""
-    where nothing was compiled."""
+    """A build: memory and sizes in bytes, ``macs`` of a run by entry, at the upper bounds of the dims. ``sections`` are
+    of the compiled model alone, none where nothing was compiled; ``io_bytes`` are of inputs and outputs in buffers of
+    the caller, on boards whose RAM that takes; ``removed`` are bytes of constants before and after each pass that has
+    left fewer; ``warnings`` tell of code that the compiler found wrong and went around; ``compiler`` is the C compiler
+    that the sections and the stack are of, "" where nothing was compiled."""
 
     model: str
     board: str
@@ -41,7 +42,7 @@ class BuildReport:
     state_bytes: int
     context_bytes: int
     stack_bytes: int
-    weights_bytes: int
+    weights: Amount
     sections: Mapping[str, int]
     dims: Mapping[str, tuple[int, int]]
     files: tuple[str, ...] = ()
@@ -49,6 +50,12 @@ class BuildReport:
     io_bytes: int = 0
     removed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     compiler: str = ""
+    macs: Mapping[str, Amount] = field(default_factory=dict)
+
+    @property
+    def weights_bytes(self) -> int:
+        """Bytes of the constants as compiled."""
+        return self.weights.compiled or 0
 
     @property
     def ram_parts(self) -> dict[str, int]:
@@ -81,8 +88,9 @@ class BuildReport:
     @property
     def sizes_html(self) -> str:
         """The sizes, as notebooks show them."""
-        sizes = {"RAM": self.ram_bytes, "weights": self.weights_bytes, "code": self.sections.get("text", 0)}
-        return notebook.pairs(sizes) + notebook.stripes(self.ram_parts)
+        sizes = {"RAM": self.ram_bytes, "code": self.sections.get("text", 0)}
+        known = dict([*named_weights(self.weights), *named_macs(self.macs)])
+        return notebook.pairs({**sizes, **known}) + notebook.stripes(self.ram_parts)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -102,6 +110,7 @@ class BuildReport:
             "io_bytes": self.io_bytes,
             "stack_bytes": self.stack_bytes,
             "weights_bytes": self.weights_bytes,
+            **amounts_json(self.weights, self.macs),
             "sections": dict(self.sections),
             "dims": {name: list(bounds) for name, bounds in self.dims.items()},
             "removed": {name: list(sizes) for name, sizes in self.removed.items()},
@@ -282,7 +291,7 @@ class BenchReport(Placed):
         }
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
     """JSON knows no infinity: null where an output has another shape, or a NaN or an infinity of its own."""
     return value if math.isfinite(value) else None
 
@@ -339,8 +348,8 @@ class VerifyReport(Placed):
             "cases": self.cases,
             "exact_cases": self.exact_cases,
             "float64_cases": self.float64_cases,
-            "max_abs_err": _finite(self.max_abs_err),
-            "max_rel_err": _finite(self.max_rel_err),
+            "max_abs_err": finite(self.max_abs_err),
+            "max_rel_err": finite(self.max_rel_err),
             "passed": self.passed,
             "worst": self.worst or None,
         }
@@ -372,7 +381,7 @@ class LayerRow:
 
     def to_json(self) -> Json:
         """The row as JSON."""
-        errors = {"max_abs_err": _finite(self.max_abs_err), "max_rel_err": _finite(self.max_rel_err)}
+        errors = {"max_abs_err": finite(self.max_abs_err), "max_rel_err": finite(self.max_rel_err)}
         return {**asdict(self), "shape": list(self.shape), **errors}
 
 
@@ -416,83 +425,4 @@ class LayersReport:
             "layers_reference": self.reference,
             "first": self.first,
             "layers": [row.to_json() for row in self.rows],
-        }
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of two builds that are compared: its sizes, and what an inference of it takes; None where it was not run, or
-    what the device cannot say."""
-
-    build: BuildReport
-    operators: int
-    macs: int
-    instructions: int | None = None
-    est_cycles: int | None = None
-    median_ms: float | None = None
-
-    @property
-    def numbers(self) -> dict[str, int | float | None]:
-        """All that is compared, by the names of the JSON objects."""
-        build = self.build
-        return {
-            "ram_bytes": build.ram_bytes,
-            "arena_bytes": build.arena_bytes,
-            "state_bytes": build.state_bytes,
-            "stack_bytes": build.stack_bytes,
-            "flash_bytes": build.flash_bytes,
-            "text_bytes": build.sections.get("text", 0),
-            "weights_bytes": build.weights_bytes,
-            "operators": self.operators,
-            "macs": self.macs,
-            "instructions": self.instructions,
-            "est_cycles": self.est_cycles,
-            "median_ms": self.median_ms,
-        }
-
-    def to_json(self) -> Json:
-        """The side's object in that of ``sdk diff --json``."""
-        return {"model": self.build.model, "board": self.build.board, "compiler": self.build.compiler, **self.numbers}
-
-
-@dataclass(frozen=True)
-class OutputDiff:
-    """An output of two models, ``name`` in the first: the largest difference over all inputs, in real units where the
-    types differ; ``why`` says what cannot be compared."""
-
-    name: str
-    same: bool
-    max_abs: float
-    max_rel: float
-    why: str | None = None
-
-    def to_json(self) -> Json:
-        """Its object; null for infinity."""
-        return {**asdict(self), "max_abs": _finite(self.max_abs), "max_rel": _finite(self.max_rel)}
-
-
-@dataclass(frozen=True)
-class DiffReport:
-    """Two builds side by side. ``cases`` inputs went through both, 0 where ``notes`` say why not."""
-
-    before: Side
-    after: Side
-    cases: int
-    outputs: tuple[OutputDiff, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def same_results(self) -> bool | None:
-        """Whether all outputs are equal; None where none were compared."""
-        return all(o.same for o in self.outputs) if self.outputs else None
-
-    def to_json(self) -> Json:
-        """The object of ``sdk diff --json``."""
-        return {
-            "before": self.before.to_json(),
-            "after": self.after.to_json(),
-            "cases": self.cases,
-            "same_results": self.same_results,
-            "outputs": [o.to_json() for o in self.outputs],
-            "notes": list(self.notes),
         }

@@ -17,6 +17,7 @@ MAX_LINES = 500
 
 # A package or module imports only from lower layers, or from its own.
 LAYERS = {
+    "sdk.amounts": 0,
     "sdk.errors": 0,
     "sdk.files": 0,
     "sdk.installs": 0,
@@ -44,6 +45,7 @@ LAYERS = {
     "sdk.frontends": 8,
     "sdk.toolchains": 8,
     "sdk.agent": 9,
+    "sdk.differences": 9,
     "sdk.driver": 9,
     "sdk.flash": 9,
     "sdk.notebook": 0,

@@ -12,6 +12,7 @@ import click
 import pytest
 
 from sdk import errors, report
+from sdk.amounts import UNKNOWN
 from sdk.boards import load_board
 from sdk.cli import cli
 from sdk.compiler.ir.intrinsics import INTRINSICS
@@ -129,7 +130,7 @@ def test_anchors_exist(path: Path) -> None:
 # --- JSON and exit codes ---------------------------------------------------------------------------------
 
 VERIFY = report.VerifyReport("m", "b", "d", False, "interp", {}, 1, 1, 0.0, 0.0, True)
-BUILD = report.BuildReport("m", "b", None, 0, 0, 0, 0, 0, 0, {}, {})
+BUILD = report.BuildReport("m", "b", None, 0, 0, 0, 0, 0, UNKNOWN, {}, {})
 OBJECTS: dict[str, set[str]] = {
     "build": set(BUILD.to_json()),
     "memory": set(report.MemoryReport(BUILD).to_json()) - set(BUILD.to_json()),

@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from sdk.cli import complete, options, output
+from sdk.cli.group import Listed
 from sdk.errors import UsageError
 
 
-class _Boards(click.Group):
+class _Boards(Listed):
     """The group of ``boards``, which takes a board's name for what it is."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from sdk.amounts import Amount, named_macs, named_weights
 from sdk.cli import options, output
 from sdk.cli import watch as watching
 from sdk.errors import UsageError
@@ -90,7 +91,7 @@ def _other_ram(data: dict[str, Any]) -> list[tuple[str, int]]:
 
 def print_build(data: dict[str, Any], board: Board) -> None:
     """Print the build object for people: bytes, and how much that is of what the board has."""
-    for line in build_lines(data, board):
+    for line in build_lines(data, board, output.width()):
         output.say(line)
     for file in data.get("files") or ():
         output.say(f"wrote {file}")
@@ -100,8 +101,8 @@ def print_build(data: dict[str, Any], board: Board) -> None:
         output.say(f"{board.name} is {evidence_of(board)}")
 
 
-def build_lines(data: dict[str, Any], board: Board) -> Iterator[str]:
-    """The build object in lines."""
+def build_lines(data: dict[str, Any], board: Board, width: int) -> Iterator[str]:
+    """The build object in lines of at most ``width`` characters; bars only where there is room."""
     sections = data.get("sections") or {}
     flash = sum(sections.get(name, 0) for name in ("text", "rodata", "data"))
     ram_have, flash_have = (None, None) if board.hosted else (board.ram_bytes, board.flash_bytes)
@@ -115,18 +116,38 @@ def build_lines(data: dict[str, Any], board: Board) -> Iterator[str]:
     if sections:
         rows += [("code and constants" if board.hosted else "flash", flash, flash_have)]
         rows += [(f"  {what}", sections.get(name, 0), None) for name, what in _SECTIONS.items() if sections.get(name)]
-    rows += [("weights", data["weights_bytes"], None)]
-    names, digits = max(len(name) for name, *_ in rows), max(len(f"{size:,}") for _, size, _ in rows)
+    cells = [(name, f"{size:,}", " B" + ("" if have is None else _part(size, have))) for name, size, have in rows]
+    cells += [(name, text, " B") for name, text in _weights(data)]
+    cells += [(name, f"{count:,}", "") for name, count in named_macs(_macs(data)) if count is not None]
+    names, digits = (max(len(cell[k]) for cell in cells) for k in (0, 1))
     yield f"{data['model']} for {data['board']}"
-    for name, size, have in rows:
-        yield f"{name:<{names}}  {size:>{digits},} B{'' if have is None else _part(size, have)}"
-    for name, (before, after) in (data.get("removed") or {}).items():
-        yield f"{name}: {before:,} B -> {after:,} B of weights"
+    for name, text, more in cells:
+        line = f"{name:<{names}}  {text:>{digits}}{more}"
+        yield from [line] if len(line) <= width else output.wrapped(line.partition("  [")[0], width)
     dims = ", ".join(f"{name} in {lo}..{hi}" for name, (lo, hi) in (data.get("dims") or {}).items())
     if dims:
         yield f"dimensions: {dims}"
     if data.get("compiler"):
         yield f"sizes as compiled by {data['compiler']}"
+
+
+def _weights(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The way from the bytes of constants in the model to those that were compiled: what passes removed, and what the
+    layout for kernels and their tables add."""
+    weights = Amount(**data["weights"])
+    first, last = named_weights(weights)
+    if weights.model is not None and weights.compiled is not None:
+        yield first[0], f"{weights.model:,}"
+        passes = {f"  {name}": after - before for name, (before, after) in (data.get("removed") or {}).items()}
+        layout = weights.compiled - weights.model - sum(passes.values())
+        yield from ((name, f"{change:+,}") for name, change in passes.items())
+        if layout:
+            yield "  layout, tables", f"{layout:+,}"
+    yield last[0], f"{weights.compiled or 0:,}"
+
+
+def _macs(data: dict[str, Any]) -> dict[str, Amount]:
+    return {entry: Amount(**amount) for entry, amount in data["macs"].items()}
 
 
 def _part(size: int, have: int) -> str:

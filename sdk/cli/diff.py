@@ -12,7 +12,7 @@ from sdk.errors import UsageError
 from sdk.notebook import show
 
 if TYPE_CHECKING:
-    from sdk.report import DiffReport
+    from sdk.differences import DiffReport
 
 _ROWS = {
     "ram_bytes": "RAM",
@@ -21,9 +21,11 @@ _ROWS = {
     "stack_bytes": "stack",
     "flash_bytes": "flash",
     "text_bytes": "  code",
-    "weights_bytes": "weights",
+    "model_weights_bytes": "weights in the model",
+    "weights_bytes": "weights as compiled",
     "operators": "operators",
-    "macs": "MACs",
+    "model_macs": "MACs in the model",
+    "macs": "MACs as compiled",
     "instructions": "instructions",
     "est_cycles": "est. cycles",
     "median_ms": "median ms",

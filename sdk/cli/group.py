@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import textwrap
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -34,18 +36,40 @@ _MEANT = {
 }
 
 
-class Verbs(click.Group):
+class _Formatter(click.HelpFormatter):
+    """Help with names in half of a narrow terminal at most."""
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write names and what they mean in two columns."""
+        super().write_dl(rows, min(col_max, self.width // 2), col_spacing)
+
+
+class Context(click.Context):
+    """A context whose help is as wide as the terminal, where click has no less than 50 columns."""
+
+    def make_formatter(self) -> click.HelpFormatter:
+        """What writes help."""
+        return _Formatter(width=_width())
+
+
+class Listed(click.Group):
+    """A group whose help has each command with the first sentence of its help, over as many lines as that takes."""
+
+    context_class = Context
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands."""
+        rows = [(name, _sentence(command.help or "")) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class Verbs(Listed):
     """A group that keeps its verbs in their order, and says what was meant when there is no such verb."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs in the order in which they were added."""
         return list(self.commands)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each verb with the first sentence of its help, over as many lines as that takes."""
-        rows = [(name, _sentence(command.help or "")) for name, command in self.commands.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The verb that the arguments begin with; raise UsageError with what was meant when it is none."""
@@ -54,6 +78,7 @@ class Verbs(click.Group):
         found = super().resolve_command(ctx, args)
         command = found[1]
         if command is not None and {"-h", "--help"} & {*args}:
+            command.context_class = Context
             command.epilog = examples_text(examples(found[0] or ""))
         return found
 
@@ -93,4 +118,13 @@ def examples_text(rows: Sequence[tuple[str, str]]) -> str | None:
     if not rows:
         return None
     # "\b" keeps click from filling the lines
-    return "\b\nExamples:\n" + "\n".join(f"  {line}\n      {what}" for line, what in rows)
+    width = max(_width(), 30)
+    lines = []
+    for line, what in rows:
+        lines += [f"  {line}", *textwrap.wrap(what, width, initial_indent=" " * 6, subsequent_indent=" " * 6)]
+    return "\b\nExamples:\n" + "\n".join(lines)
+
+
+def _width() -> int:
+    """Columns of what help prints: no more than are read well."""
+    return min(shutil.get_terminal_size().columns, 80) - 2

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 
+from sdk.amounts import Amount, named_macs, named_weights
 from sdk.cli import complete, options, output
 from sdk.errors import SdkError, UsageError
 
@@ -140,11 +142,12 @@ def _facts(found: Summary) -> Iterator[tuple[str, object]]:
     for state in drawing.states:
         yield "state", _described(state)
     yield "operators", f"{len(found.nodes):,}"
-    for graph in drawing.graphs:
-        yield ("MACs" if len(drawing.graphs) == 1 else f"MACs of {graph.entry}"), _macs(graph.macs, graph.macs_text)
-    yield "weights", f"{drawing.weights:,} bytes, {drawing.parameters:,} parameters"
+    macs = named_macs({g.entry: Amount(g.macs) for g in drawing.graphs})
+    for graph, (name, count) in zip(drawing.graphs, islice(macs, 0, None, 2), strict=True):
+        yield name, _macs(count, graph.macs_text)
+    yield next(named_weights(Amount(drawing.weights)))[0], f"{drawing.weights:,} B, {drawing.parameters:,} parameters"
     if drawing.states:
-        yield "states", f"{drawing.state_bytes:,} bytes"
+        yield "states", f"{drawing.state_bytes:,} B"
     yield "supported", "no" if found.error else "yes" + "".join(f", with --dim {d}=LO:HI" for d in _open(found))
 
 

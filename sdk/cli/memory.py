@@ -51,12 +51,13 @@ def memory(
 
 def memory_lines(report: MemoryReport, width: int) -> Iterator[str]:
     """The report in lines of at most ``width`` characters."""
-    yield from _modes(report)
+    for line in _modes(report):
+        yield from output.wrapped(line, width)
     for entry in report.entries:
         where = ", ".join(f"{name}={value}" for name, value in entry.dims.items())
         title = f"arena of {entry.entry}" if len(report.entries) > 1 else "arena"
         yield ""
-        yield f"{title}{' at ' + where if where else ''}: {_against_bound(entry)}"
+        yield from output.wrapped(f"{title}{' at ' + where if where else ''}: {_against_bound(entry)}", width)
         yield from _Lines(entry, width).all()
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,7 +63,7 @@ def say_text(text: str) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], bold: int | None = None) -> None:
     """Print a table on stdout: columns of numbers on the right, no heading where no column has a name; the row with the
-    number ``bold`` stands out."""
+    number ``bold`` stands out. In a terminal too narrow for it, a row is a paragraph of its cells by name."""
     from rich.table import Table
     from rich.text import Text
 
@@ -85,7 +86,19 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     console = Console(width=max(columns_here, least + 1), highlight=False)
     if title:
         console.print(Text(printable(title), style="italic"))
-    console.print(table)
+    if any(columns[1:]) and least > columns_here:
+        for line in _paragraphs(columns, body, columns_here):
+            say(line)
+    else:
+        console.print(table)
+
+
+def _paragraphs(columns: Sequence[str], body: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """The rows of a table, each as what its first cell names and, below it, the others by their columns."""
+    for row in body:
+        yield row[0]
+        cells = ", ".join(f"{name} {cell}".strip() for name, cell in zip(columns[1:], row[1:], strict=True) if cell)
+        yield from wrapped(cells, width, "  ")
 
 
 def _numeric(cell: str) -> bool:
@@ -100,6 +113,11 @@ def print_pairs(title: str, pairs: Iterable[tuple[str, object]]) -> None:
 def width() -> int:
     """Columns to keep to. Without a terminal there is no width to fit: whole lines serve scripts and logs best."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 1000
+
+
+def wrapped(line: str, columns: int, indent: str = "") -> list[str]:
+    """The line as several where it is too long; only a word longer than a line is broken."""
+    return textwrap.wrap(line, max(columns, 20), initial_indent=indent, subsequent_indent=indent or "  ") or [""]
 
 
 def cut(line: str, columns: int) -> str:

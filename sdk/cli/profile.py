@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sdk.amounts import named_macs, named_weights
 from sdk.cli import options, output
 from sdk.errors import UsageError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 2  # of the object of --json; 1 had what a model of costs predicted
 BAR = 10  # characters of the largest share
+NAME = 12  # characters of an operator's name that are shown at least
 WIDE = 100  # columns from which on there is room for bars
 _TITLES = {"median_us": "us", "cycles": "cycles", "est_cycles": "est. cycles", "instructions": "instructions"}
 
@@ -85,12 +87,21 @@ def profile_lines(report: ProfileReport, width: int) -> Iterator[str]:
     dims = ", ".join(f"{name}={value}" for name, value in report.at.items())
     yield output.cut(f"{report.model} on {report.board} ({report.ran_on}){f' at {dims}' if dims else ''}", width)
     table = _Table(report, width)
-    yield table.head()
-    yield from (output.cut(table.line(op), width) for op in report.ops)
-    yield table.total()
+    yield from table.lines()
     covered, added = 100 * report.covered, 100 * report.overhead
-    yield output.cut(f"the operators are {covered:.1f} % of the run; measuring them adds {added:.2f} %", width)
-    yield from (output.cut(note, width) for note in report.notes)
+    notes = (
+        _amounts(named_weights(report.weights), " B"),
+        _amounts(named_macs({report.entry: report.macs})),
+        f"the operators are {covered:.1f} % of the run; measuring them adds {added:.2f} %",
+        *report.notes,
+    )
+    for note in notes:
+        yield from output.wrapped(note, width)
+
+
+def _amounts(named: Iterable[tuple[str, int | None]], unit: str = "") -> str:
+    """``weights in the model 30,008 B, weights as compiled 37,176 B``."""
+    return ", ".join(f"{name} {count:,}{unit}" for name, count in named if count is not None)
 
 
 class _Table:
@@ -99,8 +110,35 @@ class _Table:
     def __init__(self, report: ProfileReport, width: int) -> None:
         self.report = report
         self.costs = [name for name in _TITLES if report.total.get(name) is not None]
-        self.wide = width >= WIDE
+        self.width, self.wide = width, width >= WIDE
         self.most = max((op.share for op in report.ops), default=0.0)
+
+    def lines(self) -> Iterator[str]:
+        """All of it; where there is no room for the numbers and a name, a paragraph for each operator."""
+        if self.width >= len(self.head()) + NAME:
+            yield self.head()
+            yield from (output.cut(self.line(op), self.width) for op in self.report.ops)
+            yield self.total()
+            return
+        for op in self.report.ops:
+            yield output.cut(f"{op.step:>4}  {100 * op.share:>4.1f} %  {op.source_ops or op.name}", self.width)
+            yield from output.wrapped(", ".join(self._facts(op)), self.width, " " * 6)
+        yield from output.wrapped(f"all: {', '.join(self._sums())}", self.width)
+
+    def _facts(self, op: OpProfile) -> Iterator[str]:
+        """The numbers of an operator by name."""
+        yield f"MACs {op.macs:,}"
+        yield from (f"{_TITLES[name]} {_number(getattr(op, name))}" for name in self.costs)
+        if op.macs:
+            yield f"{_per_mac(self.report)} {_ratio(self.report.unit, self.report.cost(op), op.macs)}"
+        if op.peak_compute is not None and op.macs:
+            yield f"peak {100 * op.peak_compute:.0f} %"
+
+    def _sums(self) -> Iterator[str]:
+        macs = sum(op.macs for op in self.report.ops)
+        yield f"MACs {macs:,}"
+        yield from (f"{_TITLES[name]} {_number(self.report.total[name])}" for name in self.costs)
+        yield f"{_per_mac(self.report)} {_ratio(self.report.unit, self.report.whole, macs)}"
 
     def head(self) -> str:
         """Titles of the columns."""

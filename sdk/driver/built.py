@@ -20,7 +20,7 @@ from sdk.source import ParseError
 
 __all__ = ["Built", "BuiltEntry", "OpFacts", "load_built", "write_built"]
 
-SCHEMA: Final = 3  # of the manifest
+SCHEMA: Final = 4  # of the manifest
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class BuiltEntry:
         fresh: those that a run computes.
         shapes: those of inputs and outputs by name, in these dims.
         ops: what its calls have to do, in order.
+        macs: multiply-accumulates of the model as imported; None where they are not known.
     """
 
     name: str
@@ -56,6 +57,7 @@ class BuiltEntry:
     fresh: tuple[Var, ...]
     shapes: Mapping[str, tuple[Dim, ...]]
     ops: tuple[OpFacts, ...]
+    macs: Dim | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The entry in a manifest: dims are text."""
@@ -64,6 +66,7 @@ class BuiltEntry:
             "dims": [[v.name, v.lo, v.hi, v.multiple] for v in self.dims],
             "fresh": [[v.name, v.lo, v.hi, v.multiple] for v in self.fresh],
             "shapes": {tensor: [str(d) for d in shape] for tensor, shape in self.shapes.items()},
+            "macs": None if self.macs is None else str(self.macs),
             "ops": [{**asdict(op), "macs": str(op.macs), "bytes": str(op.bytes)} for op in self.ops],
         }
 
@@ -82,7 +85,8 @@ class BuiltEntry:
 
         shapes = {str(tensor): tuple(map(dim, shape)) for tensor, shape in data["shapes"].items()}
         ops = tuple(OpFacts(**{**op, "macs": dim(op["macs"]), "bytes": dim(op["bytes"])}) for op in data["ops"])
-        return cls(str(data["name"]), dims, fresh, shapes, ops)
+        macs = None if data["macs"] is None else dim(data["macs"])
+        return cls(str(data["name"]), dims, fresh, shapes, ops, macs)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from sdk.boards import Board
 from sdk.compiler.sym import max_value
 from sdk.devices.client import Session
 from sdk.devices.messages import TensorInfo
+from sdk.differences import DiffReport, OutputDiff, Side
 from sdk.driver.agents import link_agent
 from sdk.driver.built import Built
 from sdk.driver.execute import SEED, bench, difference, entry_name, random_bytes, resolve, signature, step
@@ -22,7 +23,6 @@ from sdk.driver.options import BuildOptions
 from sdk.driver.session import open_session
 from sdk.errors import MissingToolError, NoDeviceError, UsageError
 from sdk.frontends.base import ModelFile, UnknownDimsError
-from sdk.report import DiffReport, OutputDiff, Side
 
 __all__ = ["diff"]
 
@@ -131,6 +131,7 @@ def _side(built: Built, entry: str | None, cost: Mapping[str, Any]) -> Side:
         build=built.report,
         operators=len(own.ops),
         macs=sum(m for m in macs if m is not None),
+        model_macs=None if own.macs is None else max_value(own.macs),
         instructions=cost.get("instructions"),
         est_cycles=cost.get("est_cycles"),
         median_ms=cost.get("median_ms"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from sdk.amounts import Amount
 from sdk.boards import Board
 from sdk.codegen_c.base import EmitOptions, EntryStack
 from sdk.compiler.interp.graph import init_values
@@ -19,8 +20,9 @@ from sdk.driver.capacity import check_fits
 from sdk.driver.externs import extern_sources
 from sdk.driver.job import Job
 from sdk.driver.memories import linked_memories
-from sdk.driver.op_facts import op_facts
+from sdk.driver.op_facts import known, op_facts
 from sdk.driver.pipeline import imported, planned
+from sdk.driver.plots.drawing import draw_module
 from sdk.driver.sources import Files, Sources, as_files, compile_sources
 from sdk.driver.targets import capabilities, target_of
 from sdk.errors import MiscompileWarning
@@ -39,18 +41,34 @@ def generate(job: Job) -> Built:
         BuildError: the model cannot be compiled, or does not fit the board.
     """
     with MiscompileWarning.collected() as faults:
-        module, fused, removed = _compiled(job)
+        compiled = _compiled(job)
+        module = compiled.module
         code = _printed(job, module)
-        code = replace(code, report=replace(code.report, removed=removed))
     if faults:
         texts = "\n\n".join(f"{fault.message}\n\n{fault.details}" for fault in faults)
         sources = replace(code.sources, model={**code.sources.model, f"{job.prefix}_faults.txt": texts + "\n"})
         report = replace(code.report, warnings=tuple(fault.message for fault in faults))
         code = replace(code, sources=sources, report=report)
     check_fits(job, module, code.report, lambda: measure(job, "min")[1])
-    facts, held = op_facts(module, fused), init_values(module)
-    entries = {p.name: _entry(p, code.names.get(p.name, p.name), facts[p.name], held) for p in module.plans.values()}
-    return Built(code.sources, code.report, entries)
+    facts, held = op_facts(module, compiled.fused), init_values(module)
+    drawing = draw_module(compiled.source, job.file.name)
+    costs = {g.entry: g.cost for g in drawing.graphs}
+    entries = {
+        p.name: _entry(p, code.names.get(p.name, p.name), facts[p.name], known(p, costs[p.name]), held)
+        for p in module.plans.values()
+    }
+    report = replace(
+        code.report,
+        removed=compiled.removed,
+        weights=replace(code.report.weights, model=drawing.weights),
+        macs={name: Amount(max_value(costs[name]), _most(found)) for name, found in facts.items()},
+    )
+    return Built(code.sources, report, entries)
+
+
+def _most(facts: Iterable[OpFacts]) -> int | None:
+    """Multiply-accumulates of all calls at the upper bounds."""
+    return max_value(sum((op.macs for op in facts), 0))
 
 
 def measure(job: Job, memory: str) -> tuple[Module, BuildReport]:
@@ -60,29 +78,39 @@ def measure(job: Job, memory: str) -> tuple[Module, BuildReport]:
         BuildError: the model cannot be compiled.
     """
     other = replace(job, options=replace(job.options, memory=memory, arena_limit=None))
-    module, *_ = _compiled(other)
+    module = _compiled(other).module
     return module, _printed(other, module).report
 
 
-def _compiled(job: Job) -> tuple[Module, Module, dict[str, tuple[int, int]]]:
-    """The module planned, as it was before it was scheduled, and the bytes of constants around each pass that has left
-    fewer of them to operators."""
+@dataclass(frozen=True)
+class _Compiled:
+    """The ``module`` planned, as it was before it was scheduled (``fused``), the bytes of constants around each pass
+    that has left fewer of them to operators, and the module as imported (``source``)."""
+
+    module: Module
+    fused: Module
+    removed: dict[str, tuple[int, int]]
+    source: Module
+
+
+def _compiled(job: Job) -> _Compiled:
     seen: list[Module] = []
     removed: dict[str, tuple[int, int]] = {}
     module = imported(job)
-    held = _constants(module)
+    least = _constants(module)
 
     def observe(step: Pass, after: Module) -> None:
-        nonlocal held
+        nonlocal least
         if step.name == "fuse":
             seen.append(after)
         if after.graphs and not seen:
-            before, held = held, _constants(after)
+            before, held = least, _constants(after)
             if held < before:  # what a pass has left without use goes in the cleanup after it
                 name = list(removed)[-1] if step.name == "cleanup" and removed else step.name
                 removed[name] = (removed.get(name, (before, 0))[0], held)
+                least = held  # what passes make and others remove again is no gain
 
-    return planned(job, module, observe), seen[-1], removed
+    return _Compiled(planned(job, module, observe), seen[-1], removed, module)
 
 
 def _constants(module: Module) -> int:
@@ -148,7 +176,9 @@ def _sizes(job: Job, files: Files, names: Mapping[str, str]) -> _Sizes:
     return _Sizes(section_sizes(o.path for o in objects).to_json(), stacks, toolchain.version())
 
 
-def _entry(plan: Plan, name: str, facts: tuple[OpFacts, ...], held: Mapping[Var, int]) -> BuiltEntry:
+def _entry(
+    plan: Plan, name: str, facts: tuple[OpFacts, ...], macs: Dim | None, held: Mapping[Var, int]
+) -> BuiltEntry:
     """An entry for those who call it; the dims bound at init have the values that agents give them."""
     given: Mapping[Var, Dim] = dict(held)
 
@@ -161,6 +191,7 @@ def _entry(plan: Plan, name: str, facts: tuple[OpFacts, ...], held: Mapping[Var,
         fresh=plan.fresh,
         shapes={tensor: shape(tensor) for tensor in (*plan.inputs, *plan.outputs)},
         ops=tuple(replace(op, macs=substitute(op.macs, given), bytes=substitute(op.bytes, given)) for op in facts),
+        macs=None if macs is None else substitute(macs, given),
     )
 
 
@@ -184,7 +215,7 @@ def _report(job: Job, module: Module, sizes: _Sizes, context: int) -> BuildRepor
         state_bytes=sum(_region_bytes(module, "state").values()),
         context_bytes=context,
         stack_bytes=max((s.bytes for s in sizes.stacks.values()), default=0),
-        weights_bytes=sum(distinct.values()),  # equal ones are one array
+        weights=Amount(compiled=sum(distinct.values())),  # equal ones are one array
         sections=sizes.sections,
         io_bytes=0 if job.board.hosted else sum(_region_bytes(module, "caller").values()),
         compiler=sizes.compiler,

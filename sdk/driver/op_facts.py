@@ -15,7 +15,7 @@ from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.sym import Dim, free_vars, max_value, substitute
 from sdk.driver.built import OpFacts
 
-__all__ = ["op_facts"]
+__all__ = ["known", "op_facts"]
 
 
 def op_facts(planned: Module, fused: Module) -> Mapping[str, tuple[OpFacts, ...]]:
@@ -40,8 +40,8 @@ def _facts(planned: Module, plan: Plan, fused: Module) -> Iterator[OpFacts]:
             name=stmt.callee,
             kind=re.sub(r"_\d+(?=_|$)", "", kind),
             source_ops=" + ".join(stmt.ops),
-            macs=_known(plan, 0 if node is None else _macs(plan, fused, node)),
-            bytes=_known(plan, _moved(plan, stmt)),
+            macs=_counted(plan, 0 if node is None else _macs(plan, fused, node)),
+            bytes=_counted(plan, _moved(plan, stmt)),
             live_bytes=rows[step].live_bytes,
         )
 
@@ -57,12 +57,14 @@ def _macs(plan: Plan, fused: Module, node: Call) -> Dim:
     return substitute(macs(function), env)
 
 
-def _known(plan: Plan, dim: Dim) -> Dim:
-    """A dim of those that callers give; at most where a run finds out more."""
-    if free_vars(dim) <= set(plan.dims):
-        return dim
-    maximum = max_value(dim)
-    return 0 if maximum is None else maximum
+def known(plan: Plan, dim: Dim) -> Dim | None:
+    """A dim of those that callers give; at most where a run finds out more, None where nothing bounds that."""
+    return dim if free_vars(dim) <= set(plan.dims) else max_value(dim)
+
+
+def _counted(plan: Plan, dim: Dim) -> Dim:
+    found = known(plan, dim)
+    return 0 if found is None else found
 
 
 def _moved(plan: Plan, call: PlanCall) -> Dim:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from sdk.amounts import Amount
 from sdk.boards import Board
 from sdk.compiler.sym import evaluate
 from sdk.devices.client import Session
 from sdk.devices.messages import DeviceInfo, OpTicks
 from sdk.driver.agents import link_agent
-from sdk.driver.built import Built, BuiltEntry
+from sdk.driver.built import Built
 from sdk.driver.counting import PHASE_OP, PHASE_RUN, Counts, can_count, counted, total
 from sdk.driver.execute import WARMUP, entry_name, prepare, resolve
 from sdk.driver.options import BuildOptions
@@ -87,7 +88,7 @@ def profile(
     else:
         with open_session(device, place, plain) as bare, open_session(device, place, clocked) as with_clocks:
             found = _timed(bare, with_clocks, clocks, lambda session: prepare(session, built, entry, at), repeat)
-    return _report(built, place, options, own, found)
+    return _report(built, place, options, name, found)
 
 
 Prepare = Callable[[Session], tuple[int, dict[str, int]]]
@@ -161,9 +162,10 @@ def _report(
     built: Built,
     place: Board,
     options: BuildOptions,
-    own: BuiltEntry,
+    entry: str,
     found: _Measured,
 ) -> ProfileReport:
+    own = built.entries[entry]
     env = {var: found.dims[var.name] for var in own.dims}
     peak = peak_of(place, options.threads)
     ops = []
@@ -205,6 +207,9 @@ def _report(
         overhead=whole / found.plain.main - 1.0 if found.plain.main else 0.0,
         covered=sum(cost.main for cost, _ in found.ops) / whole if whole else 0.0,
         peak=peak,
+        entry=entry,
+        weights=built.report.weights,
+        macs=Amount(None if own.macs is None else evaluate(own.macs, env), sum(op.macs for op in ops)),
         notes=_notes(found),
     )
 

@@ -31,6 +31,8 @@ SIZES = {
     "arena_lower_bound_bytes": 16000,
     "state_bytes": 0,
     "weights_bytes": 24376,
+    "weights": {"model": 24000, "compiled": 24376},
+    "macs": {"main": {"model": 1000, "compiled": None}},
     "sections": {"text": 1, "rodata": 2, "data": 3, "bss": 4},
     "dims": {"n": [1, 256]},
     "files": ["out/m.c"],

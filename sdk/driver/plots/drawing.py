@@ -8,6 +8,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+from sdk.amounts import Amount, amounts_json
 from sdk.compiler.analysis.work import macs
 from sdk.compiler.ir.graph import (
     Call,
@@ -81,7 +82,7 @@ class DrawnNode:
 class DrawnGraph:
     """An entry: nodes in the order of the program, edges (from, to, tensor of the former). ``dims`` have bounds
     (lo, hi, what they are a multiple of), None where none were given; ``fresh`` ones get their values during a run.
-    ``macs`` and ``macs_text`` are as of nodes."""
+    ``macs``, ``macs_text`` and ``cost`` are as of nodes."""
 
     entry: str
     nodes: tuple[DrawnNode, ...]
@@ -90,6 +91,7 @@ class DrawnGraph:
     fresh: Mapping[str, Bounds]
     macs: int | None = None
     macs_text: str = ""
+    cost: Dim = 0
 
     @property
     def sizes(self) -> list[str]:
@@ -122,6 +124,7 @@ class Drawing:
             "format": self.format,
             "supported": not self.problem,
             "weights_bytes": self.weights,
+            **amounts_json(Amount(self.weights), {g.entry: Amount(g.macs) for g in self.graphs}),
             "parameters": self.parameters,
             "state_bytes": self.state_bytes,
             "states": [tensor_json(s) for s in self.states],
@@ -215,7 +218,7 @@ class _Reader:
         dims = {v.name: None if v.name in self.unbounded else (v.lo, v.hi, v.multiple) for v in self.graph.dims}
         fresh = {v.name: (v.lo, v.hi, v.multiple) for v in fresh_dims(self.graph)}
         return DrawnGraph(
-            self.graph.name, tuple(self.nodes), tuple(self.edges), dims, fresh, *self._counted(self.total)
+            self.graph.name, tuple(self.nodes), tuple(self.edges), dims, fresh, *self._counted(self.total), self.total
         )
 
     def _counted(self, macs: Dim) -> tuple[int | None, str]:

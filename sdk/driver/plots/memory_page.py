@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sdk.amounts import named_weights
 from sdk.boards import Board
 from sdk.compiler.memory.report import LiveTensor, PlanSummary
 from sdk.driver.plots.memory_plot import Plot, plot_of
@@ -51,6 +52,7 @@ def memory_page(report: MemoryReport, board: Board) -> str:
         bounds={name: max((e.lower_bound for e in mode.entries), default=0) for name, mode in report.modes.items()},
         parts={what: k for k, (what, size) in enumerate(report.build.ram_parts.items()) if size},
         several=len(report.entries) > 1,
+        named_weights=named_weights,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from sdk.amounts import named_weights
 from sdk.driver.plots.profile_plot import UNITS, length, macs_per_unit, profile_plot, short_title, units
 from sdk.driver.plots.templates import render
 from sdk.driver.plots.words import bytes_text, short_number
@@ -87,10 +88,11 @@ def _cards(report: ProfileReport) -> Iterator[tuple[str, str]]:
             yield unit[0], _number(value)
     macs, total = sum(op.macs for op in report.ops), report.whole
     if macs and total:
-        yield "MACs", short_number(macs)
+        yield from ((name, short_number(count)) for name, count in report.macs.named("MACs") if count is not None)
         yield f"MACs per {units(report)[3]}", f"{macs / total:.2f}"
         if report.peak is not None and report.peak.macs:
             yield "of the peak", f"{100 * macs / total / report.peak.macs:.0f} %"
+    yield from ((name, bytes_text(size)) for name, size in named_weights(report.weights) if size is not None)
     yield "arena at most", bytes_text(max((op.live_bytes for op in report.ops), default=0))
 
 
