@@ -99,7 +99,7 @@ def read_all(program: RemoteProgram, count: int) -> bytes:
 
 
 def documented(heading: str) -> list[str]:
-    """The commands of the first block under a heading of docs/devices.md: from a clone to a benchmark in at most four."""
+    """The commands of the first block under a heading of docs/devices.md, four at most; the first one installs."""
     text = (Path(__file__).resolve().parents[2] / "docs" / "devices.md").read_text(encoding="utf-8")
     lines = text.split(f"\n## {heading}\n")[1].split("```")[1].replace("\\\n", " ").strip().splitlines()
     assert len(lines) <= 4
