@@ -192,7 +192,7 @@ def test_histories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         with contextlib.closing(sqlite3.connect(path)) as base:
             base.execute(command)
     for path, words in (
-        (other, "a file of something else"),
+        (other, "is no history of measurements\n  why: it is a file of something else"),
         (later, "of a later version"),
         (tmp_path / "text", "cannot write the history"),
         (tmp_path, "cannot write the history"),
