@@ -117,8 +117,8 @@ def _load(name: str) -> Board:
 
 def evidence_of(board: Board) -> str:
     """Where images for a board have run, in words."""
-    if board.hosted and board.evidence == "core":
-        return "programs for it have run under emulation" if board.emulator else "untested: programs for it only build"
+    if board.hosted:
+        return "programs for it have run under emulation, as processes" if board.emulator else "it is this machine"
     return f"images for it have run on it: {board.silicon}" if board.silicon else _EVIDENCE[board.evidence]
 
 
