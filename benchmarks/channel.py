@@ -6,8 +6,8 @@ there and back: for the agent in Python and the one in C, with a key and without
 An upload counts from the request until the agent says that the whole has the right hash; each piece has a tag too.
 Beside the median stands the best of several, since other work on the machine only makes it slower, and the processor
 time that each side took for a thousand megabytes (of the agent with its start), which it hardly changes. A round trip
-is 64 bytes to a program that sends them back, through the channel and the agent. Exit code 9 where the best upload is below
-MB_PER_S or the median round trip above TRIP_MS.
+is 64 bytes to a program that sends them back, through the channel and the agent. Exit code 9 where the best upload is
+below MB_PER_S or the median round trip above TRIP_MS.
 """
 
 from __future__ import annotations
