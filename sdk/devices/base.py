@@ -40,16 +40,20 @@ class EmulatorSpec:
         return [part.format_map(values) for part in self.command]
 
 
+AgentMaker = Callable[[str], Path]  # the agent of c_runtime/agent for what `uname -m` says
+
+
 @dataclass(frozen=True)
 class OpenRequest:
-    """What an opener may use: the URI, its part after the scheme, the agent, the machine, a deadline."""
+    """What an opener may use: the URI, its part after the scheme, the agent, the machine, a deadline, and who makes
+    agents for machines that programs are sent to."""
 
     uri: str
     rest: str
     artifact: Path
     emulator: EmulatorSpec | None
     timeout_s: float
-
+    agent_for: AgentMaker | None = None
 
     def refuse_rest(self) -> None:
         """Refuse an address that goes on after its scheme, where there is nothing to choose.
@@ -103,7 +107,9 @@ def schemes() -> tuple[str, ...]:
     return tuple(sorted(_OPENERS))
 
 
-def open_transport(uri: str, artifact: Path, emulator: EmulatorSpec | None, timeout_s: float) -> Transport:
+def open_transport(
+    uri: str, artifact: Path, emulator: EmulatorSpec | None, timeout_s: float, agent_for: AgentMaker | None = None
+) -> Transport:
     """Open the pipe that ``uri`` names (``scheme:rest`` or ``scheme://rest``).
 
     Raises UsageError for an unknown scheme, and what the scheme's opener raises.
@@ -116,4 +122,4 @@ def open_transport(uri: str, artifact: Path, emulator: EmulatorSpec | None, time
             why="known schemes: " + ", ".join(f"{name}:" for name in schemes()),
             hint="use local: for this machine or qemu:// for a board's emulator",
         )
-    return opener(OpenRequest(uri, rest.removeprefix("//"), artifact, emulator, timeout_s))
+    return opener(OpenRequest(uri, rest.removeprefix("//"), artifact, emulator, timeout_s, agent_for))

@@ -151,8 +151,15 @@ class Channel:
     """Records over ``sock``. Nothing is allocated for what has not come; a record that is too long, out of order,
     repeated or changed ends the connection with ChannelError."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        release: Callable[[], None] | None = None,
+        ended: Callable[[], Exception | None] | None = None,
+    ) -> None:
         self.sock = sock
+        self.ended = ended  # says how what carries the connection ended, where that is a process
+        self._release = release
         self.max_body = MAX_BODY_UNPROVEN
         self._buffer = bytearray()
         self._sent = self._received = 0
@@ -248,8 +255,11 @@ class Channel:
         return Record(kind, body)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and end what carries it."""
         self.sock.close()
+        if self._release is not None:
+            release, self._release = self._release, None
+            release()
 
 
 def refused_body(failure: Failure, text: str) -> bytes:

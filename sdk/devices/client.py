@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from sdk.devices import transports  # noqa: F401 - importing it registers the schemes
-from sdk.devices.base import EmulatorSpec, open_transport
+from sdk.devices.base import AgentMaker, EmulatorSpec, open_transport
 from sdk.devices.link import DEADLINE_S, HOST_MAX_FRAME, Link, RemoteError, SmallerFramesError
 from sdk.devices.messages import (
     MAX_DIMS,
@@ -299,17 +299,24 @@ class Session:
 
 
 def open_device(
-    uri: str, *, artifact: Path, emulator: EmulatorSpec | None, timeout_s: float, deadline_s: float = DEADLINE_S
+    uri: str,
+    *,
+    artifact: Path,
+    emulator: EmulatorSpec | None,
+    timeout_s: float,
+    deadline_s: float = DEADLINE_S,
+    agent_for: AgentMaker | None = None,
 ) -> Session:
     """Open a session with the device at ``uri``: ``local:`` runs ``artifact`` here, ``unicorn://`` and
     ``qemu://`` boot it.
 
     ``timeout_s`` is the longest silence allowed, so also the longest single run of a model; ``deadline_s`` the longest
     that a method of the session may take in all, beside what its bytes take on the line (``run``: for each 28 runs).
+    ``agent_for`` makes the agent for a machine that has none (``ssh://``, ``adb://``).
     Raises UsageError, NoDeviceError, MissingToolError, LinkError or DeviceFault; nothing that was started outlives an
     error.
     """
-    transport = open_transport(uri, artifact, emulator, timeout_s)
+    transport = open_transport(uri, artifact, emulator, timeout_s, agent_for)
     try:
         session = Session(Link(transport, timeout_s, deadline_s=deadline_s))
     except BaseException:

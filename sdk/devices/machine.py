@@ -8,8 +8,18 @@ import msgspec
 
 from sdk.devices.channel import ChannelError
 
-__all__ = ["HEAD_BYTES", "Core", "MachineFacts", "foreign_machine", "machine_name", "pack_facts", "parse_facts"]
+__all__ = [
+    "HEAD_BYTES",
+    "Core",
+    "MachineFacts",
+    "core_mask",
+    "foreign_machine",
+    "machine_name",
+    "pack_facts",
+    "parse_facts",
+]  # fmt: skip
 
+_MAX_CORE = 63
 HEAD_BYTES = 20  # of a program, that say for which machine it is
 # What the header of a program says, and what systems call such machines.
 _ELF_MACHINES = {3: "i686", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
@@ -73,3 +83,16 @@ def foreign_machine(head: bytes, this: str) -> str | None:
     number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
     name = _ELF_MACHINES.get(number, f"machine {number}")
     return None if name in (this, _NARROW.get(this)) else name
+
+
+def core_mask(text: str) -> int:
+    """The mask of cores that "0,2-3" names. Raises ValueError."""
+    mask = 0
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        low, high = int(first), int(last or first)
+        if not 0 <= low <= high <= _MAX_CORE:
+            raise ValueError(f"cores are 0 to {_MAX_CORE}")
+        for core in range(low, high + 1):
+            mask |= 1 << core
+    return mask

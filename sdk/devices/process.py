@@ -63,12 +63,14 @@ class Child:
         return end_error(self.name, status, self.last_words())
 
 
-def spawn(argv: Sequence[str], name: str, *, piped: bool, env: Mapping[str, str] | None = None) -> Child:
-    """Start ``argv`` with its standard input and output piped to us, or closed; ``env`` are its variables where they
-    are not ours. Raises NoDeviceError."""
+def spawn(
+    argv: Sequence[str], name: str, *, piped: bool, env: Mapping[str, str] | None = None, over: int | None = None
+) -> Child:
+    """Start ``argv`` with its standard input and output piped to us, closed, or both the descriptor ``over``; ``env``
+    are its variables where they are not ours. Raises NoDeviceError."""
     stderr_fd, path = tempfile.mkstemp(prefix="sdk-")
     os.unlink(path)
-    pipe = subprocess.PIPE if piped else subprocess.DEVNULL
+    pipe = over if over is not None else subprocess.PIPE if piped else subprocess.DEVNULL
     try:
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr_fd, bufsize=0, env=env)
     except OSError as error:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from sdk.devices.channel import (
     CHUNK_BYTES,
@@ -32,7 +33,7 @@ from sdk.devices.machine import MachineFacts, parse_facts
 from sdk.devices.process import NO_WORDS, end_error
 from sdk.errors import BusyError, DeviceFault, LinkError, NoDeviceError, SdkError, UsageError
 
-__all__ = ["Address", "RemoteProgram", "ask_facts", "open_program"]
+__all__ = ["Address", "RemoteProgram", "Where", "ask_facts", "open_program"]
 
 _BYTES_PER_S = 1e6  # the slowest network to expect
 _STEP_S = 5.0  # for an answer of the agent
@@ -47,6 +48,37 @@ _ENDED = struct.Struct("<BiQQ")
 _CLIENT = os.urandom(16)  # of this process, in all its connections
 
 
+class Where(Protocol):
+    """Where an agent is, and how a connection to it is made."""
+
+    @property
+    def uri(self) -> str:
+        """For messages."""
+
+    @property
+    def keys(self) -> Sequence[Key]:
+        """Those that may be the agent's own."""
+
+    @property
+    def cores(self) -> int:
+        """A mask of the cores that programs are to use (0: any)."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether nobody else can be at the other end, so that an agent without a key is taken."""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether an agent and its programs outlive a connection."""
+
+    @property
+    def greeting_s(self) -> float:
+        """The least time for a greeting."""
+
+    def dial(self, timeout_s: float) -> Channel:
+        """A new connection. Raises OSError, SdkError."""
+
+
 @dataclass(frozen=True)
 class Address:
     """Where an agent is; ``uri`` is for messages, ``keys`` those that may be its own, ``cores`` a mask of the cores
@@ -58,23 +90,32 @@ class Address:
     keys: Sequence[Key] = ()
     cores: int = 0
 
+    lasting = True
+    greeting_s = 0.0
+
     @property
-    def is_local(self) -> bool:
+    def is_trusted(self) -> bool:
         """Whether nothing but this machine can be at it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
 
+    def dial(self, timeout_s: float) -> Channel:
+        """A new connection. Raises OSError."""
+        sock = socket.create_connection((self.host, self.port), timeout_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return Channel(sock)
 
-def ask_facts(address: Address, timeout_s: float) -> MachineFacts:
+
+def ask_facts(address: Where, timeout_s: float) -> MachineFacts:
     """What an agent's machine is and does now. Raises NoDeviceError, LinkError, UsageError."""
     with _told(address), contextlib.closing(_connect(address, timeout_s)) as channel:
         channel.send(Kind.FACTS)
         return parse_facts(channel.expect(Kind.FACTS, _STEP_S))
 
 
-def open_program(address: Address, program: Path, timeout_s: float) -> RemoteProgram:
+def open_program(address: Where, program: Path, timeout_s: float) -> RemoteProgram:
     """Send a program to an agent where it is not there yet, and start it.
 
     Raises:
@@ -107,7 +148,7 @@ class RemoteProgram:
     ns_per_instruction: float | None = None
     bytes_per_s = _BYTES_PER_S
 
-    def __init__(self, address: Address, channel: Channel, number: bytes) -> None:
+    def __init__(self, address: Where, channel: Channel, number: bytes) -> None:
         self.address = address.uri
         self._to = address
         self._channel: Channel | None = channel
@@ -153,7 +194,7 @@ class RemoteProgram:
         if self._closed:
             return
         self._closed = True
-        if self._channel is None:
+        if self._channel is None and self._to.lasting:
             with contextlib.suppress(SdkError):
                 self._again(_ATTEMPT_S)  # the agent would keep the machine for us
         if self._channel is None:
@@ -195,9 +236,11 @@ class RemoteProgram:
             self._lose(error)
 
     def _lose(self, error: ChannelError) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        channel, self._channel = self._channel, None
+        if channel is not None and not self._to.lasting:
+            raise _lost(self.address, channel, error)
+        if channel is not None:
+            channel.close()
         self._lost_at = time.monotonic()
         self._why = error.text
         self._cut = True
@@ -227,7 +270,7 @@ class RemoteProgram:
                     raise
 
 
-def _send_program(address: Address, program: Path, timeout_s: float) -> tuple[Channel, bytes]:
+def _send_program(address: Where, program: Path, timeout_s: float) -> tuple[Channel, bytes]:
     """Have a program at the agent; go on where an upload broke off, as long as it gets further."""
     try:
         with program.open("rb") as file:
@@ -268,7 +311,7 @@ def _send_rest(channel: Channel, program: Path, offset: int, piece: int) -> None
                 raise refusal(said.body) if said.kind == Kind.REFUSED else ChannelError("the agent interrupts")
 
 
-def _connect(address: Address, timeout_s: float) -> Channel:
+def _connect(address: Where, timeout_s: float) -> Channel:
     """A channel to an agent: tried again where the line is bad, not where nobody listens."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -287,16 +330,23 @@ def _connect(address: Address, timeout_s: float) -> Channel:
             ) from None
 
 
-def _attempt(address: Address, timeout_s: float) -> Channel:
-    sock = socket.create_connection((address.host, address.port), timeout_s)
-    channel = Channel(sock)
+def _attempt(address: Where, timeout_s: float) -> Channel:
+    channel = address.dial(timeout_s)
     try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        greet(channel, Hello(_CLIENT, _label()), address.keys, may_be_open=address.is_local, timeout_s=timeout_s)
+        left = max(timeout_s, address.greeting_s)
+        greet(channel, Hello(_CLIENT, _label()), address.keys, may_be_open=address.is_trusted, timeout_s=left)
     except BaseException:
         channel.close()
         raise
     return channel
+
+
+def _lost(address: str, channel: Channel, error: ChannelError) -> LinkError:
+    """The error of a connection that ended with what carried it."""
+    end = channel.ended() if channel.ended is not None else None
+    channel.close()
+    why = f"{error.text}; {end.message}: {end.why}" if isinstance(end, SdkError) else error.text
+    return LinkError(f"{address}: the connection is lost", why=why)
 
 
 def _label() -> str:
@@ -309,7 +359,7 @@ def _label() -> str:
 
 
 @contextlib.contextmanager
-def _told(address: Address) -> Iterator[None]:
+def _told(address: Where) -> Iterator[None]:
     """Say to the user what went wrong."""
     try:
         yield
@@ -320,7 +370,7 @@ def _told(address: Address) -> Iterator[None]:
         raise LinkError(f"the connection to {address.uri} failed", why=error.text, hint=hint) from None
 
 
-def _error(address: Address, error: RefusedError) -> SdkError:
+def _error(address: Where, error: RefusedError) -> SdkError:
     match error.failure:
         case Failure.BUSY:
             return BusyError(f"{address.uri} is in use", why=error.text)

@@ -71,7 +71,7 @@ class _Hunt:
         self.file, self.board, self.options, self.cases, self.at = file, board, options, cases, at
         prefix, own = prefix_of(file, options), file.frontend.layers
         if own is not None:
-            self.module, self.layers = own(file, prefix, options.dims)
+            self.module, self.layers = own(file, prefix, options.dims, entry)
         else:
             self.module = import_model(file, options, prefix)
             self.layers = _values(entry_graph(self.module, entry))

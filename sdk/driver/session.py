@@ -11,6 +11,7 @@ from sdk.boards import Board
 from sdk.devices.base import EmulatorSpec
 from sdk.devices.client import Session, open_device
 from sdk.devices.link import DEADLINE_S
+from sdk.driver.agent_programs import agent_program
 from sdk.driver.flashed import SERIAL, flashed_session, port_of
 from sdk.driver.machines import emulator_of, engine_of
 from sdk.errors import NoDeviceError, UsageError
@@ -51,7 +52,12 @@ def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorS
 
     def opened(greeting_s: float | None = None) -> Session:
         return open_device(
-            uri, artifact=agent, emulator=emulator, timeout_s=greeting_s or timeout_s, deadline_s=deadline_s
+            uri,
+            artifact=agent,
+            emulator=emulator,
+            timeout_s=greeting_s or timeout_s,
+            deadline_s=deadline_s,
+            agent_for=agent_program,
         )
 
     if uri.startswith(SERIAL) and board.flash:

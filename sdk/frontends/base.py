@@ -128,8 +128,9 @@ class Frontend:
         outline: the operators of a file's bytes, whether or not they can be imported; None where the imported module
             shows as much.
         constants: how many elements the constants in a file's bytes have; None where the imported module has the same.
-        layers: ``layers(file, name, dims)`` is the module that ``load`` makes, with the tensors that the operators of
-            the file make, in its order; None where the values of the module are all there is.
+        layers: ``layers(file, name, dims, entry)`` is the module that ``load`` makes, with the tensors that operators
+            of an entry make, None being the only one, in the order of the file; None where the values of the module
+            are all there is.
         engines: what runs such files, the preferred first.
         objects: models as objects of Python, where the format has any.
         retensor: ``retensor(data, tensors)`` is a file's bytes with other elements in tensors of these names; None
@@ -145,7 +146,9 @@ class Frontend:
     beside: Callable[[Path, bytes], Beside | None] = lambda path, data: None
     outline: Callable[[bytes], Outline] | None = None
     constants: Callable[[bytes], int] | None = None
-    layers: Callable[[ModelFile, str, Mapping[str, tuple[int, ...]]], tuple[Module, tuple[Layer, ...]]] | None = None
+    layers: (
+        Callable[[ModelFile, str, Mapping[str, tuple[int, ...]], str | None], tuple[Module, tuple[Layer, ...]]] | None
+    ) = None
     engines: tuple[Engine, ...] = ()
     objects: Objects | None = None
     retensor: Callable[[bytes, Tensors], bytes] | None = None

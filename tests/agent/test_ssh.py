@@ -1,4 +1,5 @@
-"""``ssh://`` with a server of the test's own on this machine; an AArch64 program under QEMU is the Raspberry Pi."""
+"""``ssh://`` with a server of the test's own on this machine, and an agent that is sent there; an agent and programs
+for AArch64 under QEMU are the Raspberry Pi."""
 
 from __future__ import annotations
 
@@ -8,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,20 +18,21 @@ from agent_lab import running, until
 from wire_work import work
 
 from sdk.cli import run_command
-from sdk.devices import open_device
+from sdk.devices import Session, open_device, pushed, remote
 from sdk.devices.base import open_transport
 from sdk.devices.transports import ssh
-from sdk.errors import DeviceFault, LinkError, MissingToolError, NoDeviceError, SdkError, UsageError
+from sdk.errors import BusyError, DeviceFault, LinkError, MissingToolError, NoDeviceError, SdkError, UsageError
 
 DIGITS = Path(__file__).resolve().parent.parent.parent / "examples" / "digits" / "digits_int8.tflite"
 
 
 @dataclass
 class Server:
-    """A server, and where the programs that it was sent are."""
+    """A server, and where the agents and programs that it was sent are."""
 
     uri: str
-    programs: Path
+    folder: Path
+    agent: Path
     known_hosts: Path
     config: Path
 
@@ -42,7 +43,9 @@ def keygen(path: Path) -> str:
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need_tool: Callable[[str], str]) -> Iterator[Server]:
+def server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need_tool: Callable[[str], str], twin_agent: Path
+) -> Iterator[Server]:
     """A server that knows a key of the test; the ssh program that is found reads the test's configuration."""
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin")
     sshd, program = need_tool("sshd"), need_tool("ssh")
@@ -76,7 +79,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need_tool: Callable[
             return sock.connect_ex(("127.0.0.1", port)) == 0
 
     until(listens)
-    yield Server("ssh://pi", tmp_path / "cache" / "crosslevel" / "ssh", tmp_path / "known", config)
+    yield Server("ssh://pi", tmp_path / "cache" / "crosslevel", twin_agent, tmp_path / "known", config)
     process.terminate()
     process.wait()
 
@@ -87,35 +90,43 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
+def opened(server: Server, program: Path, options: str = "") -> Session:
+    return open_device(
+        f"{server.uri}{options}", artifact=program, emulator=None, timeout_s=20, agent_for=lambda _: server.agent
+    )
+
+
 def end_of(server: Server, program: Path, options: str = "") -> SdkError:
     with pytest.raises(SdkError) as caught:
-        open_device(f"{server.uri}{options}", artifact=program, emulator=None, timeout_s=5).close()
+        opened(server, program, options).close()
     return caught.value
 
 
 def test_sessions_over_ssh(server: Server, wire_agent: Path, tmp_path: Path) -> None:
-    with open_device(server.uri, artifact=wire_agent, emulator=None, timeout_s=20) as session:
+    with opened(server, wire_agent) as session:
         work(session, 1)
-    name = hashlib.sha256(wire_agent.read_bytes()).hexdigest()
-    assert os.listdir(server.programs) == [name]
-    data = (server.programs / name).read_bytes()
-    # uploads that broke off; the last one is damaged
+    data = server.agent.read_bytes()
+    agents, name = server.folder / "agents", hashlib.sha256(data).hexdigest()
+    assert os.listdir(agents) == [name]
+    sent = hashlib.sha256(wire_agent.read_bytes()).hexdigest()
+    assert os.listdir(server.folder / "store" / "programs") == [sent]
+    assert not os.listdir(server.folder / "store" / "runs")
+    # agents on their way that broke off; the last one is damaged
     for left in (data[:1000], data + b"more", b"wrong" + data[5:9999]):
-        (server.programs / name).unlink()
-        (server.programs / f"{name}.part").write_bytes(left)
+        (agents / name).unlink()
+        (agents / f"{name}.part").write_bytes(left)
         if left.startswith(b"wrong"):
             error = end_of(server, wire_agent)
-            assert "the program was damaged on the way" in (error.why or "")
-            assert "cannot take the program" in error.message
-            assert not os.listdir(server.programs)
-        open_device(server.uri, artifact=wire_agent, emulator=None, timeout_s=20).close()
-        assert (server.programs / name).read_bytes() == data
-    for number in range(12):  # the oldest ones go
-        (server.programs / f"{number:064x}").write_text("")
-        os.utime(server.programs / f"{number:064x}", (number, number))
+            assert "the agent was damaged on the way" in (error.why or "")
+            assert "cannot take the agent" in error.message
+            assert not os.listdir(agents)
+        opened(server, wire_agent).close()
+        assert (agents / name).read_bytes() == data
+    for number in range(4):  # the oldest ones go
+        (agents / f"{number:064x}").write_text("")
+        os.utime(agents / f"{number:064x}", (number, number))
     end_of(server, script(tmp_path, "exit 3"))
-    left = os.listdir(server.programs)
-    assert (len(left), name in left, f"{0:064x}" in left) == (ssh._KEPT, True, False)
+    assert (len(os.listdir(agents)), name in os.listdir(agents)) == (2, True)
 
 
 def test_how_programs_end_is_told(server: Server, tmp_path: Path) -> None:
@@ -133,16 +144,30 @@ def test_how_programs_end_is_told(server: Server, tmp_path: Path) -> None:
     assert "machine 8" in (error.why or "")
 
 
-def test_a_program_ends_with_its_tool(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh, "_WATCH_S", 0.2)
-    transport = open_transport(server.uri, script(tmp_path, "echo up; while :; do :; done"), None, 5)
+def test_one_tool_at_a_time_by_ssh(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = (script(tmp_path, "exec cat"), None, 20, lambda _: server.agent)
+    first = open_transport(server.uri, *request)
+    monkeypatch.setattr(remote, "_CLIENT", os.urandom(16))
+    with pytest.raises(BusyError) as caught:
+        open_transport(server.uri, *request)
+    assert f"process {os.getpid()}" in (caught.value.why or "")
+    first.close()
+
+
+def test_a_program_ends_with_its_tool(server: Server, tmp_path: Path) -> None:
+    loop = script(tmp_path, "echo up; while :; do :; done")
+    transport = open_transport(server.uri, loop, None, 20, lambda _: server.agent)
     assert transport.read(10) == b"up\n"
-    assert running(str(server.programs))
-    os.kill(transport._child.process.pid, signal.SIGKILL)
-    until(lambda: not running(str(server.programs)))
-    with pytest.raises(DeviceFault, match="was killed by SIGKILL"):
+    programs = str(server.folder / "store" / "programs")
+    assert running(programs)
+    [program] = running(str(server.config))
+    os.kill(program, signal.SIGKILL)
+    until(lambda: not running(programs))
+    until(lambda: not running(str(server.folder / "agents")))
+    with pytest.raises(LinkError, match="the connection is lost"):
         transport.read(5)
     transport.close()
+    assert not os.listdir(server.folder / "store" / "runs")
 
 
 def test_who_is_not_let_in_is_told(
@@ -153,7 +178,7 @@ def test_who_is_not_let_in_is_told(
     server.known_hosts.write_text(known.split(" ")[0] + " " + other)  # somebody else's machine at this address
     error = end_of(server, wire_agent)
     assert isinstance(error, NoDeviceError)
-    assert "ssh cannot use" in error.message
+    assert "cannot use ssh://pi" in error.message
     assert "Host key verification failed" in (error.why or "")
     server.known_hosts.write_text(known)
     server.config.write_text(server.config.read_text().replace(f"{tmp_path}/mine", f"{tmp_path}/other"))
@@ -176,29 +201,38 @@ def test_addresses_that_are_none(rest: str) -> None:
 
 def test_what_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A login that prints without end, says nothing, or says something else."""
-    monkeypatch.setattr(ssh, "_GREETING_S", 0.5)
+    monkeypatch.setattr(pushed, "_GREETING_S", 0.5)
+    monkeypatch.setattr(pushed, "_STEP_S", 0.5)
+    monkeypatch.setattr(ssh, "_GRACE_S", 0.05)
     (tmp_path / "bin").mkdir()
     fake = tmp_path / "bin" / "ssh"
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     program = script(tmp_path, "exit 0")
-    for text, words in [
-        ("exec sleep 100", "did not get ready"),
-        ("exec yes", "did not get ready"),
-        ("echo; echo crosslevel-1 dance 1 x; exec sleep 100", "answers something else"),
-        ("echo; echo crosslevel-1 send 99999999 x86_64; exec sleep 100", "answers something else"),
-        ("echo; echo crosslevel-1 ready 0 x86_64; exit 255", "the connection of the program"),
+    linux = "echo; echo crosslevel-2 machine Linux x86_64"
+    for text, kind, words in [
+        ("exec sleep 100", LinkError, "did not get ready"),
+        ("exec yes", LinkError, "did not get ready"),
+        ("echo; echo crosslevel-2 dance 1 x; exec sleep 100", LinkError, "answers something else"),
+        ("echo; echo crosslevel-2 machine Darwin arm64; exec sleep 100", UsageError, "cannot run agents"),
+        (f"{linux}; echo; echo crosslevel-2 send 99999999; exec sleep 100", LinkError, "answers something else"),
+        (f"{linux}; echo; echo crosslevel-2 send x; exec sleep 100", LinkError, "answers something else"),
+        (f"{linux}; echo; echo crosslevel-2 ready; echo more; exec sleep 100", LinkError, "something else|connection"),
+        (f"{linux}; echo so sad >&2; exit 255", NoDeviceError, "cannot use ssh://h"),
     ]:
         fake.write_text(f"#!/bin/sh\n{text}\n")
         fake.chmod(0o755)
-        began = time.monotonic()
-        with pytest.raises(LinkError, match=words):
-            open_device("ssh://h", artifact=program, emulator=None, timeout_s=2).close()
-        assert time.monotonic() - began < 5
+        with pytest.raises(kind, match=words):
+            open_transport("ssh://h", program, None, 2, lambda _: program)
+    with pytest.raises(UsageError, match="needs an agent"):
+        open_transport("ssh://h", program, None, 2)
 
 
 @pytest.mark.emulator
 def test_a_raspberry_pi(
-    server: Server, need_tool: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+    server: Server,
+    need_tool: Callable[[str], str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     need_tool("qemu-aarch64")
     where = (str(DIGITS), "--board", "aarch64-linux", "--device")
@@ -209,5 +243,6 @@ def test_a_raspberry_pi(
     assert run_command(verify) == 0
     capsys.readouterr()
     if os.uname().machine != "aarch64":
+        monkeypatch.setattr("sdk.driver.session.agent_program", lambda _: server.agent)
         assert run_command(["bench", *where, server.uri]) == 2
         assert "cannot run this board's programs" in capsys.readouterr().err

@@ -125,7 +125,7 @@ def test_what_a_board_cannot_hold_is_split_and_then_interpreted(
     connect = layers.connect
 
     def small(file: Any, *more: Any) -> Any:
-        _, found = file.frontend.layers(file, "m", {"n": (1, 3)})
+        _, found = file.frontend.layers(file, "m", {"n": (1, 3)}, None)
         large = next(layer.value.name for layer in found if layer.name == "c")
         results = {v.name for v in file.frontend.load(file, "m", {"n": (1, 3)}, []).graphs["main"].results}
         if len(results) > 3 or large in results:

@@ -31,6 +31,9 @@ from as_c import Library, close
 
 Array = np.ndarray
 BOUND = 2e-6  # of the largest number of an output, or of 1
+# Layers that store their state in 8 bits at each step: a last bit of the hyperbolic tangent, in which the libraries of
+# machines differ, takes a number to the next step.
+STORED, STORED_BOUND = ("hybrid sequence", "hybrid two-way"), 1e-3
 DRAWS = 3
 CASES = {**LASTING, **RECURRENT, **RARE}
 BOARD, OPTIONS = load_board("host"), BuildOptions()
@@ -56,6 +59,10 @@ def wanted(name: str) -> list[tuple[dict[str, Array], dict[str, Array]]]:
     return found
 
 
+def bound(name: str) -> float:
+    return STORED_BOUND if name.startswith(STORED) else BOUND
+
+
 def test_every_operator_has_a_case() -> None:
     assert sorted(set(TABLE) - {case.op for case in CASES.values()}) == []
 
@@ -69,7 +76,7 @@ def test_as_imported(name: str) -> None:
         got = run_graph(module, "main", given, states)
         assert list(got) == list(want)
         for k, a in want.items():
-            close(np.asarray(got[k]), a, name, BOUND)
+            close(np.asarray(got[k]), a, name, bound(name))
     distinct = {b"".join(a.tobytes() for a in want.values()) for _, want in wanted(name)}
     assert len(distinct) > 1 or not imported(name).graphs["main"].body, "every input gave the same output"
 
@@ -82,7 +89,7 @@ def _run_as_c(names: list[str], folder: Path) -> None:
         found = library.runs(prefix, module, [given for given, _ in steps], {})
         for got, (_, want) in zip(found, steps, strict=True):
             for a, b in zip(want.values(), got.values(), strict=True):
-                close(b, a, f"{name} as C", BOUND)
+                close(b, a, f"{name} as C", bound(name))
 
 
 def test_as_c(tmp_path: Path) -> None:

@@ -73,8 +73,22 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert found["reference"].startswith("litert")
     assert run_command(given) != 0
     assert "name one with --entry: encode, de_code" in capsys.readouterr().err
-    assert run_command([*given, "--entry", "encode", "--layers"]) != 0
-    assert "layers are those of one entry" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("entry", "layers"), [("encode", ["code"]), ("de_code", ["z", "x"])])
+def test_layers_are_those_of_the_entry(
+    entry: str, layers: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(both())
+    given = ["verify", str(path), "--board", "host", "--cases", "3", "--json", "--layers"]
+    assert run_command([*given, "--entry", entry]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in found["layers"]] == layers
+    assert all(row["passed"] for row in found["layers"])
+    assert found["layers_reference"].startswith("litert")
+    assert run_command(given) != 0
+    assert "name one with --entry: encode, de_code" in capsys.readouterr().err
 
 
 def test_bounds_of_dims_are_for_all_entries_or_one() -> None:

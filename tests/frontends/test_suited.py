@@ -52,6 +52,16 @@ def signal() -> bytes:
     return m.build()
 
 
+def depthwise(scales: int, channels: int = 4) -> bytes:
+    """Of dynamic range: an image of floats, weights of int8."""
+    m = Writer()
+    x, y = m.input("x", (1, 4, 4, channels), "float32"), m.output("y", (1, 4, 4, channels), "float32")
+    w = m.const("w", np.ones((1, 3, 3, channels)), "int8", scale=[0.01] * scales, axis=3 if scales > 1 else 0)
+    m.op("DEPTHWISE_CONV_2D", [x, w, m.const("b", np.zeros(channels), "float32")], [y], "DepthwiseConv2DOptions",
+         Padding=0, StrideH=1, StrideW=1, DilationHFactor=1, DilationWFactor=1, DepthMultiplier=1)  # fmt: skip
+    return m.build()
+
+
 @pytest.mark.parametrize(("data", "engine"), [
     (lambda: one("RELU6", "int8", (0.02, 0.02), (3, 3)), "tflite-micro"),
     (lambda: one("RELU6", "int8", (0.02, 0.03), (3, 3)), "litert"),
@@ -65,6 +75,8 @@ def signal() -> bytes:
     (lambda: quotient(100.0, 120), "litert"),
     (lambda: quotient(5.0, 12), "litert"),
     (signal, "tflite-micro"),
+    (lambda: depthwise(4), "litert"),
+    (lambda: depthwise(1, 1), "litert"),
 ])  # fmt: skip
 def test_the_engine_that_computes_it_as_meant(data: Callable[[], bytes], engine: str) -> None:
     assert reference(data()) == engine
@@ -77,3 +89,11 @@ def test_quotients_that_no_engine_computes(data: Callable[[], bytes]) -> None:
     assert "shifts small quotients by 32 bits or more" in str(error.value.why)
     assert error.value.hint == "use --against interp"
     assert reference(data(), "interp") == "interp"
+
+
+def test_a_depthwise_layer_whose_channels_have_one_scale() -> None:
+    """LiteRT reads memory behind the scale, and gives anything."""
+    with pytest.raises(BuildError) as error:
+        reference(depthwise(1))
+    assert "where there is one for all" in str(error.value.why)
+    assert reference(depthwise(1), "interp") == "interp"

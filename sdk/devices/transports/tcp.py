@@ -7,11 +7,11 @@ from urllib.parse import parse_qsl, urlsplit
 from sdk.devices.base import OpenRequest, Transport, register
 from sdk.devices.channel import PORT
 from sdk.devices.keys import known_keys
+from sdk.devices.machine import core_mask
 from sdk.devices.remote import Address, open_program
 from sdk.errors import UsageError
 
 _FORM = "tcp://HOST, tcp://HOST:PORT or tcp://HOST:PORT?cores=0,2-3"
-_MAX_CORE = 63
 
 
 @register("tcp")
@@ -27,7 +27,7 @@ def parse_address(uri: str) -> Address:
         parts = urlsplit(uri)
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
         port = parts.port if parts.port is not None else PORT
-        cores = _mask(options.pop("cores")) if "cores" in options else 0
+        cores = core_mask(options.pop("cores")) if "cores" in options else 0
     except ValueError as error:
         raise UsageError(f"{uri!r} is not a device address", why=str(error), hint=_FORM) from None
     extra = parts.username or parts.path.strip("/") or parts.fragment or ", ".join(options)
@@ -35,16 +35,3 @@ def parse_address(uri: str) -> Address:
         why = f"what is {extra!r}?" if extra else "it names no machine"
         raise UsageError(f"{uri!r} is not a device address", why=why, hint=_FORM)
     return Address(uri, parts.hostname, port, known_keys(), cores)
-
-
-def _mask(text: str) -> int:
-    """The mask of cores that "0,2-3" names."""
-    mask = 0
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        low, high = int(first), int(last or first)
-        if not 0 <= low <= high <= _MAX_CORE:
-            raise ValueError(f"cores are 0 to {_MAX_CORE}")
-        for core in range(low, high + 1):
-            mask |= 1 << core
-    return mask

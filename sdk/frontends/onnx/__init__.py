@@ -59,7 +59,9 @@ def _pack(model: object) -> tuple[str, bytes] | None:
     return (model.graph.name, model.SerializeToString()) if isinstance(model, onnx.ModelProto) else None
 
 
-def _layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]]) -> tuple[Module, tuple[Layer, ...]]:
+def _layers(
+    file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], entry: str | None
+) -> tuple[Module, tuple[Layer, ...]]:
     from sdk.frontends.onnx.layers import onnx_layers
 
     return onnx_layers(file, name, dims)

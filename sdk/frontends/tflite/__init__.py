@@ -62,10 +62,12 @@ def _is_for_micro(graph: Graph) -> bool:
     return not any(value.type.dtype.is_float for node in inside for value in (*node.args, *node.outs))
 
 
-def _layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]]) -> tuple[Module, tuple[Layer, ...]]:
+def _layers(
+    file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], entry: str | None
+) -> tuple[Module, tuple[Layer, ...]]:
     from sdk.frontends.tflite.layers import tflite_layers
 
-    return tflite_layers(file, name, dims)
+    return tflite_layers(file, name, dims, entry)
 
 
 def _micro_layers(file: ModelFile, graph: Graph, keys: Sequence[str]) -> Reference:

@@ -150,7 +150,8 @@ class LiteRt:
         self.signature = signature_of(model.data, graph.name)
         self.inputs = [detail["index"] for detail in self.engine.get_input_details()]
         self.outputs = [detail["index"] for detail in self.engine.get_output_details()]
-        self.unfilled = unfilled(model.data)
+        self.subgraph = 0 if self.signature is None else self.signature.subgraph
+        self.unfilled = () if self.subgraph else unfilled(model.data)
 
     def _open(self, data: bytes, kernels: str) -> None:
         kind = getattr(self.runtime.OpResolverType, RESOLVERS[kernels])
@@ -192,14 +193,14 @@ class LiteRt:
 
     def _tensors(self, numbers: Iterable[int]) -> dict[int, Array]:
         """Tensors by number, 0 where no kernel filled them."""
-        found = {number: np.array(self.engine.get_tensor(number)) for number in numbers}
+        found = {number: np.array(self.engine.get_tensor(number, self.subgraph)) for number in numbers}
         for results in self.unfilled:
             results.clear(found)
         return found
 
 
 class LiteRtLayers(LiteRt):
-    """The same with all tensors kept, of which its outputs are some of the main subgraph, by number.
+    """The same with all tensors kept, of which its outputs are some of the subgraph of the entry, by number.
 
     Raises:
         MissingToolError, BuildError: as above.

@@ -9,7 +9,7 @@ from sdk.compiler.ir.graph import Graph, Value
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import TensorType
 from sdk.compiler.sym import Dim, Var
-from sdk.errors import BuildError, UsageError
+from sdk.errors import BuildError
 from sdk.frontends.base import OpenSizesError, UnknownDimsError
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
@@ -39,6 +39,7 @@ def import_tflite(
     custom_ops: Mapping[str, Importer] | None = None,
     refusals: list[Refusal] | None = None,
     tensors: dict[int, tuple[Value, int]] | None = None,
+    told: str | None = None,
 ) -> Module:
     """The module of a .tflite file: a graph ``main``, or one for each of several signatures; states for its variables.
 
@@ -51,8 +52,8 @@ def import_tflite(
             ``entry.x_1`` is the dim of one.
         custom_ops: how to import custom operators, by their code; tried before our own.
         refusals: where given, what cannot be imported is put here, beside the error.
-        tensors: where given, what each tensor of the main subgraph became is put here, by its number, with how much
-            higher its numbers are in the file.
+        tensors: where given, what each tensor of the entry ``told`` (None: of the first) became is put here, by its
+            number in its subgraph, with how much higher its numbers are in the file.
 
     Raises:
         BuildError: the file is damaged, or operators cannot be imported (all of them are reported at once).
@@ -61,16 +62,16 @@ def import_tflite(
     fields = {op: (spec.options, spec.fields) for op, spec in OPERATORS.items()}
     subgraphs = read_model(data, fields)
     entries = entries_of(subgraphs, read_signatures(data, subgraphs))
-    if tensors is not None and len(entries) > 1:
-        raise UsageError("layers are those of one entry", hint="leave out --layers: the file has several signatures")
     shared = _Shared(subgraphs, custom_ops or {}, dims or {}, [] if refusals is None else refusals)
     # those that give variables their first values are first
     order = sorted(entries, key=lambda e: all(operator.name != "CALL_ONCE" for operator in e.graph.operators))
-    graphs = {entry.name: shared.graph(entry, len(entries) > 1) for entry in order}
+    graphs: dict[str, Graph] = {}
+    for entry in order:
+        graphs[entry.name] = shared.graph(entry, len(entries) > 1)
+        if tensors is not None and entry.name == (told or entries[0].name):
+            tensors.update({number: (value, LOWERED) for number, value in shared.builder.lowered.items()})
+            tensors.update({number: (value, 0) for number, value in shared.builder.values.items()})
     shared.check_dims()
-    if tensors is not None:
-        tensors.update({number: (value, LOWERED) for number, value in shared.builder.lowered.items()})
-        tensors.update({number: (value, 0) for number, value in shared.builder.values.items()})
     ordered = {entry.name: graphs[entry.name] for entry in entries}
     return Module(
         identifier(name), "imported", consts=shared.builder.consts, states=shared.builder.states, graphs=ordered

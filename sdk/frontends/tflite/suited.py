@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from sdk.compiler.ir.types import I8, I16, U8
+from sdk.compiler.ir.types import F32, I8, I16, U8
 from sdk.compiler.ops.fixed import quantize_multiplier
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import tensor_quant
@@ -105,6 +105,17 @@ def _one_scale_of_many(graph: Subgraph, one: Operator) -> str | None:
     return "its BATCH_MATMUL reads one scale where each column has its own" if many and _stored(graph, one) else None
 
 
+def _one_scale_for_channels(graph: Subgraph, one: Operator) -> str | None:
+    """Of dynamic range LiteRT's kernel reads a scale for each channel, and memory behind the one that is there."""
+    if len(one.inputs) < 2 or min(one.inputs[:2]) < 0:
+        return None
+    x, weights = (graph.tensors[k] for k in one.inputs[:2])
+    mixed = x.dtype == F32 and weights.dtype == I8
+    single = len(weights.scales) == 1 and weights.shape[-1:] not in ((), (1,))
+    why = "its DEPTHWISE_CONV_2D of float32 and int8 reads a scale for each channel, where there is one for all"
+    return why if mixed and single else None
+
+
 _Rules = Mapping[str, Callable[[Subgraph, Operator], str | None]]
 _RULES: Final[Mapping[str, _Rules]] = {
     "tflite-micro": {
@@ -116,5 +127,10 @@ _RULES: Final[Mapping[str, _Rules]] = {
         "SPACE_TO_BATCH_ND": _space_to_batch_pads,
         "SVDF": _svdf_without_bias,
     },
-    "litert": {"BATCH_MATMUL": _one_scale_of_many, "DIV": _div_overflows, "SVDF": _svdf_of_bytes},
+    "litert": {
+        "BATCH_MATMUL": _one_scale_of_many,
+        "DEPTHWISE_CONV_2D": _one_scale_for_channels,
+        "DIV": _div_overflows,
+        "SVDF": _svdf_of_bytes,
+    },
 }

@@ -29,7 +29,9 @@ def _open(file: ModelFile, graph: Graph) -> Reference:
     return Eager(file, graph)
 
 
-def _layers(file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]]) -> tuple[Module, tuple[Layer, ...]]:
+def _layers(
+    file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], entry: str | None
+) -> tuple[Module, tuple[Layer, ...]]:
     from sdk.frontends.torch.tensors import torch_layers
 
     return torch_layers(file, name, dims)
