@@ -24,7 +24,7 @@ from rich.table import Table
 from sdk.boards import load_board
 from sdk.driver import BuildOptions
 from sdk.driver.artifact import build_sources
-from sdk.driver.execute import count
+from sdk.driver.measuring import count
 from sdk.driver.profiling import profile
 from sdk.errors import BuildError
 

@@ -28,7 +28,7 @@ from sdk.driver import BuildOptions
 from sdk.driver.agents import runtime_parts
 from sdk.driver.backends import runtime_of
 from sdk.driver.counting import PHASE_RUN, Counts, counted
-from sdk.driver.execute import count
+from sdk.driver.measuring import count
 from sdk.driver.program import save_program
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, ObjectFile, SourceText, get_toolchain, target_for

@@ -28,7 +28,7 @@ from pathlib import Path
 from sdk.boards import load_board
 from sdk.cores import timing_for
 from sdk.driver import BuildOptions
-from sdk.driver.execute import count
+from sdk.driver.measuring import count
 
 MODELS = {
     "KWS": "kws_ref_model.tflite",

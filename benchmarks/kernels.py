@@ -25,7 +25,7 @@ from sdk.boards import load_board
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import F32, I8, I16
 from sdk.driver import BuildOptions
-from sdk.driver.execute import count
+from sdk.driver.measuring import count
 from sdk.driver.program import save_program
 from sdk.graph import ModuleBuilder
 

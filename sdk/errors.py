@@ -137,6 +137,13 @@ class MismatchError(SdkError):
     advice = "sdk verify MODEL --board B --against interp tells a fault of the importer from one of the code"
 
 
+class RegressionError(SdkError):
+    """A measurement is worse than its baseline by more than was allowed."""
+
+    exit_code = 9
+    advice = "measure both builds in turns: sdk bench OLD NEW --board B tells noise from a difference"
+
+
 class MissingToolError(SdkError):
     """A compiler, emulator or package that the command needs is not installed."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sdk import notebook
 from sdk.amounts import Amount, amounts_json, named_macs, named_weights
+from sdk.measures import cost, median_interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -258,14 +258,15 @@ class RunResult(Placed):
         return {
             **self.place(),
             "at": dict(self.at),
-            **_cost((self.sample,), self.counter, self.emulated),
+            **cost((self.sample,), self.counter, self.emulated),
         }
 
 
 @dataclass(frozen=True)
 class BenchReport(Placed):
     """Samples of single runs; ``counter`` says their unit: time (ns), instructions or cycles. Of one run
-    an emulator executed ``instructions``, from which ``est_cycles`` are estimated."""
+    an emulator executed ``instructions``, from which ``est_cycles`` are estimated. ``first`` is the first run of all,
+    ``conditions`` are those of the machine, ``notes`` what a reader of the numbers must know."""
 
     at: Mapping[str, int]
     threads: int
@@ -273,42 +274,35 @@ class BenchReport(Placed):
     counter: str
     instructions: float | None = None
     est_cycles: float | None = None
+    first: float | None = None
+    conditions: Json | None = None
+    notes: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return _told(self, {"runs": len(self.samples), **_cost(self.samples, self.counter, self.emulated)})
+        return _told(self, {"runs": len(self.samples), **cost(self.samples, self.counter, self.emulated)})
 
     def to_json(self) -> Json:
         """The object of ``sdk bench --json``; null where the device cannot say."""
+        timed, sure = self.counter == "time" and not self.emulated, median_interval(self.samples)
         return {
             **self.place(),
             "at": dict(self.at),
             "threads": self.threads,
             "runs": len(self.samples),
-            **_cost(self.samples, self.counter, self.emulated),
+            **cost(self.samples, self.counter, self.emulated),
             **({} if self.instructions is None else {"instructions": round(self.instructions)}),
             "est_cycles": None if self.est_cycles is None else round(self.est_cycles),
+            "first_ms": self.first / 1e6 if timed and self.first is not None else None,
+            "median_ms_95": [value / 1e6 for value in sure] if timed and sure else None,
+            "conditions": self.conditions,
+            "notes": list(self.notes),
         }
 
 
 def finite(value: float) -> float | None:
     """JSON knows no infinity: null where an output has another shape, or a NaN or an infinity of its own."""
     return value if math.isfinite(value) else None
-
-
-def _cost(samples: tuple[float, ...], counter: str, emulated: bool) -> Json:
-    """The samples in their unit; an emulator's time is nobody's."""
-    ordered = sorted(samples)
-    median = statistics.median(ordered)
-    p90 = ordered[-(-9 * len(ordered) // 10) - 1]
-    timed = counter == "time" and not emulated
-    return {
-        "min_ms": ordered[0] / 1e6 if timed else None,
-        "median_ms": median / 1e6 if timed else None,
-        "p90_ms": p90 / 1e6 if timed else None,
-        "instructions": round(median) if counter == "instructions" else None,
-        "cycles": round(median) if counter == "cycles" else None,
-    }
 
 
 @dataclass(frozen=True)

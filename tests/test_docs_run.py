@@ -207,9 +207,12 @@ def run_line(block: Block, command: str) -> list[str]:
             assert done.returncode == 0, f"{block.document}: {command}\n{done.stderr}"
         return []  # what a command printed, or a diagram
     out, err = io.StringIO(), io.StringIO()
+    into = Path(words.pop()) if words[-2:-1] == [">"] and words.pop(-2) else None
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run_command(words[1:])
     text = out.getvalue() + err.getvalue()
+    if into is not None:
+        into.write_text(out.getvalue(), encoding="utf-8")
     assert (code == 0) != ("error: " in block.text), f"{block.document}: {command} ended with {code}\n{text}"
     return text.splitlines()
 

@@ -21,6 +21,7 @@ LAYERS = {
     "sdk.errors": 0,
     "sdk.files": 0,
     "sdk.installs": 0,
+    "sdk.measures": 0,
     "sdk.budget": 0,
     "sdk.resources": 0,
     "sdk.source": 0,

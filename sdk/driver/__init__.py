@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from sdk.driver.artifact import build
     from sdk.driver.comparing import diff
     from sdk.driver.doctor_checks import doctor
-    from sdk.driver.execute import bench, run, verify
+    from sdk.driver.execute import run, verify
     from sdk.driver.explain import inspect, memory
     from sdk.driver.finding import attached
     from sdk.driver.fitting import fit
     from sdk.driver.flashing import flash, flash_plans
     from sdk.driver.layers import verify_layers
+    from sdk.driver.measuring import bench, bench_pair, compare_with
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
+    from sdk.driver.plots.bench_page import bench_page
     from sdk.driver.plots.chrome_trace import chrome_trace
     from sdk.driver.plots.draw import draw
     from sdk.driver.plots.graph_page import graph_page, graph_svg
@@ -36,8 +38,11 @@ __all__ = [
     "Model",
     "attached",
     "bench",
+    "bench_page",
+    "bench_pair",
     "build",
     "chrome_trace",
+    "compare_with",
     "compile",
     "diff",
     "doctor",
@@ -62,8 +67,11 @@ _MODULES = {
     "BuildOptions": "options",
     "Model": "model",
     "attached": "finding",
-    "bench": "execute",
+    "bench": "measuring",
+    "bench_page": "plots.bench_page",
+    "bench_pair": "measuring",
     "build": "artifact",
+    "compare_with": "measuring",
     "chrome_trace": "plots.chrome_trace",
     "compile": "model",
     "diff": "comparing",

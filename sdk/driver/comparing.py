@@ -18,7 +18,8 @@ from sdk.devices.messages import TensorInfo
 from sdk.differences import DiffReport, OutputDiff, Side
 from sdk.driver.agents import link_agent
 from sdk.driver.built import Built
-from sdk.driver.execute import SEED, bench, difference, entry_name, random_bytes, resolve, signature, step
+from sdk.driver.execute import SEED, difference, entry_name, random_bytes, resolve, signature, step
+from sdk.driver.measuring import bench
 from sdk.driver.options import BuildOptions
 from sdk.driver.session import open_session
 from sdk.errors import MissingToolError, NoDeviceError, UsageError

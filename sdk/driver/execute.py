@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from sdk.driver.agents import link_agent
 from sdk.driver.artifact import build_sources
 from sdk.driver.backends import backend_for, runtime_of
 from sdk.driver.built import Built, BuiltEntry, load_built
-from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
 from sdk.driver.device_model import FRESH_DIM, as_built
 from sdk.driver.dims import dims_of_run
 from sdk.driver.files import read_model_file
@@ -31,13 +29,13 @@ from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
 from sdk.driver.reference import case_inputs, entry_graph, open_reference, random_dims
 from sdk.driver.session import open_session
-from sdk.errors import DeviceFault, NoDeviceError, UsageError
+from sdk.errors import DeviceFault, UsageError
 from sdk.frontends.base import ModelFile, SecondOpinion
-from sdk.report import BenchReport, RunResult, VerifyReport
+from sdk.report import RunResult, VerifyReport
 from sdk.text import wire_name
 
 __all__ = [
-    "SEED", "WARMUP", "bench", "connect", "count", "difference", "entry_name", "prepare", "random_bytes", "resolve",
+    "SEED", "WARMUP", "connect", "difference", "entry_name", "prepare", "random_bytes", "resolve",
     "run", "signature", "step", "verify",
 ]  # fmt: skip
 
@@ -259,66 +257,6 @@ def run(
             sample,
             counter,
         )
-
-
-def bench(
-    target: Path | ModelFile,
-    board: Board | None,
-    device: str | None,
-    options: BuildOptions,
-    at: Mapping[str, int],
-    repeat: int,
-    threads: int,
-    entry: str | None = None,
-) -> BenchReport:
-    """``sdk bench``: samples of ``repeat`` runs after two that do not count; on an emulated board with a table of
-    cycles, an estimate of those too."""
-    built, place = resolve(target, board, options)
-    agent = link_agent(built.sources, place, options, device=device)
-
-    def work(session: Session) -> BenchReport:
-        number, dims = prepare(session, built, entry, at)
-        stats = session.run(number, dims=list(dims.values()), repeat=repeat, warmup=WARMUP)
-        return BenchReport(
-            built.report.model,
-            place.name,
-            session.info.name,
-            session.info.emulated,
-            at,
-            threads,
-            tuple(stats.samples),
-            str(stats.counter),
-        )
-
-    if can_count(place, threads, device):
-        try:
-            report, counts = counted(place, agent, 0, work, device)
-        except NoPluginsError:
-            pass  # a machine's clock counts instructions too: only the estimate is missing then
-        else:
-            found, runs = counts[PHASE_RUN], repeat + WARMUP
-            cycles = None if found.est_cycles is None else found.est_cycles / runs
-            return replace(report, instructions=found.instructions / runs, est_cycles=cycles)
-    with open_session(device, place, agent) as session:
-        return work(session)
-
-
-def count(target: Path | ModelFile, board: Board, options: BuildOptions, at: Mapping[str, int] | None = None) -> Counts:
-    """What one inference executes on an emulated board.
-
-    Raises:
-        NoDeviceError: the board has no emulated target whose instructions can be counted.
-    """
-    cannot = NoDeviceError(
-        f"{board.name} has no emulated target that counts instructions", hint="sdk boards lists others"
-    )
-    if not can_count(board, options.threads):
-        raise cannot
-    report = bench(target, board, None, options, at or {}, 1, options.threads)
-    found = report.samples[0] if report.instructions is None else report.instructions
-    if report.instructions is None and report.counter != "instructions":
-        raise cannot
-    return Counts(round(found), report.est_cycles)
 
 
 def prepare(session: Session, built: Built, entry: str | None, at: Mapping[str, int]) -> tuple[int, dict[str, int]]:

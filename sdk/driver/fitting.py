@@ -16,10 +16,10 @@ from sdk.driver.agents import runtime_sizes
 from sdk.driver.artifact import build_sources
 from sdk.driver.capacity import lacks
 from sdk.driver.counting import Counts
-from sdk.driver.execute import count
 from sdk.driver.files import read_model_file
 from sdk.driver.generate import measure
 from sdk.driver.job import job_of
+from sdk.driver.measuring import count
 from sdk.driver.options import OBJECTIVES, BuildOptions
 from sdk.errors import BuildError, MissingToolError, NoDeviceError, UsageError
 from sdk.frontends.base import ModelFile

@@ -20,11 +20,12 @@ from sdk.driver.artifact import build_sources
 from sdk.driver.built import Built
 from sdk.driver.custom import checked
 from sdk.driver.entries import join_files
-from sdk.driver.execute import bench, connect, step
+from sdk.driver.execute import connect, step
 from sdk.driver.explain import memory
 from sdk.driver.files import read_model_file
 from sdk.driver.importing import import_model
 from sdk.driver.job import prefix_of
+from sdk.driver.measuring import bench
 from sdk.driver.options import BuildOptions
 from sdk.driver.plots.notebook import model_html
 from sdk.driver.profiling import profile

@@ -24,8 +24,9 @@ from sdk.devices.transports import unicorn as transport
 from sdk.driver.agents import link_agent
 from sdk.driver.artifact import build_sources
 from sdk.driver.counting import counted
-from sdk.driver.execute import bench, verify
+from sdk.driver.execute import verify
 from sdk.driver.machines import emulator_of, engine_of, placed
+from sdk.driver.measuring import bench
 from sdk.driver.options import BuildOptions
 from sdk.driver.session import open_session
 from sdk.errors import DeviceFault, MissingToolError, NoDeviceError, SdkError, UsageError

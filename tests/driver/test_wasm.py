@@ -14,7 +14,8 @@ from sdk.boards import Board, load_board
 from sdk.driver import BuildOptions, build, profile
 from sdk.driver.agents import link_agent
 from sdk.driver.artifact import build_sources
-from sdk.driver.execute import bench, connect, verify
+from sdk.driver.execute import connect, verify
+from sdk.driver.measuring import bench
 from sdk.driver.sources import compile_sources
 from sdk.driver.targets import target_of
 from sdk.errors import BuildError, MissingToolError, UsageError

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, save_model
 import sdk
 from sdk import driver
 from sdk.boards import load_board
-from sdk.driver import counting, execute, reference
+from sdk.driver import counting, measuring, reference
 from sdk.driver.files import read_model_file
 from sdk.driver.job import prefix_of
 from sdk.errors import BuildError, LinkError, NoDeviceError, SdkError, UsageError
@@ -188,7 +188,7 @@ def test_values_in_python(digits: Path) -> None:
     with pytest.raises(UsageError, match="dims are bounds by name, not a set"):
         sdk.compile(digits, dims={1, 2})
     with pytest.raises(NoDeviceError, match="has no emulated target that counts instructions"):
-        execute.count(digits, load_board("host"), driver.BuildOptions())
+        measuring.count(digits, load_board("host"), driver.BuildOptions())
 
 
 def test_counts_that_did_not_come(digits: Path, tmp_path: Path, root: Path) -> None:

@@ -18,7 +18,8 @@ from sdk.boards.table import read_table
 from sdk.cli import run_command
 from sdk.devices import base
 from sdk.driver import BuildOptions, flash
-from sdk.driver.execute import bench, verify
+from sdk.driver.execute import verify
+from sdk.driver.measuring import bench
 from sdk.errors import FlashError, UsageError
 from sdk.flash.flashing import Choice
 from sdk.flash.image import read_image

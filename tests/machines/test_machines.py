@@ -13,7 +13,7 @@ from schedules import test_float_windows, test_integer16, test_rules
 from sdk.boards import load_board
 from sdk.cli import run_command
 from sdk.compiler.analysis.row_calls import drop_single_trips
-from sdk.compiler.ir.types import F32, I16, TensorType
+from sdk.compiler.ir.types import F32, I8, I16, I32, TensorType
 from sdk.compiler.machines import lookup
 from sdk.compiler.machines.lookup import MACHINES, in_order, machine_for
 from sdk.compiler.machines.machine import Machine
@@ -27,8 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # windows of one column of taps among them: no two products along a row to sum at once; sums of eight products
 COLUMN = test_rules.depthwise(20, 8, 40, 5, 1, 0)
+TALL = TensorType(I8, (1, 20, 9, 1)), TensorType(I8, (8, 3, 1, 1)), TensorType(I32, (8,))
 BYTES = [
-    *test_rules.CASES, COLUMN, test_rules.conv(8, 7, 8, 19, 1, 1, 0), test_rules.conv(9, 12, 3, 19, 1, 1, 0)
+    *test_rules.CASES, COLUMN, ("conv2d", TALL, test_rules.conv(8, 7, 8, 19, 1, 1, 0)[2]),
+    test_rules.conv(8, 7, 8, 19, 1, 1, 0), test_rules.conv(9, 12, 3, 19, 1, 1, 0)
 ]  # fmt: skip
 WIDE = (TensorType(I16, (1, 20, 8, 40)), *COLUMN[1][1:])
 HALVES = [*test_integer16.CASES.values(), (COLUMN[0], WIDE, {**COLUMN[2], "pad_value": 0, "x_offset": 0})]

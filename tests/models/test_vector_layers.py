@@ -13,7 +13,7 @@ from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.types import F32, I8, I32
 from sdk.compiler.ops.registry import get_op
 from sdk.driver import BuildOptions, run
-from sdk.driver.execute import count
+from sdk.driver.measuring import count
 from sdk.driver.program import save_program
 from sdk.graph import ModuleBuilder
 

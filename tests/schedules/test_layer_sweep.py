@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sdk.boards import load_board
-from sdk.driver.execute import count
+from sdk.driver.measuring import count
 from sdk.driver.options import BuildOptions
 from sdk.driver.program import save_program
 

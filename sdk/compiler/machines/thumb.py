@@ -22,7 +22,7 @@ __all__ = ["MACHINES"]
 
 # in place of LEAST where layers share kernels and hot loops are short: small products take the code of larger ones
 SMALL: Final = 1024
-SMALLER: Final = 256  # of windows: the plain nest takes eight times the instructions there
+SMALLER: Final = 256  # of windows, and sums along rows: the plain nest takes four to eight times as long there
 # set by visual wake words: rows of its largest depthwise layers, of 48 pixels, have 50 elements. At one pitch, and with
 # as many rows at once, the layers of a stride are one kernel down to 6 by 6 (tests/schedules/test_rules.py)
 PITCH: Final = 52
@@ -31,7 +31,7 @@ POINTS: Final = 7  # products of a pointwise sum; those of longer ones are bette
 PAIR_TILES: Final = (7, 6, 5, 4, 3, 2, 1)  # the same, of depthwise windows
 TILES: Final = (6, 5, 4, 3)  # pixels whose sums, and pairs of elements, are in registers
 # two channels, as bringing sums to bytes is long: with four, elements of small windows take a tenth fewer instructions
-POOL: Final = Pool(columns=2, taps=9, least=256)
+POOL: Final = Pool(columns=2, taps=9, least=64)
 
 # Cortex-M4, M33: SMLAD adds two products of halves of words; bytes are unpacked to them
 DSP: Final = Machine(
@@ -46,19 +46,20 @@ DSP: Final = Machine(
     column_tables=True,
     assembly=Assembly(),
     rules=(
-        RowTaps("bytes", SMALL, REGION, TILES),
+        RowTaps("bytes", SMALLER, REGION, TILES),
         PointRows(SMALLER, REGION, PAIR_TILES, most=POINTS),
         # unpacking a row that stands alone costs its two bytes an element in scratch, and pays where channels share it
         JoinedTiles(SMALL, wide_channels=16, small_row=384),
         # eight dots of each sum written out: fewer instructions for more flash, in large layers only
         WordTiles(SMALL, dots=8, long_work=1 << 17),
         PairWindow("bytes", SMALLER, REGION, PITCH, PAIR_TILES),
-        replace(COLUMN_BYTES, least=SMALL),
+        replace(COLUMN_BYTES, least=SMALLER),
         WordWindow(SMALL),
         RowTaps("halves", LEAST, REGION, TILES),
         HalfTiles(LEAST, part=32),
         PairWindow("halves", LEAST, REGION, PITCH, PAIR_TILES),
         COLUMN_HALVES,
+        RegisterTiles(SMALL, steps=2, alone=8, part=32),  # sums of fewer products than a word holds
         POOL,
         *SINGLE_FLOATS,
     ),

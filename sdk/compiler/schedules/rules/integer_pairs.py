@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
@@ -24,6 +25,9 @@ from sdk.compiler.schedules.trace import Schedule
 from sdk.compiler.sym import Var
 
 __all__ = ["PairWindow"]
+
+SHARED: Final = 6  # neighbouring pixels of layers that share a kernel
+
 
 @dataclass(frozen=True, slots=True)
 class PairWindow:
@@ -69,7 +73,7 @@ def _pairs(rule: PairWindow, loops: Loops, part: Contraction, choice: Choice) ->
     tm = _tile(rule, part, pixels, step, choice)
     width = step * (-(-pixels_of(part) // parts) - 1) + part.reduce[-1].var.hi + 1
     # layers of an image that is halved again and again have rows as far apart, so that one kernel serves them all
-    alike = parts == 1 and tm == _shared(step) and pixels % tm == 0 and width <= rule.pitch
+    alike = parts == 1 and tm == (SHARED if step == 1 else 3) and pixels % tm == 0 and width <= rule.pitch
     pitch = rule.pitch if alike else width + width % 2  # so that rows begin at words, of which one LDRD reads two
     s, reduce = Schedule(loops), loops_of(part.reduce)
     s.pack(part.b, 1, 1, len(loops.param(part.b).buffer.shape) - 1).use_i16(part.b)
@@ -102,17 +106,12 @@ def _fill_words(s: Schedule, fill: Loop) -> Schedule:
     return s.vectorize(s.split(fill, 2).inner)
 
 
-def _shared(step: int) -> int:
-    """The tile of layers that share a kernel."""
-    return 6 if step == 1 else 3
-
-
 def _tile(rule: PairWindow, part: Contraction, pixels: int, step: int, choice: Choice) -> int:
     """How many pixels to compute at once: those that layers share a kernel by, or that take the fewest instructions."""
     if choice.rows:
         return min(choice.rows, pixels)
-    if pixels % _shared(step) == 0 and pixels:
-        return _shared(step)
+    if step == 1 and pixels % SHARED == 0 and pixels:
+        return SHARED
     return best_tile(rule.tiles, pixels, step, part.reduce[-1].var.hi + 1, extent(part.reduce[:-1]))
 
 

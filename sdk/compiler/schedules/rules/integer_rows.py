@@ -9,9 +9,15 @@ from sdk.compiler.analysis.pattern import Contraction
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Choice, Factors, Nest
-from sdk.compiler.schedules.locate import ScheduleError, loops_of
+from sdk.compiler.schedules.locate import Loop, ScheduleError, loops_of
 from sdk.compiler.schedules.rules.gather import windowed
-from sdk.compiler.schedules.rules.integer_window import best_tile, copy_in_runs, window_stride
+from sdk.compiler.schedules.rules.integer_window import (
+    best_tile,
+    copy_in_runs,
+    dilation,
+    taps_along,
+    window_stride,
+)
 from sdk.compiler.schedules.rules.nest import extent, fuse_all, write_out
 from sdk.compiler.schedules.trace import Schedule
 
@@ -105,41 +111,103 @@ class RowTaps:
         return _rows(self, nest.loops, nest.part, nest.choice)
 
 
+@dataclass(frozen=True, slots=True)
+class _Taps:
+    """The sums of a pixel: ``first`` numbers the loop over taps along its row, after that over tap rows where there are
+    several, before that over channels; neighbouring pixels are ``step`` elements apart, their taps ``dilation``."""
+
+    part: Contraction
+    first: int
+    step: int
+    dilation: int
+
+    @property
+    def phases(self) -> int:
+        """In how many parts a row is staged: pixels whose taps are dilated are neighbours of those a dilation on."""
+        return self.dilation // math.gcd(self.dilation, self.step)
+
+    @property
+    def run(self) -> int:
+        """Products of a sum along a row."""
+        return extent(self.part.reduce[self.first :])
+
+    def nbytes(self, pixels: int) -> int:
+        """What the rows take that so many neighbouring pixels read."""
+        columns = self.step * (pixels - 1) + self.part.reduce[self.first].var.hi + 1
+        rest = (loop.var.hi + 1 for k, loop in enumerate(self.part.reduce) if k != self.first)
+        return 2 * columns * math.prod(rest)
+
+
+def _taps(rule: RowTaps, loops: Loops, part: Contraction, choice: Choice) -> _Taps:
+    if len(part.spatial) < 3:
+        raise ScheduleError("no rows of pixels")
+    over = part.spatial[-2].var
+    along = taps_along(loops, part, over)
+    first = next((k for k, loop in enumerate(part.reduce) if loop.var in along), len(part.reduce))
+    depth, few = part.reduce[first + 1 :], rule.most if choice.variant == "rows" else rule.few
+    if first > 1 or first == len(part.reduce) or len(depth) > 1 or (depth and depth[0].var.hi >= few):
+        raise ScheduleError("no convolution along rows of few channels")
+    return _Taps(part, first, window_stride(loops, part, over), dilation(loops, part, over))
+
+
 def _rows(rule: RowTaps, loops: Loops, part: Contraction, choice: Choice) -> Loops:
-    if len(part.reduce) < 2:
-        raise ScheduleError("no convolution of rows and columns")
-    down, across, *depth = loops_of(part.reduce)
-    few = rule.most if choice.variant == "rows" else rule.few
-    if len(part.spatial) < 3 or len(depth) > 1 or (depth and part.reduce[-1].var.hi >= few):
-        raise ScheduleError("no convolution of rows and columns of few channels")
-    channel, pixel, row = loops_of(part.spatial[:-4:-1])
+    taps = _taps(rule, loops, part, choice)
     pixels = part.spatial[-2].hi
-    if not isinstance(pixels, int) or pixels < rule.tiles[-1]:
+    columns = _columns(rule, taps, pixels) if isinstance(pixels, int) else 0
+    if columns < rule.tiles[-1]:
         raise ScheduleError("rows of too few pixels, or of a number known at run time")
-    sizes = (n for n in range(1, pixels + 1) if pixels % n == 0 and _bytes(loops, part, n) <= rule.region)
-    columns = max(sizes, default=1)
-    tm = choice.rows or next((size for size in rule.tiles if columns % size == 0), rule.tiles[-1])
-    s, inner, around = Schedule(loops), pixel, row
-    if columns < pixels:
-        parts = s.split(pixel, columns)
-        around, inner = parts.outer, parts.inner
-    s.reorder(inner, channel).pack(part.b, 1, 1).use_i16(part.b)
+    tm = choice.rows or _pixels_at_once(rule, taps, columns)
+    down, (across, *depth) = loops_of(part.reduce[: taps.first]), loops_of(part.reduce[taps.first :])
+    s = Schedule(loops)
+    around, pixel = _around(rule, s, taps, columns)
+    s.pack(part.b, 1, 1).use_i16(part.b)
     lines = s.line_buffer(around, part.a)
     if lines.buffer.dtype.bits == 8:
         s.use_i16(lines.buffer.name)
     copy_in_runs(s, lines.copy)
-    taps = across
+    k = across
     if depth:
         s.flatten(lines.buffer.name)
-        taps = fuse_all(s, [across, *depth], "k")
-    tile = s.overlap(inner, tm).inner
-    s.unroll_and_jam(tile, [down, taps]).use_dual_mac(taps)
+        k = fuse_all(s, [across, *depth], "k")
+    tile = s.overlap(pixel, tm).inner
+    s.unroll_and_jam(tile, [*down, k]).use_dual_mac(k)
     few_rows = part.reduce[0].var.hi < rule.rows and not depth
-    return write_out(s, [*([down] if few_rows else []), tile])
+    return write_out(s, [*(down if few_rows else []), tile])
 
 
-def _bytes(loops: Loops, part: Contraction, pixels: int) -> int:
-    """What the rows take that so many neighbouring pixels read."""
-    columns = window_stride(loops, part, part.spatial[-2].var) * (pixels - 1) + part.reduce[1].var.hi + 1
-    rest = (loop.var.hi + 1 for loop in (part.reduce[0], *part.reduce[2:]))
-    return 2 * columns * math.prod(rest)
+def _columns(rule: RowTaps, taps: _Taps, pixels: int) -> int:
+    """Pixels of a row that are staged together."""
+    if taps.phases > 1:
+        return pixels // taps.phases
+    sizes = (n for n in range(1, pixels + 1) if pixels % n == 0 and taps.nbytes(n) <= rule.region)
+    return max(sizes, default=1)
+
+
+def _pixels_at_once(rule: RowTaps, taps: _Taps, columns: int) -> int:
+    """The tile that divides the columns, where there are rows of taps; else that which executes least."""
+    if taps.first:
+        return next((size for size in rule.tiles if columns % size == 0), rule.tiles[-1])
+    return best_tile(rule.tiles, columns, taps.step * taps.phases // taps.dilation, taps.run, 1)
+
+
+def _around(rule: RowTaps, s: Schedule, taps: _Taps, columns: int) -> tuple[Loop, Loop]:
+    """The loop in which rows are staged, with that over channels directly in it, and the one over pixels: some rows
+    together where sums take one row each, parts of long rows."""
+    channel, pixel, row = loops_of(taps.part.spatial[:-4:-1])
+    pixels = taps.part.spatial[-2].var.hi + 1
+    around, inside = row, [pixel]
+    if not taps.first and columns * taps.phases == pixels:
+        together = min(max(rule.region // taps.nbytes(pixels), 1), taps.part.spatial[-3].var.hi + 1)
+        rows = s.block(row, together)
+        around, inside = rows.outer, [rows.inner, pixel]
+    if taps.phases > 1:
+        phases = s.cyclic(pixel, taps.phases)
+        for loop in inside[:-1]:
+            s.reorder(loop, phases.outer)
+        around, inside[-1] = phases.outer, phases.inner
+    elif columns < pixels:
+        split = s.split(pixel, columns)
+        around, inside = split.outer, [split.inner]
+    for loop in reversed(inside):
+        s.reorder(loop, channel)
+    return around, inside[-1]

@@ -1,0 +1,88 @@
+"""The machine while it is measured: clocks, governor, temperature, load, and what they say of the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from sdk.agent.facts import machine_facts
+from sdk.boards import Board
+from sdk.devices.machine import MachineFacts
+from sdk.devices.remote import ask_facts
+from sdk.devices.transports.tcp import parse_address
+from sdk.driver.machines import engine_of
+from sdk.errors import SdkError
+from sdk.measures import drift
+
+__all__ = ["conditions", "facts_of", "remarks"]
+
+_ASK_S = 5.0
+_SLOWER = 0.9  # of a clock, below which it is said to have fallen
+_DRIFTS = 0.05
+_BUSY = 0.5  # others' load for each core
+_WARMER = 3.0  # degrees Celsius
+
+Facts = MachineFacts | None
+
+
+def facts_of(device: str | None, board: Board) -> Callable[[], Facts]:
+    """A function that says how the machine is now on which a model runs; None of it where nobody tells: emulators take
+    no time of their own, boards at serial ports and machines by SSH tell nothing."""
+    scheme = (device or "").partition(":")[0]
+    if scheme == "tcp" and device is not None:
+        address = parse_address(device)
+
+        def ask() -> Facts:
+            try:
+                return ask_facts(address, _ASK_S)
+            except SdkError:
+                return None  # a measurement that was made is not lost for want of its circumstances
+
+        return ask
+    here = scheme == "local" or (device is None and board.hosted and engine_of(board) in (None, "program"))
+    timed = board.emulator is None or board.emulator.timed
+    return machine_facts if here and timed else lambda: None
+
+
+def conditions(before: Facts, after: Facts) -> dict[str, Any] | None:
+    """What was known of the machine before and after, as JSON: pairs of numbers, null where it does not tell."""
+    if before is None or after is None:
+        return None
+    return {
+        "cpu": before.cpu,
+        "system": before.system,
+        "governors": sorted({core.governor for core in before.cores if core.governor}),
+        "mhz": [_clock(before), _clock(after)],
+        "max_mhz": max((core.max_mhz for core in before.cores if core.max_mhz), default=None),
+        "temperature_c": [_warmth(before), _warmth(after)],
+        "load": [before.load, after.load],
+    }
+
+
+def remarks(before: Facts, after: Facts, samples: Sequence[float]) -> Iterator[str]:
+    """What a reader of the numbers must know."""
+    moved = drift(samples)
+    if moved is not None and abs(moved) > _DRIFTS:
+        word = "longer" if moved > 0 else "shorter"
+        yield f"the last runs took {100 * abs(moved):.0f} % {word} than the first ones"
+    if before is None or after is None:
+        return
+    clocks, warmth = (_clock(before), _clock(after)), (_warmth(before), _warmth(after))
+    if clocks[0] and clocks[1] and clocks[1] < _SLOWER * clocks[0]:
+        hot = warmth[0] is not None and warmth[1] is not None and warmth[1] > warmth[0] + _WARMER
+        why = f"it throttles: {warmth[0]:.0f} to {warmth[1]:.0f} degrees" if hot else "it throttles, or saves power"
+        yield f"the clock fell from {clocks[0]:.0f} to {clocks[1]:.0f} MHz ({why})"
+    governors = {core.governor for core in before.cores if core.governor} - {"performance"}
+    if governors:
+        yield f"the governor is {', '.join(sorted(governors))}: clocks follow the load (performance keeps them)"
+    if before.load is not None and before.load > _BUSY * max(1, len(before.cores)):
+        yield f"other programs kept the machine busy: its load was {before.load:.1f} on {len(before.cores)} cores"
+
+
+def _clock(facts: MachineFacts) -> float | None:
+    """The fastest core's clock in MHz: where the model runs, as far as can be told from outside."""
+    return max((core.mhz for core in facts.cores if core.mhz), default=None)
+
+
+def _warmth(facts: MachineFacts) -> float | None:
+    return max(facts.temperatures_c.values(), default=None)

@@ -1,0 +1,79 @@
+"""Products along staged rows: pointwise ones of few channels, and windows of taps, dilated or strides apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sdk.compiler.analysis.row_calls import drop_single_trips, loops_of_product
+from sdk.compiler.interp.loops import run_loops
+from sdk.compiler.ir.packing import pack_array
+from sdk.compiler.ir.types import I8, I32, TensorType
+from sdk.compiler.machines.lookup import MACHINES
+from sdk.compiler.machines.nest import Nest
+from sdk.compiler.ops import OPS, infer
+from sdk.compiler.schedules.rules import rule_for
+from sdk.compiler.schedules.trace import replay
+from sdk.compiler.verify.loops import verify_loops
+
+DSP = next(m for m in MACHINES if m.name == "dsp")
+
+
+def check(x_shape: tuple[int, ...], w_shape: tuple[int, ...], rule_name: str, **window: Any) -> None:
+    """The rule takes a convolution, replays to the same loops, and computes whole images and some rows rightly."""
+    attrs: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "pad": (0,) * 4, "pad_value": 0, "x_offset": 0}
+    attrs |= window
+    types = (TensorType(I8, x_shape), TensorType(I8, w_shape), TensorType(I32, w_shape[:1]))
+    rng = np.random.default_rng(x_shape[2] * w_shape[3])
+    x, weights = (rng.integers(-128, 128, t.static_shape).astype(np.int8) for t in types[:2])
+    bias, op = rng.integers(-999, 999, w_shape[0]).astype(np.int32), OPS["conv2d"]
+    assert op.loops is not None
+    loops = op.loops("f", types, infer("conv2d", types, tuple(attrs.items())), attrs)
+    loops = drop_single_trips(loops, loops_of_product(loops))
+    want = op.reference(x, weights, bias, **attrs)
+    rule, done = rule_for(Nest(loops), DSP)
+    assert rule is not None
+    assert rule.name == rule_name
+    assert replay(loops, done.trace) == done
+    problems: list[str] = []
+    verify_loops(done, lambda where, message: problems.append(f"{where}: {message}"))
+    assert problems == []
+    arrays = {"x": x, "w": weights, "b": bias}
+    for name, layout in done.layouts.items():
+        arrays[name] = pack_array(arrays[name], layout)
+    rows = want.shape[1]
+    for lo, hi in {(0, rows), (rows // 3, max(rows - 1, 1))}:
+        arrays["o"] = np.full(want.shape, 99, want.dtype)
+        run_loops(done, arrays, rows=(lo, hi))
+        np.testing.assert_array_equal(arrays["o"][:, lo:hi], want[:, lo:hi])
+
+
+@pytest.mark.parametrize("stride", [(1, 1), (2, 3)], ids=str)
+@pytest.mark.parametrize("depth", [1, 2, 3, 7])
+@pytest.mark.parametrize("width", [4, 7, 13, 61])
+def test_channels_of_pixels_are_taps(width: int, depth: int, stride: Any) -> None:
+    check((1, 61, width, depth), (6, 1, 1, depth), "point-rows", stride=stride)
+
+
+@pytest.mark.parametrize("height", [1, 5])
+@pytest.mark.parametrize(("taps", "depth"), [(3, 1), (4, 2), (7, 3)])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (3, 1), (1, 2), (1, 3), (2, 2), (3, 2), (4, 6)])
+def test_windows_of_one_row(height: int, taps: int, depth: int, stride: int, dilation: int) -> None:
+    reach = dilation * (taps - 1)
+    window = {"stride": (1, stride), "dilation": (1, dilation), "pad": (0, reach // 2, 0, reach // 3), "pad_value": 5}
+    for width in (61, 72):
+        check((1, height, width, depth), (8, 1, taps, depth), "row-taps", **window)
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 2), (2, 3), (2, 4)])
+def test_dilated_windows_of_several_rows(stride: int, dilation: int) -> None:
+    for depth, width in ((1, 19), (3, 30)):
+        window = {"stride": (2, stride), "dilation": (2, dilation), "pad": (2, dilation, 1, 2), "pad_value": -7}
+        check((1, 9, width, depth), (5, 3, 3, depth), "row-taps", **window)
+
+
+def test_windows_of_one_column() -> None:
+    """No two taps follow each other along a row."""
+    check((1, 20, 9, 1), (8, 3, 1, 1), "register-tiles", pad=(1, 0, 1, 0), pad_value=3)
