@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import structs
@@ -117,8 +117,8 @@ def _load(name: str) -> Board:
 
 def evidence_of(board: Board) -> str:
     """Where images for a board have run, in words."""
-    if board.hosted and board.evidence == "core":
-        return "programs for it have run under emulation" if board.emulator else "untested: programs for it only build"
+    if board.hosted:
+        return "programs for it have run under emulation, as processes" if board.emulator else "it is this machine"
     return f"images for it have run on it: {board.silicon}" if board.silicon else _EVIDENCE[board.evidence]
 
 
@@ -162,10 +162,16 @@ def describe(board: Board) -> dict[str, Any]:
             "timed": emulator.timed,
         },
         "usb": [structs.asdict(one) for one in board.usb],
-        "flash": {
-            name: {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
-            for name, settings in board.flash.items()
-        },
+        "flash": _settings(board.flash),
+        "projects": _settings(board.projects),
         "sources": list(board.sources),
         "origin": dict(sorted(board.origin.items())),
+    }
+
+
+def _settings(found: Mapping[str, Mapping[str, Setting]]) -> dict[str, dict[str, Any]]:
+    """Settings by name, JSON-ready."""
+    return {
+        name: {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+        for name, settings in found.items()
     }

@@ -201,6 +201,7 @@ class BoardFile(Table, frozen=True):
     emulator: Emulator | None = None
     usb: tuple[Usb, ...] = ()
     flash: dict[str, dict[str, Setting]] = key(default_factory=dict)
+    projects: dict[str, dict[str, Setting]] = key(default_factory=dict)
     provenance: Provenance = Provenance()
 
 
@@ -219,6 +220,7 @@ class Board:
     runtime: Runtime
     emulator: Emulator | None
     flash: Mapping[str, Mapping[str, Setting]]  # what flashes it, the preferred first, and what each is told
+    projects: Mapping[str, Mapping[str, Setting]]  # by kind of project, what it calls the board
     sources: tuple[str, ...]  # where the facts come from
     origin: Mapping[str, str]  # dotted key -> the file that set it
     emulated_only: bool  # it stands for a core, there is none to buy
@@ -246,16 +248,16 @@ class Board:
     def evidence(self) -> Literal["silicon", "emulator", "model", "core"]:
         """Where images of ours for this board have run: on it; in an emulator that others wrote of it; under Unicorn on
         a model of ours made from the same file; or on another machine that has its core."""
-        if self.silicon:
+        if self.silicon or (self.hosted and self.emulator is None):
             return "silicon"
-        if self.emulator is not None and self.emulator.fidelity == "soc":
+        if self.emulator is not None and (self.hosted or self.emulator.fidelity == "soc"):
             return "emulator"
         return "model" if self.runtime.uart is not None and self.runtime.timer is not None else "core"
 
     @property
     def untested(self) -> bool:
         """Whether nothing but models of ours has shown that what is built for it works there."""
-        return not self.hosted and self.evidence in ("model", "core")
+        return self.evidence in ("model", "core")
 
     @property
     def hosted(self) -> bool:

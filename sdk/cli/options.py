@@ -64,7 +64,7 @@ any_board_option = click.option(
     shell_complete=complete.board_names,
 )  # fmt: skip
 device_option = click.option(
-    "--device", metavar="URI", help="Device: local:PROGRAM, qemu://, program://, tcp://HOST or ssh://HOST."
+    "--device", metavar="URI", help="Device: local:PROGRAM, qemu://, program://, tcp://HOST, ssh://HOST or adb://."
 )
 entry_option = click.option(
     "--entry", metavar="NAME", help="Entry of a model that has several.", shell_complete=complete.entry_names
@@ -198,6 +198,17 @@ def parse_regions(values: Iterable[str]) -> Iterable[tuple[str, int]]:
             raise UsageError(f"not a region: {value!r}", where="--region", hint="write --region dtcm=64K")
         _put(found, name, parse_size(_number(size), f"--region {name}"), "--region")
     return found.items()
+
+
+def parse_settings(values: Iterable[str]) -> dict[str, str]:
+    """Read ``chip=STM32L4R5ZI``; raise UsageError."""
+    found: dict[str, str] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name or not text:
+            raise UsageError(f"not a setting: {value!r}", where="--set", hint="write --set chip=STM32L4R5ZI")
+        found[name] = text
+    return found
 
 
 def _number(text: str) -> int | str:

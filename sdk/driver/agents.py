@@ -118,6 +118,8 @@ def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str
                 f"SDK_RT_{role.upper()}_HZ={device.hz}u",
                 f"SDK_RT_{role.upper()}_SCALE={device.scale}u",
             ]
+        if place.core.cache is not None and place.core.cache.d:
+            macros.append("SDK_RT_CACHES=1")
         if place.runtime.boot is not None:
             names.append(f"{port}/boot_{place.runtime.boot}.c")
             macros.append(f"SDK_RT_FLASH_BYTES={place.regions('flash')[0].size}u")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from agent_lab import running, until
+from agent_lab import documented, running, until
 from wire_work import work
 
 from sdk.cli import run_command
@@ -144,6 +145,13 @@ def test_how_programs_end_is_told(server: Server, tmp_path: Path) -> None:
     assert "machine 8" in (error.why or "")
 
 
+def test_an_agent_that_does_not_start_is_told(server: Server, tmp_path: Path) -> None:
+    bad = script(tmp_path, "echo so sorry >&2; exit 9")
+    with pytest.raises(LinkError, match="the connection is lost") as caught:
+        open_transport(server.uri, script(tmp_path, "exec cat"), None, 20, lambda _: bad)
+    assert "so sorry" in (caught.value.why or "")
+
+
 def test_one_tool_at_a_time_by_ssh(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = (script(tmp_path, "exec cat"), None, 20, lambda _: server.agent)
     first = open_transport(server.uri, *request)
@@ -236,7 +244,11 @@ def test_a_raspberry_pi(
 ) -> None:
     need_tool("qemu-aarch64")
     where = (str(DIGITS), "--board", "aarch64-linux", "--device")
-    assert run_command(["bench", *where, f"{server.uri}?via=qemu-aarch64", "--json"]) == 0
+    [line] = documented("A Raspberry Pi")
+    program, *words = shlex.split(line.replace("ssh://pi@raspberrypi", f"{server.uri}?via=qemu-aarch64"))
+    assert program == "sdk"
+    monkeypatch.chdir(DIGITS.parents[2])
+    assert run_command([*words, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["emulated"], report["runs"]) == (True, 10)
     verify = ["verify", *where, f"{server.uri}?via=qemu-aarch64", "--against", "interp", "--cases", "3"]

@@ -112,8 +112,8 @@ def test_by_how_much_it_does_not_fit(counted: list[tuple[str, str, str]]) -> Non
 
 def test_a_core_is_emulated_on_the_largest_machine_that_runs_its_code(counted: list[tuple[str, str, str]]) -> None:
     (row,) = fit(MODEL, BuildOptions(), boards=[load_board("microbit")]).boards
-    assert counted == [("rpi_pico", "cortex-m0", "time")]
-    assert row.emulated_on == "rpi_pico"
+    assert counted == [("rpi_pico_w", "cortex-m0", "time")]
+    assert row.emulated_on == "rpi_pico_w"
 
 
 def test_no_emulated_target_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:

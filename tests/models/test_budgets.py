@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from elftools.elf.constants import SH_FLAGS
 from real import NAMES
 
 from sdk.boards import load_board
 from sdk.driver import BuildOptions, bench
+from sdk.driver.agents import link_agent
 from sdk.driver.artifact import build_sources
+from sdk.toolchains.elf import ElfFile
 
 pytestmark = pytest.mark.models
 M4 = "nucleo_l4r5zi"
@@ -64,6 +67,16 @@ def test_instructions(models: Path, name: str, limit: int, cycles: int) -> None:
     assert 100_000 < runs[0]["instructions"] <= limit
     assert runs[0]["est_cycles"] <= cycles
     assert runs[1]["instructions"] <= 1.08 * runs[0]["instructions"]
+
+
+@pytest.mark.parametrize(("name", "limit"), [("kws", 48_000), ("hello", 8_000)])
+def test_a_whole_firmware(models: Path, name: str, limit: int) -> None:
+    """Flash of all that is flashed on a real board: start-up, clocks, UART, wire, agent, model, weights."""
+    board, options = load_board(M4), BuildOptions()
+    image = ElfFile(link_agent(build_sources(models / NAMES[name], board, options).sources, board, options))
+    kept = [s for s in image.sections if s.flags & SH_FLAGS.SHF_ALLOC and s.type != "SHT_NOBITS"]
+    assert {s.address >> 20 for s in kept} == {0x080}
+    assert 4_000 < sum(s.size for s in kept) <= limit
 
 
 @pytest.mark.parametrize("name", ["kws", "ic", "vww"])

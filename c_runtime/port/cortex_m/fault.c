@@ -12,6 +12,7 @@
 
 void sdk_rt_port_reset(void)
 {
+    sdk_rt_write_back(); /* the record of a crash */
     __asm__ volatile("dsb" ::: "memory");
     SDK_RT_REG(AIRCR) = AIRCR_RESET;
     for (;;) {

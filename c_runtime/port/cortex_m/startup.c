@@ -81,8 +81,53 @@ void sdk_rt_guard_stack(void)
 #endif
 }
 
+#if defined(SDK_RT_CACHES)
+#define CCR 0xE000ED14u
+#define CCR_DATA (1u << 16)
+#define CCR_CODE (1u << 17)
+#define CCSIDR 0xE000ED80u
+#define CSSELR 0xE000ED84u
+#define ICIALLU 0xE000EF50u
+#define DCISW 0xE000EF60u
+#define DCCSW 0xE000EF6Cu
+
+/* Does to each line of the data cache, by set and way, what writing to a register does (DDI 0403E, B2.2.7). */
+static void for_each_line(uint32_t maintenance)
+{
+    SDK_RT_REG(CSSELR) = 0;
+    __asm__ volatile("dsb" ::: "memory");
+    uint32_t size = SDK_RT_REG(CCSIDR), ways = size >> 3 & 0x3FFu;
+    for (uint32_t set = 0; set <= (size >> 13 & 0x7FFFu); ++set) {
+        for (uint32_t way = 0; way <= ways; ++way) {
+            SDK_RT_REG(maintenance) = set << ((size & 7u) + 4u) | (ways == 0 ? 0 : way << __builtin_clz(ways));
+        }
+    }
+    __asm__ volatile("dsb\n\tisb" ::: "memory");
+}
+
+static void enable_caches(void)
+{
+    SDK_RT_REG(ICIALLU) = 0;
+    for_each_line(DCISW);
+    SDK_RT_REG(CCR) |= CCR_CODE | CCR_DATA;
+    __asm__ volatile("dsb\n\tisb" ::: "memory");
+}
+
+void sdk_rt_write_back(void)
+{
+    for_each_line(DCCSW);
+}
+#else
+void sdk_rt_write_back(void)
+{
+}
+#endif
+
 void sdk_rt_reset_handler(void)
 {
+#if defined(SDK_RT_CACHES)
+    enable_caches();
+#endif
 #if defined(__ARM_FP)
     SDK_RT_REG(CPACR) |= 0xFu << 20; /* the FPU, and MVE where there is one */
     __asm__ volatile("dsb\n\tisb" ::: "memory");

@@ -41,6 +41,7 @@ _PADDED = 1 << 9
 PERIPHERALS, PERIPHERALS_END = 0x4000_0000, 0x6000_0000  # DDI 0403E, B3.1
 RESET_REQUEST = 0x05FA_0004
 TOP_OF_SYSTICK = 0xFF_FFFF
+CCSIDR = 0xF00F_E019  # 4 ways of 128 sets of 32 bytes
 
 
 class Reset(Exception):
@@ -63,7 +64,7 @@ class CortexM:
     def reset(self) -> int:
         """Sets registers as a reset does; returns where code starts."""
         values = self._system.values
-        values.update(dict.fromkeys(values, 0))
+        values.update(dict.fromkeys(values.keys() - {0xD80}, 0))
         values[0xD08] = self._start
         self._note(0xD90, 0 if self._v8 else 8 << 8)
         self._hooks.state.guard_bytes = 0
@@ -179,6 +180,8 @@ class CortexM:
         small = (0x010, 0x014, 0x018, 0x01C, 0xD00, 0xD04, 0xD08, 0xD0C, 0xD10, 0xD14, 0xD1C, 0xD20)
         main = (0xD18, 0xD24, 0xD28, 0xD2C, 0xD34, 0xD38, 0xD88, 0xD90, 0xD94, 0xD98, 0xD9C, 0xDA0, 0xDFC)
         it = Registers(0x1000, dict.fromkeys(small if self._small else (*small, *main), 0))
+        if self._core.model == arm.UC_CPU_ARM_CORTEX_M7:  # caches, of which nothing is seen but their registers
+            it.values |= {0xD80: CCSIDR, 0xD84: 0, 0xF50: 0, 0xF60: 0, 0xF6C: 0}
 
         def mpu(value: int) -> None:
             it.values[0xD94] = value

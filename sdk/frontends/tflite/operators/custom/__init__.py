@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from sdk.frontends.tflite.context import OperatorSpec, Table
-from sdk.frontends.tflite.operators.custom import convolution, detection, fourier, pooling, signal, streams
+from sdk.frontends.tflite.operators.custom import convolution, detection, fourier, pooling, signal, speech, streams
 
 __all__ = ["CUSTOM"]
 
-_FAMILIES = (convolution, detection, fourier, pooling, signal, streams)
+_FAMILIES = (convolution, detection, fourier, pooling, signal, speech, streams)
 _TABLE: Table = {name: importer for family in _FAMILIES for name, importer in family.TABLE.items()}
 CUSTOM: Mapping[str, OperatorSpec] = {
     name: OperatorSpec("", (), None, importer, importer, "convert") for name, importer in _TABLE.items()
