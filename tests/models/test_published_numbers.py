@@ -31,6 +31,7 @@ def test_estimates_beside_published_results(
     assert [row for row in rows if row not in page] == []
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize("name", ["KWS", "IC", "AD", "VWW"])
 def test_the_table_of_the_readme(models: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
