@@ -45,9 +45,8 @@ def texts() -> Iterator[tuple[str, str]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
                 yield path.name, node.value
-    for path in (ROOT / "templates").rglob("*"):
-        if path.is_file():
-            yield path.name, path.read_text(encoding="utf-8")
+    for path in filter(Path.is_file, (ROOT / "templates").rglob("*.*")):
+        yield path.name, path.read_text(encoding="utf-8")
 
 
 def test_what_people_are_told_to_read_is_there() -> None:
