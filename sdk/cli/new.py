@@ -11,11 +11,12 @@ from typing import Any
 import click
 
 from sdk.cli import options, output
+from sdk.cli.group import Listed
 from sdk.errors import SdkError
 from sdk.resources import data_dir
 
 
-class _Kinds(click.Group):
+class _Kinds(Listed):
     """The group of ``new``, which says what was meant by a kind that there is not."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
