@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sdk.driver.execute import run, verify
     from sdk.driver.explain import inspect, memory
     from sdk.driver.finding import attached
+    from sdk.driver.firmware_map import firmware_map
     from sdk.driver.fitting import fit
     from sdk.driver.flashing import flash, flash_plans
     from sdk.driver.layers import verify_layers
@@ -47,6 +48,7 @@ __all__ = [
     "diff",
     "doctor",
     "draw",
+    "firmware_map",
     "fit",
     "flash",
     "flash_plans",
@@ -83,6 +85,7 @@ _MODULES = {
     "graph_page": "plots.graph_page",
     "graph_svg": "plots.graph_page",
     "inspect": "explain",
+    "firmware_map": "firmware_map",
     "memory": "explain",
     "memory_page": "plots.memory_page",
     "memory_svg": "plots.memory_page",
