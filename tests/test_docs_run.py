@@ -27,7 +27,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # What is run elsewhere: make by continuous integration, an installation by test_package.py, agents by tests/agent.
 ELSEWHERE = re.compile(
-    r"make (demo|test|soak|docs)\b|pip install|\. \.venv/bin/activate|export |eval |source |sdk agent|sdk .*(serial:|(tcp|ssh)://)"
+    r"make (demo|test|soak|docs)\b|pip install|\. \.venv/bin/activate|export |eval |source |sdk agent|sdk .*(serial:|(tcp|ssh|adb)://)"
 )
 SHELL = ("cmake", "qemu-system-arm", "python")
 LANGUAGES = {"", "c", "js", "python", "ir", "pipeline", "toml"}

@@ -44,7 +44,7 @@ def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorS
     if emulator is None:
         emulator = emulator_of(board, agent) if uri.startswith("unicorn:") else emulator_spec(board)
     if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
-        hint = "local:, unicorn://, qemu://, serial:PORT, tcp://HOST or ssh://HOST"
+        hint = "local:, unicorn://, qemu://, serial:PORT, tcp://HOST, ssh://HOST or adb://"
         raise UsageError(f"{uri!r} is not a device address", hint=hint)
     limited = emulator is not None and emulator.machine is not None
     timeout_s = _seconds(_TIMEOUT_VARIABLE, LIMITED_TIMEOUT_S if limited else TIMEOUT_S)

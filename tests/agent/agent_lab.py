@@ -98,6 +98,15 @@ def read_all(program: RemoteProgram, count: int) -> bytes:
     return data
 
 
+def documented(heading: str) -> list[str]:
+    """The commands of the first block under a heading of docs/devices.md, four at most; the first one installs."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "devices.md").read_text(encoding="utf-8")
+    lines = text.split(f"\n## {heading}\n")[1].split("```")[1].replace("\\\n", " ").strip().splitlines()
+    assert len(lines) <= 4
+    assert lines[0] == "pip install '.[zig]'"  # what tests/test_package.py does
+    return lines[1:]
+
+
 def end_of(program: RemoteProgram, seconds: float = 20.0) -> SdkError:
     deadline = time.monotonic() + seconds
     try:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from agent_lab import running, until
+from agent_lab import documented, running, until
 from wire_work import work
 
 from sdk.cli import run_command
@@ -236,7 +237,11 @@ def test_a_raspberry_pi(
 ) -> None:
     need_tool("qemu-aarch64")
     where = (str(DIGITS), "--board", "aarch64-linux", "--device")
-    assert run_command(["bench", *where, f"{server.uri}?via=qemu-aarch64", "--json"]) == 0
+    [line] = documented("A Raspberry Pi")
+    program, *words = shlex.split(line.replace("ssh://pi@raspberrypi", f"{server.uri}?via=qemu-aarch64"))
+    assert program == "sdk"
+    monkeypatch.chdir(DIGITS.parents[2])
+    assert run_command([*words, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["emulated"], report["runs"]) == (True, 10)
     verify = ["verify", *where, f"{server.uri}?via=qemu-aarch64", "--against", "interp", "--cases", "3"]
