@@ -51,7 +51,7 @@ def memory(
         alone = html.suffix == ".svg"
         output.write_file(html, driver.memory_svg(report) if alone else driver.memory_page(report, target), "--html")
     if as_json:
-        output.print_json(report.to_json() | ({} if linked is None else {"firmware": linked.to_json()}))
+        output.print_json(report.to_json() | {"firmware": None if linked is None else linked.to_json()})
         return
     print_build(report.to_json(), target)
     for line in memory_lines(report, output.width()):

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from sdk.driver.execute import run, verify
     from sdk.driver.explain import inspect, memory
     from sdk.driver.finding import attached
-    from sdk.driver.firmware_map import firmware_map
     from sdk.driver.fitting import fit
     from sdk.driver.flashing import flash, flash_plans
     from sdk.driver.layers import verify_layers
+    from sdk.driver.linked import firmware_map
     from sdk.driver.measuring import bench, bench_pair, compare_with
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
@@ -85,7 +85,7 @@ _MODULES = {
     "graph_page": "plots.graph_page",
     "graph_svg": "plots.graph_page",
     "inspect": "explain",
-    "firmware_map": "firmware_map",
+    "firmware_map": "linked",
     "memory": "explain",
     "memory_page": "plots.memory_page",
     "memory_svg": "plots.memory_page",
