@@ -1,6 +1,6 @@
 """Counts layers of all sizes that nobody tuned for, and shows those that take far more than layers beside them.
 
-    python benchmarks/layers.py [--board NAME]... [--only FAMILY] [--all] [--json]
+    python benchmarks/layers.py [--board NAME]... [--only FAMILY] [--all] [--json | --markdown]
 
 A family is a kind of layer with one or two of its sizes swept: widths, channels, kernels, strides, dilations,
 multipliers. Each layer is a network of its own operator; many are compiled to one image, and what each executes is
@@ -200,6 +200,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="families with this in their name")
     parser.add_argument("--all", action="store_true", help="show every layer")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--markdown", action="store_true", help="the table of docs/speed.md")
     args = parser.parse_args()
     wanted = [layer for layer in dict.fromkeys(layers()) if args.only in layer.family]
     rows = []
@@ -208,6 +209,8 @@ def main() -> int:
         rows += summary(board, measured(board, wanted), args.all)
     if args.json:
         print(json.dumps({"schema": 1, "rows": rows}))
+    elif args.markdown:
+        print("\n".join(markdown(rows)))
     else:
         show(rows)
     return 9 if any(row["missed"] for row in rows) else 0
@@ -341,6 +344,17 @@ def _row(
         "board": board.name, "family": family, "layers": count, "median": round(median, 2), "worst": round(worst, 2),
         "worst layer": which, "cliff": round(cliff, 2), "at": where, "limit": limit, "missed": missed,
     }  # fmt: skip
+
+
+def markdown(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A line for each family, a column for each board: median, worst layer, largest ratio."""
+    boards = list(dict.fromkeys(row["board"] for row in rows))
+    yield " | ".join(["| family | layers", *(load_board(name).core.cpu for name in boards)]) + " |"
+    yield "|---|---:|" + "---:|" * len(boards)
+    for family in dict.fromkeys(row["family"] for row in rows):
+        mine = [row for row in rows if row["family"] == family]
+        cells = [f"{row['median']:.2f} / {row['worst']:.1f} / {row['cliff']:.1f}" for row in mine]
+        yield " | ".join([f"| {family}", str(mine[0]["layers"]), *cells]) + " |"
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import struct
 import subprocess
 import sys
@@ -53,7 +54,10 @@ class Run:
         self._hold = contextlib.ExitStack()
         try:
             program = self._hold.enter_context(store.used(digest))
-            self._start(program, store.new_folder(), memory_bytes, disk_bytes, cores)
+            folder = store.new_folder()
+            # its supervisor removes it, unless somebody has killed that
+            self._hold.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._start(program, folder, memory_bytes, disk_bytes, cores)
         except OSError as error:
             self._hold.close()
             raise RefusedError(Failure.ROOM, f"the agent cannot start it: {error.strerror}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import structs
@@ -162,10 +162,16 @@ def describe(board: Board) -> dict[str, Any]:
             "timed": emulator.timed,
         },
         "usb": [structs.asdict(one) for one in board.usb],
-        "flash": {
-            name: {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
-            for name, settings in board.flash.items()
-        },
+        "flash": _settings(board.flash),
+        "projects": _settings(board.projects),
         "sources": list(board.sources),
         "origin": dict(sorted(board.origin.items())),
+    }
+
+
+def _settings(found: Mapping[str, Mapping[str, Setting]]) -> dict[str, dict[str, Any]]:
+    """Settings by name, JSON-ready."""
+    return {
+        name: {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+        for name, settings in found.items()
     }

@@ -201,6 +201,7 @@ class BoardFile(Table, frozen=True):
     emulator: Emulator | None = None
     usb: tuple[Usb, ...] = ()
     flash: dict[str, dict[str, Setting]] = key(default_factory=dict)
+    projects: dict[str, dict[str, Setting]] = key(default_factory=dict)
     provenance: Provenance = Provenance()
 
 
@@ -219,6 +220,7 @@ class Board:
     runtime: Runtime
     emulator: Emulator | None
     flash: Mapping[str, Mapping[str, Setting]]  # what flashes it, the preferred first, and what each is told
+    projects: Mapping[str, Mapping[str, Setting]]  # by kind of project, what it calls the board
     sources: tuple[str, ...]  # where the facts come from
     origin: Mapping[str, str]  # dotted key -> the file that set it
     emulated_only: bool  # it stands for a core, there is none to buy

@@ -45,6 +45,7 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
         runtime=file.runtime,
         emulator=file.emulator,
         flash=file.flash,
+        projects=file.projects,
         sources=file.provenance.sources,
         origin=dict(origin),
         emulated_only=file.board.machine == "emulated",

@@ -27,6 +27,7 @@ from sdk.cli.group import Verbs
 from sdk.cli.help import help_
 from sdk.cli.inspect import inspect
 from sdk.cli.memory import memory
+from sdk.cli.new import new
 from sdk.cli.profile import profile
 from sdk.cli.quantize import quantize
 from sdk.cli.run import run
@@ -36,8 +37,8 @@ from sdk.version import VERSION
 
 # In the order in which --help shows them; each has examples in templates/help/examples.toml.
 _COMMANDS = (
-    *(build, run, verify, bench, profile, memory, inspect, diff, fit, quantize, boards, devices, flash, agent, doctor),
-    *(help_, completion),
+    *(build, run, verify, bench, profile, memory, inspect, diff, fit, quantize, boards, devices, new, flash),
+    *(agent, doctor, help_, completion),
 )
 VERBS = tuple(command.name or "" for command in _COMMANDS)
 

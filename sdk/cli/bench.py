@@ -37,6 +37,7 @@ _MOST_PERCENT = 10_000
 @click.option("--blocks", type=click.IntRange(1), default=31, show_default=True, help="Turns of two builds.")
 @click.option("--baseline", type=options.FILE, metavar="FILE", help="Compare with an earlier --json.")
 @click.option("--fail-above", metavar="P%", help="Exit with 9 when it costs so much more than the baseline, or than A.")
+@click.option("--history", metavar="FILE.sqlite", type=options.FILE, help="Remember it; --html draws what is there.")
 @click.option("--html", metavar="F", type=options.FILE, help="Write a page with a plot.")
 @options.build_options
 @options.json_option
@@ -52,6 +53,7 @@ def bench(
     blocks: int,
     baseline: Path | None,
     fail_above: str | None,
+    history: Path | None,
     html: Path | None,
     as_json: bool,
     **compile_options: Any,
@@ -60,7 +62,7 @@ def bench(
     from sdk import driver
 
     allowed = _part(fail_above)
-    if len(targets) > _TWO or (len(targets) == _TWO and baseline is not None):
+    if len(targets) > _TWO or (len(targets) == _TWO and (baseline or history) is not None):
         raise UsageError("one build is measured, or two in turns", hint="sdk bench OLD NEW --board B")
     if allowed is not None and baseline is None and len(targets) == 1:
         raise UsageError("--fail-above compares", hint="give --baseline FILE, or two builds: sdk bench OLD NEW")
@@ -83,13 +85,16 @@ def bench(
     )
     data = report.to_json()
     held = None if baseline is None else driver.compare_with(baseline, data, 0.0 if allowed is None else allowed)
-    _write(html, lambda: driver.bench_page(report))
+    past = [] if history is None else driver.remember(history, data)
+    _write(html, lambda: driver.bench_page(report, past=past))
     if as_json:
         output.print_json(data if held is None else {**data, "baseline": held.to_json()})
     else:
         _say(data)
         if held is not None:
             output.say(f"{_signed(held.change)} of {held.before:g} {held.unit} in {held.file}")
+        if past:
+            output.say(f"{len(past)} {'measurement' if len(past) == 1 else 'measurements'} of it in {history}")
     _judge(held is None or allowed is None or held.passed)
 
 

@@ -40,7 +40,7 @@ def flash(
     from sdk import driver
     from sdk.flash.flashing import Choice
 
-    choice = Choice(runner, probe, settings=parse_settings(settings), timeout_s=timeout_s)
+    choice = Choice(runner, probe, settings=options.parse_settings(settings), timeout_s=timeout_s)
     place = options.find_place(board, device)
     if dry_run:
         if place is None:
@@ -55,17 +55,6 @@ def flash(
     checked = "yes, the board tells the image's hash" if data["checked"] else "no: the image has no agent to ask"
     rows = [("runner", data["runner"]), ("bytes", f"{data['image_bytes']:,}"), ("hash", data["build_id"])]
     output.print_pairs(f"{data['image']} on {data['board']}", [*rows, ("checked", checked), ("device", data["device"])])
-
-
-def parse_settings(values: tuple[str, ...]) -> dict[str, str]:
-    """Read ``chip=STM32L4R5ZI``; raise UsageError."""
-    found: dict[str, str] = {}
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name or not text:
-            raise UsageError(f"not a setting: {value!r}", where="--set", hint="write --set chip=STM32L4R5ZI")
-        found[name] = text
-    return found
 
 
 def _show_plans(found: list[Plan], as_json: bool, board: str) -> None:

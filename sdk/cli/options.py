@@ -200,6 +200,17 @@ def parse_regions(values: Iterable[str]) -> Iterable[tuple[str, int]]:
     return found.items()
 
 
+def parse_settings(values: Iterable[str]) -> dict[str, str]:
+    """Read ``chip=STM32L4R5ZI``; raise UsageError."""
+    found: dict[str, str] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name or not text:
+            raise UsageError(f"not a setting: {value!r}", where="--set", hint="write --set chip=STM32L4R5ZI")
+        found[name] = text
+    return found
+
+
 def _number(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sdk.driver.finding import attached
     from sdk.driver.fitting import fit
     from sdk.driver.flashing import flash, flash_plans
+    from sdk.driver.history import remember
     from sdk.driver.layers import verify_layers
     from sdk.driver.linked import firmware_map
     from sdk.driver.measuring import bench, bench_pair, compare_with
@@ -60,6 +61,7 @@ __all__ = [
     "memory_svg",
     "profile",
     "profile_page",
+    "remember",
     "run",
     "summarise",
     "verify",
@@ -91,6 +93,7 @@ _MODULES = {
     "memory_svg": "plots.memory_page",
     "profile": "profiling",
     "profile_page": "plots.profile_page",
+    "remember": "history",
     "run": "execute",
     "summarise": "summary",
     "verify": "execute",

@@ -37,7 +37,7 @@ def agent_program(machine: str) -> Path:
     """
     if (found := _TARGETS.get(_ALIKE.get(machine, machine))) is None:
         why = "agents are built for " + ", ".join(_TARGETS)
-        hint = "where Python runs, sdk agent does the same: see docs/devices.md"
+        hint = "where Python runs, sdk agent does the same: sdk help devices"
         raise UsageError(f"there is no agent for machines of the kind {machine!r}", why=why, hint=hint)
     arch, library, cpu, bits = found
     target = Target(

@@ -30,7 +30,7 @@ from sdk.toolchains.cache import digest
 
 __all__ = ["build", "build_sources"]
 
-_NOT_COMPILED = ("provenance", "usb", "flash")  # of a board: a build does not depend on them
+_NOT_COMPILED = ("provenance", "usb", "flash", "projects")  # of a board: a build does not depend on them
 
 
 @lru_cache(maxsize=1)

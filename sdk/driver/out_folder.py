@@ -27,7 +27,7 @@ MANIFEST: Final = "manifest.json"
 # counts, and whoever comes next ends what was interrupted. Both are in the folder itself, on the same disk.
 _STAGE: Final = ".sdk-new-"
 _READY: Final = ".sdk-ready"
-_OURS: Final = re.compile(r"(agent/)?[^./\\\0][^/\\\0]*")
+_OURS: Final = re.compile(r"([^./\\\0][^/\\\0]*/){0,8}[^./\\\0][^/\\\0]*")
 _WAIT_S: Final = 30.0
 _HEAD_BYTES: Final = 4096  # of a text, where the line stands that says who made it
 
@@ -186,7 +186,7 @@ def _finish(folder: Path) -> None:
         for name in _stale(contents_of(folder), contents_of(ready), folder):
             (folder / name).unlink(missing_ok=True)
         for name in names:
-            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(ready / name, folder / name)
     shutil.rmtree(ready)
 

@@ -19,6 +19,7 @@ from sdk.flash.flashing import Choice
 
 __all__ = ["emulator_spec", "open_session"]
 
+IMAGE = "image:"  # an image of the user's, on the board's emulated target
 TIMEOUT_S = 20.0
 LIMITED_TIMEOUT_S = 100.0  # of a machine that says itself when its guest hangs
 _TIMEOUT_VARIABLE = "CROSSLEVEL_TIMEOUT"
@@ -40,6 +41,8 @@ def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorS
         if not board.hosted and engine is None:
             raise NoDeviceError(f"{board.name} has no emulated target here", hint="name the device: --device URI")
         uri = "local:" if engine is None else f"{engine}://"
+    if uri.startswith(IMAGE):
+        agent, uri = _image(uri), f"{engine_of(board)}://"
     emulator = counting
     if emulator is None:
         emulator = emulator_of(board, agent) if uri.startswith("unicorn:") else emulator_spec(board)
@@ -63,6 +66,14 @@ def open_session(uri: str | None, board: Board, agent: Path, counting: EmulatorS
     if uri.startswith(SERIAL) and board.flash:
         return flashed_session(opened, agent, board, Choice(port=port_of(uri)))
     return opened()
+
+
+def _image(uri: str) -> Path:
+    """The image that an address names."""
+    path = Path(uri.removeprefix(IMAGE))
+    if not path.is_file():
+        raise NoDeviceError(f"there is no image {path}", where=uri, hint="build it first, or check the path")
+    return path
 
 
 def emulator_spec(board: Board, arguments: tuple[str, ...] = ()) -> EmulatorSpec | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
+import sqlite3
 import statistics
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -17,6 +19,7 @@ from sdk.cli import run_command
 from sdk.devices.machine import Core, MachineFacts
 from sdk.driver import conditions as machine
 from sdk.driver import measuring
+from sdk.driver.history import remember
 from sdk.driver.measuring import Baseline, PairReport, bench_pair, compare_with
 from sdk.driver.options import BuildOptions
 from sdk.driver.plots.bench_page import bench_page
@@ -168,3 +171,36 @@ def test_pages_of_odd_measurements() -> None:
         ET.fromstring(page.partition("\n")[2])
         assert page.count("<circle") <= 4500
     assert statistics.median(RAN.samples) == 4e6
+
+
+def test_histories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, now = tmp_path / "runs.sqlite", RAN.to_json()
+    assert [past.cost for past in remember(file, now)] == [4.0]
+    remember(file, {**now, "board": "other"})
+    remember(file, {**now, "at": {"n": 2}})
+    found = remember(file, {**now, "median_ms": 5.0})
+    assert [(past.cost, past.unit) for past in found] == [(4.0, "median_ms"), (5.0, "median_ms")]
+    page = bench_page(RAN, past=found)
+    ET.fromstring(page.partition("\n")[2])
+    assert page.count("<svg") == 2
+    before = file.read_bytes()
+    with pytest.raises(UsageError, match="there is nothing to remember"):
+        remember(file, {**now, "median_ms": None})
+    (tmp_path / "text").write_text("no data base, " * 100, encoding="utf-8")
+    other, later = tmp_path / "other.sqlite", tmp_path / "later.sqlite"
+    for path, command in ((other, "create table t (a)"), (later, "pragma user_version = 2")):
+        with contextlib.closing(sqlite3.connect(path)) as base:
+            base.execute(command)
+    for path, words in (
+        (other, "is no history of measurements\n  why: it is a file of something else"),
+        (later, "of a later version"),
+        (tmp_path / "text", "cannot write the history"),
+        (tmp_path, "cannot write the history"),
+        (tmp_path / "none" / "x", "cannot write the history"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            remember(path, now)
+    assert file.read_bytes() == before
+    for number in (1, 2):
+        assert run_command(["bench", str(DIGITS), "--board", "host", "--history", str(tmp_path / "own.sqlite")]) == 0
+        assert f"{number} measurement" in capsys.readouterr().out

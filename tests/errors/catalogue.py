@@ -32,6 +32,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "sdk/boards": ("Board files", "A TOML file of a board is wrong; `sdk boards show NAME` prints what was read."),
     "sdk/agent": ("Agents", "`sdk agent` cannot serve so; docs/devices.md says what it needs."),
     "sdk/devices": ("Devices", "The device is not there, does not answer, or answers wrongly."),
+    "sdk/projects": ("Projects", "`sdk new` cannot make it of this model, board or file: docs/projects.md."),
     "sdk/flash": ("Flashing", "No tool could write the board, or it did not; `sdk help flash` says what each needs."),
     "sdk/toolchains": ("Compilers and the cache", "A program is missing or refuses, or a folder takes nothing."),
     "sdk/quantizer": ("Quantising", "The samples, an option, or the float model; docs/quantize.md has examples."),

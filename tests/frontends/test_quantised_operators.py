@@ -454,6 +454,10 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "wants one scale of input and output, and the zero point 0": ("NEG", [((2,), I8, *BYTE)], ((2,), I8, *BYTE)),
     "slopes of int8": ("PRELU", [((2,), I16, 0.1, 0), ((2,), I8, 0.1, 0)], ((2,), I16, 0.1, 1)),
     "is too large for a curve of 16 bits": ("TANH", [((2,), I16, 10.0, 0)], ((2,), I16, 2.0**-15, 0)),
+    "supported: one, or one for each of the 2 columns of the result, on axis 1": (
+        "BATCH_MATMUL", [((2, 2), I8, *BYTE), ((2, 2), I8, (0.1, 0.2), 0)], ((2, 2), I8, *BYTE)),
+    "the matrix x1 has the shape [2]": (
+        "BATCH_MATMUL", [((2, 2), I8, *BYTE), ((2,), I8, (0.1, 0.2), 0)], ((2, 2), I8, *BYTE)),
     "a product of matrices of UINT8": (
         "BATCH_MATMUL", [((2, 2), U8, *BYTE), ((2, 2), U8, *BYTE)], ((2, 2), U8, *BYTE)),
 }  # fmt: skip

@@ -44,6 +44,10 @@ void sdk_rt_crashed(const sdk_rt_crash_t *crash)
     sdk_rt_port_reset();
 }
 
+#ifdef SDK_RT_APP
+void SDK_RT_APP(void); /* what the firmware does while no tool has a session open: a short step, again and again */
+#endif
+
 void sdk_rt_main(void)
 {
     sdk_rt_board_setup();
@@ -56,5 +60,10 @@ void sdk_rt_main(void)
         if (byte >= 0) {
             sdk_rt_agent_feed(&agent, (uint8_t)byte);
         }
+#ifdef SDK_RT_APP
+        else if (!agent.open) {
+            SDK_RT_APP();
+        }
+#endif
     }
 }

@@ -11,6 +11,7 @@ from sdk.driver.plots.templates import render
 from sdk.report import BenchReport
 
 if TYPE_CHECKING:
+    from sdk.driver.history import Past
     from sdk.driver.measuring import PairReport
 
 __all__ = ["bench_page"]
@@ -32,39 +33,62 @@ class _Series:
     cells: tuple[str, ...]
 
 
-def bench_page(a: BenchReport, b: BenchReport | None = None, pair: PairReport | None = None) -> str:
-    """The page, as HTML that is XML too: of one build, or of two that were measured in turns."""
+@dataclass(frozen=True)
+class _Plot:
+    """Dots over an axis of values."""
+
+    series: tuple[_Series, ...]
+    ticks: tuple[tuple[float, str], ...]
+    unit: str
+    what: str
+
+
+def bench_page(
+    a: BenchReport, b: BenchReport | None = None, pair: PairReport | None = None, past: Sequence[Past] = ()
+) -> str:
+    """The page, as HTML that is XML too: of one build, or of two that were measured in turns; and how the cost went
+    since the first of the ``past``."""
     reports = [a] if b is None else [a, b]
     unit, scale = _UNITS.get(a.counter, (a.counter, 1.0))
-    every = [sample / scale for report in reports for sample in report.samples]
-    low, high = min(every), max(every)
-    pad = (high - low) * _MARGIN or max(abs(high) * _MARGIN, 1e-9)
-    low, high = max(0.0, low - pad), high + pad
-    series = [_series(report, k, scale, low, high, len(reports) > 1) for k, report in enumerate(reports)]
-    ticks = [(_y(low + (high - low) * k / 4, low, high), f"{low + (high - low) * k / 4:.4g}") for k in range(5)]
+    named = [(f"{'AB'[k]}: {r.model}" if b else r.model, r.samples) for k, r in enumerate(reports)]
+    told = [(name, [s / scale for s in samples], [""] * len(samples)) for name, samples in named]
+    plots = [_plot(told, unit, f"{'blocks' if pair else 'runs'}, in the order in which they were taken")]
+    if past:
+        when = [f" {one.time}, {one.version}" for one in past]
+        costs = [one.cost for one in past]
+        plots.append(_plot([("", costs, when)], unit, f"measurements from {past[0].time} to {past[-1].time}"))
     return render(
         "bench.html.j2",
         heading=" and ".join(dict.fromkeys(report.model for report in reports)) + f" on {a.board}",
-        report=a, series=series, ticks=ticks, unit=unit, verdict=_verdict(pair),
-        width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT, bottom=HEIGHT - BOTTOM,
+        report=a, plots=plots, verdict=_verdict(pair), width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT,
         facts=list(_facts(a)), notes=list(dict.fromkeys(line for report in reports for line in report.notes)),
-        what="blocks" if pair else "runs",
     )  # fmt: skip
 
 
-def _series(report: BenchReport, number: int, scale: float, low: float, high: float, several: bool) -> _Series:
-    values = [sample / scale for sample in report.samples]
+def _plot(told: Sequence[tuple[str, Sequence[float], Sequence[str]]], unit: str, what: str) -> _Plot:
+    """Series by name, with values and what is said of each, over one axis."""
+    every = [value for _, values, _ in told for value in values]
+    low, high = min(every), max(every)
+    pad = (high - low) * _MARGIN or max(abs(high) * _MARGIN, 1e-9)
+    low, high = max(0.0, low - pad), high + pad
+    series = tuple(_series(name, f"c{k}", values, more, low, high) for k, (name, values, more) in enumerate(told))
+    steps = [low + (high - low) * k / 4 for k in range(5)]
+    return _Plot(series, tuple((_y(value, low, high), f"{value:.4g}") for value in steps), unit, what)
+
+
+def _series(
+    name: str, color: str, values: Sequence[float], more: Sequence[str], low: float, high: float
+) -> _Series:
     step = max(1, -(-len(values) // _DOTS))
     wide = WIDTH - LEFT - RIGHT
     dots = tuple(
-        (LEFT + wide * (k + 0.5) / len(values), _y(value, low, high), f"{k + 1}: {value:.6g}")
+        (LEFT + wide * (k + 0.5) / len(values), _y(value, low, high), f"{k + 1}: {value:.6g}{more[k]}")
         for k, value in enumerate(values)
         if k % step == 0
     )
     cells = (len(values), min(values), statistics.median(values), max(values))
-    name = f"{'AB'[number]}: {report.model}" if several else report.model
-    median = _y(statistics.median(values), low, high)
-    return _Series(name, f"c{number}", dots, median, tuple(f"{cell:.6g}" for cell in cells))
+    middle = _y(statistics.median(values), low, high)
+    return _Series(name, color, dots, middle, tuple(f"{cell:.6g}" for cell in cells))
 
 
 def _y(value: float, low: float, high: float) -> float:

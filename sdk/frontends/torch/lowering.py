@@ -52,7 +52,7 @@ def _writes(target: Any) -> bool:
 
 def _is_plain(node: Any) -> bool:
     if node.op == "get_attr":
-        part = getattr(node.graph.owning_module, node.target)
+        part: Any = getattr(node.graph.owning_module, node.target, None)
         wrapped = hasattr(part, "graph") and all(_wraps(user, node) for user in node.users)
         return wrapped and all(_is_plain(inner) for inner in part.graph.nodes)
     if node.op == "call_function" and node.all_input_nodes and _wraps(node, node.all_input_nodes[0]):

@@ -355,6 +355,8 @@ def _column_scales(node: OpNode, turned: bool) -> tuple[float, ...]:
     if len(weights.scales) < 2:
         return ()
     axis = len(weights.shape) - (2 if turned else 1)
+    if len(weights.shape) < 2:
+        raise BuildError(f"the matrix {weights.title} has the shape {list(weights.shape)}")
     if weights.axis != axis or len(weights.scales) != weights.shape[axis]:
         raise BuildError(
             f"the matrix {weights.title} has {len(weights.scales)} scales on axis {weights.axis}; supported: one, or "

@@ -17,7 +17,7 @@ from sdk.frontends.tflite.operators.custom.terms import Term, given, whole
 __all__ = ["TABLE"]
 
 _LONGEST = 1 << 16
-_MOST_BANDS = 1 << 12
+_MOST_BANDS = 1 << 10
 _MOST_HZ = 1 << 24
 _LEAST = 1e-12  # of a band before its logarithm
 

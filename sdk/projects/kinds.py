@@ -1,0 +1,60 @@
+"""Kinds of projects as data: a folder of templates with a record beside them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Final
+
+from sdk.boards.base import Table
+from sdk.boards.table import read_table, suggest
+from sdk.errors import UsageError
+from sdk.resources import data_dir
+
+__all__ = ["RECORD", "SHARED", "Kind", "kind_names", "load_kind", "template_folder"]
+
+RECORD: Final = "project.toml"
+SHARED: Final = "_shared"  # templates that several kinds include
+
+
+class Kind(Table, frozen=True):
+    """A kind of project, as ``project.toml`` in its folder of templates says it.
+
+    Every file of the folder is a template, called as in the project with ``.j2`` behind; ``NAME`` in a path stands for
+    the C name of the model, ``dot.`` at the beginning of a part for a dot. ``model`` is the folder for the model's C,
+    ``headers`` the one for its headers (the same, where it is empty). With ``runtime``, the folder for start-up and
+    drivers, it is for boards that the runtime has these for; without, for those whose system brings its own.
+    ``yours`` are the files that belong to the user once they are there. ``needs`` is what a board's file says of this
+    kind of project in ``[projects.KIND]``, or the user with --set. ``hint`` is what to do next.
+    """
+
+    title: str
+    model: str
+    yours: tuple[str, ...]
+    headers: str = ""
+    runtime: str = ""
+    needs: tuple[str, ...] = ()
+    hint: str = "README.md says how to build it"
+
+
+def template_folder() -> Path:
+    """The folder of the kinds."""
+    return data_dir("templates") / "projects"
+
+
+def kind_names() -> list[str]:
+    """What can be made, sorted."""
+    return sorted(path.parent.name for path in template_folder().glob(f"*/{RECORD}"))
+
+
+def load_kind(name: str) -> Kind:
+    """The kind called ``name``.
+
+    Raises:
+        UsageError: there is none, or its record is wrong.
+    """
+    names = kind_names()
+    if name not in names:
+        raise UsageError(f"unknown kind of project {name!r}", hint=suggest(name, names) or f"one of {', '.join(names)}")
+    path = template_folder() / name / RECORD
+    return read_table(Kind, tomllib.loads(path.read_text(encoding="utf-8")), str(path))

@@ -1,0 +1,250 @@
+"""``sdk new``: a project of a kind around a model, and the same once more around another one, with the user's files
+left as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+
+from sdk.boards import Board, Setting
+from sdk.boards.files import search_path
+from sdk.driver.agents import runtime_parts
+from sdk.driver.artifact import build_sources
+from sdk.driver.backends import runtime_of
+from sdk.driver.built import Built
+from sdk.driver.files import read_model_file
+from sdk.driver.options import BuildOptions
+from sdk.driver.out_folder import MANIFEST, file_digest, replace_build
+from sdk.driver.targets import target_of
+from sdk.errors import UsageError
+from sdk.frontends.base import ModelFile
+from sdk.projects.interface import entries_of
+from sdk.projects.kinds import SHARED, Kind, load_kind, template_folder
+from sdk.resources import data_dir
+from sdk.text import GENERATED, printable
+from sdk.toolchains import SourceText
+from sdk.version import VERSION
+
+__all__ = ["ProjectReport", "new_project"]
+
+SCHEMA: Final = 1
+_TEMPLATE: Final = ".j2"
+_NAME: Final = "NAME"
+_DOT: Final = "dot."
+
+
+@dataclass(frozen=True)
+class ProjectReport:
+    """What was made: files that are generated, files of the user's that were written now, and those that were kept."""
+
+    kind: str
+    model: str
+    board: str
+    out: Path
+    generated: tuple[str, ...]
+    written: tuple[str, ...]
+    kept: tuple[str, ...]
+    hint: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of ``--json``."""
+        return {
+            "kind": self.kind, "model": self.model, "board": self.board, "out": str(self.out),
+            "generated": list(self.generated), "written": list(self.written), "kept": list(self.kept),
+        }  # fmt: skip
+
+
+def new_project(
+    kind_name: str, model: Path | ModelFile, board: Board, options: BuildOptions, out: Path,
+    settings: Mapping[str, str] | None = None, *, paths: Mapping[str, Path] | None = None, force: bool = False,
+) -> ProjectReport:  # fmt: skip
+    """Writes a project of a kind for a model on a board into ``out``. In a folder that has one, generated files are
+    written anew, and the user's are kept; ``force``: they are written anew too. ``paths`` are the files of a model of
+    several entries, by these.
+
+    Raises:
+        UsageError: there is no such kind, the board's file does not say what it needs, the runtime has no start-up for
+            the board, or a file is in the way that was not generated.
+        BuildError: the model cannot be compiled for the board.
+    """
+    kind = load_kind(kind_name)
+    place = _place(kind_name, kind, board, settings or {})
+    if kind.runtime and (board.runtime.uart is None or board.runtime.timer is None or board.hosted):
+        raise UsageError(
+            f"the runtime has no start-up for {board.name} itself",
+            why="its file names no uart or no timer of the board",
+            hint="sdk boards lists others; other kinds of projects bring a start-up of their own",
+        )
+    file = read_model_file(model, options.importers, options.tensors)
+    built = build_sources(file, board, replace(options, io="arena"))
+    values = _values(kind_name, kind, built, board, options, place, file, out)
+    values["told"] = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
+    given = paths or {"": file.path}
+    values["model_path"] = " ".join(f"{name}={at}" if name else at for name, at in _from(out, given))
+    values["entry"] = f" --entry {next(iter(built.entries))}" if len(built.entries) > 1 else ""
+    kept: list[str] = []
+    written: list[str] = []
+    generated: list[str] = []
+
+    def make(folder: Path) -> None:
+        for name, text in _files(kind_name, kind, built, board, values):
+            own = any(fnmatch(name, pattern) for pattern in kind.yours)
+            if own and (out / name).exists() and not force:
+                kept.append(name)
+                continue
+            (written if own else generated).append(name)
+            place_of = folder / name
+            place_of.parent.mkdir(parents=True, exist_ok=True)
+            SourceText(place_of.name, text).write(place_of.parent)
+        contents = {name: file_digest(folder / name) for name in sorted(generated)}
+        manifest = {"schema": SCHEMA, "project": kind_name, "generator": f"{GENERATED} {VERSION}", "contents": contents}
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+    try:
+        replace_build(out, make, force=force)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {error.filename or out}", why=error.strerror, hint="name another folder with -o FOLDER"
+        ) from None
+    return ProjectReport(
+        kind_name, built.report.model, board.name, out, tuple(sorted(generated)), tuple(sorted(written)),
+        tuple(sorted(kept)), kind.hint,
+    )  # fmt: skip
+
+
+def _place(name: str, kind: Kind, board: Board, settings: Mapping[str, str]) -> dict[str, Setting]:
+    """What the board is called where the project is built.
+
+    Raises:
+        UsageError: neither the board's file nor the user says it.
+    """
+    found: dict[str, Setting] = {**board.projects.get(name, {}), **settings}
+    missing = [key for key in kind.needs if key not in found]
+    if missing:
+        raise UsageError(
+            f"the file of {board.name} does not say what {kind.title} calls it",
+            why=f"[projects.{name}] lacks {', '.join(missing)}",
+            hint=" ".join(f"--set {key}=VALUE" for key in missing),
+        )
+    return found
+
+
+def _values(
+    name: str, kind: Kind, built: Built, board: Board, options: BuildOptions, place: Mapping[str, Setting],
+    file: ModelFile, out: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """What templates may name."""
+    m, commands = built.sources.prefix, target_of(board, options).commands
+    words = next((c for c in commands if c[0].endswith("gcc")), commands[0])
+    compiler, flags = (words[0], words[1:-1]) if words[0] != "zig" else ("zig cc", words[2:-1])
+    headers, sources = _by_ending(built.sources.model)
+    values: dict[str, Any] = {
+        "kind": name, "kind_title": kind.title, "m": m, "M": m.upper(), "model": file.path.name, "board": board.name,
+        "title": board.title, "place": place, "version": VERSION, "generated": GENERATED, "cc": compiler,
+        "flags": flags, "cpu_flags": [f for f in flags if f.startswith("-m")], "sources": sources, "headers": headers,
+        "entries": entries_of(str(built.sources.agent[f"{m}_glue.c"])), "folder": kind.model, "runtime": kind.runtime,
+        "boards": _own_boards(board), "macros": (), "runtime_sources": (), "cpu": board.core.cpu,
+        "flashes": list(board.flash), "same": _same(m, options, out),
+    }  # fmt: skip
+    if kind.runtime:
+        parts, macros, _ = runtime_parts(runtime_of(built.sources.backend), board)
+        values |= {"macros": macros, "runtime_sources": sorted(parts)}
+    return values
+
+
+def _from(out: Path, paths: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
+    """Files as they are named in the project's folder, for a shell."""
+    for name, path in paths.items():
+        yield name, shlex.quote(os.path.relpath(path.resolve(), out.resolve()))
+
+
+def _same(name: str, options: BuildOptions, out: Path) -> str:
+    """The options of a command that compiles the model as it is in the project."""
+    words = ["--name", name]
+    for dim, bounds in options.dims.items():
+        words += ["--dim", f"{dim}={':'.join(map(str, bounds))}"]
+    for size in [options.arena_limit] if options.arena_limit is not None else []:
+        words += ["--arena-limit", str(size)]
+    for region, size in options.regions:
+        words += ["--region", f"{region}={size}"]
+    usual = BuildOptions()
+    for option in ("memory", "weights", "opt", "isa", "threads"):
+        value = getattr(options, option)
+        words += [f"--{option}", str(value)] if value != getattr(usual, option) else []
+    libraries = [one if isinstance(one, Path) else one.path for one in options.externs]
+    beside = {"extern": libraries, "custom": options.custom, "safetensors": options.safetensors}
+    for option, files in beside.items():
+        for path in files if isinstance(files, (list, tuple)) else ():
+            words += [f"--{option}", os.path.relpath(path.resolve(), out.resolve())]
+    return f" {shlex.join([*words, '--io', 'arena'])}"
+
+
+def _own_boards(board: Board) -> bool:
+    """Whether the board's file is one of the user's, which others do not have."""
+    ours = search_path()[-1]
+    return not (ours / f"{board.name}.toml").is_file()
+
+
+def _by_ending(files: Mapping[str, object]) -> tuple[list[str], list[str]]:
+    return (
+        sorted(name for name in files if name.endswith(".h")),
+        sorted(name for name in files if name.endswith((".c", ".S"))),
+    )
+
+
+def _files(
+    kind_name: str, kind: Kind, built: Built, board: Board, values: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """All files of the project by name."""
+    m, headers = built.sources.prefix, kind.headers or kind.model
+    glue = {name: text for name, text in built.sources.agent.items() if name.endswith("_glue.c") or kind.runtime}
+    for name, text in {**built.sources.model, **glue}.items():
+        yield f"{headers if name.endswith('.h') else kind.model}/{name}".replace(_NAME, m), text
+    include = data_dir("c_runtime") / "include"
+    yield f"{headers}/sdk_rt.h".replace(_NAME, m), _ours(include / "sdk_rt.h")
+    for ending, folder in (("c", kind.model), ("h", headers)):
+        text = _environment().get_template(f"{SHARED}/app.{ending}{_TEMPLATE}").render(values)
+        yield f"{folder}/{m}_app.{ending}".replace(_NAME, m), text
+    if kind.runtime:
+        parts, _, script = runtime_parts(runtime_of(built.sources.backend), board)
+        for name, text in parts.items():
+            yield f"{kind.runtime}/{name}", _marked(text)
+        for path in sorted(include.rglob("*.h")):
+            if path.name != "sdk_rt.h":
+                yield f"{kind.runtime}/include/{path.relative_to(include).as_posix()}", _ours(path)
+        yield f"{kind.runtime}/board.ld", _marked(script or "")
+    root = template_folder() / kind_name
+    for path in sorted(root.rglob(f"*{_TEMPLATE}")):
+        parts_of = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m).split("/")
+        name = "/".join(f".{part.removeprefix(_DOT)}" if part.startswith(_DOT) else part for part in parts_of)
+        yield name, _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
+
+
+def _ours(path: Path) -> str:
+    return _marked(path.read_text(encoding="utf-8"))
+
+
+def _marked(text: str) -> str:
+    """A file of the runtime with the line that all generated files begin with."""
+    return f"/* {GENERATED} {VERSION}. Do not edit. */\n{text}"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template_folder()),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=lambda value: printable(value, "\n\t") if isinstance(value, str) else value,
+    )
