@@ -80,8 +80,8 @@ uint8_t *ag_channel_room(ag_channel_t *c, size_t *room)
         want = whole > held && whole - held > want ? whole - held : want;
     }
     *room = 0;
-    if (!ag_bytes_reserve(&c->in, want)) {
-        return NULL;
+    if (c->in.cap - c->in.end < (want > ROOM ? want : want / 4u) && !ag_bytes_reserve(&c->in, want)) {
+        return NULL; /* what is there is moved only once little is left */
     }
     *room = c->in.cap - c->in.end;
     return c->in.bytes + c->in.end;

@@ -45,6 +45,9 @@ _CHALLENGE = struct.Struct("<4sBBH16s8s")
 _TAG_BYTES = 16
 _CRC_BYTES = 4
 _PIECE = 1 << 18
+_ROOM_UNPROVEN = 1024
+_ROOM = 1 << 17
+_GATHERS = hasattr(socket.socket, "sendmsg")  # not on Windows
 _TOOL, _AGENT = b"tool", b"agent"
 
 
@@ -161,7 +164,8 @@ class Channel:
         self.ended = ended  # says how what carries the connection ended, where that is a process
         self._release = release
         self.max_body = MAX_BODY_UNPROVEN
-        self._buffer = bytearray()
+        self._buffer = bytearray(_ROOM_UNPROVEN)
+        self._at = self._end = 0  # of what has come and was not looked at yet
         self._sent = self._received = 0
         self._tags: tuple[Tag, Tag] = (_crc, _crc)  # of what is sent, of what is received
         self._tag_bytes = _CRC_BYTES
@@ -181,13 +185,26 @@ class Channel:
     def send(self, kind: int, body: bytes = b"", timeout_s: float = 5.0) -> None:
         """Send a record; raise ChannelError when the other side has not taken it by then."""
         deadline = time.monotonic() + timeout_s
-        for piece in self.encode(kind, body):
-            view = memoryview(piece)
+        pieces = self.encode(kind, body)
+        done = self._send_together(pieces, timeout_s) if len(pieces) > 1 and _GATHERS else 0
+        for piece in pieces:
+            view = memoryview(piece)[done:]
+            done = max(0, done - len(piece))
             while view:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise ChannelError(f"the other side took no data for {timeout_s:g} s")
                 view = view[self.send_some(view, left) :]
+
+    def _send_together(self, pieces: Sequence[bytes], timeout_s: float) -> int:
+        """Send what the connection takes of several pieces at once; return how many bytes that were."""
+        self.sock.settimeout(timeout_s)
+        try:
+            return self.sock.sendmsg(pieces)
+        except (BlockingIOError, TimeoutError):
+            return 0
+        except OSError as error:
+            raise ChannelError(f"the connection broke: {error.strerror or error}") from None
 
     def send_some(self, data: bytes | bytearray | memoryview, timeout_s: float) -> int:
         """Send what the connection takes within a time; return how many bytes that were."""
@@ -223,35 +240,51 @@ class Channel:
 
     def fill(self, timeout_s: float) -> bool:
         """Take what comes within a time; return whether something came."""
+        self._make_room()
         self.sock.settimeout(timeout_s)
         try:
-            data = self.sock.recv(_PIECE)
+            with memoryview(self._buffer) as view:
+                count = self.sock.recv_into(view[self._end :])
         except (BlockingIOError, TimeoutError):
             return False
         except OSError as error:
             raise ChannelError(f"the connection broke: {error.strerror or error}") from None
-        if not data:
+        if not count:
             raise ChannelError("the other side closed the connection")
-        self._buffer += data
+        self._end += count
         return True
+
+    def _make_room(self) -> None:
+        """Have room for more, as much as may come before the other side has proven itself, or a piece of an upload."""
+        if self._at == self._end:
+            self._at = self._end = 0
+        room = _ROOM_UNPROVEN if self.max_body < MAX_BODY else _ROOM
+        if len(self._buffer) - self._end >= room:
+            return
+        held = self._end - self._at
+        self._buffer[:held] = self._buffer[self._at : self._end]
+        self._at, self._end = 0, held
+        if len(self._buffer) - held < room:
+            self._buffer += bytes(2 * room)
 
     def buffered(self) -> Record | None:
         """Return the next record of what has come."""
-        buffer = self._buffer
-        if len(buffer) < _HEADER.size:
+        begin = self._at + _HEADER.size
+        if self._end < begin:
             return None
-        size, kind = _HEADER.unpack_from(buffer)
+        size, kind = _HEADER.unpack_from(self._buffer, self._at)
         if size > self.max_body:
             raise ChannelError(f"a record claims {size} bytes, more than {self.max_body}")
-        end = _HEADER.size + size
-        if len(buffer) < end + self._tag_bytes:
+        end = begin + size
+        if self._end < end + self._tag_bytes:
             return None
-        head, body = bytes(buffer[: _HEADER.size]), bytes(buffer[_HEADER.size : end])
-        wanted = self._tags[1](_COUNTER.pack(self._received) + head, body)
-        if not hmac.compare_digest(wanted, bytes(buffer[end : end + self._tag_bytes])):
+        with memoryview(self._buffer) as view:
+            head, body, tag = bytes(view[self._at : begin]), bytes(view[begin:end]), view[end : end + self._tag_bytes]
+            same = hmac.compare_digest(self._tags[1](_COUNTER.pack(self._received) + head, body), tag)
+        if not same:
             raise ChannelError("a record was damaged, repeated or made by somebody else")
         self._received += 1
-        del buffer[: end + self._tag_bytes]
+        self._at = end + self._tag_bytes
         return Record(kind, body)
 
     def close(self) -> None:

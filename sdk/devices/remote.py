@@ -335,6 +335,11 @@ def _attempt(address: Where, timeout_s: float) -> Channel:
     try:
         left = max(timeout_s, address.greeting_s)
         greet(channel, Hello(_CLIENT, _label()), address.keys, may_be_open=address.is_trusted, timeout_s=left)
+    except ChannelError as error:
+        if not address.lasting:  # what carries it has ended, and may have said why
+            raise _lost(address.uri, channel, error) from None
+        channel.close()
+        raise
     except BaseException:
         channel.close()
         raise

@@ -145,6 +145,13 @@ def test_how_programs_end_is_told(server: Server, tmp_path: Path) -> None:
     assert "machine 8" in (error.why or "")
 
 
+def test_an_agent_that_does_not_start_is_told(server: Server, tmp_path: Path) -> None:
+    bad = script(tmp_path, "echo so sorry >&2; exit 9")
+    with pytest.raises(LinkError, match="the connection is lost") as caught:
+        open_transport(server.uri, script(tmp_path, "exec cat"), None, 20, lambda _: bad)
+    assert "so sorry" in (caught.value.why or "")
+
+
 def test_one_tool_at_a_time_by_ssh(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = (script(tmp_path, "exec cat"), None, 20, lambda _: server.agent)
     first = open_transport(server.uri, *request)
