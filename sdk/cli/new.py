@@ -43,7 +43,7 @@ def _make(
     stem = (file if isinstance(file, Path) else file.path).stem
     report = new_project(
         kind, file, target, options.make_options(**compile_options), out or Path(f"{stem}-{kind}"),
-        options.parse_settings(settings), force=force,
+        options.parse_settings(settings), paths=model if isinstance(model, dict) else None, force=force,
     )  # fmt: skip
     if as_json:
         output.print_json(report.to_json())

@@ -65,10 +65,11 @@ class ProjectReport:
 
 def new_project(
     kind_name: str, model: Path | ModelFile, board: Board, options: BuildOptions, out: Path,
-    settings: Mapping[str, str] | None = None, *, force: bool = False,
+    settings: Mapping[str, str] | None = None, *, paths: Mapping[str, Path] | None = None, force: bool = False,
 ) -> ProjectReport:  # fmt: skip
     """Writes a project of a kind for a model on a board into ``out``. In a folder that has one, generated files are
-    written anew, and the user's are kept; ``force``: they are written anew too.
+    written anew, and the user's are kept; ``force``: they are written anew too. ``paths`` are the files of a model of
+    several entries, by these.
 
     Raises:
         UsageError: there is no such kind, the board's file does not say what it needs, the runtime has no start-up for
@@ -85,9 +86,11 @@ def new_project(
         )
     file = read_model_file(model, options.importers, options.tensors)
     built = build_sources(file, board, replace(options, io="arena"))
-    values = _values(kind_name, kind, built, board, options, place, file)
+    values = _values(kind_name, kind, built, board, options, place, file, out)
     values["told"] = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
-    values["model_path"] = os.path.relpath(file.path.resolve(), out.resolve())
+    given = paths or {"": file.path}
+    values["model_path"] = " ".join(f"{name}={at}" if name else at for name, at in _from(out, given))
+    values["entry"] = f" --entry {next(iter(built.entries))}" if len(built.entries) > 1 else ""
     kept: list[str] = []
     written: list[str] = []
     generated: list[str] = []
@@ -137,7 +140,7 @@ def _place(name: str, kind: Kind, board: Board, settings: Mapping[str, str]) -> 
 
 def _values(
     name: str, kind: Kind, built: Built, board: Board, options: BuildOptions, place: Mapping[str, Setting],
-    file: ModelFile,
+    file: ModelFile, out: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """What templates may name."""
     m, commands = built.sources.prefix, target_of(board, options).commands
@@ -150,7 +153,7 @@ def _values(
         "flags": flags, "cpu_flags": [f for f in flags if f.startswith("-m")], "sources": sources, "headers": headers,
         "entries": entries_of(str(built.sources.agent[f"{m}_glue.c"])), "folder": kind.model, "runtime": kind.runtime,
         "boards": _own_boards(board), "macros": (), "runtime_sources": (), "cpu": board.core.cpu,
-        "flashes": list(board.flash), "same": _same(m, options),
+        "flashes": list(board.flash), "same": _same(m, options, out),
     }  # fmt: skip
     if kind.runtime:
         parts, macros, _ = runtime_parts(runtime_of(built.sources.backend), board)
@@ -158,7 +161,13 @@ def _values(
     return values
 
 
-def _same(name: str, options: BuildOptions) -> str:
+def _from(out: Path, paths: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
+    """Files as they are named in the project's folder, for a shell."""
+    for name, path in paths.items():
+        yield name, shlex.quote(os.path.relpath(path.resolve(), out.resolve()))
+
+
+def _same(name: str, options: BuildOptions, out: Path) -> str:
     """The options of a command that compiles the model as it is in the project."""
     words = ["--name", name]
     for dim, bounds in options.dims.items():
@@ -171,6 +180,11 @@ def _same(name: str, options: BuildOptions) -> str:
     for option in ("memory", "weights", "opt", "isa", "threads"):
         value = getattr(options, option)
         words += [f"--{option}", str(value)] if value != getattr(usual, option) else []
+    libraries = [one if isinstance(one, Path) else one.path for one in options.externs]
+    beside = {"extern": libraries, "custom": options.custom, "safetensors": options.safetensors}
+    for option, files in beside.items():
+        for path in files if isinstance(files, (list, tuple)) else ():
+            words += [f"--{option}", os.path.relpath(path.resolve(), out.resolve())]
     return f" {shlex.join([*words, '--io', 'arena'])}"
 
 

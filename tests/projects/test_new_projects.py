@@ -106,6 +106,22 @@ def test_sizes_that_stay_open(sdk: Path, need_tool) -> None:
     assert re.search(r"passed +yes", said)
 
 
+def test_lines_name_files_as_they_are_from_there(sdk: Path) -> None:
+    """Entries, and files beside the model, in the lines of README and Makefile."""
+    for name in ("a.tflite", "b c.tflite"):
+        shutil.copy(DIGITS, sdk / name)
+    (sdk / "k.c").write_text("int k;\n")
+    line = ["new", "firmware", "one=a.tflite", "two=b c.tflite", "--name", "m", "--board", BOARD, "--extern", "k.c"]
+    assert run_command([*line, "-o", "x/p"]) == 0
+    readme = (sdk / "x" / "p" / "README.md").read_text()
+    again = next(text for text in readme.splitlines() if text.startswith("sdk new"))
+    assert again.startswith("sdk new firmware one=../../a.tflite two='../../b c.tflite' --name m --extern ../../k.c ")
+    assert "--entry one" in (sdk / "x" / "p" / "Makefile").read_text()
+    header = (sdk / "x" / "p" / "crosslevel" / "model" / "m_app.h").read_text()
+    assert "m_one_inputs" in header
+    assert "int m_two_app_run(m_two_outputs *out);" in header
+
+
 def test_the_users_files_stay(sdk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = sdk / "p"
     make("firmware", out, "--name", "digits")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from sdk.compiler.ir.types import I8
-from sdk.compiler.machines.common import FPUS, LANES, LEAST, PANELS, TILES
+from sdk.compiler.machines.common import FPUS, LANES, PANELS, TILES
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine
 from sdk.compiler.schedules.rules.integer_mve import AcrossTiles, QuadWindow
 from sdk.compiler.schedules.rules.plain import PlainWindow
 
 __all__ = ["MACHINES"]
 
+FEW: Final = 512  # multiply-accumulates below which the plain nest is kept: it takes ten times the instructions
 MVE_FLOATS: Final = FloatUnit("mve", frozenset({"mve-fp"}), lanes=4, registers=8, fma=True)
 
 MACHINES: Final = (
@@ -25,7 +26,7 @@ MACHINES: Final = (
         tile_rows=2,
         tile_cols=2,
         rules=(
-            AcrossTiles(LEAST, steps=4),
+            AcrossTiles(FEW, steps=4),
             # three pixels leave of eight vectors some for what is read; 1 KB: stage all channels of narrow images
             QuadWindow(region=1024, at_once=3, taps=16, groups=((16, 4), (4, 4))),
             PlainWindow("bytes", 0),

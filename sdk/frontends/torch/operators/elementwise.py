@@ -167,6 +167,15 @@ def pow_tensor(node: TorchNode, a: Number, b: Number) -> Value:
     return _both(node, "pow", a, b, node.kind)
 
 
+@aten("addcmul.default", "addcdiv.default")
+def add_scaled(node: TorchNode, x: Value, a: Value, b: Value, value: Number = 1) -> Value:
+    """x + value * a * b, or x + value * a / b."""
+    x, scaled, b = (node.cast(v, node.kind) for v in (x, a, b))
+    if value != 1:
+        scaled = node.call("mul", scaled, node.tensor(value, node.kind))
+    return node.call("add", x, node.call("mul" if "mul" in node.target else "div", scaled, b))
+
+
 @aten("square.default")
 def square(node: TorchNode, x: Value) -> Value:
     """x * x."""
