@@ -9,8 +9,8 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /opt/crosslevel
-COPY requirements/demo.txt requirements/
-RUN pip install --no-cache-dir --require-hashes -r requirements/demo.txt
+COPY requirements/docker.txt requirements/
+RUN pip install --no-cache-dir --require-hashes -r requirements/docker.txt
 
 COPY pyproject.toml README.md LICENSE ./
 COPY boards boards

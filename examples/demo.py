@@ -1,6 +1,6 @@
 """The demonstration: the digits models on this machine and on an emulated board, run, verified, one table.
 
-    make demo                    # or, after pip install '.[verify,unicorn]':  python examples/demo.py
+    make demo                    # or, after pip install '.[mcu]':  python examples/demo.py
 
 Without the package unicorn, and without QEMU, only this machine is shown; without TensorFlow Lite Micro the reference
 is the tool's own interpreter.

@@ -12,7 +12,8 @@ TORCH = "torch=="  # how its line in pyproject.toml begins
 # lock file -> (extras, further inputs, the lock file whose versions it takes over)
 LOCKS = {
     "test": (("verify", "zig", "unicorn", "discover", "test", "docs"), ("build", "torch"), None),
-    "demo": (("verify", "unicorn"), ("build",), "test"),
+    "demo": (("mcu",), ("build",), "test"),
+    "docker": (("verify", "unicorn"), ("build",), "test"),
     "zig": (("zig",), (), "test"),
     "docs": (("docs",), ("build",), "test"),
     "soak": (("verify", "zig", "unicorn", "discover", "test", "docs", "examples"), ("build", "torch"), "test"),

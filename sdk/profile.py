@@ -61,7 +61,8 @@ class ProfileReport(Placed):
     """A run by operators. ``total`` holds the costs of the whole run by name ("instructions", "est_cycles",
     "median_us", "cycles") with nothing of the measuring inside; ``overhead`` is what measuring added to the run, as a
     fraction of it; ``covered`` the part of the run that the operators make up, as a fraction. ``weights`` are bytes of
-    the whole model's constants, ``macs`` of this run of ``entry``."""
+    the whole model's constants, ``macs`` of this run of ``entry``; ``board_ram_bytes`` None where
+    an operating system has them."""
 
     at: Mapping[str, int]
     threads: int
@@ -76,6 +77,7 @@ class ProfileReport(Placed):
     entry: str = "main"
     weights: Amount = UNKNOWN
     macs: Amount = UNKNOWN
+    board_ram_bytes: int | None = None
 
     @property
     def unit(self) -> str:
@@ -108,6 +110,7 @@ class ProfileReport(Placed):
             "at": dict(self.at),
             "threads": self.threads,
             "runs": self.runs,
+            "board_ram_bytes": self.board_ram_bytes,
             **amounts_json(self.weights, {self.entry: self.macs}),
             "unit": self.unit,
             "total": dict(self.total),

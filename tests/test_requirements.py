@@ -14,7 +14,8 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {
-    "demo": ("verify", "unicorn"),
+    "demo": ("mcu",),
+    "docker": ("verify", "unicorn"),
     "zig": ("zig",),
     "docs": ("docs",),
     "test": ("verify", "zig", "unicorn", "test", "docs"),

@@ -93,6 +93,7 @@ static bool lock(ag_server_t *server, const ag_conn_t *conn, ag_refusal_t *refus
 bool ag_hold(ag_conn_t *conn, ag_refusal_t *refusal)
 {
     ag_server_t *server = conn->server;
+    ag_release(server); /* the file says who it was */
     if (server->has_holder && memcmp(server->holder, conn->client, AG_ID) != 0 && is_held(server)) {
         return ag_refuse(refusal, AG_BUSY, "%s uses it", server->label[0] != '\0' ? server->label : "somebody");
     }

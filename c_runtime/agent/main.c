@@ -290,7 +290,7 @@ int main(int argc, char **argv)
         (void)fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
         (void)fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
     } else {
-        say_address(&server, server.keyed ? code : NULL);
+        say_address(&server, o.pair ? code : NULL);
     }
     return ag_serve(&server);
 }

@@ -207,6 +207,7 @@ def _report(
         overhead=whole / found.plain.main - 1.0 if found.plain.main else 0.0,
         covered=sum(cost.main for cost, _ in found.ops) / whole if whole else 0.0,
         peak=peak,
+        board_ram_bytes=None if place.hosted else place.ram_bytes,
         entry=entry,
         weights=built.report.weights,
         macs=Amount(None if own.macs is None else evaluate(own.macs, env), sum(op.macs for op in ops)),

@@ -181,6 +181,11 @@ def test_pairing_with_the_twin(twin_agent: Path, tmp_path: Path) -> None:
         lab.serves()
         server.close()
     assert codes[0] == codes[1]
+    server = TwinServer(twin_agent, tmp_path, None, ("--key", "store/agent.key"))  # then it is not shown
+    server.process.terminate()
+    assert server.process.stdout is not None
+    assert server.process.stdout.read() == ""
+    server.close()
     assert (tmp_path / "store" / "agent.key").stat().st_mode & 0o777 == 0o600
 
 

@@ -45,7 +45,7 @@ def texts() -> Iterator[tuple[str, str]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
                 yield path.name, node.value
-    for path in (ROOT / "templates").rglob("*.*"):
+    for path in filter(Path.is_file, (ROOT / "templates").rglob("*.*")):
         yield path.name, path.read_text(encoding="utf-8")
 
 

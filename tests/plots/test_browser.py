@@ -8,7 +8,9 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
@@ -276,4 +278,101 @@ def test_profiles_share_an_axis(browser: webdriver.Chrome, show: Callable[..., N
     assert (short - 66) / (full - 66) == pytest.approx(0.5, abs=0.01)
     browser.execute_script("document.querySelector(\"tr[data-t='m1-op-1']\").cells[0].click()")
     assert len(browser.execute_script(PINNED)) == 4  # its row and its three bars, and none of the other model
+    assert browser.get_log("browser") == []
+
+
+def test_profiles_share_their_heights(browser: webdriver.Chrome, show: Callable[..., None]) -> None:
+    """Half as much memory in use is half as high, though each model has a plot of its own; the board's RAM is named."""
+    one = replace(profile_report(), board_ram_bytes=64_000)
+    half = replace(one, model="half.tflite", ops=tuple(replace(op, live_bytes=op.live_bytes // 2) for op in one.ops))
+    show(driver.profile_page(one, half), DESK)
+    heights = "return [...document.querySelectorAll('.wide svg')].map(s => Math.max(...[...s.querySelectorAll("
+    heights += "'rect.soft')].map(r => Number(r.getAttribute('height')))))"
+    full, less = browser.execute_script(heights)
+    assert less / full == pytest.approx(0.5, abs=0.01)
+    part = 100 * max(op.live_bytes for op in one.ops) / 64_000
+    assert f"at most {part:.1f} % of the board's RAM" in browser.execute_script("return document.body.textContent")
+
+
+# --- large graphs ------------------------------------------------------------------------------------------
+
+FRAME = """
+const f = document.querySelector('.frame'), s = f.querySelector('svg').getBoundingClientRect();
+return [f.clientWidth, f.clientHeight, s.width, s.height, f.scrollLeft, f.scrollTop];
+"""
+INSIDE = """
+const a = arguments[0].getBoundingClientRect(), f = document.querySelector('.frame').getBoundingClientRect();
+return a.top >= f.top && a.left >= f.left && a.bottom <= f.bottom && a.right <= f.right && a.bottom <= innerHeight;
+"""
+
+
+def large_graph(folder: Path) -> str:
+    """A graph of 301 operators with branches."""
+    nodes, x = [], "x"
+    for k in range(75):
+        a, b, c, y = (f"{name}{k}" for name in "abcy")
+        nodes += [helper.make_node("Relu", [x], [a], name=f"/stage{k // 25}/block{k}/left/relu"),
+                  helper.make_node("LeakyRelu", [x], [b], name=f"/stage{k // 25}/block{k}/right/leaky", alpha=0.25),
+                  helper.make_node("Sigmoid", [b], [c], name=f"/stage{k // 25}/block{k}/right/sigmoid"),
+                  helper.make_node("Add", [a, c], [y], name=f"/stage{k // 25}/block{k}/add")]  # fmt: skip
+        x = y
+    nodes.append(helper.make_node("Tanh", [x], ["y"], name="/head/tanh"))
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 8]) for n in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "l.onnx")
+    return driver.graph_page(driver.draw(folder / "l.onnx", BuildOptions())[0])
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_a_large_graph_is_searched_and_walked(
+    browser: webdriver.Chrome, show: Callable[..., None], tmp_path: Path, size: tuple[int, int]
+) -> None:
+    show(large_graph(tmp_path), size)
+    first = browser.find_element("css selector", "g[data-t='g0-0']")
+    browser.execute_script("document.querySelector('.frame').scrollIntoView()")
+    assert browser.execute_script(INSIDE, first)  # it begins where reading does
+    _, high, *_ = browser.execute_script(FRAME)
+    assert high <= 0.83 * size[1]
+    press(browser, "all of it")
+    assert browser.execute_script(FRAME)[3] <= high + 1
+    field = browser.find_element("css selector", ".tools input")
+    field.send_keys("block60 leaky", Keys.ENTER)
+    node = browser.execute_script("return document.querySelector('g.pin')")
+    assert browser.execute_script(INSIDE, node)
+    assert browser.execute_script("return arguments[0].getBoundingClientRect().height", node) > 35  # it can be read
+    told = browser.execute_script(CARD)
+    assert told.startswith("LeakyRelu /stage2/block60/right/leaky\nin y59")
+    assert "f32[1, 8]" in told
+    assert "0.25" in told  # what the operator was given
+    browser.execute_script("document.activeElement.blur()")
+    body = browser.find_element("css selector", "body")
+    body.send_keys("j")
+    assert browser.execute_script(CARD).startswith("Sigmoid /stage2/block60")
+    body.send_keys("j", "k", "k")
+    assert browser.execute_script(CARD).split()[0] in ("LeakyRelu", "Relu", "Sigmoid")
+    width, inner, _ = browser.execute_script(OVERFLOW)
+    assert width <= inner == size[0]
+    assert browser.get_log("browser") == []
+
+
+def test_a_large_graph_is_zoomed_and_dragged(
+    browser: webdriver.Chrome, show: Callable[..., None], tmp_path: Path
+) -> None:
+    show(large_graph(tmp_path), DESK)
+    browser.execute_script("document.querySelector('.frame').scrollIntoView()")
+    plot = browser.find_element("css selector", ".frame svg")
+    before = browser.execute_script(FRAME)
+    plot.send_keys("+")
+    zoomed = browser.execute_script(FRAME)
+    assert zoomed[2] / before[2] == pytest.approx(1.5, rel=0.01)
+    frame = browser.find_element("css selector", ".frame")
+    ActionChains(browser).move_to_element(frame).click_and_hold().move_by_offset(0, -80).release().perform()
+    assert browser.execute_script(FRAME)[5] == pytest.approx(zoomed[5] + 80, abs=2)
+    assert browser.execute_script(PINNED) == []  # a drag is no click
+    plot.send_keys("-")
+    assert browser.execute_script(FRAME)[2] == pytest.approx(before[2], rel=0.01)
+    plot.send_keys("0")
+    wide, high, width, height, *_ = browser.execute_script(FRAME)
+    assert (width <= wide + 1, height <= high + 1) == (True, True)
+    plot.send_keys("+", Keys.ARROW_DOWN)
     assert browser.get_log("browser") == []

@@ -11,6 +11,7 @@ from typing import Any
 from sdk.amounts import Amount, amounts_json
 from sdk.compiler.analysis.work import macs
 from sdk.compiler.ir.graph import (
+    Attr,
     Call,
     Graph,
     Node,
@@ -32,6 +33,7 @@ from sdk.driver.plots.words import dim_text
 __all__ = ["Drawing", "DrawnGraph", "DrawnNode", "Tensor", "draw_module", "tensor_json"]
 
 Bounds = tuple[int, int, int]
+MOST_SHOWN = 8  # elements of an attribute
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,8 @@ class Tensor:
 @dataclass(frozen=True)
 class DrawnNode:
     """An operator, an input or an output. ``kind`` and ``name`` are the source model's, ``ops`` the calls that it
-    became. ``macs`` are at most over the dims, None where unknown; ``macs_text`` says how they follow from them, as
-    ``cost`` does (0 where unknown).
+    became, ``attributes`` what these were given; ``inputs`` come from other nodes, then constants. ``macs`` are at most
+    over the dims, None where unknown; ``macs_text`` says how they follow from them, as ``cost`` does (0 where unknown).
     ``weights`` are bytes of constants. ``why``: the reason for which it is refused ("" = it is not), and ``hint`` what
     helps; ``checked``: whether anything was found out about it."""
 
@@ -71,6 +73,8 @@ class DrawnNode:
     hint: str = ""
     checked: bool = True
     cost: Dim = 0
+    inputs: tuple[Tensor, ...] = ()
+    attributes: tuple[str, ...] = ()
 
     @property
     def glue(self) -> bool:
@@ -287,4 +291,27 @@ class _Reader:
         return DrawnNode(
             kind, name, family, tuple(_tensor(o.name, o.type) for o in outs), ops, *self._counted(total),
             sum(self.module.consts[c].data.nbytes for c in behind), states, cost=total,
+            inputs=tuple(_tensor(v.name, v.type) for v in _taken(group)), attributes=tuple(_attributes(calls)),
         )  # fmt: skip
+
+
+def _taken(group: Sequence[Node]) -> list[Value]:
+    """What comes into a group of nodes from outside, constants last."""
+    made = {out.name for n in group for out in node_outs(n)}
+    values = {a.name: a for n in group for a in node_args(n) if a.name not in made}
+    return sorted(values.values(), key=lambda v: v.const)
+
+
+def _attributes(calls: Sequence[Call]) -> Iterator[str]:
+    """``conv2d: strides 2, 2`` for each call that has any."""
+    for call in calls:
+        told = ", ".join(f"{name} {_attribute(value)}" for name, value in call.attrs)
+        if told:
+            yield f"{call.callee}: {told}"
+
+
+def _attribute(value: Attr) -> str:
+    if isinstance(value, tuple):
+        shown = " ".join(map(_attribute, value[:MOST_SHOWN]))
+        return f"[{shown} ...]" if value[MOST_SHOWN:] else f"[{shown}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -64,14 +64,15 @@ class GraphPlot:
     legend: tuple[tuple[str, str], ...]
 
 
-def graph_plot(graph: DrawnGraph) -> GraphPlot:
-    """The plot of an entry."""
+def graph_plot(graph: DrawnGraph, scrolls: bool = False) -> GraphPlot:
+    """The plot of an entry. ``scrolls``: one that is too long for columns stays whole, as it is moved in a frame."""
     texts = [_lines(node) for node in graph.nodes]
     sizes = [_size(node, lines) for node, lines in zip(graph.nodes, texts, strict=True)]
     layout = lay_out(sizes, [(a, b) for a, b, _ in graph.edges])
     maximum = max((n.macs or 0 for n in graph.nodes), default=0) or 1
     parts = [_Part(graph, layout, sizes, 0, len(layout.top))]
-    for count in range(MAX_COLUMNS, 1, -1):
+    whole = scrolls and max(layout.bottom, default=0.0) > MAX_COLUMNS * LONG
+    for count in () if whole else range(MAX_COLUMNS, 1, -1):
         cuts = [0, *_cuts(layout, count), len(layout.top)]
         found = [_Part(graph, layout, sizes, lo, hi) for lo, hi in pairwise(cuts)]
         if sum(part.width for part in found) <= PAGE:

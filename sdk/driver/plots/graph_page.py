@@ -17,7 +17,7 @@ LEGEND = 6.4  # pixels of a character
 
 def graph_page(drawing: Drawing) -> str:
     """The page, as HTML that is XML too."""
-    graphs = [(g, graph_plot(g)) for g in drawing.graphs]
+    graphs = [(g, graph_plot(g, scrolls=True)) for g in drawing.graphs]
     return render(
         "graph.html.j2", drawing=drawing, graphs=graphs, cards=list(_cards(drawing)), summary=_summary(drawing),
         colors={f: color_of(f) for f in FAMILIES}, refused=any(n.why for g in drawing.graphs for n in g.nodes),

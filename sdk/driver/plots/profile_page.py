@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sdk.amounts import named_weights
-from sdk.driver.plots.profile_plot import UNITS, length, macs_per_unit, profile_plot, short_title, units
+from sdk.driver.plots.profile_plot import UNITS, macs_per_unit, profile_plot, short_title, units
 from sdk.driver.plots.templates import render
 from sdk.driver.plots.words import bytes_text, short_number
 from sdk.profile import OpProfile, ProfileReport
@@ -30,19 +30,18 @@ class _Row:
 
 def profile_page(*reports: ProfileReport) -> str:
     """The page, as HTML that is XML too: each run as a plot, and a table that sorts by any column. Runs in one unit are
-    drawn over one axis, so that what is as wide takes as long."""
-    longest: dict[str, float] = {}
-    for report in reports:
-        longest[report.unit] = max(longest.get(report.unit, 0.0), length(report))
+    drawn over the same axes, so that what is as wide takes as long, and what is as high as much memory."""
     views = [
-        _view(report, longest[report.unit], f"m{number}-" if number else "") for number, report in enumerate(reports)
+        _view(report, [r for r in reports if r.unit == report.unit], f"m{number}-" if number else "")
+        for number, report in enumerate(reports)
     ]
     told = " and ".join(dict.fromkeys(f"{r.model} on {r.board}" for r in reports))
     return render("profile.html.j2", views=views, heading=f"Profile of {told}")
 
 
-def _view(report: ProfileReport, longest: float, prefix: str) -> dict[str, Any]:
-    """What the page shows of a run; ``prefix`` begins the names of what is in several places."""
+def _view(report: ProfileReport, beside: Sequence[ProfileReport], prefix: str) -> dict[str, Any]:
+    """What the page shows of a run over the axes of all that are shown ``beside`` it; ``prefix`` begins the names of
+    what is in several places."""
     rows = [_row(op, report) for op in report.ops]
     others = [name for name in UNITS if name != report.unit and any(getattr(r.op, name) is not None for r in rows)]
     return dict(
@@ -52,7 +51,7 @@ def _view(report: ProfileReport, longest: float, prefix: str) -> dict[str, Any]:
         unit=units(report),
         others=[(name, UNITS[name][2]) for name in others],
         most=max((r.op.share for r in rows), default=0.0) or 1.0,
-        plot=profile_plot(report, longest) if rows else None,
+        plot=profile_plot(report, beside) if rows else None,
         cards=list(_cards(report)),
         summary=_summary(report),
         peaks=any(r.peak is not None for r in rows),
@@ -93,7 +92,10 @@ def _cards(report: ProfileReport) -> Iterator[tuple[str, str]]:
         if report.peak is not None and report.peak.macs:
             yield "of the peak", f"{100 * macs / total / report.peak.macs:.0f} %"
     yield from ((name, bytes_text(size)) for name, size in named_weights(report.weights) if size is not None)
-    yield "arena at most", bytes_text(max((op.live_bytes for op in report.ops), default=0))
+    held, have = max((op.live_bytes for op in report.ops), default=0), report.board_ram_bytes
+    yield "arena at most", bytes_text(held)
+    if have:
+        yield f"of the board's {bytes_text(have)}", f"{100 * held / have:.1f} %"
 
 
 def _summary(report: ProfileReport) -> str:

@@ -82,9 +82,11 @@ def length(report: ProfileReport) -> float:
     return max(report.whole, sum(map(report.cost, report.ops)), 1e-9)
 
 
-def profile_plot(report: ProfileReport, longest: float = 0.0) -> ProfilePlot:
-    """The plot of a run, over an axis as long as the longest of several that are shown together."""
-    total = max(length(report), longest)
+def profile_plot(report: ProfileReport, beside: Sequence[ProfileReport] = ()) -> ProfilePlot:
+    """The plot of a run, over the axes of all runs that are shown ``beside`` it: in one unit, wherever a bar of one is
+    as large as that of another it stands for as much."""
+    shown = (report, *beside)
+    total = max(map(length, shown))
     scale = (WIDTH - LEFT - 8) / total
     spans, at = [], LEFT
     for op in report.ops:
@@ -94,9 +96,11 @@ def profile_plot(report: ProfileReport, longest: float = 0.0) -> ProfilePlot:
     colors = [color_of(f) for f in families]
     panels = [_names(report.ops, spans, colors)]
     if any(op.macs for op in report.ops):
-        panels.append(_rates(report, spans, colors, panels[-1].bottom + GAP))
+        most = max(macs_per_unit(op, r) or 0.0 for r in shown for op in r.ops)
+        panels.append(_rates(report, spans, colors, panels[-1].bottom + GAP, most))
     if any(op.live_bytes for op in report.ops):
-        panels.append(_memory(report.ops, spans, panels[-1].bottom + GAP))
+        held = max(op.live_bytes for r in shown for op in r.ops)
+        panels.append(_memory(report, spans, panels[-1].bottom + GAP, held))
     axis = tuple((LEFT + value * scale, short_number(value)) for value in _round(total, 6))
     legend = tuple((f, color_of(f)) for f in dict.fromkeys(families))
     end = LEFT + length(report) * scale
@@ -132,10 +136,11 @@ def _without_kind(title: str) -> str:
     return title.split(" ", 1)[-1]
 
 
-def _rates(report: ProfileReport, spans: Sequence[tuple[float, float]], colors: Sequence[str], top: float) -> Panel:
+def _rates(
+    report: ProfileReport, spans: Sequence[tuple[float, float]], colors: Sequence[str], top: float, maximum: float
+) -> Panel:
     rates = [macs_per_unit(op, report) or 0.0 for op in report.ops]
     peak = report.peak.macs if report.peak is not None else None
-    maximum = max(rates)
     shown = peak is not None and peak < FAR * maximum
     maximum = max(maximum, peak or 0.0) if shown else maximum
 
@@ -153,17 +158,17 @@ def _rates(report: ProfileReport, spans: Sequence[tuple[float, float]], colors: 
     return Panel(heading, top, top + PANEL, bars, _ticks(maximum, y), y(peak) if shown and peak else None)
 
 
-def _memory(ops: Sequence[OpProfile], spans: Sequence[tuple[float, float]], top: float) -> Panel:
-    maximum = max(op.live_bytes for op in ops)
-
+def _memory(report: ProfileReport, spans: Sequence[tuple[float, float]], top: float, maximum: int) -> Panel:
     def y(size: float) -> float:
         return top + PANEL * (1 - size / maximum)
 
     bars = tuple(
         Bar(k, x, y(op.live_bytes), width, top + PANEL - y(op.live_bytes), "c0 soft")
-        for k, (op, (x, width)) in enumerate(zip(ops, spans, strict=True))
+        for k, (op, (x, width)) in enumerate(zip(report.ops, spans, strict=True))
     )
-    return Panel("bytes of the arena in use", top, top + PANEL, bars, _ticks(maximum, y))
+    most, have = max(op.live_bytes for op in report.ops), report.board_ram_bytes
+    of_board = f", at most {100 * most / have:.1f} % of the board's RAM" if have else ""
+    return Panel(f"bytes of the arena in use{of_board}", top, top + PANEL, bars, _ticks(maximum, y))
 
 
 def _ticks(maximum: float, y: Callable[[float], float]) -> Ticks:

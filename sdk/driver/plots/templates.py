@@ -47,7 +47,8 @@ def _printable(value: object) -> object:
 
 def _tip(node: DrawnNode) -> str:
     """All that is known of a node, line by line."""
-    facts = [f"{node.kind} {node.name}".strip(), *(f"{t.name}: {t}" for t in node.outputs)]
+    facts = [f"{node.kind} {node.name}".strip()]
+    facts += [f"{side} {t.name}: {t}" for side, found in (("in", node.inputs), ("out", node.outputs)) for t in found]
     if node.macs:
         facts.append(f"{node.macs:,} multiply-accumulates" + (f" at most: {node.macs_text}" if node.macs_text else ""))
     if node.weights:
@@ -56,4 +57,5 @@ def _tip(node: DrawnNode) -> str:
         facts.append(f"state {', '.join(node.states)}")
     if node.ops:
         facts.append(f"becomes {', '.join(node.ops)}")
+    facts += node.attributes
     return "\n".join([*facts, *filter(None, (node.why, node.hint)), *([] if node.checked else ["not checked"])])
