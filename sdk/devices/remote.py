@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import getpass
 import hashlib
 import ipaddress
@@ -351,7 +352,7 @@ def _lost(address: str, channel: Channel, error: ChannelError) -> LinkError:
     end = channel.ended() if channel.ended is not None else None
     channel.close()
     why = f"{error.text}; {end.message}: {end.why}" if isinstance(end, SdkError) else error.text
-    return LinkError(f"{address}: the connection is lost", why=why)
+    return LinkError(f"{address}: the connection is lost", why=why, hint="mend what is said above, or run it again")
 
 
 def _label() -> str:
@@ -418,6 +419,8 @@ def _end(where: str, body: bytes) -> SdkError:
             return DeviceFault(f"{name} started too many processes", why=words, hint="a model needs one")
         case Ended.NOT_STARTED:
             why = os.strerror(value) if 0 < value < 1000 else words
-            return NoDeviceError(f"{name} cannot be started", why=why, hint="choose the machine's own --board")
+            cores = "name cores that are there: ?cores=0"
+            hint = cores if value == errno.EINVAL else "choose the machine's own --board"
+            return NoDeviceError(f"{name} cannot be started", why=why, hint=hint)
         case _:
             return LinkError(f"{name} was ended by the agent", why=words, hint="is the agent being shut down?")

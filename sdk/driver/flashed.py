@@ -28,7 +28,9 @@ def port_of(uri: str) -> str | None:
     """The serial port in an address, for runners that talk over one; None where it names none."""
     scheme, _, rest = uri.partition(":")
     port = re.sub(r"@\d+$", "", rest.partition("?")[0].removeprefix("//"))
-    return (port or None) if scheme == SERIAL.rstrip(":") else None
+    if not port or scheme != SERIAL.rstrip(":"):
+        return None
+    return port if Path(port).is_absolute() or Path(port).exists() else f"/dev/{port}"
 
 
 def flashed_session(opened: Callable[[float | None], Session], agent: Path, board: Board, choice: Choice) -> Session:

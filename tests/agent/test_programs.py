@@ -114,5 +114,9 @@ def test_a_program_sees_little_and_runs_where_it_is_told(lab: Lab) -> None:
     assert words[-2:] == ["Cpus_allowed_list:", str(core)]
     assert set(words[:-2]) <= {"HOME", "LANG", "PATH", "PWD", "OLDPWD", "TMPDIR", "SHLVL", "_"}
     assert int(files) <= 6  # three, the folder itself, and a line of text
+    if (os.cpu_count() or 1) < 64:
+        error = end_of(lab.open(lab.script("exec cat"), f"{lab.uri}?cores=63"))
+        assert isinstance(error, NoDeviceError)
+        assert "?cores=0" in (error.hint or "")
     with pytest.raises(UsageError):
         parse_address("tcp://127.0.0.1?cores=99")

@@ -53,7 +53,7 @@ sdk build bad.ir {BOARD} | 1 | bad.ir:1:8 | SPEC.md
 sdk build odd.onnx {BOARD} | 1 | Frobnicate | --custom
 sdk build model.tflite --board '' | 2 | unknown board | sdk boards
 sdk build model.tflite --board stm32 | 2 | 'stm32' | nucleo_l4r5zi
-sdk build model.tflite --board stm32f4 | 2 | 'stm32f4' | nucleo_f746zg
+sdk build model.tflite --board stm32f4 | 2 | 'stm32f4' | nucleo_f446re
 sdk build model.tflite --board rp2040 | 2 | 'rp2040' | rpi_pico
 sdk build model.tflite --board HOST | 2 | 'HOST' | host
 sdk build model.tflite --board ../boards/host | 2 | unknown board | sdk boards

@@ -286,6 +286,19 @@ def test_models_on_a_board_at_a_port(desk: Desk, monkeypatch: pytest.MonkeyPatch
     assert len(desk.calls) == 3
 
 
+def test_runners_are_told_the_port(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The port in the device's address is the one that runners over a serial port take."""
+    monkeypatch.setitem(base._OPENERS, "serial", desk.open)
+    monkeypatch.setattr("sdk.flash.flashing._touch", lambda port, baud: touched.append((port, baud)))
+    desk.install("esptool", "bossac")
+    desk.answer_at_once()
+    touched: list[tuple[str, int]] = []
+    for name, uri in (("esptool", "serial:/dev/ttyX@9600"), ("bossac", "serial:ttyX?reset=D0")):
+        assert flash(desk.image, desk.board, BuildOptions(), Choice(name), uri).checked
+    assert [word for call in desk.calls for word in call if "ttyX" in word] == ["/dev/ttyX", "--port=/dev/ttyX"]
+    assert touched == [("/dev/ttyX", 1200)]
+
+
 def test_tools_that_cannot_be_started(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     desk.install("openocd")
     os.truncate(desk.folder / "bin" / "openocd", 0)
