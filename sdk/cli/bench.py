@@ -85,7 +85,7 @@ def bench(
     )
     data = report.to_json()
     held = None if baseline is None else driver.compare_with(baseline, data, 0.0 if allowed is None else allowed)
-    past = [] if history is None else driver.remember(history, data)
+    past = [] if history is None else driver.remember(history, data, device)
     _write(html, lambda: driver.bench_page(report, past=past))
     if as_json:
         output.print_json(data if held is None else {**data, "baseline": held.to_json()})

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sdk.driver.measuring import cpu_of
 from sdk.errors import UsageError
 from sdk.version import VERSION
 
@@ -38,9 +39,10 @@ class Past:
     cost: float
 
 
-def remember(file: Path, report: dict[str, Any]) -> list[Past]:
+def remember(file: Path, report: dict[str, Any], address: str | None = None) -> list[Past]:
     """Write an object of ``sdk bench --json`` into ``file``, which is made where there is none; what is there of the
-    same model, board, device, sizes, threads and unit, the oldest first, this one last.
+    same model, board, device (by its ``address``, and the processor where that is told), sizes, threads and unit, the
+    oldest first, this one last.
 
     Raises:
         UsageError: it is another file, of a later version, or cannot be written.
@@ -49,7 +51,8 @@ def remember(file: Path, report: dict[str, Any]) -> list[Past]:
     if unit is None:
         raise UsageError("there is nothing to remember", why="the device tells neither time nor counts")
     dims = json.dumps(report["at"], sort_keys=True)
-    key = (report["model"], report["board"], report["device"], dims, report["threads"], unit)
+    device = ", ".join(filter(None, (report["device"], address, cpu_of(report))))
+    key = (report["model"], report["board"], device, dims, report["threads"], unit)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     with _opened(file) as base:
         row = (now, VERSION, *key, report[unit], json.dumps(report))

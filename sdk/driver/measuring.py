@@ -28,7 +28,7 @@ from sdk.measures import median_interval
 from sdk.report import BenchReport
 from sdk.steps import update
 
-__all__ = ["BLOCKS", "Baseline", "PairReport", "bench", "bench_pair", "compare_with", "count"]
+__all__ = ["BLOCKS", "Baseline", "PairReport", "bench", "bench_pair", "compare_with", "count", "cpu_of"]
 
 BLOCKS: Final = 31  # of two builds in turns
 _BLOCK_S: Final = 0.02  # that the runs of a block last at least
@@ -247,7 +247,7 @@ def compare_with(file: Path, report: Mapping[str, Any], fail_above: float) -> Ba
     """What has changed since ``sdk bench --json`` wrote ``file``; ``report`` is such an object of now.
 
     Raises:
-        UsageError: the file is none, or of another board, other sizes, threads or another unit.
+        UsageError: the file is none, or of another board, processor, other sizes, threads or another unit.
     """
     save = "sdk bench MODEL --board B --json > FILE makes one"
     try:
@@ -258,11 +258,20 @@ def compare_with(file: Path, report: Mapping[str, Any], fail_above: float) -> Ba
     unit = next((name for name in _COSTS if report.get(name) is not None), _COSTS[0])
     if not isinstance(before, dict) or not isinstance(before.get(unit), (int, float)) or before[unit] < 0:
         raise UsageError(f"the baseline {file} has no {unit}", why="a device tells time or counts", hint=save)
-    for name in _SAME:
-        if before.get(name) != report[name]:
-            why = f"{name}: {before.get(name)}, now {report[name]}"
+    pairs = [(name, before.get(name), report[name]) for name in _SAME]
+    pairs += [("cpu", *found)] if None not in (found := (cpu_of(before), cpu_of(report))) else []
+    for name, then, now in pairs:
+        if then != now:
+            why = f"{name}: {then}, now {now}"
             raise UsageError(f"the baseline {file} is of something else", why=why, hint=save)
     return Baseline(file, unit, float(before[unit]), float(report[unit]), fail_above)
+
+
+def cpu_of(report: Mapping[str, Any]) -> str | None:
+    """What an object of ``sdk bench --json`` says of the processor; None where nobody told."""
+    found = report.get("conditions")
+    cpu = found.get("cpu") if isinstance(found, dict) else None
+    return cpu if isinstance(cpu, str) else None
 
 
 def count(target: Path | ModelFile, board: Board, options: BuildOptions, at: Mapping[str, int] | None = None) -> Counts:

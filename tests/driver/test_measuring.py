@@ -93,7 +93,7 @@ def test_a_difference_is_told_from_chance() -> None:
 
 
 def test_baselines(tmp_path: Path) -> None:
-    file, now = tmp_path / "base.json", RAN.to_json()
+    file, now = tmp_path / "base.json", {**RAN.to_json(), "conditions": {"cpu": "A76"}}
     file.write_text(json.dumps(now), encoding="utf-8")
     same = compare_with(file, now, 0.05)
     assert (same.unit, same.change, same.passed) == ("median_ms", 0.0, True)
@@ -109,6 +109,7 @@ def test_baselines(tmp_path: Path) -> None:
         ('{"median_ms": -1}', "has no median_ms"),
         (json.dumps({**now, "board": "rpi"}), "is of something else"),
         (json.dumps({**now, "threads": 2}), "is of something else"),
+        (json.dumps({**now, "conditions": {"cpu": "A53"}}), "cpu: A53, now A76"),
     ):
         file.write_text(wrong, encoding="utf-8")
         with pytest.raises(UsageError, match=words):
@@ -178,6 +179,8 @@ def test_histories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [past.cost for past in remember(file, now)] == [4.0]
     remember(file, {**now, "board": "other"})
     remember(file, {**now, "at": {"n": 2}})
+    remember(file, {**now, "conditions": {"cpu": "A76"}})
+    assert len(remember(file, now, "tcp://pi")) == 1
     found = remember(file, {**now, "median_ms": 5.0})
     assert [(past.cost, past.unit) for past in found] == [(4.0, "median_ms"), (5.0, "median_ms")]
     page = bench_page(RAN, past=found)

@@ -135,6 +135,7 @@ BINARY = {
         torch.tensor(3, dtype=torch.int64) * X,
     ),
     "lerp": lambda: (torch.lerp(X, Y, 0.3), torch.addcmul(X, Y, P, value=0.5), torch.addcdiv(X, Y, P, value=2)),
+    "other names": lambda: (X.reshape_as(Y.mT), X.ravel(), X.swapaxes(0, -1)),
     "lerp of 1": lambda: (torch.addcmul(X, Y[:1], P), torch.addcdiv(P, X, P), torch.addcmul(X.int(), Y.int(), P.int())),
     "broadcast": lambda: (X + Y[:1, :, :1], X * Y[0, 0], torch.where(X > 0, Y[:, :1], 0.0), X[:, :, :1] + Y[:, :1]),
 }

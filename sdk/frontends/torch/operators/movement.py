@@ -21,8 +21,8 @@ LAST = (1 << 63) - 1  # "to the end" of a slice
 
 @aten(
     "view.default", "_unsafe_view.default", "reshape.default", "unsqueeze.default", "squeeze.default", "squeeze.dim",
-    "squeeze.dims", "flatten.using_ints", "unflatten.int", "view_as.default", "_reshape_copy.default",
-    "view_copy.default", "unsqueeze_copy.default", "squeeze_copy.dims",
+    "squeeze.dims", "flatten.using_ints", "unflatten.int", "view_as.default", "reshape_as.default", "ravel.default",
+    "_reshape_copy.default", "view_copy.default", "unsqueeze_copy.default", "squeeze_copy.dims",
 )  # fmt: skip
 def reshape(node: TorchNode, x: Value, *_: Any) -> Value:
     """Another shape of as many elements, which PyTorch has found."""
@@ -35,7 +35,7 @@ def permute(node: TorchNode, x: Value, axes: Sequence[int]) -> Value:
     return swap_axes(node, x, [node.axis(k, x.type.rank) for k in axes])
 
 
-@aten("transpose.int", "t.default", "numpy_T.default", "mT.default", "transpose_copy.int")
+@aten("transpose.int", "swapaxes.default", "t.default", "numpy_T.default", "mT.default", "transpose_copy.int")
 def transpose(node: TorchNode, x: Value, a: int = -2, b: int = -1) -> Value:
     """Two axes exchanged."""
     order = list(range(x.type.rank))
