@@ -133,7 +133,7 @@ VERIFY = report.VerifyReport("m", "b", "d", False, "interp", {}, 1, 1, 0.0, 0.0,
 BUILD = report.BuildReport("m", "b", None, 0, 0, 0, 0, 0, UNKNOWN, {}, {})
 OBJECTS: dict[str, set[str]] = {
     "build": set(BUILD.to_json()),
-    "memory": set(report.MemoryReport(BUILD).to_json()) - set(BUILD.to_json()),
+    "memory": {*report.MemoryReport(BUILD).to_json(), "firmware"} - set(BUILD.to_json()),
     "run": {*report.RunResult("m", "b", "d", False, {}, {}, 1.0, "time").to_json(), "outputs", "saved"},
     "bench": set(report.BenchReport("m", "b", "d", False, {}, 1, (1.0,), "time").to_json()),
     "verify": set(VERIFY.to_json()),

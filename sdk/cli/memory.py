@@ -14,8 +14,10 @@ from sdk.cli.build import print_build
 if TYPE_CHECKING:
     from sdk.compiler.memory.report import LiveTensor, PlanSummary, TimelineRow
     from sdk.report import MemoryReport
+    from sdk.toolchains.linkmap import LinkMap
 
 TOP = 8  # tensors listed
+OWNERS = 12  # owners of an image's bytes listed
 BAR = 12  # characters of the fullest step
 
 
@@ -27,23 +29,34 @@ BAR = 12  # characters of the fullest step
 @click.option(
     "--html", metavar="F", type=options.FILE, help="Write a page with plots; F.svg: a plot alone."
 )
+@click.option("--firmware", is_flag=True, help="Link the board's image too, and show what it puts where.")
 @options.json_option
 def memory(
-    model: options.Model, board: str, at: tuple[str, ...], html: Path | None, as_json: bool, **compile_options: Any
+    model: options.Model,
+    board: str,
+    at: tuple[str, ...],
+    html: Path | None,
+    firmware: bool,
+    as_json: bool,
+    **compile_options: Any,
 ) -> None:
     """Show MODEL's memory plan against its lower bound."""
     from sdk import driver
 
     dims, target = options.parse_at(at), options.find_board(board)
-    report = driver.memory(options.existing(model), target, options.make_options(**compile_options), dims)
+    file, build_options = options.existing(model), options.make_options(**compile_options)
+    linked = driver.firmware_map(file, target, build_options) if firmware else None
+    report = driver.memory(file, target, build_options, dims)
     if html is not None:
         alone = html.suffix == ".svg"
         output.write_file(html, driver.memory_svg(report) if alone else driver.memory_page(report, target), "--html")
     if as_json:
-        output.print_json(report.to_json())
+        output.print_json(report.to_json() | {"firmware": None if linked is None else linked.to_json()})
         return
     print_build(report.to_json(), target)
     for line in memory_lines(report, output.width()):
+        output.say(line)
+    for line in () if linked is None else firmware_lines(linked):
         output.say(line)
     if html is not None:
         output.say(f"wrote {html}")
@@ -59,6 +72,19 @@ def memory_lines(report: MemoryReport, width: int) -> Iterator[str]:
         yield ""
         yield from output.wrapped(f"{title}{' at ' + where if where else ''}: {_against_bound(entry)}", width)
         yield from _Lines(entry, width).all()
+
+
+def firmware_lines(linked: LinkMap) -> Iterator[str]:
+    """The map of an image in lines."""
+    for region in linked.regions:
+        parts = ", ".join(f"{kind} {count:,}" for kind, count in region.parts.items())
+        yield f"{region.name}: {region.used:,} of {region.size:,} B{': ' + parts if parts else ''}"
+    yield f"{'flash':>9} {'RAM':>9}  of"
+    for owner, flash, ram in linked.owners[:OWNERS]:
+        yield f"{flash:>9,} {ram:>9,}  {owner}"
+    rest = linked.owners[OWNERS:]
+    if rest:
+        yield f"{sum(r[1] for r in rest):>9,} {sum(r[2] for r in rest):>9,}  {len(rest)} others"
 
 
 def _modes(report: MemoryReport) -> Iterator[str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sdk.driver.flashing import flash, flash_plans
     from sdk.driver.history import remember
     from sdk.driver.layers import verify_layers
+    from sdk.driver.linked import firmware_map
     from sdk.driver.measuring import bench, bench_pair, compare_with
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
@@ -48,6 +49,7 @@ __all__ = [
     "diff",
     "doctor",
     "draw",
+    "firmware_map",
     "fit",
     "flash",
     "flash_plans",
@@ -85,6 +87,7 @@ _MODULES = {
     "graph_page": "plots.graph_page",
     "graph_svg": "plots.graph_page",
     "inspect": "explain",
+    "firmware_map": "linked",
     "memory": "explain",
     "memory_page": "plots.memory_page",
     "memory_svg": "plots.memory_page",

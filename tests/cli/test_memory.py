@@ -20,11 +20,14 @@ from sdk.cli.memory import memory_lines
 from sdk.compiler.memory.report import plan_summary
 from sdk.compiler.passes.plan_memory import PlanMemory
 from sdk.driver import memory, memory_page, memory_svg
+from sdk.driver.agents import link_agent
+from sdk.driver.artifact import build_sources
 from sdk.driver.explain import stages
 from sdk.driver.options import BuildOptions
 from sdk.driver.program import save_program
 from sdk.graph import ModuleBuilder, f32
 from sdk.report import MemoryReport
+from sdk.toolchains.elf import ElfFile
 
 Report = Callable[..., MemoryReport]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -217,3 +220,27 @@ def test_each_memory_has_a_panel_and_a_line(digits: Path, report: Report) -> Non
     (plot,) = (e for e in root.iter(f"{SVG}svg") if e.get("viewBox"))
     assert inside(plot)
     assert {"arena", "arena_slow"} <= {e.text for e in plot.iter(f"{SVG}text")}
+
+
+def test_the_map_of_the_firmware(digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the link placed, read back: regions and owners add up to the same, and to what is flashed."""
+    command = ["memory", str(digits), "--board", "rpi_pico", "--firmware"]
+    assert run_command([*command, "--json"]) == 0
+    linked = json.loads(capsys.readouterr().out)["firmware"]
+    regions = {r["name"]: r for r in linked["regions"]}
+    assert regions["flash"]["boot"] == 256
+    assert regions["ram"]["stack"] == load_board("rpi_pico").runtime.stack_bytes
+    for side, kind in (("flash", "flash"), ("ram", "ram")):
+        of_kind = [r for r in linked["regions"] if r["kind"] == kind]
+        assert sum(owner[side] for owner in linked["owners"]) == sum(r["used"] for r in of_kind)
+        assert all(0 <= r["used"] <= r["bytes"] for r in of_kind)
+    board, options = load_board("rpi_pico"), BuildOptions()
+    image = ElfFile(link_agent(build_sources(digits, board, options).sources, board, options))
+    flashed = sum(s.size for s in image.sections if s.flags & 2 and s.type != "SHT_NOBITS")
+    assert regions["flash"]["used"] == flashed
+    owners = {owner["owner"]: owner for owner in linked["owners"]}
+    assert owners["arena"]["ram"] > 0
+    assert any(name.startswith("code conv2d") for name in owners)
+    assert run_command(command) == 0
+    assert "agent and start-up" in capsys.readouterr().out
+    assert run_command(["memory", str(digits), "--board", "host", "--firmware"]) == 2

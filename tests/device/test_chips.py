@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +90,18 @@ def test_the_same_image_starts_under_qemu(name: str, tmp_path: Path, need_tool: 
     assert (on_qemu.memory, on_qemu.runtime, on_qemu.steps) == (own.memory, own.runtime, own.steps)
     with Agent("qemu://", firmware(own, tmp_path / "agent.elf"), emulator_spec(board)).open(60.0) as session:
         assert session.ping(b"all there") == b"all there"
+
+
+def test_a_board_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that docs/adding.md adds."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "adding.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(# xiao_rp2040\.toml\n.*?)```", page, re.DOTALL)
+    (tmp_path / "xiao_rp2040.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("CROSSLEVEL_BOARDS", str(tmp_path))
+    board = load_board("xiao_rp2040")
+    assert board.untested
+    with started(board, tmp_path).open(60.0) as session:
+        assert session.info.name == "xiao_rp2040"
 
 
 def test_the_boot_code_is_signed(tmp_path: Path) -> None:
