@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tflite_files import ModelFile
 
-__all__ = ["FORMS", "integer_lstm"]
+__all__ = ["FORMS", "SEQUENCE", "STEP", "integer_lstm"]
 
 Rng = np.random.Generator
 SEQUENCE, STEP = "UNIDIRECTIONAL_SEQUENCE_LSTM", "LSTM"
@@ -57,9 +57,9 @@ def integer_lstm(
     given[18] = m.tensor("hidden", (batch, size), "int8", h_scale, h_zero, variable=True)
     given[19] = m.tensor("cells", (batch, units), "int16", 2.0**power, 0, variable=True)
     mid = (single(rng.uniform(0.7, 1.1) / 128), mid_zero) if outputs else (h_scale, h_zero)
-    kept = [m.tensor(f"between{k}", (), "int16", s, 0) for k, s in enumerate(gate_scale)]
-    kept.append(m.tensor("between4", (), "int8", *mid))
-    kept += [m.tensor(f"between{k}", (), "int8", 0.01, 0) for k in range(5, between)]
+    kept = [m.tensor(f"between{k}", (0,), "int16", s, 0) for k, s in enumerate(gate_scale)]
+    kept.append(m.tensor("between4", (0,), "int8", *mid))
+    kept += [m.tensor(f"between{k}", (0,), "int8", 0.01, 0) for k in range(5, between)]
     y = m.output("y", (*shape[:-1], size), "int8", h_scale, h_zero, signature=opened and [*opened[:-1], size])
     for k, name in (more or {}).items():
         given[k] = -1 if not name else m.const(name, np.ones(units), "int16", scale=0.001)

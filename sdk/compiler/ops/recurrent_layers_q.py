@@ -31,7 +31,7 @@ from sdk.compiler.ops.requantize import multiply_quantized, multiply_quantized_c
 from sdk.compiler.ops.roots import ROOT_SHIFTS, inverse_root_steps
 from sdk.compiler.ops.shapes import require_equal
 from sdk.compiler.ops.traits import OPAQUE
-from sdk.compiler.ops.word_curves import WORD_BITS, word_curve, word_curve_ref
+from sdk.compiler.ops.word_curves import WORD_BITS, halved_ref, word_curve, word_curve_ref
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
@@ -130,11 +130,6 @@ def _scaled(x: Array, by: Sequence[int]) -> Array:
     return multiply_quantized_ref(x.astype(np.int32), by[0], by[1]).astype(np.int64)
 
 
-def _divided(x: Array, bits: int) -> Array:
-    """x / 2**bits to nearest, halves away from zero."""
-    return np.asarray(np.sign(x) * (np.abs(x) + (1 << bits - 1) >> bits))
-
-
 def _trunc(a: Array, b: int) -> Array:
     return np.asarray(np.sign(a) * (np.abs(a) // b))
 
@@ -149,7 +144,7 @@ def _normed(gate: Array, weights: Array, bias: Array, by: Sequence[int], guard: 
     unit = multiply_quantized_ref(away, np.broadcast_to(mult, away.shape), np.broadcast_to(-right, away.shape))
     scaled = unit.astype(np.int64) * weights + bias
     wrapped = scaled.astype(np.int32).astype(np.int64)
-    return _words(_scaled(_divided(wrapped, _AWAY), by))
+    return _words(_scaled(halved_ref(wrapped, _AWAY), by))
 
 
 def _pairs(given: Mapping[str, Any], what: str) -> list[tuple[int, int]]:
@@ -177,7 +172,7 @@ def _cell(
     gates[:early] = [seen(g, k) for k, g in enumerate(gates[:early])]
     forget = curve(early - 1)
     enter = 32767 - forget if given["coupled"] else curve(0)
-    c = _words(_divided(forget * c, 15) + _divided(enter * curve(early, True), 15 + bits))
+    c = _words(halved_ref(forget * c, 15) + halved_ref(enter * curve(early, True), 15 + bits))
     if given["clip"]:
         c = np.clip(c, -given["clip"], given["clip"])
     gates[-1] = seen(gates[-1], early)

@@ -15,7 +15,7 @@ from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.loops import Let, Ref, Stmt, ValueExpr
 from sdk.compiler.ir.types import I16, I32
 
-__all__ = ["WORD_BITS", "word_curve", "word_curve_ref"]
+__all__ = ["WORD_BITS", "halved_ref", "word_curve", "word_curve_ref"]
 
 Array = NDArray[Any]
 WORD_BITS: Final = range(7)  # integer bits that a curve takes
@@ -35,9 +35,10 @@ def _times_ref(a: Array, b: Array | int) -> Array:
     return np.asarray(a * b + (1 << 14) >> 15)
 
 
-def _halved_ref(x: Array, bits: int) -> Array:
+def halved_ref(x: Array, bits: int) -> Array:
     """x / 2**bits to nearest, halves away from zero."""
-    return np.asarray(np.sign(x) * (np.abs(x) + (1 << bits - 1) >> bits))
+    size = np.asarray(np.abs(x) + (1 << bits - 1), x.dtype) >> bits
+    return np.where(x < 0, -size, size)
 
 
 def _exp_ref(a: Array, bits: int) -> Array:
@@ -47,7 +48,7 @@ def _exp_ref(a: Array, bits: int) -> Array:
     x = (part << bits) + _EIGHTH
     x2 = _times_ref(x, x)
     x3, x4 = _times_ref(x2, x), _times_ref(x2, x2)
-    tail = _halved_ref(_times_ref(_halved_ref(x4, 2) + x3, _THIRD) + x2, 1)
+    tail = halved_ref(_times_ref(halved_ref(x4, 2) + x3, _THIRD) + x2, 1)
     result = np.minimum(_EXP_EIGHTH + _times_ref(x + tail, _EXP_EIGHTH), _ONE)
     for k, step in enumerate(_EXP_STEPS, start=-2):
         if k < bits:

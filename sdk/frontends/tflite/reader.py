@@ -266,8 +266,8 @@ def _operator(model: Any, table: Any, index: int, fields: OptionFields) -> Opera
     name = _text(code.CustomCode()) if custom else BUILTIN.get(number, f"builtin {number}")
     payload = _custom_options(model, table, index) if custom else b""
     options = {} if custom else _options(table, name, fields)
-    sides = [_ints(table, side) for side in ("Inputs", "Outputs", "Intermediates")]
-    return Operator(index, name, custom, *sides[:2], options, payload, sides[2])
+    inputs, outputs, between = (_ints(table, side) for side in ("Inputs", "Outputs", "Intermediates"))
+    return Operator(index, name, custom, inputs, outputs, options, payload, between)
 
 
 def _custom_options(model: Any, table: Any, index: int) -> bytes:

@@ -21,6 +21,7 @@ from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table, usable
 from sdk.frontends.tflite.operators import lstm as plain
 from sdk.frontends.tflite.operators.contraction import bounds, rescaled
+from sdk.frontends.tflite.operators.gates import first_gate, gates_there, state_sizes
 from sdk.frontends.tflite.variables import read_kept, write_kept
 
 __all__ = ["TABLE"]
@@ -55,30 +56,16 @@ class _Layer:
     @property
     def first(self) -> int:
         """The first gate that is there: without an input gate it is coupled to the forget gate."""
-        return 0 if self.node.has(plain.FROM_INPUT[0]) else 1
+        return first_gate(self.node, plain.FROM_INPUT)
 
     def of(self, places: Sequence[int]) -> tuple[int, ...]:
-        """Those of the gates that are there.
-
-        Raises:
-            BuildError: the coupled one has something.
-        """
-        if any(self.node.has(k) for k in places[: self.first]):
-            raise BuildError(f"input {places[0]} is of a gate that lacks input {plain.FROM_INPUT[0]}")
-        return tuple(places[self.first :])
+        """Those of the gates that are there."""
+        return gates_there(self.node, plain.FROM_INPUT, places)
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Units, and numbers of the state, by the weights of the last gate.
-
-        Raises:
-            BuildError: they are no matrix with elements.
-        """
-        data = self.node.constant(plain.FROM_STATE[-1])
-        if data.ndim != 2 or not data.size:
-            title = self.node.tensor(plain.FROM_STATE[-1]).title
-            raise BuildError(f"weights {title} have the shape {list(data.shape)}, needed: a matrix with elements")
-        return int(data.shape[0]), int(data.shape[1])
+        """Units and outputs."""
+        return state_sizes(self.node, plain.FROM_STATE[-1])
 
     def has(self, places: Sequence[int]) -> bool:
         """Whether the file gives any of the inputs of a part."""
