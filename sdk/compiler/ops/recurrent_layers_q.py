@@ -24,7 +24,7 @@ from sdk.compiler.ir.types import I8, I16, I32, I64, DType, TensorType
 from sdk.compiler.ops.build import function, loop, param, row_vars, variable
 from sdk.compiler.ops.fixed import inverse_root
 from sdk.compiler.ops.fixed import multiply_quantized as multiply_quantized_ref
-from sdk.compiler.ops.recurrent_layers import PARTS
+from sdk.compiler.ops.recurrent_layers import PARTS, carried, require_shapes
 from sdk.compiler.ops.recurrent_q import GateRescale, held, recurrent_gates, scaled_product
 from sdk.compiler.ops.registry import OpDef, define, sample
 from sdk.compiler.ops.requantize import multiply_quantized, multiply_quantized_const, saturate
@@ -102,12 +102,7 @@ def _infer(kind: _Kind) -> Callable[..., tuple[TensorType, ...]]:
             "mult": (gates,), "shift": (gates,), "c": (h.shape[0], units), "p": (gates - 1, units),
             "s": (gates, units), "sb": (gates, units), "w": (outputs, units), "wb": (outputs,),
         }  # fmt: skip
-        for name, type in at.items():
-            shape = wanted.get(name, type.shape)
-            if type.rank != len(shape):
-                raise BuildError(f"{name} of {kind.name} has rank {type.rank} instead of {len(shape)}")
-            for a, b in zip(type.shape, shape, strict=True):
-                require_equal(f"sizes of {name} of {kind.name}", a, b)
+        require_shapes(kind.name, at, wanted)
         if not kind.has("project"):
             require_equal(f"units and outputs of {kind.name}", units, outputs)
         return TensorType(I8, (x.shape[0], x.shape[1], outputs)), h, c
@@ -281,8 +276,8 @@ class _Step:
         shifted = op("sub", op("shl", value, imm(_AWAY)), mean)
         lo, hi = -ROOT_SHIFTS[1], -ROOT_SHIFTS[0]
         unit = multiply_quantized(shifted, Ref(f"mult{gate}", I32), op("neg", away), lo, hi, _AWAY_BITS)
-        weight = cast(Load("s", (gate, k.expr), I16), I32)
-        scaled = op("add", op("mul", unit, weight), Load("sb", (gate, k.expr), I32))
+        weight, bias = cast(Load("s", (gate, k.expr), I16), I64), cast(Load("sb", (gate, k.expr), I32), I64)
+        scaled = cast(op("add", op("mul", cast(unit, I64), weight), bias), I32)  # LiteRT's 32 bits wrap
         mult, shift = _pairs(self.given, "norm")[gate]
         bits = min(31, 32 - _AWAY + max(shift, 0))
         result = multiply_quantized_const(op("rdbpot", scaled, imm(_AWAY)), mult, shift, bits)
@@ -327,7 +322,8 @@ class _Step:
         term = op("mul", cast(Load("made", (k.expr,), I8), I32), cast(Load("w", (q.expr, k.expr), I8), I32))
         mult, shift, bits = (int(v) for v in given["project"])
         lo, hi = I8.limits
-        value = held(op("add", multiply_quantized_const(acc, mult, shift, bits), imm(int(given["zp"]))), lo, hi)
+        moved = held(multiply_quantized_const(acc, mult, shift, bits), *_FREE)  # no sum with a zero point overflows
+        value = held(op("add", moved, imm(int(given["zp"]))), lo, hi)
         clip = int(given["proj_clip"])
         clipped = held(value, -clip, clip) if clip else value
         return [
@@ -361,22 +357,11 @@ def _loops(kind: _Kind) -> Callable[[str, Types, Types, Mapping[str, Any]], Loop
         b, put = batch.expr, variable("y", outputs)
         show = loop(put, outputs, Store("o0", (time.expr, b, put.expr), Load("state_h", (put.expr,), I8)))
         body = [step.begin(time.expr, b), *step.cell(), show]
-        begin, end = _carried(states, b)
+        begin, end = carried(states, b)
         each = (*space, *begin, loop(time, x.shape[0], *body), *end)
         return function(name, params, [loop(batch, rows.hi.expr, *each, lo=rows.lo.expr)], rows)
 
     return build
-
-
-def _carried(states: Mapping[str, tuple[DType, int]], b: Dim) -> tuple[list[Stmt], list[Stmt]]:
-    """What copies the states in, and out after the last step."""
-    begin: list[Stmt] = []
-    end: list[Stmt] = []
-    for k, (s, (dtype, size)) in enumerate(states.items(), start=1):
-        i, e = variable(f"i{s}", size), variable(f"l{s}", size)
-        begin.append(loop(i, size, Store(f"state_{s}", (i.expr,), Load(s, (b, i.expr), dtype))))
-        end.append(loop(e, size, Store(f"o{k}", (b, e.expr), Load(f"state_{s}", (e.expr,), dtype))))
-    return begin, end
 
 
 # --- declarations -------------------------------------------------------------------------------------------------

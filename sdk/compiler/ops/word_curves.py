@@ -32,7 +32,7 @@ def _clamp_of(bits: int) -> int:
 
 
 def _times_ref(a: Array, b: Array | int) -> Array:
-    return np.asarray(a * b + (1 << 14) >> 15)
+    return np.asarray(np.asarray(a * b, np.int64) + (1 << 14)) >> 15
 
 
 def halved_ref(x: Array, bits: int) -> Array:
