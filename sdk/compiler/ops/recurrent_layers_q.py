@@ -412,7 +412,7 @@ for _kind in (_Kind(tuple(p for p, on in zip(PARTS, flags, strict=True) if on))
             samples=(
                 _sample(_kind, _T, 2, 3),
                 _sample(_kind, 3, _B, 2, coupled=True, cell_bits=6, clip=9000, proj_clip=60),
-                _sample(_kind, 2, 1, 4, cell_bits=0),
+                *([_sample(_kind, 2, 1, 4, cell_bits=0)] if len(_kind.parts) in (0, len(PARTS)) else []),
             ),
             kind=OPAQUE,
         )
