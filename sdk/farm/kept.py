@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import BinaryIO, Final
 import msgspec
 
 from sdk.errors import BusyError, UsageError
-from sdk.files import NotRegularError
 from sdk.report import BenchReport
 
 __all__ = ["Kept", "Result"]
@@ -42,7 +41,7 @@ class Kept:
     """The file; it is this process's alone until it is closed. ``results`` are by the keys of their jobs."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
-        self._file = file
+        self._file, self._path = file, path
         self.results: dict[str, Result] = {}
         self._planned: dict[str, set[str]] = {}
         data = file.read()
@@ -84,9 +83,12 @@ class Kept:
             self._write(msgspec.json.encode(result) + b"\n")
 
     def _write(self, line: bytes) -> None:
-        self._file.write(line)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            self._file.write(line)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise _cannot(self._path, error.strerror) from None
 
 
 @contextmanager
@@ -98,19 +100,23 @@ def opened(path: Path) -> Iterator[Kept]:
         BusyError: another command writes into it.
     """
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
-        with os.fdopen(handle, "r+b", buffering=0) as raw:
-            if not os.path.isfile(path):
-                raise NotRegularError(path)
-            if os.fstat(handle).st_size > _MAX_BYTES:
-                raise OSError(errno.EFBIG, f"it has more than {_MAX_BYTES} bytes")
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise BusyError(f"another command writes its results into {path}", hint="name another file") from None
-            with os.fdopen(os.dup(raw.fileno()), "r+b") as file:
-                yield Kept(file, path)
-    except OSError as error:
-        why = error.strerror or str(error)
-        hint = "name a file in a folder that is yours"
-        raise UsageError(f"cannot keep results in {path}", where="--resume", why=why, hint=hint) from None
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666), "r+b")
+    except (OSError, ValueError) as error:  # the latter of what cannot seek
+        raise _cannot(path, getattr(error, "strerror", None) or "it is no regular file") from None
+    with file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MAX_BYTES:
+            big = f"it has more than {_MAX_BYTES} bytes"
+            raise _cannot(path, big if stat.S_ISREG(facts.st_mode) else "it is no regular file")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if not isinstance(error, BlockingIOError):
+                raise _cannot(path, error.strerror) from None
+            raise BusyError(f"another command writes its results into {path}", hint="name another file") from None
+        yield Kept(file, path)
+
+
+def _cannot(path: Path, why: str | None) -> UsageError:
+    hint = "name a file in a folder that is yours"
+    return UsageError(f"cannot keep results in {path}", where="--resume", why=why, hint=hint)
