@@ -25,6 +25,7 @@ SETTINGS: Final = {
     "distributed.worker.http.routes": [],
     "distributed.scheduler.allowed-failures": 1,
     "distributed.worker.daemon": False,
+    "distributed.comm.timeouts.connect": "10s",
     "distributed.admin.large-graph-warning-threshold": "1TB",
 }
 

@@ -100,9 +100,9 @@ async def _scheduler(place: Place, ready: Told) -> None:
             security=place.security(), dashboard=False, dashboard_address=_LOOPBACK,
         )  # fmt: skip
         await scheduler
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         hint = "--listen HOST:PORT names another"
-        raise UsageError(f"cannot listen at {place.bracketed}:{place.port}", why=str(error), hint=hint) from None
+        raise UsageError(f"cannot listen at {place.bracketed}:{place.port}", why=_why(error), hint=hint) from None
     async with scheduler:
         ready(str(scheduler.address))
         await scheduler.finished()
@@ -136,10 +136,15 @@ async def _devices(place: Place, devices: Sequence[Device], ready: Callable[[], 
             told(f"the scheduler at {place.address} has gone; looking for it")
         except (OSError, TimeoutError, RuntimeError) as error:
             if first:
-                why = str(error).splitlines()[-1] if str(error) else type(error).__name__
                 hint = "sdk farm scheduler starts one; with --tls it needs the same authority"
-                raise NoDeviceError(f"no scheduler answers at {place.address}", why=why, hint=hint) from None
+                raise NoDeviceError(f"no scheduler answers at {place.address}", why=_why(error), hint=hint) from None
         await asyncio.sleep(_AGAIN_S)
+
+
+def _why(error: BaseException) -> str:
+    """What Dask's error comes from, in a line."""
+    error = error.__cause__ or error
+    return str(error).splitlines()[-1] if str(error) else type(error).__name__
 
 
 def _nanny(place: Place, device: Device, folder: str) -> Any:

@@ -191,7 +191,7 @@ def test_what_is_kept_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp
     link = FakeLink(good, [worker("c", "b2")])
     run(monkeypatch, link, pattern="b2", resume=file, min_time_s=1.0)
     assert link.asked == [("c", "b2")]
-    with opened(file), pytest.raises(BusyError, match="another command"), opened(file):
+    with opened(file), pytest.raises(BusyError, match="another command writes its results into"), opened(file):
         pass
     file.write_bytes(whole.replace(b'"host":', b'"hots":'))
     with pytest.raises(UsageError, match="damaged") as damaged:
@@ -200,7 +200,10 @@ def test_what_is_kept_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp
     other = tmp_path / "other"
     other.write_text("a diary")
     os.mkfifo(tmp_path / "pipe")
-    for bad, message in ((other, "no results"), (tmp_path / "pipe", "cannot keep"), (tmp_path, "cannot keep")):
+    for bad, message in (
+        (other, "holds no results of a farm"), (tmp_path / "pipe", "cannot keep results in"),
+        (tmp_path, "cannot keep results in"),
+    ):  # fmt: skip
         with pytest.raises(UsageError, match=message):
             run(monkeypatch, link, resume=bad)
     assert other.read_text() == "a diary"

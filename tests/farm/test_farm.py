@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +21,20 @@ from sdk.driver.options import BuildOptions
 from sdk.errors import NoDeviceError
 from sdk.farm import Place, bench_farm, link
 from sdk.farm.kept import Result
+from sdk.farm.place import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.tflite"
 Start = Callable[..., Process]
+# Dask leaves a socket open where it cannot listen or connect: no other test is to be told of that.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def swept() -> Iterator[None]:
+    """Sockets that are left are found before the test ends."""
+    yield
+    gc.collect()
 
 
 def copies(folder: Path, count: int) -> list[Path]:
@@ -90,6 +102,19 @@ def test_a_rack(
     assert "unicorn:// at " in out
     assert history.exists()
     assert stays.end() == 130
+
+
+def test_where_nobody_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(SETTINGS, "distributed.comm.timeouts.connect", "1s")
+    assert run_command(["farm", "worker", f"127.0.0.1:{free_port()}", "--board", "host"]) == 3
+    assert "no scheduler answers at tcp://127.0.0.1" in capsys.readouterr().err
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert run_command(["farm", "scheduler", "--listen", f"127.0.0.1:{taken.getsockname()[1]}"]) == 2
+    told = capsys.readouterr().err
+    assert "cannot listen at 127.0.0.1" in told
+    assert "in use" in told
 
 
 @pytest.mark.slow
