@@ -54,7 +54,8 @@ def blocks(path: Path) -> list[Block]:
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the documents speak of: the tree's examples, a few models and arrays."""
+    """A folder with what the documents speak of: the tree's examples, a few models and arrays; lines of any length."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # workers of xdist have one
     for name in ("examples", "boards", "benchmarks", "templates", "c_runtime"):
         (tmp_path / name).symlink_to(ROOT / name)
     digits = (ROOT / "examples" / "digits" / "digits_int8.tflite").read_bytes()

@@ -296,7 +296,8 @@ def test_an_entry_that_the_model_lacks(mistake: Any) -> None:
     ("code", "uri", "says"),
     [
         (2, "/dev/ttyACM0", "'/dev/ttyACM0' is not a device address"),
-        (2, "serial:///dev/ttyACM0", "is not a device address"),
+        (2, "serial:ttyACM0@fast", "is not a device address"),
+        (3, "serial:///dev/none", "there is no serial port"),
         (2, "telepathy://127.0.0.1:9", "is not a device address"),
         (3, "tcp://127.0.0.1:9", "no agent answers"),
         (2, "qemu://", "no emulator"),

@@ -252,7 +252,7 @@ def test_talk_without_progress_does_not_keep_a_request_alive() -> None:
 
 def test_addresses_and_tools_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = tmp_path / "image.elf"
-    assert schemes() == ("local", "program", "qemu", "ssh", "tcp", "unicorn")
+    assert schemes() == ("adb", "local", "program", "qemu", "serial", "ssh", "tcp", "unicorn")
     for uri in ("", "local", "telepathy://x"):
         with pytest.raises(UsageError, match="not a device address"):
             open_transport(uri, image, None, TIMEOUT_S)

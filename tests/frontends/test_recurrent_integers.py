@@ -241,8 +241,8 @@ def ones(shape: tuple[int, ...], dtype: str) -> dict[str, Any]:
 
 
 LSTMS: dict[str, tuple[dict[str, Any], str]] = {
-    "coupled": ({"drop": (1, 5, 12)}, "integers with coupled gates are not supported"),
-    "peepholes": ({"more": {k: np.ones(4) for k in (9, 10, 11)}}, "integers with peepholes"),
+    "coupled": ({"drop": (1, 5, 12)}, "int8 with coupled gates wants 5 intermediate tensors"),
+    "peepholes": ({"more": {k: np.ones(4) for k in (9, 10, 11)}}, "int8 with peepholes wants 5 intermediate tensors"),
     "activation": ({"act": 1}, "activation RELU of cells is not supported"),
     "scale": ({"power": 3}, "cells have the scale 8.0"),
     "no bias": ({"drop": (13,)}, "input 13 is missing"),

@@ -66,6 +66,7 @@ class OperatorSpec:
     fields: dict[str, Any]
     custom: str
     flags: dict[str, Any] | bytes
+    intermediates: Sequence[int] = ()
 
 
 @dataclass
@@ -121,11 +122,12 @@ class ModelFile:
         options: str = "",
         custom: str = "",
         flags: dict[str, Any] | bytes = b"",
+        intermediates: Sequence[int] = (),
         **fields: Any,
     ) -> None:
         """``flags`` are options of a custom operator: bytes, or what FlexBuffers are made of."""
         code = tflite.BuiltinOperator.CUSTOM if custom else getattr(schema.BuiltinOperator, name)
-        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom, flags))
+        self.operators.append(OperatorSpec(code, inputs, outputs, options, fields, custom, flags, intermediates))
 
     def build(
         self, *others: ModelFile, signatures: Mapping[str, Signature] | None = None, behind: bool = False
@@ -282,6 +284,8 @@ class _Writer:
             "Inputs": self.vector(o.inputs, "int32"),
             "Outputs": self.vector(o.outputs, "int32"),
         }
+        if o.intermediates:
+            fields["Intermediates"] = self.vector(o.intermediates, "int32")
         if o.options:
             given = {k: self.value(v) for k, v in o.fields.items()}
             second = "" if hasattr(tflite.BuiltinOptions, o.options) else "2"

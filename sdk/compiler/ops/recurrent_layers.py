@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.intrinsics import cast, op
 from sdk.compiler.ir.loops import Alloc, Buffer, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
-from sdk.compiler.ir.types import F32, I8, I32, TensorType
+from sdk.compiler.ir.types import F32, I8, I32, DType, TensorType
 from sdk.compiler.ops.build import function, loop, param, row_vars, variable
 from sdk.compiler.ops.gate_functions import ACTIVATIONS, activate, activated, limited
 from sdk.compiler.ops.numerics import number
@@ -30,7 +30,7 @@ from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
-__all__ = ["PARTS", "layer_name"]
+__all__ = ["PARTS", "carried", "layer_name", "require_shapes"]
 
 Array = NDArray[Any]
 Types = Sequence[TensorType]
@@ -95,17 +95,22 @@ def _infer(kind: _Kind) -> Callable[..., tuple[TensorType, ...]]:
             "c": (h.shape[0], units), "p": (gates - 1, units), "s": (2, gates, units),
             "w": _turned((units, outputs), stored), "wb": (outputs,),
         }  # fmt: skip
-        for name, type in at.items():
-            shape = wanted.get(name, type.shape)
-            if type.rank != len(shape):
-                raise BuildError(f"{name} of {kind.name} has rank {type.rank} instead of {len(shape)}")
-            for a, b in zip(type.shape, shape, strict=True):
-                require_equal(f"sizes of {name} of {kind.name}", a, b)
+        require_shapes(kind.name, at, wanted)
         if not kind.has("project"):
             require_equal(f"units and outputs of {kind.name}", units, outputs)
         return (TensorType(F32, (x.shape[0], x.shape[1], outputs)), *(at[s] for s in kind.states))
 
     return infer
+
+
+def require_shapes(op_name: str, at: Mapping[str, TensorType], wanted: Mapping[str, tuple[Dim, ...]]) -> None:
+    """Refuses inputs of an op, by name, of other shapes than those wanted."""
+    for name, type in at.items():
+        shape = wanted.get(name, type.shape)
+        if type.rank != len(shape):
+            raise BuildError(f"{name} of {op_name} has rank {type.rank} instead of {len(shape)}")
+        for a, b in zip(type.shape, shape, strict=True):
+            require_equal(f"sizes of {name} of {op_name}", a, b)
 
 
 def _turned(shape: tuple[Dim, ...], stored: bool) -> tuple[Dim, ...]:
@@ -332,21 +337,21 @@ def _loops(kind: _Kind) -> Callable[[str, Types, Types, Mapping[str, Any]], Loop
         place = x.shape[0] - 1 - time.expr if given["reverse"] else time.expr
         show = loop(put, outputs, Store("o0", (place, b, put.expr), Load("state_h", (put.expr,), F32)))
         body = [*step.begin(place, b), *(step.plain() if kind.parts is None else step.cell()), show]
-        begin, end = _carried(sizes, b)
+        begin, end = carried({s: (F32, n) for s, n in sizes.items()}, b)
         each = (*space, *begin, loop(time, x.shape[0], *body), *end)
         return function(name, params, [loop(batch, rows.hi.expr, *each, lo=rows.lo.expr)], rows)
 
     return build
 
 
-def _carried(sizes: Mapping[str, int], b: Dim) -> tuple[list[Stmt], list[Stmt]]:
-    """What copies the states in, and out after the last step."""
+def carried(states: Mapping[str, tuple[DType, int]], b: Dim) -> tuple[list[Stmt], list[Stmt]]:
+    """What copies states of so many elements in, and out after the last step."""
     begin: list[Stmt] = []
     end: list[Stmt] = []
-    for k, (s, size) in enumerate(sizes.items(), start=1):
+    for k, (s, (dtype, size)) in enumerate(states.items(), start=1):
         i, e = variable(f"i{s}", size), variable(f"l{s}", size)
-        begin.append(loop(i, size, Store(f"state_{s}", (i.expr,), Load(s, (b, i.expr), F32))))
-        end.append(loop(e, size, Store(f"o{k}", (b, e.expr), Load(f"state_{s}", (e.expr,), F32))))
+        begin.append(loop(i, size, Store(f"state_{s}", (i.expr,), Load(s, (b, i.expr), dtype))))
+        end.append(loop(e, size, Store(f"o{k}", (b, e.expr), Load(f"state_{s}", (e.expr,), dtype))))
     return begin, end
 
 

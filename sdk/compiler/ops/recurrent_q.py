@@ -26,7 +26,7 @@ from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
-__all__: list[str] = []
+__all__ = ["GateRescale", "held", "recurrent_gates", "scaled_product"]
 
 Array = NDArray[Any]
 Types = Sequence[TensorType]
@@ -95,6 +95,45 @@ def _reference(
     return out, h, c
 
 
+@dataclass(frozen=True, slots=True)
+class GateRescale:
+    """How sums become gates: by ``mult`` and ``shift`` of each; the range of shifts, and the bits of sums."""
+
+    sums: DType
+    shift_lo: int
+    shift_hi: int
+    acc_bits: int
+
+    def of(self, acc: ValueExpr, gate: Dim) -> ValueExpr:
+        """A sum of a gate, times its ratio, in i32."""
+        mult, shift = Load("mult", (gate,), I32), Load("shift", (gate,), I32)
+        if self.sums == I64:
+            return op("mulq64", acc, mult, shift, dtype=I32)
+        return multiply_quantized(acc, mult, shift, self.shift_lo, self.shift_hi, self.acc_bits)
+
+
+def recurrent_gates(
+    gates: int, units: int, outputs: int, hidden: DType, rescale: GateRescale, at: tuple[Dim, Dim],
+    limits: tuple[int, int] = (-32768, 32767),
+) -> Stmt:  # fmt: skip
+    """gates[g * units + q] = saturated(x + held to limits(rescaled(start + sum over k of state_h[k] * r[q, k])))."""
+    g, q, k = variable("g", gates), variable("q", units), variable("k", outputs)
+    row, acc = g.expr * units + q.expr, Load("acc", (), rescale.sums)
+    left = cast(Load("state_h", (k.expr,), hidden), rescale.sums)
+    term = op("mul", left, cast(Load("r", (row, k.expr), I8), rescale.sums))
+    total = op("add", cast(Load("x", (*at, row), I16), I32), held(Ref("scaled", I32), *limits))
+    each = loop(
+        q,
+        units,
+        Alloc(Buffer("acc", rescale.sums, (), "register")),
+        Store("acc", (), Load("start", (row,), rescale.sums)),
+        loop(k, outputs, Store("acc", (), op("add", acc, term))),
+        Let("scaled", rescale.of(acc, g.expr)),
+        Store("gates", (row,), cast(held(total), I16)),
+    )
+    return loop(g, gates, each)
+
+
 @dataclass(frozen=True)
 class _Step:
     """The statements of one step of an element of the batch: ``state_h``, ``state_c`` and ``gates`` are its buffers."""
@@ -105,30 +144,9 @@ class _Step:
     given: Mapping[str, Any]
 
     def recurrent(self, time: Dim, batch: Dim) -> Stmt:
-        """gates[g, q] = saturated(x + rescaled(start + sum over k of h[k] * r[q, k]))."""
-        g, q, k = variable("g", _GATES), variable("q", self.units), variable("k", self.units)
-        row, acc = g.expr * self.units + q.expr, Load("acc", (), self.sums)
-        left = cast(Load("state_h", (k.expr,), self.hidden), self.sums)
-        term = op("mul", left, cast(Load("r", (row, k.expr), I8), self.sums))
-        scaled = Ref("scaled", I32)
-        total = op("add", cast(Load("x", (time, batch, row), I16), I32), _held(scaled))
-        each = loop(
-            q,
-            self.units,
-            Alloc(Buffer("acc", self.sums, (), "register")),
-            Store("acc", (), Load("start", (row,), self.sums)),
-            loop(k, self.units, Store("acc", (), op("add", acc, term))),
-            Let("scaled", self._rescaled(acc, g.expr)),
-            Store("gates", (row,), cast(_held(total), I16)),
-        )
-        return loop(g, _GATES, each)
-
-    def _rescaled(self, acc: ValueExpr, gate: Dim) -> ValueExpr:
-        mult, shift = Load("mult", (gate,), I32), Load("shift", (gate,), I32)
-        if self.sums == I64:
-            return op("mulq64", acc, mult, shift, dtype=I32)
-        lo, hi, bits = (int(self.given[n]) for n in ("shift_lo", "shift_hi", "acc_bits"))
-        return multiply_quantized(acc, mult, shift, lo, hi, bits)
+        """gates = saturated(x + saturated(rescaled(start + r times h)))."""
+        rescale = GateRescale(self.sums, *(int(self.given[n]) for n in ("shift_lo", "shift_hi", "acc_bits")))
+        return recurrent_gates(_GATES, self.units, self.units, self.hidden, rescale, (time, batch))
 
     def update(self) -> Stmt:
         """New cells and hidden states from the gates."""
@@ -138,14 +156,14 @@ class _Step:
             names, value = half_curve(Load("gates", (j.expr + k * self.units,), I16), *_STEPS, tanh, f"{tag}_")
             body += [*names, Let(f"gate_{tag}", value)]
         old = Load("state_c", (j.expr,), I16)
-        kept = _scaled_product(Ref("gate_f", I16), old, given["forget"])
-        new = _scaled_product(Ref("gate_i", I16), Ref("gate_n", I16), given["enter"])
-        cell = _held(op("add", _held(kept), _held(new)))
+        kept = scaled_product(Ref("gate_f", I16), old, given["forget"])
+        new = scaled_product(Ref("gate_i", I16), Ref("gate_n", I16), given["enter"])
+        cell = held(op("add", held(kept), held(new)))
         if int(given["clip"]) < _NO_CLIP:
-            cell = _held(cell, -int(given["clip"]), int(given["clip"]))
+            cell = held(cell, -int(given["clip"]), int(given["clip"]))
         mult, shift = (int(v) for v in given["cell_steps"])
         names, value = half_curve(Ref("cell", I16), mult, shift, True, "c_")
-        raw = _scaled_product(value, Ref("gate_o", I16), given["result"])
+        raw = scaled_product(value, Ref("gate_o", I16), given["result"])
         lo, hi = self.hidden.limits
         body += [
             Let("cell", cast(cell, I16)), Store("state_c", (j.expr,), Ref("cell", I16)), *names,
@@ -154,11 +172,13 @@ class _Step:
         return loop(j, self.units, *body)
 
 
-def _held(value: ValueExpr, lo: int = -32768, hi: int = 32767) -> ValueExpr:
+def held(value: ValueExpr, lo: int = -32768, hi: int = 32767) -> ValueExpr:
+    """``value`` saturated, to i16 if nothing else is said."""
     return op("min", op("max", value, imm(lo)), imm(hi))
 
 
-def _scaled_product(a: ValueExpr, b: ValueExpr, by: Any) -> ValueExpr:
+def scaled_product(a: ValueExpr, b: ValueExpr, by: Any) -> ValueExpr:
+    """a * b of i16, times a ratio below 1 as a multiplier and a shift."""
     return multiply_quantized_const(op("mul", cast(a, I32), cast(b, I32)), int(by[0]), int(by[1]), _PRODUCT_BITS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,10 @@ from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
+__all__ = ["ROOT_SHIFTS", "inverse_root_steps"]
+
 Array = NDArray[Any]
+ROOT_SHIFTS: Final = (0, 13)  # to the right, of what ``inverse_root`` gives
 _SHIFTS = (-6, 7)  # of a product with an inverse root, to steps of 1/128
 
 
@@ -62,19 +65,19 @@ def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], g
         Alloc(Buffer("total", I32, (), "register")),
         Store("total", (), imm(0)),
         loop(j, x.shape[-1], Store("total", (), op("add", total, op("mul", value(j.expr), value(j.expr))))),
-        *_inverse_root(total),
+        *inverse_root_steps(total),
         loop(k, x.shape[-1], Store("o", (*over.index, k.expr), held)),
     )
     return function(name, [param("x", x), param("o", outs[0], "write")], [body], over.rows)
 
 
-def _inverse_root(x: Load) -> list[Stmt]:
-    """Names ``mult`` and ``right`` as ``inverse_root`` of ``fixed`` gives them."""
+def inverse_root_steps(x: ValueExpr, tag: str = "") -> list[Stmt]:
+    """Names ``mult`` and ``right``, with a tag behind, as ``inverse_root`` of ``fixed`` gives them for an i32 ``x``."""
     lets: list[Stmt] = []
 
     def let(name: str, value: ValueExpr) -> Ref:
-        lets.append(Let(name, value))
-        return Ref(name, I32)
+        lets.append(Let(f"{name}{tag}", value))
+        return Ref(f"{name}{tag}", I32)
 
     large = let("large", op("select", op("gt", x, imm((1 << 29) - 1)), imm(1), imm(0), dtype=I32))
     inside = let("inside", op("max", op("shr", x, op("add", large, large)), imm(2)))

@@ -57,7 +57,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator: its builtin name or custom code, tensor numbers (-1 = absent) and decoded options."""
+    """An operator: its builtin name or custom code, tensor numbers (-1 = absent) and decoded options; ``intermediates``
+    are tensors that state no more than how its kernel stores what is in between."""
 
     index: int
     name: str
@@ -66,6 +67,7 @@ class Operator:
     outputs: tuple[int, ...]
     options: Mapping[str, Any]
     custom_options: bytes
+    intermediates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ def _subgraph(model: Any, index: int, fields: OptionFields) -> Subgraph:
     for number in (*found.inputs, *found.outputs):
         _in_range(number, 0, len(tensors), f"an input or output of subgraph {index}")
     for operator in operators:
-        for number in (*operator.inputs, *operator.outputs):
+        for number in (*operator.inputs, *operator.outputs, *operator.intermediates):
             _in_range(number, -1, len(tensors), f"a tensor of operator {operator.index} of subgraph {index}")
     return found
 
@@ -264,7 +266,8 @@ def _operator(model: Any, table: Any, index: int, fields: OptionFields) -> Opera
     name = _text(code.CustomCode()) if custom else BUILTIN.get(number, f"builtin {number}")
     payload = _custom_options(model, table, index) if custom else b""
     options = {} if custom else _options(table, name, fields)
-    return Operator(index, name, custom, _ints(table, "Inputs"), _ints(table, "Outputs"), options, payload)
+    inputs, outputs, between = (_ints(table, side) for side in ("Inputs", "Outputs", "Intermediates"))
+    return Operator(index, name, custom, inputs, outputs, options, payload, between)
 
 
 def _custom_options(model: Any, table: Any, index: int) -> bytes:

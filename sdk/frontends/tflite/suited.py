@@ -116,6 +116,15 @@ def _one_scale_for_channels(graph: Subgraph, one: Operator) -> str | None:
     return why if mixed and single else None
 
 
+def _plain_lstm(graph: Subgraph, one: Operator) -> str | None:
+    """An LSTM that tflite-micro has a kernel for too is computed as it does."""
+    if len(one.inputs) < 20 or min(one.inputs[0], one.inputs[1]) < 0 or graph.tensors[one.inputs[0]].dtype != I8:
+        return None
+    parts = (*one.inputs[9:12], *one.inputs[16:18], *one.inputs[20:])
+    other = "its UNIDIRECTIONAL_SEQUENCE_LSTM of int8 rounds its curves otherwise than tflite-micro's"
+    return other if max(parts) < 0 else None
+
+
 _Rules = Mapping[str, Callable[[Subgraph, Operator], str | None]]
 _RULES: Final[Mapping[str, _Rules]] = {
     "tflite-micro": {
@@ -132,5 +141,6 @@ _RULES: Final[Mapping[str, _Rules]] = {
         "DEPTHWISE_CONV_2D": _one_scale_for_channels,
         "DIV": _div_overflows,
         "SVDF": _svdf_of_bytes,
+        "UNIDIRECTIONAL_SEQUENCE_LSTM": _plain_lstm,
     },
 }

@@ -76,6 +76,7 @@ _OPERATOR = Schema(
         Field(3, "builtin_options_type", "scalar", 1),
         Field(4, "builtin_options", "opaque"),
         Field(5, "custom_options", "vector", 1),
+        Field(8, "intermediates", "vector", 4),
         Field(9, "large_custom_options_offset", "scalar", 8),
         Field(10, "large_custom_options_size", "scalar", 8),
         Field(11, "builtin_options_2_type", "scalar", 1),

@@ -11,7 +11,7 @@ from sdk.frontends.tflite.operators import (
     contraction,
     control,
     layout,
-    lstm,
+    lstm_parts,
     moves,
     pairs,
     pooling,
@@ -41,7 +41,7 @@ _QUANTISED: Table = {
     **transposed.TABLE,
     **state.TABLE,
     **svdf.TABLE,
-    **lstm.TABLE,
+    **lstm_parts.TABLE,
     **control.TABLE,
     **sparse.TABLE,
 }

@@ -16,6 +16,7 @@ from sdk.compiler.ops.recurrent_layers import layer_name
 from sdk.compiler.ops.shapes import same_extent
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.operators.gates import first_gate, gates_there, state_sizes
 from sdk.frontends.tflite.operators.lstm import batch_first, time_first
 from sdk.frontends.tflite.operators.real.hybrid import channel_scales, products
 from sdk.frontends.tflite.quantize import ACTIVATIONS
@@ -67,18 +68,11 @@ class _Layer:
     @property
     def first(self) -> int:
         """The first gate that is there."""
-        one = len(self.at.source) == 1
-        return 0 if one or self.node.has(self.at.source[0]) else 1
+        return first_gate(self.node, self.at.source)
 
     def of(self, places: Sequence[int]) -> tuple[int, ...]:
-        """Those of the gates that are there; the coupled one has nothing.
-
-        Raises:
-            BuildError: it has.
-        """
-        if any(self.node.has(k) for k in places[: self.first]):
-            raise BuildError(f"input {places[0]} is of a gate that lacks input {self.at.source[0]}")
-        return tuple(places[self.first :])
+        """Those of the gates that are there."""
+        return gates_there(self.node, self.at.source, places)
 
     @property
     def units(self) -> int:
@@ -92,16 +86,8 @@ class _Layer:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Those of the weights by which the last gate reads the state.
-
-        Raises:
-            BuildError: they are no matrix with elements.
-        """
-        data = self.node.constant(self.at.state[-1])
-        if data.ndim != 2 or not data.size:
-            title = self.node.tensor(self.at.state[-1]).title
-            raise BuildError(f"weights {title} have the shape {list(data.shape)}, needed: a matrix with elements")
-        return int(data.shape[0]), int(data.shape[1])
+        """Units and outputs."""
+        return state_sizes(self.node, self.at.state[-1])
 
     def matrices(self, places: Sequence[int], shape: tuple[int, int]) -> tuple[Array, tuple[float, ...]]:
         """Weights of the gates [gates * units, columns], and the scale of each where they are of i8."""
