@@ -163,7 +163,8 @@ def fit(
     alike: dict[object, list[Board]] = {}
     for board in known if boards is None else boards:
         if not board.hosted:
-            alike.setdefault((board.capabilities, board.core.cpu, target_for(board)), []).append(board)
+            target = replace(target_for(board), stack_bytes=0)  # which is the linker's
+            alike.setdefault((board.capabilities, board.core.cpu, target), []).append(board)
     rows: list[BoardFit] = []
     dims: Mapping[str, tuple[int, int]] = {}
     notes: dict[str, list[str]] = {}  # what could not be found out: the boards
