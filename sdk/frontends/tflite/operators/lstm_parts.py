@@ -38,12 +38,15 @@ _GUARD: Final = 10000  # times a scale: the least spread of what is normalised
 _LARGEST_SHIFT: Final = 30
 
 
-def _single(*factors: float, by: float = 1.0) -> float:
-    """A product over a number, each step rounded to single precision, as LiteRT takes ratios of scales."""
-    found = np.float32(factors[0])
-    for factor in factors[1:]:
-        found = found * np.float32(factor)
-    return float(found / np.float32(by))
+def _single(value: float) -> float:
+    """In single precision; beyond it infinite, which no multiplier is made of."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
+def _ratio(first: float, second: float, by: float) -> float:
+    """first * second / by, each step in single precision, as LiteRT takes ratios of scales."""
+    return _single(_single(first * second) / by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class _Layer:
     def ratios(self, gates: plain.Gates) -> Array:
         """What takes sums of each gate to its scale."""
         pairs = zip(gates.scales, self.gate_scales(), strict=True)
-        return np.asarray([_single(own, gates.source, by=scale) for own, scale in pairs])
+        return np.asarray([_ratio(own, gates.source, scale) for own, scale in pairs])
 
     def vectors(self, places: Sequence[int], kind: type[np.generic], zero: bool = False) -> Array:
         """A number of each unit for each gate [.., units]; of those with scales the zero point must be 0."""
@@ -162,7 +165,7 @@ class _Layer:
             more += [node.const("norm", weights), node.const("norm_bias", bias)]
             given |= self.norm()
         hidden = self.between(_BETWEEN - 1)
-        given |= {"result": plain.product_ratio(float(np.float32(2.0**-30 / hidden[0]))), "middle": hidden[1], "zp": 0}
+        given |= {"result": plain.product_ratio(_single(2.0**-30 / hidden[0])), "middle": hidden[1], "zp": 0}
         if self.has((_PROJECT, _PROJECT_BIAS)):
             names.append("project")
             operands, own = self.project(*hidden)
@@ -190,7 +193,7 @@ class _Layer:
         scales = self.gate_scales()
         own = [self.node.quant(self.node.tensor(k)).scale for k in self.of(_PEEPHOLE)]
         kept = [*scales[:-2], scales[-1]]  # not that of new cells
-        pairs = [plain.product_ratio(float(np.float32(cells * a / b))) for a, b in zip(own, kept, strict=True)]
+        pairs = [plain.product_ratio(_single(cells * a / b)) for a, b in zip(own, kept, strict=True)]
         return {"seen_mult": tuple(m for m, _ in pairs), "seen_shift": tuple(s for _, s in pairs)}
 
     def norm(self) -> dict[str, Attr]:
@@ -198,7 +201,7 @@ class _Layer:
         for k in self.of(_NORM):
             scale = self.node.quant(self.node.tensor(k)).scale
             mult, shift = quantize_multiplier(scale)
-            guard = int(np.float32(_GUARD) * np.float32(scale))
+            guard = int(_single(_GUARD * scale))
             if shift + _NORM_BITS > _LARGEST_SHIFT or guard > INT32_MAX:
                 raise BuildError(f"input {k} ({self.node.tensor(k).title}) has the scale {scale}, too large to use")
             mults.append(mult)
@@ -220,7 +223,7 @@ class _Layer:
         start = (bias + weights.astype(np.int64).sum(axis=1) * zero).astype(np.int32)
         state = node.quant(node.tensor(plain.HIDDEN))
         limit = bounds(weights, 0, I8, np.abs(start.astype(object)))
-        m = channel_multipliers(np.asarray([_single(own.scale, scale, by=state.scale)]), limit[None].max(axis=1), False)
+        m = channel_multipliers(np.asarray([_ratio(own.scale, scale, state.scale)]), limit[None].max(axis=1), False)
         given: dict[str, Attr] = {
             "project": (int(m.mult[0]), int(m.shift[0]), m.acc_bits), "middle": -zero, "zp": state.zero_point,
             "proj_clip": self.proj_clip(),
@@ -229,9 +232,8 @@ class _Layer:
 
     def proj_clip(self) -> int:
         """The largest stored output; LiteRT forgets the zero point of outputs there. 0 for none."""
-        clip = np.float32(self.node.option("ProjClip"))
-        scale = np.float32(self.node.quant(self.node.output()).scale)
-        return int(min(clip / scale, np.float32(127))) if clip > 0 else 0
+        clip, scale = float(self.node.option("ProjClip")), self.node.quant(self.node.output()).scale
+        return int(min(_single(clip / scale), 127.0)) if clip > 0 else 0
 
 
 def _check(node: OpNode, what: str) -> None:
