@@ -13,9 +13,9 @@ from typing import Final
 
 __all__ = ["OPTIONAL_PACKAGES", "PACKAGES", "install_command", "manager", "pip_command"]
 
-# What pyproject.toml requires, and what its extras "verify", "torch", "unicorn", "zig" and "discover" add: distribution
-# and versions. A test compares them. Hints name packages and no extra of ours, which only an installation from an index
-# would know.
+# What pyproject.toml requires, and what its extras "verify", "torch", "unicorn", "zig", "discover" and "farm" add:
+# distribution and versions. A test compares them. Hints name packages and no extra of ours, which only an installation
+# from an index would know.
 PACKAGES: Final = {
     "click": ">=8.1,<9",
     "jinja2": ">=3.1,<4",
@@ -30,6 +30,7 @@ PACKAGES: Final = {
 }
 OPTIONAL_PACKAGES: Final = {
     "ai-edge-litert": ">=2.1,<3",
+    "distributed": ">=2026.8,<2028",
     "onnxruntime": ">=1.20,<2",
     "tflite-micro": ">=0.dev20240101,<1",
     "torch": ">=2.13,<3",

@@ -25,9 +25,11 @@ from sdk.errors import SdkError
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# What is run elsewhere: make by continuous integration, an installation by test_package.py, agents by tests/agent.
+# What is run elsewhere: make by continuous integration, an installation by test_package.py, agents and
+# farms by tests/agent and tests/farm.
 ELSEWHERE = re.compile(
-    r"make (demo|test|soak|docs)\b|pip install|\. \.venv/bin/activate|export |eval |source |sdk agent|sdk .*(serial:|(tcp|ssh|adb)://)"
+    r"make (demo|test|soak|docs)\b|pip install|\. \.venv/bin/activate|export |eval |source |openssl |sdk (agent|farm)|"
+    r"sdk .*(--farm|serial:|(tcp|ssh|adb)://)"
 )
 SHELL = ("cmake", "qemu-system-arm", "python")
 LANGUAGES = {"", "c", "js", "python", "ir", "pipeline", "toml"}

@@ -48,6 +48,7 @@ LAYERS = {
     "sdk.agent": 9,
     "sdk.differences": 9,
     "sdk.driver": 9,
+    "sdk.farm": 9,
     "sdk.flash": 9,
     "sdk.projects": 9,
     "sdk.notebook": 0,

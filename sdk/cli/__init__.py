@@ -21,6 +21,7 @@ from sdk.cli.completion import completion
 from sdk.cli.devices import devices
 from sdk.cli.diff import diff
 from sdk.cli.doctor import doctor
+from sdk.cli.farm import farm
 from sdk.cli.fit import fit
 from sdk.cli.flash import flash
 from sdk.cli.group import Verbs
@@ -38,7 +39,7 @@ from sdk.version import VERSION
 # In the order in which --help shows them; each has examples in templates/help/examples.toml.
 _COMMANDS = (
     *(build, run, verify, bench, profile, memory, inspect, diff, fit, quantize, boards, devices, new, flash),
-    *(agent, doctor, help_, completion),
+    *(agent, farm, doctor, help_, completion),
 )
 VERBS = tuple(command.name or "" for command in _COMMANDS)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sdk.cli import options, output
+from sdk.cli import options, output, rack
 from sdk.errors import RegressionError, UsageError
 from sdk.notebook import show
 
@@ -24,7 +24,7 @@ _MOST_PERCENT = 10_000
 
 @click.command()
 @click.argument(
-    "targets", nargs=-1, required=True, metavar="MODEL|DIR [MODEL|DIR]",
+    "targets", nargs=-1, required=True, metavar="MODEL|DIR...",
     callback=lambda *given: options.models_of(given[-1]),
 )  # fmt: skip
 @options.any_board_option
@@ -39,6 +39,9 @@ _MOST_PERCENT = 10_000
 @click.option("--fail-above", metavar="P%", help="Exit with 9 when it costs so much more than the baseline, or than A.")
 @click.option("--history", metavar="FILE.sqlite", type=options.FILE, help="Remember it; --html draws what is there.")
 @click.option("--html", metavar="F", type=options.FILE, help="Write a page with a plot.")
+@click.option("--farm", metavar="ADDRESS", help="Measure each model on each board of a farm that --board names.")
+@rack.tls_option
+@click.option("--resume", metavar="FILE", type=options.FILE, help="Keep a farm's results; do not measure them again.")
 @options.build_options
 @options.json_option
 def bench(
@@ -55,13 +58,29 @@ def bench(
     fail_above: str | None,
     history: Path | None,
     html: Path | None,
+    farm: str | None,
+    tls: tuple[Path, Path, Path] | None,
+    resume: Path | None,
     as_json: bool,
     **compile_options: Any,
 ) -> None:
-    """Measure a model, or a folder that sdk build made; two of them in turns, which tells small differences."""
+    """Measure a model, or a folder that sdk build made; two of them in turns, which tells small differences; any number
+    of models on the boards of a farm."""
     from sdk import driver
 
     allowed = _part(fail_above)
+    if farm is not None:
+        alone = {"--device": device, "--baseline": baseline, "--fail-above": allowed, "--html": html}
+        rack.refuse(alone)
+        code = rack.bench(
+            *(targets, farm, tls, board, options.make_options(**compile_options), options.parse_at(at), repeat, entry),
+            warmup=warmup, min_time_s=min_time, resume=resume, history=history, as_json=as_json,
+        )  # fmt: skip
+        if code:
+            raise click.exceptions.Exit(code)
+        return
+    if tls is not None or resume is not None:
+        raise UsageError("--tls and --resume are of a farm", hint="give --farm ADDRESS too")
     if len(targets) > _TWO or (len(targets) == _TWO and (baseline or history) is not None):
         raise UsageError("one build is measured, or two in turns", hint="sdk bench OLD NEW --board B")
     if allowed is not None and baseline is None and len(targets) == 1:

@@ -282,5 +282,6 @@ CHECKS: Final = (
           partial(_program, "riscv64-unknown-elf-gcc")),
     Check("cmake", False, "examples/firmware", partial(_program, "cmake")),
     Check("zeroconf", False, "agents on the local network in sdk devices", _pip("zeroconf")),
+    Check("distributed", False, "sdk farm, sdk bench --farm", _pip("distributed")),
     Check("serial ports", False, "boards over a cable", _ports),
 )

@@ -31,6 +31,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "sdk/budget": ("Limits", "The model asks for more than any model of use; `sdk/budget.py` has the numbers and why."),
     "sdk/boards": ("Board files", "A TOML file of a board is wrong; `sdk boards show NAME` prints what was read."),
     "sdk/agent": ("Agents", "`sdk agent` cannot serve so; docs/devices.md says what it needs."),
+    "sdk/farm": ("Racks", "`sdk farm` and `sdk bench --farm`; docs/devices.md says who may reach a farm."),
     "sdk/devices": ("Devices", "The device is not there, does not answer, or answers wrongly."),
     "sdk/projects": ("Projects", "`sdk new` cannot make it of this model, board or file: docs/projects.md."),
     "sdk/flash": ("Flashing", "No tool could write the board, or it did not; `sdk help flash` says what each needs."),

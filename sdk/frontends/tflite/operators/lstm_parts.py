@@ -38,12 +38,15 @@ _GUARD: Final = 10000  # times a scale: the least spread of what is normalised
 _LARGEST_SHIFT: Final = 30
 
 
-def _single(*factors: float, by: float = 1.0) -> float:
-    """A product over a number, each step rounded to single precision, as LiteRT takes ratios of scales."""
-    found = np.float32(factors[0])
-    for factor in factors[1:]:
-        found = found * np.float32(factor)
-    return float(found / np.float32(by))
+def _single(value: float) -> float:
+    """In single precision; beyond it infinite, which no multiplier is made of."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
+def _ratio(first: float, second: float, by: float) -> float:
+    """first * second / by, each step in single precision, as LiteRT takes ratios of scales."""
+    return _single(_single(first * second) / by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,11 @@ class _Layer:
         tensor = self.node.tensor(k, "intermediates")
         if len(tensor.scales) != 1 or not usable(tensor.scales[0]):
             raise BuildError(f"the intermediate tensor {tensor.title} must have one positive finite scale")
+        lo, hi = I8.limits
+        if k == _BETWEEN - 1 and not lo <= tensor.zero_points[0] <= hi:
+            raise BuildError(
+                f"the intermediate tensor {tensor.title} has the zero point {tensor.zero_points[0]}, outside i8"
+            )
         return tensor.scales[0], tensor.zero_points[0]
 
     def gate_scales(self) -> list[float]:
@@ -90,17 +98,17 @@ class _Layer:
     def ratios(self, gates: plain.Gates) -> Array:
         """What takes sums of each gate to its scale."""
         pairs = zip(gates.scales, self.gate_scales(), strict=True)
-        return np.asarray([_single(own, gates.source, by=scale) for own, scale in pairs])
+        return np.asarray([_ratio(own, gates.source, scale) for own, scale in pairs])
 
-    def vectors(self, places: Sequence[int], kind: type[np.generic], zero: bool = False) -> Array:
-        """A number of each unit for each gate [.., units]; of those with scales the zero point must be 0."""
+    def vectors(self, places: Sequence[int]) -> Array:
+        """Numbers of i16 without a zero point for each unit of each gate [.., units]."""
         units, rows = self.sizes[0], []
         for k in places:
             data = self.node.constant(k)
-            if data.shape != (units,) or data.dtype != kind:
+            if data.shape != (units,) or data.dtype != np.int16:
                 has = f"is {data.dtype}{list(data.shape)}"
-                raise BuildError(f"input {k} ({self.node.tensor(k).title}) {has}, needed: {np.dtype(kind)}[{units}]")
-            if zero and self.node.quant(self.node.tensor(k)).zero_point:
+                raise BuildError(f"input {k} ({self.node.tensor(k).title}) {has}, needed: int16[{units}]")
+            if self.node.quant(self.node.tensor(k)).zero_point:
                 raise BuildError(f"input {k} ({self.node.tensor(k).title}) has a zero point, supported: 0")
             rows.append(data)
         return np.stack(rows)
@@ -158,11 +166,11 @@ class _Layer:
             given |= self.seen(scale)
         if self.normalised:
             names.append("norm")
-            weights = self.vectors(self.of(_NORM), np.int16, zero=True)
+            weights = self.vectors(self.of(_NORM))
             more += [node.const("norm", weights), node.const("norm_bias", bias)]
             given |= self.norm()
         hidden = self.between(_BETWEEN - 1)
-        given |= {"result": plain.product_ratio(float(np.float32(2.0**-30 / hidden[0]))), "middle": hidden[1], "zp": 0}
+        given |= {"result": plain.product_ratio(_single(2.0**-30 / hidden[0])), "middle": hidden[1], "zp": 0}
         if self.has((_PROJECT, _PROJECT_BIAS)):
             names.append("project")
             operands, own = self.project(*hidden)
@@ -174,7 +182,7 @@ class _Layer:
 
     def peepholes(self, batch: int) -> Array:
         """Numbers by which gates see cells. LiteRT's kernel counts cells by the outputs: those beyond are not seen."""
-        found = self.vectors(self.of(_PEEPHOLE), np.int16, zero=True)
+        found = self.vectors(self.of(_PEEPHOLE))
         units, outputs = self.sizes
         if outputs > units or (outputs < units and self.major and batch > 1):
             raise BuildError(
@@ -190,7 +198,7 @@ class _Layer:
         scales = self.gate_scales()
         own = [self.node.quant(self.node.tensor(k)).scale for k in self.of(_PEEPHOLE)]
         kept = [*scales[:-2], scales[-1]]  # not that of new cells
-        pairs = [plain.product_ratio(float(np.float32(cells * a / b))) for a, b in zip(own, kept, strict=True)]
+        pairs = [plain.product_ratio(_single(cells * a / b)) for a, b in zip(own, kept, strict=True)]
         return {"seen_mult": tuple(m for m, _ in pairs), "seen_shift": tuple(s for _, s in pairs)}
 
     def norm(self) -> dict[str, Attr]:
@@ -198,7 +206,7 @@ class _Layer:
         for k in self.of(_NORM):
             scale = self.node.quant(self.node.tensor(k)).scale
             mult, shift = quantize_multiplier(scale)
-            guard = int(np.float32(_GUARD) * np.float32(scale))
+            guard = int(_single(_GUARD * scale))
             if shift + _NORM_BITS > _LARGEST_SHIFT or guard > INT32_MAX:
                 raise BuildError(f"input {k} ({self.node.tensor(k).title}) has the scale {scale}, too large to use")
             mults.append(mult)
@@ -220,7 +228,7 @@ class _Layer:
         start = (bias + weights.astype(np.int64).sum(axis=1) * zero).astype(np.int32)
         state = node.quant(node.tensor(plain.HIDDEN))
         limit = bounds(weights, 0, I8, np.abs(start.astype(object)))
-        m = channel_multipliers(np.asarray([_single(own.scale, scale, by=state.scale)]), limit[None].max(axis=1), False)
+        m = channel_multipliers(np.asarray([_ratio(own.scale, scale, state.scale)]), limit[None].max(axis=1), False)
         given: dict[str, Attr] = {
             "project": (int(m.mult[0]), int(m.shift[0]), m.acc_bits), "middle": -zero, "zp": state.zero_point,
             "proj_clip": self.proj_clip(),
@@ -229,15 +237,16 @@ class _Layer:
 
     def proj_clip(self) -> int:
         """The largest stored output; LiteRT forgets the zero point of outputs there. 0 for none."""
-        clip = np.float32(self.node.option("ProjClip"))
-        scale = np.float32(self.node.quant(self.node.output()).scale)
-        return int(min(clip / scale, np.float32(127))) if clip > 0 else 0
+        clip, scale = float(self.node.option("ProjClip")), self.node.quant(self.node.output()).scale
+        return int(min(_single(clip / scale), 127.0)) if clip > 0 else 0
 
 
 def _check(node: OpNode, what: str) -> None:
     """Refuses what LiteRT has no integer kernel for."""
     plain.check_activation(node)
     given = node.operator.intermediates
+    if node.lower:
+        raise BuildError(f"uint8 with {what} is not supported: LiteRT has kernels for int8 alone")
     if node.tensor(0).dtype == I16:
         raise BuildError(f"int16 with {what} is not supported: LiteRT has kernels for int8 alone")
     if len(given) == _BETWEEN_BYTES:

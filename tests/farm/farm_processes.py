@@ -1,0 +1,75 @@
+"""A farm on this machine: its scheduler and its workers as processes that tests start, kill and start again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return int(place.getsockname()[1])
+
+
+class Process:
+    """An ``sdk farm`` command in a process group of its own."""
+
+    def __init__(self, *words: str) -> None:
+        command = [sys.executable, "-m", "sdk", "farm", *words]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.errors: list[str] = []
+        self.out: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._read, args=pair, daemon=True)
+            for pair in ((self._process.stdout, self.out), (self._process.stderr, self.errors))
+        ]
+        self._ready = threading.Event()
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self, stream, lines: list[str]) -> None:
+        for line in stream:
+            lines.append(line)
+            if lines is self.out and line == "}\n":
+                self._ready.set()
+
+    def ready(self) -> dict[str, object]:
+        """The object that it prints when it serves."""
+        assert self._ready.wait(60), (self.out, self.errors)
+        return dict(json.loads("".join(self.out)))
+
+    def kill(self) -> None:
+        """End it and all that it started, at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(30)
+
+    def end(self) -> int:
+        """End it as Ctrl-C does; its exit code."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+        try:
+            return self._process.wait(30)
+        finally:
+            self.kill()
+
+    def close(self) -> None:
+        """Leave nothing."""
+        self.kill()
+        for thread in self._threads:
+            thread.join(10)
+        for stream in (self._process.stdout, self._process.stderr):
+            assert stream is not None
+            stream.close()
