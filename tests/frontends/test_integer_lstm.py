@@ -202,6 +202,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "basic": ({"op": STEP, "KernelType": 1}, "the basic kernel of LSTM is not supported"),
     "activation": ({**SEEN, "FusedActivationFunction": 1}, "activation RELU of cells"),
     "words": ({**SEEN, "alter": {"x": {"dtype": "int16", "zero_points": [0]}}}, "int16 with peepholes is not"),
+    "bytes": ({**SEEN, "alter": {"x": {"dtype": "uint8", "zero_points": [7]}}}, "uint8 with peepholes is not"),
+    "zero between": ({"outputs": 2, "alter": {"between4": {"zero_points": [128]}}}, "the zero point 128, outside i8"),
     "unstated": ({**NORM, "alter": {"between1": {"scales": [], "zero_points": []}}},
                  "the intermediate tensor between1 .*must have one positive finite scale"),
     "scale": ({**NORM, "alter": {"between4": {"scales": [float("nan")]}}}, "between4 .*must have one positive"),

@@ -83,6 +83,11 @@ class _Layer:
         tensor = self.node.tensor(k, "intermediates")
         if len(tensor.scales) != 1 or not usable(tensor.scales[0]):
             raise BuildError(f"the intermediate tensor {tensor.title} must have one positive finite scale")
+        lo, hi = I8.limits
+        if k == _BETWEEN - 1 and not lo <= tensor.zero_points[0] <= hi:
+            raise BuildError(
+                f"the intermediate tensor {tensor.title} has the zero point {tensor.zero_points[0]}, outside i8"
+            )
         return tensor.scales[0], tensor.zero_points[0]
 
     def gate_scales(self) -> list[float]:
@@ -95,15 +100,15 @@ class _Layer:
         pairs = zip(gates.scales, self.gate_scales(), strict=True)
         return np.asarray([_ratio(own, gates.source, scale) for own, scale in pairs])
 
-    def vectors(self, places: Sequence[int], kind: type[np.generic], zero: bool = False) -> Array:
-        """A number of each unit for each gate [.., units]; of those with scales the zero point must be 0."""
+    def vectors(self, places: Sequence[int]) -> Array:
+        """Numbers of i16 without a zero point for each unit of each gate [.., units]."""
         units, rows = self.sizes[0], []
         for k in places:
             data = self.node.constant(k)
-            if data.shape != (units,) or data.dtype != kind:
+            if data.shape != (units,) or data.dtype != np.int16:
                 has = f"is {data.dtype}{list(data.shape)}"
-                raise BuildError(f"input {k} ({self.node.tensor(k).title}) {has}, needed: {np.dtype(kind)}[{units}]")
-            if zero and self.node.quant(self.node.tensor(k)).zero_point:
+                raise BuildError(f"input {k} ({self.node.tensor(k).title}) {has}, needed: int16[{units}]")
+            if self.node.quant(self.node.tensor(k)).zero_point:
                 raise BuildError(f"input {k} ({self.node.tensor(k).title}) has a zero point, supported: 0")
             rows.append(data)
         return np.stack(rows)
@@ -161,7 +166,7 @@ class _Layer:
             given |= self.seen(scale)
         if self.normalised:
             names.append("norm")
-            weights = self.vectors(self.of(_NORM), np.int16, zero=True)
+            weights = self.vectors(self.of(_NORM))
             more += [node.const("norm", weights), node.const("norm_bias", bias)]
             given |= self.norm()
         hidden = self.between(_BETWEEN - 1)
@@ -177,7 +182,7 @@ class _Layer:
 
     def peepholes(self, batch: int) -> Array:
         """Numbers by which gates see cells. LiteRT's kernel counts cells by the outputs: those beyond are not seen."""
-        found = self.vectors(self.of(_PEEPHOLE), np.int16, zero=True)
+        found = self.vectors(self.of(_PEEPHOLE))
         units, outputs = self.sizes
         if outputs > units or (outputs < units and self.major and batch > 1):
             raise BuildError(
@@ -240,6 +245,8 @@ def _check(node: OpNode, what: str) -> None:
     """Refuses what LiteRT has no integer kernel for."""
     plain.check_activation(node)
     given = node.operator.intermediates
+    if node.lower:
+        raise BuildError(f"uint8 with {what} is not supported: LiteRT has kernels for int8 alone")
     if node.tensor(0).dtype == I16:
         raise BuildError(f"int16 with {what} is not supported: LiteRT has kernels for int8 alone")
     if len(given) == _BETWEEN_BYTES:
