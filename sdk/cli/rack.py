@@ -85,14 +85,19 @@ def _say(report: FarmReport) -> None:
 
 def _remarks(report: FarmReport) -> Iterator[str]:
     """What went wrong, and what a reader of the numbers must know."""
+    from sdk.farm.campaign import Attempt
+
     for one in report.measured:
         name = f"{one.result.report.model} on {one.result.report.board}"
         yield from (f"{name}: tried again after {_tried(attempt.to_json())}" for attempt in one.attempts)
         yield from (f"note: {name}: {line}" for line in one.result.report.notes)
     for lost in report.failed:
-        why = f": {lost.failure.why}" if lost.failure.why else ""
-        yield f"not measured: {lost.model} on {lost.board}: {lost.failure.message}{why}"
-        yield from (f"  tried: {_tried(attempt.to_json())}" for attempt in lost.attempts)
+        tries = [_tried(attempt.to_json()) for attempt in lost.attempts]
+        last = _tried(Attempt("", "", lost.failure).to_json())
+        if lost.attempts and lost.attempts[-1].failure == lost.failure:
+            last = tries.pop()
+        yield f"not measured: {lost.model} on {lost.board}: {last}"
+        yield from (f"  tried before: {line}" for line in tries)
         if lost.failure.hint:
             yield f"  hint: {lost.failure.hint}"
 

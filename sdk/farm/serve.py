@@ -6,13 +6,13 @@ import asyncio
 import fnmatch
 import platform
 import secrets
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sdk.boards import load_board
+from sdk.devices.sources import Found
 from sdk.driver.finding import Attached, attached
 from sdk.errors import NoDeviceError, UsageError
 from sdk.farm.place import SETTINGS, Place, dask
@@ -72,19 +72,27 @@ def devices_of(
 
 def _known(address: str, found: Attached) -> Device:
     """The device at an address, with the boards that sdk devices knows for it."""
-    one = next((one for one in found.devices if one.address == address), None)
-    if one is None or not _is_certain(one.address, one.boards):
-        maybe = "" if one is None or not one.boards else f": it may be {', '.join(one.boards)}"
+    boards = _by_address(found.devices).get(address, ())
+    if not boards or not _is_certain(address, boards):
+        maybe = f": it may be {', '.join(boards)}" if boards else ""
         raise UsageError(f"which board is {address}{maybe}?", hint=f"--device {address} --board B")
-    return Device(address, one.boards)
+    return Device(address, boards)
 
 
 def _found(found: Attached) -> list[Device]:
-    free = [one for one in found.devices if one.state == "free" and one.address and one.boards]
-    devices = [Device(one.address, one.boards) for one in free if _is_certain(one.address, one.boards)]
+    free = _by_address([one for one in found.devices if one.state == "free" and one.address and one.boards])
+    devices = [Device(address, boards) for address, boards in free.items() if _is_certain(address, boards)]
     if not devices:
         raise NoDeviceError("no device of this host is free and known", hint="give --device URI --board B")
     return devices
+
+
+def _by_address(found: Iterable[Found]) -> dict[str, tuple[str, ...]]:
+    """The boards by addresses, of which emulators of several programs have one."""
+    boards: dict[str, tuple[str, ...]] = {}
+    for one in found:
+        boards[one.address] = tuple(dict.fromkeys((*boards.get(one.address, ()), *one.boards)))
+    return boards
 
 
 def _is_certain(address: str, boards: Sequence[str]) -> bool:
@@ -123,16 +131,20 @@ async def _devices(place: Place, devices: Sequence[Device], ready: Callable[[], 
     first = True
     while True:
         try:
-            with tempfile.TemporaryDirectory(prefix="sdk-farm-", ignore_cleanup_errors=True) as folder:
-                async with AsyncExitStack() as stack:
-                    nannies = [await stack.enter_async_context(_nanny(place, one, folder)) for one in devices]
-                    if first:
-                        ready()
-                    else:
-                        told(f"announced again to {place.address}")
-                    first = False
-                    ended = [asyncio.ensure_future(nanny.finished()) for nanny in nannies]
-                    await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+            async with AsyncExitStack() as stack:
+                begun = [stack.enter_async_context(_nanny(place, one)) for one in devices]
+                # all at once: each takes seconds
+                nannies: list[Any] = await asyncio.gather(*begun, return_exceptions=True)
+                for nanny in nannies:
+                    if isinstance(nanny, BaseException):
+                        raise nanny
+                if first:
+                    ready()
+                else:
+                    told(f"announced again to {place.address}")
+                first = False
+                ended = [asyncio.ensure_future(nanny.finished()) for nanny in nannies]
+                await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
             told(f"the scheduler at {place.address} has gone; looking for it")
         except (OSError, TimeoutError, RuntimeError) as error:
             if first:
@@ -147,7 +159,7 @@ def _why(error: BaseException) -> str:
     return str(error).splitlines()[-1] if str(error) else type(error).__name__
 
 
-def _nanny(place: Place, device: Device, folder: str) -> Any:
+def _nanny(place: Place, device: Device) -> Any:
     """Dask's keeper of one worker, whose process it starts anew when that ends."""
     return dask().Nanny(
         place.address,
@@ -158,7 +170,6 @@ def _nanny(place: Place, device: Device, folder: str) -> Any:
         host=place.listening_host,
         security=place.security(),
         memory_limit=0,
-        local_directory=folder,
         config=SETTINGS,
         dashboard=False,
         dashboard_address=_LOOPBACK,

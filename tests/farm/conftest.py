@@ -9,12 +9,12 @@ from farm_processes import Process
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Process]]:
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Process]]:
     """A function that starts an ``sdk farm`` command, which prints JSON; all end with the test."""
-    running: list[Process] = []
+    running, folder = list[Process](), tmp_path_factory.mktemp("farm")
 
     def begin(*words: str) -> Process:
-        running.append(Process(*words, "--json"))
+        running.append(Process(*words, "--json", folder=folder))
         return running[-1]
 
     try:

@@ -22,13 +22,14 @@ def free_port() -> int:
 
 
 class Process:
-    """An ``sdk farm`` command in a process group of its own."""
+    """An ``sdk farm`` command in a process group of its own; ``folder`` is for what Dask leaves there."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, folder: Path) -> None:
         command = [sys.executable, "-m", "sdk", "farm", *words]
         self._process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            env={**os.environ, "TMPDIR": str(folder)},
+        )  # fmt: skip
         self.errors: list[str] = []
         self.out: list[str] = []
         self._threads = [

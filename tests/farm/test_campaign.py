@@ -285,6 +285,9 @@ def test_devices_of_a_host() -> None:
             Found("serial", "serial:/dev/c", "probe", "busy", ("microbit",)),
             Found("ssh", "ssh://pi", "pi", "not asked"),
             Found("here", "unicorn://", "emulated", "free", ("microbit", "nrf52840_dk")),
+            Found("here", "qemu://", "emulated by one", "free", ("qemu-cortex-m55",)),
+            Found("here", "qemu://", "emulated by another", "free", ("esp32c3_devkitm",)),
+            Found("here", "qemu://", "emulated by a third", "offline", ("qemu-cortex-m4",)),
         ),
         (),
     )
@@ -293,7 +296,10 @@ def test_devices_of_a_host() -> None:
         return [(one.address, one.boards) for one in devices_of(addresses, boards, lambda: found)]
 
     # a probe that two boards have is neither: an image for the other would be flashed
-    assert of([], []) == [("serial:/dev/a", ("nrf52840_dk",)), ("unicorn://", ("microbit", "nrf52840_dk"))]
+    assert of([], []) == [
+        ("serial:/dev/a", ("nrf52840_dk",)), ("unicorn://", ("microbit", "nrf52840_dk")),
+        ("qemu://", ("qemu-cortex-m55", "esp32c3_devkitm")),
+    ]  # fmt: skip
     assert of([], ["host", "microbit"]) == [("", ("host",)), ("", ("microbit",))]
     assert of(["tcp://x", "tcp://y"], ["host", "microbit"]) == [("tcp://x", ("host",)), ("tcp://y", ("microbit",))]
     assert of(["tcp://x", "tcp://y"], ["host"]) == [("tcp://x", ("host",)), ("tcp://y", ("host",))]

@@ -49,9 +49,9 @@ def test_a_rack(
     start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two hosts, of which one is killed when the first result is there; then what the command prints."""
-    monkeypatch.setattr(link, "CONNECT_S", 5.0)
     address = f"127.0.0.1:{free_port()}"
-    with pytest.raises(NoDeviceError, match="no farm answers at"):
+    with monkeypatch.context() as soon, pytest.raises(NoDeviceError, match="no farm answers at"):
+        soon.setattr(link, "CONNECT_S", 1.0)
         bench_farm(Place.read(address), "*", [DIGITS], BuildOptions(), {}, 1, warmup=0)
     assert start("scheduler", "--listen", address).ready() == {"schema": 1, "address": f"tcp://{address}", "tls": False}
     board = ("--board", "qemu-cortex-m4")
@@ -187,9 +187,8 @@ def certificates(folder: Path, openssl: str) -> tuple[Path, Path, Path]:
     return ca, cert, key
 
 
-def test_tls(start: Start, tmp_path: Path, need_tool: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls(start: Start, tmp_path: Path, need_tool: Callable[[str], str]) -> None:
     """Who has a certificate by the farm's authority is let in, and nobody else."""
-    monkeypatch.setattr(link, "CONNECT_S", 2.0)
     ours, others = (certificates(tmp_path / name, need_tool("openssl")) for name in ("ours", "others"))
     address = f"127.0.0.1:{free_port()}"
     files = [str(file) for file in ours]
