@@ -64,7 +64,7 @@ any_board_option = click.option(
     shell_complete=complete.board_names,
 )  # fmt: skip
 device_option = click.option(
-    "--device", metavar="URI", help="Device: local:PROGRAM, qemu://, program://, tcp://HOST, ssh://HOST or adb://."
+    "--device", metavar="URI", help="unicorn://, qemu://, serial:PORT, tcp://HOST, ssh://HOST, adb:// or local:PROGRAM."
 )
 entry_option = click.option(
     "--entry", metavar="NAME", help="Entry of a model that has several.", shell_complete=complete.entry_names
