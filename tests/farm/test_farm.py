@@ -50,9 +50,10 @@ def test_a_rack(
 ) -> None:
     """Two hosts, of which one is killed when the first result is there; then what the command prints."""
     address = f"127.0.0.1:{free_port()}"
-    with monkeypatch.context() as soon, pytest.raises(NoDeviceError, match="no farm answers at"):
+    with monkeypatch.context() as soon:
         soon.setattr(link, "CONNECT_S", 1.0)
-        bench_farm(Place.read(address), "*", [DIGITS], BuildOptions(), {}, 1, warmup=0)
+        with pytest.raises(NoDeviceError, match="no farm answers at"):
+            bench_farm(Place.read(address), "*", [DIGITS], BuildOptions(), {}, 1, warmup=0)
     assert start("scheduler", "--listen", address).ready() == {"schema": 1, "address": f"tcp://{address}", "tls": False}
     board = ("--board", "qemu-cortex-m4")
     # one has a device besides that fails
