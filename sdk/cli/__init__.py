@@ -70,6 +70,9 @@ def run_command(arguments: Sequence[str]) -> int:
         return result if isinstance(result, int) else 0
     except SdkError as error:
         return output.report_error(error, as_json)
+    except click.exceptions.NoArgsIsHelpError as error:  # a verb of several commands alone, as sdk alone
+        output.say_text(error.ctx.get_help())
+        return 0
     except click.UsageError as error:
         return output.report_error(UsageError(_refused(error), hint=_usage_hint(error, arguments)), as_json)
     except (click.Abort, KeyboardInterrupt):

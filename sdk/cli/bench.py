@@ -37,7 +37,7 @@ _MOST_PERCENT = 10_000
 @click.option("--blocks", type=click.IntRange(1), default=31, show_default=True, help="Turns of two builds.")
 @click.option("--baseline", type=options.FILE, metavar="FILE", help="Compare with an earlier --json.")
 @click.option("--fail-above", metavar="P%", help="Exit with 9 when it costs so much more than the baseline, or than A.")
-@click.option("--history", metavar="FILE.sqlite", type=options.FILE, help="Add the result to this file; --html plots it.")
+@click.option("--history", metavar="FILE.sqlite", type=options.FILE, help="Add the result to it; --html plots it.")
 @click.option("--html", metavar="F", type=options.FILE, help="Write a page with a plot.")
 @click.option("--farm", metavar="ADDRESS", help="Measure each model on each board of a farm that --board names.")
 @rack.tls_option

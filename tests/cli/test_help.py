@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sdk.cli import VERBS
+from sdk.cli import VERBS, run_command
 from sdk.cli.help import pages
 from tests.cli.conftest import Mistake
 
@@ -59,3 +59,12 @@ def test_what_people_are_told_to_read_is_there() -> None:
             assert topic in known, f"{file}: {text}"
             found += 1
     assert found >= 6
+
+
+@pytest.mark.parametrize("verb", ["new", "farm"])
+def test_a_verb_of_several_commands_alone_shows_its_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command([verb]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"Usage: sdk {verb} ")
+    assert "\nCommands:\n" in out
+    assert not err
