@@ -62,7 +62,7 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
         try:
-            return self._process.wait(30)
+            return self._process.wait(90)  # Dask gives a job under way 30 s
         finally:
             self.kill()
 
