@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from whole_and_rows import computes
 
 from sdk.compiler.analysis.row_calls import by_rows
 from sdk.compiler.interp.loops import run_loops
-from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I16, I32, I64, TensorType
 from sdk.compiler.machines.lookup import MACHINES
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.rules import rule_for
 from sdk.compiler.schedules.trace import replay
-from sdk.compiler.verify.loops import verify_loops
 
 DSP = next(m for m in MACHINES if m.name == "dsp")
 # width, channels, multiplier, kernel, stride, dilation
@@ -58,17 +57,7 @@ def test_pairs_of_products_are_the_windows(case: Any, wide: bool) -> None:
         assert rule is not None
         assert rule.name == "pair-window"
         assert replay(loops, done.trace) == done
-    problems: list[str] = []
-    verify_loops(done, lambda where, message: problems.append(f"{where}: {message}"))
-    assert problems == []
-    arrays = {"x": x, "w": weights, "b": bias}
-    for name, layout in done.layouts.items():
-        arrays[name] = pack_array(arrays[name], layout)
-    rows = want.shape[1]
-    for lo, hi in ((0, rows), (rows // 3, rows - 1)):
-        arrays["o"] = np.full(want.shape, 99, want.dtype)
-        run_loops(done, arrays, rows=(lo, hi))
-        np.testing.assert_array_equal(arrays["o"][:, lo:hi], want[:, lo:hi])
+    arrays = computes(done, {"x": x, "w": weights, "b": bias}, want)
     arrays["o"] = np.full(want.shape, 99, want.dtype)
     run_loops(by_rows(done), arrays)
     np.testing.assert_array_equal(arrays["o"], want)

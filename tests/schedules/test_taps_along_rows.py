@@ -6,17 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from whole_and_rows import computes
 
 from sdk.compiler.analysis.row_calls import drop_single_trips, loops_of_product
-from sdk.compiler.interp.loops import run_loops
-from sdk.compiler.ir.packing import pack_array
 from sdk.compiler.ir.types import I8, I32, TensorType
 from sdk.compiler.machines.lookup import MACHINES
 from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.rules import rule_for
 from sdk.compiler.schedules.trace import replay
-from sdk.compiler.verify.loops import verify_loops
 
 DSP = next(m for m in MACHINES if m.name == "dsp")
 
@@ -37,17 +35,7 @@ def check(x_shape: tuple[int, ...], w_shape: tuple[int, ...], rule_name: str, **
     assert rule is not None
     assert rule.name == rule_name
     assert replay(loops, done.trace) == done
-    problems: list[str] = []
-    verify_loops(done, lambda where, message: problems.append(f"{where}: {message}"))
-    assert problems == []
-    arrays = {"x": x, "w": weights, "b": bias}
-    for name, layout in done.layouts.items():
-        arrays[name] = pack_array(arrays[name], layout)
-    rows = want.shape[1]
-    for lo, hi in {(0, rows), (rows // 3, max(rows - 1, 1))}:
-        arrays["o"] = np.full(want.shape, 99, want.dtype)
-        run_loops(done, arrays, rows=(lo, hi))
-        np.testing.assert_array_equal(arrays["o"][:, lo:hi], want[:, lo:hi])
+    computes(done, {"x": x, "w": weights, "b": bias}, want)
 
 
 @pytest.mark.parametrize("stride", [(1, 1), (2, 3)], ids=str)
