@@ -80,3 +80,14 @@ def litert_outputs(
         engine.invoke()
         found.append([engine.get_tensor(detail["index"]) for detail in engine.get_output_details()])
     return found
+
+
+def assert_steps_are_runs(data: bytes) -> None:
+    """A recurrent model whose steps are open: six in one run are as six runs of one step each, states included."""
+    module = import_tflite(data, "model", dims={"x_1": (1, 6)})
+    x = np.random.default_rng(1).integers(-128, 128, (1, 6, 5)).astype(np.int8)
+    whole, apart = initial_states(module), initial_states(module)
+    want = run_graph(module, "main", {"x": x}, whole)["y"]
+    rows = [run_graph(module, "main", {"x": x[:, k : k + 1]}, apart)["y"] for k in range(6)]
+    np.testing.assert_array_equal(np.concatenate(rows, axis=1), want)
+    assert all((whole[k] == apart[k]).all() for k in whole)

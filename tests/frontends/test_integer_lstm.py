@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from integer_lstm_cases import FORMS, SEQUENCE, STEP, integer_lstm
-from reference import litert_outputs, random_inputs
+from reference import assert_steps_are_runs, litert_outputs, random_inputs
 
 from sdk.boards import load_board
 from sdk.compiler.interp.graph import initial_states, run_graph
@@ -153,13 +153,7 @@ def test_open_steps() -> None:
     """Any number of steps in one program: as many runs of one step each."""
     rng = np.random.default_rng(1)
     data = integer_lstm(rng, steps=4, norm=True, coupled=True, outputs=3, signature=True)
-    module = import_tflite(data, "model", dims={"x_1": (1, 6)})
-    x = rng.integers(-128, 128, (1, 6, 5)).astype(np.int8)
-    whole, apart = initial_states(module), initial_states(module)
-    want = run_graph(module, "main", {"x": x}, whole)["y"]
-    rows = [run_graph(module, "main", {"x": x[:, k : k + 1]}, apart)["y"] for k in range(6)]
-    np.testing.assert_array_equal(np.concatenate(rows, axis=1), want)
-    assert all((whole[k] == apart[k]).all() for k in whole)
+    assert_steps_are_runs(data)
 
 
 def test_as_c(tmp_path: Path) -> None:
