@@ -17,7 +17,7 @@ __all__ = ["OPTIONAL_PACKAGES", "PACKAGES", "install_command", "manager", "pip_c
 # distribution and versions. A test compares them. Hints name packages and no extra of ours, which only an installation
 # from an index would know.
 PACKAGES: Final = {
-    "click": ">=8.1,<9",
+    "click": ">=8.2,<9",
     "jinja2": ">=3.1,<4",
     "msgspec": ">=0.19,<1",
     "numpy": ">=1.26,<3",
