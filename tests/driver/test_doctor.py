@@ -108,7 +108,7 @@ def test_old_python() -> None:
     ("version", "says"),
     [
         (None, "no click"),
-        ("8.0.9", "click 8.0.9, >=8.1,<9 is needed"),
+        ("8.0.9", "click 8.0.9, >=8.2,<9 is needed"),
         ("9.0.0.dev1", "click 9.0.0.dev1, "),
     ],
 )
