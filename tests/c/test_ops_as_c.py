@@ -15,7 +15,7 @@ from sdk.compiler.ops.registry import OPS, OpDef, Sample, infer
 from sdk.compiler.sym import Var, evaluate, free_vars
 
 CASES = [(op, k, sample) for op in OPS.values() if not op.view for k, sample in enumerate(op.samples)]
-# The loops are not scheduled yet, so their text is the same for all instruction sets: one of none, one of this machine's.
+# The loops are not scheduled, so their text is the same for all instruction sets: none, and those of this machine.
 SETS = {"words": frozenset[str](), "host": HOST_ISA}
 
 

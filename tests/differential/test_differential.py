@@ -45,7 +45,8 @@ def test_many_networks(core: str, first: int) -> None:
 
 
 def test_every_core_runs_networks_of_every_kind_by_all_its_compilers() -> None:
-    assert {pair for c in EVERY for pair in c.cores} == {(n, one) for n, core in CORES.items() for one in core.compilers}
+    able = {(name, compiler) for name, core in CORES.items() for compiler in core.compilers}
+    assert {pair for c in EVERY for pair in c.cores} == able
     for name in CORES:
         networks = [n for c in EVERY if name in dict(c.cores) for n in c.networks]
         assert len(set(networks)) == len(networks) == COUNT

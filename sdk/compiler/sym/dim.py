@@ -215,7 +215,9 @@ def _term_key(term: Term) -> str:
 def _make(const: int, terms: Mapping[Term, int]) -> Dim:
     for term, coeff in terms.items():
         for factor, power in term:
-            if factor.exact and isinstance(factor, Func) and power == 1 and math.gcd(coeff, factor.divisor) > 1 and coeff:
+            if not factor.exact or power != 1 or not coeff:
+                continue
+            if isinstance(factor, Func) and math.gcd(coeff, factor.divisor) > 1:
                 rest = {t: c for t, c in terms.items() if t != term}
                 return _sum(_make(const, rest), _cancelled(term, coeff, factor), 1)
     return ordered(const, terms)
