@@ -432,6 +432,8 @@ static bool to_run(ag_conn_t *conn, const ag_record_t *record)
         ag_run_give(conn->run, record->body, record->size);
     } else if (record->kind == AG_K_STOP) {
         ag_run_stop(conn->run);
+    } else if (record->kind == AG_K_FACTS) {
+        return facts(conn);
     } else {
         return false;
     }

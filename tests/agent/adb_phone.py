@@ -48,6 +48,7 @@ class Phone:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as adbd does: small messages both ways
             self._socks.append(sock)
             threading.Thread(target=_Link(self, sock).serve, daemon=True).start()
 

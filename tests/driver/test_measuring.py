@@ -11,6 +11,7 @@ import statistics
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,10 +67,14 @@ def test_what_is_told_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (said["mhz"], said["temperature_c"], said["max_mhz"]) == ([1800.0, 900.0], [50.0, 84.0], 2400.0)
     assert machine.conditions(None, hot) is None
     host, emulated = load_board("host"), load_board("qemu-cortex-m4")
-    assert machine.facts_of(None, host)() is not None
-    assert machine.facts_of(None, emulated)() is None
-    assert machine.facts_of("serial:/dev/ttyACM0", emulated)() is None
-    assert machine.facts_of("tcp://127.0.0.1:1", host)() is None  # nobody there
+    capped = MachineFacts("p", "", "", cores=(Core(0, 900.0, 2400.0, None, 900.0), Core(1, None, 1800.0, None, 900.0)))
+    [held] = machine.remarks(capped, capped, [1.0])
+    assert held == "the system holds the clock at 900 of 2400 MHz: heat or a setting"
+    session = SimpleNamespace(machine=lambda: hot)  # tests/agent/test_conditions.py has real ones
+    assert machine.facts_of(None, host, session)() not in (None, hot)
+    assert machine.facts_of(None, emulated, session)() is None
+    assert machine.facts_of("serial:/dev/ttyACM0", emulated, session)() is None
+    assert all(machine.facts_of(f"{agent}://x", host, session)() == hot for agent in ("tcp", "ssh", "adb"))
 
 
 def test_two_builds_in_turns() -> None:
