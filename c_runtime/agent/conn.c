@@ -428,16 +428,16 @@ static bool request(ag_conn_t *conn, const ag_record_t *record, ag_refusal_t *re
 /* A record for a program that runs. */
 static bool to_run(ag_conn_t *conn, const ag_record_t *record)
 {
-    if (record->kind == AG_K_DATA) {
+    switch (record->kind) {
+    case AG_K_DATA:
         ag_run_give(conn->run, record->body, record->size);
-    } else if (record->kind == AG_K_STOP) {
+        return true;
+    case AG_K_STOP:
         ag_run_stop(conn->run);
-    } else if (record->kind == AG_K_FACTS) {
-        return facts(conn);
-    } else {
-        return false;
+        return true;
+    default:
+        return record->kind == AG_K_FACTS && facts(conn);
     }
-    return true;
 }
 
 /* Once a program is over, say how it ended. */
