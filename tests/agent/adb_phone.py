@@ -126,11 +126,13 @@ class _Link:
             self._send(b"CLSE", number, remote)
         except OSError:
             pass
-        process.wait()
+        finally:
+            process.wait()
 
     def _end(self, number: int) -> None:
         found = self._streams.pop(number, None)
         if found is not None:
+            found[3].set()
             with_suppressed(found[0])
 
     def _send(self, command: bytes, one: int, two: int, data: bytes = b"") -> None:
