@@ -309,10 +309,10 @@ static bool put(ag_conn_t *conn, const ag_record_t *record, ag_refusal_t *refusa
     if (size == 0 || size > MAX_PROGRAM) {
         return ag_refuse(refusal, AG_REQUEST, "a program has at least a byte");
     }
+    ag_server_t *server = conn->server;
     if (!ag_hold(conn, refusal)) {
         return false;
     }
-    ag_server_t *server = conn->server;
     switch (ag_store_put(&server->store, &conn->upload, record->body, size, in_use, server, refusal)) {
     case AG_THERE:
         return have(conn, size);
@@ -435,9 +435,8 @@ static bool to_run(ag_conn_t *conn, const ag_record_t *record)
     case AG_K_STOP:
         ag_run_stop(conn->run);
         return true;
-    default:
-        return record->kind == AG_K_FACTS && facts(conn);
     }
+    return record->kind == AG_K_FACTS && facts(conn);
 }
 
 /* Once a program is over, say how it ended. */
