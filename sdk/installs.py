@@ -13,9 +13,9 @@ from typing import Final
 
 __all__ = ["OPTIONAL_PACKAGES", "PACKAGES", "install_command", "manager", "pip_command"]
 
-# What pyproject.toml requires, and what its extras "verify", "torch", "unicorn", "zig", "discover", "farm" and "llm" add:
-# distribution and versions. A test compares them. Hints name packages and no extra of ours, which only an installation
-# from an index would know.
+# What pyproject.toml requires, and what its extras "verify", "torch", "unicorn", "zig", "discover", "farm" and "llm"
+# add: distribution and versions. A test compares them. Hints name packages and no extra of ours, which only an
+# installation from an index would know.
 PACKAGES: Final = {
     "click": ">=8.2,<9",
     "jinja2": ">=3.1,<4",

@@ -1,7 +1,7 @@
 """Texts of language models: tokenizers on the host and for devices.
 
-``tokenizer`` and ``gguf_vocabulary`` read them, ``table`` compiles them for devices with what ``pipeline``, ``patterns``
-and ``characters`` find out, ``native`` runs the C of devices here.
+``tokenizer`` and ``gguf_vocabulary`` read them, ``table`` compiles them for devices with what ``pipeline``,
+``patterns`` and ``characters`` find out, ``native`` runs the C of devices here.
 """
 
 from sdk.llm.text.gguf_vocabulary import tokenizer_of_gguf

@@ -31,7 +31,7 @@ class Change:
 
 @dataclass
 class Pipeline:
-    """The steps in the order in which a device takes them; ``splits`` are (start in the program, behaviour, inverted)."""
+    """The steps in a device's order; ``splits`` are (start in the program, behaviour, inverted)."""
 
     sets: Sets = field(default_factory=Sets)
     normalisers: list[Change] = field(default_factory=list)
