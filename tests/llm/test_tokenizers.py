@@ -236,7 +236,7 @@ def test_gguf_files_have_the_same_tokenizers() -> None:
     [
         ({"model": "rwkv"}, "GGUF tokenizer 'rwkv'"),
         ({"pre": "unheard-of"}, "GGUF pre-tokenizer 'unheard-of'"),
-        ({"merges": ["a"]}, "the merge 'a'"),
+        ({"merges": ["a"]}, "the GGUF file has the merge 'a'"),
         ({"tokens": 7}, "no list of texts"),
         ({"token_type": [1]}, "no list of 3 numbers"),
         ({"bos_token_id": 3, "add_bos_token": True}, "the token 3 of 3"),
