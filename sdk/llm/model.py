@@ -215,7 +215,7 @@ class _Library:
             raise UsageError(f"cannot load {path}", why=str(err), hint="build it again on this machine") from None
         self.sizes = {name: int(self.functions["size"](k)) for k, name in enumerate(_SIZES)}
         if self.sizes["abi"] != _ABI:
-            raise UsageError(f"cannot load {path}", why="it is of another version", hint="build it again: sdk llm build")
+            raise UsageError(f"cannot load {path}", why="it is of another version", hint="build it again")
         self.sizes["instance_written"] = int(self.functions["size"](len(_SIZES)))
         self.weights: tuple[int, ...] = ()
 

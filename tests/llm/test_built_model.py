@@ -51,8 +51,8 @@ def test_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         same(other.feed(ids[:2]), 1)
         assert (other.length, session.length) == (2, 32)
         session.reset()
-        for wrong, why in (([], "no tokens to take"), ([61], "61 is not in the"), ([-1], "-1 is"), ([0.5], "no"), ([[1]], "no")):
-            with pytest.raises(UsageError, match=why):
+        for wrong in ([], [61], [-1], [0.5], [[1]]):
+            with pytest.raises(UsageError, match=r"no tokens to take|is not in the vocabulary"):
                 session.feed(wrong)
         with pytest.raises(UsageError, match="9 tokens to verify"):
             session.verify([1] * 9)

@@ -107,9 +107,8 @@ def test_damaged_files(llama: Any, tmp_path: Path) -> None:
         path.write_bytes(data)
         try:
             open_checkpoint(path)
-        except SdkError as error:
+        except SdkError:
             refused += 1
-            assert len(str(error)) < 4000
     assert refused > 100
 
 

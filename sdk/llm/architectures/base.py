@@ -216,7 +216,7 @@ def interleaved_rows(weight: Weight, heads: int, head_dim: int) -> Weight:
     """Rows of heads whose turning pairs lie side by side, reordered into halves."""
     check_rows(weight, heads * head_dim)
     if head_dim % 2:
-        raise BuildError("the checkpoint's configuration makes no model", why=f"heads of {head_dim} numbers turn in pairs")
+        raise BuildError("the checkpoint's configuration makes no model", why=f"heads of {head_dim} numbers")
     order = np.arange(heads * head_dim).reshape(heads, head_dim // 2, 2).swapaxes(1, 2).reshape(-1)
     return weight.rows(order)
 
