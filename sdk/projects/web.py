@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from sdk.codegen_c.c99.interface import quoted
 from sdk.compiler.sym import Dim, Var, free_vars
 from sdk.compiler.sym.dim import Func
 from sdk.driver.artifact import build_libraries
@@ -52,7 +51,7 @@ def web_files(making: Making) -> Added:
     if not target_of(board, options).wasm:
         raise UsageError(
             f"{board.name} is no WebAssembly engine", why="a page and Node run nothing else",
-            hint="leave --board out, or name one that extends wasm32",
+            hint="leave --board out, or name one that extends the board of this kind of project",
         )  # fmt: skip
     m = built.sources.prefix
     libraries = build_libraries(making.file, board, options)
@@ -120,16 +119,22 @@ def _bound(glue: str, m: str) -> list[int]:
 
 def _entry(own: BuiltEntry, entry: Entry, key: str) -> dict[str, Any]:
     """An entry for the templates: symbols of the module, dims, and tensors with their shapes."""
-    names = {quoted(wire_name(name))[1:-1]: name for name in own.shapes}
-    outputs = [port for port in entry.outputs if port.name in names]
+    names = {printable(wire_name(name)).encode("ascii", "backslashreplace").decode(): name for name in own.shapes}
+    outputs = [port for port in entry.outputs if _told(port) in names]  # the others are sizes that a run computes
     return {
         "key": key, "symbol": entry.name,
         "dims": [{"name": v.name, "lo": v.lo, "hi": v.hi, "multiple": v.multiple,
                   "js": f"{json.dumps(v.name)}: {v.most}"} for v in own.dims],
         "fresh": [{"name": v.name, "lo": v.lo, "hi": v.hi} for v in own.fresh],
-        "inputs": [_port(port, names[port.name], own) for port in entry.inputs],
-        "outputs": [_port(port, names[port.name], own) for port in outputs],
+        "inputs": [_port(port, names[_told(port)], own) for port in entry.inputs],
+        "outputs": [_port(port, names[_told(port)], own) for port in outputs],
     }  # fmt: skip
+
+
+def _told(port: Port) -> str:
+    """The name of a tensor as the agent tells it, out of the C that spells it."""
+    plain = port.name.replace(r"\?", "?")
+    return str(json.loads(f'"{plain}"'))
 
 
 def _port(port: Port, name: str, own: BuiltEntry) -> dict[str, Any]:

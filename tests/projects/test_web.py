@@ -290,9 +290,12 @@ def test_dims_in_javascript(need_tool) -> None:
 
 
 def test_modules_that_are_none() -> None:
-    for wrong in (b"", b"\0asm\2\0\0\0", b"\0asm\1\0\0\0\x0b\x05\x01\x01\x0b\x00"):
-        with pytest.raises(BuildError):
+    for wrong in (b"", b"\0asm\2\0\0\0"):
+        with pytest.raises(BuildError, match="the linker made no WebAssembly module"):
             split_module(wrong)
+    for wrong in (b"\x01\x01\x0b\x00", b"\x01\x00\x41\x00\x0b\x09", b"\x01\x00\x41\x00"):
+        with pytest.raises(BuildError, match="the module's data cannot be taken out"):
+            split_module(b"\0asm\1\0\0\0\x0b" + bytes([len(wrong)]) + wrong)
 
 
 def test_types_tell_the_interface(make: Any, tmp_path: Path) -> None:
