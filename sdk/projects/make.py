@@ -156,9 +156,10 @@ def _values(
         "kind": name, "kind_title": kind.title, "m": m, "M": m.upper(), "model": printable(file.path.name),
         "board": board.name, "title": board.title, "place": place, "version": VERSION, "generated": GENERATED,
         "cc": compiler, "flags": flags, "cpu_flags": [f for f in flags if f.startswith("-m")],
-        "sources": sources, "headers": headers, "entries": entries_of(str(built.sources.agent[f"{m}_glue.c"])), "folder": kind.model,
-        "runtime": kind.runtime, "boards": _own_boards(board), "macros": (), "runtime_sources": (), "cpu": board.core.cpu,
-        "flashes": list(board.flash), "same": _same(m, options, out),
+        "sources": sources, "headers": headers, "folder": kind.model, "runtime": kind.runtime,
+        "entries": entries_of(str(built.sources.agent[f"{m}_glue.c"])), "boards": _own_boards(board),
+        "macros": (), "runtime_sources": (), "cpu": board.core.cpu, "flashes": list(board.flash),
+        "same": _same(m, options, out),
     }  # fmt: skip
     if kind.runtime:
         parts, macros, _ = runtime_parts(runtime_of(built.sources.backend), board)
