@@ -8,11 +8,12 @@ from typing import Final
 from sdk.projects.apps import app_files
 from sdk.projects.kinds import Kind
 from sdk.projects.making import Added, Making
+from sdk.projects.web import web_files
 
 __all__ = ["Making", "maker_of"]
 
 _MAKERS: Final[dict[str, Callable[[Making], Added]]] = {
-    "": lambda _: Added(), "app": app_files
+    "": lambda _: Added(), "app": app_files, "web": web_files,
 }  # fmt: skip
 
 
