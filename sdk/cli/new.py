@@ -75,9 +75,8 @@ def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
         options.build_options,
         click.option("--force", is_flag=True, help="Write the files that are yours anew too."),
         click.option(
-            "--set", "settings", multiple=True, metavar="KEY=VALUE",
-            help="What the build system calls the board or the app.",
-        ),  # fmt: skip
+            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="What it is called where it is built."
+        ),
         click.option("-o", "--out", type=options.FILE, help="Folder to write (default: NAME-KIND)."),
         options.any_board_option,
         options.model_argument,
