@@ -84,17 +84,19 @@ def build_model(
 
     key = hashlib.sha256(f"{checkpoint.digest} {sizes} {config} {format}".encode()).hexdigest()
     file = ModelFile(path.resolve(), key.encode(), _frontend(load))
-    options = BuildOptions(name=prefix, threads=threads, io="caller")
-    report = build(file, load_board(board), options, emit="c", out=out, force=force)
+    place = load_board(board)
+    weights = "file" if place.hosted else "flash"
+    options = BuildOptions(name=prefix, threads=threads, io="caller", weights=weights)
+    report = build(file, place, options, emit="c", out=out, force=force)
     info = _info(checkpoint, prefix, sizes)
     info |= tokens_of(checkpoint, out)
-    if load_board(board).hosted:
-        info["library"] = library_name(prefix)
+    if place.hosted:
+        info |= {"library": library_name(prefix), "weights": f"{prefix}_weights.bin"}
     built = load_built(out)
     layer = _layer_files(info, prefix)
     for file_name, text in layer.items():
         (out / file_name).write_text(text, encoding="utf-8")
-    if load_board(board).hosted:
+    if place.hosted:
         _link(built, layer, board, options, out / library_name(prefix))
     with replacing(out / "model.json") as stream:
         stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())
@@ -149,7 +151,7 @@ def _layer_files(info: Mapping[str, Any], prefix: str) -> dict[str, str]:
     """The C around the entries."""
     values = {
         "m": prefix, "M": prefix.upper(), "context": info["context"], "vocabulary": info["vocabulary_size"],
-        "verify": info["verify"], "kept": info["kept"], "file": False,
+        "verify": info["verify"], "kept": info["kept"], "file": "weights" in info,
     }  # fmt: skip
     return {f"{prefix}_llm.{kind}": render(f"llm.{kind}", **values) for kind in ("c", "h")}
 

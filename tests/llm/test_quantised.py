@@ -29,14 +29,6 @@ def test_numbers_are_rounded(format: str) -> None:
     assert (error <= largest / STEPS[format] * (0.51 if format == "Q8_0" else 1.01) + 1e-3 * largest).all()
 
 
-def test_as_its_own_package() -> None:
-    package = pytest.importorskip("gguf")
-    values = np.random.default_rng(0).standard_normal((16, 256)).astype(np.float32)
-    for format in MADE:
-        want = package.quants.quantize(values, package.GGMLQuantizationType[format])
-        np.testing.assert_array_equal(quantised({"w": Weight.from_floats("w", values)}, format)["w"].data, want)
-
-
 @pytest.mark.parametrize("format", MADE)
 def test_a_model_in_groups(format: str, tmp_path: Path) -> None:
     """Its logits are those of the same bits as floats, but for activations in 8 bits; the bits are the checkpoint's."""

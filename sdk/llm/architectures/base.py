@@ -173,7 +173,8 @@ def kinds_of_layers(given: Given, count: int, slides: Callable[[int], bool]) -> 
     known = {"full_attention": False, "sliding_attention": True}
     strange = [kind for kind in kinds if not isinstance(kind, str) or kind not in known]
     if strange:
-        raise BuildError(f"a layer of kind {str(strange[0])[:40]!r} is not supported", hint=f"known: {', '.join(known)}")
+        hint = f"known: {', '.join(known)}"
+        raise BuildError(f"a layer of kind {str(strange[0])[:40]!r} is not supported", hint=hint)
     return [known[kind] for kind in kinds]
 
 

@@ -10,7 +10,8 @@ from sdk.llm.config import Config, Layer
 
 __all__ = ["ARCHITECTURE", "GEMMA_NAMES", "score_scale"]
 
-GEMMA_NAMES = LLAMA_NAMES | {
+GEMMA_NAMES = {
+    **LLAMA_NAMES,
     "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
     "model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",
     "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
@@ -31,7 +32,8 @@ def _config(given: Given) -> Config:
     return gemma_config(
         given, "gemma2", layers=tuple(Layer(window if slides else None, rope) for slides in kinds),
         attention_scale=score_scale(given, config, 46),
-        attention_softcap=given.optional("attn_logit_softcapping"), logit_softcap=given.optional("final_logit_softcapping"),
+        attention_softcap=given.optional("attn_logit_softcapping"),
+        logit_softcap=given.optional("final_logit_softcapping"),
     )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ def _config(given: Given) -> Config:
     return gemma_config(
         given, "gemma3", layers=tuple(Layer(window, near) if slides else Layer(None, wide) for slides in kinds),
         attention_scale=score_scale(given, config, 62),
-        attention_softcap=given.optional("attn_logit_softcapping"), logit_softcap=given.optional("final_logit_softcapping"),
+        attention_softcap=given.optional("attn_logit_softcapping"),
+        logit_softcap=given.optional("final_logit_softcapping"),
     )  # fmt: skip
 
 

@@ -29,7 +29,8 @@ def _apart(weight: Weight, config: Config) -> Iterable[Weight]:
     return (weight,)
 
 
-_NAMES = LLAMA_NAMES | {
+_NAMES = {
+    **LLAMA_NAMES,
     "model.layers.{}.self_attn.qkv_proj": "blk.{}.attn_qkv", "model.layers.{}.mlp.gate_up_proj": "blk.{}.ffn_up",
 }  # fmt: skip
 
