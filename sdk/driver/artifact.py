@@ -32,7 +32,7 @@ from sdk.toolchains.cache import digest
 if TYPE_CHECKING:
     from sdk.driver.generate import Planner
 
-__all__ = ["build", "build_sources"]
+__all__ = ["build", "build_libraries", "build_sources"]
 
 _NOT_COMPILED = ("provenance", "usb", "flash", "projects")  # of a board: a build does not depend on them
 
@@ -127,6 +127,13 @@ def _extra(job: Job, built: Built, emit: str) -> list[tuple[str, Path]]:
             return [(f"{job.prefix}.{'agent' if job.board.hosted else 'elf'}", agent)]
         case _:
             return []
+
+
+def build_libraries(model: ModelFile | Path, board: Board, options: BuildOptions) -> dict[str, Path]:
+    """The libraries of a model by file name, in the cache: the static one, and on boards with an operating system the
+    shared one, which in WebAssembly is a module."""
+    job = job_of(model, board, options)
+    return dict(_libraries(job, _cached(job)))
 
 
 def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:

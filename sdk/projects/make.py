@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from sdk.driver.out_folder import MANIFEST, file_digest, replace_build
 from sdk.driver.targets import target_of
 from sdk.errors import UsageError
 from sdk.frontends.base import ModelFile
+from sdk.projects.added import Making, maker_of
 from sdk.projects.interface import entries_of
 from sdk.projects.kinds import SHARED, Kind, load_kind, template_folder
 from sdk.resources import data_dir
@@ -85,9 +87,12 @@ def new_project(
             hint="sdk boards lists others; other kinds of projects bring a start-up of their own",
         )
     file = read_model_file(model, options.importers, options.tensors)
-    built = build_sources(file, board, replace(options, io="arena"))
+    built = build_sources(file, board, replace(options, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
     values["told"] = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
+    options = replace(options, io=kind.io)
+    added = maker_of(kind)(Making(kind, file, board, options, built, values["entries"], settings or {}))
+    values |= added.values
     given = paths or {"": file.path}
     values["model_path"] = " ".join(f"{name}={at}" if name else at for name, at in _from(out, given))
     values["entry"] = f" --entry {next(iter(built.entries))}" if len(built.entries) > 1 else ""
@@ -96,7 +101,7 @@ def new_project(
     generated: list[str] = []
 
     def make(folder: Path) -> None:
-        for name, text in _files(kind_name, kind, built, board, values):
+        for name, text in chain(_files(kind_name, kind, built, board, values), added.files.items()):
             own = any(fnmatch(name, pattern) for pattern in kind.yours)
             if own and (out / name).exists() and not force:
                 kept.append(name)
@@ -148,12 +153,13 @@ def _values(
     compiler, flags = (words[0], words[1:-1]) if words[0] != "zig" else ("zig cc", words[2:-1])
     headers, sources = _by_ending(built.sources.model)
     values: dict[str, Any] = {
-        "kind": name, "kind_title": kind.title, "m": m, "M": m.upper(), "model": file.path.name, "board": board.name,
-        "title": board.title, "place": place, "version": VERSION, "generated": GENERATED, "cc": compiler,
-        "flags": flags, "cpu_flags": [f for f in flags if f.startswith("-m")], "sources": sources, "headers": headers,
-        "entries": entries_of(str(built.sources.agent[f"{m}_glue.c"])), "folder": kind.model, "runtime": kind.runtime,
-        "boards": _own_boards(board), "macros": (), "runtime_sources": (), "cpu": board.core.cpu,
-        "flashes": list(board.flash), "same": _same(m, options, out),
+        "kind": name, "kind_title": kind.title, "m": m, "M": m.upper(), "model": printable(file.path.name),
+        "board": board.name, "title": board.title, "place": place, "version": VERSION, "generated": GENERATED,
+        "cc": compiler, "flags": flags, "cpu_flags": [f for f in flags if f.startswith("-m")],
+        "sources": sources, "headers": headers, "folder": kind.model, "runtime": kind.runtime,
+        "entries": entries_of(str(built.sources.agent[f"{m}_glue.c"])), "boards": _own_boards(board),
+        "macros": (), "runtime_sources": (), "cpu": board.core.cpu, "flashes": list(board.flash),
+        "same": _same(m, options, out),
     }  # fmt: skip
     if kind.runtime:
         parts, macros, _ = runtime_parts(runtime_of(built.sources.backend), board)
@@ -205,6 +211,17 @@ def _files(
     kind_name: str, kind: Kind, built: Built, board: Board, values: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     """All files of the project by name."""
+    if kind.model:
+        yield from _sources(kind, built, board, values)
+    m, root = built.sources.prefix, template_folder() / kind_name
+    for path in sorted(root.rglob(f"*{_TEMPLATE}")):
+        parts_of = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m).split("/")
+        name = "/".join(f".{part.removeprefix(_DOT)}" if part.startswith(_DOT) else part for part in parts_of)
+        yield name, _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
+
+
+def _sources(kind: Kind, built: Built, board: Board, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The C of the model, and with it what starts and drives a board."""
     m, headers = built.sources.prefix, kind.headers or kind.model
     glue = {name: text for name, text in built.sources.agent.items() if name.endswith("_glue.c") or kind.runtime}
     for name, text in {**built.sources.model, **glue}.items():
@@ -222,11 +239,6 @@ def _files(
             if path.name != "sdk_rt.h":
                 yield f"{kind.runtime}/include/{path.relative_to(include).as_posix()}", _ours(path)
         yield f"{kind.runtime}/board.ld", _marked(script or "")
-    root = template_folder() / kind_name
-    for path in sorted(root.rglob(f"*{_TEMPLATE}")):
-        parts_of = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m).split("/")
-        name = "/".join(f".{part.removeprefix(_DOT)}" if part.startswith(_DOT) else part for part in parts_of)
-        yield name, _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
 
 
 def _ours(path: Path) -> str:
