@@ -16,19 +16,7 @@ from typing import ClassVar, Union
 
 from sdk.errors import SdkError
 
-__all__ = [
-    "Dim",
-    "Expr",
-    "Factor",
-    "Func",
-    "Var",
-    "ceildiv",
-    "dmax",
-    "dmin",
-    "floordiv",
-    "from_terms",
-    "mod",
-]
+__all__ = ["Dim", "Expr", "Factor", "Func", "Var", "ceildiv", "dmax", "dmin", "floordiv", "from_terms", "mod"]
 
 Dim = Union[int, "Expr"]
 MOST_TERMS = 1 << 14  # of one product: those of models have under 100
@@ -215,9 +203,8 @@ def _term_key(term: Term) -> str:
 def _make(const: int, terms: Mapping[Term, int]) -> Dim:
     for term, coeff in terms.items():
         for factor, power in term:
-            if not factor.exact or power != 1 or not coeff:
-                continue
-            if isinstance(factor, Func) and math.gcd(coeff, factor.divisor) > 1:
+            cancels = factor.exact and power == 1 and coeff
+            if cancels and isinstance(factor, Func) and math.gcd(coeff, factor.divisor) > 1:
                 rest = {t: c for t, c in terms.items() if t != term}
                 return _sum(_make(const, rest), _cancelled(term, coeff, factor), 1)
     return ordered(const, terms)
@@ -227,12 +214,8 @@ def ordered(const: int, terms: Mapping[Term, int]) -> Dim:
     """A sum in which no coefficient cancels a floordiv."""
     kept = [item for item in terms.items() if item[1]]
     if len(kept) > 1:
-        kept.sort(key=_item_key)
+        kept.sort(key=lambda item: _term_key(item[0]))
     return Expr._of(const, tuple(kept)) if kept else const
-
-
-def _item_key(item: tuple[Term, int]) -> str:
-    return _term_key(item[0])
 
 
 def _cancelled(term: Term, coeff: int, factor: Func) -> Dim:
