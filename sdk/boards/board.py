@@ -55,13 +55,15 @@ class Core(Table, frozen=True):
 
 
 class Memory(Table, frozen=True):
-    """One memory region: ``size`` bytes at ``base``; ``kind`` is flash or ram, ``attrs`` r, w, x, dma ..."""
+    """One memory region: ``size`` bytes at ``base``; ``kind`` is flash or ram, ``attrs`` r, w, x, dma ... Where the
+    core only fetches instructions at ``base``, ``data_base`` is where it loads the same bytes from."""
 
     name: str
     base: int
     size: Size
     kind: Literal["flash", "ram"]
     attrs: frozenset[str] = frozenset()
+    data_base: int | None = None
 
     @property
     def end(self) -> int:
@@ -69,8 +71,15 @@ class Memory(Table, frozen=True):
         return self.base + self.size
 
     def overlaps(self, other: Memory) -> bool:
-        """Say whether the two address ranges share a byte."""
-        return self.base < other.end and other.base < self.end
+        """Say whether the two regions share an address, wherever they are seen."""
+        return any(
+            one < two + other.size and two < one + self.size for one in self.bases for two in other.bases
+        )
+
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """All addresses at which it begins."""
+        return (self.base,) if self.data_base is None else (self.base, self.data_base)
 
 
 class Zig(Table, frozen=True):
@@ -286,7 +295,10 @@ class Board:
         if self.emulator is None:
             return self
         bases = self.emulator.memory
-        moved = tuple(structs.replace(region, base=bases.get(region.name, region.base)) for region in self.memory)
+        moved = tuple(
+            structs.replace(region, base=bases[region.name], data_base=None) if region.name in bases else region
+            for region in self.memory
+        )
         runtime = structs.replace(
             self.runtime,
             uart=self.runtime.emulated_uart or self.runtime.uart,

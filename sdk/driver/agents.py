@@ -124,7 +124,7 @@ def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str
             names.append(f"{port}/boot_{place.runtime.boot}.c")
             macros.append(f"SDK_RT_FLASH_BYTES={place.regions('flash')[0].size}u")
         macros.append(f"SDK_RT_FRAME_MAX={256 if (place.ram_bytes or 0) <= SMALL_RAM else 512}u")
-        regions = [Region(m.name, m.kind, m.base, m.size) for m in place.memory]
+        regions = [Region(m.name, m.kind, m.base, m.size, m.data_base) for m in place.memory]
         script = render_linker_script(regions, place.runtime.stack_bytes, place.runtime.vectors_align)
     sources = {name.rsplit("/", 1)[1]: (root / name).read_text(encoding="utf-8") for name in names}
     if place.steps:

@@ -70,7 +70,7 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
     start = next((s.address for s in elf.sections if s.name == ".vectors"), board.regions("flash")[0].base)
     spec = MachineSpec(
         core=core_name(board.core.arch, board.core.fpu),
-        memory=tuple(Span(m.base, int(m.size), m.kind == "ram") for m in board.memory),
+        memory=tuple(Span(m.base, int(m.size), m.kind == "ram", m.data_base) for m in board.memory),
         start=start,
         uart=_part(uart),
         timer=_part(timer),

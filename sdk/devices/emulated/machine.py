@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,8 +35,7 @@ class Machine:
         self._uc = uc = opened(core)
         self._pc = core.registers.pc
         self._limit = spec.limit
-        for span in spec.memory:
-            _map(uc, span)
+        self._kept = [_map(uc, span) for span in spec.memory]
         code = [_placed(uc, address, data) for address, data in _segments(image)]
         riscv = core.arch == unicorn.UC_ARCH_RISCV
         self._hooks = Hooks(uc, Path(spec.library), riscv=riscv, count=spec.count)
@@ -115,11 +115,16 @@ class Machine:
         return False
 
 
-def _map(uc: Uc, span: Span) -> None:
+def _map(uc: Uc, span: Span) -> object:
+    """Maps a region, at both its addresses where it has two; returns what must live as long as the machine."""
     writes = unicorn.UC_PROT_WRITE if span.writable else 0
     size = -(-span.size // PAGE) * PAGE
-    uc.mem_map(span.base, size, unicorn.UC_PROT_READ | unicorn.UC_PROT_EXEC | writes)
-    uc.mem_write(span.base, (JUNK if span.writable else b"\xff") * size)
+    memory = ctypes.create_string_buffer((JUNK if span.writable else b"\xff") * size, size)
+    code = unicorn.UC_PROT_EXEC | (writes | unicorn.UC_PROT_READ if span.data_base is None else 0)
+    uc.mem_map_ptr(span.base, size, code, ctypes.addressof(memory))
+    if span.data_base is not None:
+        uc.mem_map_ptr(span.data_base, size, unicorn.UC_PROT_READ | writes, ctypes.addressof(memory))
+    return memory
 
 
 def _placed(uc: Uc, address: int, data: bytes) -> Span:

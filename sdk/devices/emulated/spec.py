@@ -25,11 +25,12 @@ def core_name(arch: str, fpu: str | None) -> str:
 
 
 class Span(Struct, frozen=True):
-    """``size`` bytes of memory at ``base``."""
+    """``size`` bytes of memory at ``base``; those for instructions alone are loaded from ``data_base`` on."""
 
     base: int
     size: int
     writable: bool
+    data_base: int | None = None
 
 
 class Flag(Struct, frozen=True):
