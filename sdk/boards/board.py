@@ -145,6 +145,22 @@ class Peripheral(Table, frozen=True):
     over: tuple[Factor, ...] | None = None
 
 
+class Watchdog(Table, frozen=True):
+    """What restarts the board when its firmware hangs: driver ``kind``, ``base`` address, Hz of its clock, the longest
+    time in ms for which it can be set. ``setup`` are registers that are set before it starts. The field ``caused``
+    (BLOCK.REGISTER.FIELD) is ``caused_value`` after a reset of its, until ``forget`` is set; empty where nothing tells.
+    """
+
+    kind: str
+    base: int
+    hz: Annotated[int, Meta(ge=1)]
+    longest: Annotated[int, Meta(ge=1)]
+    setup: tuple[Setup, ...] = ()
+    caused: str = ""
+    caused_value: int = 1
+    forget: str = ""
+
+
 class Runtime(Table, frozen=True):
     """What the on-device runtime needs: its port, the stack in bytes (0 where the system gives one), and the
     peripherals it drives.
@@ -152,7 +168,7 @@ class Runtime(Table, frozen=True):
     ``uart`` and ``timer`` are those of the real board; ``emulated_uart`` and ``emulated_timer``
     replace them on the emulated target where the two differ. ``setup`` are the registers of the real board that are set
     before its drivers run, in order: clocks, pins, wait states. ``registers`` names the file of ``boards/registers``
-    that has them, and ``clock`` is what they make of the core's clock.
+    that has them, and ``clock`` is what they make of the core's clock. ``watchdog`` is that of the real board.
     """
 
     port: Literal["posix", "cortex_m", "riscv"]
@@ -166,6 +182,7 @@ class Runtime(Table, frozen=True):
     boot: str | None = None  # what the chip's ROM looks for in flash: boot_KIND.c of the port
     vectors_align: int = 4
     clock: Clock | None = None
+    watchdog: Watchdog | None = None
 
 
 class Usb(Table, frozen=True):
@@ -237,6 +254,7 @@ class Board:
     silicon: str = ""  # who ran an image of ours on the board itself, and when
     blocks: Mapping[str, Block] = field(default_factory=dict)  # registers of its chip, by block
     steps: tuple[Step, ...] = ()  # runtime.setup, with addresses and bits
+    watchdog_steps: tuple[Step, ...] = ()  # runtime.watchdog.setup
 
     @property
     def core(self) -> Core:
@@ -305,6 +323,6 @@ class Board:
             timer=self.runtime.emulated_timer or self.runtime.timer,
         )
         if self.emulator.fidelity != "soc":
-            runtime = structs.replace(runtime, boot=None)
+            runtime = structs.replace(runtime, boot=None, watchdog=None)
         steps = self.steps if self.emulator.fidelity == "soc" else ()
         return replace(self, memory=moved, runtime=runtime, steps=steps)

@@ -96,7 +96,7 @@ def new_project(
     generated: list[str] = []
 
     def make(folder: Path) -> None:
-        for name, text in _files(kind_name, kind, built, board, values):
+        for name, text in _files(kind_name, kind, built, board, options, values):
             own = any(fnmatch(name, pattern) for pattern in kind.yours)
             if own and (out / name).exists() and not force:
                 kept.append(name)
@@ -156,7 +156,9 @@ def _values(
         "flashes": list(board.flash), "same": _same(m, options, out),
     }  # fmt: skip
     if kind.runtime:
-        parts, macros, _ = runtime_parts(runtime_of(built.sources.backend), board)
+        how = runtime_of(built.sources.backend)
+        parts, macros, _ = runtime_parts(how, board, options.watchdog)
+        macros = macros if options.watchdog is None else (*macros, *how.feeding(m))
         values |= {"macros": macros, "runtime_sources": sorted(parts)}
     return values
 
@@ -177,7 +179,7 @@ def _same(name: str, options: BuildOptions, out: Path) -> str:
     for region, size in options.regions:
         words += ["--region", f"{region}={size}"]
     usual = BuildOptions()
-    for option in ("memory", "weights", "opt", "isa", "threads"):
+    for option in ("memory", "weights", "opt", "isa", "threads", "watchdog"):
         value = getattr(options, option)
         words += [f"--{option}", str(value)] if value != getattr(usual, option) else []
     libraries = [one if isinstance(one, Path) else one.path for one in options.externs]
@@ -202,7 +204,7 @@ def _by_ending(files: Mapping[str, object]) -> tuple[list[str], list[str]]:
 
 
 def _files(
-    kind_name: str, kind: Kind, built: Built, board: Board, values: Mapping[str, Any]
+    kind_name: str, kind: Kind, built: Built, board: Board, options: BuildOptions, values: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     """All files of the project by name."""
     m, headers = built.sources.prefix, kind.headers or kind.model
@@ -215,7 +217,7 @@ def _files(
         text = _environment().get_template(f"{SHARED}/app.{ending}{_TEMPLATE}").render(values)
         yield f"{folder}/{m}_app.{ending}".replace(_NAME, m), text
     if kind.runtime:
-        parts, _, script = runtime_parts(runtime_of(built.sources.backend), board)
+        parts, _, script = runtime_parts(runtime_of(built.sources.backend), board, options.watchdog)
         for name, text in parts.items():
             yield f"{kind.runtime}/{name}", _marked(text)
         for path in sorted(include.rglob("*.h")):

@@ -176,7 +176,7 @@ def test_the_clock_is_what_the_registers_make_of_it() -> None:
     ("setup", "says"),
     [
         ('{ register = "RCC.CT" }', "RCC has no register CT"),
-        ('{ register = "RCD.CR" }', "no block RCD; there are CLOCK, TIMER0, UART0"),
+        ('{ register = "RCD.CR" }', "no block RCD; there are CLOCK, POWER, TIMER0, UART0"),
         ('{ register = "CLOCK.TASKS_HFCLKSTART", set = { TASK = 1 } }', "has no field TASK; there are TASKS_HFCLK"),
         ('{ register = "CLOCK.TASKS_HFCLKSTART", set = { TASKS_HFCLKSTART = 2 } }', "has no room for 2"),
     ],
