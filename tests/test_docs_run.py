@@ -25,10 +25,11 @@ from sdk.errors import SdkError
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# What is run elsewhere: make by continuous integration, an installation by test_package.py, agents and
-# farms by tests/agent and tests/farm.
+# What is run elsewhere: make by continuous integration, an installation by test_package.py, agents,
+# farms and language models by tests/agent, tests/farm and tests/llm.
 ELSEWHERE = re.compile(
-    r"make (demo|test|soak|docs)\b|pip install|\. \.venv/bin/activate|export |eval |source |openssl |sdk (agent|farm)|"
+    r"make (demo|test|soak|docs)\b|pip install|\. \.venv/bin/activate|export |eval |source |openssl |"
+    r"sdk (agent|farm|llm)|"
     r"sdk .*(--farm|serial:|(tcp|ssh|adb)://)"
 )
 SHELL = ("cmake", "qemu-system-arm", "python")

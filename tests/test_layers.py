@@ -55,6 +55,7 @@ LAYERS = {
     "sdk.profile": 9,
     "sdk.report": 9,
     "sdk.cli": 10,
+    "sdk.llm": 10,
     "sdk.onnx_backend": 10,
     "sdk.quantizer": 10,
     "sdk.__main__": 11,

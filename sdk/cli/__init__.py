@@ -27,6 +27,7 @@ from sdk.cli.flash import flash
 from sdk.cli.group import Verbs
 from sdk.cli.help import help_
 from sdk.cli.inspect import inspect
+from sdk.cli.llm import llm
 from sdk.cli.memory import memory
 from sdk.cli.new import new
 from sdk.cli.profile import profile
@@ -39,7 +40,7 @@ from sdk.version import VERSION
 # In the order in which --help shows them; each has examples in templates/help/examples.toml.
 _COMMANDS = (
     *(build, run, verify, bench, profile, memory, inspect, diff, fit, quantize, boards, devices, new, flash),
-    *(agent, farm, doctor, help_, completion),
+    *(llm, agent, farm, doctor, help_, completion),
 )
 VERBS = tuple(command.name or "" for command in _COMMANDS)
 

@@ -14,8 +14,8 @@ from sdk.notebook import show
 if TYPE_CHECKING:
     from sdk.driver.fitting import BoardFit, FitReport
 
-SCHEMA = 3  # of the object of --json: 2 counted no firmware, 1 called the objective aim
-_COLUMNS = ("board", "core", "MHz", "fits", "RAM", "of it", "flash", "of it", "least RAM", "instructions", "est. ms")
+SCHEMA = 4  # of the object of --json: 3 had min_ram_bytes, 2 counted no firmware, 1 called the objective aim
+_COLUMNS = ("board", "core", "MHz", "fits", "RAM", "of it", "flash", "of it", "instructions", "est. ms")
 _WORDS = {"ram": "RAM", "flash": "flash"}
 _OBJECTIVES = {"time": "yes", "min": "min", None: "no"}
 
@@ -72,7 +72,6 @@ def _row(row: BoardFit) -> list[str]:
         _percent(row.ram_part),
         f"{row.flash_bytes:,}",
         _percent(row.flash_part),
-        f"{row.min_ram_bytes:,}",
         show(row.instructions),
         "-" if row.est_ms is None else _ms(row.est_ms),
     ]

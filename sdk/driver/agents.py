@@ -18,12 +18,14 @@ from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
 from sdk.steps import step
 from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, Target, toolchain_for
+from sdk.toolchains.base import headers_in
 from sdk.toolchains.boot import sign_boot
 from sdk.toolchains.cache import digest
+from sdk.toolchains.includes import included, mentioned
 from sdk.toolchains.linker import Region, region_overflows, render_linker_script
 from sdk.toolchains.size import Sections, section_sizes
 
-__all__ = ["link_agent", "runtime_parts", "runtime_sizes"]
+__all__ = ["link_agent", "runtime_board", "runtime_parts", "runtime_sizes"]
 
 _DRIVERS = ("uart_", "timer_", "boot_", "watchdog_")  # files of a port of which a board chooses
 _IMAGE_ID = "SDK_RT_IMAGE_ID"  # the macro with the hash that an agent tells of its image
@@ -78,23 +80,33 @@ def link_agent(
 
 
 def _jobs(runtime: Mapping[str, str], defines: tuple[str, ...], target: Target) -> list[CompileJob]:
-    include = (data_dir("c_runtime") / "include",)
+    """The units of the runtime, each with the macros that it can see: boards of one core then share the others."""
+    folder = data_dir("c_runtime") / "include"
+    headers = {header.name: str(header.text) for header in headers_in(folder)}
+
+    def seen(name: str, text: str) -> tuple[str, ...]:
+        return mentioned(defines, [text, *(headers[one] for one in included(name, text, headers))])
+
     return [
-        CompileJob(SourceText(name, text), target, include_dirs=include, defines=defines)
+        CompileJob(SourceText(name, text), target, include_dirs=(folder,), defines=seen(name, text))
         for name, text in runtime.items()
     ]
 
 
+def runtime_board(board: Board, place: Board) -> Board:
+    """The board whose agent tells what one on ``board`` takes: ``place``, which has a port, or ``board`` itself where
+    little RAM makes frames shorter."""
+    return board if board.ram_bytes is not None and board.ram_bytes <= SMALL_RAM else place
+
+
 def runtime_sizes(board: Board, place: Board, options: BuildOptions) -> Sections:
-    """What the agent's own code takes on ``board``, without a model: compiled for it as on ``place``, which has a port.
+    """What the agent's own code takes on ``board``, without a model: compiled for the target of ``place``.
 
     Raises:
-        UsageError: there is no port either.
+        UsageError: there is no port.
     """
-    target = target_of(place, options)
-    small = board.ram_bytes is not None and board.ram_bytes <= SMALL_RAM
-    how, where = runtime_of(backend_for(place, options).name), placed(board if small else place, None)
-    runtime, defines, _ = runtime_parts(how, where)
+    target, how = target_of(place, options), runtime_of(backend_for(place, options).name)
+    runtime, defines, _ = runtime_parts(how, placed(board, None))
     objects = toolchain_for(target, options.toolchain).compile_all(_jobs(runtime, defines, target))
     return section_sizes(o.path for o in objects)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sdk.boards import Board, describe
 from sdk.driver.agents import link_agent
@@ -27,6 +28,9 @@ from sdk.resources import data_dir
 from sdk.steps import step
 from sdk.toolchains import BuildCache, LinkJob, LinkKind, toolchain_for
 from sdk.toolchains.cache import digest
+
+if TYPE_CHECKING:
+    from sdk.driver.generate import Planner
 
 __all__ = ["build", "build_sources"]
 
@@ -59,17 +63,20 @@ def _key(job: Job) -> str:
     return digest("build", _own_digest(), job.file.digest, job.prefix, job.file.name, facts, choices, dims, tool)
 
 
-def build_sources(model: ModelFile | Path, board: Board, options: BuildOptions) -> Built:
+def build_sources(
+    model: ModelFile | Path, board: Board, options: BuildOptions, plan: Planner | None = None
+) -> Built:
     """Compiles a model to C and measures it, or takes both from the cache; what the build warned of is warned of again
-    by each that takes it."""
-    return _cached(job_of(model, board, options))
+    by each that takes it. ``plan``: what takes it through the passes, where builds share that."""
+    return _cached(job_of(model, board, options), plan)
 
 
-def _cached(job: Job) -> Built:
+def _cached(job: Job, plan: Planner | None = None) -> Built:
     def make(folder: Path) -> None:
         with step(f"compiling {job.file.name}"):
             # the compiler takes longer to import than a cached build to serve, so only a new build loads it
-            write_built(folder, import_module("sdk.driver.generate").generate(job))
+            make_of = import_module("sdk.driver.generate")
+            write_built(folder, make_of.generate(job, plan or make_of.compiled))
 
     built = load_built(BuildCache().entry(_key(job), make))
     for text in built.report.warnings:

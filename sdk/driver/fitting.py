@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from sdk.boards import Board, board_names, load_board
 from sdk.cores import timing_for
-from sdk.driver.agents import runtime_sizes
+from sdk.driver.agents import runtime_board, runtime_sizes
 from sdk.driver.artifact import build_sources
 from sdk.driver.capacity import lacks
 from sdk.driver.counting import Counts
 from sdk.driver.files import read_model_file
-from sdk.driver.generate import measure
+from sdk.driver.generate import Planner, SharedPlans, measure
 from sdk.driver.job import job_of
 from sdk.driver.measuring import count
 from sdk.driver.options import OBJECTIVES, BuildOptions
@@ -26,6 +26,7 @@ from sdk.frontends.base import ModelFile
 from sdk.report import FREE_STACK, BuildReport
 from sdk.steps import step, update
 from sdk.toolchains import target_for
+from sdk.toolchains.size import Sections
 
 __all__ = ["BoardFit", "FitReport", "fit"]
 
@@ -54,7 +55,7 @@ class BoardFit:
 
     ``objective`` is the plan that fits: "time", or "min" where only the plan for least RAM does; None where neither.
     ``ram_bytes`` and ``flash_bytes`` are of that plan, of "min" where none fits; ``short`` what that one has too little
-    of. ``min_ram_bytes``: with ``--memory min``. ``instructions`` are those of a run, counted on ``emulated_on``;
+    of. ``instructions`` are those of a run, counted on ``emulated_on``;
     ``est_cycles`` estimated from them, ``est_ms`` those by the board's clock. None where there is no emulator, no table
     of cycles, or no clock. ``error``: how much less and more published results take than such estimates, as fractions;
     None where there is nothing to compare with. ``firmware_ram_bytes`` and ``firmware_flash_bytes`` are what an image
@@ -71,7 +72,6 @@ class BoardFit:
     ram_have: int
     flash_bytes: int
     flash_have: int
-    min_ram_bytes: int
     short: Mapping[str, int] = field(default_factory=dict)
     instructions: int | None = None
     est_cycles: int | None = None
@@ -169,9 +169,10 @@ def fit(
     dims: Mapping[str, tuple[int, int]] = {}
     notes: dict[str, list[str]] = {}  # what could not be found out: the boards
     failed: BuildError | MissingToolError | None = None
+    plan = SharedPlans()
     with step(f"{len(alike)} cores"), _beside() as pool:  # compilers and emulators run beside each other
         groups = {
-            pool.submit(_need, file, options, at or {}, group, _emulated_target(group, known)): group
+            pool.submit(_need, file, options, at or {}, group, _emulated_target(group, known), plan): group
             for group in alike.values()
         }
         for number, future in enumerate(as_completed(groups), 1):
@@ -238,9 +239,13 @@ def _need(
     at: Mapping[str, int],
     group: Sequence[Board],
     place: Board,
+    plan: Planner,
 ) -> _Need:
-    reports = {objective: _sizes(model, place, replace(options, memory=objective)) for objective in OBJECTIVES}
-    firmware = {board.name: _firmware(board, place, options) for board in group}
+    firmware = _firmware(group, place, options)
+    reports: dict[str, BuildReport] = {}
+    for objective in OBJECTIVES:  # the next only where a board does not hold the one before
+        if not reports or None in {_objective(reports, board, firmware[board.name]) for board in group}:
+            reports[objective] = _sizes(model, place, replace(options, memory=objective), plan)
     used = {_objective(reports, board, firmware[board.name]) for board in group}
     counts: dict[str, Counts] = {}
     uncounted: str | None = None
@@ -252,28 +257,35 @@ def _need(
     return _Need(tuple(group), reports, counts, uncounted, place.name, firmware)
 
 
-def _firmware(board: Board, place: Board, options: BuildOptions) -> Firmware:
-    """What an image takes there beside the model: the runtime of the agent, where there is one, and the stack."""
-    stack = board.runtime.stack_bytes
-    try:
-        sizes = runtime_sizes(board, place, options)
-    except UsageError:  # no port: what is known is the stack
-        return Firmware(0, 0, stack)
-    return Firmware(sizes.ram_bytes, sizes.text + sizes.rodata + sizes.data, stack)
+def _firmware(group: Sequence[Board], place: Board, options: BuildOptions) -> dict[str, Firmware]:
+    """What an image takes beside the model, by board: the runtime of the agent, where there is one, and the stack."""
+    found: dict[str, Sections] = {}  # boards that talk in frames of the same length have the same runtime
+    for board in group:
+        like = runtime_board(board, place)
+        if like.name not in found:
+            try:
+                found[like.name] = runtime_sizes(like, place, options)
+            except UsageError:  # no port: what is known is the stack
+                found[like.name] = Sections()
+    out: dict[str, Firmware] = {}
+    for board in group:
+        sizes = found[runtime_board(board, place).name]
+        out[board.name] = Firmware(sizes.ram_bytes, sizes.flash_bytes, board.runtime.stack_bytes)
+    return out
 
 
-def _sizes(model: ModelFile, place: Board, options: BuildOptions) -> BuildReport:
+def _sizes(model: ModelFile, place: Board, options: BuildOptions, plan: Planner) -> BuildReport:
     """The sizes of a build, from the cache where it fits the machine."""
     try:
-        return build_sources(model, place, options).report
+        return build_sources(model, place, options, plan).report
     except BuildError:
         pass  # too large even for the emulated target, by how much is what is asked; any other mistake is made again
-    return measure(job_of(model, place, options), options.memory)[1]
+    return measure(job_of(model, place, options), options.memory, plan)[1]
 
 
 def _objective(reports: Mapping[str, BuildReport], board: Board, firmware: Firmware) -> str | None:
     """The first objective whose plan fits the board beside the firmware."""
-    return next((objective for objective in OBJECTIVES if not _short(reports[objective], board, firmware)), None)
+    return next((objective for objective, report in reports.items() if not _short(report, board, firmware)), None)
 
 
 def _short(report: BuildReport, board: Board, firmware: Firmware) -> dict[str, int]:
@@ -302,7 +314,6 @@ def _rows(need: _Need) -> Iterator[BoardFit]:
             ram_have=board.ram_bytes or 0,
             flash_bytes=shown.flash_bytes,
             flash_have=board.flash_bytes or 0,
-            min_ram_bytes=need.reports[OBJECTIVES[-1]].ram_bytes,
             short={} if objective else _short(shown, board, firmware),
             firmware_ram_bytes=firmware.beside(shown),
             firmware_flash_bytes=firmware.flash,

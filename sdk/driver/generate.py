@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from threading import Lock
 
 from sdk.amounts import Amount
 from sdk.boards import Board
@@ -21,7 +23,7 @@ from sdk.driver.externs import extern_sources
 from sdk.driver.job import Job
 from sdk.driver.memories import linked_memories
 from sdk.driver.op_facts import known, op_facts
-from sdk.driver.pipeline import imported, planned
+from sdk.driver.pipeline import default_passes, imported, planned
 from sdk.driver.plots.drawing import draw_module
 from sdk.driver.sources import Files, Sources, as_files, compile_sources
 from sdk.driver.targets import capabilities, target_of
@@ -31,27 +33,96 @@ from sdk.toolchains import toolchain_for
 from sdk.toolchains.size import section_sizes
 from sdk.toolchains.stack import worst_case_stack
 
-__all__ = ["generate", "measure"]
+__all__ = ["Compiled", "Planner", "SharedPlans", "compiled", "generate", "measure"]
 
 
-def generate(job: Job) -> Built:
+@dataclass(frozen=True)
+class Compiled:
+    """The ``module`` planned, as it was before it was scheduled (``fused``), the bytes of constants around each pass
+    that has left fewer of them to operators, the module as imported (``source``), and what was warned of."""
+
+    module: Module
+    fused: Module
+    removed: Mapping[str, tuple[int, int]]
+    source: Module
+    faults: tuple[MiscompileWarning, ...]
+
+
+Planner = Callable[[Job], Compiled]
+
+
+def compiled(job: Job) -> Compiled:
+    """Imports a model and takes it through all passes.
+
+    Raises:
+        BuildError: the model cannot be compiled.
+    """
+    seen: list[Module] = []
+    removed: dict[str, tuple[int, int]] = {}
+    with MiscompileWarning.collected() as faults:
+        module = imported(job)
+        least = _constants(module)
+
+        def observe(step: Pass, after: Module) -> None:
+            nonlocal least
+            if step.name == "fuse":
+                seen.append(after)
+            if after.graphs and not seen:
+                before, held = least, _constants(after)
+                if held < before:  # what a pass has left without use goes in the cleanup after it
+                    name = list(removed)[-1] if step.name == "cleanup" and removed else step.name
+                    removed[name] = (removed.get(name, (before, 0))[0], held)
+                    least = held  # what passes make and others remove again is no gain
+
+        after = planned(job, module, observe)
+    return Compiled(after, seen[-1], removed, module, tuple(faults))
+
+
+class SharedPlans:
+    """A planner for builds of one model with the same options but for boards and ``memory``: those that take the same
+    passes are compiled once, side by side or one after the other. It keeps all that it made."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[object, Future[Compiled]]] = []
+        self._lock = Lock()
+
+    def __call__(self, job: Job) -> Compiled:
+        """As ``compiled``, which raises the same for each of the builds."""
+        key = job.file.digest, job.prefix, tuple(default_passes(job.board, job.options))
+        with self._lock:
+            found = next((future for other, future in self._made if other == key), None)
+            if found is None:
+                mine: Future[Compiled] = Future()
+                self._made.append((key, mine))
+        if found is not None:
+            return found.result()
+        try:
+            mine.set_result(compiled(job))
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        return mine.result()
+
+
+def generate(job: Job, plan: Planner = compiled) -> Built:
     """Imports, compiles and emits a model, and measures the objects.
 
     Raises:
         BuildError: the model cannot be compiled, or does not fit the board.
     """
-    with MiscompileWarning.collected() as faults:
-        compiled = _compiled(job)
-        module = compiled.module
+    made = plan(job)
+    module = made.module
+    with MiscompileWarning.collected() as printing:
         code = _printed(job, module)
+    faults = (*made.faults, *printing)
     if faults:
         texts = "\n\n".join(f"{fault.message}\n\n{fault.details}" for fault in faults)
         sources = replace(code.sources, model={**code.sources.model, f"{job.prefix}_faults.txt": texts + "\n"})
         report = replace(code.report, warnings=tuple(fault.message for fault in faults))
         code = replace(code, sources=sources, report=report)
     check_fits(job, module, code.report, lambda: measure(job, "min")[1])
-    facts, held = op_facts(module, compiled.fused), init_values(module)
-    drawing = draw_module(compiled.source, job.file.name)
+    facts, held = op_facts(module, made.fused), init_values(module)
+    drawing = draw_module(made.source, job.file.name)
     costs = {g.entry: g.cost for g in drawing.graphs}
     entries = {
         p.name: _entry(p, code.names.get(p.name, p.name), facts[p.name], known(p, costs[p.name]), held)
@@ -59,7 +130,7 @@ def generate(job: Job) -> Built:
     }
     report = replace(
         code.report,
-        removed=compiled.removed,
+        removed=made.removed,
         weights=replace(code.report.weights, model=drawing.weights),
         macs={name: Amount(max_value(costs[name]), _most(found)) for name, found in facts.items()},
     )
@@ -71,46 +142,15 @@ def _most(facts: Iterable[OpFacts]) -> int | None:
     return max_value(sum((op.macs for op in facts), 0))
 
 
-def measure(job: Job, memory: str) -> tuple[Module, BuildReport]:
+def measure(job: Job, memory: str, plan: Planner = compiled) -> tuple[Module, BuildReport]:
     """What a build with another memory objective is planned like and needs, whether that fits the board or not.
 
     Raises:
         BuildError: the model cannot be compiled.
     """
     other = replace(job, options=replace(job.options, memory=memory, arena_limit=None))
-    module = _compiled(other).module
+    module = plan(other).module
     return module, _printed(other, module).report
-
-
-@dataclass(frozen=True)
-class _Compiled:
-    """The ``module`` planned, as it was before it was scheduled (``fused``), the bytes of constants around each pass
-    that has left fewer of them to operators, and the module as imported (``source``)."""
-
-    module: Module
-    fused: Module
-    removed: dict[str, tuple[int, int]]
-    source: Module
-
-
-def _compiled(job: Job) -> _Compiled:
-    seen: list[Module] = []
-    removed: dict[str, tuple[int, int]] = {}
-    module = imported(job)
-    least = _constants(module)
-
-    def observe(step: Pass, after: Module) -> None:
-        nonlocal least
-        if step.name == "fuse":
-            seen.append(after)
-        if after.graphs and not seen:
-            before, held = least, _constants(after)
-            if held < before:  # what a pass has left without use goes in the cleanup after it
-                name = list(removed)[-1] if step.name == "cleanup" and removed else step.name
-                removed[name] = (removed.get(name, (before, 0))[0], held)
-                least = held  # what passes make and others remove again is no gain
-
-    return _Compiled(planned(job, module, observe), seen[-1], removed, module)
 
 
 def _constants(module: Module) -> int:

@@ -285,7 +285,7 @@ def count(target: Path | ModelFile, board: Board, options: BuildOptions, at: Map
     )
     if not can_count(board, options.threads):
         raise cannot
-    report = bench(target, board, None, options, at or {}, 1, options.threads)
+    report = bench(target, board, None, options, at or {}, 1, options.threads, warmup=0)  # counts have no cold caches
     found = report.samples[0] if report.instructions is None else report.instructions
     if report.instructions is None and report.counter != "instructions":
         raise cannot

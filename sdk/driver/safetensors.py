@@ -43,7 +43,7 @@ def load_safetensors(paths: Sequence[Path]) -> Tensors:
     return Tensors(found, hasher.hexdigest(), ", ".join(p.name for p in paths))
 
 
-def read_safetensors(data: bytes, name: str) -> dict[str, Tensor]:
+def read_safetensors(data: bytes | memoryview, name: str) -> dict[str, Tensor]:
     """The tensors in the bytes of a file, which is called ``name`` in errors.
 
     Raises:
@@ -53,7 +53,7 @@ def read_safetensors(data: bytes, name: str) -> dict[str, Tensor]:
     if len(data) < 8 or length > min(MAX_HEADER, len(data) - 8):
         raise UsageError(f"{name} is no file of safetensors", why="its header does not fit into it", hint=_HINT)
     try:
-        header = json.loads(data[8 : 8 + length], object_pairs_hook=_once)
+        header = json.loads(bytes(data[8 : 8 + length]), object_pairs_hook=_once)
         header.pop("__metadata__", None)
         return _tensors(header, memoryview(data)[8 + length :])
     except UsageError as error:

@@ -19,6 +19,7 @@ from typing import Literal
 from sdk.errors import BuildError, UsageError
 from sdk.steps import step, update
 from sdk.toolchains.cache import BuildCache, digest
+from sdk.toolchains.includes import included
 from sdk.toolchains.target import Target
 
 LinkKind = Literal["shared", "static", "executable", "firmware", "module"]
@@ -298,14 +299,24 @@ _DROP = "\nSECTIONS { /DISCARD/ : { *(.debug* .stack_sizes) } }\n"
 
 
 def _headers(job: CompileJob) -> list[SourceText]:
-    """All headers the unit may include, the in-memory ones last so that they win over a folder's."""
+    """The files the unit takes in, the in-memory ones last so that they win over a folder's."""
     found: dict[str, SourceText] = {}
     for folder in job.include_dirs:
-        for path in sorted(folder.rglob("*.h")):
-            name = path.relative_to(folder).as_posix()
-            found.setdefault(name, SourceText(name, path.read_text(encoding="utf-8")))
+        for header in headers_in(folder):
+            found.setdefault(header.name, header)
     found.update({header.name: header for header in job.headers})
-    return list(found.values())
+    texts = {name: str(header.text) for name, header in found.items() if not isinstance(header.text, Blob)}
+    if isinstance(job.source.text, Blob) or len(texts) < len(found):  # an assembler's, which takes in bytes too
+        return list(found.values())
+    return [found[name] for name in included(job.source.name, job.source.text, texts)]
+
+
+def headers_in(folder: Path) -> list[SourceText]:
+    """The headers of a folder and those below it, each by its path from there."""
+    return [
+        SourceText(path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8"))
+        for path in sorted(folder.rglob("*.h"))
+    ]
 
 
 def _gather(objects: Iterable[ObjectFile], folder: Path) -> list[str]:

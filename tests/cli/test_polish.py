@@ -20,7 +20,7 @@ from sdk.cli import VERBS, cli, progress, run_command
 from sdk.cli.group import examples
 
 Works = Callable[[str], str]
-ELSEWHERE = {"agent", "completion", "doctor", "farm", "fit"}  # what has tests of its own that run the command
+ELSEWHERE = {"agent", "completion", "doctor", "farm", "fit", "llm"}  # what has tests of its own that run the command
 
 
 class Terminal(io.StringIO):
@@ -67,7 +67,7 @@ def test_examples_run(works: Works, verb: str) -> None:
         assert works(line).strip(), line
 
 
-@pytest.mark.parametrize("verb", ["agent", "doctor", "farm", "fit"])
+@pytest.mark.parametrize("verb", ["agent", "doctor", "farm", "fit", "llm"])
 def test_other_examples_parse(verb: str) -> None:
     for line, _ in examples(verb):
         name, *arguments = shlex.split(line)[1:]

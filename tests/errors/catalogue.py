@@ -36,6 +36,7 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "sdk/projects": ("Projects", "`sdk new` cannot make it of this model, board or file: docs/projects.md."),
     "sdk/flash": ("Flashing", "No tool could write the board, or it did not; `sdk help flash` says what each needs."),
     "sdk/toolchains": ("Compilers and the cache", "A program is missing or refuses, or a folder takes nothing."),
+    "sdk/llm": ("Language models", "The checkpoint, or a choice of its build; docs/llm.md says what is read."),
     "sdk/quantizer": ("Quantising", "The samples, an option, or the float model; docs/quantize.md has examples."),
     "sdk/resources": ("The installation", "Files of the package are missing."),
     "sdk/cores": ("Counting", "The machine code of a board could not be counted."),

@@ -6,6 +6,7 @@ are unrolled and in how addresses are made, which is what tells what sharing a k
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from sdk.codegen_c.c99.asm_statement import COUNTER, Operand, Pointer, Statement
@@ -31,6 +32,7 @@ TERM: Final = 1  # of a part of an address that moves
 LIMIT: Final = 2  # of min, max or a division in it
 
 
+@lru_cache(maxsize=256)  # plans of one model for several memories or boards have most functions in common
 def kernel_cost(loops: Loops, isa: frozenset[str]) -> Cost:
     """Instructions of a call, and of the code, as the C99 backend prints it for a core with these capabilities.
 

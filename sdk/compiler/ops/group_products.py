@@ -1,0 +1,400 @@
+"""Products with weights in groups of a few bits, over the very bytes of a model's file: ``quantize_groups`` makes 8-bit
+activations, ``dense_groups`` multiplies by rows of blocks, ``lookup_groups`` takes single rows as floats.
+
+Activations are quantised in groups of 32: ``d = max|x| / 127``, each to the nearest multiple of ``d``, halves to even.
+A group without an element of 2**-100 at least counts as zeros; one with an infinity or a NaN makes every result of its
+row NaN. Products within a group are summed exactly, in integers; groups are scaled and summed in f32, in an order of
+the schedule's own. The reference sums in f64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.intrinsics import cast, imm, op
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
+from sdk.compiler.ir.types import F32, I8, I32, I64, U8, U16, U32, TensorType
+from sdk.compiler.ops.build import Nest, function, loop, nest, param, variable
+from sdk.compiler.ops.group_formats import FORMATS, GROUP, Bits, Format, Reader, Run, Scales, format_of, literal
+from sdk.compiler.ops.positions import guarded, known, position, require_indices, resolve, unproved
+from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.shapes import require_equal
+from sdk.compiler.ops.traits import OPAQUE
+from sdk.compiler.sym import Dim, Var
+from sdk.errors import BuildError
+
+__all__ = ["LEAST", "number_of", "products_loops"]
+
+Array = NDArray[Any]
+Types = Sequence[TensorType]
+LEAST: Final = 2.0**-100  # of the largest activation of a group: what is below counts as zeros
+
+
+# --- activations --------------------------------------------------------------------------------------------------
+
+
+def _quantize_infer(x: TensorType, *, run: int, zero: int) -> tuple[TensorType, ...]:
+    if x.dtype != F32 or x.rank != 2 or not isinstance(x.shape[1], int) or x.shape[1] % GROUP:
+        raise BuildError(f"quantize_groups takes f32[m, k] with k a multiple of {GROUP}, not {x.dtype}{list(x.shape)}")
+    if run < 1 or GROUP % run or not 0 <= zero <= 128:
+        raise BuildError(f"quantize_groups makes sums of up to 32 elements times up to 128, not of {run} times {zero}")
+    rows, columns = x.shape
+    sums = TensorType(I32 if zero else F32, (rows, columns // run))
+    return TensorType(I8, x.shape), TensorType(F32, (rows, columns // GROUP)), sums
+
+
+def _quantize_ref(x: Array, *, run: int, zero: int) -> tuple[Array, ...]:
+    rows, columns = x.shape
+    groups = x.reshape(rows, columns // GROUP, GROUP)
+    with np.errstate(all="ignore"):
+        most = np.abs(groups).max(axis=2, initial=np.float32(0))
+        good = np.isfinite(groups).all(axis=2)
+        used = good & (most >= np.float32(LEAST))
+        inverse = np.where(used, np.float32(127) / most, np.float32(0)).astype(np.float32)
+        scale = np.where(used, most / np.float32(127), np.float32(0)).astype(np.float32)
+        scale = np.where(good, scale, np.float32(np.nan))
+        whole = np.nan_to_num(np.rint(groups * inverse[:, :, None]), nan=0.0).astype(np.int8)
+        sums = whole.reshape(rows, columns // run, run).astype(np.int32).sum(axis=2, dtype=np.int32)
+        scaled = sums.astype(np.float32) * np.repeat(scale, GROUP // run, axis=1)
+    return whole.reshape(rows, columns), scale, -zero * sums if zero else scaled
+
+
+def _quantize_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) -> Loops:
+    """For each group: its largest element, and 0 times each, which is 0 or NaN; then its elements, by runs."""
+    run, zero = given["run"], given["zero"]
+    rows, columns = types[0].shape
+    assert isinstance(columns, int)
+    over = nest((rows, columns // GROUP))
+    m, g = over.index
+    j, r, k = variable("j", GROUP), variable("r", GROUP // run), variable("k", run)
+    x = Load("x", (m, g * GROUP + j.expr), F32)
+    most, check, total = (Load(n, (), t) for n, t in (("most", F32), ("check", F32), ("total", I32)))
+    at = g * GROUP + r.expr * run + k.expr
+    sum_at = g * (GROUP // run) + r.expr
+    last: ValueExpr = op("mul", total, imm(-zero)) if zero else op("mul", cast(total, F32), Ref("scale", F32))
+    used = op("and", op("eq", check, imm(0.0, F32)), op("ge", most, imm(LEAST, F32)))
+    whole = cast(op("round", op("mul", Load("x", (m, at), F32), Ref("inverse", F32))), I8)
+    body = over.around(
+        Alloc(Buffer("most", F32, (), "register")),
+        Alloc(Buffer("check", F32, (), "register")),
+        Store("most", (), imm(0.0, F32)),
+        Store("check", (), imm(0.0, F32)),
+        loop(
+            j, GROUP,
+            Store("most", (), op("max", most, op("abs", x))),
+            Store("check", (), op("add", check, op("mul", x, imm(0.0, F32)))),
+        ),
+        Let("used", used),
+        Let("inverse", _or_zero(Ref("used", used.dtype), op("tdiv", imm(127.0, F32), most))),
+        Let("scale", op("add", _or_zero(Ref("used", used.dtype), op("tdiv", most, imm(127.0, F32))), check)),
+        Store("o1", (m, g), Ref("scale", F32)),
+        loop(
+            r, GROUP // run,
+            Alloc(Buffer("total", I32, (), "register")),
+            Store("total", (), imm(0)),
+            loop(
+                k, run,
+                Let("whole", whole),
+                Store("o0", (m, at), Ref("whole", I8)),
+                Store("total", (), op("add", total, cast(Ref("whole", I8), I32))),
+            ),
+            Store("o2", (m, sum_at), last),
+        ),
+    )  # fmt: skip
+    writes = [param(f"o{k}", t, "write") for k, t in enumerate(outs)]
+    return function(name, [param("x", types[0]), *writes], [body], over.rows)
+
+
+def _or_zero(cond: ValueExpr, value: ValueExpr) -> ValueExpr:
+    return op("select", cond, value, imm(0.0, F32), dtype=F32)
+
+
+# --- blocks -------------------------------------------------------------------------------------------------------
+
+
+def number_of(run: Run, byte: Any) -> ValueExpr:
+    """The number, ``zero`` too large, that a run has at the place that ``byte(bits)`` reads, an unsigned byte."""
+    low = _part(run.low, byte(run.low.first))
+    if run.high is None:
+        return low
+    return op("or", low, _shifted("shl", _part(run.high, byte(run.high.first)), run.low.bits))
+
+
+def _part(bits: Bits, byte: ValueExpr) -> ValueExpr:
+    shifted = _shifted("shr", byte, bits.shift)
+    return shifted if bits.shift + bits.bits == 8 else op("and", shifted, literal((1 << bits.bits) - 1, byte))
+
+
+def _shifted(name: str, value: ValueExpr, bits: int) -> ValueExpr:
+    return op(name, value, literal(bits, value)) if bits else value
+
+
+def _reader(w: str, row: Dim, block: Dim) -> Reader:
+    """Numbers of a block of a row of bytes."""
+
+    def read(first: int, count: int) -> ValueExpr:
+        kind = U16 if count == 2 else U32
+        value: ValueExpr = cast(Load(w, (row, block + first), U8), kind)
+        for k in range(1, count):
+            byte = cast(Load(w, (row, block + first + k), U8), kind)
+            value = op("or", value, op("shl", byte, imm(8 * k, kind)))
+        return value
+
+    return read
+
+
+def _named(form: Format, read: Reader) -> tuple[list[Stmt], Reader]:
+    """The fields of a block as scalars, and what reads these."""
+    fields = ((first + k * unit, unit) for first, count, unit in form.fields for k in range(count))
+    names = {at: f"f{at[0]}" for at in fields}
+    lets: list[Stmt] = [Let(name, read(*at)) for at, name in names.items()]
+    kinds = {at: read(*at).dtype for at in names}
+    return lets, lambda first, count: Ref(names[first, count], kinds[first, count])
+
+
+def _runs_of(form: Format, group: int) -> Iterator[tuple[int, Run]]:
+    """The runs of a group, each with the place of its first weight in the block."""
+    at = group * GROUP
+    for run in form.runs[group * form.per_group : (group + 1) * form.per_group]:
+        yield at, run
+        at += run.count
+
+
+def _scalar(form: Format, run: Run, w: str, row: Dim, block: Dim, j: Dim) -> ValueExpr:
+    """The number of a weight, ``zero`` too large, as i32."""
+    value = number_of(run, lambda first: Load(w, (row, block + first + j), U8))
+    return cast(op("xor", value, imm(form.zero, U8)) if form.signed else value, I32)
+
+
+# --- products -----------------------------------------------------------------------------------------------------
+
+
+def _products_infer(x: TensorType, scale: TensorType, sums: TensorType, w: TensorType, *, format: str) -> TensorType:
+    form = format_of(format)
+    if x.dtype != I8 or scale.dtype != F32 or x.rank != 2 or w.rank != 2 or w.dtype != U8:
+        raise BuildError("dense_groups takes what quantize_groups makes, and bytes u8[n, bytes]")
+    rows, nbytes = w.shape
+    if not isinstance(nbytes, int) or not isinstance(rows, int):
+        raise BuildError("weights of dense_groups have a fixed shape")
+    columns = form.columns(nbytes)
+    require_equal("columns of dense_groups", x.shape[1], columns)
+    wanted = TensorType(I32 if form.zero else F32, (x.shape[0], columns // form.run))
+    if (sums.dtype, sums.shape, scale.shape) != (wanted.dtype, wanted.shape, (x.shape[0], columns // GROUP)):
+        hint = f"quantize_groups with run={form.run}, zero={form.zero}"
+        raise BuildError(f"scales and sums of dense_groups are not those for {format}", hint=hint)
+    return TensorType(F32, (x.shape[0], rows))
+
+
+def _products_ref(x: Array, scale: Array, sums: Array, w: Array, *, format: str) -> Array:
+    form = format_of(format)
+    numbers, steps, least = form.parts(w)
+    with np.errstate(invalid="ignore", over="ignore"):
+        wide = scale.astype(np.float64)
+        products = (x * np.repeat(wide, GROUP, axis=1)) @ (numbers * np.repeat(steps, form.run, axis=1)).T
+        rest = (sums * np.repeat(wide, GROUP // form.run, axis=1)) @ steps.T if form.zero else sums @ least.T
+        return np.asarray(products + rest).astype(np.float32)
+
+
+def products_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) -> Loops:
+    """rows m { n { acc = 0; blocks { groups { total = sums; { total += x * number } acc += scale * step * total } } } }
+
+    An element is stored twice: fusion then leaves the nest as it is, which rules know by its form.
+    """
+    form, nbytes = format_of(given["format"]), types[3].shape[1]
+    assert isinstance(nbytes, int)
+    over = nest(outs[0].shape)
+    m, n = over.index
+    b = variable("b", nbytes // form.nbytes)
+    lets, read = _named(form, _reader("w", n, b.expr * form.nbytes))
+    acc = Load("acc", (), F32)
+    body: list[Stmt] = []
+    for g, scales in enumerate(form.scales(read)):
+        more = Store("acc", (), op("add", acc, _scaled(form, g, scales, m, b)))
+        body.append(Block((*_group(form, g, m, n, b), more)))
+    blocks = loop(b, nbytes // form.nbytes, *lets, *body)
+    first = Alloc(Buffer("acc", F32, (), "register")), Store("acc", (), imm(0.0, F32))
+    params = [param(k, t) for k, t in zip(("x", "scale", "sums", "w"), types, strict=True)]
+    rows = over.around(Store("o", (m, n), imm(0.0, F32)), *first, blocks, Store("o", (m, n), acc))
+    return function(name, [*params, param("o", outs[0], "write")], [rows], over.rows)
+
+
+def _group(form: Format, g: int, m: Dim, n: Dim, b: Var) -> Iterator[Stmt]:
+    """The sums of the products of a group: one, or one for each run where these are apart."""
+    totals = form.per_group if form.apart else 1
+    for k in range(totals):
+        yield Alloc(Buffer(f"total{k}", I32, (), "register"))
+        start = b.expr * (form.size // form.run) + g * totals + k
+        yield Store(f"total{k}", (), Load("sums", (m, start), I32) if form.zero else imm(0))
+    for k, (at, run) in enumerate(_runs_of(form, g)):
+        name, j = f"total{k if form.apart else 0}", variable(f"j{k}", run.count)
+        number = _scalar(form, run, "w", n, b.expr * form.nbytes, j.expr)
+        x = cast(Load("x", (m, b.expr * form.size + at + j.expr), I8), I32)
+        yield loop(j, run.count, Store(name, (), op("add", Load(name, (), I32), op("mul", x, number))))
+
+
+def _scaled(form: Format, g: int, scales: Scales, m: Dim, b: Var) -> ValueExpr:
+    """The sums of a group, scaled."""
+    at = b.expr * form.groups + g
+    sums: list[ValueExpr] = [cast(Load(f"total{k}", (), I32), F32) for k in range(form.per_group if form.apart else 1)]
+    if form.apart:
+        sums = [op("mul", total, factor) for total, factor in zip(sums, scales.factors, strict=True)]
+    total = sums[0] if len(sums) == 1 else op("add", *sums)
+    value = op("mul", op("mul", Load("scale", (m, at), F32), scales.step), total)
+    if scales.least is None:
+        return value
+    return op("add", value, op("mul", Load("sums", (m, at), F32), scales.least))
+
+
+# --- rows as floats -----------------------------------------------------------------------------------------------
+
+
+def _lookup_infer(w: TensorType, indices: TensorType, *, format: str) -> TensorType:
+    require_indices("lookup_groups", indices.dtype)
+    form = format_of(format)
+    if w.dtype != U8 or w.rank != 2 or not isinstance(w.shape[1], int):
+        raise BuildError(f"lookup_groups takes bytes u8[n, bytes], not {w.dtype}{list(w.shape)}")
+    return TensorType(F32, (*indices.shape, form.columns(w.shape[1])))
+
+
+def _lookup_ref(w: Array, indices: Array, *, format: str) -> Array:
+    form = format_of(format)
+    if not len(w):
+        return np.zeros((*indices.shape, form.columns(w.shape[1])), np.float32)
+    at, inside = resolve(indices, len(w))
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = form.decode(w[at.reshape(-1)]).astype(np.float32)
+    return np.where(inside[..., None], rows.reshape(*indices.shape, -1), np.float32(0))
+
+
+def _lookup_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) -> Loops:
+    """For each index: its position, then the weights of that row, block by block."""
+    (w, indices), form = types, format_of(given["format"])
+    columns = outs[0].shape[-1]
+    assert isinstance(columns, int)
+    over = nest(outs[0].shape, inner=1)
+    names, at = position("at", Load("indices", over.index, indices.dtype), w.shape[0])
+    b, c = variable("b", columns // form.size), variable("c", columns)
+    lets, read = _named(form, _reader("w", at, b.expr * form.nbytes))
+    body: list[Stmt] = [*lets]
+    for g, scales in enumerate(form.scales(read)):
+        for k, (first, run) in enumerate(_runs_of(form, g)):
+            body.append(_weights(form, run, scales, k, (over, at, b, b.expr * form.size + first)))
+    copy = loop(b, columns // form.size, *body)
+    clear = loop(c, columns, Store("o", (*over.index, c.expr), imm(0.0, F32)))
+    inside = unproved([(at, w.shape[0])], known(over))
+    params = [param("w", w), param("indices", indices), param("o", outs[0], "write")]
+    whole = over.around(*names, guarded(inside, copy, clear))
+    return function(name, params, [whole], over.rows)
+
+
+def _weights(form: Format, run: Run, scales: Scales, k: int, place: tuple[Nest, Dim, Var, Dim]) -> Stmt:
+    """The weights of a run as floats; ``place`` has the loops, the row, the block and where the run begins."""
+    over, row, b, first = place
+    j = variable("j", run.count)
+    number = _scalar(form, run, "w", row, b.expr * form.nbytes, j.expr)
+    value: ValueExpr = cast(op("sub", number, imm(form.zero)) if form.zero else number, F32)
+    step = op("mul", scales.step, scales.factors[k]) if scales.factors else scales.step
+    value = op("mul", Ref("step", F32), value)
+    value = value if scales.least is None else op("add", value, Ref("least", F32))
+    lets = [Let("step", step), *([] if scales.least is None else [Let("least", scales.least)])]
+    return Block((*lets, loop(j, run.count, Store("o", (*over.index, first + j.expr), value))))
+
+
+# --- samples ------------------------------------------------------------------------------------------------------
+
+
+def _blocks(name: str, rows: int, columns: int) -> Any:
+    """Rows of blocks for a sample: random bits, scales of ordinary size."""
+
+    def make(rng: np.random.Generator) -> Array:
+        form = FORMATS[name]
+        blocks = rng.integers(0, 256, (rows * columns // form.size, form.nbytes), dtype=np.uint8)
+        for first, count, unit in form.fields:
+            if unit == 2:
+                halves = (rng.standard_normal((len(blocks), count)) / 16).astype("<f2")
+                blocks[:, first : first + 2 * count] = halves.view(np.uint8).reshape(len(blocks), -1)
+        return blocks.reshape(rows, -1)
+
+    return make
+
+
+def _products_sample(name: str, m: Dim, n: int, k: int) -> Any:
+    form = FORMATS[name]
+    types = _T(I8, (m, k)), _T(F32, (m, k // GROUP)), _T(I32 if form.zero else F32, (m, k // form.run))
+    values = {3: _blocks(name, n, k)}
+    if isinstance(m, int):  # of the size that they are of
+        values |= {1: lambda rng: rng.random((m, k // GROUP)) / 64}
+        values[2] = lambda rng: rng.integers(-4064, 4065, (m, k // form.run)) * (form.zero or 1 / 64)
+    return sample(*types, _T(U8, (n, k // form.size * form.nbytes)), values=values, format=name)
+
+
+def _lookup_sample(name: str, n: int, k: int, indices: TensorType, values: Any) -> Any:
+    form = FORMATS[name]
+    bytes_ = _T(U8, (n, k // form.size * form.nbytes))
+    return sample(bytes_, indices, values={0: _blocks(name, n, k), 1: values}, format=name)
+
+
+_T = TensorType
+_M: Dim = Var("m", 0, 5).expr
+define(
+    OpDef(
+        "quantize_groups",
+        ("x",),
+        _quantize_infer,
+        _quantize_ref,
+        _quantize_loops,
+        samples=(
+            sample(_T(F32, (_M, 96)), run=32, zero=8),
+            sample(_T(F32, (2, 64)), run=16, zero=32),
+            sample(_T(F32, (1, 32)), run=32, zero=0),
+        ),
+        kind=OPAQUE,
+    )
+)
+define(
+    OpDef(
+        "dense_groups",
+        ("x", "scale", "sums", "w"),
+        _products_infer,
+        _products_ref,
+        products_loops,
+        samples=tuple(
+            _products_sample(name, m, n, max(k, FORMATS[name].size))
+            for name, m, n, k in (
+                ("Q8_0", _M, 5, 96), ("Q4_0", 2, 3, 64), ("Q4_1", 1, 17, 32), ("Q4_Z", 1, 2, 96), ("Q4_K", 3, 3, 512),
+                ("Q5_K", 1, 5, 256), ("Q6_K", 2, 3, 256),
+            )
+        ),
+        kind=OPAQUE,
+    )
+)
+define(
+    OpDef(
+        "lookup_groups",
+        ("w", "indices"),
+        _lookup_infer,
+        _lookup_ref,
+        _lookup_loops,
+        samples=tuple(
+            _lookup_sample(name, 5, FORMATS[name].size * 2, indices, values)
+            for (name, indices, values) in zip(
+                FORMATS,
+                (
+                    _T(I64, (4,)), _T(I32, (1, 2)), _T(I64, ()), _T(I32, (3,)), _T(I64, (2,)), _T(U8, (3,)),
+                    _T(I32, (2,)),
+                ),
+                (
+                    lambda rng: rng.integers(-5, 5, 4), lambda rng: rng.integers(-7, 9, (1, 2)), lambda rng: 3,
+                    lambda rng: rng.integers(0, 5, 3), lambda rng: np.array([7, -1]), lambda rng: rng.integers(0, 7, 3),
+                    lambda rng: rng.integers(0, 5, 2),
+                ),
+                strict=True,
+            )
+        ),
+        kind=OPAQUE,
+    )
+)  # fmt: skip

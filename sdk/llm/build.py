@@ -1,0 +1,158 @@
+"""``sdk llm build``: a checkpoint becomes a folder with C, a library for this machine, tokens' files and model.json."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from sdk.boards import load_board
+from sdk.compiler.ir.module import Module
+from sdk.driver.artifact import build
+from sdk.driver.built import Built, load_built
+from sdk.driver.options import BuildOptions
+from sdk.driver.sources import compile_sources
+from sdk.driver.targets import target_of
+from sdk.errors import UsageError
+from sdk.files import replacing
+from sdk.frontends.base import Frontend, ModelFile
+from sdk.llm.checkpoint import Checkpoint, open_checkpoint
+from sdk.llm.config import Config
+from sdk.llm.decoder import VERIFY, Sizes, decoder_module, slots_of
+from sdk.llm.templates import render
+from sdk.llm.tokens import tokens_of
+from sdk.report import BuildReport
+from sdk.steps import step
+from sdk.toolchains import LinkJob, toolchain_for
+
+__all__ = ["CHUNK", "CONTEXT", "LlmBuild", "build_model", "library_name"]
+
+CONTEXT: Final = 4096  # positions where nobody asks for more or less, and the model has as many
+CHUNK: Final = 128  # tokens of one run of "prefill" at most
+SCHEMA: Final = 1  # of model.json
+_MOST: Final = 1 << 20  # positions
+
+
+@dataclass(frozen=True)
+class LlmBuild:
+    """What ``sdk llm build`` made: the ``folder``, what its model.json says, and the report of the compiler."""
+
+    folder: Path
+    info: Mapping[str, Any]
+    report: BuildReport
+
+
+def build_model(
+    path: Path, out: Path, *, context: int | None = None, chunk: int = CHUNK, name: str | None = None,
+    threads: int = 1, board: str = "host", force: bool = False,
+) -> LlmBuild:  # fmt: skip
+    """Builds a checkpoint into ``out``.
+
+    Args:
+        path: a Hugging Face folder, or a .gguf file.
+        out: the folder to write.
+        context: positions that there is room for; at most as many as the model was made for. None: 4096, or those.
+        chunk: tokens of one run of "prefill" at most.
+        name: the C prefix; from the name of the file or folder by default.
+        threads: that may share a run.
+        board: whose code it is.
+        force: whether files of the user's in the way are overwritten.
+
+    Raises:
+        UsageError: a choice does not fit the model, or the checkpoint cannot be read.
+        BuildError: the checkpoint is of an unknown architecture, or not whole.
+    """
+    checkpoint = open_checkpoint(path)
+    config = checkpoint.config
+    positions = _context(config, context)
+    prefix = name or _prefix(path)
+    sizes = Sizes(positions, min(max(chunk, 2), positions))
+
+    def load(*_: object) -> Module:
+        with step(f"reading {path.name}"):
+            return decoder_module(prefix, config, checkpoint.weights, sizes)
+
+    key = hashlib.sha256(f"{checkpoint.digest} {sizes} {config}".encode()).hexdigest()
+    file = ModelFile(path.resolve(), key.encode(), _frontend(load))
+    options = BuildOptions(name=prefix, threads=threads, io="caller")
+    report = build(file, load_board(board), options, emit="c", out=out, force=force)
+    info = _info(checkpoint, prefix, sizes)
+    info |= tokens_of(checkpoint, out)
+    if load_board(board).hosted:
+        info["library"] = library_name(prefix)
+    built = load_built(out)
+    layer = _layer_files(info, prefix)
+    for file_name, text in layer.items():
+        (out / file_name).write_text(text, encoding="utf-8")
+    if load_board(board).hosted:
+        _link(built, layer, board, options, out / library_name(prefix))
+    with replacing(out / "model.json") as stream:
+        stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())
+    return LlmBuild(out, info, report)
+
+
+def library_name(prefix: str) -> str:
+    """The file of the library that this machine runs."""
+    return f"lib{prefix}.so"
+
+
+def _context(config: Config, asked: int | None) -> int:
+    most = min(config.context_length, _MOST)
+    if asked is None:
+        return min(most, CONTEXT)
+    if not 2 <= asked <= most:
+        raise UsageError(
+            f"a context of {asked} positions", why=f"the model was made for 2 to {most}", hint=f"--context {most}"
+        )
+    return asked
+
+
+def _prefix(path: Path) -> str:
+    stem = path.resolve().stem if path.suffix == ".gguf" else path.resolve().name
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", stem).strip("_").lower()
+    return name if name[:1].isalpha() and not name.startswith("sdk_rt") else f"m_{name}"
+
+
+def _frontend(load: Any) -> Frontend:
+    """The format of what was read already."""
+    return Frontend("llm", "checkpoint", (), lambda data: True, load)
+
+
+def _info(checkpoint: Checkpoint, prefix: str, sizes: Sizes) -> dict[str, Any]:
+    config = checkpoint.config
+    kept = [layer.window for layer in config.layers if layer.window is not None]
+    limited = any(slots_of(window, sizes) < sizes.context for window in kept)
+    return {
+        "schema": SCHEMA,
+        "name": prefix,
+        "architecture": config.architecture,
+        "context": sizes.context,
+        "vocabulary_size": config.vocabulary_size,
+        "chunk": sizes.chunk,
+        "verify": min(VERIFY, sizes.chunk),
+        "kept": sizes.chunk if limited else 0,
+        "config": asdict(replace(config, layers=())) | {"layers": len(config.layers)},
+    }
+
+
+def _layer_files(info: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """The C around the entries."""
+    values = {
+        "m": prefix, "M": prefix.upper(), "context": info["context"], "vocabulary": info["vocabulary_size"],
+        "verify": info["verify"], "kept": info["kept"], "file": False,
+    }  # fmt: skip
+    return {f"{prefix}_llm.{kind}": render(f"llm.{kind}", **values) for kind in ("c", "h")}
+
+
+def _link(built: Built, layer: Mapping[str, str], board: str, options: BuildOptions, out: Path) -> None:
+    """Writes the library of a build and of what is around it."""
+    target = target_of(load_board(board), options)
+    tool = toolchain_for(target, options.toolchain)
+    with step("building the library"):
+        objects = compile_sources({**built.sources.model, **layer}, tool, target, pic=True)
+        tool.link(LinkJob("shared", objects, target), out)
+

@@ -1,0 +1,247 @@
+"""The one decoder that all architectures are built of: which parts a layer has follows from its configuration and from
+which tensors there are.
+
+Keys and values lie in rings, [kv heads, slots, numbers of a head]. A layer that sees everything has a slot for each
+position of the context; one with a window has those of the window and of the tokens of one run, since all of these are
+written before any is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.module import Module
+from sdk.compiler.sym import Dim, Expr, dmin, mod
+from sdk.graph import Entry, ModuleBuilder, StateRef, Tensor, f32, i32
+from sdk.llm.config import Config, Rope
+from sdk.llm.rope import rates
+from sdk.llm.weights import Weight
+
+__all__ = ["VERIFY", "Sizes", "decoder_module", "slots_of"]
+
+HIDDEN_SCORE: Final = -1e30  # of a position that must not be seen: its share is 0
+VERIFY: Final = 8  # tokens that an entry "verify" takes at most
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How a decoder is built: positions that it has room for, and tokens that one run of "prefill" takes at most."""
+
+    context: int
+    chunk: int
+
+
+def slots_of(window: int | None, sizes: Sizes) -> int:
+    """Positions in the ring of a layer."""
+    return sizes.context if window is None else min(sizes.context, window + sizes.chunk - 1)
+
+
+def decoder_module(name: str, config: Config, weights: Mapping[str, Weight], sizes: Sizes) -> Module:
+    """The model with its entries, which share weights and caches. Each takes ``ids`` (i32 [n]) of tokens that follow
+    those before, the first at the position ``pos``, with ``pos + n`` within the context.
+
+    ``prefill`` takes 1 to ``sizes.chunk`` tokens, ``decode`` one; both give ``logits`` (f32 [1, vocabulary]) of the
+    token that follows the last. ``verify`` takes 1 to 8 and gives those after each, f32 [n, vocabulary].
+    """
+    model = _Model(name, config, weights, sizes)
+    builder, pos = model.builder, model.builder.dim("pos", 0, sizes.context - 1)
+    n = builder.dim("n", 1, sizes.chunk)
+    several = builder.dim("m", 1, min(VERIFY, sizes.chunk))
+    for entry, count, every in (("prefill", n, False), ("decode", 1, False), ("verify", several, True)):
+        with builder.entry(entry) as e:
+            _Step(model, e, count, pos).run(every)
+    return builder.module()
+
+
+class _Model:
+    """The module under construction: what its entries share."""
+
+    def __init__(self, name: str, config: Config, weights: Mapping[str, Weight], sizes: Sizes) -> None:
+        self.config, self.weights, self.sizes = config, weights, sizes
+        self.builder = ModuleBuilder(name)
+        self.made: dict[str, Tensor] = {}
+        self.ropes = dict.fromkeys(repr(layer.rope) for layer in config.layers if layer.rope)
+        self.caches: list[tuple[StateRef, StateRef]] = []
+        for k, layer in enumerate(config.layers):
+            shape = (config.kv_heads, slots_of(layer.window, sizes), config.head_dim)
+            keys, values = (
+                self.builder.state(f"{kind}{k}", f32, shape, layout="ring", axis=1) for kind in ("keys", "values")
+            )
+            self.caches.append((keys, values))
+
+    def constant(self, name: str, data: Callable[[], NDArray[np.float32]] | None = None) -> Tensor:
+        """A tensor of the checkpoint as f32, or one that is computed."""
+        if name not in self.made:
+            self.made[name] = self.builder.const(name, data() if data else self.weights[name].floats())
+        return self.made[name]
+
+
+class _Step:
+    """The body of an entry. Values are [tokens, width]."""
+
+    def __init__(self, model: _Model, entry: Entry, count: Dim, start: Expr) -> None:
+        self.model, self.config, self.e = model, model.config, entry
+        self.count, self.start = count, start
+        self.ids = entry.input("ids", i32, (count,))
+        self.positions = entry.iota(extent=count, start=start, step=1, dtype=i32)
+        self.turns: dict[str, tuple[Tensor, Tensor]] = {}
+        self.masks: dict[int | None, Tensor | None] = {}
+
+    def run(self, every: bool) -> None:
+        """The whole model: logits after each token, or after the last."""
+        c, e = self.config, self.e
+        x = e.call("gather", self.model.constant("token_embd.weight"), self.ids, axis=0)
+        if c.embedding_scale != 1:
+            x = x * c.embedding_scale
+        if "position_embd.weight" in self.model.weights:
+            x = x + e.call("gather", self.model.constant("position_embd.weight"), self.positions, axis=0)
+        for k in range(len(c.layers)):
+            x = self.layer(k, x)
+        if not every and self.count != 1:
+            x = e.call("slice", x, begin=(self.count - 1, 0), size=(1, c.hidden_size), strides=(1, 1))
+        head = "output" if "output.weight" in self.model.weights else "token_embd"
+        e.output("logits", self.capped(self.linear(self.norm(x, "output_norm"), head), c.logit_softcap))
+
+    def layer(self, k: int, x: Tensor) -> Tensor:
+        """What follows x after layer k."""
+        mixed = self.attention(k, self.norm(x, f"blk.{k}.attn_norm"))
+        mixed = x + self.norm(mixed, f"blk.{k}.post_attention_norm")
+        inner = self.mlp(k, self.norm(x if self.config.parallel else mixed, f"blk.{k}.ffn_norm"))
+        return mixed + self.norm(inner, f"blk.{k}.post_ffw_norm")
+
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        """x normalised along its last axis; as it is where the checkpoint has no such norm."""
+        weights, epsilon = self.model.weights, self.config.norm_epsilon
+        if f"{name}.weight" not in weights:
+            return x
+        scale = self.model.constant(f"{name}.weight")
+        if self.config.norm == "rms":
+            return self.e.call("rms_norm", x, scale, epsilon=epsilon)
+        zeros = None if f"{name}.bias" in weights else lambda: np.zeros(weights[f"{name}.weight"].shape, np.float32)
+        return self.e.call("layer_norm", x, scale, self.model.constant(f"{name}.bias", zeros), epsilon=epsilon)
+
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        """x times a weight [outputs, inputs], and its bias where there is one."""
+        y = self.e.call("matmul", x, self.model.constant(f"{name}.weight"), trans_b=True)
+        return y + self.model.constant(f"{name}.bias") if f"{name}.bias" in self.model.weights else y
+
+    def capped(self, x: Tensor, cap: float | None) -> Tensor:
+        """x bent into -cap..cap."""
+        return x if cap is None else self.e.call("tanh", x * (1 / cap)) * cap
+
+    def mlp(self, k: int, x: Tensor) -> Tensor:
+        """The feed-forward part, with a gate where there is one."""
+        gated = f"blk.{k}.ffn_gate.weight" in self.model.weights
+        up = self.linear(x, f"blk.{k}.ffn_up")
+        bent = self.linear(x, f"blk.{k}.ffn_gate") if gated else up
+        if self.config.activation == "silu":
+            bent = self.e.call("silu", bent, alpha=1.0)
+        else:
+            bent = self.e.call("gelu", bent, tanh=self.config.activation == "gelu_tanh")
+        return self.linear(bent * up if gated else bent, f"blk.{k}.ffn_down")
+
+    def attention(self, k: int, x: Tensor) -> Tensor:
+        """Grouped-query attention over the ring of layer k, into which the new keys and values go first. Keys are
+        turned before they are kept, so that a slot needs no position when it is read."""
+        c, e, n, layer = self.config, self.e, self.count, self.config.layers[k]
+        shared, kv, size = c.heads // c.kv_heads, c.kv_heads, c.head_dim
+        queries, keys = (
+            self.turned(self.head_norm(self.linear(x, f"blk.{k}.{name}"), f"blk.{k}.{name}_norm", heads), layer.rope)
+            for name, heads in (("attn_q", c.heads), ("attn_k", kv))
+        )
+        values = e.call("reshape", self.linear(x, f"blk.{k}.attn_v"), shape=(n, kv, size))
+        seen = []
+        for state, new in zip(self.model.caches[k], (keys, values), strict=True):
+            e.write(state, self.by_head(new, kv), at=self.start)
+            seen.append(self.visible(e.read(state), layer.window))
+        asked = e.reshape(self.by_head(queries, c.heads), shape=(kv, shared * n, size))
+        scores = e.matmul(asked, seen[0], trans_b=True) * c.attention_scale
+        scores = self.capped(scores, c.attention_softcap)
+        length, mask = seen[0].shape[1], self.mask(layer.window)
+        if mask is not None:
+            apart = e.reshape(scores, shape=(kv, shared, n, length))
+            scores = e.reshape(e.where(mask, apart, HIDDEN_SCORE), shape=(kv, shared * n, length))
+        mixed = e.reshape(e.softmax(scores) @ seen[1], shape=(c.heads, n, size))
+        flat = e.reshape(e.transpose(mixed, perm=(1, 0, 2)), shape=(n, c.heads * size))
+        return self.linear(flat, f"blk.{k}.attn_output")
+
+    def head_norm(self, x: Tensor, name: str, heads: int) -> Tensor:
+        """x as [tokens, heads, numbers], normalised by head, all heads together or not, as the checkpoint is."""
+        weight, shape = self.model.weights.get(f"{name}.weight"), (self.count, heads, self.config.head_dim)
+        if weight is not None and weight.shape == (self.config.head_dim,):
+            return self.norm(self.e.call("reshape", x, shape=shape), name)
+        return self.e.call("reshape", self.norm(x, name), shape=shape)
+
+    def by_head(self, x: Tensor, heads: int) -> Tensor:
+        """[tokens, heads, numbers] as [heads, tokens, numbers]."""
+        if self.count == 1:
+            return self.e.call("reshape", x, shape=(heads, 1, self.config.head_dim))
+        return self.e.call("transpose", x, perm=(1, 0, 2))
+
+    def turned(self, x: Tensor, rope: Rope | None) -> Tensor:
+        """[tokens, heads, numbers] with each pair out of two halves turned by the angle of its position."""
+        if rope is None:
+            return x
+        cos, sin = self.angles(rope)
+        half, heads, rest = rope.dim // 2, x.shape[1], self.config.head_dim - rope.dim
+        left, right = (self.cut(x, at, heads, half) for at in (0, half))
+        parts = [left * cos - right * sin, right * cos + left * sin]
+        return self.e.call("concat", *parts, *([self.cut(x, rope.dim, heads, rest)] if rest else []), axis=2)
+
+    def cut(self, x: Tensor, at: int, heads: Dim, size: int) -> Tensor:
+        """Some numbers of each head."""
+        return self.e.call("slice", x, begin=(0, 0, at), size=(self.count, heads, size), strides=(1, 1, 1))
+
+    def angles(self, rope: Rope) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of all positions, [tokens, 1, pairs]."""
+        key = repr(rope)
+        if key not in self.turns:
+            found, magnitude = rates(rope, self.model.sizes.context)
+            table = self.model.constant(f"rates{list(self.model.ropes).index(key)}", lambda: found)
+            column = self.e.reshape(self.e.cast(self.positions, to=f32), shape=(self.count, 1, 1))
+            both = (self.e.cos(column * table), self.e.sin(column * table))
+            self.turns[key] = both if magnitude == 1 else (both[0] * magnitude, both[1] * magnitude)
+        return self.turns[key]
+
+    def visible(self, ring: Tensor, window: int | None) -> Tensor:
+        """The slots of a ring that may hold something: those before the last token's, where it holds the context."""
+        c, slots = self.config, slots_of(window, self.model.sizes)
+        if slots < self.model.sizes.context:
+            return ring
+        length = dmin(self.start + self.count, slots)
+        return self.e.call(
+            "slice", ring, begin=(0, 0, 0), size=(c.kv_heads, length, c.head_dim), strides=(1, 1, 1)
+        )
+
+    def mask(self, window: int | None) -> Tensor | None:
+        """Which slots each token sees, [tokens, slots]; None where it sees all of them."""
+        if window not in self.masks:
+            self.masks[window] = self._mask(window)
+        return self.masks[window]
+
+    def _mask(self, window: int | None) -> Tensor | None:
+        e, context = self.e, self.model.sizes.context
+        slots = slots_of(window, self.model.sizes)
+        if slots == context and self.count == 1 and (window is None or window >= context):
+            return None
+        now = e.reshape(self.positions, shape=(self.count, 1))
+        if slots == context:
+            held = e.iota(extent=dmin(self.start + self.count, slots), start=0, step=1, dtype=i32)
+        else:
+            # the slot of the last token, and so the position that each slot holds; below 0 for none yet
+            last = self.start + self.count - 1
+            newest = mod(last, slots)
+            place = e.iota(extent=slots, start=0, step=1, dtype=i32)
+            lap = e.where(e.less_equal(place, newest), e.scalar(0, i32), e.scalar(slots, i32))
+            held = place - lap + (last - newest)
+        seen = e.call("less_equal", held, now)
+        if window is not None and window < context:
+            seen = e.call("and", seen, e.greater(held, now - window))
+        if slots < context:
+            seen = e.call("and", seen, e.greater_equal(held, 0))
+        return seen

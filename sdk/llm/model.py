@@ -1,0 +1,254 @@
+"""A built language model on this machine: tokens in, logits out."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.errors import DeviceFault, UsageError
+from sdk.files import read_regular
+
+__all__ = ["LanguageModel", "Snapshot", "load"]
+
+_JSON: Final = 1 << 24
+_SIZES: Final = ("instance", "arena", "state", "weights", "arena_align", "state_align", "context", "vocabulary",
+                 "verify", "kept", "abi")  # fmt: skip
+_ABI: Final = 1
+_CONTEXT, _TOKEN, _LENGTH = -100, -101, -102
+
+
+class _Info(msgspec.Struct, frozen=True):
+    """What is read of model.json."""
+
+    schema: int
+    name: str
+    library: str | None = None
+    weights: str | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The caches of a conversation: ``length`` positions, and their bytes."""
+
+    length: int
+    written: int
+    state: bytes
+
+
+def load(folder: str | Path) -> LanguageModel:
+    """The model that ``sdk llm build`` wrote to ``folder``.
+
+    Raises:
+        UsageError: the folder holds no such build, or one that does not run on this machine.
+    """
+    return LanguageModel(Path(folder))
+
+
+class LanguageModel:
+    """A conversation with a built model: its caches, and the tokens that are in them. Not to be used by two threads at
+    the same time; ``another`` makes a second conversation over the same weights, which may run beside it.
+
+    Stable for callers: ``context``, ``vocabulary_size``, ``length``, ``info``, ``folder``, ``feed``, ``verify``,
+    ``most_verified``, ``reset``, ``truncate``, ``save``, ``restore``, ``another``, ``close``.
+    """
+
+    def __init__(self, folder: Path, _shared: _Library | None = None) -> None:
+        self._library = _shared or _Library(folder)
+        self.folder = folder
+        sizes = self._library.sizes
+        self._instance = _aligned(sizes["instance"], 16)
+        self._arena = _aligned(sizes["arena"], sizes["arena_align"])
+        self._state = _aligned(sizes["state"], sizes["state_align"])
+        self._check("init", *(n for b in (self._arena, self._state) for n in (b.ctypes.data, b.nbytes)),
+                    *self._library.weights)  # fmt: skip
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """model.json: names of files, special tokens, chat template and the rest."""
+        return self._library.info
+
+    @property
+    def context(self) -> int:
+        """Positions that there is room for."""
+        return self._library.sizes["context"]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Tokens; ids are 0 up to that."""
+        return self._library.sizes["vocabulary"]
+
+    @property
+    def most_verified(self) -> int:
+        """Tokens that ``verify`` takes at most."""
+        return self._library.sizes["verify"]
+
+    @property
+    def length(self) -> int:
+        """Positions in the caches."""
+        return int(self._library.functions["length"](self._instance.ctypes.data))
+
+    def feed(self, ids: Sequence[int] | NDArray[Any]) -> NDArray[np.float32]:
+        """Takes tokens that follow those before; f32 [vocabulary] logits of the one that follows the last.
+
+        Raises:
+            UsageError: there are none, one is no id, or there is no room for them; nothing was done then.
+        """
+        tokens = self._tokens(ids)
+        logits = np.empty(self.vocabulary_size, np.float32)
+        self._check("feed", tokens.ctypes.data, tokens.size, logits.ctypes.data)
+        return logits
+
+    def verify(self, ids: Sequence[int] | NDArray[Any]) -> NDArray[np.float32]:
+        """Takes up to ``most_verified`` tokens; f32 [tokens, vocabulary] logits of those that follow each.
+
+        Raises:
+            UsageError: there are none or too many, one is no id, or there is no room; nothing was done then.
+        """
+        tokens = self._tokens(ids)
+        if tokens.size > self.most_verified:
+            raise UsageError(f"{tokens.size} tokens to verify", hint=f"at most {self.most_verified} at once")
+        logits = np.empty((tokens.size, self.vocabulary_size), np.float32)
+        self._check("verify", tokens.ctypes.data, tokens.size, logits.ctypes.data)
+        return logits
+
+    def reset(self) -> None:
+        """Forgets all tokens."""
+        self._check("reset")
+
+    def truncate(self, length: int) -> bool:
+        """Goes back to the first ``length`` positions. False where the caches cannot go back so far, since layers with
+        a window have overwritten what is needed then: nothing was done, ``reset`` and feed the tokens again.
+
+        Raises:
+            UsageError: there are not so many positions.
+        """
+        if not 0 <= length <= self.length:
+            raise UsageError(f"{length} of {self.length} positions", hint="truncate to 0 up to model.length")
+        status = self._call("truncate", length)
+        if status == _LENGTH:
+            return False
+        self._raise(status, "truncate")
+        return True
+
+    def save(self) -> Snapshot:
+        """The caches as they are, for ``restore`` of any conversation with this build."""
+        written = ctypes.c_int32.from_address(self._instance.ctypes.data + self._library.sizes["instance_written"])
+        return Snapshot(self.length, written.value, self._state.tobytes())
+
+    def restore(self, saved: Snapshot) -> None:
+        """Puts back what ``save`` gave.
+
+        Raises:
+            UsageError: it is of another build.
+        """
+        if len(saved.state) != self._state.nbytes:
+            raise UsageError("the saved conversation is of another build", why=f"it has {len(saved.state)} bytes")
+        self._check("restore", saved.length, saved.written)
+        self._state[:] = np.frombuffer(saved.state, np.uint8)
+
+    def another(self) -> LanguageModel:
+        """A second conversation, empty, over the same weights."""
+        return LanguageModel(self.folder, self._library)
+
+    def close(self) -> None:
+        """Gives the memory back; the conversation cannot be used any more."""
+        self._instance = self._arena = self._state = _aligned(0, 16)
+
+    def __enter__(self) -> LanguageModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _tokens(self, ids: Sequence[int] | NDArray[Any]) -> NDArray[np.int32]:
+        given = np.asarray(ids)
+        if given.ndim != 1 or not given.size or given.dtype.kind not in "iu":
+            raise UsageError(
+                "no tokens to take", why=f"it is {given.dtype}{list(given.shape)}", hint="give a list of ids"
+            )
+        if given.min() < 0 or given.max() >= self.vocabulary_size:
+            raise UsageError(
+                f"the token {int(given.min() if given.min() < 0 else given.max())} is not in the vocabulary",
+                hint=f"ids are 0 to {self.vocabulary_size - 1}",
+            )
+        return np.ascontiguousarray(given, np.int32)
+
+    def _call(self, name: str, *arguments: int) -> int:
+        if not self._instance.size:
+            raise UsageError("the conversation was closed", hint="make another: model.another(), or sdk.llm.load")
+        return int(self._library.functions[name](self._instance.ctypes.data, *arguments))
+
+    def _check(self, name: str, *arguments: int) -> None:
+        self._raise(self._call(name, *arguments), name)
+
+    def _raise(self, status: int, name: str) -> None:
+        if status == _CONTEXT:
+            raise UsageError(
+                f"out of context: {self.length} of {self.context} positions are taken, and these tokens need more",
+                hint="reset or truncate, or build with a larger --context; sdk llm fit says what fits",
+            )
+        if status:
+            raise DeviceFault(f"{name} of {self._library.prefix} failed with status {status}")
+
+
+class _Library:
+    """The library of a build, loaded: its functions, and what it says of its sizes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.info, found = _read(folder)
+        self.prefix = found.name
+        path = folder / (found.library or "")
+        if found.library is None or Path(found.library).name != found.library or not path.is_file():
+            raise UsageError(
+                f"{folder} has no library for this machine", hint="build it with --board host: sdk llm build MODEL"
+            )
+        try:
+            loaded = ctypes.CDLL(str(path.resolve()))
+            self.functions = {name: _function(loaded, found.name, name) for name in _SIGNATURES}
+        except (OSError, AttributeError) as err:
+            raise UsageError(f"cannot load {path}", why=str(err), hint="build it again on this machine") from None
+        self.sizes = {name: int(self.functions["size"](k)) for k, name in enumerate(_SIZES)}
+        if self.sizes["abi"] != _ABI:
+            raise UsageError(f"cannot load {path}", why="it is of another version", hint="build it again")
+        self.sizes["instance_written"] = int(self.functions["size"](len(_SIZES)))
+        self.weights: tuple[int, ...] = ()
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], _Info]:
+    path = folder / "model.json"
+    try:
+        data = read_regular(path, _JSON)
+        return json.loads(data), msgspec.json.decode(data, type=_Info)
+    except OSError as err:
+        why = err.strerror or str(err)
+        raise UsageError(f"{folder} holds no language model", why=f"{path.name}: {why}", hint=_MAKE) from None
+    except (ValueError, RecursionError) as err:
+        raise UsageError(f"{path} is damaged", why=str(err)[:200], hint=_MAKE) from None
+
+
+_MAKE: Final = "make one: sdk llm build MODEL -o FOLDER"
+_P, _N, _S = ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t
+_SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
+    "init": (_P, _P, _S, _P, _S), "reset": (_P,), "feed": (_P, _P, _N, _P), "verify": (_P, _P, _N, _P),
+    "truncate": (_P, _N), "length": (_P,), "restore": (_P, _N, _N), "size": (_N,),
+}  # fmt: skip
+
+
+def _function(loaded: ctypes.CDLL, prefix: str, name: str) -> Callable[..., Any]:
+    found = getattr(loaded, f"{prefix}_llm_{name}")
+    found.argtypes = _SIGNATURES[name]
+    found.restype = _S if name == "size" else ctypes.c_int32
+    return found  # type: ignore[no-any-return]
+
+
+def _aligned(size: int, align: int) -> NDArray[np.uint8]:
+    """Bytes at a multiple of ``align``; pages that nobody touches take no memory."""
+    held = np.empty(size + align, np.uint8)
+    start = -held.ctypes.data % align
+    return held[start : start + size]

@@ -1,0 +1,54 @@
+"""Each architecture computes what ``transformers`` does, over prompts in parts, single tokens and full windows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from llm_helpers import Interpreted, logits_of, saved
+
+from sdk.llm.checkpoint import open_checkpoint
+
+SMALL = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 56, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 64}  # fmt: skip
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32, "rope_theta": 5e3}  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", SMALL | {"attention_bias": True, "mlp_bias": True}),
+    "llama3": ("Llama", SMALL | {"rope_parameters": LLAMA3, "tie_word_embeddings": True, "head_dim": 16}),
+    "linear": ("Llama", SMALL | {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}}),
+    "yarn": ("Llama", SMALL | {"rope_parameters": YARN}),
+    "mistral": ("Mistral", SMALL | {"sliding_window": 7, "head_dim": 8}),
+}
+
+
+@pytest.fixture(params=MODELS)
+def small(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Path]:
+    name, sizes = MODELS[request.param]
+    return saved(tmp_path, name, **sizes), tmp_path
+
+
+def check(model: Any, folder: Path, context: int, chunk: int, parts: list[int]) -> None:
+    ids = np.random.default_rng(1).integers(0, 99, sum(parts))
+    want = logits_of(model, ids)
+    session = Interpreted(open_checkpoint(folder), context, chunk)
+    for position, found in session.by_parts(ids, parts).items():
+        np.testing.assert_allclose(found, want[position], atol=1e-4, rtol=0, err_msg=f"after {position}")
+
+
+def test_prompt_in_parts_and_tokens(small: tuple[Any, Path]) -> None:
+    """Windows of 7 with parts of up to 5 lie in rings of 11: these wrap four times."""
+    check(*small, 48, 5, [5, 3, *[1] * 9, 5, 5, 2, *[1] * 12])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [1, 7, 128, 511])
+@pytest.mark.parametrize("name", MODELS)
+def test_lengths(name: str, length: int, tmp_path: Path) -> None:
+    kind, sizes = MODELS[name]
+    model = saved(tmp_path, kind, **sizes | {"max_position_embeddings": 600})
+    rest = length % 64
+    check(model, tmp_path, 600, 64, [64] * (length // 64) + [rest] * (rest > 0) + [1] * 64)

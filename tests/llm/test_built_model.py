@@ -1,0 +1,63 @@
+"""A checkpoint built, loaded and spoken with: what compiled code computes is what ``transformers`` does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from llm_helpers import logits_of, saved
+
+import sdk.llm
+from sdk.cli import run_command
+from sdk.errors import UsageError
+
+
+def test_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of a conversation with one build, since that is what takes time: parts, verification, going back, saving."""
+    model = saved(
+        tmp_path / "hf", "Mistral", vocab_size=61, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=40, sliding_window=6,
+    )  # fmt: skip
+    out = tmp_path / "out"
+    command = ["llm", "build", str(tmp_path / "hf"), "-o", str(out), "--context", "32", "--chunk", "4", "--json"]
+    assert run_command(command) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["architecture"], told["context"], told["name"]) == ("llama", 32, "hf")
+    assert told["special_tokens"]["eos"] == [2]
+    ids = np.random.default_rng(3).integers(0, 61, 32)
+    want = logits_of(model, ids)
+
+    def same(found: np.ndarray, position: int) -> None:
+        np.testing.assert_allclose(found, want[position], atol=1e-4, rtol=0)
+
+    with sdk.llm.load(out) as session:
+        assert (session.context, session.vocabulary_size, session.length) == (32, 61, 0)
+        same(session.feed(ids[:11]), 10)
+        for k, row in enumerate(session.verify(ids[11:15])):
+            same(row, 11 + k)
+        kept = session.save()
+        same(session.feed(ids[15:16]), 15)
+        assert session.truncate(13)  # three back: within what a ring has beside its window
+        same(session.feed(ids[13:14]), 13)
+        assert not session.truncate(5)
+        assert session.length == 14
+        session.restore(kept)
+        same(session.feed(ids[15:32]), 31)
+        with pytest.raises(UsageError, match="out of context: 32 of 32"):
+            session.feed([1])
+        other = session.another()
+        same(other.feed(ids[:2]), 1)
+        assert (other.length, session.length) == (2, 32)
+        session.reset()
+        for wrong in ([], [61], [-1], [0.5], [[1]]):
+            with pytest.raises(UsageError, match=r"no tokens to take|is not in the vocabulary"):
+                session.feed(wrong)
+        with pytest.raises(UsageError, match="9 tokens to verify"):
+            session.verify([1] * 9)
+        same(session.feed(ids[:1]), 0)
+    with pytest.raises(UsageError, match="the conversation was closed"):
+        session.feed([1])
+    with pytest.raises(UsageError, match="no language model"):
+        sdk.llm.load(tmp_path)
