@@ -17,7 +17,7 @@ from sdk.devices.emulated.watchdogs import WATCHDOGS
 from sdk.devices.messages import WATCHDOG, CrashRecord
 from sdk.devices.wire import Op
 from sdk.driver.agents import link_agent, runtime_parts
-from sdk.driver.artifact import build_sources
+from sdk.driver.artifact import build, build_sources
 from sdk.driver.backends import runtime_of
 from sdk.driver.machines import emulator_of
 from sdk.driver.options import BuildOptions
@@ -125,9 +125,12 @@ def test_watchdogs_that_are_not_there(board: str, ms: int, says: str) -> None:
         runtime_parts(runtime_of("c99"), load_board(board), ms)
 
 
-def test_one_that_is_too_short() -> None:
-    with pytest.raises(UsageError, match="--watchdog 100 is the least"):
+def test_choices_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a watchdog of 99 ms") as caught:
         BuildOptions(watchdog=99)
+    assert caught.value.hint == "--watchdog 100 is the least"
+    with pytest.raises(UsageError, match="--watchdog has no part in --emit c"):
+        build(DIGITS, load_board("rpi_pico"), BuildOptions(watchdog=500), emit="c", out=tmp_path / "out")
 
 
 @pytest.mark.emulator

@@ -74,7 +74,7 @@ class Clock:
         self._arm()
 
     def alarm(self, at: int | None, whose: str = "timer") -> None:
-        """Stops the machine once ``now`` is ``at``, or at the next instruction where that is past; None: it does not."""
+        """Stops the machine once ``now`` is ``at``, or at the next instruction where that is past; None: never."""
         self._alarms.pop(whose, None)
         if at is not None:
             self._alarms[whose] = at

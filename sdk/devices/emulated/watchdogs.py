@@ -152,7 +152,8 @@ def _cmsdk(it: Registers, part: Part, dog: Dog) -> None:
             raise Halt("the firmware sets the watchdog, which is locked")
         return value
 
-    it.writes |= {0x8: lambda value: control(unlocked(value)), 0xC: lambda value: dog.feed() if unlocked(value) else None}
+    it.writes[0x8] = lambda value: control(unlocked(value))
+    it.writes[0xC] = lambda value: dog.feed() if unlocked(value) else None
 
 
 WATCHDOGS: Final[Mapping[str, Kind[Dog]]] = {
