@@ -11,7 +11,7 @@ from msgspec import Meta, structs
 from msgspec import field as key
 
 from sdk.boards.base import Size, Table
-from sdk.boards.chip import Block, Clock, Factor, Setup, Step
+from sdk.boards.chip import Block, Clock, Factor, Setup, Step, clock_hz
 
 Capability = Literal[
     # Arm's M profile
@@ -260,6 +260,12 @@ class Board:
     def core(self) -> Core:
         """The core that runs models."""
         return self.cores[0]
+
+    @property
+    def run_hz(self) -> int | None:
+        """The main core's clock when an image of ours runs: what start-up makes it, else the highest that there is."""
+        clock = self.runtime.clock
+        return self.core.clock_hz if clock is None else round(clock_hz(self.blocks, self.steps, clock))
 
     @property
     def capabilities(self) -> frozenset[str]:
