@@ -31,7 +31,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 TOP: Final = ("README.md", "DESIGN.md", "SPEC.md", "CONTRIBUTING.md")
 CHAPTERS: Final = {
     "For users": (
-        *("README", "first-hour", "tflite", "onnx", "torch", "operators", "graph", "python"),
+        *("README", "first-hour", "tflite", "onnx", "torch", "operators", "graph", "llm", "python"),
         *("quantize", "memory", "profile", "fit", "speed", "reports", "wasm", "devices", "flash", "projects"),
     ),
     "Reference": ("commands", "boards", "ops", "cores", "json", "errors", "error-messages", "api", "wire", "math"),

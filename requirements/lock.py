@@ -9,14 +9,15 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TORCH = "torch=="  # how its line in pyproject.toml begins
+TESTED = ("verify", "zig", "unicorn", "discover", "farm", "llm", "test", "docs")
 # lock file -> (extras, further inputs, the lock file whose versions it takes over)
 LOCKS = {
-    "test": (("verify", "zig", "unicorn", "discover", "farm", "test", "docs"), ("build", "torch"), None),
+    "test": (TESTED, ("build", "torch"), None),
     "demo": (("mcu",), ("build",), "test"),
     "docker": (("verify", "unicorn"), ("build",), "test"),
     "zig": (("zig",), (), "test"),
     "docs": (("docs",), ("build",), "test"),
-    "soak": (("verify", "zig", "unicorn", "discover", "farm", "test", "docs", "examples"), ("build", "torch"), "test"),
+    "soak": ((*TESTED, "examples"), ("build", "torch"), "test"),
 }
 HEAD = "# Written by `make lock`: what the Makefile installs for {name}. Change pyproject.toml instead.\n"
 

@@ -13,9 +13,9 @@ from typing import Final
 
 __all__ = ["OPTIONAL_PACKAGES", "PACKAGES", "install_command", "manager", "pip_command"]
 
-# What pyproject.toml requires, and what its extras "verify", "torch", "unicorn", "zig", "discover" and "farm" add:
-# distribution and versions. A test compares them. Hints name packages and no extra of ours, which only an installation
-# from an index would know.
+# What pyproject.toml requires, and what its extras "verify", "torch", "unicorn", "zig", "discover", "farm" and "llm"
+# add: distribution and versions. A test compares them. Hints name packages and no extra of ours, which only an
+# installation from an index would know.
 PACKAGES: Final = {
     "click": ">=8.2,<9",
     "jinja2": ">=3.1,<4",
@@ -33,6 +33,7 @@ OPTIONAL_PACKAGES: Final = {
     "distributed": ">=2026.8,<2028",
     "onnxruntime": ">=1.20,<2",
     "tflite-micro": ">=0.dev20240101,<1",
+    "tokenizers": ">=0.22,<1",
     "torch": ">=2.13,<3",
     "unicorn": ">=2.1.4,<2.2",
     "zeroconf": ">=0.131,<1",

@@ -62,7 +62,7 @@ class ProfileReport(Placed):
     "median_us", "cycles") with nothing of the measuring inside; ``overhead`` is what measuring added to the run, as a
     fraction of it; ``covered`` the part of the run that the operators make up, as a fraction. ``weights`` are bytes of
     the whole model's constants, ``macs`` of this run of ``entry``; ``board_ram_bytes`` None where
-    an operating system has them."""
+    an operating system has them; ``conditions`` are those of the machine, before and after."""
 
     at: Mapping[str, int]
     threads: int
@@ -78,6 +78,7 @@ class ProfileReport(Placed):
     weights: Amount = UNKNOWN
     macs: Amount = UNKNOWN
     board_ram_bytes: int | None = None
+    conditions: Json | None = None
 
     @property
     def unit(self) -> str:
@@ -119,4 +120,5 @@ class ProfileReport(Placed):
             "peak": None if self.peak is None else asdict(self.peak),
             "ops": [asdict(op) for op in self.ops],
             "notes": list(self.notes),
+            "conditions": self.conditions,
         }

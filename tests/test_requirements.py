@@ -18,8 +18,8 @@ LOCKS = {
     "docker": ("verify", "unicorn"),
     "zig": ("zig",),
     "docs": ("docs",),
-    "test": ("verify", "zig", "unicorn", "discover", "farm", "test", "docs"),
-    "soak": ("verify", "zig", "unicorn", "discover", "farm", "test", "docs", "examples"),
+    "test": ("verify", "zig", "unicorn", "discover", "farm", "llm", "test", "docs"),
+    "soak": ("verify", "zig", "unicorn", "discover", "farm", "llm", "test", "docs", "examples"),
 }
 # Their wheels differ from index to index, so that no hash of them can be stated: the Makefile says so.
 APART = {"torch"}

@@ -309,10 +309,10 @@ static bool put(ag_conn_t *conn, const ag_record_t *record, ag_refusal_t *refusa
     if (size == 0 || size > MAX_PROGRAM) {
         return ag_refuse(refusal, AG_REQUEST, "a program has at least a byte");
     }
+    ag_server_t *server = conn->server;
     if (!ag_hold(conn, refusal)) {
         return false;
     }
-    ag_server_t *server = conn->server;
     switch (ag_store_put(&server->store, &conn->upload, record->body, size, in_use, server, refusal)) {
     case AG_THERE:
         return have(conn, size);
@@ -428,14 +428,15 @@ static bool request(ag_conn_t *conn, const ag_record_t *record, ag_refusal_t *re
 /* A record for a program that runs. */
 static bool to_run(ag_conn_t *conn, const ag_record_t *record)
 {
-    if (record->kind == AG_K_DATA) {
+    switch (record->kind) {
+    case AG_K_DATA:
         ag_run_give(conn->run, record->body, record->size);
-    } else if (record->kind == AG_K_STOP) {
+        return true;
+    case AG_K_STOP:
         ag_run_stop(conn->run);
-    } else {
-        return false;
+        return true;
     }
-    return true;
+    return record->kind == AG_K_FACTS && facts(conn);
 }
 
 /* Once a program is over, say how it ended. */

@@ -13,6 +13,10 @@
 #define MOST_ZONES 64u
 #define MOST_CORES 1024u
 #define NAME_SIGNS 64
+#define PATH_BYTES 512
+#ifndef SYS /* tests have a tree of their own */
+#define SYS "/sys"
+#endif
 
 typedef struct {
     char *at;
@@ -147,9 +151,9 @@ const char *ag_foreign(const uint8_t *head, size_t n, char *buffer, size_t room)
 
 static void add_megahertz(text_t *text, const char *key, unsigned core, const char *file)
 {
-    char path[128];
+    char path[PATH_BYTES];
     double value;
-    (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/cpufreq/%s", core, file);
+    (void)snprintf(path, sizeof path, SYS "/devices/system/cpu/cpu%u/cpufreq/%s", core, file);
     if (number_of(path, &value)) {
         add(text, ",\"%s\":%.3f", key, value / 1000.0);
     }
@@ -164,11 +168,12 @@ static void add_cores(text_t *text)
     }
     for (unsigned core = 0; core < CPU_SETSIZE && core < MOST_CORES; ++core) {
         if (CPU_ISSET(core, &set)) {
-            char path[128], governor[NAME_SIGNS + 1];
+            char path[PATH_BYTES], governor[NAME_SIGNS + 1];
             add(text, "%s{\"number\":%u", comma, core);
             add_megahertz(text, "mhz", core, "scaling_cur_freq");
             add_megahertz(text, "max_mhz", core, "cpuinfo_max_freq");
-            (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/cpufreq/scaling_governor", core);
+            add_megahertz(text, "cap_mhz", core, "scaling_max_freq");
+            (void)snprintf(path, sizeof path, SYS "/devices/system/cpu/cpu%u/cpufreq/scaling_governor", core);
             if (line_of(path, governor, sizeof governor)) {
                 add(text, ",\"governor\":");
                 add_string(text, governor);
@@ -186,13 +191,13 @@ static void add_temperatures(text_t *text)
     unsigned kinds = 0;
     const char *comma = "";
     for (unsigned zone = 0; zone < MOST_ZONES; ++zone) {
-        char path[96], kind[NAME_SIGNS - 10], name[NAME_SIGNS + 1];
+        char path[PATH_BYTES], kind[NAME_SIGNS - 10], name[NAME_SIGNS + 1];
         double value;
-        (void)snprintf(path, sizeof path, "/sys/class/thermal/thermal_zone%u/temp", zone);
+        (void)snprintf(path, sizeof path, SYS "/class/thermal/thermal_zone%u/temp", zone);
         if (!number_of(path, &value)) {
             continue;
         }
-        (void)snprintf(path, sizeof path, "/sys/class/thermal/thermal_zone%u/type", zone);
+        (void)snprintf(path, sizeof path, SYS "/class/thermal/thermal_zone%u/type", zone);
         if (!line_of(path, kind, sizeof kind)) {
             (void)snprintf(kind, sizeof kind, "thermal_zone%u", zone);
         }

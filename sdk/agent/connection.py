@@ -197,11 +197,11 @@ class Connection:
                 poll.register(run.stdin, select.POLLOUT)
             for fd, event in poll.poll():
                 if fd == sock.fileno():
-                    self._from_tool(run, event)
+                    self._from_tool(run, event, out)
                     if out and event & select.POLLOUT:
                         del out[: self._channel.send_some(out, 0.0)]
                 elif fd == run.stdout:
-                    self._to_tool(run.take(), out)
+                    self._to_tool(Kind.DATA, run.take(), out)
                 elif fd == run.stdin:
                     run.feed()
                 elif fd == run.stderr:
@@ -209,7 +209,7 @@ class Connection:
                 elif fd == run.report:
                     run.conclude()
 
-    def _from_tool(self, run: Run, event: int) -> None:
+    def _from_tool(self, run: Run, event: int, out: bytearray) -> None:
         if not event & ~select.POLLOUT:
             return
         self._channel.fill(0.0)
@@ -218,13 +218,16 @@ class Connection:
                 run.give(record.body)
             elif record.kind == Kind.STOP:
                 run.stop()
+            elif record.kind == Kind.FACTS:
+                self._to_tool(Kind.FACTS, pack_facts(machine_facts(self._server.holder())), out)
             else:
                 raise ChannelError("a request came while a program runs")
 
-    def _to_tool(self, data: bytes, out: bytearray) -> None:
+    def _to_tool(self, kind: Kind, data: bytes, out: bytearray) -> None:
+        """Send what the tool takes at once of a record, after what it has not taken yet."""
         if not data:
             return
-        pieces = self._channel.encode(Kind.DATA, data)
+        pieces = self._channel.encode(kind, data)
         whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         done = 0 if out else self._channel.send_some(whole, 0.0)
         out += memoryview(whole)[done:]

@@ -49,6 +49,7 @@ def _core(number: int) -> Core:
         _mhz(folder / "scaling_cur_freq"),
         _mhz(folder / "cpuinfo_max_freq"),
         (_text(folder / "scaling_governor") or "").strip()[:_MAX_TEXT] or None,
+        _mhz(folder / "scaling_max_freq"),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ _MOST_PERCENT = 10_000
 @click.option("--fail-above", metavar="P%", help="Exit with 9 when it costs so much more than the baseline, or than A.")
 @click.option("--history", metavar="FILE.sqlite", type=options.FILE, help="Add the result to it; --html plots it.")
 @click.option("--html", metavar="F", type=options.FILE, help="Write a page with a plot.")
+@click.option("--trace", metavar="F", type=options.FILE, help="Write a trace for Perfetto and Chrome.")
 @click.option("--farm", metavar="ADDRESS", help="Measure each model on each board of a farm that --board names.")
 @rack.tls_option
 @click.option("--resume", metavar="FILE", type=options.FILE, help="Keep a farm's results; do not measure them again.")
@@ -58,6 +60,7 @@ def bench(
     fail_above: str | None,
     history: Path | None,
     html: Path | None,
+    trace: Path | None,
     farm: str | None,
     tls: tuple[Path, Path, Path] | None,
     resume: Path | None,
@@ -70,7 +73,7 @@ def bench(
 
     allowed = _part(fail_above)
     if farm is not None:
-        alone = {"--device": device, "--baseline": baseline, "--fail-above": allowed, "--html": html}
+        alone = {"--device": device, "--baseline": baseline, "--fail-above": allowed, "--html": html, "--trace": trace}
         rack.refuse(alone)
         code = rack.bench(
             *(targets, farm, tls, board, options.make_options(**compile_options), options.parse_at(at), repeat, entry),
@@ -90,7 +93,8 @@ def bench(
     files = [options.existing(target) for target in targets]
     if len(files) == _TWO:
         pair = driver.bench_pair((files[0], files[1]), place, device, built_with, sizes, entry, blocks=blocks)
-        _write(html, lambda: driver.bench_page(pair.a, pair.b, pair))
+        _write(html, "--html", lambda: driver.bench_page(pair.a, pair.b, pair))
+        _write(trace, "--trace", lambda: json.dumps(driver.bench_trace(pair.a, pair.b)))
         if as_json:
             output.print_json(pair.to_json(), PAIR_SCHEMA)
         else:
@@ -105,7 +109,8 @@ def bench(
     data = report.to_json()
     held = None if baseline is None else driver.compare_with(baseline, data, 0.0 if allowed is None else allowed)
     past = [] if history is None else driver.remember(history, data, device)
-    _write(html, lambda: driver.bench_page(report, past=past))
+    _write(html, "--html", lambda: driver.bench_page(report, past=past))
+    _write(trace, "--trace", lambda: json.dumps(driver.bench_trace(report)))
     if as_json:
         output.print_json(data if held is None else {**data, "baseline": held.to_json()})
     else:
@@ -122,9 +127,9 @@ def _judge(passed: bool) -> None:
         raise click.exceptions.Exit(RegressionError.exit_code)
 
 
-def _write(html: Path | None, page: Any) -> None:
-    if html is not None:
-        output.write_file(html, page(), "--html")
+def _write(file: Path | None, option: str, text: Callable[[], str]) -> None:
+    if file is not None:
+        output.write_file(file, text(), option)
 
 
 def _part(text: str | None) -> float | None:

@@ -11,6 +11,7 @@ from typing import NoReturn
 from sdk.devices import transports  # noqa: F401 - importing it registers the schemes
 from sdk.devices.base import AgentMaker, EmulatorSpec, open_transport
 from sdk.devices.link import DEADLINE_S, HOST_MAX_FRAME, Link, RemoteError, SmallerFramesError
+from sdk.devices.machine import MachineFacts
 from sdk.devices.messages import (
     MAX_DIMS,
     MAX_TENSORS,
@@ -31,6 +32,7 @@ from sdk.devices.messages import (
     parse_tensor,
     take_text,
 )
+from sdk.devices.remote import RemoteProgram
 from sdk.devices.wire import MIN_FRAME, OVERHEAD, Code, Op
 from sdk.errors import DeviceFault, LinkError, UsageError
 
@@ -38,6 +40,7 @@ _WRITE_HEAD = 12  # fixed part of TENSOR_WRITE
 _RUN_HEAD = 16  # fixed part of the answer to RUN; 8 bytes per sample follow
 _PROFILE_HEAD = 4  # fixed part of the answer to PROFILE; 12 bytes per operation follow
 _MAX_COUNT = 0xFFFFFFFF
+_FACTS_S = 5.0
 
 
 class Session:
@@ -76,6 +79,14 @@ class Session:
     def close(self) -> None:
         """End the session and whatever was started for it."""
         self._link.close()
+
+    def machine(self) -> MachineFacts | None:
+        """What the machine is and does now that an agent runs the device on; None of other devices, of emulated ones,
+        and where the agent does not tell."""
+        transport = self._link.transport
+        if isinstance(transport, RemoteProgram) and not transport.emulated:
+            return transport.facts(_FACTS_S)
+        return None
 
     def stats(self) -> DeviceStats:
         """Return the device's counts since boot, its deepest use of the stack among them."""

@@ -28,12 +28,14 @@ _NARROW = {"x86_64": "i686", "aarch64": "arm"}  # whose programs of 32 bits run 
 
 
 class Core(msgspec.Struct, frozen=True):
-    """A core that programs may use; None is what the system does not tell."""
+    """A core that programs may use; None is what the system does not tell. ``cap_mhz`` is the fastest clock that the
+    system allows it now, which heat or a setting may keep below ``max_mhz``."""
 
     number: int
     mhz: float | None = None
     max_mhz: float | None = None
     governor: str | None = None
+    cap_mhz: float | None = None
 
 
 class MachineFacts(msgspec.Struct, frozen=True):
@@ -62,7 +64,8 @@ def parse_facts(body: bytes) -> MachineFacts:
         facts = msgspec.json.decode(body, type=MachineFacts)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ChannelError(f"the agent describes its machine wrongly: {error}") from None
-    numbers = [*facts.temperatures_c.values(), *(core.mhz or 0.0 for core in facts.cores), facts.load or 0.0]
+    clocks = [clock or 0.0 for core in facts.cores for clock in (core.mhz, core.max_mhz, core.cap_mhz)]
+    numbers = [*facts.temperatures_c.values(), *clocks, facts.load or 0.0]
     if not all(math.isfinite(number) for number in numbers):
         raise ChannelError("the agent describes its machine with numbers that are none")
     return facts

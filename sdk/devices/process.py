@@ -68,8 +68,8 @@ def spawn(
 ) -> Child:
     """Start ``argv`` with its standard input and output piped to us, closed, or both the descriptor ``over``; ``env``
     are its variables where they are not ours. Raises NoDeviceError."""
-    stderr_fd, path = tempfile.mkstemp(prefix="sdk-")
-    os.unlink(path)
+    with tempfile.TemporaryFile(buffering=0) as file:  # without a name: nothing is left of a tool that is killed here
+        stderr_fd = os.dup(file.fileno())
     pipe = over if over is not None else subprocess.PIPE if piped else subprocess.DEVNULL
     try:
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr_fd, bufsize=0, env=env)

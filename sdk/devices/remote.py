@@ -25,6 +25,7 @@ from sdk.devices.channel import (
     Failure,
     Hello,
     Kind,
+    Record,
     RefusedError,
     greet,
     refusal,
@@ -157,10 +158,15 @@ class RemoteProgram:
         self._lost_at = 0.0
         self._why = ""
         self._cut = False
+        self._held = b""  # came while something else was waited for
+        self._gone: LinkError | None = None  # with its connection, which cannot be made anew
         self._over = self._closed = False
 
     def read(self, timeout_s: float) -> bytes:
         """Return bytes that have come; see Transport. Raises DeviceFault when the program has died."""
+        if self._held:
+            data, self._held = self._held, b""
+            return data
         if self._channel is None:
             self._again(timeout_s)
         if self._cut and self._channel is not None:
@@ -173,8 +179,26 @@ class RemoteProgram:
         except ChannelError as error:
             self._lose(error)
             return b""
-        if record is None:
-            return b""
+        return b"" if record is None else self._taken(record)
+
+    def facts(self, timeout_s: float) -> MachineFacts | None:
+        """What the machine is and does now, while the program is there; None where it does not tell within a time.
+        Raises what ``read`` raises."""
+        if self._channel is None:
+            return None
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._channel.send(Kind.FACTS, timeout_s=timeout_s)
+            while record := self._channel.receive(max(0.0, deadline - time.monotonic())):
+                if record.kind == Kind.FACTS:
+                    return parse_facts(record.body)
+                self._held += self._taken(record)
+        except ChannelError as error:
+            self._lose(error)
+        return None
+
+    def _taken(self, record: Record) -> bytes:
+        """What a record of the agent's brings from the program. Raises the error that says how it ended."""
         if record.kind == Kind.ENDED:
             self._over = True
             raise _end(self.address, record.body)
@@ -239,7 +263,8 @@ class RemoteProgram:
     def _lose(self, error: ChannelError) -> None:
         channel, self._channel = self._channel, None
         if channel is not None and not self._to.lasting:
-            raise _lost(self.address, channel, error)
+            self._gone = _lost(self.address, channel, error)
+            raise self._gone
         if channel is not None:
             channel.close()
         self._lost_at = time.monotonic()
@@ -247,7 +272,9 @@ class RemoteProgram:
         self._cut = True
 
     def _again(self, timeout_s: float) -> None:
-        """Connect anew within a time; raise LinkError once the agent has given the program up."""
+        """Connect anew within a time; raise LinkError once the agent has given the program up, or ended itself."""
+        if self._gone is not None:
+            raise self._gone
         until = time.monotonic() + max(timeout_s, _ATTEMPT_S)
         with _told(self._to):
             while (left := until - time.monotonic()) > 0:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sdk.driver.model import Model, compile
     from sdk.driver.options import BuildOptions
     from sdk.driver.plots.bench_page import bench_page
+    from sdk.driver.plots.bench_trace import bench_trace
     from sdk.driver.plots.chrome_trace import chrome_trace
     from sdk.driver.plots.draw import draw
     from sdk.driver.plots.graph_page import graph_page, graph_svg
@@ -42,6 +43,7 @@ __all__ = [
     "bench",
     "bench_page",
     "bench_pair",
+    "bench_trace",
     "build",
     "chrome_trace",
     "compare_with",
@@ -76,6 +78,7 @@ _MODULES = {
     "bench_pair": "measuring",
     "build": "artifact",
     "compare_with": "measuring",
+    "bench_trace": "plots.bench_trace",
     "chrome_trace": "plots.chrome_trace",
     "compile": "model",
     "diff": "comparing",

@@ -7,16 +7,14 @@ from typing import Any
 
 from sdk.agent.facts import machine_facts
 from sdk.boards import Board
+from sdk.devices.client import Session
 from sdk.devices.machine import MachineFacts
-from sdk.devices.remote import ask_facts
-from sdk.devices.transports.tcp import parse_address
 from sdk.driver.machines import engine_of
-from sdk.errors import SdkError
 from sdk.measures import drift
 
 __all__ = ["conditions", "facts_of", "remarks"]
 
-_ASK_S = 5.0
+_AGENTS = ("tcp", "ssh", "adb")
 _SLOWER = 0.9  # of a clock, below which it is said to have fallen
 _DRIFTS = 0.05
 _BUSY = 0.5  # others' load for each core
@@ -25,20 +23,12 @@ _WARMER = 3.0  # degrees Celsius
 Facts = MachineFacts | None
 
 
-def facts_of(device: str | None, board: Board) -> Callable[[], Facts]:
-    """A function that says how the machine is now on which a model runs; None of it where nobody tells: emulators take
-    no time of their own, boards at serial ports and machines by SSH tell nothing."""
+def facts_of(device: str | None, board: Board, session: Session) -> Callable[[], Facts]:
+    """A function that says how the machine is now on which the model of a session runs; None of it where nobody tells:
+    emulators take no time of their own, boards at serial ports tell nothing, agents tell what their systems do."""
     scheme = (device or "").partition(":")[0]
-    if scheme == "tcp" and device is not None:
-        address = parse_address(device)
-
-        def ask() -> Facts:
-            try:
-                return ask_facts(address, _ASK_S)
-            except SdkError:
-                return None  # a measurement that was made is not lost for want of its circumstances
-
-        return ask
+    if scheme in _AGENTS:
+        return session.machine
     here = scheme == "local" or (device is None and board.hosted and engine_of(board) in (None, "program"))
     timed = board.emulator is None or board.emulator.timed
     return machine_facts if here and timed else lambda: None
@@ -54,6 +44,7 @@ def conditions(before: Facts, after: Facts) -> dict[str, Any] | None:
         "governors": sorted({core.governor for core in before.cores if core.governor}),
         "mhz": [_clock(before), _clock(after)],
         "max_mhz": max((core.max_mhz for core in before.cores if core.max_mhz), default=None),
+        "cap_mhz": [_cap(before), _cap(after)],
         "temperature_c": [_warmth(before), _warmth(after)],
         "load": [before.load, after.load],
     }
@@ -72,6 +63,9 @@ def remarks(before: Facts, after: Facts, samples: Sequence[float]) -> Iterator[s
         hot = warmth[0] is not None and warmth[1] is not None and warmth[1] > warmth[0] + _WARMER
         why = f"it throttles: {warmth[0]:.0f} to {warmth[1]:.0f} degrees" if hot else "it throttles, or saves power"
         yield f"the clock fell from {clocks[0]:.0f} to {clocks[1]:.0f} MHz ({why})"
+    fastest, cap = max((core.max_mhz for core in after.cores if core.max_mhz), default=None), _cap(after)
+    if fastest and cap and cap < _SLOWER * fastest:
+        yield f"the system holds the clock at {cap:.0f} of {fastest:.0f} MHz: heat or a setting"
     governors = {core.governor for core in before.cores if core.governor} - {"performance"}
     if governors:
         yield f"the governor is {', '.join(sorted(governors))}: clocks follow the load (performance keeps them)"
@@ -82,6 +76,11 @@ def remarks(before: Facts, after: Facts, samples: Sequence[float]) -> Iterator[s
 def _clock(facts: MachineFacts) -> float | None:
     """The fastest core's clock in MHz: where the model runs, as far as can be told from outside."""
     return max((core.mhz for core in facts.cores if core.mhz), default=None)
+
+
+def _cap(facts: MachineFacts) -> float | None:
+    """The fastest clock that the system allows any core now."""
+    return max((core.cap_mhz for core in facts.cores if core.cap_mhz), default=None)
 
 
 def _warmth(facts: MachineFacts) -> float | None:

@@ -283,5 +283,6 @@ CHECKS: Final = (
     Check("cmake", False, "examples/firmware", partial(_program, "cmake")),
     Check("zeroconf", False, "agents on the local network in sdk devices", _pip("zeroconf")),
     Check("distributed", False, "sdk farm, sdk bench --farm", _pip("distributed")),
+    Check("tokenizers", False, "tokenizers of language models", _pip("tokenizers")),
     Check("serial ports", False, "boards over a cable", _ports),
 )

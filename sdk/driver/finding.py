@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -40,30 +39,37 @@ def attached(deadline_s: float | None = None) -> Attached:
 
 
 def _own() -> list[Found]:
-    """This machine, and its emulators with the boards that they are."""
-    boards: dict[str, list[str]] = defaultdict(list)
+    """This machine, and its emulators with the boards that they are: each address once, but for programs that are not
+    installed."""
+    boards: dict[tuple[str, str], list[str]] = defaultdict(list)  # by addresses and programs
     for name in board_names():
         try:
             board = load_board(name)
         except SdkError:
             continue  # a file of the user's own: sdk boards tells
         engine = engine_of(board)
-        if engine is None:
-            boards["local:"].append(name)
-        else:
-            program = board.emulator.program if board.emulator is not None and engine != "unicorn" else ""
-            boards[f"{engine}://{program}"].append(name)
-    return [_engine(address, names) for address, names in sorted(boards.items())]
+        program = board.emulator.program if board.emulator is not None and engine in ("qemu", "program") else ""
+        boards["local:" if engine is None else f"{engine}://", program].append(name)
+    found: list[Found] = []
+    for address in sorted({address for address, _ in boards}):
+        programs = {program: names for (at, program), names in sorted(boards.items()) if at == address}
+        there = {program: names for program, names in programs.items() if _is_there(address, program)}
+        if there:
+            every = tuple(sorted(name for names in there.values() for name in names))
+            found.append(Found(_HERE, address, _title(address, *there), "free", every))
+        for program, names in programs.items():
+            if program not in there:
+                fix = install_command(program) if program else pip_command("unicorn")
+                title, why = _title(address, program), "it is not installed"
+                found.append(Found(_HERE, address, title, "offline", tuple(names), why, fix))
+    return found
 
 
-def _engine(key: str, boards: list[str]) -> Found:
-    """This machine, or an emulator: its scheme, and the program that is needed."""
-    if key == "local:":
-        return Found(_HERE, key, "this machine", "free", tuple(boards))
-    address, _, program = key.partition("://")
-    there: Callable[[str], object] = shutil.which if program else find_spec
-    if there(program or "unicorn"):
-        return Found(_HERE, f"{address}://", f"emulated by {program or 'Unicorn'}", "free", tuple(boards))
-    fix = install_command(program) if program else pip_command("unicorn")
-    return Found(_HERE, f"{address}://", f"emulated by {program or 'Unicorn'}", "offline", tuple(boards),
-                 "it is not installed", fix)  # fmt: skip
+def _is_there(address: str, program: str) -> bool:
+    if address == "local:":
+        return True
+    return shutil.which(program) is not None if program else find_spec("unicorn") is not None
+
+
+def _title(address: str, *programs: str) -> str:
+    return "this machine" if address == "local:" else f"emulated by {', '.join(name or 'Unicorn' for name in programs)}"

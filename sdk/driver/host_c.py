@@ -20,16 +20,21 @@ def shared_library(source: Path, out: Path, defines: tuple[str, ...] = ()) -> Pa
         BuildError: the compiler rejects it.
         MissingToolError: no compiler for this machine is installed.
     """
+    return _link((source,), out, defines)
+
+
+def _link(sources: tuple[Path, ...], out: Path, defines: tuple[str, ...] = ()) -> Path:
     target = target_for(load_board("host"))
     tool = toolchain_for(target)
-    job = CompileJob(
-        SourceText.read(source), target, pic=True, opt="3", defines=defines, include_dirs=(source.parent,)
-    )
-    return tool.link(LinkJob("shared", (tool.compile(job),), target), out)
+    jobs = [
+        CompileJob(SourceText.read(one), target, pic=True, opt="3", defines=defines, include_dirs=(one.parent,))
+        for one in sources
+    ]
+    return tool.link(LinkJob("shared", tuple(map(tool.compile, jobs)), target), out)
 
 
-def kept_library(source: Path) -> Path:
-    """The library of one C file, from the cache or made.
+def kept_library(*sources: Path) -> Path:
+    """The library of C files, which may include headers beside the first, from the cache or made.
 
     Raises:
         BuildError: the compiler rejects it.
@@ -37,11 +42,12 @@ def kept_library(source: Path) -> Path:
     """
     target = target_for(load_board("host"))
     tool = toolchain_for(target)
-    texts = [path.read_text(encoding="utf-8") for path in (source, *sorted(source.parent.glob("*.h")))]
+    source = sources[0]
+    texts = [path.read_text(encoding="utf-8") for path in (*sources, *sorted(source.parent.glob("*.h")))]
     key = digest("library", tool.version(), source.name, repr(target), texts)
 
     def make(folder: Path) -> None:
-        shared_library(source, folder / f"{source.stem}.so")
+        _link(sources, folder / f"{source.stem}.so")
 
     return tool.cache.entry(key, make) / f"{source.stem}.so"
 

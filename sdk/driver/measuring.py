@@ -58,13 +58,13 @@ def bench(
     too. What the clock costs is taken off each sample."""
     built, place = resolve(target, board, options)
     agent = link_agent(built.sources, place, options, device=device)
-    now = facts_of(device, place)
     runs = 0
 
     def work(session: Session) -> BenchReport:
         nonlocal runs
         number, dims = prepare(session, built, entry, at)
         values, counts = list(dims.values()), session.info.counter == "instructions"
+        now = facts_of(device, place, session)
         first = None if counts else session.run(number, dims=values).samples[0]
         before, began = now(), time.monotonic()
         samples = list(session.run(number, dims=values, repeat=repeat, warmup=warmup).samples)
@@ -163,7 +163,7 @@ def bench_pair(
             session, built, place = connect(target, board, device, options)
             stack.enter_context(session)
             sides.append(_Side(session, built, place, *prepare(session, built, entry, at)))
-        now = facts_of(device, sides[0].place)
+        now = facts_of(device, sides[0].place, sides[0].session)
         runs = [side.block_size() for side in sides]
         first, before = [side.first for side in sides], now()
         if sides[0].counts:

@@ -11,9 +11,11 @@ from sdk.amounts import Amount
 from sdk.boards import Board
 from sdk.compiler.sym import evaluate
 from sdk.devices.client import Session
+from sdk.devices.machine import MachineFacts
 from sdk.devices.messages import DeviceInfo, OpTicks
 from sdk.driver.agents import link_agent
 from sdk.driver.built import Built
+from sdk.driver.conditions import conditions, facts_of, remarks
 from sdk.driver.counting import PHASE_OP, PHASE_RUN, Counts, can_count, counted, total
 from sdk.driver.execute import WARMUP, entry_name, prepare, resolve
 from sdk.driver.options import BuildOptions
@@ -22,6 +24,7 @@ from sdk.driver.session import open_session
 from sdk.errors import LinkError, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.profile import COSTS, OpProfile, Peak, ProfileReport
+from sdk.report import Json
 
 __all__ = ["profile"]
 
@@ -54,6 +57,8 @@ class _Measured:
     clocked: _Cost
     ops: tuple[tuple[_Cost, int], ...]
     runs: int
+    conditions: Json | None = None
+    notes: tuple[str, ...] = ()
 
 
 def profile(
@@ -87,7 +92,8 @@ def profile(
         raise UsageError("instructions of several threads cannot be told apart", hint="profile with --threads 1")
     else:
         with open_session(device, place, plain) as bare, open_session(device, place, clocked) as with_clocks:
-            found = _timed(bare, with_clocks, clocks, lambda session: prepare(session, built, entry, at), repeat)
+            now = facts_of(device, place, bare)
+            found = _timed(bare, with_clocks, clocks, lambda session: prepare(session, built, entry, at), repeat, now)
     return _report(built, place, options, name, found)
 
 
@@ -131,20 +137,24 @@ def _ticks(session: Session, clocks: int) -> tuple[OpTicks, ...]:
     return found
 
 
-def _timed(bare: Session, clocked: Session, clocks: int, prepare: Prepare, repeat: int) -> _Measured:
-    """Runs of both agents in turn; medians."""
+def _timed(
+    bare: Session, clocked: Session, clocks: int, prepare: Prepare, repeat: int, now: Callable[[], MachineFacts | None]
+) -> _Measured:
+    """Runs of both agents in turn; medians. ``now`` says how the machine is."""
     (number, dims), _ = prepare(clocked), prepare(bare)
     values = list(dims.values())
     for session in (bare, clocked):
         session.run(number, dims=values, warmup=WARMUP)
-    plain, whole, ops = [], [], []
+    plain, whole, ops, before = [], [], [], now()
     for _ in range(repeat):
         plain.append(bare.run(number, dims=values).samples[0])
         whole.append(clocked.run(number, dims=values).samples[0])
         ops.append(_ticks(clocked, clocks))
-    unit = clocked.info.counter
+    after, unit = now(), clocked.info.counter
     each = tuple((_median(unit, [run[k].ticks for run in ops]), ops[-1][k].calls) for k in range(len(ops[-1])))
-    return _Measured(clocked.info, dims, _median(unit, plain), _median(unit, whole), each, repeat)
+    told = tuple(remarks(before, after, plain))
+    measured = (clocked.info, dims, _median(unit, plain), _median(unit, whole), each, repeat)
+    return _Measured(*measured, conditions(before, after), told)
 
 
 def _median(unit: str, samples: Sequence[float]) -> _Cost:
@@ -211,7 +221,8 @@ def _report(
         entry=entry,
         weights=built.report.weights,
         macs=Amount(None if own.macs is None else evaluate(own.macs, env), sum(op.macs for op in ops)),
-        notes=_notes(found),
+        notes=(*_notes(found), *found.notes),
+        conditions=found.conditions,
     )
 
 

@@ -19,7 +19,7 @@ from sdk.errors import LinkError, NoDeviceError, UsageError
 from sdk.farm.kept import Kept, Result, opened
 from sdk.farm.link import Link, LostError, Worker
 from sdk.farm.place import Place
-from sdk.farm.work import Cargo, Failure, Job, Outcome
+from sdk.farm.work import REST_S, STRIKES, Cargo, Failure, Job, Outcome
 from sdk.frontends.base import ModelFile
 from sdk.report import BenchReport
 from sdk.steps import step, update
@@ -144,6 +144,14 @@ def _cargo(model: Path | ModelFile, options: BuildOptions) -> Cargo:
     return Cargo.of(read_model_file(model, tensors=options.tensors))
 
 
+def _resting(board: str, workers: Sequence[Worker]) -> Failure:
+    """What is said of a job when all devices of its board rest."""
+    why = "; ".join(f"{one.name.split(' #')[0]}: {one.why}" for one in workers)
+    message = f"each device of {board} failed {STRIKES} times in a row, and rests for {REST_S / 60:.0f} minutes"
+    hint = "mend what it says, then start sdk farm worker on its host again"
+    return Failure("NoDeviceError", message, None, why, hint, NoDeviceError.exit_code)
+
+
 def _full(pattern: str) -> str:
     """A short name of a board in full; what this machine does not know as it is, since others may."""
     with contextlib.suppress(UsageError):
@@ -190,6 +198,7 @@ class _Campaign:
         self._link, self._jobs, self._kept, self._on_result, self._wait_s = link, jobs, kept, on_result, wait_s
         self._done: dict[str, Measured | Unmeasured] = {}
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._resting: frozenset[str] = frozenset()  # names of workers
         old = {} if kept is None else kept.results
         for key in jobs:
             if key in old:
@@ -207,6 +216,7 @@ class _Campaign:
             update(f"{len(self._done)} of {len(self._jobs)} measured{tried}")
             try:
                 workers = self._link.workers()
+                self._move(workers)
                 for task in self._open:
                     self._place(task, workers)
                 self._gather()
@@ -231,6 +241,19 @@ class _Campaign:
             again = "--resume FILE keeps what is measured" if self._kept is None else "the same command goes on with it"
             raise NoDeviceError(error.message, why=f"{error.why}; {done}", hint=f"start it again; {again}") from None
 
+    def _move(self, workers: Sequence[Worker]) -> None:
+        """Jobs that wait for a device that rests now, or for any since it did, are queued anew."""
+        resting = frozenset(one.name for one in workers if one.rests)
+        if resting == self._resting:
+            return
+        self._resting = resting
+        tasks = [task for task in self._open if task.future is not None]
+        futures = [task.future for task in tasks]
+        stranded = self._link.stranded(futures, [one.address for one in workers if not one.rests])
+        for task in tasks:
+            if any(task.future is one for one in stranded):
+                self._withdraw(task)
+
     def _place(self, task: _Task, workers: Sequence[Worker]) -> None:
         """Have a job queued where it can be done; see when it cannot be any more."""
         having = [one for one in workers if task.job.board in one.boards and one.version == VERSION]
@@ -248,6 +271,8 @@ class _Campaign:
             self._submit(task, [one.address for one in fresh])
         elif having and task.future is None:  # each has been tried
             self._give_up(task, task.attempts[-1].failure)
+        elif not having and (bad := [one for one in workers if task.job.board in one.rests]):
+            self._give_up(task, _resting(task.job.board, bad))
         elif task.alone_since is None:
             task.alone_since = time.monotonic()
         elif time.monotonic() - task.alone_since > self._wait_s:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sdk.errors import NoDeviceError
 from sdk.farm.place import Place, dask
-from sdk.farm.work import Cargo, Job, Outcome, arrived, board_resource, boards_in, measure, this_version
+from sdk.farm.work import Cargo, Job, Outcome, arrived, board_resource, boards_in, measure, resting_of, this_version
 
 __all__ = ["Link", "LostError", "Worker"]
 
@@ -25,12 +25,15 @@ class LostError(Exception):
 
 @dataclass(frozen=True)
 class Worker:
-    """A device of the farm: where Dask reaches its worker, what that is called, and the boards that it has."""
+    """A device of the farm: where Dask reaches its worker, what that is called, and the boards that it has; of one that
+    has failed too often in a row, the boards that it ``rests`` from, and why."""
 
     address: str
     name: str
     boards: frozenset[str]
     version: str | None
+    rests: frozenset[str] = frozenset()
+    why: str = ""
 
 
 class Link:
@@ -91,7 +94,7 @@ class Link:
     def _worker(address: str, facts: dict[str, Any]) -> Worker:
         resources = facts["resources"]
         version = next((name.removeprefix("sdk:") for name in resources if name.startswith("sdk:")), None)
-        return Worker(address, str(facts["name"]), boards_in(resources), version)
+        return Worker(address, str(facts["name"]), boards_in(resources), version, *(resting_of(resources) or ()))
 
     def submit(self, cargo: Cargo, job: Job, key: str, among: Sequence[str] | None, done: Callable[[Any], None]) -> Any:
         """Queue a job for a worker that has its board, one at one of the addresses ``among`` where these are given;
@@ -105,6 +108,19 @@ class Link:
         )  # fmt: skip
         future.add_done_callback(done)
         return future
+
+    def stranded(self, futures: Sequence[Any], addresses: Sequence[str]) -> list[Any]:
+        """Those of the futures that wait, and not for one of the workers at these addresses.
+
+        Raises:
+            LostError: the scheduler has gone.
+        """
+        try:
+            found = self._client.processing(workers=list(addresses)) if addresses else {}
+        except (OSError, TimeoutError, ValueError) as error:
+            raise LostError from error
+        there = {key for keys in found.values() for key in keys}
+        return [future for future in futures if future.status == "pending" and future.key not in there]
 
     def outcome(self, future: Any) -> Outcome | Exception:
         """What came of a future that has ended, or why nothing did: on all workers that it was given to it ended them,

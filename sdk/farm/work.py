@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
 import platform
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -24,14 +26,22 @@ from sdk.report import BenchReport
 from sdk.version import VERSION
 
 __all__ = [
-    "DEVICE_VARIABLE", "Cargo", "Failure", "Job", "Outcome", "arrived", "board_resource", "boards_in", "measure",
-    "this_version",
+    "DEVICE_VARIABLE", "REST_S", "STRIKES", "Cargo", "Failure", "Job", "Outcome", "arrived", "board_resource",
+    "boards_in", "measure", "resting_of", "this_version",
 ]  # fmt: skip
 
 DEVICE_VARIABLE: Final = "CROSSLEVEL_FARM_DEVICE"  # of a worker: its device's address, "" for the board's usual one
 # Errors that another device, or another host, may not have.
 _ELSEWHERE: Final = ("NoDeviceError", "BusyError", "FlashError", "LinkError", "DeviceFault", "MissingToolError")
+# Those that are the device's or its host's, whatever the model is; LinkError where it comes soon: a run may take longer
+# than any link waits.
+_OWN: Final = ("NoDeviceError", "BusyError", "FlashError", "LinkError", "MissingToolError")
+_SOON_S: Final = 10.0
+STRIKES: Final = 3  # such failures in a row, after which a device is given no jobs
+REST_S: Final = 300.0  # for so long: it may have been plugged in again by then
 _BOARD: Final = "board:"
+_RESTING: Final = "resting:"
+_MAX_WHY: Final = 200
 
 
 def board_resource(board: str) -> str:
@@ -40,8 +50,17 @@ def board_resource(board: str) -> str:
 
 
 def boards_in(resources: Mapping[str, float]) -> frozenset[str]:
-    """The boards that a worker announces."""
-    return frozenset(name.removeprefix(_BOARD) for name in resources if name.startswith(_BOARD))
+    """The boards that a worker announces; none while its device rests."""
+    return frozenset(name.removeprefix(_BOARD) for name, has in resources.items() if name.startswith(_BOARD) and has)
+
+
+def resting_of(resources: Mapping[str, float]) -> tuple[frozenset[str], str] | None:
+    """The boards of a worker whose device rests, and why it does; None of one that works."""
+    reasons = [name for name, has in resources.items() if name.startswith(_RESTING) and has]
+    if not reasons:
+        return None
+    boards = frozenset(name.removeprefix(_BOARD) for name in resources if name.startswith(_BOARD))
+    return boards, reasons[0].removeprefix(_RESTING)
 
 
 def this_version() -> str:
@@ -156,7 +175,7 @@ def measure(cargo: Cargo, job: Job, worker: str | None = None) -> Outcome:
     """The task of a job, on a worker that has its board."""
     address = os.environ.get(DEVICE_VARIABLE, "")
     place: dict[str, Any] = {"worker": worker or _own_name(), "host": platform.node(), "device": address or job.board}
-    options = job.options
+    options, began = job.options, time.monotonic()
     try:
         with MiscompileWarning.collected() as warned:
             report = driver.bench(
@@ -166,8 +185,41 @@ def measure(cargo: Cargo, job: Job, worker: str | None = None) -> Outcome:
                 min_time_s=job.min_time_s,
             )
     except Exception as error:
-        return Outcome(**place, failure=Failure.of(error))
+        failure = Failure.of(error)
+        if worker is None:
+            _HEALTH.failed(failure, time.monotonic() - began)
+        return Outcome(**place, failure=failure)
+    _HEALTH.strikes = 0
     return Outcome(**place, report=replace(report, notes=(*report.notes, *map(str, warned))))
+
+
+@dataclass
+class _Health:
+    """How often in a row this worker's device has failed by itself."""
+
+    strikes: int = 0
+
+    def failed(self, failure: Failure, took_s: float) -> None:
+        """Count it; a device that fails again and again would else be the fastest of all, and get every job."""
+        if failure.kind not in _OWN or (failure.kind == "LinkError" and took_s > _SOON_S):
+            return
+        self.strikes += 1
+        if self.strikes >= STRIKES:
+            worker = dask().get_worker()
+            worker.loop.add_callback(_rest, worker, failure.message[:_MAX_WHY])
+
+
+_HEALTH: Final = _Health()
+
+
+async def _rest(worker: Any, why: str) -> None:
+    """Announce no boards for a while, then the same ones as before: one more failure, and it rests again."""
+    boards = [name for name, has in worker.state.total_resources.items() if name.startswith(_BOARD) and has]
+    if not boards:
+        return
+    await worker.set_resources(**dict.fromkeys(boards, 0.0), **{_RESTING + why: 1.0})
+    await asyncio.sleep(REST_S)
+    await worker.set_resources(**dict.fromkeys(boards, 1.0), **{_RESTING + why: 0.0})
 
 
 def _own_name() -> str:

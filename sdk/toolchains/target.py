@@ -25,7 +25,7 @@ _X86 = {
     "avx512bf16": ("avx512bf16", "-mavx512bf16"),
     "avx512fp16": ("avx512fp16", "-mavx512fp16"),
 }
-_BASE = {"x86_64": "x86_64", "aarch64": "generic"}
+_BASE = {"x86_64": "x86_64", "aarch64": "generic", "arm": "generic+v7a+vfp3d16", "riscv64": "baseline_rv64"}
 _AARCH64 = {
     "dotprod": ("dotprod", "dotprod"),
     "fp16": ("fullfp16", "fp16"),

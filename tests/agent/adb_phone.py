@@ -48,6 +48,7 @@ class Phone:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as adbd does: small messages both ways
             self._socks.append(sock)
             threading.Thread(target=_Link(self, sock).serve, daemon=True).start()
 
@@ -125,11 +126,13 @@ class _Link:
             self._send(b"CLSE", number, remote)
         except OSError:
             pass
-        process.wait()
+        finally:
+            process.wait()
 
     def _end(self, number: int) -> None:
         found = self._streams.pop(number, None)
         if found is not None:
+            found[3].set()
             with_suppressed(found[0])
 
     def _send(self, command: bytes, one: int, two: int, data: bytes = b"") -> None:

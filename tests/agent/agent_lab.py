@@ -14,13 +14,26 @@ from types import SimpleNamespace
 import pytest
 
 from sdk.agent import Server
+from sdk.boards import load_board
 from sdk.devices import remote
 from sdk.devices.keys import Key
 from sdk.devices.remote import Address, RemoteProgram, ask_facts
 from sdk.devices.transports.tcp import parse_address
+from sdk.driver.agent_programs import agent_sources
 from sdk.errors import SdkError
+from sdk.resources import data_dir
+from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
 TIMEOUT_S = 10.0
+
+
+def build_twin(out: Path, *defines: str) -> Path:
+    """The agent written in C, for this machine."""
+    target, tools = target_for(load_board("host")), get_toolchain("gcc")
+    flags = ("-Wall", "-Wextra", "-Wshadow", "-Werror", *(f"-D{define}" for define in defines))
+    how = {"include_dirs": (data_dir("c_runtime") / "agent",), "flags": flags, "opt": "1"}
+    objects = tools.compile_all([CompileJob(SourceText.read(path), target, **how) for path in agent_sources()])
+    return tools.link(LinkJob("executable", tuple(objects), target), out)
 
 
 class TwinServer:

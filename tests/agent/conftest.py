@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_lab import Lab, TwinServer
+from agent_lab import Lab, TwinServer, build_twin
 
 from sdk.agent import Limits, Server
 from sdk.boards import load_board
 from sdk.devices import keys
-from sdk.driver.agent_programs import agent_sources
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
@@ -61,11 +60,7 @@ def lab(twin: str, tmp_path: Path, key_folder: Path, request: pytest.FixtureRequ
 @pytest.fixture(scope="session")
 def twin_agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The agent written in C, for this machine."""
-    target, tools = target_for(load_board("host")), get_toolchain("gcc")
-    flags = ("-Wall", "-Wextra", "-Wshadow", "-Werror")
-    how = {"include_dirs": (data_dir("c_runtime") / "agent",), "flags": flags, "opt": "1"}
-    objects = tools.compile_all([CompileJob(SourceText.read(path), target, **how) for path in agent_sources()])
-    return tools.link(LinkJob("executable", tuple(objects), target), tmp_path_factory.mktemp("twin") / "agent")
+    return build_twin(tmp_path_factory.mktemp("twin") / "agent")
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from adb_phone import Phone
+from adb_desk import Desk, adb_desk
 from agent_lab import documented, end_of, running, until
 from wire_work import work
 
@@ -25,59 +24,16 @@ from sdk.errors import LinkError, MissingToolError, NoDeviceError, SdkError, Usa
 DIGITS = Path(__file__).resolve().parent.parent.parent / "examples" / "digits" / "digits_int8.tflite"
 
 
-class Desk:
-    """An adb server, and phones at it."""
-
-    def __init__(self, folder: Path, adb: str, port: int) -> None:
-        self._folder, self._adb, self._port = folder, adb, port
-        self.phones: list[Phone] = []
-
-    def adb(self, *words: str) -> str:
-        argv = [self._adb, "-P", str(self._port), *words]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-        return done.stdout + done.stderr
-
-    def plug(self, **how: bool) -> Phone:
-        place = self._folder / f"phone{len(self.phones)}"
-        place.mkdir()
-        phone = Phone(place, **how)
-        self.phones.append(phone)
-        self.adb("connect", phone.serial)
-        return phone
-
-
 @pytest.fixture
-def server(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]) -> Iterator[tuple[str, int]]:
+def desk(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Desk]:  # fmt: skip
     """A server of the test's own, which knows no phones."""
-    adb, folder = need_tool("adb"), tmp_path_factory.mktemp("adb")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    environment = {**os.environ, "HOME": str(folder), "ANDROID_SDK_HOME": str(folder), "ADB_MDNS": "0"}
-    with (folder / "log").open("wb") as log:
-        argv, quiet = [adb, "-P", str(port), "nodaemon", "server"], subprocess.DEVNULL
-        process = subprocess.Popen(argv, env=environment, stdin=quiet, stdout=log, stderr=log)
-
-    def listens() -> bool:
-        assert process.poll() is None, (folder / "log").read_text()
-        with socket.socket() as sock:
-            return sock.connect_ex(("127.0.0.1", port)) == 0
-
-    until(listens, 30)
-    yield adb, port
-    process.terminate()
-    process.wait(20)
-
-
-@pytest.fixture
-def desk(server: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    adb, port = server
     monkeypatch.delenv("ADB_SERVER_SOCKET", raising=False)
-    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
-    desk = Desk(tmp_path, adb, port)
-    yield desk
-    desk.adb("disconnect")
-    for phone in desk.phones:
-        phone.close()
+    with adb_desk(need_tool("adb"), tmp_path_factory.mktemp("adb"), tmp_path) as desk:
+        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(desk.port))
+        yield desk
 
 
 def script(folder: Path, text: str) -> Path:

@@ -8,14 +8,13 @@ import json
 import os
 import shlex
 import signal
-import socket
-import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from agent_lab import documented, running, until
+from ssh_lab import SshServer as Server
+from ssh_lab import keygen, ssh_server
 from wire_work import work
 
 from sdk.cli import run_command
@@ -27,62 +26,15 @@ from sdk.errors import BusyError, DeviceFault, LinkError, MissingToolError, NoDe
 DIGITS = Path(__file__).resolve().parent.parent.parent / "examples" / "digits" / "digits_int8.tflite"
 
 
-@dataclass
-class Server:
-    """A server, and where the agents and programs that it was sent are."""
-
-    uri: str
-    folder: Path
-    agent: Path
-    known_hosts: Path
-    config: Path
-
-
-def keygen(path: Path) -> str:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
-    return path.with_suffix(".pub").read_text(encoding="utf-8")
-
-
 @pytest.fixture
 def server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need_tool: Callable[[str], str], twin_agent: Path
 ) -> Iterator[Server]:
     """A server that knows a key of the test; the ssh program that is found reads the test's configuration."""
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin")
-    sshd, program = need_tool("sshd"), need_tool("ssh")
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # it refuses to start as root without
-    host, mine = keygen(tmp_path / "host"), keygen(tmp_path / "mine")
-    (tmp_path / "authorized").write_text(mine)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (tmp_path / "sshd_config").write_text(
-        f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/authorized\n"
-        f"StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nPermitRootLogin yes\n"
-        f"SetEnv XDG_CACHE_HOME={tmp_path}/cache\n"
-    )
-    (tmp_path / "known").write_text(f"[127.0.0.1]:{port} {host}")
-    config = tmp_path / "ssh_config"
-    config.write_text(
-        f"IdentityFile {tmp_path}/mine\nIdentitiesOnly yes\nUserKnownHostsFile {tmp_path}/known\n"
-        "StrictHostKeyChecking yes\nBatchMode yes\n"
-        f"Host pi\nHostName 127.0.0.1\nPort {port}\nHostKeyAlias [127.0.0.1]:{port}\n"
-    )
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "ssh").write_text(f'#!/bin/sh\nexec {program} -F {config} "$@"\n')
-    (tmp_path / "bin" / "ssh").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    process = subprocess.Popen([sshd, "-D", "-e", "-f", str(tmp_path / "sshd_config")], stderr=subprocess.DEVNULL)
-
-    def listens() -> bool:
-        assert process.poll() is None
-        with socket.socket() as sock:
-            return sock.connect_ex(("127.0.0.1", port)) == 0
-
-    until(listens)
-    yield Server("ssh://pi", tmp_path / "cache" / "crosslevel", twin_agent, tmp_path / "known", config)
-    process.terminate()
-    process.wait()
+    with ssh_server(tmp_path, need_tool("sshd"), need_tool("ssh"), twin_agent) as server:
+        monkeypatch.setenv("PATH", server.path)
+        yield server
 
 
 def script(folder: Path, text: str) -> Path:

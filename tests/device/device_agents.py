@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest import mock
 
 from sdk.boards import Board, load_board
 from sdk.devices import EmulatorSpec, Session, open_device
@@ -46,10 +48,25 @@ class Agent:
     @property
     def restarts(self) -> bool:
         """Whether it is a board, which starts anew after a fault."""
-        return not self.uri.startswith(("local:", "tcp:", "program:"))
+        return not self.uri.startswith(("local:", "tcp:", "program:", "ssh:", "adb:"))
 
     def open(self, timeout_s: float = TIMEOUT_S) -> Session:
         return open_device(self.uri, artifact=self.artifact, emulator=self.emulator, timeout_s=timeout_s)
+
+
+@dataclass(frozen=True)
+class PushedAgent(Agent):
+    """An agent's program under the agent of machines, ``sent``, which goes where a server of the test's own is;
+    ``environment`` leads there."""
+
+    sent: Path
+    environment: dict[str, str]
+
+    def open(self, timeout_s: float = TIMEOUT_S) -> Session:
+        with mock.patch.dict(os.environ, self.environment):
+            return open_device(
+                self.uri, artifact=self.artifact, emulator=None, timeout_s=timeout_s, agent_for=lambda _: self.sent
+            )
 
 
 def runtime() -> Path:

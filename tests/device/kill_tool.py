@@ -1,4 +1,4 @@
-"""A tool at work on a device, for tests that kill it: python kill_tool.py URI IMAGE BOARD."""
+"""A tool at work on a device, for tests that kill it: python kill_tool.py URI IMAGE BOARD [AGENT]."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ from sdk.devices import open_device
 from sdk.driver.machines import emulator_of
 from sdk.errors import SdkError
 
+INTERRUPTED = 130
 
-def main(uri: str, image: str, board: str) -> int:
+
+def main(uri: str, image: str, board: str, agent: str = "") -> int:
     emulator = emulator_of(load_board(board), Path(image)) if uri.startswith("unicorn") else None
+    where = {"artifact": Path(image), "emulator": emulator, "agent_for": lambda _: Path(agent)}
+    print("begun", flush=True)
     try:
-        with open_device(uri, artifact=Path(image), emulator=emulator, timeout_s=10) as session:
+        with open_device(uri, timeout_s=10, **where) as session:
             print("up", flush=True)
             session.reset(0)
             for call in range(1_000_000):
                 one_call(session, random.Random(call), call)
     except SdkError as error:
         return report_error(error, as_json=False)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 

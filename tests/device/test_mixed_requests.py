@@ -20,7 +20,7 @@ from agent_proxy import Proxy
 
 REQUESTS, MANY = 150, 10_000
 SEED = int(os.environ["CROSSLEVEL_SEED"])
-KINDS = ("host", "tcp", "unicorn:qemu-cortex-m4", "unicorn:qemu-riscv32", "qemu-cortex-m3", "wasm32")
+KINDS = ("host", "tcp", "ssh", "adb", "unicorn:qemu-cortex-m4", "unicorn:qemu-riscv32", "qemu-cortex-m3", "wasm32")
 AMOUNTS = [REQUESTS, pytest.param(MANY, marks=pytest.mark.slow)]
 
 

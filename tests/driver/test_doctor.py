@@ -56,7 +56,7 @@ def test_packages_are_those_of_the_project() -> None:
         return {m[1]: m[2] for m in pairs if m}
 
     assert split(project["dependencies"]) == PACKAGES
-    names = ("verify", "torch", "unicorn", "zig", "discover", "farm")
+    names = ("verify", "torch", "unicorn", "zig", "discover", "farm", "llm")
     extras = [line for name in names for line in project["optional-dependencies"][name]]
     assert split(extras) == OPTIONAL_PACKAGES
 

@@ -11,6 +11,7 @@ import statistics
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +24,7 @@ from sdk.driver.history import remember
 from sdk.driver.measuring import Baseline, PairReport, bench_pair, compare_with
 from sdk.driver.options import BuildOptions
 from sdk.driver.plots.bench_page import bench_page
+from sdk.driver.plots.bench_trace import bench_trace
 from sdk.errors import UsageError
 from sdk.measures import drift, median_interval
 from sdk.report import BenchReport
@@ -66,10 +68,14 @@ def test_what_is_told_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (said["mhz"], said["temperature_c"], said["max_mhz"]) == ([1800.0, 900.0], [50.0, 84.0], 2400.0)
     assert machine.conditions(None, hot) is None
     host, emulated = load_board("host"), load_board("qemu-cortex-m4")
-    assert machine.facts_of(None, host)() is not None
-    assert machine.facts_of(None, emulated)() is None
-    assert machine.facts_of("serial:/dev/ttyACM0", emulated)() is None
-    assert machine.facts_of("tcp://127.0.0.1:1", host)() is None  # nobody there
+    capped = MachineFacts("p", "", "", cores=(Core(0, 900.0, 2400.0, None, 900.0), Core(1, None, 1800.0, None, 900.0)))
+    [held] = machine.remarks(capped, capped, [1.0])
+    assert held == "the system holds the clock at 900 of 2400 MHz: heat or a setting"
+    session = SimpleNamespace(machine=lambda: hot)  # tests/agent/test_conditions.py has real ones
+    assert machine.facts_of(None, host, session)() not in (None, hot)
+    assert machine.facts_of(None, emulated, session)() is None
+    assert machine.facts_of("serial:/dev/ttyACM0", emulated, session)() is None
+    assert all(machine.facts_of(f"{agent}://x", host, session)() == hot for agent in ("tcp", "ssh", "adb"))
 
 
 def test_two_builds_in_turns() -> None:
@@ -133,11 +139,14 @@ def test_the_command(
     assert first["first_ms"] > 0
     assert first["median_ms_95"][0] <= first["median_ms"] <= first["median_ms_95"][1]
     base.write_text(json.dumps({**first, "median_ms": 1e-9}), encoding="utf-8")
-    page = tmp_path / "page.html"
+    page, file = tmp_path / "page.html", tmp_path / "trace.json"
     held = ("--baseline", str(base), "--fail-above", "5%")
-    status, said = sdk(str(DIGITS), *where, *held, "--html", str(page), "--json")
+    status, said = sdk(str(DIGITS), *where, *held, "--html", str(page), "--trace", str(file), "--json")
     assert (status, json.loads(said)["baseline"]["passed"]) == (9, False)
     ET.fromstring(page.read_text(encoding="utf-8").partition("\n")[2])
+    runs = [e for e in json.loads(file.read_text(encoding="utf-8"))["traceEvents"] if e["ph"] == "X"]
+    assert [e["name"] for e in runs[:3]] == ["first run", "run 1", "run 2"]
+    assert len(runs) == 11
     base.write_text(json.dumps({**first, "median_ms": 1e9}), encoding="utf-8")
     status, said = sdk(str(DIGITS), *where, "--baseline", str(base), "--fail-above", "5")
     assert (status, "-100.00 % of 1e+09 median_ms" in said) == (0, True)
@@ -160,6 +169,27 @@ def test_the_command(
     ):
         status, said = sdk(*line)
         assert (status, words in said) == (2, True)
+
+
+def test_traces() -> None:
+    """Runs one after the other, nothing over another, two builds in turns; what is not known is left out."""
+    known = {"mhz": [2400.0, 1200.0], "temperature_c": [None, 80.5], "load": [0.5, None], "cpu": "x"}
+    one = replace(RAN, samples=(2000.0, 3000.0), first=9000.0, conditions=known, notes=("hot",))
+    trace = json.loads(json.dumps(bench_trace(one), allow_nan=False))
+    runs = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert [(e["name"], e["ts"], e["dur"]) for e in runs] == [
+        ("first run", 0, 9), ("run 1", 9, 2), ("run 2", 11, 3)
+    ]  # fmt: skip
+    counters = [(e["name"], e["ts"], e["args"]["value"]) for e in trace["traceEvents"] if e["ph"] == "C"]
+    assert counters == [("clock in MHz", 0, 2400), ("clock in MHz", 14, 1200), ("temperature in degrees", 14, 80.5),
+                        ("load", 0, 0.5)]  # fmt: skip
+    assert (trace["otherData"]["notes"], trace["otherData"]["conditions"]["cpu"]) == (["hot"], "x")
+    two = bench_trace(one, replace(RAN, model="b", samples=(1000.0, 1000.0)))["traceEvents"]
+    turns = [(e["tid"], e["ts"], e["dur"]) for e in two if e["ph"] == "X"]
+    assert turns == [(0, 0, 2), (1, 2, 1), (1, 3, 1), (0, 4, 3)]
+    counted = bench_trace(replace(RAN, samples=(70.0,), counter="instructions"))
+    assert "1 µs shown is 1 instruction)" in counted["traceEvents"][0]["args"]["name"]
+    assert counted["traceEvents"][-1]["dur"] == 70.0
 
 
 def test_pages_of_odd_measurements() -> None:

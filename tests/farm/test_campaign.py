@@ -23,7 +23,7 @@ from sdk.driver.files import read_model_file
 from sdk.driver.finding import Attached
 from sdk.driver.options import BuildOptions
 from sdk.errors import BusyError, MissingToolError, NoDeviceError, SdkError, UsageError
-from sdk.farm import campaign, place
+from sdk.farm import campaign, place, work
 from sdk.farm.campaign import ATTEMPTS, bench_farm
 from sdk.farm.kept import Result, opened
 from sdk.farm.link import LostError, Worker
@@ -77,10 +77,13 @@ class FakeLink:
         name = having[0].name
         self.asked.append((name, job.board))
         found = self.answer(name, job)
-        future = SimpleNamespace(found=found, cancel=lambda: None)
+        future = SimpleNamespace(found=found, cancel=lambda: None, at=having[0].address)
         if found is not None:  # else one that never ends
             done(future)
         return future
+
+    def stranded(self, futures: list[SimpleNamespace], addresses: list[str]) -> list[SimpleNamespace]:
+        return [future for future in futures if future.found is None and future.at not in addresses]
 
     def outcome(self, future: SimpleNamespace) -> Outcome | Exception:
         return future.found
@@ -121,6 +124,40 @@ def test_a_job_that_fails_goes_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Non
     link = FakeLink(lambda n, j: Outcome(n, "rack", n, failure=wrong), [worker("a", "b1"), worker("b", "b1")])
     assert run(monkeypatch, link).failed[0].failure == wrong
     assert len(link.asked) == 1
+
+
+def test_a_device_that_rests_gets_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for it goes elsewhere; where there is no other one, that is said at once."""
+
+    def answer(name: str, job: Job) -> Outcome | None:
+        return None if name == "bad" else good(name, job)
+
+    tired = Worker("tcp://bad", "bad #1", frozenset(), VERSION, frozenset({"b1"}), "the line is cut")
+    bad, ok = worker("bad", "b1"), worker("ok", "b1")
+    link = FakeLink(answer, [bad, ok], [bad, ok], [tired, ok])
+    [one] = run(monkeypatch, link, wait_s=9).measured
+    assert (link.asked, one.result.device, one.attempts) == ([("bad", "b1"), ("ok", "b1")], "ok", ())
+    [lost] = run(monkeypatch, FakeLink(answer, [bad], [bad], [tired]), wait_s=9).failed
+    assert lost.failure.message.startswith("each device of b1 failed 3 times in a row")
+    assert (lost.failure.why, lost.failure.exit_code) == ("bad: the line is cut", 3)
+
+
+def test_what_is_the_devices_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures in a row of its own, no models' and no slow ones, make a device rest; a success forgets them."""
+    rests: list[str] = []
+    loop = SimpleNamespace(add_callback=lambda _, worker, why: rests.append(why))
+    monkeypatch.setattr(work, "dask", lambda: SimpleNamespace(get_worker=lambda: SimpleNamespace(loop=loop)))
+    health = work._Health()
+    crash = Failure("DeviceFault", "it crashed", exit_code=7)
+    for failure, took_s in [(BROKEN, 1), (crash, 1), (BROKEN, 30), (BROKEN, 1)]:
+        health.failed(failure, took_s)
+    assert (health.strikes, rests) == (2, [])
+    health.failed(Failure("BusyError", "x" * 999), 99)
+    assert rests == ["x" * 200]
+    announced = {"board:b1": 0.0, "sdk:9": 1.0, "resting:old": 0.0, "resting:why": 1.0}
+    assert work.resting_of(announced) == (frozenset({"b1"}), "why")
+    assert work.boards_in(announced) == frozenset()
+    assert work.resting_of({"board:b1": 1.0, "resting:old": 0.0}) is None
 
 
 def test_boards_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
