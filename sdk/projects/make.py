@@ -84,6 +84,12 @@ def new_project(
             why="its file names no uart or no timer of the board",
             hint="sdk boards lists others; other kinds of projects bring a start-up of their own",
         )
+    if options.watchdog is not None and not kind.runtime:
+        raise UsageError(
+            f"--watchdog has no part in a project for {kind.title}",
+            why="its start-up is not ours",
+            hint="leave it out, and start the watchdog as that system does",
+        )
     file = read_model_file(model, options.importers, options.tensors)
     built = build_sources(file, board, replace(options, io="arena"))
     values = _values(kind_name, kind, built, board, options, place, file, out)
