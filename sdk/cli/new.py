@@ -12,7 +12,7 @@ import click
 
 from sdk.cli import options, output
 from sdk.cli.group import Listed
-from sdk.errors import SdkError
+from sdk.errors import SdkError, UsageError
 from sdk.resources import data_dir
 
 
@@ -30,17 +30,21 @@ class _Kinds(Listed):
 
 @click.group(cls=_Kinds)
 def new() -> None:
-    """Write a project around a model: firmware, cmake, platformio, zephyr, arduino, esp-idf. In a folder that has one,
-    what is generated is written anew, and what is yours is kept."""
+    """Write a project around a model: firmware, cmake, platformio, zephyr, arduino, esp-idf, web. In a folder that
+    has one, what is generated is written anew, and what is yours is kept."""
 
 
 def _make(
-    kind: str, model: options.Model, board: str, out: Path | None, settings: tuple[str, ...], force: bool,
+    kind: str, model: options.Model, board: str | None, out: Path | None, settings: tuple[str, ...], force: bool,
     as_json: bool, **compile_options: Any,
 ) -> None:  # fmt: skip
+    from sdk.projects.kinds import load_kind
     from sdk.projects.make import new_project
 
-    file, target = options.existing(model), options.find_board(board)
+    place = board or load_kind(kind).board
+    if not place:
+        raise UsageError("which board is the project for?", hint="give --board NAME; sdk boards lists them")
+    file, target = options.existing(model), options.find_board(place)
     stem = (file if isinstance(file, Path) else file.path).stem
     report = new_project(
         kind, file, target, options.make_options(**compile_options), out or Path(f"{stem}-{kind}"),
@@ -74,7 +78,7 @@ def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--set", "settings", multiple=True, metavar="KEY=VALUE", help="What the build system calls the board."
         ),
         click.option("-o", "--out", type=options.FILE, help="Folder to write (default: NAME-KIND)."),
-        options.board_option,
+        options.any_board_option,
         options.model_argument,
     ):
         function = option(function)

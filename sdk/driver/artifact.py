@@ -32,7 +32,7 @@ from sdk.toolchains.cache import digest
 if TYPE_CHECKING:
     from sdk.driver.generate import Planner
 
-__all__ = ["build", "build_sources"]
+__all__ = ["build", "build_libraries", "build_sources"]
 
 _NOT_COMPILED = ("provenance", "usb", "flash", "projects")  # of a board: a build does not depend on them
 
@@ -137,6 +137,13 @@ def _refuse_watchdog(emit: str, options: BuildOptions) -> None:
             why="a firmware starts the watchdog and feeds it, and the model's code alone does neither",
             hint="--emit firmware, or leave it out and start one in your own firmware",
         )
+
+
+def build_libraries(model: ModelFile | Path, board: Board, options: BuildOptions) -> dict[str, Path]:
+    """The libraries of a model by file name, in the cache: the static one, and on boards with an operating system the
+    shared one, which in WebAssembly is a module."""
+    job = job_of(model, board, options)
+    return dict(_libraries(job, _cached(job)))
 
 
 def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:

@@ -155,4 +155,3 @@ def _link(built: Built, layer: Mapping[str, str], board: str, options: BuildOpti
     with step("building the library"):
         objects = compile_sources({**built.sources.model, **layer}, tool, target, pic=True)
         tool.link(LinkJob("shared", objects, target), out)
-

@@ -214,9 +214,7 @@ class _Step:
         if slots < self.model.sizes.context:
             return ring
         length = dmin(self.start + self.count, slots)
-        return self.e.call(
-            "slice", ring, begin=(0, 0, 0), size=(c.kv_heads, length, c.head_dim), strides=(1, 1, 1)
-        )
+        return self.e.call("slice", ring, begin=(0, 0, 0), size=(c.kv_heads, length, c.head_dim), strides=(1, 1, 1))
 
     def mask(self, window: int | None) -> Tensor | None:
         """Which slots each token sees, [tokens, slots]; None where it sees all of them."""

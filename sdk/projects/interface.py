@@ -21,13 +21,14 @@ _TENSORS: Final = re.compile(r"static const sdk_rt_tensor_t (\w+)_tensors\[\] = 
 _TENSOR: Final = re.compile(rf"    \{{ {_TEXT}, SDK_RT_(\w+), (\d+), (\w+), (\d+)u, ([^,]+), ([^,]+) \}},")
 _SHAPE: Final = re.compile(r"static const int32_t (\w+_shape_\d+)\[\] = \{([^}]*)\};")
 _RECORD: Final = re.compile(r"^const sdk_rt_model_t (\w+)_rt_model = \{\n(.*?)\n\};", re.DOTALL | re.MULTILINE)
-_PLACE: Final = r"    case (\d+)u:\n        return (?:\w+_(?:in|out)_(\w+)\(&context|&(\w+)\[(\d+)\])"
+_PLACE: Final = r"    case (\d+)u:\n        return (?:{0}_(?:in|out)_(?:(\w+)\(&context|(\w+)_bytes;)|&\w+\[(\d+)\])"
 _BOUNDS: Final = re.compile(rf"    \{{ {_TEXT}, (-?\d+), (-?\d+) \}},")
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output: its name in the model, the one in C, the type of an element, how many, and what they mean."""
+    """An input or output: its name as the agent tells it, the one in C, the type of an element in C and as SDK_RT has
+    it, how many, and what they mean; ``scale`` is 0 where elements are plain values."""
 
     name: str
     field: str
@@ -36,6 +37,8 @@ class Port:
     shape: str
     meaning: str
     zero: str  # the element that stands for the real number 0
+    kind: str
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ def entries_of(glue: str) -> list[Entry]:
             raise BuildError(f"the record of {name} tells other inputs and outputs than it has")
         bounds = re.search(rf"static const sdk_rt_dim_t {own}_bounds\[\] = \{{\n(.*?)\n\}};", glue, re.DOTALL)
         body_of = re.search(rf"static void \*{own}_data\(uint16_t index\)\n{{(.*?)\n}}", glue, re.DOTALL)
-        places = re.findall(_PLACE, body_of[1]) if body_of else []
-        fields = {int(k): place or f"dim{number}" for k, place, _, number in places}
+        places = re.findall(_PLACE.format(name), body_of[1]) if body_of else []
+        fields = {int(k): in_arena or of_caller or f"dim{number}" for k, in_arena, of_caller, number in places}
         if sorted(fields) != list(range(len(ports))):
             raise BuildError(f"the record of {name} does not tell where its inputs and outputs are")
         dims = [(n, int(lo), int(hi)) for n, lo, hi in _BOUNDS.findall(bounds[1])] if bounds else []
@@ -85,8 +88,10 @@ def _ports(
     for number, (name, kind, _, shape, nbytes, scale, zero) in enumerate(rows, first):
         width = next(size for end, size in _BYTES.items() if kind.endswith(end))
         zero_point = zero.strip("()")
-        real = f"real value = {scale} * (stored - {zero})" if float(scale.rstrip("fF")) else "plain values"
+        factor = float(scale.rstrip("fF"))
+        real = f"real value = {scale} * (stored - {zero})" if factor else "plain values"
         text = shapes.get(shape, "")
         c_type = _TYPES[kind]
-        out.append(Port(name, fields[number], c_type, int(nbytes) // width, f"[{text}]", real, zero_point))
+        size = int(nbytes) // width
+        out.append(Port(name, fields[number], c_type, size, f"[{text}]", real, zero_point, kind, factor))
     return tuple(out)

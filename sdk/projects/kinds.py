@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from sdk.boards.base import Table
 from sdk.boards.table import read_table, suggest
@@ -22,18 +22,24 @@ class Kind(Table, frozen=True):
 
     Every file of the folder is a template, called as in the project with ``.j2`` behind; ``NAME`` in a path stands for
     the C name of the model, ``dot.`` at the beginning of a part for a dot. ``model`` is the folder for the model's C,
-    ``headers`` the one for its headers (the same, where it is empty). With ``runtime``, the folder for start-up and
-    drivers, it is for boards that the runtime has these for; without, for those whose system brings its own.
+    ``headers`` the one for its headers (the same, where it is empty); without ``model`` it holds no C. With
+    ``runtime``, the folder for start-up and drivers, it is for boards that the runtime has these for; without, for
+    those whose system brings its own.
     ``yours`` are the files that belong to the user once they are there. ``needs`` is what a board's file says of this
-    kind of project in ``[projects.KIND]``, or the user with --set. ``hint`` is what to do next.
+    kind of project in ``[projects.KIND]``, or the user with --set. ``board`` is taken where none is named. ``io`` is
+    where inputs and outputs lie. ``adds`` names what makes further files (``sdk.projects.added``). ``hint`` is what to
+    do next.
     """
 
     title: str
-    model: str
     yours: tuple[str, ...]
+    model: str = ""
     headers: str = ""
     runtime: str = ""
     needs: tuple[str, ...] = ()
+    board: str = ""
+    io: Literal["arena", "caller"] = "arena"
+    adds: str = ""
     hint: str = "README.md says how to build it"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from sdk.driver.out_folder import MANIFEST, file_digest, replace_build
 from sdk.driver.targets import target_of
 from sdk.errors import UsageError
 from sdk.frontends.base import ModelFile
+from sdk.projects.added import Making, maker_of
 from sdk.projects.interface import entries_of
 from sdk.projects.kinds import SHARED, Kind, load_kind, template_folder
 from sdk.resources import data_dir
@@ -91,9 +93,11 @@ def new_project(
             hint="leave it out, and start the watchdog as that system does",
         )
     file = read_model_file(model, options.importers, options.tensors)
-    built = build_sources(file, board, replace(options, io="arena"))
+    built = build_sources(file, board, replace(options, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
     values["told"] = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
+    added = maker_of(kind)(Making(file, board, replace(options, io=kind.io), built, values["entries"]))
+    values |= added.values
     given = paths or {"": file.path}
     values["model_path"] = " ".join(f"{name}={at}" if name else at for name, at in _from(out, given))
     values["entry"] = f" --entry {next(iter(built.entries))}" if len(built.entries) > 1 else ""
@@ -102,7 +106,7 @@ def new_project(
     generated: list[str] = []
 
     def make(folder: Path) -> None:
-        for name, text in _files(kind_name, kind, built, board, options, values):
+        for name, text in chain(_files(kind_name, kind, built, board, options, values), added.files.items()):
             own = any(fnmatch(name, pattern) for pattern in kind.yours)
             if own and (out / name).exists() and not force:
                 kept.append(name)
@@ -213,6 +217,17 @@ def _files(
     kind_name: str, kind: Kind, built: Built, board: Board, options: BuildOptions, values: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     """All files of the project by name."""
+    if kind.model:
+        yield from _sources(kind, built, board, values)
+    m, root = built.sources.prefix, template_folder() / kind_name
+    for path in sorted(root.rglob(f"*{_TEMPLATE}")):
+        parts_of = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m).split("/")
+        name = "/".join(f".{part.removeprefix(_DOT)}" if part.startswith(_DOT) else part for part in parts_of)
+        yield name, _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
+
+
+def _sources(kind: Kind, built: Built, board: Board, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The C of the model, and with it what starts and drives a board."""
     m, headers = built.sources.prefix, kind.headers or kind.model
     glue = {name: text for name, text in built.sources.agent.items() if name.endswith("_glue.c") or kind.runtime}
     for name, text in {**built.sources.model, **glue}.items():
@@ -230,11 +245,6 @@ def _files(
             if path.name != "sdk_rt.h":
                 yield f"{kind.runtime}/include/{path.relative_to(include).as_posix()}", _ours(path)
         yield f"{kind.runtime}/board.ld", _marked(script or "")
-    root = template_folder() / kind_name
-    for path in sorted(root.rglob(f"*{_TEMPLATE}")):
-        parts_of = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m).split("/")
-        name = "/".join(f".{part.removeprefix(_DOT)}" if part.startswith(_DOT) else part for part in parts_of)
-        yield name, _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
 
 
 def _ours(path: Path) -> str:

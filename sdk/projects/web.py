@@ -1,0 +1,183 @@
+"""The further files of an npm package: the model as WebAssembly, its constants, golden cases, licences; and what its
+JavaScript has to know of the interface."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from sdk.compiler.sym import Dim, Var, free_vars
+from sdk.compiler.sym.dim import Func
+from sdk.driver.artifact import build_libraries
+from sdk.driver.built import BuiltEntry
+from sdk.driver.targets import target_of
+from sdk.errors import BuildError, UsageError
+from sdk.projects.golden import golden_cases, golden_files
+from sdk.projects.interface import Entry, Port
+from sdk.projects.making import Added, Making
+from sdk.projects.wasm_data import split_module
+from sdk.text import printable, wire_name
+from sdk.toolchains import Blob
+
+__all__ = ["js_dim", "web_files"]
+
+_ARRAYS: Final = {
+    "I8": "Int8Array", "U8": "Uint8Array", "I16": "Int16Array", "U16": "Uint16Array", "I32": "Int32Array",
+    "U32": "Uint32Array", "I64": "BigInt64Array", "U64": "BigUint64Array", "F16": "Uint16Array",
+    "F32": "Float32Array", "F64": "Float64Array", "BOOL": "Uint8Array",
+}  # fmt: skip
+_CODE: Final = r"^    {}_(\w+) = (-\d+),? +/\* (.*?) \*/"
+# The parts of the C compiler that a module may hold functions of, with the files of their licences beside it.
+_LICENCES: Final = {
+    "zig.txt": "LICENSE", "musl.txt": "lib/libc/musl/COPYRIGHT", "wasi-libc.txt": "lib/libc/wasi/LICENSE",
+    "wasi-libc-mit.txt": "lib/libc/wasi/LICENSE-MIT",
+}  # fmt: skip
+
+
+def web_files(making: Making) -> Added:
+    """The module, its constants and the golden cases of a project, and the values ``web`` and ``licences`` for its
+    templates.
+
+    Raises:
+        UsageError: the board is no WebAssembly engine.
+        BuildError: the model cannot be compiled for it.
+    """
+    board, options, built = making.board, making.options, making.built
+    if not target_of(board, options).wasm:
+        raise UsageError(
+            f"{board.name} is no WebAssembly engine", why="a page and Node run nothing else",
+            hint="leave --board out, or name one that extends the board of this kind of project",
+        )  # fmt: skip
+    m = built.sources.prefix
+    libraries = build_libraries(making.file, board, options)
+    split = split_module(libraries[f"{m}.wasm"].read_bytes())
+    cases, tensors = golden_files(golden_cases(making.file, options, built))
+    module, data = Blob(split.module), Blob(split.data)
+    licences = _licences()
+    web = {
+        "module": _file(f"{m}.wasm", module), "constants": _file(f"{m}.weights.bin", data),
+        "segments": [list(segment) for segment in split.segments],
+        "package": re.sub(r"[^a-z0-9_-]+", "-", m.lower()),
+        "context_bytes": built.report.context_bytes, "licences": sorted(licences),
+        "golden_bytes": len(tensors),
+        "init": _bound(str(built.sources.agent[f"{m}_glue.c"]), m), **_memory(str(built.sources.model[f"{m}.h"]), m),
+        "entries": [
+            _entry(own, entry, key) for (key, own), entry in zip(built.entries.items(), _in_order(making), strict=True)
+        ],
+    }  # fmt: skip
+    files: dict[str, str | Blob] = {
+        f"model/{m}.wasm": module, f"model/{m}.weights.bin": data, "golden/cases.json": cases,
+        "golden/cases.bin": tensors, **{f"LICENSES/{name}": text for name, text in licences.items()},
+    }  # fmt: skip
+    return Added(files, {"web": web})
+
+
+def _file(name: str, contents: Blob) -> dict[str, Any]:
+    return {"file": name, "bytes": len(contents), "sha256": hashlib.sha256(contents).hexdigest()}
+
+
+def _in_order(making: Making) -> list[Entry]:
+    """The entries as the build has them."""
+    by_name = {entry.name: entry for entry in making.entries}
+    return [by_name[wire_name(own.name)] for own in making.built.entries.values()]
+
+
+def _memory(header: str, m: str) -> dict[str, Any]:
+    """What the header tells of memory and codes.
+
+    Raises:
+        BuildError: a tensor is where the JavaScript does not look for it.
+    """
+    macro = m.upper()
+
+    def number(name: str) -> int:
+        found = re.search(rf"^#define {macro}_{name} (\d+)u", header, re.MULTILINE)
+        if found is None:
+            raise BuildError(f"the header of {m} does not tell {name}")
+        return int(found[1])
+
+    if re.search(rf"\b{m}(_\w+)?_(in|out)_\w+\(", header):
+        raise BuildError("an input or output has its place in the arena, where the page's code does not look for it")
+    codes = re.findall(_CODE.format(macro), header, re.MULTILINE)
+    return {
+        "state": [number("STATE_BYTES"), number("STATE_ALIGN")],
+        "arena": [number("ARENA_BYTES"), number("ARENA_ALIGN")],
+        "codes": {code: [name, text] for name, code, text in codes if name.startswith("E_") and int(code) > -16},
+    }  # fmt: skip
+
+
+def _bound(glue: str, m: str) -> list[int]:
+    """The values of the dims that are bound when an instance is made, as the agent has them: their upper bounds."""
+    found = re.search(rf"const {m}_init_dims dims = \{{ ([\d, ]+) \}};", glue)
+    return [int(value) for value in found[1].split(", ")] if found else []
+
+
+def _entry(own: BuiltEntry, entry: Entry, key: str) -> dict[str, Any]:
+    """An entry for the templates: symbols of the module, dims, and tensors with their shapes."""
+    names = {printable(wire_name(name)).encode("ascii", "backslashreplace").decode(): name for name in own.shapes}
+    outputs = [port for port in entry.outputs if _told(port) in names]  # the others are sizes that a run computes
+    return {
+        "key": key, "symbol": entry.name,
+        "dims": [{"name": v.name, "lo": v.lo, "hi": v.hi, "multiple": v.multiple,
+                  "js": f"{json.dumps(v.name)}: {v.most}"} for v in own.dims],
+        "fresh": [{"name": v.name, "lo": v.lo, "hi": v.hi} for v in own.fresh],
+        "inputs": [_port(port, names[_told(port)], own) for port in entry.inputs],
+        "outputs": [_port(port, names[_told(port)], own) for port in outputs],
+    }  # fmt: skip
+
+
+def _told(port: Port) -> str:
+    """The name of a tensor as the agent tells it, out of the C that spells it."""
+    plain = port.name.replace(r"\?", "?")
+    return str(json.loads(f'"{plain}"'))
+
+
+def _port(port: Port, name: str, own: BuiltEntry) -> dict[str, Any]:
+    shape = own.shapes[name]
+    fresh = any(var in own.fresh for dim in shape for var in free_vars(dim))
+    return {
+        "key": port.field, "name": printable(name), "type": port.kind.lower(), "array": _ARRAYS[port.kind],
+        "shape": [js_dim(dim) for dim in shape], "text": ", ".join(map(str, shape)), "most": port.elements,
+        "computed": fresh, "scale": port.scale, "zero": int(port.zero) if port.scale else 0, "meaning": port.meaning,
+        "example": port.elements, "fixed": not any(free_vars(dim) for dim in shape),
+    }  # fmt: skip
+
+
+def js_dim(dim: Dim) -> str:
+    """A dim as JavaScript that computes it from the properties of ``d``."""
+    if isinstance(dim, int):
+        return str(dim)
+    terms = [_js_term(term, coefficient) for term, coefficient in dim.terms]
+    return " + ".join([*terms, *([str(dim.const)] if dim.const else [])]).replace("+ -", "- ")
+
+
+def _js_term(term: Any, coefficient: int) -> str:
+    factors = [_js_factor(factor) if power == 1 else f"{_js_factor(factor)} ** {power}" for factor, power in term]
+    return " * ".join([*([str(coefficient)] if coefficient != 1 else []), *factors])
+
+
+def _js_factor(factor: Var | Func) -> str:
+    if isinstance(factor, Var):
+        plain = re.fullmatch(r"[A-Za-z_]\w*", factor.name, re.ASCII)
+        return f"d.{factor.name}" if plain else f"d[{json.dumps(factor.name)}]"
+    a, b = js_dim(factor.a), js_dim(factor.b)
+    return f"Math.floor(({a}) / ({b}))" if factor.name == "floordiv" else f"Math.{factor.name}({a}, {b})"
+
+
+def _licences() -> Mapping[str, str]:
+    """The licences of what the C compiler may put into a module, as it came with them.
+
+    Raises:
+        BuildError: the compiler's package lacks one.
+    """
+    spec = find_spec("ziglang")
+    root = Path(spec.origin).parent if spec and spec.origin else Path()
+    try:
+        return {name: (root / path).read_text(encoding="utf-8") for name, path in _LICENCES.items()}
+    except OSError as error:
+        raise BuildError("the C compiler's package lacks a licence", where=error.filename, why=error.strerror) from None
