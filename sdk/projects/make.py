@@ -218,7 +218,7 @@ def _files(
 ) -> Iterator[tuple[str, Any]]:
     """All files of the project by name."""
     if kind.model:
-        yield from _sources(kind, built, board, values)
+        yield from _sources(kind, built, board, options, values)
     m, root = built.sources.prefix, template_folder() / kind_name
     for path in sorted(root.rglob(f"*{_TEMPLATE}")):
         parts_of = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m).split("/")
@@ -226,7 +226,9 @@ def _files(
         yield name, _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
 
 
-def _sources(kind: Kind, built: Built, board: Board, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _sources(
+    kind: Kind, built: Built, board: Board, options: BuildOptions, values: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
     """The C of the model, and with it what starts and drives a board."""
     m, headers = built.sources.prefix, kind.headers or kind.model
     glue = {name: text for name, text in built.sources.agent.items() if name.endswith("_glue.c") or kind.runtime}
