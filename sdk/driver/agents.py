@@ -17,7 +17,7 @@ from sdk.driver.targets import target_of
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.toolchains import CompileJob, LinkJob, LinkKind, SourceText, Target, toolchain_for
+from sdk.toolchains import Blob, CompileJob, LinkJob, LinkKind, SourceText, Target, toolchain_for
 from sdk.toolchains.base import headers_in
 from sdk.toolchains.boot import sign_boot
 from sdk.toolchains.cache import digest
@@ -43,6 +43,12 @@ def link_agent(
         BuildError: it does not compile, or does not fit the board's memory (by how much, in which region).
         UsageError: the runtime has no driver for the board's peripherals, or runs no code of the backend.
     """
+    if device is not None and not device.startswith("local:") and _weights_beside(sources):
+        raise UsageError(
+            "the file of weights is not sent to other machines",
+            where=device,
+            hint="build with the weights in the program: leave out --weights file",
+        )
     how, target = runtime_of(sources.backend), target_of(board, options)
     toolchain = toolchain_for(target, options.toolchain)
     place = placed(board, device)
@@ -69,6 +75,8 @@ def link_agent(
         kind: LinkKind = "executable" if script is None else "firmware"
         libs = ("pthread",) if script is None else ()
         job = LinkJob(kind, objects, target, script=script, libs=libs)
+        for name, data in _weights_beside(sources).items():
+            SourceText(name, data).write(folder)  # where the program looks for it
         try:
             toolchain.link(job, folder / "agent")
             sign_boot(folder / "agent", place.runtime.boot)
@@ -77,6 +85,12 @@ def link_agent(
 
     with step(f"building the {'program' if board.hosted else 'firmware'} that runs it on {board.name}"):
         return toolchain.cache.entry(key, make) / "agent"
+
+
+def _weights_beside(sources: Sources) -> dict[str, str | Blob]:
+    """The file of weights that the program of a model maps."""
+    taken_in = f"{sources.prefix}_weights.S" in sources.model
+    return {n: data for n, data in sources.model.items() if isinstance(data, Blob) and not taken_in}
 
 
 def _jobs(runtime: Mapping[str, str], defines: tuple[str, ...], target: Target) -> list[CompileJob]:

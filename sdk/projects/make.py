@@ -96,7 +96,8 @@ def new_project(
     built = build_sources(file, board, replace(options, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
     values["told"] = "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in (settings or {}).items())
-    added = maker_of(kind)(Making(file, board, replace(options, io=kind.io), built, values["entries"]))
+    options = replace(options, io=kind.io)
+    added = maker_of(kind)(Making(kind, file, board, options, built, values["entries"], settings or {}))
     values |= added.values
     given = paths or {"": file.path}
     values["model_path"] = " ".join(f"{name}={at}" if name else at for name, at in _from(out, given))
@@ -158,12 +159,13 @@ def _values(
     compiler, flags = (words[0], words[1:-1]) if words[0] != "zig" else ("zig cc", words[2:-1])
     headers, sources = _by_ending(built.sources.model)
     values: dict[str, Any] = {
-        "kind": name, "kind_title": kind.title, "m": m, "M": m.upper(), "model": file.path.name, "board": board.name,
-        "title": board.title, "place": place, "version": VERSION, "generated": GENERATED, "cc": compiler,
-        "flags": flags, "cpu_flags": [f for f in flags if f.startswith("-m")], "sources": sources, "headers": headers,
-        "entries": entries_of(str(built.sources.agent[f"{m}_glue.c"])), "folder": kind.model, "runtime": kind.runtime,
-        "boards": _own_boards(board), "macros": (), "runtime_sources": (), "cpu": board.core.cpu,
-        "flashes": list(board.flash), "same": _same(m, options, out),
+        "kind": name, "kind_title": kind.title, "m": m, "M": m.upper(), "model": printable(file.path.name),
+        "board": board.name, "title": board.title, "place": place, "version": VERSION, "generated": GENERATED,
+        "cc": compiler, "flags": flags, "cpu_flags": [f for f in flags if f.startswith("-m")],
+        "sources": sources, "headers": headers, "folder": kind.model, "runtime": kind.runtime,
+        "entries": entries_of(str(built.sources.agent[f"{m}_glue.c"])), "boards": _own_boards(board),
+        "macros": (), "runtime_sources": (), "cpu": board.core.cpu, "flashes": list(board.flash),
+        "same": _same(m, options, out),
     }  # fmt: skip
     if kind.runtime:
         how = runtime_of(built.sources.backend)
