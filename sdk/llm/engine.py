@@ -85,6 +85,7 @@ class Engine:
                 if isinstance(item, SdkError):
                     raise item
                 yield item
+                await asyncio.sleep(0)  # others' turn, and that of who tells that the caller went away
         finally:
             stopped.set()
 
