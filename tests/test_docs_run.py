@@ -33,7 +33,7 @@ ELSEWHERE = re.compile(
     r"sdk .*(--farm|serial:|(tcp|ssh|adb)://)"
 )
 SHELL = ("cmake", "qemu-system-arm", "python")
-LANGUAGES = {"", "c", "js", "python", "ir", "pipeline", "toml"}
+LANGUAGES = {"", "c", "js", "python", "ir", "pipeline", "toml", "kotlin", "swift"}  # the last two in tests of their own
 C_PRELUDE = {"README.md": "#include <stdint.h>\n#include <stddef.h>\nstatic void fill(int8_t *image) { *image = 0; }\n"}
 # Transcripts of models that are not in the tree, and diagrams: they hold no command that could be run.
 NOT_RUN = re.compile(r"^(error: | model\.tflite, model\.onnx|tm=\d)")

@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from sdk.cli import complete, options, output
 from sdk.cli.group import Listed
+from sdk.errors import UsageError
+from sdk.files import read_regular
+from sdk.text import printable
+
+
+def _sampling(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say how tokens are chosen."""
+    rows = (
+        ("--seed", "seed", int, 0, "Seed of the draws."),
+        ("--min-p", "min_p", float, 0.0, "Keep tokens with this part of the best one's probability."),
+        ("--top-p", "top_p", float, 0.95, "Keep as few tokens as have this probability together."),
+        ("--top-k", "top_k", int, 40, "Keep as many tokens; 0: all."),
+        ("--temperature", "temperature", float, 0.7, "Spread of the draws; 0: always the most probable token."),
+        ("--repetition", "repetition", float, 1.0, "Penalty for tokens that were there."),
+    )
+    for flag, name, kind, default, text in rows:
+        option = click.option(flag, name, type=kind, default=default, show_default=True, metavar="N", help=text)
+        command = option(command)
+    return command
+
+
+def _sampler(given: Mapping[str, Any]) -> Any:
+    from sdk.llm.text.sampler import Sampler, Sampling
+
+    return Sampler(Sampling(**{name: value for name, value in given.items() if name != "seed"}), given["seed"])
 
 
 @click.group(cls=Listed)
@@ -30,20 +58,23 @@ def llm() -> None:
     "--chunk", type=click.IntRange(2, 4096), default=128, show_default=True, metavar="N",
     help="Tokens of a prompt that are computed together.",
 )  # fmt: skip
+@click.option(
+    "--quantize", metavar="FORMAT", help="q8_0 or q4_0: matrices of floats in groups of 32, rounded to nearest."
+)
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
 @click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Threads of a run.")
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @options.json_option
 def build(
-    model: Path, board: str, out: Path | None, context: int | None, chunk: int, name: str | None, threads: int,
-    force: bool, as_json: bool,
+    model: Path, board: str, out: Path | None, context: int | None, chunk: int, quantize: str | None, name: str | None,
+    threads: int, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compile the checkpoint MODEL for a board: C, and on this machine a library that sdk.llm.load runs."""
     from sdk.llm.build import build_model
 
     made = build_model(
         model, out or Path("out") / f"{model.stem}-{board}", context=context, chunk=chunk, name=name, threads=threads,
-        board=board, force=force,
+        board=board, force=force, quantize=quantize,
     )  # fmt: skip
     data = {**made.info, "out": str(made.folder), "report": made.report.to_json()}
     if as_json:
@@ -55,3 +86,94 @@ def build(
     for what, size in rows:
         output.say(f"  {what:<8} {size:>15,} B")
     output.say(f"wrote {made.folder}")
+
+
+@llm.command()
+@click.argument("folder", type=options.FILE)
+@click.option("--system", metavar="TEXT", help="What the model is told before the conversation.")
+@click.option("--prompt", metavar="TEXT", help="Ask this once, and end; - reads it from stdin.")
+@click.option("--raw", is_flag=True, help="Go on with the text as it is, without the chat template.")
+@click.option("--tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens an answer.")
+@_sampling
+def chat(
+    folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, **sampling: Any
+) -> None:
+    """Talk with the model that sdk llm build wrote to FOLDER; an empty line or Ctrl-D ends it."""
+    from sdk.llm.conversation import Conversation
+
+    talk, sampler = Conversation.of(folder), _sampler(sampling)
+    messages = [{"role": "system", "content": system}] if system else []
+    for text in _asked(prompt):
+        messages.append({"role": "user", "content": text})
+        ids = talk.speaker.encode(text) if raw else talk.speaker.encode_chat(messages)
+        said = []
+        for piece in talk.answer(ids, sampler, most=tokens):
+            said.append(piece.text)
+            click.echo(printable(piece.text, "\n\t"), nl=False)
+            sys.stdout.flush()
+        click.echo()
+        messages.append({"role": "assistant", "content": "".join(said)})
+
+
+def _asked(prompt: str | None) -> Iterator[str]:
+    """What is asked: once, or line by line until an empty one."""
+    if prompt is not None:
+        yield sys.stdin.read() if prompt == "-" else prompt
+        return
+    while True:
+        if sys.stdin.isatty():
+            click.echo("> ", nl=False)
+        line = sys.stdin.readline().rstrip("\n")
+        if not line:
+            return
+        yield line
+
+
+@llm.command()
+@click.argument("folder", type=options.FILE)
+@click.option("--prompts", metavar="N,N", default="128,512", show_default=True, help="Lengths of prompts, in tokens.")
+@click.option("--tokens", type=click.IntRange(1), default=32, show_default=True, metavar="N", help="Tokens after each.")
+@options.json_option
+def bench(folder: Path, prompts: str, tokens: int, as_json: bool) -> None:
+    """Measure the model that sdk llm build wrote to FOLDER: tokens per second, time to load, memory."""
+    from sdk.llm.measure import bench_model
+
+    data = bench_model(folder, _lengths(prompts), tokens)
+    if as_json:
+        output.print_json(data, 1)
+        return
+    output.say(f"{'prompt':>8} {'prefill':>14} {'decode':>14}")
+    for row in data["lengths"]:
+        output.say(f"{row['prompt']:>8} {row['prefill']:>8,.1f} tok/s {row['decode']:>8,.1f} tok/s")
+    peak = data["peak_bytes"]
+    output.say(f"loaded in {data['load_ms']:.1f} ms" + (f", {peak:,} B of memory at most" if peak else ""))
+
+
+def _lengths(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.strip().isdigit() and 0 < int(part) < 1 << 31 for part in parts):
+        raise UsageError(f"--prompts {text}: no lengths", hint="give numbers of tokens, as 128,512")
+    return [int(part) for part in parts]
+
+
+@llm.command("eval")
+@click.argument("folder", type=options.FILE)
+@click.argument("text", type=options.FILE)
+@click.option("--window", type=click.IntRange(3), metavar="N", help="Tokens of a window (default: the context).")
+@options.json_option
+def evaluate(folder: Path, text: Path, window: int | None, as_json: bool) -> None:
+    """Tell how well the model in FOLDER foresees the file TEXT: its perplexity."""
+    from sdk.llm.measure import perplexity
+
+    data = perplexity(folder, _read(text), window=window)
+    if as_json:
+        output.print_json(data, 1)
+        return
+    output.say(f"perplexity {data['perplexity']:.4f} over {data['tokens']:,} tokens in windows of {data['window']:,}")
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_regular(path, 1 << 30).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}", why=str(error)[:200], hint="give a text file in UTF-8") from None

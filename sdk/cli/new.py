@@ -30,8 +30,8 @@ class _Kinds(Listed):
 
 @click.group(cls=_Kinds)
 def new() -> None:
-    """Write a project around a model: firmware, cmake, platformio, zephyr, arduino, esp-idf, web. In a folder that
-    has one, what is generated is written anew, and what is yours is kept."""
+    """Write a project around a model: firmware, cmake, platformio, zephyr, arduino, esp-idf, web, android. In a
+    folder that has one, what is generated is written anew, and what is yours is kept."""
 
 
 def _make(
@@ -75,7 +75,7 @@ def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
         options.build_options,
         click.option("--force", is_flag=True, help="Write the files that are yours anew too."),
         click.option(
-            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="What the build system calls the board."
+            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="What it is called where it is built."
         ),
         click.option("-o", "--out", type=options.FILE, help="Folder to write (default: NAME-KIND)."),
         options.any_board_option,

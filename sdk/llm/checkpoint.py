@@ -133,9 +133,7 @@ def _renamed(architecture: Architecture, files: Iterable[Path]) -> Iterable[Weig
 
 def _weight(name: str, tensor: Tensor) -> Weight:
     if tensor.kind not in _KINDS:
-        raise BuildError(
-            f"the tensor {name} has elements of {tensor.kind}", hint=f"supported: {', '.join(_KINDS)}"
-        )
+        raise BuildError(f"the tensor {name} has elements of {tensor.kind}", hint=f"supported: {', '.join(_KINDS)}")
     return Weight.of(name, FORMATS[tensor.kind], tensor.shape, np.frombuffer(tensor.data, np.uint8))
 
 

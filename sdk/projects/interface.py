@@ -21,7 +21,7 @@ _TENSORS: Final = re.compile(r"static const sdk_rt_tensor_t (\w+)_tensors\[\] = 
 _TENSOR: Final = re.compile(rf"    \{{ {_TEXT}, SDK_RT_(\w+), (\d+), (\w+), (\d+)u, ([^,]+), ([^,]+) \}},")
 _SHAPE: Final = re.compile(r"static const int32_t (\w+_shape_\d+)\[\] = \{([^}]*)\};")
 _RECORD: Final = re.compile(r"^const sdk_rt_model_t (\w+)_rt_model = \{\n(.*?)\n\};", re.DOTALL | re.MULTILINE)
-_PLACE: Final = r"    case (\d+)u:\n        return (?:{0}_(?:in|out)_(?:(\w+)\(&context|(\w+)_bytes;)|&\w+\[(\d+)\])"
+_PLACE: Final = r"    case (\d+)u:\n        return (?:{0}_?_(?:in|out)_(?:(\w+)\(&context|(\w+)_bytes;)|&\w+\[(\d+)\])"
 _BOUNDS: Final = re.compile(rf"    \{{ {_TEXT}, (-?\d+), (-?\d+) \}},")
 
 

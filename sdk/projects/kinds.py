@@ -6,6 +6,8 @@ import tomllib
 from pathlib import Path
 from typing import Final, Literal
 
+from msgspec import field as key
+
 from sdk.boards.base import Table
 from sdk.boards.table import read_table, suggest
 from sdk.errors import UsageError
@@ -29,6 +31,10 @@ class Kind(Table, frozen=True):
     kind of project in ``[projects.KIND]``, or the user with --set. ``board`` is taken where none is named. ``io`` is
     where inputs and outputs lie. ``adds`` names what makes further files (``sdk.projects.added``). ``hint`` is what to
     do next.
+
+    An app has the C of several instruction sets: ``sources`` is their folder, ``sets`` the board of each by the name of
+    its folder there. ``golden`` is the file of its golden cases. ``defaults`` are settings that --set changes (``NAME``
+    as in paths, in small letters), ``patterns`` what they have to look like.
     """
 
     title: str
@@ -40,6 +46,11 @@ class Kind(Table, frozen=True):
     board: str = ""
     io: Literal["arena", "caller"] = "arena"
     adds: str = ""
+    sources: str = ""
+    sets: dict[str, str] = key(default_factory=dict)
+    golden: str = ""
+    defaults: dict[str, str] = key(default_factory=dict)
+    patterns: dict[str, str] = key(default_factory=dict)
     hint: str = "README.md says how to build it"
 
 

@@ -11,6 +11,7 @@ from sdk.driver.built import Built
 from sdk.driver.options import BuildOptions
 from sdk.frontends.base import ModelFile
 from sdk.projects.interface import Entry
+from sdk.projects.kinds import Kind
 from sdk.toolchains import Blob
 
 __all__ = ["Added", "Making"]
@@ -18,13 +19,16 @@ __all__ = ["Added", "Making"]
 
 @dataclass(frozen=True)
 class Making:
-    """A project that is being made: the model's file, board and options, the build and its entries."""
+    """A project that is being made: its kind, the model's file, board and options, the build, its entries, and what the
+    user set."""
 
+    kind: Kind
     file: ModelFile
     board: Board
     options: BuildOptions
     built: Built
     entries: Sequence[Entry]
+    settings: Mapping[str, str]
 
 
 @dataclass(frozen=True)

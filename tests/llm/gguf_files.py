@@ -68,8 +68,10 @@ def number(format: str, block: bytes, k: int) -> np.float32:
         high = int.from_bytes(bits[:4], "little") >> k & 1 if five else 0
         nibble = bits[(4 if five else 0) + k % 16] >> (4 if k >= 16 else 0) & 15
         whole = nibble + 16 * high
-        return f16(block[:2]) * one(whole) + f16(block[2:4]) if scaled else f16(block[:2]) * one(
-            whole - (16 if five else 8)
+        return (
+            f16(block[:2]) * one(whole) + f16(block[2:4])
+            if scaled
+            else f16(block[:2]) * one(whole - (16 if five else 8))
         )
     if format == "Q6_K":
         half, at = divmod(k, 128)

@@ -1,0 +1,231 @@
+"""A conversation with a built model: texts in, texts out, as they come."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.errors import UsageError
+from sdk.files import read_regular
+from sdk.llm.model import LanguageModel, load
+from sdk.llm.text.gguf_vocabulary import tokenizer_of_gguf
+from sdk.llm.text.package import tokenizers_package
+from sdk.llm.text.sampler import Sampler
+from sdk.llm.text.template import ChatTemplate, Message
+from sdk.llm.text.tokenizer import load_tokenizer
+from sdk.llm.tokens import GGUF_TOKENS
+
+__all__ = ["Conversation", "Piece", "Speaker"]
+
+_MOST_JSON: Final = 256 << 20
+_ROLES: Final = ("bos", "eos", "pad", "unk")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What an answer grows by: ``text`` may be empty while characters or what ends the answer are incomplete.
+    ``finish`` is None but for the last: "stop" or "length"."""
+
+    text: str
+    token: int | None
+    finish: str | None = None
+
+
+class Speaker:
+    """What a build knows of texts: its tokenizer, its chat template and the tokens that end an answer. Conversations
+    share it; threads may."""
+
+    def __init__(self, folder: Path, info: Mapping[str, Any]) -> None:
+        self._lock = threading.Lock()
+        self.tokenizer = _tokenizer(folder)
+        special = info.get("special_tokens", {})
+        self.ends = frozenset(special.get("eos", ()))
+        self.begin: int | None = special.get("bos")
+        ids = {role: special.get(role) for role in _ROLES} | {"eos": next(iter(special.get("eos", ())), None)}
+        names = {f"{role}_token": self.tokenizer.id_to_token(at) or "" for role, at in ids.items() if at is not None}
+        source = info.get("chat_template")
+        self._template = None if source is None else ChatTemplate(source, {"bos_token": "", "eos_token": "", **names})
+        added = self.tokenizer.get_added_tokens_decoder().values()
+        self._special = [token.content for token in added if token.special]
+
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
+        """The tokens of a text, with what the model expects around it where ``special``."""
+        with self._lock:
+            return list(self.tokenizer.encode(text, add_special_tokens=special).ids)
+
+    def encode_chat(self, messages: Sequence[Message], **values: Any) -> list[int]:
+        """The tokens of messages ({"role", "content"}) up to where the model answers. Names of special tokens in what
+        is said are text, so that nobody can speak for another.
+
+        Raises:
+            UsageError: the checkpoint has no chat template, or its template refuses the messages.
+        """
+        if self._template is None:
+            raise UsageError("the checkpoint has no chat template", hint="give it a text to go on with instead")
+        said = [str(message.get("content", "")) for message in messages]
+        if not any(name in text for text in said for name in self._special):
+            return self.encode(self._template.render(messages, **values), special=False)
+        signs = [f"\ue000{at}\ue001" for at in range(len(said))]
+        hidden = [{**message, "content": sign} for message, sign in zip(messages, signs, strict=True)]
+        ids, rest = [], self._template.render(hidden, **values)
+        for sign, text in zip(signs, said, strict=True):
+            before, found, after = rest.partition(sign)
+            if found:
+                ids += self.encode(before, special=False) + self._plain(text)
+                rest = after
+        return ids + self.encode(rest, special=False)
+
+    def _plain(self, text: str) -> list[int]:
+        with self._lock:
+            self.tokenizer.encode_special_tokens = True
+            try:
+                return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+            finally:
+                self.tokenizer.encode_special_tokens = False
+
+    def stream(self) -> Callable[[int], str]:
+        """What gives the text that each token of an answer adds."""
+        package, state = tokenizers_package(), None
+        state = package.decoders.DecodeStream(skip_special_tokens=True)
+        return lambda token: state.step(self.tokenizer, token) or ""
+
+
+def _tokenizer(folder: Path) -> Any:
+    own = folder / GGUF_TOKENS
+    if not own.is_file():
+        return load_tokenizer(folder)
+    try:
+        fields = json.loads(read_regular(own, _MOST_JSON))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read {own}", why=str(error)[:200], hint="build the model again") from None
+    return tokenizer_of_gguf(fields)
+
+
+class Conversation:
+    """A model with the texts it was given. What a new prompt shares with the tokens before stays in the caches. Not to
+    be used by two threads at the same time."""
+
+    def __init__(self, model: LanguageModel, speaker: Speaker) -> None:
+        self.model, self.speaker = model, speaker
+        self.tokens: list[int] = []  # those in the caches
+        self.reused = 0  # tokens of the last prompt that were there already
+        self._logits: NDArray[np.float32] | None = None
+
+    @staticmethod
+    def of(folder: Path) -> Conversation:
+        """A conversation with the build in a folder.
+
+        Raises:
+            UsageError: there is no build, or its tokenizer is missing.
+        """
+        model = load(folder)
+        return Conversation(model, Speaker(folder, model.info))
+
+    def another(self) -> Conversation:
+        """A second one over the same weights, which may run beside this."""
+        return Conversation(self.model.another(), self.speaker)
+
+    def forget(self) -> None:
+        """Empties the caches."""
+        self.model.reset()
+        self.tokens = []
+
+    def take(self, prompt: Sequence[int], stopped: Callable[[], bool] = lambda: False) -> NDArray[np.float32] | None:
+        """Computes a prompt and gives the logits of what follows; None when ``stopped`` says so between parts of it.
+
+        Raises:
+            UsageError: it is empty, or there is no room for it and an answer.
+        """
+        room = self.model.context
+        if not prompt:
+            raise UsageError("there is nothing to go on with", hint="give a text")
+        if len(prompt) >= room:
+            raise UsageError(
+                f"the prompt has {len(prompt):,} tokens, and there is room for {room:,} with the answer",
+                hint="shorten it, or build with a larger --context",
+            )
+        self._go_back(prompt)
+        step = max(int(self.model.info.get("chunk", 128)), 1)
+        logits = None
+        for at in range(len(self.tokens), len(prompt), step):
+            if stopped():
+                return None
+            part = list(prompt[at : at + step])
+            logits = self.model.feed(part)
+            self.tokens += part
+        return logits
+
+    def _go_back(self, prompt: Sequence[int]) -> None:
+        same = 0
+        for before, now in zip(self.tokens, prompt, strict=False):
+            if before != now:
+                break
+            same += 1
+        same = min(same, len(prompt) - 1)  # the last is computed again, for its logits
+        if same < len(self.tokens) and not self.model.truncate(same):
+            self.model.reset()
+            same = 0
+        self.tokens = self.tokens[:same]
+        self.reused = same
+
+    def answer(
+        self, prompt: Sequence[int], sampler: Sampler, *, most: int | None = None, ends: Sequence[str] = (),
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Iterator[Piece]:  # fmt: skip
+        """What the model says after a prompt, token by token: up to ``most`` tokens, to one of the texts ``ends``,
+        which are not shown, or until ``stopped``, which makes it end without a last piece.
+
+        Raises:
+            UsageError: there is no room for the prompt.
+        """
+        logits = self.take(prompt, stopped)
+        most = min(self.model.context - len(prompt), most if most is not None else self.model.context)
+        show, held = self.speaker.stream(), _Held(ends)
+        made: list[int] = []
+        while logits is not None and not stopped():
+            if len(made) >= most:
+                yield Piece(held.rest(), None, "length")
+                return
+            token = sampler.next(logits, [*prompt, *made])
+            if token in self.speaker.ends:
+                yield Piece(held.rest(), token, "stop")
+                return
+            made.append(token)
+            text, ended = held.add(show(token))
+            yield Piece(text, token, "stop" if ended else None)
+            if ended:
+                return
+            if len(made) < most:
+                logits = self.model.feed([token])
+                self.tokens.append(token)
+
+
+class _Held:
+    """Text of which an end is kept as long as it may be the begin of what ends the answer."""
+
+    def __init__(self, ends: Sequence[str]) -> None:
+        self._ends, self._text = [end for end in ends if end], ""
+
+    def add(self, text: str) -> tuple[str, bool]:
+        """What can be shown now, and whether the answer has ended."""
+        self._text += text
+        places = [place for place in (self._text.find(end) for end in self._ends) if place >= 0]
+        if places:
+            return self._text[: min(places)], True
+        keep = max((self._overlap(end) for end in self._ends), default=0)
+        shown, self._text = self._text[: len(self._text) - keep], self._text[len(self._text) - keep :]
+        return shown, False
+
+    def _overlap(self, end: str) -> int:
+        return next((n for n in range(min(len(end) - 1, len(self._text)), 0, -1) if self._text.endswith(end[:n])), 0)
+
+    def rest(self) -> str:
+        """What was kept."""
+        return self._text

@@ -1,0 +1,68 @@
+"""The C around a model of an app in this process: instances, and their golden cases."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+WIDTHS = {"i8": "i1", "u8": "u1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "f32": "<f4", "bool": "?"}
+
+
+def compiled(folder: Path, m: str, out: Path, gcc: str) -> ctypes.CDLL:
+    """The session of an app as a library of this machine; ``folder`` holds a folder for each instruction set."""
+    own = folder / {"x86_64": "x86_64", "aarch64": "arm64-v8a"}[platform.machine()]
+    sources = [folder / f"{m}_session.c", *own.glob("*.c"), *own.glob("*.S")]
+    flags = ["-march=x86-64-v2"] if own.name == "x86_64" else []
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-psabi"]
+    line = [gcc, "-O1", "-shared", "-fPIC", *flags, *strict, f"-I{folder}", f"-I{own}", *sources, "-o", out]
+    subprocess.run(line, check=True, cwd=own)
+    return ctypes.CDLL(str(out))
+
+
+class Session:
+    """An instance of the model ``m`` in a library."""
+
+    def __init__(self, library: ctypes.CDLL, m: str) -> None:
+        self.library, self.m, self.handle = library, m, ctypes.c_void_p()
+        assert library[f"{m}_session_open"](ctypes.byref(self.handle)) == 0
+
+    def close(self) -> None:
+        """Gives its memory back."""
+        self.library[f"{self.m}_session_close"](self.handle)
+
+    def shape(self, entry: int, tensor: int, dims: Sequence[int]) -> list[int] | int:
+        """Of a tensor, or the code of an error."""
+        shape = (ctypes.c_int32 * 8)()
+        given = (ctypes.c_int32 * max(1, len(dims)))(*dims)
+        rank = self.library[f"{self.m}_session_shape"](entry, tensor, given, shape)
+        return rank if rank < 0 else list(shape[:rank])
+
+    def run(self, entry: int, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], dims: Sequence[int]) -> int:
+        """The code of a run; what it found of the dims is dropped."""
+        given = (ctypes.c_int32 * max(1, len(dims)))(*dims)
+        words = []
+        for arrays in (inputs, outputs):
+            words.append((ctypes.c_void_p * max(1, len(arrays)))(*[a.ctypes.data for a in arrays]))
+            words.append((ctypes.c_size_t * max(1, len(arrays)))(*[a.nbytes for a in arrays]))
+        return int(self.library[f"{self.m}_session_run"](self.handle, entry, *words, given))
+
+
+def read_cases(data: bytes, dims: int, tensors: int) -> Iterator[tuple[int, list[int], list[bytes]]]:
+    """The cases of a file of golden cases: entry, dims, and the bytes of each tensor."""
+    (count,), at = struct.unpack_from("<i", data), 4
+    for _ in range(count):
+        entry, *values = struct.unpack_from(f"<{1 + dims}i", data, at)
+        at += 4 * (1 + dims)
+        found = []
+        for _ in range(tensors):
+            (size,) = struct.unpack_from("<i", data, at)
+            found.append(data[at + 4 : at + 4 + size])
+            at += 4 + size
+        yield entry, values, found
+    assert at == len(data)
