@@ -133,7 +133,7 @@ def _asked(prompt: str | None) -> Iterator[str]:
 @llm.command()
 @click.argument("model", type=options.FILE)
 @click.option("--memory", "rooms", multiple=True, metavar="BYTES", help="What a device has, as 512M or 4G; repeat it.")
-@click.option("--chunk", type=click.IntRange(2, 4096), default=128, show_default=True, metavar="N", help="As build has.")
+@click.option("--chunk", type=click.IntRange(2, 4096), default=128, show_default=True, metavar="N", help="As build.")
 @options.json_option
 def fit(model: Path, rooms: tuple[str, ...], chunk: int, as_json: bool) -> None:
     """Tell the largest context with which the checkpoint MODEL fits into memory, as it is and quantised."""
