@@ -172,6 +172,42 @@ def _bytes(text: str) -> int:
 
 @llm.command()
 @click.argument("folder", type=options.FILE)
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", show_default=True, help="Where to be reached.")
+@click.option("--key-file", type=options.FILE, help="File with the secret that requests must have.")
+@click.option(
+    "--parallel", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
+    help="Answers at the same time, each with caches of its own; others wait.",
+)  # fmt: skip
+@click.option("--name", metavar="NAME", help="Name of the model for clients (default: the build's).")
+def serve(folder: Path, listen: str, key_file: Path | None, parallel: int, name: str | None) -> None:
+    """Serve the model that sdk llm build wrote to FOLDER by OpenAI's interface: /v1/chat/completions and others.
+
+    Without --key-file, this machine alone can reach it.
+    """
+    from sdk.llm.conversation import Conversation
+    from sdk.llm.engine import Engine
+    from sdk.llm.serving import server_of
+
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"--listen {listen}: no address", hint="give HOST:PORT, as 127.0.0.1:8080")
+    key = None if key_file is None else _read(key_file).strip()
+    if key == "":
+        raise UsageError(f"{key_file} is empty", hint="write a secret into it")
+    talk = Conversation.of(folder)
+    called = name or str(talk.model.info["name"])
+    engine = Engine(talk, parallel)
+    try:
+        server = server_of(engine, called, host.strip("[]"), int(port), key)
+        output.say(f"{called} at http://{host}:{server.port}/v1; Ctrl-C ends it")
+        sys.stdout.flush()
+        server.run()
+    finally:
+        engine.close()
+
+
+@llm.command()
+@click.argument("folder", type=options.FILE)
 @click.option("--prompts", metavar="N,N", default="128,512", show_default=True, help="Lengths of prompts, in tokens.")
 @click.option("--tokens", type=click.IntRange(1), default=32, show_default=True, metavar="N", help="Tokens after each.")
 @options.json_option
