@@ -16,9 +16,9 @@ COMPILERS := printf '\#include <stdlib.h>\n' | gcc -E -x c - >/dev/null 2>&1 && 
 TORCH := $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 
 # Programs of the system that the tests run, and the Debian packages that bring them.
-TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 node arm-none-eabi-gcc riscv64-unknown-elf-gcc gcc clang cmake oclgrind chromium chromedriver ssh-keygen /usr/sbin/sshd adb openssl
+TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 node arm-none-eabi-gcc riscv64-unknown-elf-gcc gcc clang cmake oclgrind chromium chromedriver ssh-keygen /usr/sbin/sshd adb openssl ip
 PACKAGES := qemu-system-arm qemu-system-misc qemu-user nodejs gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-elf gcc libc6-dev clang libclang-rt-dev cmake oclgrind \
-    chromium chromium-driver openssh-client openssh-server adb openssl
+    chromium chromium-driver openssh-client openssh-server adb openssl iproute2
 
 .PHONY: demo test soak lint docs lock tools clean
 

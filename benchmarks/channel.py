@@ -1,13 +1,14 @@
 """Prints how fast programs go to an agent on this machine, checked twice over, and how long a message to one takes
 there and back: for the agent in Python and the one in C, with a key and without.
 
-    python benchmarks/channel.py [--megabytes 64] [--repeat 5] [--json]
+    python benchmarks/channel.py [--megabytes 64] [--repeat 5] [--folder DIR] [--json]
 
 An upload counts from the request until the agent says that the whole has the right hash; each piece has a tag too.
 Beside the median stands the best of several, since other work on the machine only makes it slower, and the processor
-time that each side took for a thousand megabytes (of the agent with its start), which it hardly changes. A round trip
-is 64 bytes to a program that sends them back, through the channel and the agent. Exit code 9 where the best upload is
-below MB_PER_S or the median round trip above TRIP_MS.
+time that each side took for a hundred megabytes, which it changes less. Uploads are written below DIR: the system's
+folder for temporary files, where a slow disk counts; a folder in memory (/dev/shm) leaves it out. A round trip is 64
+bytes to a program that sends them back, through the channel and the agent. Exit code 9 where the best upload is below
+MB_PER_S or the median round trip above TRIP_MS.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ TIMEOUT_S = 30.0
 
 
 @contextmanager
-def serving(kind: str, folder: Path, code: str | None) -> Iterator[Address]:
-    """An agent, and its address."""
+def serving(kind: str, folder: Path, code: str | None) -> Iterator[tuple[Address, int]]:
+    """An agent: its address, and its process."""
     python = [sys.executable, "-m", "sdk", "agent"]
     argv = python if kind == "python" else [str(agent_program(os.uname().machine))]
     argv += ["--folder", str(folder / f"{kind}-{code is not None}"), "--listen", "127.0.0.1:0"]
@@ -52,25 +53,26 @@ def serving(kind: str, folder: Path, code: str | None) -> Iterator[Address]:
             assert process.stdout is not None
             found = re.search(r"tcp://(.*):(\d+);", process.stdout.readline())
             assert found is not None
-            yield Address(found[0], found[1], int(found[2]), [Key(code)] if code else [])
+            yield Address(found[0], found[1], int(found[2]), [Key(code)] if code else []), process.pid
         finally:
             process.terminate()
 
 
-def upload_s(address: Address, program: Path) -> float:
-    """Seconds that the upload of a program takes that the agent has not seen."""
-    program.write_bytes(os.urandom(16) + program.read_bytes()[16:])
-    began = time.perf_counter()
+def upload_s(address: Address, program: Path, agent: int) -> tuple[float, float, float]:
+    """Seconds that the upload of a program takes that the agent has not seen; of the processor on each side."""
+    with program.open("r+b") as file:
+        file.write(os.urandom(16))
+    began, mine, its = time.perf_counter(), time.process_time(), spent_s(agent)
     channel, _ = remote._send_program(address, program, TIMEOUT_S)
-    seconds = time.perf_counter() - began
+    took = (time.perf_counter() - began, time.process_time() - mine, spent_s(agent) - its)
     channel.close()
-    return seconds
+    return took
 
 
-def spent_below(before: os.times_result, after: os.times_result) -> float:
-    """Seconds of processor time of processes that have ended between."""
-    times = ("children_user", "children_system")
-    return float(sum(getattr(after, name) - getattr(before, name) for name in times))
+def spent_s(pid: int) -> float:
+    """Seconds of processor time of a process, by its and the system's work, in Linux's steps of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def trips_s(address: Address, folder: Path) -> list[float]:
@@ -95,30 +97,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=64)
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows, code = [], keys.new_code()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         program = folder / "program"
         program.write_bytes(bytes(options.megabytes * 1_000_000))
         for kind in ("python", "c"):
             for keyed in (True, False):
-                before = os.times()
-                with serving(kind, folder, code if keyed else None) as address:
-                    rates = [options.megabytes / upload_s(address, program) for _ in range(options.repeat)]
-                after = os.times()
-                with serving(kind, folder, code if keyed else None) as address:
+                with serving(kind, folder, code if keyed else None) as (address, agent):
+                    uploads = [upload_s(address, program, agent) for _ in range(options.repeat)]
                     trips = trips_s(address, folder)
-                scale = 1000 / (options.megabytes * options.repeat)
+                rates = [options.megabytes / took for took, _, _ in uploads]
+                scale = 100 / (options.megabytes * options.repeat)
                 rows.append(
                     {
                         "agent": kind,
                         "keyed": keyed,
                         "best_mb_per_s": round(max(rates), 1),
                         "median_mb_per_s": round(statistics.median(rates), 1),
-                        "tool_cpu_s": round((after.user + after.system - before.user - before.system) * scale, 2),
-                        "agent_cpu_s": round(spent_below(before, after) * scale, 2),
+                        "tool_cpu_s": round(sum(mine for _, mine, _ in uploads) * scale, 3),
+                        "agent_cpu_s": round(sum(its for _, _, its in uploads) * scale, 3),
                         "median_trip_ms": round(statistics.median(trips) * 1e3, 4),
                     }
                 )

@@ -219,6 +219,8 @@ class Connection:
             elif record.kind == Kind.STOP:
                 run.stop()
             elif record.kind == Kind.FACTS:
+                if len(out) > _BACKLOG:
+                    raise ChannelError("the tool asks for more than it takes")
                 self._to_tool(Kind.FACTS, pack_facts(machine_facts(self._server.holder())), out)
             else:
                 raise ChannelError("a request came while a program runs")

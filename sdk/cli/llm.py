@@ -58,20 +58,23 @@ def llm() -> None:
     "--chunk", type=click.IntRange(2, 4096), default=128, show_default=True, metavar="N",
     help="Tokens of a prompt that are computed together.",
 )  # fmt: skip
+@click.option(
+    "--quantize", metavar="FORMAT", help="q8_0 or q4_0: matrices of floats in groups of 32, rounded to nearest."
+)
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
 @click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Threads of a run.")
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @options.json_option
 def build(
-    model: Path, board: str, out: Path | None, context: int | None, chunk: int, name: str | None, threads: int,
-    force: bool, as_json: bool,
+    model: Path, board: str, out: Path | None, context: int | None, chunk: int, quantize: str | None, name: str | None,
+    threads: int, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compile the checkpoint MODEL for a board: C, and on this machine a library that sdk.llm.load runs."""
     from sdk.llm.build import build_model
 
     made = build_model(
         model, out or Path("out") / f"{model.stem}-{board}", context=context, chunk=chunk, name=name, threads=threads,
-        board=board, force=force,
+        board=board, force=force, quantize=quantize,
     )  # fmt: skip
     data = {**made.info, "out": str(made.folder), "report": made.report.to_json()}
     if as_json:

@@ -47,7 +47,8 @@ class EmitOptions:
     """What to print beyond the module.
 
     ``source`` and ``board`` are named in the files; ``model_hash`` is hex; ``golden`` cases are printed as a self-test.
-    ``weights_in_ram`` has constants copied there at the start of the program. ``memories`` names the linker's region of
+    ``weights_in_ram`` has constants copied there at the start of the program, ``weights_file`` leaves them in a file
+    that the program is given. ``memories`` names the linker's region of
     each region of the arena that does not lie where static storage does. With ``small`` kernels that take little of the
     time are compiled for size. ``check`` is how much generated assembly is tried. ``core`` says what the code is made
     for, ``compile_with`` are the commands of compilers for that.
@@ -58,6 +59,7 @@ class EmitOptions:
     board: str = ""
     golden: tuple[GoldenCase, ...] = ()
     weights_in_ram: bool = False
+    weights_file: bool = False
     memories: Mapping[str, str] = field(default_factory=dict)
     small: bool = False
     check: Check = "sample"
@@ -91,11 +93,12 @@ class Runtime:
     of the board's port; sessions talk to that over a link.
 
     ``parts`` are patterns of such files in order; ``hooks(prefix)`` the macros that have the model's code tell the
-    runtime where an operation begins and ends.
+    runtime where an operation begins and ends; those of ``feeding(prefix)`` have it feed the watchdog there.
     """
 
     parts: tuple[str, ...]
     hooks: Callable[[str], tuple[str, ...]]
+    feeding: Callable[[str], tuple[str, ...]]
 
 
 @dataclass(frozen=True)

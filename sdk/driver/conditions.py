@@ -19,6 +19,7 @@ _SLOWER = 0.9  # of a clock, below which it is said to have fallen
 _DRIFTS = 0.05
 _BUSY = 0.5  # others' load for each core
 _WARMER = 3.0  # degrees Celsius
+_COLDEST, _HOTTEST = -40.0, 150.0
 
 Facts = MachineFacts | None
 
@@ -84,4 +85,5 @@ def _cap(facts: MachineFacts) -> float | None:
 
 
 def _warmth(facts: MachineFacts) -> float | None:
-    return max(facts.temperatures_c.values(), default=None)
+    """The hottest sensor; phones have some that are not connected, and say so by temperatures that nothing has."""
+    return max((value for value in facts.temperatures_c.values() if _COLDEST < value < _HOTTEST), default=None)

@@ -191,6 +191,7 @@ def _printed(job: Job, module: Module) -> _Code:
         model_hash=job.file.digest,
         board=board.name,
         weights_in_ram=options.weights == "ram",
+        weights_file=options.weights == "file",
         memories=linked_memories(board, options),
         small=not board.hosted,
         check=options.check,

@@ -23,6 +23,12 @@ def pools_of(board: Board, options: BuildOptions) -> str:
             why="its programs run under an operating system",
             hint="leave out --region and --weights",
         )
+    if not board.hosted and options.weights == "file":
+        raise UsageError(
+            f"{board.name} has no files to keep weights in",
+            why="its programs run without an operating system",
+            hint="leave out --weights: they lie in flash",
+        )
     memories = {m.name: m for m in board.regions("ram")}
     for name, size in options.regions:
         if name not in memories:

@@ -17,11 +17,12 @@ from sdk.frontends.tensors import Tensors
 __all__ = ["OBJECTIVES", "BuildOptions"]
 
 MAX_THREADS = 64  # of the runtime's pool
+LEAST_WATCHDOG: Final = 100  # ms: the agent itself needs some to answer
 OPTS: Final = ("time", "size")
 OBJECTIVES: Final = ("time", "min")
 IOS: Final = ("arena", "caller")
 CHECKS: Final = ("sample", "full")
-PLACES: Final = ("flash", "ram")
+PLACES: Final = ("flash", "ram", "file")
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,14 @@ class BuildOptions:
     it is installed, else the system's for the board); ``externs`` are files of the user's libraries: ``.ir``
     files say which ops a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the
     board's memories that the arena may lie in, the preferred first, with the most bytes of each (none: the arena is
-    one); ``weights`` stay in "flash" or are copied to "ram" by the program's start; ``opt`` is what code is made for,
-    "time" or "size";
+    one); ``weights`` stay in "flash", are copied to "ram" by the program's start, or lie in a "file" that a program
+    under an operating system maps; ``opt`` is what code is made for, "time" or "size";
     ``io``: inputs and outputs lie in the "arena" or in buffers of the "caller" (None: as boards of that kind do);
     ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full";
     ``backend`` prints the code (None: the one whose code runs on the board); ``custom`` are files of Python that
     say how custom operators are imported, or what these say: they are run; ``safetensors`` are files of tensors that
-    take the place of those of the model by their names, or what is in these.
+    take the place of those of the model by their names, or what is in these; ``watchdog`` are the ms after which the
+    board's watchdog restarts it where an operation or the agent hangs (None: it is not started).
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -64,6 +66,7 @@ class BuildOptions:
     custom: tuple[Path, ...] | Custom = ()
     safetensors: tuple[Path, ...] | Tensors = ()
     io: Literal["arena", "caller"] | None = None
+    watchdog: int | None = None
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text
@@ -79,6 +82,8 @@ class BuildOptions:
             raise UsageError(f"code is not made for {self.opt!r}", hint=f"use {' or '.join(OPTS)}")
         if self.weights not in PLACES:
             raise UsageError(f"weights go to no {self.weights!r}", hint=f"use {' or '.join(PLACES)}")
+        if self.watchdog is not None and self.watchdog < LEAST_WATCHDOG:
+            raise UsageError(f"a watchdog of {self.watchdog} ms", hint=f"--watchdog {LEAST_WATCHDOG} is the least")
         if self.regions and self.arena_limit is not None:
             raise UsageError("each region has a limit of its own", hint="use --region or --arena-limit, not both")
         if self.memory == "min" and self.arena_limit is not None:

@@ -39,6 +39,7 @@ _OWN: Final = ("NoDeviceError", "BusyError", "FlashError", "LinkError", "Missing
 _SOON_S: Final = 10.0
 STRIKES: Final = 3  # such failures in a row, after which a device is given no jobs
 REST_S: Final = 300.0  # for so long: it may have been plugged in again by then
+_AGAIN_S: Final = 2.0
 _BOARD: Final = "board:"
 _RESTING: Final = "resting:"
 _MAX_WHY: Final = 200
@@ -217,9 +218,21 @@ async def _rest(worker: Any, why: str) -> None:
     boards = [name for name, has in worker.state.total_resources.items() if name.startswith(_BOARD) and has]
     if not boards:
         return
-    await worker.set_resources(**dict.fromkeys(boards, 0.0), **{_RESTING + why: 1.0})
+    await _announce(worker, {**dict.fromkeys(boards, 0.0), _RESTING + why: 1.0})
     await asyncio.sleep(REST_S)
-    await worker.set_resources(**dict.fromkeys(boards, 1.0), **{_RESTING + why: 0.0})
+    await _announce(worker, {**dict.fromkeys(boards, 1.0), _RESTING + why: 0.0})
+
+
+async def _announce(worker: Any, resources: Mapping[str, float]) -> None:
+    """Have the scheduler know what the worker has now; the next one, where this one has gone, is told by Dask."""
+    while True:
+        try:
+            await worker.set_resources(**resources)
+            return
+        except OSError:
+            if worker.status.name != "running":
+                return
+        await asyncio.sleep(_AGAIN_S)
 
 
 def _own_name() -> str:

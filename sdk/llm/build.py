@@ -23,6 +23,7 @@ from sdk.frontends.base import Frontend, ModelFile
 from sdk.llm.checkpoint import Checkpoint, open_checkpoint
 from sdk.llm.config import Config
 from sdk.llm.decoder import VERIFY, Sizes, decoder_module, slots_of
+from sdk.llm.quantise import quantised
 from sdk.llm.templates import render
 from sdk.llm.tokens import tokens_of
 from sdk.report import BuildReport
@@ -48,7 +49,7 @@ class LlmBuild:
 
 def build_model(
     path: Path, out: Path, *, context: int | None = None, chunk: int = CHUNK, name: str | None = None,
-    threads: int = 1, board: str = "host", force: bool = False,
+    threads: int = 1, board: str = "host", force: bool = False, quantize: str | None = None,
 ) -> LlmBuild:  # fmt: skip
     """Builds a checkpoint into ``out``.
 
@@ -61,6 +62,7 @@ def build_model(
         threads: that may share a run.
         board: whose code it is.
         force: whether files of the user's in the way are overwritten.
+        quantize: "Q8_0" or "Q4_0" for matrices of floats, in any case; None for as they are.
 
     Raises:
         UsageError: a choice does not fit the model, or the checkpoint cannot be read.
@@ -72,23 +74,29 @@ def build_model(
     prefix = name or _prefix(path)
     sizes = Sizes(positions, min(max(chunk, 2), positions))
 
+    format = None if quantize is None else quantize.upper()
+    quantised({}, format or "Q8_0")  # whether there is such a format
+
     def load(*_: object) -> Module:
         with step(f"reading {path.name}"):
-            return decoder_module(prefix, config, checkpoint.weights, sizes)
+            weights = checkpoint.weights if format is None else quantised(checkpoint.weights, format)
+            return decoder_module(prefix, config, weights, sizes)
 
-    key = hashlib.sha256(f"{checkpoint.digest} {sizes} {config}".encode()).hexdigest()
+    key = hashlib.sha256(f"{checkpoint.digest} {sizes} {config} {format}".encode()).hexdigest()
     file = ModelFile(path.resolve(), key.encode(), _frontend(load))
-    options = BuildOptions(name=prefix, threads=threads, io="caller")
-    report = build(file, load_board(board), options, emit="c", out=out, force=force)
+    place = load_board(board)
+    weights = "file" if place.hosted else "flash"
+    options = BuildOptions(name=prefix, threads=threads, io="caller", weights=weights)
+    report = build(file, place, options, emit="c", out=out, force=force)
     info = _info(checkpoint, prefix, sizes)
     info |= tokens_of(checkpoint, out)
-    if load_board(board).hosted:
-        info["library"] = library_name(prefix)
+    if place.hosted:
+        info |= {"library": library_name(prefix), "weights": f"{prefix}_weights.bin"}
     built = load_built(out)
     layer = _layer_files(info, prefix)
     for file_name, text in layer.items():
         (out / file_name).write_text(text, encoding="utf-8")
-    if load_board(board).hosted:
+    if place.hosted:
         _link(built, layer, board, options, out / library_name(prefix))
     with replacing(out / "model.json") as stream:
         stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())
@@ -143,7 +151,7 @@ def _layer_files(info: Mapping[str, Any], prefix: str) -> dict[str, str]:
     """The C around the entries."""
     values = {
         "m": prefix, "M": prefix.upper(), "context": info["context"], "vocabulary": info["vocabulary_size"],
-        "verify": info["verify"], "kept": info["kept"], "file": False,
+        "verify": info["verify"], "kept": info["kept"], "file": "weights" in info,
     }  # fmt: skip
     return {f"{prefix}_llm.{kind}": render(f"llm.{kind}", **values) for kind in ("c", "h")}
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sdk.compiler.ir.module import Module
 from sdk.compiler.sym import Dim, Expr, dmin, mod
 from sdk.graph import Entry, ModuleBuilder, StateRef, Tensor, f32, i32
+from sdk.graph.quantised import FORMATS, group_dense, group_embedding
 from sdk.llm.config import Config, Rope
 from sdk.llm.rope import rates
 from sdk.llm.weights import Weight
@@ -81,6 +82,13 @@ class _Model:
         return self.made[name]
 
 
+    def blocks(self, name: str) -> Tensor:
+        """A matrix in groups, in the bits of the checkpoint: u8 [rows, bytes]."""
+        if name not in self.made:
+            self.made[name] = self.builder.const(name, self.weights[name].data)
+        return self.made[name]
+
+
 class _Step:
     """The body of an entry. Values are [tokens, width]."""
 
@@ -95,7 +103,7 @@ class _Step:
     def run(self, every: bool) -> None:
         """The whole model: logits after each token, or after the last."""
         c, e = self.config, self.e
-        x = e.call("gather", self.model.constant("token_embd.weight"), self.ids, axis=0)
+        x = self.rows("token_embd.weight")
         if c.embedding_scale != 1:
             x = x * c.embedding_scale
         if "position_embd.weight" in self.model.weights:
@@ -106,6 +114,13 @@ class _Step:
             x = e.call("slice", x, begin=(self.count - 1, 0), size=(1, c.hidden_size), strides=(1, 1))
         head = "output" if "output.weight" in self.model.weights else "token_embd"
         e.output("logits", self.capped(self.linear(self.norm(x, "output_norm"), head), c.logit_softcap))
+
+    def rows(self, name: str) -> Tensor:
+        """The rows of a matrix that the tokens name, as f32."""
+        format = self.model.weights[name].format.name
+        if format in FORMATS:
+            return group_embedding(self.e, self.model.blocks(name), self.ids, format)
+        return self.e.call("gather", self.model.constant(name), self.ids, axis=0)
 
     def layer(self, k: int, x: Tensor) -> Tensor:
         """What follows x after layer k."""
@@ -127,7 +142,11 @@ class _Step:
 
     def linear(self, x: Tensor, name: str) -> Tensor:
         """x times a weight [outputs, inputs], and its bias where there is one."""
-        y = self.e.call("matmul", x, self.model.constant(f"{name}.weight"), trans_b=True)
+        format = self.model.weights[f"{name}.weight"].format.name
+        if format in FORMATS:
+            y = group_dense(self.e, x, self.model.blocks(f"{name}.weight"), format)
+        else:
+            y = self.e.call("matmul", x, self.model.constant(f"{name}.weight"), trans_b=True)
         return y + self.model.constant(f"{name}.bias") if f"{name}.bias" in self.model.weights else y
 
     def capped(self, x: Tensor, cap: float | None) -> Tensor:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sdk.errors import DeviceFault, UsageError
 from sdk.files import read_regular
+from sdk.llm.gguf import map_file
 
 __all__ = ["LanguageModel", "Snapshot", "load"]
 
@@ -21,7 +22,7 @@ _JSON: Final = 1 << 24
 _SIZES: Final = ("instance", "arena", "state", "weights", "arena_align", "state_align", "context", "vocabulary",
                  "verify", "kept", "abi")  # fmt: skip
 _ABI: Final = 1
-_CONTEXT, _TOKEN, _LENGTH = -100, -101, -102
+_WEIGHTS, _CONTEXT, _LENGTH = -6, -100, -102
 
 
 class _Info(msgspec.Struct, frozen=True):
@@ -193,6 +194,9 @@ class LanguageModel:
                 f"out of context: {self.length} of {self.context} positions are taken, and these tokens need more",
                 hint="reset or truncate, or build with a larger --context; sdk llm fit says what fits",
             )
+        if status == _WEIGHTS:
+            where = self.folder / str(self.info.get("weights"))
+            raise UsageError(f"{where} is not of this build", why="it has the weights of another", hint=_MAKE)
         if status:
             raise DeviceFault(f"{name} of {self._library.prefix} failed with status {status}")
 
@@ -217,7 +221,18 @@ class _Library:
         if self.sizes["abi"] != _ABI:
             raise UsageError(f"cannot load {path}", why="it is of another version", hint="build it again")
         self.sizes["instance_written"] = int(self.functions["size"](len(_SIZES)))
-        self.weights: tuple[int, ...] = ()
+        self._mapped, self.weights = _mapped(folder, found.weights, self.sizes["weights"])
+
+
+def _mapped(folder: Path, name: str | None, size: int) -> tuple[NDArray[np.uint8], tuple[int, ...]]:
+    """The file of weights, mapped, and what init is given for it."""
+    if name is None or Path(name).name != name:
+        raise UsageError(f"{folder / 'model.json'} is damaged", why="it names no file of weights", hint=_MAKE)
+    held = np.frombuffer(map_file(folder / name, "the folder"), np.uint8)
+    if held.nbytes != size:
+        why = f"it has {held.nbytes} of {size} bytes"
+        raise UsageError(f"{folder / name} is not of this build", why=why, hint=_MAKE)
+    return held, (held.ctypes.data, held.nbytes)
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], _Info]:
@@ -235,7 +250,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], _Info]:
 _MAKE: Final = "make one: sdk llm build MODEL -o FOLDER"
 _P, _N, _S = ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t
 _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
-    "init": (_P, _P, _S, _P, _S), "reset": (_P,), "feed": (_P, _P, _N, _P), "verify": (_P, _P, _N, _P),
+    "init": (_P, _P, _S, _P, _S, _P, _S), "reset": (_P,), "feed": (_P, _P, _N, _P), "verify": (_P, _P, _N, _P),
     "truncate": (_P, _N), "length": (_P,), "restore": (_P, _N, _N), "size": (_N,),
 }  # fmt: skip
 

@@ -26,12 +26,14 @@ def expected(config: Config, names: Iterable[str]) -> dict[str, Expected]:
     hidden = config.hidden_size
     found = {
         "token_embd.weight": Expected(((config.vocabulary_size, hidden),), True),
-        "position_embd.weight": Expected(((config.context_length, hidden),), not any(y.rope for y in config.layers)),
         "output.weight": Expected(((config.vocabulary_size, hidden),)),
         "output.bias": Expected(((config.vocabulary_size,),)),
         "output_norm.weight": Expected(((hidden,),), True),
-        "output_norm.bias": Expected(((hidden,),)),
     }
+    if config.norm == "layer":
+        found["output_norm.bias"] = Expected(((hidden,),))
+    if not any(layer.rope for layer in config.layers):
+        found["position_embd.weight"] = Expected(((config.context_length, hidden),), True)
     for k in range(len(config.layers)):
         found |= {f"blk.{k}.{name}": one for name, one in _layer(config, k, given).items()}
     return found
@@ -52,7 +54,8 @@ def _layer(config: Config, k: int, given: set[str]) -> dict[str, Expected]:
         for name, instead in ((one, other), (other, one)):
             needed = f"blk.{k}.{instead}.weight" not in given and name == one
             found[f"{name}.weight"] = Expected(((hidden,),), needed)
-            found[f"{name}.bias"] = Expected(((hidden,),))
+            if config.norm == "layer":
+                found[f"{name}.bias"] = Expected(((hidden,),))
     for name, width in (("attn_q_norm", q), ("attn_k_norm", kv)):
         found[f"{name}.weight"] = Expected(((config.head_dim,), (width,)))
     return found

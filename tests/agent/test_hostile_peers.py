@@ -244,6 +244,23 @@ def test_lengths_that_lie(lab: Lab) -> None:
 
 
 @OPEN
+@pytest.mark.slow
+def test_who_asks_and_does_not_listen(lab: Lab) -> None:
+    """Questions without end while a program runs, of which no answer is taken: the agent keeps a bounded number."""
+    program = lab.open(lab.script("exec cat"))
+    channel = program._channel
+    assert channel is not None
+
+    def ask() -> None:
+        for _ in range(1_000_000):
+            channel.send(Kind.FACTS, timeout_s=1.0)
+
+    with pytest.raises(ChannelError):
+        ask()
+    program.close()
+    lab.serves()
+
+
 def test_uploads_that_lie(lab: Lab) -> None:
     digest = os.urandom(32)
     channel = Channel(socket.create_connection(lab.server.address))

@@ -210,3 +210,19 @@ def test_a_raspberry_pi(
         monkeypatch.setattr("sdk.driver.session.agent_program", lambda _: server.agent)
         assert run_command(["bench", *where, server.uri]) == 2
         assert "cannot run this board's programs" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.emulator
+@pytest.mark.parametrize(("board", "via"), [("armv7-linux", "qemu-arm"), ("riscv64-linux", "qemu-riscv64")])
+def test_other_machines_by_ssh(
+    board: str, via: str, server: Server, need_tool: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Agent and model for a processor that this machine emulates: as on a Raspberry Pi 2, or a VisionFive 2."""
+    need_tool(via)
+    where = (str(DIGITS), "--board", board, "--device", f"{server.uri}?via={via}")
+    assert run_command(["verify", *where, "--against", "interp", "--cases", "3"]) == 0
+    capsys.readouterr()
+    assert run_command(["bench", *where, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["emulated"], report["board"], report["conditions"]) == (True, board, None)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from agent_lab import Lab, TwinServer, end_of, read_all, running, until
+from guided_fuzzing import fuzz
 
 from sdk.boards import load_board
 from sdk.cli import run_command
@@ -32,6 +33,7 @@ from sdk.errors import BusyError, DeviceFault, NoDeviceError, UsageError
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
 
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits_int8.tflite"
 FUZZ = ("fuzz_channel.c", "random_bytes.c")
 PARTS = ("channel", "conn", "facts", "keys", "sha256", "sha256_fast", "store")
 TWIN = pytest.mark.parametrize("twin", ["c"], indirect=True)
@@ -79,15 +81,17 @@ def test_random_records_harm_nothing(tmp_path: Path, need_tool: Callable[[str], 
 
 @pytest.mark.slow
 def test_a_guided_fuzzer_finds_nothing_in_the_channel(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
-    program, corpus = tmp_path / "fuzz", tmp_path / "corpus"
-    corpus.mkdir()
-    flags = ["-std=c99", "-g", "-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
-    sources = [str(path) for path in fuzz_sources() if path.name != "random_bytes.c"]
-    include = ["-I", str(data_dir("c_runtime") / "agent")]
-    subprocess.run([need_tool("clang"), *flags, *include, *sources, "-o", program], check=True)
-    limits = ["-max_total_time=600", "-max_len=8192", "-seed=1"]
-    done = subprocess.run([program, *limits, corpus], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    sources = [path for path in fuzz_sources() if path.name != "random_bytes.c"]
+    fuzz(need_tool("clang"), "channel", sources, data_dir("c_runtime") / "agent", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["armv7-linux", "riscv64-linux"])
+def test_boards_of_its_machines(board: str, need_tool: Callable[[str], str]) -> None:
+    emulator = load_board(board).emulator
+    assert emulator is not None
+    need_tool(emulator.program)
+    assert run_command(["verify", str(DIGITS), "--board", board, "--against", "interp", "--cases", "3"]) == 0
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import device_agents as agents
 import pytest
+from guided_fuzzing import fuzz
 from msgspec import structs
 
 from sdk.boards import load_board
@@ -40,16 +41,7 @@ def test_random_frames_harm_nothing(sizes: tuple[str, ...], tmp_path: Path, need
 @pytest.mark.slow
 def test_a_guided_fuzzer_finds_nothing(tmp_path: Path, need_tool) -> None:
     sources = [path for path in fuzz_sources() if path.name != "random_main.c"]
-    program, corpus = tmp_path / "fuzz", tmp_path / "corpus"
-    corpus.mkdir()
-    flags = ["-DFAKE_TAME", "-g", "-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
-    include = ["-I", str(agents.runtime() / "include")]
-    subprocess.run([need_tool("clang"), *flags, *include, *map(str, sources), "-o", program], check=True)
-    limits = ["-max_total_time=300", "-max_len=8192", "-seed=1"]
-    done = subprocess.run(
-        [program, *limits, corpus], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    fuzz(need_tool("clang"), "agent", sources, agents.runtime() / "include", tmp_path, "-DFAKE_TAME")
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
@@ -112,6 +104,8 @@ def test_the_script_keeps_the_boards_sizes() -> None:
     assert re.search(r"flash \(rx\) : ORIGIN = 0x08000000, LENGTH = 65536$", script, re.MULTILINE)
     assert re.search(r"ram \(rwx\) : ORIGIN = 0x20000000, LENGTH = 16384$", script, re.MULTILINE)
     assert ".sdk_region.dtcm" in script
+    with pytest.raises(BuildError, match="only the first flash region may have a data_base"):
+        render_linker_script([FLASH, RAM, Region("more", "flash", 0x9000_0000, 1024, 0x8000_0000)], 2048)
 
 
 @pytest.mark.parametrize(

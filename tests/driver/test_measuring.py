@@ -68,6 +68,8 @@ def test_what_is_told_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (said["mhz"], said["temperature_c"], said["max_mhz"]) == ([1800.0, 900.0], [50.0, 84.0], 2400.0)
     assert machine.conditions(None, hot) is None
     host, emulated = load_board("host"), load_board("qemu-cortex-m4")
+    odd = MachineFacts("p", "", "", temperatures_c={"a": 44.0, "b": 1000.0, "c": -273.0})
+    assert (machine.conditions(odd, odd) or {})["temperature_c"] == [44.0, 44.0]
     capped = MachineFacts("p", "", "", cores=(Core(0, 900.0, 2400.0, None, 900.0), Core(1, None, 1800.0, None, 900.0)))
     [held] = machine.remarks(capped, capped, [1.0])
     assert held == "the system holds the clock at 900 of 2400 MHz: heat or a setting"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from farm_processes import Process
@@ -13,8 +13,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Pr
     """A function that starts an ``sdk farm`` command, which prints JSON; all end with the test."""
     running, folder = list[Process](), tmp_path_factory.mktemp("farm")
 
-    def begin(*words: str) -> Process:
-        running.append(Process(*words, "--json", folder=folder))
+    def begin(*words: str, within: Sequence[str] = ()) -> Process:
+        running.append(Process(*words, "--json", folder=folder, within=within))
         return running[-1]
 
     try:

@@ -10,9 +10,11 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "examples" / "digits" / "digits_int8.tflite"
 
 
 def free_port() -> int:
@@ -21,11 +23,34 @@ def free_port() -> int:
         return int(place.getsockname()[1])
 
 
-class Process:
-    """An ``sdk farm`` command in a process group of its own; ``folder`` is for what Dask leaves there."""
+def copies(folder: Path, count: int) -> list[Path]:
+    """Models that are other ones by their names alone, so that they are built once."""
+    paths = [folder / f"model{k}.tflite" for k in range(count)]
+    for path in paths:
+        path.write_bytes(DIGITS.read_bytes())
+    return paths
 
-    def __init__(self, *words: str, folder: Path) -> None:
-        command = [sys.executable, "-m", "sdk", "farm", *words]
+
+def certificates(folder: Path, openssl: str) -> tuple[Path, Path, Path]:
+    """An authority, and a certificate by it with its key."""
+    folder.mkdir()
+    ca, ca_key, cert, key, asked = (folder / name for name in ("ca.pem", "ca.key", "cert.pem", "key.pem", "asked"))
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    for words in (
+        ["req", "-x509", *new, "-subj", "/CN=authority", "-days", "9", "-keyout", ca_key, "-out", ca],
+        ["req", *new, "-subj", "/CN=farm", "-keyout", key, "-out", asked],
+        ["x509", "-req", "-in", asked, "-CA", ca, "-CAkey", ca_key, "-CAcreateserial", "-days", "9", "-out", cert],
+    ):
+        subprocess.run([openssl, *words], check=True, capture_output=True)
+    return ca, cert, key
+
+
+class Process:
+    """An ``sdk farm`` command in a process group of its own, after the words ``within`` another command; ``folder`` is
+    for what Dask leaves there."""
+
+    def __init__(self, *words: str, folder: Path, within: Sequence[str] = ()) -> None:
+        command = [*within, sys.executable, "-m", "sdk", "farm", *words]
         self._process = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
             env={**os.environ, "TMPDIR": str(folder)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import pickle
@@ -158,6 +159,30 @@ def test_what_is_the_devices_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     assert work.resting_of(announced) == (frozenset({"b1"}), "why")
     assert work.boards_in(announced) == frozenset()
     assert work.resting_of({"board:b1": 1.0, "resting:old": 0.0}) is None
+
+
+def test_a_device_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its rest a worker announces the same boards again, though its scheduler did not hear it at first."""
+    heard: list[dict[str, float]] = []
+    deaf = iter([True, False, True, True, False])
+
+    async def set_resources(**resources: float) -> None:
+        if next(deaf):
+            raise OSError
+        fake.state.total_resources.update(resources)
+        heard.append(dict(fake.state.total_resources))
+
+    monkeypatch.setattr(work, "REST_S", 0.0)
+    monkeypatch.setattr(work, "_AGAIN_S", 0.0)
+    state = SimpleNamespace(total_resources={"board:a": 1.0, "board:b": 1.0, "sdk:9": 1.0})
+    fake = SimpleNamespace(state=state, status=SimpleNamespace(name="running"), set_resources=set_resources)
+    asyncio.run(work._rest(fake, "why"))
+    assert [(work.boards_in(one), work.resting_of(one)) for one in heard] == [
+        (frozenset(), (frozenset("ab"), "why")), (frozenset("ab"), None)
+    ]  # fmt: skip
+    state.total_resources["board:a"] = state.total_resources["board:b"] = 0.0
+    asyncio.run(work._rest(fake, "again"))  # it rests already
+    assert len(heard) == 2
 
 
 def test_boards_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from farm_processes import Process, free_port
+from farm_processes import DIGITS, ROOT, Process, certificates, copies, free_port
 
 from sdk import driver
 from sdk.boards import load_board
@@ -24,8 +24,6 @@ from sdk.farm.kept import Result
 from sdk.farm.place import SETTINGS
 from sdk.farm.work import STRIKES
 
-ROOT = Path(__file__).resolve().parents[2]
-DIGITS = ROOT / "examples" / "digits" / "digits_int8.tflite"
 Start = Callable[..., Process]
 # Dask leaves a socket open where it cannot listen or connect: no other test is to be told of that.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -36,14 +34,6 @@ def swept() -> Iterator[None]:
     """Sockets that are left are found before the test ends."""
     yield
     gc.collect()
-
-
-def copies(folder: Path, count: int) -> list[Path]:
-    """Models that are other ones by their names alone, so that they are built once."""
-    paths = [folder / f"model{k}.tflite" for k in range(count)]
-    for path in paths:
-        path.write_bytes(DIGITS.read_bytes())
-    return paths
 
 
 def test_a_rack(
@@ -174,20 +164,6 @@ def test_tools_that_are_killed(start: Start, tmp_path: Path) -> None:
     assert len(json.loads(done.stdout)["results"]) == len(models)
     jobs = [json.loads(line)["job"] for line in file.read_text().splitlines() if line.startswith('{"job"')]
     assert len(jobs) == len(set(jobs)) == len(models)
-
-
-def certificates(folder: Path, openssl: str) -> tuple[Path, Path, Path]:
-    """An authority, and a certificate by it with its key."""
-    folder.mkdir()
-    ca, ca_key, cert, key, asked = (folder / name for name in ("ca.pem", "ca.key", "cert.pem", "key.pem", "asked"))
-    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    for words in (
-        ["req", "-x509", *new, "-subj", "/CN=authority", "-days", "9", "-keyout", ca_key, "-out", ca],
-        ["req", *new, "-subj", "/CN=farm", "-keyout", key, "-out", asked],
-        ["x509", "-req", "-in", asked, "-CA", ca, "-CAkey", ca_key, "-CAcreateserial", "-days", "9", "-out", cert],
-    ):
-        subprocess.run([openssl, *words], check=True, capture_output=True)
-    return ca, cert, key
 
 
 def test_tls(start: Start, tmp_path: Path, need_tool: Callable[[str], str]) -> None:

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Step, Tile, Widen
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Records, Step, Tile, Widen
 from sdk.compiler.ir.packing import pack_array, unpack_array
 from sdk.compiler.ir.types import F32, I8, I16, I32, U8, U16, U32, DType, TensorType
 from sdk.compiler.sym import Var, ceildiv, evaluate, floordiv, mod
@@ -83,6 +83,17 @@ def test_two_ways_of_four() -> None:
     np.testing.assert_array_equal(check(Layout((Interleave(1, 2),)), data), data[:, [0, 2, 1, 3]])
 
 
+def test_records_by_parts() -> None:
+    """Two bytes of each record, then words of four, as numbers or where more axes follow."""
+    data = made((2, 3, 10), U8)
+    parts = [data[:, :, :2], data[:, :, 6:], data[:, :, 2:6]]
+    want = np.concatenate([part.reshape(2, -1) for part in parts], axis=1)
+    layout = Layout((Records(1, (0, 1, 2, 6, 1, 4, 2, 1, 4)),))
+    np.testing.assert_array_equal(check(layout, data, U8), want)
+    more = Layout((Records(0, (2, 1, 1, 0, 1, 2)),))
+    assert check(more, made((2, 3, 5))).shape == (6, 5)
+
+
 def test_a_vector_has_one_column() -> None:
     assert check(Layout((Fuse(1, -1), Tile(0, 4))), made((6,))).shape == (2, 1, 4)
 
@@ -114,6 +125,7 @@ def random_step(rng: Random, type: TensorType) -> Step:
         Interleave(axis, size),
         Join(axis, 2, I32),
         Widen(rng.choice((I16, I32))),
+        Records(axis, rng.choice(((0, 2, 2), (1, 3, 1, 0, 1, 1), (2, 1, 2, 0, 1, 2, 4, 1, 1)))),
     ))  # fmt: skip
 
 
@@ -163,6 +175,8 @@ def test_symbolic_dims() -> None:
         (Join(1, 2, I16), (2, 3)),
         (Pad(5, 2), (2, 3)),
         (Interleave(0, 2), (Var("n", 1, 9).expr,)),
+        (Records(0, (0, 1, 2)), (4, 3)),
+        (Records(1, (0, 1, 3)), (4, 3)),
     ],
 )
 def test_steps_that_do_not_apply(step: Step, shape: tuple[int, ...]) -> None:
@@ -191,6 +205,8 @@ def test_elements_that_do_not_fit(step: Step, dtype: DType) -> None:
     [
         Permute((0, 0)), Permute((1, 2)), Fuse(-1, 2), Fuse(3, 1), Tile(0, 0), Pad(-1, 4), Interleave(0, 0),
         Join(0, 3, I32), Join(0, 2, F32), Join(0, 2, DType("i", 64)), Widen(I8.with_lanes(4)),
+        Records(0, ()), Records(0, (0, 1)), Records(-1, (0, 1, 2)), Records(0, (1, 1, 2)),
+        Records(0, (0, 2, 2, 3, 1, 1)),
     ],
     ids=str,
 )  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 
 from sdk.compiler import schedules
 from sdk.compiler.ir.loops import Loops
-from sdk.compiler.ir.types import F32, I8, I16, I32, I64, DType, TensorType
+from sdk.compiler.ir.types import F32, I8, I16, I32, I64, U8, DType, TensorType
 from sdk.compiler.machines.lookup import MACHINES, machine_for
 from sdk.compiler.machines.machine import Machine
 from sdk.compiler.machines.nest import Nest
@@ -57,6 +57,8 @@ MATMUL = nest("matmul", (F32, F32), ((ROWS, 64), (64, 40)))
 TURN = nest("transpose", (F32,), ((16, 24),), perm=(1, 0))
 TOTAL = nest("reduce_sum", (F32,), ((4, 100),), axes=(1,))
 RELU = nest("relu", (F32,), ((ROWS, 40),))
+BLOCKS: tuple[Shape, ...] = ((ROWS, 64), (ROWS, 2), (ROWS, 2), (20, 36))
+GROUPS = nest("dense_groups", (I8, F32, I32, U8), BLOCKS, format="Q4_0")
 
 BYTEWISE = (CONV, IMAGE, DENSE, DEPTHWISE, COLUMN)
 RULES: tuple[tuple[Nest, Machine], ...] = (
@@ -69,6 +71,7 @@ RULES: tuple[tuple[Nest, Machine], ...] = (
 STEPS: tuple[tuple[Loops, str, tuple[Arg, ...]], ...] = (
     (RELU, "bind", ("i0", "group.x")),
     (RELU, "cyclic", ("i0", 2)),
+    (GROUPS, "group_panels", (8, "halves", 4, [2, 1])),
 )
 
 

@@ -15,6 +15,7 @@ from sdk.llm.checkpoint import Checkpoint
 from sdk.llm.decoder import Sizes, decoder_module
 
 Floats = NDArray[np.float32]
+_CLASSES = {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM"}
 
 
 def saved(folder: Path, name: str, seed: int = 0, **sizes: Any) -> Any:
@@ -25,7 +26,7 @@ def saved(folder: Path, name: str, seed: int = 0, **sizes: Any) -> Any:
     torch.manual_seed(seed)
     config = getattr(transformers, f"{name}Config")(**sizes)
     config._attn_implementation = "eager"
-    found = getattr(transformers, f"{name}ForCausalLM", None) or transformers.GPT2LMHeadModel
+    found = getattr(transformers, _CLASSES.get(name, f"{name}ForCausalLM"))
     model = found(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():  # norms and biases that are not what they start from

@@ -16,13 +16,30 @@ SMALL = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 56, "num_hidd
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32, "rope_theta": 5e3}  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
+LONG = {"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 1.0, "short_factor": [1.0, 1.1, 1.3, 1.7],
+        "long_factor": [1.0, 2.0, 4.0, 8.0]}  # fmt: skip
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("Llama", SMALL | {"attention_bias": True, "mlp_bias": True}),
     "llama3": ("Llama", SMALL | {"rope_parameters": LLAMA3, "tie_word_embeddings": True, "head_dim": 16}),
     "linear": ("Llama", SMALL | {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}}),
     "yarn": ("Llama", SMALL | {"rope_parameters": YARN}),
     "mistral": ("Mistral", SMALL | {"sliding_window": 7, "head_dim": 8}),
-}
+    "qwen2": ("Qwen2", SMALL | {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 1}),
+    "qwen3": ("Qwen3", SMALL | {"head_dim": 16}),
+    "smollm3": ("SmolLM3", SMALL | {"num_hidden_layers": 4, "pad_token_id": 0}),
+    "olmo2": ("Olmo2", SMALL),
+    "gemma": ("Gemma", SMALL | {"head_dim": 16}),
+    "gemma2": ("Gemma2", SMALL | {"head_dim": 16, "sliding_window": 7, "query_pre_attn_scalar": 24,
+                                  "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}),
+    "gemma3": ("Gemma3Text", SMALL | {"head_dim": 16, "sliding_window": 7, "num_hidden_layers": 3,
+                                      "sliding_window_pattern": 3, "query_pre_attn_scalar": 24}),
+    "phi3": ("Phi3", SMALL | {"sliding_window": 7, "pad_token_id": 0, "partial_rotary_factor": 0.5}),
+    "phi4": ("Phi3", SMALL | {"pad_token_id": 0, "original_max_position_embeddings": 48, "rope_parameters": LONG}),
+    "gpt2": ("GPT2", {"vocab_size": 99, "n_positions": 64, "n_embd": 32, "n_layer": 2, "n_head": 4}),
+    "gptneox": ("GPTNeoX", {k: v for k, v in SMALL.items() if k != "num_key_value_heads"}),
+    "gptneox-serial": ("GPTNeoX", {k: v for k, v in SMALL.items() if k != "num_key_value_heads"}
+                       | {"use_parallel_residual": False, "rotary_pct": 1.0}),
+}  # fmt: skip
 
 
 @pytest.fixture(params=MODELS)

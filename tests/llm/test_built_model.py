@@ -59,5 +59,15 @@ def test_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         same(session.feed(ids[:1]), 0)
     with pytest.raises(UsageError, match="the conversation was closed"):
         session.feed([1])
+    weights = out / "hf_weights.bin"
+    whole = weights.read_bytes()
+    for wrong in (whole[:-1], whole[:16] + bytes(32) + whole[48:]):
+        weights.unlink()
+        weights.write_bytes(wrong)
+        with pytest.raises(UsageError, match=r"hf_weights\.bin is not of this build"):
+            sdk.llm.load(out)
+    weights.unlink()
+    with pytest.raises(UsageError, match="cannot read"):
+        sdk.llm.load(out)
     with pytest.raises(UsageError, match="no language model"):
         sdk.llm.load(tmp_path)

@@ -40,15 +40,6 @@ def test_numbers_of_a_format(name: str) -> None:
     np.testing.assert_array_equal(found, np.array(want, np.float32))
 
 
-def test_formats_against_their_own_package() -> None:
-    package = pytest.importorskip("gguf")
-    for name in (*BLOCKS, "BF16", "F16"):
-        data = block_bytes(name, 64) if name in BLOCKS else np.arange(2048, dtype="<u2").tobytes()
-        blocks = np.frombuffer(data, np.uint8).reshape(-1, FORMATS[name].bytes)
-        want = package.quants.dequantize(blocks, package.GGMLQuantizationType[name]).reshape(-1)
-        np.testing.assert_array_equal(FORMATS[name].read(blocks).reshape(-1), want, err_msg=name)
-
-
 def llama_file(model: Any, **changes: Any) -> bytes:
     """The file of a Llama of ``transformers``: queries and keys have their turning pairs side by side."""
     c, tensors = model.config, {}

@@ -81,6 +81,9 @@ PLAIN: dict[str, Decode] = {
 }
 
 
+PRODUCTS = ("Q8_0", "Q4_0", "Q6_K")  # of a whole model; tests/schedules/test_group_panels.py has the others
+
+
 def blocks(name: str, rows: int, columns: int, seed: int = 0) -> np.ndarray:
     """Rows of random blocks with scales of ordinary size."""
     rng, form = np.random.default_rng(seed), FORMATS[name]
@@ -171,17 +174,18 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_a_model_of_all_formats() -> None:
     """Products and rows as C, of any number of rows, those with infinities among them."""
     g = ModuleBuilder("groups")
-    n = g.dim("n", 0, 20)
+    n = g.dim("n", 0, 7)
     e = g.entry("main")
     x, ids = e.input("x", f32, (1, n, 256)), e.input("ids", i64, (n,))
     held = {name: blocks(name, 37, 256) for name in FORMATS}
     for name, data in held.items():
         w = g.const(f"w{name}", data)
-        e.output(f"y{name}", group_dense(e, x, w, name) + 1.0)
+        if name in PRODUCTS:
+            e.output(f"y{name}", group_dense(e, x, w, name) + 1.0)
         e.output(f"r{name}", group_embedding(e, w, ids, name))
     rng = np.random.default_rng(5)
     with sdk.compile(g.module()) as model:
-        for rows in (0, 1, 2, 7, 20):
+        for rows in (0, 1, 2, 7):
             given = rng.standard_normal((1, rows, 256)).astype(np.float32)
             if rows == 7:
                 given[0, 3, 100] = np.inf
@@ -190,6 +194,11 @@ def test_a_model_of_all_formats() -> None:
             inside = np.where(at < 0, at + 37, at)
             for name, data in held.items():
                 weights = plain(name, data)
+                kept = (inside >= 0) & (inside < 37)
+                want = np.where(kept[:, None], weights[np.where(kept, inside, 0)], 0).astype(np.float32)
+                np.testing.assert_array_equal(found[f"r{name}"], want, err_msg=name)
+                if name not in PRODUCTS:
+                    continue
                 with np.errstate(invalid="ignore"):
                     wanted = quantised(given[0]) @ weights.T + 1
                 y = found[f"y{name}"][0].copy()
@@ -197,6 +206,3 @@ def test_a_model_of_all_formats() -> None:
                     assert np.isnan(y[3]).all()
                     y[3] = wanted[3] = 0
                 np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-4, err_msg=name)
-                kept = (inside >= 0) & (inside < 37)
-                want = np.where(kept[:, None], weights[np.where(kept, inside, 0)], 0).astype(np.float32)
-                np.testing.assert_array_equal(found[f"r{name}"], want, err_msg=name)

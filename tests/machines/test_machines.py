@@ -13,7 +13,7 @@ from schedules import test_float_windows, test_integer16, test_rules
 from sdk.boards import load_board
 from sdk.cli import run_command
 from sdk.compiler.analysis.row_calls import drop_single_trips
-from sdk.compiler.ir.types import F32, I8, I16, I32, TensorType
+from sdk.compiler.ir.types import F32, I8, I16, I32, U8, TensorType
 from sdk.compiler.machines import lookup
 from sdk.compiler.machines.lookup import MACHINES, in_order, machine_for
 from sdk.compiler.machines.machine import Machine
@@ -41,6 +41,7 @@ def f32(*shape: int) -> TensorType:
 
 
 # what is no product of integers: elements, rows, columns, windows, moves
+BLOCKS = tuple(TensorType(t, s) for t, s in ((I8, (1, 64)), (F32, (1, 2)), (I32, (1, 2)), (U8, (20, 36))))
 OTHERS = ("add", "softmax", "transpose", "reduce_sum", "max_pool2d")
 
 
@@ -61,6 +62,7 @@ def nests(machine: Machine) -> Iterator[Nest]:
         yield Nest(drop_single_trips(test_integer16.nest(case)[0]))
     yield Nest(test_float_windows.nest("same")[0])
     yield built("matmul", (f32(16, 24), f32(24, 40)), {})
+    yield built("dense_groups", BLOCKS, {"format": "Q4_0"})
     yield built("transpose", (f32(32, 40),), {"perm": (1, 0)})
     yield from (built(op, case.inputs, dict(case.attrs)) for op in OTHERS for case in OPS[op].samples)
 

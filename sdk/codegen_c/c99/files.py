@@ -21,8 +21,9 @@ from sdk.codegen_c.c99.steps import by_steps, step_kernels
 from sdk.codegen_c.c99.stmt import emit_loops
 from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.unit import Unit
-from sdk.codegen_c.c99.weights import Weights, collect, weights_file
+from sdk.codegen_c.c99.weights import Weights, collect, collect_file, weights_file
 from sdk.codegen_c.c99.weights_blob import BLOB_ABOVE, blob_files
+from sdk.codegen_c.c99.weights_mapped import mapped_files
 from sdk.compiler.analysis.work import PART_WORK, work
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
@@ -46,13 +47,15 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
         BuildError: a construct that C99 has not, an operation without an instruction.
     """
     api = Interface(module, prefix, options)
-    weights = collect(module, prefix, options.weights_in_ram)
+    weights = collect_file(module, prefix) if options.weights_file else collect(module, prefix, options.weights_in_ram)
 
     def header(stacks: Mapping[str, EntryStack]) -> Files:
         return {f"{prefix}.h": header_file(api, weights, stacks)}
 
     files = {**header({}), f"{prefix}.c": _code_file(api, weights, Unit(prefix, isa, options.check))}
-    if weights.nbytes > BLOB_ABOVE and not weights.in_ram:
+    if weights.file:
+        files |= mapped_files(api, weights.file)
+    elif weights.nbytes > BLOB_ABOVE and not weights.in_ram:
         files |= blob_files(weights, prefix, options)
     else:
         files[f"{prefix}_weights.c"] = weights_file(weights, prefix, options, max(api.region_align("const"), 16))
@@ -64,7 +67,8 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
 
 def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
     small = _small(api.module) if api.options.small else frozenset()
-    rows = by_steps(api.module) if api.options.small else frozenset()
+    # tables of steps hold addresses, which are known at build time where the weights are
+    rows = by_steps(api.module) if api.options.small and not weights.file else frozenset()
     kernels = _kernels(api.module, unit, small, rows)
     steps = step_kernels(api.module, weights, {n: k for n, k in kernels.items() if n in rows}, api.prefix)
     entries = [text for e in api.entries for text in RunPrinter(unit, api, e, weights, kernels, steps).functions()]
@@ -83,6 +87,8 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
         guards=guards(unit, preamble + "".join(functions.values())),
         preamble=preamble,
         weights=weights.declarations(),
+        file=weights.file,
+        file_head=_head_lines(weights.file.data[:48]) if weights.file else (),
         steps=bool(steps),
         functions=[notes[name] + text for name, text in functions.items()],
         part_work=PART_WORK if api.threads > 1 else 0,
@@ -99,6 +105,11 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
         reset=reset,
         entries=entries,
     )
+
+
+def _head_lines(head: bytes) -> list[str]:
+    """Bytes as lines of an initializer."""
+    return [", ".join(f"0x{byte:02x}" for byte in head[at : at + 16]) for at in range(0, len(head), 16)]
 
 
 def _kernels(module: Module, unit: Unit, small: frozenset[str], rows: frozenset[str]) -> dict[str, CFunction]:

@@ -46,6 +46,7 @@ def _glue_file(api: Interface) -> str:
         more_arenas=[name for name, _, _ in api.more_arenas],
         threads=api.threads,
         init_dims=api.init,
+        file=api.options.weights_file,
         entries=api.entries,
     )
 

@@ -381,7 +381,8 @@ class Interface:
         more = "".join(f", void *{name}, size_t {name}_bytes" for name, _, _ in self.more_arenas)
         dims = f", const {self.prefix}_init_dims *dims" if self.init else ""
         own = f"{self.prefix}_t *self, void *arena, size_t arena_bytes"
-        return f"{own}{more}, void *state, size_t state_bytes{dims}"
+        file = ", const void *weights, size_t weights_bytes" if self.options.weights_file else ""
+        return f"{own}{more}, void *state, size_t state_bytes{file}{dims}"
 
     def region_align(self, kind: str) -> int:
         """Alignment in bytes of the arena or state."""

@@ -9,9 +9,10 @@ from sdk.codegen_c.base import EmitOptions
 from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.expr import literal
 from sdk.codegen_c.c99.names import Scope, scalar_name
+from sdk.codegen_c.c99.weights_bytes import WeightsFile
 from sdk.compiler.ir.module import Const, Module
 
-__all__ = ["Weights", "array_text", "collect", "weights_file"]
+__all__ = ["Weights", "array_text", "collect", "collect_file", "weights_file"]
 
 _ALIGN = 16
 _PER_LINE = 16
@@ -20,11 +21,12 @@ _PER_LINE = 16
 @dataclass(frozen=True)
 class Weights:
     """The arrays of a model: ``symbols`` by constant (equal ones share one), the ``distinct`` in order; ``in_ram``
-    where the program's start copies them there."""
+    where the program's start copies them there. Those of a ``file`` go by where they lie in it."""
 
     symbols: dict[str, str]
     distinct: dict[str, Const]
     in_ram: bool = False
+    file: WeightsFile | None = None
 
     @property
     def nbytes(self) -> int:
@@ -33,7 +35,7 @@ class Weights:
 
     def declarations(self) -> list[str]:
         """An ``extern`` declaration for each array."""
-        return [f"extern {self.declarator(symbol)};" for symbol in self.distinct]
+        return [] if self.file else [f"extern {self.declarator(symbol)};" for symbol in self.distinct]
 
     def declarator(self, symbol: str) -> str:
         """The declarator of an array; one that is not const lies in RAM."""
@@ -58,6 +60,18 @@ def collect(module: Module, prefix: str, in_ram: bool = False) -> Weights:
             distinct[known[key]] = const
         symbols[name] = known[key]
     return Weights(symbols, distinct, in_ram)
+
+
+def collect_file(module: Module, prefix: str) -> Weights:
+    """The same as parts of a file that an instance is given, ``self->weights``."""
+    found = collect(module, prefix)
+    file = WeightsFile(tuple(found.distinct.values()))
+    places = dict(zip(found.distinct, file.offsets, strict=True))
+    symbols = {}
+    for name, symbol in found.symbols.items():
+        kind = scalar_name(module.consts[name].type.dtype)
+        symbols[name] = f"{prefix.upper()}_WEIGHT({kind}, {places[symbol]}u)"
+    return Weights(symbols, found.distinct, file=file)
 
 
 def weights_file(weights: Weights, prefix: str, options: EmitOptions, align: int = _ALIGN) -> str:

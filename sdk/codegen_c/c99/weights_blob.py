@@ -7,11 +7,11 @@ from typing import Final
 from sdk.codegen_c.base import EmitOptions
 from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.weights import Weights
+from sdk.codegen_c.c99.weights_bytes import ALIGN, little
 
 __all__ = ["BLOB_ABOVE", "blob_files"]
 
 BLOB_ABOVE: Final = 512 * 1024  # bytes of constants up to which C text is as good: what microcontrollers hold
-_ALIGN: Final = 64
 
 
 def blob_files(weights: Weights, prefix: str, options: EmitOptions) -> dict[str, str | bytes]:
@@ -21,10 +21,10 @@ def blob_files(weights: Weights, prefix: str, options: EmitOptions) -> dict[str,
     sizes: list[str] = []
     at = 0
     for symbol, const in weights.distinct.items():
-        data = const.data.astype(const.data.dtype.newbyteorder("<"), copy=False).tobytes() or b"\0"
+        data = little(const)
         symbols.append(_symbol(prefix.upper(), symbol, at, len(data)))
         sizes.append(f"    .type {symbol}, {prefix.upper()}_OBJECT\n    .size {symbol}, {len(data)}\n")
-        parts += [data, bytes(-len(data) % _ALIGN)]
+        parts += [data, bytes(-len(data) % ALIGN)]
         at += len(data) + len(parts[-1])
     symbols.append(f"#if defined(__ELF__) || defined(__wasm__)\n{''.join(sizes)}#endif\n")
     return {
@@ -35,7 +35,7 @@ def blob_files(weights: Weights, prefix: str, options: EmitOptions) -> dict[str,
 
 def _symbol(macro: str, symbol: str, at: int, size: int) -> str:
     name = f"{macro}_SYMBOL({symbol})"
-    return f"    .globl {name}\n    .balign {_ALIGN}\n{name}:\n    .incbin {macro}_WEIGHTS_BIN, {at}, {size}\n"
+    return f"    .globl {name}\n    .balign {ALIGN}\n{name}:\n    .incbin {macro}_WEIGHTS_BIN, {at}, {size}\n"
 
 
 def _head(prefix: str, options: EmitOptions) -> str:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields
 from typing import Final, assert_never
 
 from sdk.compiler.ir.types import DType, TensorType
-from sdk.compiler.sym import Dim, ceildiv, flat_index, floordiv, mod, product, prove_eq
+from sdk.compiler.sym import Dim, ceildiv, dmax, dmin, flat_index, floordiv, mod, product, prove_eq
 from sdk.errors import BuildError
 
-__all__ = ["ROW_MAJOR", "Fuse", "Interleave", "Join", "Layout", "Pad", "Permute", "Step", "Tile", "Widen"]
+__all__ = ["ROW_MAJOR", "Fuse", "Interleave", "Join", "Layout", "Pad", "Permute", "Records", "Step", "Tile", "Widen"]
 
 Shape = tuple[Dim, ...]
 JOINED_BITS: Final = 32  # of the widest word that elements are joined in
@@ -105,7 +105,27 @@ class Widen:
     dtype: DType
 
 
-Step = Permute | Fuse | Tile | Pad | Interleave | Join | Widen
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records along an axis, whose elements are the next axis, become one axis with it: part by part, each of all
+    records in turn. ``fields`` are (first element, count, size) of parts of ``size`` elements each, one field behind
+    the other, that are a record together: ``(0, 1, 2, 2, 4, 4)`` are its first two elements, then fours."""
+
+    axis: int
+    fields: tuple[int, ...]
+
+    @property
+    def parts(self) -> tuple[tuple[int, int, int], ...]:
+        """The fields, a tuple for each."""
+        return tuple(zip(self.fields[::3], self.fields[1::3], self.fields[2::3], strict=True))
+
+    @property
+    def width(self) -> int:
+        """Elements of a record."""
+        return sum(count * size for _, count, size in self.parts)
+
+
+Step = Permute | Fuse | Tile | Pad | Interleave | Join | Widen | Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +200,20 @@ def _sound(step: Step) -> bool:
             return whole and axis >= 0 and count >= 1 and dtype.bits % count == 0
         case Widen(dtype):
             return dtype.lanes == 1
+        case Records(axis, fields):
+            return axis >= 0 and bool(fields) and len(fields) % 3 == 0 and _is_whole(step)
         case _:
             assert_never(step)
+
+
+def _is_whole(step: Records) -> bool:
+    """Whether the fields of records are all of their elements, each once."""
+    at = 0
+    for first, count, size in sorted(step.parts):
+        if first != at or count < 1 or size < 1:
+            return False
+        at += count * size
+    return True
 
 
 def _dtype(step: Step, dtype: DType) -> DType | None:
@@ -191,7 +223,7 @@ def _dtype(step: Step, dtype: DType) -> DType | None:
             return joined if dtype.kind in "iu" and dtype.bits * count <= joined.bits else None
         case Widen(wide):
             return wide if dtype.lanes == 1 and _has_all(wide, dtype) else None
-        case Permute() | Fuse() | Tile() | Pad() | Interleave():
+        case Permute() | Fuse() | Tile() | Pad() | Interleave() | Records():
             return dtype
         case _:
             assert_never(step)
@@ -227,6 +259,10 @@ def _shape(step: Step, shape: Shape) -> Shape | None:
             return (*shape[:first], product(shape[first:end]), *shape[end:]) if first <= end <= rank else None
         case Widen():
             return shape
+        case Records(axis):
+            if axis + 2 > rank or shape[axis + 1] != step.width:
+                return None
+            return (*shape[:axis], shape[axis] * step.width, *shape[axis + 2 :])
         case Tile() | Pad() | Interleave() | Join():
             if step.axis >= rank:
                 return None
@@ -256,6 +292,8 @@ def _moved(step: Step, index: Shape, shape: Shape) -> Shape:
             return (*index[:first], flat_index(index[first:end], shape[first:end]), *index[end:])
         case Pad() | Widen():
             return index
+        case Records(axis):
+            return (*index[:axis], _in_parts(step, index[axis], index[axis + 1], shape[axis]), *index[axis + 2 :])
         case Tile() | Interleave() | Join():
             pass
         case _:
@@ -271,3 +309,19 @@ def _moved(step: Step, index: Shape, shape: Shape) -> Shape:
             return (*before, floordiv(at, count), *after)
         case _:
             assert_never(step)
+
+
+def _in_parts(step: Records, record: Dim, at: Dim, records: Dim) -> Dim:
+    """Where an element of a record stands among the parts of all records."""
+    before = 0
+    place: Dim = 0
+    for first, count, size in step.parts:
+        inside = at - first
+        here = before * records + floordiv(inside, size) * size * records + record * size + mod(inside, size)
+        if isinstance(inside, int):
+            place += here if 0 <= inside < count * size else 0
+        else:
+            last = inside - count * size
+            place += (dmin(dmax(inside + 1, 0), 1) - dmin(dmax(last + 1, 0), 1)) * here
+        before += count * size
+    return place

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Step, Tile, Widen
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Records, Step, Tile, Widen
 from sdk.compiler.ir.types import SCALARS, TensorType
 from sdk.errors import BuildError
 
 __all__ = ["pack_array", "unpack_array"]
 
 Array = NDArray[Any]
+_WORDS: Final = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # by bytes
 
 
 def pack_array(data: Array, layout: Layout) -> Array:
@@ -67,8 +68,30 @@ def _packed(data: Array, step: Step, type: TensorType) -> Array:
             return _fitting(np.asarray(words), step)
         case Widen(dtype):
             return data.astype(dtype.numpy)
+        case Records():
+            return _by_parts(data, step, type)
         case _:
             assert_never(step)
+
+
+def _by_parts(data: Array, step: Records, type: TensorType) -> Array:
+    """Records part by part."""
+    out = np.empty(type.static_shape, data.dtype)
+    axis, records, at = step.axis, data.shape[step.axis], 0
+    for first, count, size in step.parts:
+        width = count * size
+        chosen = data[(*(slice(None),) * (axis + 1), slice(first, first + width))]
+        placed = out[(*(slice(None),) * axis, slice(at * records, (at + width) * records))]
+        lead, rest = data.shape[:axis], data.shape[axis + 2 :]
+        word = _WORDS.get(size * data.itemsize)
+        if word and not rest and chosen.strides[-1] == data.itemsize:  # a part is moved as one number
+            source = np.moveaxis(chosen.view(word), axis, axis + 1)
+            placed.reshape(*lead, count * records * size).view(word).reshape(*lead, count, records)[...] = source
+        else:
+            source = np.moveaxis(chosen.reshape(*lead, records, count, size, *rest), axis, axis + 1)
+            placed.reshape(*lead, count, records, size, *rest)[...] = source
+        at += width
+    return out
 
 
 def _unpacked(data: Array, step: Step, type: TensorType) -> Array:
@@ -91,8 +114,24 @@ def _unpacked(data: Array, step: Step, type: TensorType) -> Array:
             return _parted(data, axis, count, dtype.bits // count, type)
         case Widen():
             return data.astype(type.dtype.numpy)
+        case Records():
+            return _from_parts(data, step, type)
         case _:
             assert_never(step)
+
+
+def _from_parts(stored: Array, step: Records, type: TensorType) -> Array:
+    """Records that are stored part by part."""
+    out = np.empty(type.static_shape, stored.dtype)
+    axis, at = step.axis, 0
+    lead, records, rest = out.shape[:axis], out.shape[axis], out.shape[axis + 2 :]
+    for first, count, size in step.parts:
+        width = count * size
+        source = stored[(*(slice(None),) * axis, slice(at * records, (at + width) * records))]
+        parts = np.moveaxis(source.reshape(*lead, count, records, size, *rest), axis + 1, axis)
+        out[(*(slice(None),) * (axis + 1), slice(first, first + width))] = parts.reshape(*lead, records, width, *rest)
+        at += width
+    return out
 
 
 def _runs(data: Array, axis: int, size: int) -> Array:
@@ -103,7 +142,7 @@ def _runs(data: Array, axis: int, size: int) -> Array:
 
 def _padded(data: Array, axis: int, multiple: int) -> Array:
     more = [(0, -extent % multiple if k == axis else 0) for k, extent in enumerate(data.shape)]
-    return np.pad(data, more)
+    return np.pad(data, more) if any(after for _, after in more) else data
 
 
 def _cut(data: Array, shape: tuple[int, ...]) -> Array:

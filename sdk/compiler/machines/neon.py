@@ -7,6 +7,7 @@ from typing import Final
 from sdk.compiler.ir.types import I8
 from sdk.compiler.machines.common import COLUMNS, LANES, LEAST, PANELS
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine, Rule
+from sdk.compiler.schedules.rules.groups import GroupPanels
 from sdk.compiler.schedules.rules.integer import LaneTiles, PairTiles
 from sdk.compiler.schedules.rules.integer_mve import QuadWindow
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
@@ -19,7 +20,9 @@ UNITS: Final = (FloatUnit("neon", frozenset({"neon"}), lanes=4, registers=32, fm
 # sixteen channels are a load, two SMULL and four SADDW a tap; three pixels share its weights in registers
 WINDOW: Final = QuadWindow(region=16 << 10, at_once=3, taps=25, groups=((16, 16), (8, 8), (4, 4)))
 HALVES: Final = PlainWindow("halves", LEAST)
-RULES: Final[tuple[Rule, ...]] = (LaneTiles(LEAST), WINDOW, LaneWindow(LEAST), *COLUMNS, HALVES, PANELS, *LANES)
+# four tokens share the bits of two vectors of weights: their sums, whole and scaled, are half of the registers
+GROUPS: Final = GroupPanels(lanes=4, factors="lane", sums=8, tokens=(4, 2, 1))
+RULES: Final[tuple[Rule, ...]] = (GROUPS, LaneTiles(LEAST), WINDOW, LaneWindow(LEAST), *COLUMNS, HALVES, PANELS, *LANES)
 
 MACHINES: Final = (
     # SMMLA adds eight products to each of four sums, of two rows of bytes by two columns

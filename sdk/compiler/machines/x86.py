@@ -7,6 +7,7 @@ from typing import Final
 from sdk.compiler.ir.types import I8, U8
 from sdk.compiler.machines.common import COLUMNS, FPUS, LANES, LEAST, PANELS, PLAIN, TILES
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine, Rule
+from sdk.compiler.schedules.rules.groups import GroupPanels
 from sdk.compiler.schedules.rules.integer import LaneTiles
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
 from sdk.compiler.schedules.rules.plain import PlainWindow
@@ -18,6 +19,10 @@ AVX2_FMA: Final = FloatUnit("avx2fma", frozenset({"avx2", "fma"}), lanes=8, regi
 SSE2: Final = FloatUnit("sse2", frozenset({"sse2"}), lanes=4, registers=16, fma=False)
 
 AVX_UNITS: Final = (AVX512F, AVX2_FMA, SSE2, *FPUS)
+# eight tokens share the bits of a vector of weights; sixteen registers hold fewer sums
+GROUPS_512: Final = GroupPanels(lanes=16, factors="word", sums=8, tokens=(8, 4, 2, 1))
+GROUPS_256: Final = GroupPanels(lanes=8, factors="word", sums=4, tokens=(4, 2, 1))
+GROUPS_AVX2: Final = GroupPanels(lanes=8, factors="halves", sums=4, tokens=(2, 1))
 AVX_RULES: Final[tuple[Rule, ...]] = (
     LaneTiles(LEAST),
     LaneWindow(LEAST),
@@ -37,7 +42,7 @@ MACHINES: Final = (
         dot=Dot(U8, I8, 4, sums=16),
         tile_rows=4,
         tile_cols=2,
-        rules=AVX_RULES,
+        rules=(GROUPS_512, *AVX_RULES),
     ),
     Machine(
         name="avxvnni",
@@ -47,7 +52,7 @@ MACHINES: Final = (
         dot=Dot(U8, I8, 4, sums=8),
         tile_rows=3,
         tile_cols=2,
-        rules=AVX_RULES,
+        rules=(GROUPS_256, *AVX_RULES),
     ),
     # bytes are widened to the 32 bits of a lane
     Machine(
@@ -57,7 +62,7 @@ MACHINES: Final = (
         vector_bytes=32,
         tile_rows=2,
         tile_cols=2,
-        rules=AVX_RULES,
+        rules=(GROUPS_AVX2, *AVX_RULES),
     ),
     # no rule puts products of integers in lanes
     Machine(

@@ -27,7 +27,7 @@ from sdk.compiler.ops.traits import OPAQUE
 from sdk.compiler.sym import Dim, Var
 from sdk.errors import BuildError
 
-__all__ = ["LEAST", "number_of", "products_loops"]
+__all__ = ["LEAST", "blocks_of", "number_of", "products_loops"]
 
 Array = NDArray[Any]
 Types = Sequence[TensorType]
@@ -307,7 +307,7 @@ def _weights(form: Format, run: Run, scales: Scales, k: int, place: tuple[Nest, 
 # --- samples ------------------------------------------------------------------------------------------------------
 
 
-def _blocks(name: str, rows: int, columns: int) -> Any:
+def blocks_of(name: str, rows: int, columns: int) -> Any:
     """Rows of blocks for a sample: random bits, scales of ordinary size."""
 
     def make(rng: np.random.Generator) -> Array:
@@ -325,7 +325,7 @@ def _blocks(name: str, rows: int, columns: int) -> Any:
 def _products_sample(name: str, m: Dim, n: int, k: int) -> Any:
     form = FORMATS[name]
     types = _T(I8, (m, k)), _T(F32, (m, k // GROUP)), _T(I32 if form.zero else F32, (m, k // form.run))
-    values = {3: _blocks(name, n, k)}
+    values = {3: blocks_of(name, n, k)}
     if isinstance(m, int):  # of the size that they are of
         values |= {1: lambda rng: rng.random((m, k // GROUP)) / 64}
         values[2] = lambda rng: rng.integers(-4064, 4065, (m, k // form.run)) * (form.zero or 1 / 64)
@@ -335,7 +335,7 @@ def _products_sample(name: str, m: Dim, n: int, k: int) -> Any:
 def _lookup_sample(name: str, n: int, k: int, indices: TensorType, values: Any) -> Any:
     form = FORMATS[name]
     bytes_ = _T(U8, (n, k // form.size * form.nbytes))
-    return sample(bytes_, indices, values={0: _blocks(name, n, k), 1: values}, format=name)
+    return sample(bytes_, indices, values={0: blocks_of(name, n, k), 1: values}, format=name)
 
 
 _T = TensorType

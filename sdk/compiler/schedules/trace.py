@@ -16,6 +16,7 @@ from sdk.compiler.schedules import (
     conditions,
     dual_mac,
     fission,
+    group_panels,
     interleave,
     interleave_channels,
     lanes,
@@ -71,6 +72,7 @@ class Schedule:
     use_i16 = _step(dual_mac.use_i16)
     use_interleaved_dot = _step(dual_mac.use_interleaved_dot)
     fission = _step(fission.fission)
+    group_panels = _step(group_panels.group_panels)
     interleave = _step(interleave.interleave)
     unpack = _step(interleave_channels.unpack)
     interleave_channels = _step(interleave_channels.interleave_channels)

@@ -14,7 +14,10 @@ from sdk.errors import BuildError
 from sdk.llm.config import Config, Layer, Rope
 from sdk.llm.weights import Weight
 
-__all__ = ["LLAMA_NAMES", "Architecture", "Given", "as_is", "common", "interleaved_rows", "rope_of", "split_rows"]
+__all__ = [
+    "LLAMA_NAMES", "Architecture", "Given", "as_is", "check_rows", "common", "interleaved_rows", "kinds_of_layers",
+    "rope_of", "split_qkv", "split_rows",
+]  # fmt: skip
 
 Change = Callable[[Weight, Config], Iterable[Weight]]
 
@@ -140,6 +143,7 @@ class Architecture:
         """
         if any(re.fullmatch(pattern, name) for pattern in self.ignored):
             return None
+        name = re.sub(r"^(language_model\.(?=model\.)|model\.language_model\.)", _inside, name)
         stem, _, kind = name.rpartition(".")
         layer = re.search(r"\.(\d{1,4})\.", stem)
         plain = stem if layer is None else stem[: layer.start(1)] + "{}" + stem[layer.end(1) :]
@@ -150,6 +154,28 @@ class Architecture:
                 hint="it is of another architecture, or an adapter that must be merged first",
             )
         return f"{found.format(layer[1] if layer else '')}.{kind}"
+
+
+def _inside(prefix: re.Match[str]) -> str:
+    """What the names of the text part of a model of several kinds begin with, by itself."""
+    return "" if prefix[0] == "language_model." else "model."
+
+
+def kinds_of_layers(given: Given, count: int, slides: Callable[[int], bool]) -> list[bool]:
+    """Which layers have a window: as the configuration lists them, else by their number.
+
+    Raises:
+        BuildError: the list has a kind that is not known.
+    """
+    kinds = given.listed("layer_types", count)
+    if kinds is None:
+        return [slides(k) for k in range(count)]
+    known = {"full_attention": False, "sliding_attention": True}
+    strange = [kind for kind in kinds if not isinstance(kind, str) or kind not in known]
+    if strange:
+        hint = f"known: {', '.join(known)}"
+        raise BuildError(f"a layer of kind {str(strange[0])[:40]!r} is not supported", hint=hint)
+    return [known[kind] for kind in kinds]
 
 
 def rope_of(given: Given, head_dim: int, theta: float = 10000.0, kind: str | None = None) -> Rope:
@@ -228,3 +254,10 @@ def split_rows(weight: Weight, parts: Iterable[tuple[str, int]]) -> Iterable[Wei
     for name, count in wanted:
         yield weight.rows(slice(at, at + count)).renamed(name)
         at += count
+
+
+def split_qkv(weight: Weight, config: Config) -> Iterable[Weight]:
+    """Queries, keys and values that are stored as one, in this order."""
+    sizes = (config.heads * config.head_dim, *(2 * (config.kv_heads * config.head_dim,)))
+    names = (weight.name.replace("attn_qkv", f"attn_{part}") for part in "qkv")
+    return split_rows(weight, zip(names, sizes, strict=True))

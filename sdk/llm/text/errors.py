@@ -13,5 +13,5 @@ def refusal(what: str, *, where: str, why: str | None = None) -> BuildError:
         f"a tokenizer has {what}, which cannot be compiled for a device",
         where=where,
         why=why,
-        hint="tokenize on the host with the package tokenizers, or convert the tokenizer (see docs/llm.md)",
+        hint="tokenize on the host with the package tokenizers, or convert the tokenizer (sdk help llm)",
     )

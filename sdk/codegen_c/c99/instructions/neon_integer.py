@@ -128,6 +128,33 @@ _TWO: Final = (
 }""",
         "neon",
     ),
+    # four products to each sum: halves of the vectors are multiplied, pairs added, then pairs of pairs
+    function(
+        "smull_dot_neon",
+        "dot",
+        "i32x4 i32x4 i8x16 i8x16",
+        """@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {
+    int32x4_t lo = vpaddlq_s16(vmull_s8(vget_low_s8((int8x16_t)a), vget_low_s8((int8x16_t)b)));
+    int32x4_t hi = vpaddlq_s16(vmull_high_s8((int8x16_t)a, (int8x16_t)b));
+    return acc + (@i32x4)vpaddq_s32(lo, hi);
+}""",
+        "neon",
+    ),
+    expression(
+        "dot_lane",
+        "i32x4 i32x4 i8x16 i8x16 i32",
+        "@smull{3:int}_dot_neon({0}, {1}, {2})",
+        "neon",
+        functions={
+            f"smull{lane}_dot_neon": f"""@i32x4 @@(@i32x4 acc, @i8x16 a, @i8x16 b) {{
+    int8x16_t word = (int8x16_t)vdupq_laneq_s32((int32x4_t)a, {lane});
+    int32x4_t lo = vpaddlq_s16(vmull_s8(vget_low_s8(word), vget_low_s8((int8x16_t)b)));
+    int32x4_t hi = vpaddlq_s16(vmull_high_s8(word, (int8x16_t)b));
+    return acc + (@i32x4)vpaddq_s32(lo, hi);
+}}"""
+            for lane in range(4)
+        },
+    ),
     function(
         "sadalp_word_neon",
         "dot_lane",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Step, Tile, Widen
+from sdk.compiler.ir.layout import Fuse, Interleave, Join, Layout, Pad, Permute, Records, Step, Tile, Widen
 from sdk.compiler.ir.text.parse_types import read_dtype
 from sdk.compiler.sym.tokens import Cursor
 from sdk.errors import BuildError
@@ -40,10 +40,19 @@ def _read_step(cursor: Cursor) -> Step:
 
 
 def _permute(cursor: Cursor) -> Permute:
-    order = [] if cursor.text == ")" else [cursor.integer()]
+    return Permute(tuple(_integers(cursor)))
+
+
+def _records(cursor: Cursor) -> Records:
+    axis, *fields = _integers(cursor) or [-1]
+    return Records(axis, tuple(fields))
+
+
+def _integers(cursor: Cursor) -> list[int]:
+    found = [] if cursor.text == ")" else [cursor.integer()]
     while cursor.accept(","):
-        order.append(cursor.integer())
-    return Permute(tuple(order))
+        found.append(cursor.integer())
+    return found
 
 
 def _join(cursor: Cursor) -> Join:
@@ -65,5 +74,6 @@ _STEPS: Final[dict[str, Callable[[Cursor], Step]]] = {
     "pad": lambda cursor: Pad(*_pair(cursor)),
     "interleave": lambda cursor: Interleave(*_pair(cursor)),
     "join": _join,
+    "records": _records,
     "widen": lambda cursor: Widen(read_dtype(cursor)),
 }

@@ -1,0 +1,175 @@
+"""Products with weights in groups, scheduled: every format in the lanes of every machine, against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from c.c_harness import HOST_ISA, build
+
+from sdk.compiler.analysis.row_calls import drop_single_trips
+from sdk.compiler.interp.loops import run_loops
+from sdk.compiler.ir.loops import For, Loops
+from sdk.compiler.ir.packing import pack_array, unpack_array
+from sdk.compiler.ir.types import F32, I8, I32, U8, TensorType
+from sdk.compiler.ir.walk import rewrite, substitute_dims
+from sdk.compiler.machines.lookup import MACHINES, machine_for
+from sdk.compiler.machines.nest import Nest
+from sdk.compiler.ops import OPS
+from sdk.compiler.ops.group_formats import FORMATS, GROUP
+from sdk.compiler.ops.group_products import blocks_of
+from sdk.compiler.schedules.group_panels import PANEL, format_of_products, group_panels
+from sdk.compiler.schedules.locate import ScheduleError
+from sdk.compiler.schedules.rules import rule_for
+from sdk.compiler.schedules.rules.groups import GroupPanels
+from sdk.compiler.sym import Dim, Var, evaluate
+from sdk.compiler.verify.loops import verify_loops
+
+BY_RULE = {r: m.name for m in MACHINES for r in m.rules if isinstance(r, GroupPanels)}
+RULES = {name: rule for rule, name in BY_RULE.items()}  # each rule once
+M = Var("m", 0, 21)
+# what runs here of the sets of instructions that have such kernels, and a compiler for each
+SETS = {
+    "avx512vnni": (HOST_ISA, "zig"),
+    "avxvnni": (frozenset({"avxvnni", "avx2", "fma", "f16c"}), "gcc"),
+    "avx2": (frozenset({"avx2", "fma", "f16c"}), "zig"),
+}
+
+
+def plain(name: str, m: Dim, n: int, k: int, called: str = "f") -> Loops:
+    """The nest of ``dense_groups``."""
+    form = FORMATS[name]
+    sums = TensorType(I32 if form.zero else F32, (m, k // form.run))
+    w = TensorType(U8, (n, k // form.size * form.nbytes))
+    types = TensorType(I8, (m, k)), TensorType(F32, (m, k // GROUP)), sums, w
+    loops = OPS["dense_groups"].loops
+    assert loops is not None
+    return drop_single_trips(loops(called, types, [TensorType(F32, (m, n))], {"format": name}))
+
+
+def arguments(name: str, m: int, n: int, k: int) -> list[np.ndarray]:
+    """Quantised activations, a group of zeros and a row with an infinity among them, and blocks."""
+    form, rng = FORMATS[name], np.random.default_rng(k + m)
+    x = rng.standard_normal((m, k)).astype(np.float32)
+    if m > 1:
+        x[0, :GROUP], x[1, 3] = 0, np.inf
+    made = OPS["quantize_groups"].reference(x, run=form.run, zero=form.zero)
+    return [*made, blocks_of(name, n, k)(rng)]
+
+
+def scheduled(loops: Loops, rule: GroupPanels) -> Loops:
+    return group_panels(loops, rule.lanes, rule.factors, rule.sums, rule.tokens)
+
+
+def shapes(name: str) -> Iterator[tuple[int, int]]:
+    """Rows of weights that are whole panels or not, blocks that are pairs or not."""
+    size = FORMATS[name].size
+    yield from ((16, size), (37, 2 * size), (5, 3 * size))
+
+
+def check(found: np.ndarray, args: list[np.ndarray], name: str) -> None:
+    wanted = OPS["dense_groups"].reference(*args, format=name)
+    whole = np.abs(wanted[np.isfinite(wanted)]).max(initial=1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6 * whole, err_msg=name)
+
+
+def findings(loops: Loops) -> list[str]:
+    found: list[str] = []
+    verify_loops(loops, lambda _, text: found.append(text))
+    return found
+
+
+@pytest.mark.parametrize("core", RULES)
+@pytest.mark.parametrize("name", FORMATS)
+def test_lanes_compute_the_reference(name: str, core: str) -> None:
+    rule = RULES[core]
+    for (n, k), m in zip(shapes(name), (1, M.expr, 7), strict=True):
+        made = scheduled(plain(name, m, n, k), rule)
+        assert findings(made) == []
+        if core in SETS and not (n == 16 and name == "Q4_1"):
+            continue  # as C below
+        for rows in (5,) if m is M.expr else (m,):
+            args = arguments(name, int(rows), n, k)
+            out = np.full((int(rows), n), 85, np.float32)
+            stored = pack_array(args[3], made.layouts["w"])
+            arrays = dict(zip(("x", "scale", "sums", "w", "o"), [*args[:3], stored, out], strict=True))
+            for part in ((0, 1), (1, -(-n // PANEL))):
+                run_loops(made, arrays, {"m": int(rows)}, part)
+            check(out, args, name)
+
+
+def test_layouts_lose_nothing() -> None:
+    for name in FORMATS:
+        for n, k in shapes(name):
+            made = scheduled(plain(name, 1, n, k), RULES["simd128"])
+            w, layout = arguments(name, 1, n, k)[3], made.layouts["w"]
+            np.testing.assert_array_equal(unpack_array(pack_array(w, layout), layout, TensorType(U8, w.shape)), w)
+
+
+@pytest.mark.parametrize("core", SETS)
+def test_kernels_as_c(core: str, tmp_path: Path) -> None:
+    """All formats and any number of rows, of whole panels or not."""
+    isa, toolchain = SETS[core]
+    machine = machine_for(isa)
+    assert machine.name == core
+    cases: list[tuple[str, Dim, int, int]] = []
+    for name in FORMATS:
+        (n, k), (odd, pairs), _ = shapes(name)
+        many = core == "avx512vnni" or name in ("Q8_0", "Q4_0")
+        cases += [(name, M.expr if many else 1, odd, pairs), *([(name, 1, n, k)] if many else [])]
+    functions = []
+    for at, (name, m, n, k) in enumerate(cases):
+        rule, made = rule_for(Nest(plain(name, m, n, k, f"g{at}")), machine)
+        assert isinstance(rule, GroupPanels)
+        functions.append(made)
+    kernels = build(functions, tmp_path, isa, toolchain)
+    for made, (name, m, n, k) in zip(functions, cases, strict=True):
+        for rows in (0, 1, 2, 7, 21) if m is M.expr else (1,):
+            args = arguments(name, rows, n, k)
+            out = np.full((rows, n), 85, np.float32)
+            stored = pack_array(args[3], made.layouts["w"])
+            for part in ((0, 1), (1, -(-n // PANEL))):
+                kernels.call(made.name, [*args[:3], stored, out], [rows] if m is M.expr else [], part)
+            check(out, args, name)
+
+
+def renamed(loops: Loops) -> Loops:
+    """The nest with other names of loops, as passes may give it."""
+
+    def one(node: Any) -> Any:
+        if not isinstance(node, For):
+            return node
+        var = Var(f"{node.var.name}_", node.var.lo, node.var.hi)
+        return For(var, node.lo, node.hi, substitute_dims(node.body, {node.var: var.expr}))
+
+    return replace(loops, body=rewrite(loops.body, one))
+
+
+def test_the_nest_is_known_by_its_form() -> None:
+    for name in FORMATS:
+        loops = plain(name, M.expr, 5, 512)
+        assert format_of_products(loops) is FORMATS[name]
+        assert format_of_products(renamed(loops)) is FORMATS[name]
+        assert format_of_products(scheduled(loops, RULES["simd128"])) is None
+    other = plain("Q4_0", 3, 5, 64)
+    first = other.body.body[0]
+    assert isinstance(first, For)
+    assert format_of_products(replace(other, body=first.body)) is None
+    with pytest.raises(ScheduleError, match="no product with weights in groups"):
+        group_panels(replace(other, body=first.body), 8, "halves", 4, (1,))
+    for wrong in ((3, "halves", 4, (1,)), (8, "halves", 4, (2,)), (8, "halves", 0, (1,))):
+        with pytest.raises(ScheduleError, match="no panels of 16 rows"):
+            group_panels(other, *wrong)  # type: ignore[arg-type]
+
+
+def test_only_constants_are_stored_in_panels() -> None:
+    machine = machine_for(HOST_ISA)
+    nest = Nest(plain("Q4_0", 1, 16, 64), packable=frozenset())
+    assert not isinstance(rule_for(nest, machine)[0], GroupPanels)
+    made = rule_for(Nest(plain("Q4_0", 1, 32, 64)), machine)[1]
+    assert made.rows is not None
+    assert evaluate(made.rows.extent, {}) == 2
