@@ -25,7 +25,7 @@ from sdk.resources import data_dir
 from sdk.toolchains import Blob, BuildCache, CompileJob, LinkJob, SourceText, Target, get_toolchain
 from sdk.toolchains.base import ObjectFile, Toolchain
 
-__all__ = ["CODE", "RAM", "Compiled", "compiled", "link", "link_code"]
+__all__ = ["CODE", "RAM", "Compiled", "compiled", "link", "link_code", "renamed"]
 
 HERE = Path(__file__).resolve().parent
 CODE, RAM = 0x1000_0000, 0x2000_0000
@@ -68,7 +68,7 @@ def compiled(module: Module, prefix: str, core: str, options: BuildOptions) -> C
 def _parts(files: Files, glue: str, prefix: str, opt: str, record: str, plan: Plan) -> Compiled:
     code = f"{prefix}.c"
     texts = {n: t for n, t in files.items() if n.endswith(".c") and isinstance(t, str)}
-    rest = {n: t for n, t in texts.items() if n != code} | {f"{prefix}_glue.c": _renamed(glue, prefix)}
+    rest = {n: t for n, t in texts.items() if n != code} | {f"{prefix}_glue.c": renamed(glue, prefix)}
     return Compiled(
         prefix,
         opt,
@@ -91,7 +91,7 @@ def _joined(files: Mapping[str, str]) -> str:
     return "\n".join(f'#line 1 "{name}"\n{text}' for name, text in files.items())
 
 
-def _renamed(glue: str, prefix: str) -> str:
+def renamed(glue: str, prefix: str) -> str:
     """The glue with its static names made the model's own, so that many can stand in one file."""
     names = set(_STATIC.findall(glue))
     return re.sub(r"(?<![\w.])(" + "|".join(sorted(names)) + r")\b", rf"{prefix}_own_\1", glue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ from sdk.frontends.onnx.importer import import_onnx
 from sdk.onnx_backend import fixed_inputs, flat_inputs, modern
 from sdk.resources import data_dir
 from sdk.toolchains import CompileJob, LinkJob, SourceText, get_toolchain, target_for
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from differential.image import renamed
 
 BOARD = load_board("host")
 OPTIONS = BuildOptions()
@@ -68,7 +72,7 @@ def generate(case: Case, prefix: str) -> Built:
     choice = EmitOptions(source="case.onnx", model_hash=hashlib.sha256(prefix.encode()).hexdigest(), board="host")
     emitted = get_backend("c99").emit(planned, prefix, isa=capabilities(BOARD, OPTIONS), options=choice)
     glue = f"{prefix}_glue.c"
-    files = {**emitted.files, glue: emitted.agent[glue]}
+    files = {**emitted.files, glue: renamed(emitted.agent[glue], prefix)}
     text = "\n".join(t for n, t in sorted(files.items()) if n.endswith((".c", ".S")) and isinstance(t, str))
     headers = {n: t for n, t in files.items() if n.endswith(".h") and isinstance(t, str)}
     blobs = {n: t for n, t in files.items() if isinstance(t, bytes)}
