@@ -244,9 +244,7 @@ class _Panels:
             before += count * size
         raise AssertionError(f"byte {byte} is in no field")
 
-    def _group(
-        self, tile: _Tile, place: tuple[Dim, Dim], k: int, g: int, block: Dim
-    ) -> Iterator[Stmt]:
+    def _group(self, tile: _Tile, place: tuple[Dim, Dim], k: int, g: int, block: Dim) -> Iterator[Stmt]:
         """Products of a group in integers."""
         totals = self.form.per_group if self.form.apart else 1
         for t, v in tile.places():
@@ -283,9 +281,7 @@ class _Panels:
         """Whether numbers do not fit factors, but are less ``zero`` what bytes are."""
         return self.form.signed and self.factors == "lane"
 
-    def _word(
-        self, tile: _Tile, place: tuple[Dim, Dim], k: int, run: Run, j: int, x: Dim, n: int
-    ) -> Iterator[Stmt]:
+    def _word(self, tile: _Tile, place: tuple[Dim, Dim], k: int, run: Run, j: int, x: Dim, n: int) -> Iterator[Stmt]:
         """Four weights of each row by four activations of each token."""
         for v in tile.vectors:
             yield Let(f"n{v}", self._numbers(tile, place, k, run, j, v))
