@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#define SDK_RT_CAUSE_WATCHDOG 0x10000u /* instead of an exception: the watchdog was not fed in time */
+
 /* Why and where the device crashed. Registers a core does not have are 0. */
 typedef struct {
     uint32_t cause; /* the number of the exception */

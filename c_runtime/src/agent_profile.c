@@ -1,5 +1,6 @@
 /* The clock around runs and operations, and the marks that tell an emulator which of them is at work. */
 #include "internal/profile.h"
+#include "internal/watchdog.h"
 
 #include "sdk_rt_mem.h"
 #include "sdk_rt_port.h"
@@ -31,6 +32,7 @@ static uint64_t began; /* calls of operations do not nest, so one is enough */
 
 void sdk_rt_op_begin(uint32_t index)
 {
+    sdk_rt_watchdog_feed();
     if (index < SDK_RT_PROFILE_OPS) {
         began = sdk_rt_port_ticks();
         sdk_rt_marks[SDK_RT_PHASE_OP + index] = 1;

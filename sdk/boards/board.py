@@ -11,7 +11,7 @@ from msgspec import Meta, structs
 from msgspec import field as key
 
 from sdk.boards.base import Size, Table
-from sdk.boards.chip import Block, Clock, Factor, Setup, Step
+from sdk.boards.chip import Block, Clock, Factor, Setup, Step, clock_hz
 
 Capability = Literal[
     # Arm's M profile
@@ -55,13 +55,15 @@ class Core(Table, frozen=True):
 
 
 class Memory(Table, frozen=True):
-    """One memory region: ``size`` bytes at ``base``; ``kind`` is flash or ram, ``attrs`` r, w, x, dma ..."""
+    """One memory region: ``size`` bytes at ``base``; ``kind`` is flash or ram, ``attrs`` r, w, x, dma ... Where the
+    core only fetches instructions at ``base``, ``data_base`` is where it loads the same bytes from."""
 
     name: str
     base: int
     size: Size
     kind: Literal["flash", "ram"]
     attrs: frozenset[str] = frozenset()
+    data_base: int | None = None
 
     @property
     def end(self) -> int:
@@ -69,8 +71,15 @@ class Memory(Table, frozen=True):
         return self.base + self.size
 
     def overlaps(self, other: Memory) -> bool:
-        """Say whether the two address ranges share a byte."""
-        return self.base < other.end and other.base < self.end
+        """Say whether the two regions share an address, wherever they are seen."""
+        return any(
+            one < two + other.size and two < one + self.size for one in self.bases for two in other.bases
+        )
+
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """All addresses at which it begins."""
+        return (self.base,) if self.data_base is None else (self.base, self.data_base)
 
 
 class Zig(Table, frozen=True):
@@ -136,6 +145,22 @@ class Peripheral(Table, frozen=True):
     over: tuple[Factor, ...] | None = None
 
 
+class Watchdog(Table, frozen=True):
+    """What restarts the board when its firmware hangs: driver ``kind``, ``base`` address, Hz of its clock, the longest
+    time in ms for which it can be set. ``setup`` are registers that are set before it starts. The field ``caused``
+    (BLOCK.REGISTER.FIELD) is ``caused_value`` after a reset of its, until ``forget`` is set; empty where nothing tells.
+    """
+
+    kind: str
+    base: int
+    hz: Annotated[int, Meta(ge=1)]
+    longest: Annotated[int, Meta(ge=1)]
+    setup: tuple[Setup, ...] = ()
+    caused: str = ""
+    caused_value: int = 1
+    forget: str = ""
+
+
 class Runtime(Table, frozen=True):
     """What the on-device runtime needs: its port, the stack in bytes (0 where the system gives one), and the
     peripherals it drives.
@@ -143,7 +168,7 @@ class Runtime(Table, frozen=True):
     ``uart`` and ``timer`` are those of the real board; ``emulated_uart`` and ``emulated_timer``
     replace them on the emulated target where the two differ. ``setup`` are the registers of the real board that are set
     before its drivers run, in order: clocks, pins, wait states. ``registers`` names the file of ``boards/registers``
-    that has them, and ``clock`` is what they make of the core's clock.
+    that has them, and ``clock`` is what they make of the core's clock. ``watchdog`` is that of the real board.
     """
 
     port: Literal["posix", "cortex_m", "riscv"]
@@ -157,6 +182,7 @@ class Runtime(Table, frozen=True):
     boot: str | None = None  # what the chip's ROM looks for in flash: boot_KIND.c of the port
     vectors_align: int = 4
     clock: Clock | None = None
+    watchdog: Watchdog | None = None
 
 
 class Usb(Table, frozen=True):
@@ -228,11 +254,18 @@ class Board:
     silicon: str = ""  # who ran an image of ours on the board itself, and when
     blocks: Mapping[str, Block] = field(default_factory=dict)  # registers of its chip, by block
     steps: tuple[Step, ...] = ()  # runtime.setup, with addresses and bits
+    watchdog_steps: tuple[Step, ...] = ()  # runtime.watchdog.setup
 
     @property
     def core(self) -> Core:
         """The core that runs models."""
         return self.cores[0]
+
+    @property
+    def run_hz(self) -> int | None:
+        """The main core's clock when an image of ours runs: what start-up makes it, else the highest that there is."""
+        clock = self.runtime.clock
+        return self.core.clock_hz if clock is None else round(clock_hz(self.blocks, self.steps, clock))
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -286,13 +319,16 @@ class Board:
         if self.emulator is None:
             return self
         bases = self.emulator.memory
-        moved = tuple(structs.replace(region, base=bases.get(region.name, region.base)) for region in self.memory)
+        moved = tuple(
+            structs.replace(region, base=bases[region.name], data_base=None) if region.name in bases else region
+            for region in self.memory
+        )
         runtime = structs.replace(
             self.runtime,
             uart=self.runtime.emulated_uart or self.runtime.uart,
             timer=self.runtime.emulated_timer or self.runtime.timer,
         )
         if self.emulator.fidelity != "soc":
-            runtime = structs.replace(runtime, boot=None)
+            runtime = structs.replace(runtime, boot=None, watchdog=None)
         steps = self.steps if self.emulator.fidelity == "soc" else ()
         return replace(self, memory=moved, runtime=runtime, steps=steps)

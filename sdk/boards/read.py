@@ -11,7 +11,7 @@ from msgspec import structs
 
 from sdk.boards import host
 from sdk.boards.board import CAPABILITIES, Board, BoardFile, Core, Memory, Peripheral, Runtime
-from sdk.boards.chip import Block, RegisterFile, clock_hz, factor, resolved, steps_of
+from sdk.boards.chip import Block, RegisterFile, clock_hz, factor, find_field, resolved, steps_of
 from sdk.boards.files import read_registers
 from sdk.boards.implied import with_implied
 from sdk.boards.runners import lint_settings
@@ -29,10 +29,17 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
         )
     file = read_table(BoardFile, data, where)
     blocks = _blocks(file.runtime)
+    dog = file.runtime.watchdog
     try:
         steps = steps_of(blocks, file.runtime.setup)
     except KeyError as error:
         raise UsageError(error.args[0], where=f"{where}.runtime.setup") from None
+    try:
+        watchdog_steps = () if dog is None else steps_of(blocks, dog.setup)
+        for path in () if dog is None else filter(None, (dog.caused, dog.forget)):
+            find_field(blocks, path)
+    except KeyError as error:
+        raise UsageError(error.args[0], where=f"{where}.runtime.watchdog") from None
     board = Board(
         name=name,
         title=file.board.title,
@@ -53,6 +60,7 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
         silicon=file.board.silicon,
         blocks=blocks,
         steps=steps,
+        watchdog_steps=watchdog_steps,
     )
     if file.board.machine == "this":
         board = _as_this_machine(board)

@@ -106,6 +106,10 @@ def build_options(function: F) -> F:
                 "--io", type=click.Choice(["arena", "caller"]),
                 help="Where inputs and outputs lie (default: caller on this machine, arena on others).",
             ),
+            click.option(
+                "--watchdog", type=int, metavar="MS",
+                help="Have the board's watchdog restart it where something hangs for so long.",
+            ),
             opt_option,
             click.option(
                 "--check", type=click.Choice(["sample", "full"]), default="sample", show_default=True,
@@ -152,6 +156,7 @@ def make_options(
     custom: tuple[str, ...] = (),
     safetensors: tuple[str, ...] = (),
     io: Literal["arena", "caller"] | None = None,
+    watchdog: int | None = None,
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -184,6 +189,7 @@ def make_options(
         custom=tuple(map(Path, custom)),
         safetensors=tuple(map(Path, safetensors)),
         io=io,
+        watchdog=watchdog,
     )
 
 

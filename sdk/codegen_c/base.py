@@ -93,11 +93,12 @@ class Runtime:
     of the board's port; sessions talk to that over a link.
 
     ``parts`` are patterns of such files in order; ``hooks(prefix)`` the macros that have the model's code tell the
-    runtime where an operation begins and ends.
+    runtime where an operation begins and ends; those of ``feeding(prefix)`` have it feed the watchdog there.
     """
 
     parts: tuple[str, ...]
     hooks: Callable[[str], tuple[str, ...]]
+    feeding: Callable[[str], tuple[str, ...]]
 
 
 @dataclass(frozen=True)

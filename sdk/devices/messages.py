@@ -31,6 +31,7 @@ MAX_DIMS = 16
 MAX_TEXT = 64  # bytes
 MAX_TENSOR_BYTES = (1 << 31) - 1  # as of the frontends
 _CAN_CANCEL = 1
+WATCHDOG = 0x10000  # the cause of a crash that is no exception (docs/wire.md)
 _OTHER_VERSION = "rebuild and flash the firmware with this version of the tool"
 
 
@@ -45,6 +46,9 @@ class CrashRecord:
     addr: int
 
     def __str__(self) -> str:
+        if self.cause == WATCHDOG:
+            where = f"; it was at pc=0x{self.pc:08x} lr=0x{self.lr:08x}" if self.pc else ""
+            return f"its watchdog restarted it: something hung, or a single operation took longer{where}"
         return (
             f"exception {self.cause} at pc=0x{self.pc:08x} lr=0x{self.lr:08x} "
             f"cfsr=0x{self.cfsr:08x} address=0x{self.addr:08x}"

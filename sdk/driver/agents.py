@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sdk.boards import Board, Peripheral
-from sdk.boards.chip import WORD
+from sdk.boards import Board
+from sdk.boards.board import Watchdog
+from sdk.boards.chip import WORD, Step, find_field, find_register
 from sdk.codegen_c.base import Runtime
 from sdk.driver.backends import backend_for, runtime_of
 from sdk.driver.machines import placed
@@ -26,7 +27,7 @@ from sdk.toolchains.size import Sections, section_sizes
 
 __all__ = ["link_agent", "runtime_board", "runtime_parts", "runtime_sizes"]
 
-_DRIVERS = ("uart_", "timer_", "boot_")  # files of a port of which a board chooses
+_DRIVERS = ("uart_", "timer_", "boot_", "watchdog_")  # files of a port of which a board chooses
 _IMAGE_ID = "SDK_RT_IMAGE_ID"  # the macro with the hash that an agent tells of its image
 _ID_DIGITS = 32
 SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
@@ -51,11 +52,13 @@ def link_agent(
     how, target = runtime_of(sources.backend), target_of(board, options)
     toolchain = toolchain_for(target, options.toolchain)
     place = placed(board, device)
-    runtime, defines, script = runtime_parts(how, place)
+    runtime, defines, script = runtime_parts(how, place, options.watchdog)
     hooks: tuple[str, ...] = ()
     if profiled_ops:
         hooks = (f"SDK_RT_PROFILE_OPS={profiled_ops}u", *how.hooks(sources.prefix))
         defines = (*defines, hooks[0])
+    elif options.watchdog is not None:
+        hooks = (f"SDK_RT_WATCHDOG_MS={options.watchdog}u", *how.feeding(sources.prefix))
     flags = toolchain.compile_flags(CompileJob(SourceText("any.c", ""), target))
     built = (list(defines), script or "", sources.key, list(hooks))
     key = digest("agent", toolchain.version(), repr(target), flags, runtime, *built)
@@ -122,12 +125,20 @@ def runtime_sizes(board: Board, place: Board, options: BuildOptions) -> Sections
     return section_sizes(o.path for o in objects)
 
 
-def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str, ...], str | None]:
-    """Runtime sources by name, the macros they want, and the linker script (None for a hosted board)."""
+def runtime_parts(
+    how: Runtime, place: Board, watchdog: int | None = None
+) -> tuple[dict[str, str], tuple[str, ...], str | None]:
+    """Runtime sources by name, the macros they want, and the linker script (None for a hosted board). ``watchdog`` are
+    the ms after which one restarts the board where nothing feeds it.
+
+    Raises:
+        UsageError: the runtime has no driver for the board's peripherals, or it has no such watchdog.
+    """
     root = data_dir("c_runtime")
     names = [path.relative_to(root).as_posix() for part in how.parts for path in sorted(root.glob(part))]
     macros = [f'SDK_RT_DEVICE_NAME="{place.name}"']
     script = None
+    dog = None if watchdog is None else _watchdog(place, watchdog)
     if place.hosted:
         names += ["port/posix/main.c", "port/posix/pool.c"]
         macros.append("SDK_RT_FRAME_MAX=65536u")
@@ -137,7 +148,7 @@ def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str
         names += sorted(f"{port}/{p.name}" for p in (root / port).glob("*.c") if not p.name.startswith(_DRIVERS))
         uart, timer = place.runtime.uart, place.runtime.timer
         for role, device in (("uart", uart), ("timer", timer)):
-            names.append(_driver(place, port, role, device))
+            names.append(_driver(place, port, role, device.kind if device else "none"))
             assert device is not None  # _driver raises for a missing one
             macros += [
                 f"SDK_RT_{role.upper()}_BASE={device.base:#x}u",
@@ -146,27 +157,74 @@ def runtime_parts(how: Runtime, place: Board) -> tuple[dict[str, str], tuple[str
             ]
         if place.core.cache is not None and place.core.cache.d:
             macros.append("SDK_RT_CACHES=1")
+        if dog is not None:
+            names.append(_driver(place, port, "watchdog", dog.kind))
+            macros += [f"SDK_RT_WATCHDOG_{key}u" for key in (f"BASE={dog.base:#x}", f"HZ={dog.hz}", f"MS={watchdog}")]
         if place.runtime.boot is not None:
             names.append(f"{port}/boot_{place.runtime.boot}.c")
             macros.append(f"SDK_RT_FLASH_BYTES={place.regions('flash')[0].size}u")
         macros.append(f"SDK_RT_FRAME_MAX={256 if (place.ram_bytes or 0) <= SMALL_RAM else 512}u")
-        regions = [Region(m.name, m.kind, m.base, m.size) for m in place.memory]
+        regions = [Region(m.name, m.kind, m.base, m.size, m.data_base) for m in place.memory]
         script = render_linker_script(regions, place.runtime.stack_bytes, place.runtime.vectors_align)
     sources = {name.rsplit("/", 1)[1]: (root / name).read_text(encoding="utf-8") for name in names}
     if place.steps:
-        sources["setup.c"] = _setup(place)
+        sources["setup.c"] = _setup(place, "board", "the drivers run", place.steps)
+    if dog is not None:
+        sources["watchdog_setup.c"] = _setup(place, "watchdog", "the watchdog starts", place.watchdog_steps)
+        sources["watchdog_setup.c"] += _was_it(place)
     return sources, tuple(macros), script
 
 
-def _setup(place: Board) -> str:
-    """The C that sets the registers of the board's file. A bit that never comes is waited for some milliseconds: then a
+def _watchdog(place: Board, ms: int) -> Watchdog:
+    """The board's watchdog. Raises UsageError where it has none, or none for so long."""
+    dog = place.runtime.watchdog
+    if dog is None:
+        raise UsageError(
+            f"the runtime has no watchdog on {place.name}",
+            why="programs of an operating system are ended by it" if place.hosted else "its file names none there",
+            hint="leave out --watchdog; sdk boards show NAME prints runtime.watchdog of those that have one",
+        )
+    if ms > dog.longest:
+        raise UsageError(
+            f"the watchdog of {place.name} cannot wait {ms:,} ms", hint=f"--watchdog {dog.longest} is the longest"
+        )
+    return dog
+
+
+def _was_it(place: Board) -> str:
+    """The C that says whether the watchdog caused the last reset, and has the chip forget it."""
+    dog = place.runtime.watchdog
+    lines = ["", "bool sdk_rt_watchdog_was_it(void)", "{"]
+    if dog is None or not dog.caused:
+        return "\n".join([*lines, "    return false;", "}", ""])
+    at, low, mask = find_field(place.blocks, dog.caused)
+    lines.append(f"    /* {dog.caused} */")
+    lines.append(f"    bool was_it = ({_lvalue(place, dog.caused, at)} & {mask:#x}u) == {dog.caused_value << low:#x}u;")
+    if dog.forget:
+        forget, _, bits = find_field(place.blocks, dog.forget)
+        lines.append(f"    {_lvalue(place, dog.forget, forget)} |= {bits:#x}u; /* {dog.forget} */")
+    return "\n".join([*lines, "    return was_it;", "}", ""])
+
+
+def _lvalue(place: Board, field: str, at: int) -> str:
+    """A register in C, as wide as it is."""
+    return _register(find_register(place.blocks, field.rpartition(".")[0])[1].width, at)
+
+
+def _register(width: int, at: int) -> str:
+    return f"SDK_RT_REG{'' if width == 32 else width}({at:#010x}u)"
+
+
+def _setup(place: Board, what: str, before: str, steps: Sequence[Step]) -> str:
+    """The C that sets registers of the board's file. A bit that never comes is waited for some milliseconds: then a
     board that lacks an oscillator answers too, if at another rate."""
-    lines = [f"/* Registers that the file of {place.name} sets before the drivers run. */"]
-    lines += ['#include "internal/bare.h"', "", "void sdk_rt_board_setup(void)", "{"]
-    if any(one.mask for one in place.steps):
+    lines = [f"/* Registers that the file of {place.name} sets before {before}. */"]
+    headers = ("bare.h",) if what == "board" else ("bare.h", "watchdog.h")
+    lines += [*(f'#include "internal/{name}"' for name in headers), "", f"void sdk_rt_{what}_setup(void)", "{"]
+    if any(one.mask for one in steps):
         lines.append("    uint32_t looks;")
-    for one in place.steps:
-        register = f"SDK_RT_REG{'' if one.width == 32 else one.width}({one.at:#010x}u)"
+    for one in steps:
+        register = _register(one.width, one.at)
         kind = f"uint{one.width}_t"
         lines.append(f"    /* {one.register}: {one.source} */")
         if one.clear == WORD:
@@ -179,10 +237,9 @@ def _setup(place: Board) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _driver(place: Board, port: str, role: str, device: Peripheral | None) -> str:
-    name = f"{port}/{role}_{device.kind if device else ''}.c"
-    if device is None or not (data_dir("c_runtime") / name).is_file():
-        kind = device.kind if device else "none"
+def _driver(place: Board, port: str, role: str, kind: str) -> str:
+    name = f"{port}/{role}_{kind}.c"
+    if not (data_dir("c_runtime") / name).is_file():
         raise UsageError(
             f"the runtime has no {role} driver of kind {kind!r} for {place.name}",
             hint="use --emit c and your own firmware, or write the driver beside those in c_runtime/port",

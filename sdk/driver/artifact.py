@@ -96,6 +96,7 @@ def build(
             is left half written in ``out``.
     """
     job = job_of(model, board, options)
+    _refuse_watchdog(emit, options)
     if emit != "c":
         runtime_of(job.backend.name)
     built = _cached(job)
@@ -127,6 +128,15 @@ def _extra(job: Job, built: Built, emit: str) -> list[tuple[str, Path]]:
             return [(f"{job.prefix}.{'agent' if job.board.hosted else 'elf'}", agent)]
         case _:
             return []
+
+
+def _refuse_watchdog(emit: str, options: BuildOptions) -> None:
+    if options.watchdog is not None and emit != "firmware":
+        raise UsageError(
+            f"--watchdog has no part in --emit {emit}",
+            why="a firmware starts the watchdog and feeds it, and the model's code alone does neither",
+            hint="--emit firmware, or leave it out and start one in your own firmware",
+        )
 
 
 def build_libraries(model: ModelFile | Path, board: Board, options: BuildOptions) -> dict[str, Path]:

@@ -6,16 +6,29 @@ from sdk.boards import Board
 from sdk.boards.chip import Block, Register, find_field, span
 from sdk.devices.emulated import spec
 
-__all__ = ["blocks_of"]
+__all__ = ["blocks_of", "reason_of"]
 
 
 def blocks_of(board: Board) -> tuple[spec.Block, ...]:
-    """The blocks that the board's set-up, its UART and its timer touch, and those that gate these."""
-    bases = {part.base for part in (board.runtime.uart, board.runtime.timer) if part is not None}
-    used = {one.register.partition(".")[0] for one in board.steps}
+    """The blocks that the board's set-ups, its UART, timer and watchdog touch, and those that gate these."""
+    dog = board.runtime.watchdog
+    bases = {part.base for part in (board.runtime.uart, board.runtime.timer, dog) if part is not None}
+    paths = [one.register for one in (*board.steps, *board.watchdog_steps)]
+    paths += [] if dog is None else filter(None, (dog.caused, dog.forget))
+    used = {path.partition(".")[0] for path in paths}
     used |= {name for name, block in board.blocks.items() if block.base in bases}
     gates = {board.blocks[name].gate.partition(".")[0] for name in used} - {""}
     return tuple(_block(board, name, board.blocks[name]) for name in sorted(used | gates))
+
+
+def reason_of(board: Board) -> spec.Reason | None:
+    """Which bits tell of a reset by the board's watchdog; None where none do."""
+    dog = board.runtime.watchdog
+    if dog is None or not dog.caused:
+        return None
+    at, low, mask = find_field(board.blocks, dog.caused)
+    forget, _, bits = find_field(board.blocks, dog.forget) if dog.forget else (0, 0, 0)
+    return spec.Reason(at, mask, dog.caused_value << low, forget, bits)
 
 
 def _block(board: Board, name: str, block: Block) -> spec.Block:

@@ -307,7 +307,7 @@ def _rows(need: _Need) -> Iterator[BoardFit]:
             board=board.name,
             title=board.title,
             cpu=board.core.cpu,
-            clock_hz=board.core.clock_hz,
+            clock_hz=board.run_hz,
             emulated_only=board.emulated_only,
             objective=objective,
             ram_bytes=shown.ram_bytes,

@@ -32,5 +32,5 @@ def firmware_map(model: Path | ModelFile, board: Board, options: BuildOptions) -
         )
     sources = build_sources(model, board, options).sources
     image, place = link_agent(sources, board, options), placed(board, None)
-    regions = [Region(m.name, m.kind, m.base, m.size) for m in place.memory]
+    regions = [Region(m.name, m.kind, m.base, m.size, m.data_base) for m in place.memory]
     return link_map(image, regions, sources.prefix)

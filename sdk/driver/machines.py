@@ -11,7 +11,7 @@ from typing import Final, Literal
 from sdk.boards import Board, Peripheral
 from sdk.devices.base import EmulatorSpec
 from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, Count, MachineSpec, Part, Span, core_name
-from sdk.driver.chips import blocks_of
+from sdk.driver.chips import blocks_of, reason_of
 from sdk.driver.host_c import kept_library
 from sdk.errors import BuildError, UsageError
 from sdk.resources import data_dir
@@ -38,9 +38,10 @@ def engine_of(board: Board) -> Engine | None:
 
 
 def fits_unicorn(board: Board) -> bool:
-    """Whether Unicorn has the board's core, and we the models of its UART and timer."""
-    uart, timer = board.runtime.uart, board.runtime.timer
+    """Whether Unicorn has the board's core, and we the models of its UART, timer and watchdog."""
+    uart, timer, dog = board.runtime.uart, board.runtime.timer, board.runtime.watchdog
     parts = {f"uart {uart.kind}" if uart else "", f"timer {timer.kind}" if timer else ""}
+    parts |= {f"watchdog {dog.kind}"} if dog else set()
     return core_name(board.core.arch, board.core.fpu) in CAN_EMULATE and parts <= KINDS
 
 
@@ -67,10 +68,11 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
     uart, timer = board.runtime.uart, board.runtime.timer
     assert uart is not None and timer is not None  # noqa: PT018 - fits_unicorn has seen to it
     elf = ElfFile(image)
+    dog = board.runtime.watchdog
     start = next((s.address for s in elf.sections if s.name == ".vectors"), board.regions("flash")[0].base)
     spec = MachineSpec(
         core=core_name(board.core.arch, board.core.fpu),
-        memory=tuple(Span(m.base, int(m.size), m.kind == "ram") for m in board.memory),
+        memory=tuple(Span(m.base, int(m.size), m.kind == "ram", m.data_base) for m in board.memory),
         start=start,
         uart=_part(uart),
         timer=_part(timer),
@@ -78,6 +80,8 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
         limit=_limit(),
         blocks=blocks_of(board),
         count=None if phases is None else Count(*marks_of(elf, phases[0]), out=str(phases[1])),
+        watchdog=None if dog is None else Part(dog.kind, dog.base, dog.hz),
+        reason=reason_of(board),
     )
     return EmulatorSpec((), None, timer.hz, machine=spec)
 

@@ -17,6 +17,7 @@ from sdk.frontends.tensors import Tensors
 __all__ = ["OBJECTIVES", "BuildOptions"]
 
 MAX_THREADS = 64  # of the runtime's pool
+LEAST_WATCHDOG: Final = 100  # ms: the agent itself needs some to answer
 OPTS: Final = ("time", "size")
 OBJECTIVES: Final = ("time", "min")
 IOS: Final = ("arena", "caller")
@@ -42,7 +43,8 @@ class BuildOptions:
     ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full";
     ``backend`` prints the code (None: the one whose code runs on the board); ``custom`` are files of Python that
     say how custom operators are imported, or what these say: they are run; ``safetensors`` are files of tensors that
-    take the place of those of the model by their names, or what is in these.
+    take the place of those of the model by their names, or what is in these; ``watchdog`` are the ms after which the
+    board's watchdog restarts it where an operation or the agent hangs (None: it is not started).
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -64,6 +66,7 @@ class BuildOptions:
     custom: tuple[Path, ...] | Custom = ()
     safetensors: tuple[Path, ...] | Tensors = ()
     io: Literal["arena", "caller"] | None = None
+    watchdog: int | None = None
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text
@@ -79,6 +82,8 @@ class BuildOptions:
             raise UsageError(f"code is not made for {self.opt!r}", hint=f"use {' or '.join(OPTS)}")
         if self.weights not in PLACES:
             raise UsageError(f"weights go to no {self.weights!r}", hint=f"use {' or '.join(PLACES)}")
+        if self.watchdog is not None and self.watchdog < LEAST_WATCHDOG:
+            raise UsageError(f"a watchdog of {self.watchdog} ms", hint=f"--watchdog {LEAST_WATCHDOG} is the least")
         if self.regions and self.arena_limit is not None:
             raise UsageError("each region has a limit of its own", hint="use --region or --arena-limit, not both")
         if self.memory == "min" and self.arena_limit is not None:

@@ -86,6 +86,12 @@ def new_project(
             why="its file names no uart or no timer of the board",
             hint="sdk boards lists others; other kinds of projects bring a start-up of their own",
         )
+    if options.watchdog is not None and not kind.runtime:
+        raise UsageError(
+            f"--watchdog has no part in a project for {kind.title}",
+            why="its start-up is not ours",
+            hint="leave it out, and start the watchdog as that system does",
+        )
     file = read_model_file(model, options.importers, options.tensors)
     built = build_sources(file, board, replace(options, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
@@ -101,7 +107,7 @@ def new_project(
     generated: list[str] = []
 
     def make(folder: Path) -> None:
-        for name, text in chain(_files(kind_name, kind, built, board, values), added.files.items()):
+        for name, text in chain(_files(kind_name, kind, built, board, options, values), added.files.items()):
             own = any(fnmatch(name, pattern) for pattern in kind.yours)
             if own and (out / name).exists() and not force:
                 kept.append(name)
@@ -162,7 +168,9 @@ def _values(
         "same": _same(m, options, out),
     }  # fmt: skip
     if kind.runtime:
-        parts, macros, _ = runtime_parts(runtime_of(built.sources.backend), board)
+        how = runtime_of(built.sources.backend)
+        parts, macros, _ = runtime_parts(how, board, options.watchdog)
+        macros = macros if options.watchdog is None else (*macros, *how.feeding(m))
         values |= {"macros": macros, "runtime_sources": sorted(parts)}
     return values
 
@@ -183,7 +191,7 @@ def _same(name: str, options: BuildOptions, out: Path) -> str:
     for region, size in options.regions:
         words += ["--region", f"{region}={size}"]
     usual = BuildOptions()
-    for option in ("memory", "weights", "opt", "isa", "threads"):
+    for option in ("memory", "weights", "opt", "isa", "threads", "watchdog"):
         value = getattr(options, option)
         words += [f"--{option}", str(value)] if value != getattr(usual, option) else []
     libraries = [one if isinstance(one, Path) else one.path for one in options.externs]
@@ -208,11 +216,11 @@ def _by_ending(files: Mapping[str, object]) -> tuple[list[str], list[str]]:
 
 
 def _files(
-    kind_name: str, kind: Kind, built: Built, board: Board, values: Mapping[str, Any]
+    kind_name: str, kind: Kind, built: Built, board: Board, options: BuildOptions, values: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     """All files of the project by name."""
     if kind.model:
-        yield from _sources(kind, built, board, values)
+        yield from _sources(kind, built, board, options, values)
     m, root = built.sources.prefix, template_folder() / kind_name
     for path in sorted(root.rglob(f"*{_TEMPLATE}")):
         parts_of = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m).split("/")
@@ -220,7 +228,9 @@ def _files(
         yield name, _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
 
 
-def _sources(kind: Kind, built: Built, board: Board, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _sources(
+    kind: Kind, built: Built, board: Board, options: BuildOptions, values: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
     """The C of the model, and with it what starts and drives a board."""
     m, headers = built.sources.prefix, kind.headers or kind.model
     glue = {name: text for name, text in built.sources.agent.items() if name.endswith("_glue.c") or kind.runtime}
@@ -232,7 +242,7 @@ def _sources(kind: Kind, built: Built, board: Board, values: Mapping[str, Any]) 
         text = _environment().get_template(f"{SHARED}/app.{ending}{_TEMPLATE}").render(values)
         yield f"{folder}/{m}_app.{ending}".replace(_NAME, m), text
     if kind.runtime:
-        parts, _, script = runtime_parts(runtime_of(built.sources.backend), board)
+        parts, _, script = runtime_parts(runtime_of(built.sources.backend), board, options.watchdog)
         for name, text in parts.items():
             yield f"{kind.runtime}/{name}", _marked(text)
         for path in sorted(include.rglob("*.h")):

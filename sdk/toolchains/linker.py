@@ -19,12 +19,14 @@ _OVERFLOW = (
 
 @dataclass(frozen=True)
 class Region:
-    """One memory region of the image: ``size`` bytes from ``origin``; ``kind`` is "flash" or "ram"."""
+    """One memory region of the image: ``size`` bytes from ``origin``; ``kind`` is "flash" or "ram". Where the core only
+    fetches instructions there, it loads the same bytes from ``data_origin`` on."""
 
     name: str
     kind: str
     origin: int
     size: int
+    data_origin: int | None = None
 
 
 def render_linker_script(regions: Sequence[Region], stack_bytes: int, vectors_align: int = 4) -> str:
@@ -51,6 +53,12 @@ def render_linker_script(regions: Sequence[Region], stack_bytes: int, vectors_al
             why="it must be a positive multiple of 8 and smaller than the region",
             hint="change runtime.stack in the board file",
         )
+    if any(region.data_origin is not None for region in regions if region is not flash[0]):
+        raise BuildError(
+            "only the first flash region may have a data_base",
+            where=", ".join(region.name for region in regions if region.data_origin is not None),
+            hint="leave it out of the other [[memory]] tables of the board file",
+        )
     template = jinja2.Template(
         (data_dir("templates") / "linker.ld.j2").read_text(encoding="utf-8"),
         trim_blocks=True,
@@ -66,6 +74,8 @@ def render_linker_script(regions: Sequence[Region], stack_bytes: int, vectors_al
         extra_ram=ram[1:],
         stack_bytes=stack_bytes,
         vectors_align=vectors_align,
+        constants=f"{flash[0].name}_data",
+        shift=0 if flash[0].data_origin is None else flash[0].data_origin - flash[0].origin,
     )
     return script
 

@@ -74,7 +74,8 @@ def link_map(image: Path, regions: Sequence[Region], prefix: str) -> LinkMap:
 
 
 def _inside(region: Region, section: Section) -> bool:
-    return region.origin <= section.address < region.origin + region.size
+    origins = [region.origin] if region.data_origin is None else [region.origin, region.data_origin]
+    return any(origin <= section.address < origin + region.size for origin in origins)
 
 
 def _kind(section: Section) -> str:

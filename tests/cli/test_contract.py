@@ -63,6 +63,7 @@ class Options:
     custom: tuple[Path, ...] = ()
     safetensors: tuple[Path, ...] = ()
     io: str | None = None
+    watchdog: int | None = None
 
 
 class Driver:

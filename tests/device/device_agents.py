@@ -116,10 +116,13 @@ def program(board: Board, out: Path) -> Agent:
 
 
 def firmware(
-    board: Board, out: Path, *, toolchain: str = "zig", models: Path = HERE / "fake_models.c"
-) -> Path:
-    """Build the agent's image for a board as its emulated target shows it."""
-    texts, defines, script = runtime_parts(runtime_of("c99"), board)
+    board: Board, out: Path, *, toolchain: str = "zig", models: Path = HERE / "fake_models.c",
+    watchdog: int | None = None, without: str = "",
+) -> Path:  # fmt: skip
+    """Build the agent's image for a board as its emulated target shows it, ``without`` a statement of the runtime."""
+    texts, defines, script = runtime_parts(runtime_of("c99"), board, watchdog)
+    assert not without or any(without in text for text in texts.values())
+    texts = {name: text.replace(without, "") for name, text in texts.items()} if without else texts
     target, tools = target_of(board), get_toolchain(toolchain)
     sources = [SourceText(name, text) for name, text in texts.items()] + [SourceText.read(models)]
     flags = (*WARNINGS, *(f"-D{define}" for define in defines))

@@ -18,6 +18,7 @@ from sdk.devices.emulated.spec import Block, Register
 from sdk.driver.machines import emulator_of, fits_unicorn, placed
 from sdk.driver.session import emulator_spec
 from sdk.errors import BuildError, DeviceFault, UsageError
+from sdk.flash.image import as_bin, read_image
 from sdk.toolchains.boot import boot_checksum, sign_boot
 from sdk.toolchains.elf import ElfFile
 
@@ -118,6 +119,26 @@ def test_the_boot_code_is_signed(tmp_path: Path) -> None:
         sign_boot(other, board.runtime.boot)
 
 
+@pytest.mark.parametrize("toolchain", ["zig", "riscv64-unknown-elf-gcc"])
+def test_constants_over_the_other_bus(toolchain: str, tmp_path: Path, need_tool: Callable[[str], None]) -> None:
+    """An ESP32-C3 loads whole words only where it fetches instructions: constants and what variables begin with are
+    loaded from elsewhere, and lie in the same flash. Nothing else does: the file's own headers are not written."""
+    if toolchain != "zig":
+        need_tool(toolchain)
+    board = load_board("esp32c3_devkitm")
+    image = firmware(board, tmp_path / "agent.elf", toolchain=toolchain)
+    (rodata,) = (s for s in ElfFile(image).sections if s.name == ".rodata")
+    start, written = as_bin(read_image(image).parts)
+    assert (start, written[:8]) == (0x4200_0000, (0xAEDB_041D).to_bytes(4, "little") * 2)
+    assert rodata.address > 0x3C00_0000
+    assert written[rodata.address - 0x3C00_0000 :].startswith(rodata.data)
+    spec = emulator_of(board, image)
+    with Agent("unicorn://", image, spec).open(60.0) as session:
+        assert session.run(BIG, dims=[5]).samples == session.run(BIG, dims=[5]).samples
+    for_code = [s.name for s in ElfFile(image).sections if 0x4200_0000 <= s.address < 0x4400_0000]
+    assert for_code == [".boot", ".vectors", ".text"]
+
+
 def test_what_the_manual_does_not_have(tmp_path: Path) -> None:
     """A reserved bit, a bit that never comes, a peripheral without its clock, another rate: each is told."""
     board = load_board("nucleo_l4r5zi")
@@ -155,7 +176,7 @@ def test_the_clock_is_what_the_registers_make_of_it() -> None:
     ("setup", "says"),
     [
         ('{ register = "RCC.CT" }', "RCC has no register CT"),
-        ('{ register = "RCD.CR" }', "no block RCD; there are CLOCK, TIMER0, UART0"),
+        ('{ register = "RCD.CR" }', "no block RCD; there are CLOCK, POWER, TIMER0, UART0"),
         ('{ register = "CLOCK.TASKS_HFCLKSTART", set = { TASK = 1 } }', "has no field TASK; there are TASKS_HFCLK"),
         ('{ register = "CLOCK.TASKS_HFCLKSTART", set = { TASKS_HFCLKSTART = 2 } }', "has no room for 2"),
     ],

@@ -104,6 +104,8 @@ def test_the_script_keeps_the_boards_sizes() -> None:
     assert re.search(r"flash \(rx\) : ORIGIN = 0x08000000, LENGTH = 65536$", script, re.MULTILINE)
     assert re.search(r"ram \(rwx\) : ORIGIN = 0x20000000, LENGTH = 16384$", script, re.MULTILINE)
     assert ".sdk_region.dtcm" in script
+    with pytest.raises(BuildError, match="only the first flash region may have a data_base"):
+        render_linker_script([FLASH, RAM, Region("more", "flash", 0x9000_0000, 1024, 0x8000_0000)], 2048)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from sdk.devices import open_device
 from sdk.devices.emulated.cores import CORES
 from sdk.devices.emulated.parts import TIMERS, UARTS
 from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, MachineSpec, Part, Span
+from sdk.devices.emulated.watchdogs import WATCHDOGS
 from sdk.devices.transports import unicorn as transport
 from sdk.driver.agents import link_agent
 from sdk.driver.artifact import build_sources
@@ -34,6 +35,7 @@ from sdk.toolchains.elf import ElfFile
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples/digits/digits_int8.tflite"
 BIG, LONG_LOOP = 1, 15  # of fake_models.c
+MODELS = {"uart": UARTS, "timer": TIMERS, "watchdog": WATCHDOGS}
 AGENTS = "unicorn:qemu-cortex-m4"
 
 
@@ -133,7 +135,8 @@ def test_what_is_modelled_is_what_is_offered() -> None:
     """Those who choose an emulator do not load it."""
     assert set(CORES) - {"aarch64"} == CAN_EMULATE
     of_cores = {"timer systick", "timer dwt", "timer mcycle", "timer esp"}
-    assert {f"uart {kind}" for kind in UARTS} | {f"timer {kind}" for kind in TIMERS} | of_cores == KINDS
+    modelled = {f"{role} {kind}" for role, kinds in MODELS.items() for kind in kinds}
+    assert modelled | of_cores == KINDS
 
 
 def test_where_boards_are_emulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -168,10 +168,11 @@ def test_files_of_others_are_not_overwritten(sdk: Path, capsys: pytest.CaptureFi
     [
         ("firmwares model.tflite --board nucleo_l4r5zi", "did you mean firmware?"),
         ("zzz model.tflite --board nucleo_l4r5zi", "unknown kind of project 'zzz'"),
-        ("firmware model.tflite --board esp32c3_devkitm", "the runtime has no start-up for esp32c3_devkitm"),
         ("firmware model.tflite --board host", "the runtime has no start-up for host"),
         ("zephyr model.tflite --board qemu-cortex-m4", "--set board=VALUE"),
         ("esp-idf model.tflite --board nucleo_l4r5zi", "does not say what ESP-IDF calls it"),
+        ("zephyr model.tflite --board nucleo_l4r5zi --watchdog 500", "--watchdog has no part in a project for Zephyr"),
+        ("firmware model.tflite --board qemu-riscv32 --watchdog 500", "the runtime has no watchdog on qemu-riscv32"),
         ("firmware none.tflite --board nucleo_l4r5zi", "no such file"),
     ],
 )

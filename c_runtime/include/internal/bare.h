@@ -37,6 +37,7 @@ void sdk_rt_timer_init(void);
 
 /* startup.c of each port: from reset to sdk_rt_start, and from any fault to sdk_rt_crashed. */
 void sdk_rt_reset_handler(void);
+void sdk_rt_write_back(void); /* what a data cache holds, to memory: a reset loses it */
 uint32_t *sdk_rt_stack_pointer(void);
 void sdk_rt_guard_stack(void); /* make a stack that grows too deep fault at once, on cores that can */
 
@@ -46,5 +47,6 @@ void sdk_rt_start(void);
 /* main.c */
 void sdk_rt_main(void);
 void sdk_rt_crashed(const sdk_rt_crash_t *crash); /* report, remember, restart */
+void sdk_rt_before_reset(void); /* each port's sdk_rt_port_reset calls it first */
 
 #endif /* SDK_RT_BARE_H */

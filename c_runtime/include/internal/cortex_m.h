@@ -5,7 +5,6 @@
 #include "internal/bare.h"
 
 void sdk_rt_systick_handler(void);
-void sdk_rt_write_back(void); /* what a data cache holds, to memory */
 void sdk_rt_fault(const uint32_t *frame, uint32_t cause);
 
 #endif /* SDK_RT_CORTEX_M_PORT_H */

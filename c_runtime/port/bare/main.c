@@ -1,5 +1,6 @@
 /* The bare-metal agent: polls the UART, keeps the record of a crash across a restart. */
 #include "internal/bare.h"
+#include "internal/watchdog.h"
 #include "sdk_rt_agent.h"
 
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #endif
 
 #define CRASH_MAGIC 0x4352534Bu
+#define ASKED_MAGIC 0x41534B44u
 
 const sdk_rt_port_facts_t sdk_rt_port_facts = {
     SDK_RT_DEVICE_NAME, SDK_RT_TIMER_HZ, SDK_RT_COUNTER_TIME};
@@ -21,18 +23,22 @@ static sdk_rt_agent_t agent;
 /* Survives a restart: start-up code leaves .noinit alone. */
 __attribute__((section(".noinit"))) static struct {
     uint32_t magic;
+    uint32_t asked; /* ASKED_MAGIC: the firmware itself restarted the board */
     sdk_rt_crash_t crash;
 } last;
 
 void sdk_rt_port_write(const uint8_t *bytes, uint32_t n)
 {
     for (uint32_t i = 0; i < n; ++i) {
+        sdk_rt_watchdog_feed();
         sdk_rt_uart_write(bytes[i]);
     }
 }
 
+/* The loop looks for a byte again and again, and so does the agent between the runs of a series. */
 int sdk_rt_port_read(void)
 {
+    sdk_rt_watchdog_feed();
     return sdk_rt_uart_read();
 }
 
@@ -44,6 +50,23 @@ void sdk_rt_crashed(const sdk_rt_crash_t *crash)
     sdk_rt_port_reset();
 }
 
+void sdk_rt_before_reset(void)
+{
+    last.asked = ASKED_MAGIC;
+}
+
+#if defined(SDK_RT_WATCHDOG_MS)
+/* Makes a crash of a reset by the watchdog. Chips may tell of one until the power goes: a restart that the firmware
+ * asked for came later. */
+static void note_watchdog(void)
+{
+    if (sdk_rt_watchdog_was_it() && last.asked != ASKED_MAGIC) {
+        last.crash = (sdk_rt_crash_t){.cause = SDK_RT_CAUSE_WATCHDOG};
+        last.magic = CRASH_MAGIC;
+    }
+}
+#endif
+
 #ifdef SDK_RT_APP
 void SDK_RT_APP(void); /* what the firmware does while no tool has a session open: a short step, again and again */
 #endif
@@ -53,8 +76,15 @@ void sdk_rt_main(void)
     sdk_rt_board_setup();
     sdk_rt_uart_init();
     sdk_rt_timer_init();
+#if defined(SDK_RT_WATCHDOG_MS)
+    note_watchdog();
+    sdk_rt_watchdog_setup();
+    sdk_rt_watchdog_start();
+#endif
     sdk_rt_agent_init(&agent, last.magic == CRASH_MAGIC ? &last.crash : NULL);
     last.magic = 0;
+    last.asked = 0;
+    sdk_rt_write_back();
     for (;;) {
         int byte = sdk_rt_port_read();
         if (byte >= 0) {

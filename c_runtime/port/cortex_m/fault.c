@@ -1,5 +1,6 @@
 /* What a fault leaves behind on a Cortex-M, as a crash record; and the restart. */
 #include "internal/cortex_m.h"
+#include "internal/watchdog.h"
 
 #define AIRCR 0xE000ED0Cu
 #define AIRCR_RESET 0x05FA0004u
@@ -12,6 +13,7 @@
 
 void sdk_rt_port_reset(void)
 {
+    sdk_rt_before_reset();
     sdk_rt_write_back(); /* the record of a crash */
     __asm__ volatile("dsb" ::: "memory");
     SDK_RT_REG(AIRCR) = AIRCR_RESET;
@@ -19,9 +21,22 @@ void sdk_rt_port_reset(void)
     }
 }
 
+#if defined(SDK_RT_WATCHDOG_MS)
+__attribute__((weak)) bool sdk_rt_watchdog_raised(uint32_t exception)
+{
+    (void)exception;
+    return false;
+}
+#endif
+
 void sdk_rt_fault(const uint32_t *frame, uint32_t cause)
 {
     sdk_rt_crash_t crash = {.cause = cause};
+#if defined(SDK_RT_WATCHDOG_MS)
+    if (sdk_rt_watchdog_raised(cause)) {
+        crash.cause = SDK_RT_CAUSE_WATCHDOG;
+    }
+#endif
     if (frame >= sdk_rt_stack_bottom && frame + FRAME_WORDS <= sdk_rt_stack_top) {
         crash.lr = frame[5];
         crash.pc = frame[6];

@@ -36,7 +36,12 @@ void sdk_rt_trap(uint32_t cause, uint32_t pc, uint32_t lr, uint32_t addr)
 /* There is no reset that every RISC-V core has: start-up runs again, and initialises all it uses. */
 void sdk_rt_port_reset(void)
 {
+    sdk_rt_before_reset();
     sdk_rt_reset_handler();
+}
+
+void sdk_rt_write_back(void)
+{
 }
 
 uint32_t *sdk_rt_stack_pointer(void)

@@ -41,6 +41,15 @@ def _hooks(prefix: str) -> tuple[str, ...]:
     )
 
 
+def _feeding(prefix: str) -> tuple[str, ...]:
+    macro = prefix.upper()
+    return (
+        f'{macro}_HOOKS="internal/watchdog.h"',
+        f"{macro}_HOOK_BEGIN(self,index)=sdk_rt_watchdog_feed()",
+        f"{macro}_HOOK_END(self,index)=((void)0)",
+    )
+
+
 BACKEND = Backend(
     "c99",
     "C",
@@ -50,5 +59,5 @@ BACKEND = Backend(
     choices=frozenset(
         ("threads", "memory", "arena_limit", "isa", "toolchain", "externs", "regions", "weights", "opt", "check", "io")
     ),
-    runtime=Runtime(("src/wire.c", "src/agent*.c"), _hooks),
+    runtime=Runtime(("src/wire.c", "src/agent*.c"), _hooks, _feeding),
 )

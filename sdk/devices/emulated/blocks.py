@@ -7,7 +7,7 @@ from typing import Final
 
 from sdk.devices.emulated.bus import Bus, Halt
 from sdk.devices.emulated.parts import Registers
-from sdk.devices.emulated.spec import Block, Register
+from sdk.devices.emulated.spec import Block, Reason, Register
 
 __all__ = ["Chip"]
 
@@ -17,7 +17,8 @@ _PATIENCE: Final = 10_000  # looks at one register in a row after which what is 
 class Chip:
     """The blocks of a chip, whose registers know of each other."""
 
-    def __init__(self, blocks: Iterable[Block]) -> None:
+    def __init__(self, blocks: Iterable[Block], reason: Reason | None = None) -> None:
+        self._reason, self._told = reason, False
         self._blocks = {block.base: _Registers(block, self) for block in blocks}
         self._looks, self._seen = 0, -1
 
@@ -30,10 +31,27 @@ class Chip:
         for base in self._blocks.keys() - set(but):
             bus.add(base, self._blocks[base])
 
-    def reset(self) -> None:
-        """All registers as they are after a reset."""
+    def reset(self, *, by_watchdog: bool = False) -> None:
+        """All registers as they are after a reset, with what tells of one by the watchdog."""
         for block in self._blocks.values():
             block.reset()
+        reason = self._reason
+        if reason is not None:
+            self._told = by_watchdog or (self._told and reason.forget_mask != 0)
+            if self._told:
+                self._put(reason.address, reason.mask, reason.value)
+
+    def wrote(self, address: int, value: int) -> None:
+        """The firmware wrote to a register: it may be how the chip is made to forget why it was reset."""
+        reason = self._reason
+        if reason is not None and address == reason.forget and value & reason.forget_mask:
+            self._told = False
+            self._put(reason.address, reason.mask, 0)
+
+    def _put(self, address: int, mask: int, value: int) -> None:
+        for base, block in self._blocks.items():
+            if address - base in block.values:
+                block.values[address - base] = block.values[address - base] & ~mask | value
 
     def value(self, address: int) -> int:
         """What a register at an address holds."""
@@ -80,6 +98,7 @@ class _Registers(Registers):
         if reserved:
             raise Halt(f"the firmware changes reserved bits of {self._block.name}.{register.name}: {reserved:#x}")
         super().write(offset, value)
+        self._chip.wrote(self._block.base + offset, value)
 
     def _found(self, offset: int) -> Register:
         block = self._block

@@ -50,7 +50,7 @@ class Clock:
         self._limit = limit
         self._hz = hz
         self._skipped = 0
-        self._alarm: int | None = None
+        self._alarms: dict[str, int] = {}
         self._until = 0
         self.heard()
 
@@ -73,15 +73,16 @@ class Clock:
         self._until = int(self._state.steps) + self._limit
         self._arm()
 
-    def alarm(self, at: int | None) -> None:
-        """Stops the machine once ``now`` is ``at``, or at the next instruction where that is past."""
-        self._alarm = at
+    def alarm(self, at: int | None, whose: str = "timer") -> None:
+        """Stops the machine once ``now`` is ``at``, or at the next instruction where that is past; None: never."""
+        self._alarms.pop(whose, None)
+        if at is not None:
+            self._alarms[whose] = at
         self._arm()
 
-    @property
-    def rings(self) -> bool:
-        """Whether the alarm's time has come."""
-        return self._alarm is not None and self.now >= self._alarm
+    def rings(self, whose: str = "timer") -> bool:
+        """Whether an alarm's time has come."""
+        return whose in self._alarms and self.now >= self._alarms[whose]
 
     @property
     def is_lost(self) -> bool:
@@ -90,8 +91,8 @@ class Clock:
 
     def _arm(self) -> None:
         until = self._until
-        if self._alarm is not None:
-            until = min(until, int(self._state.steps) + max(0, self._alarm - self.now))
+        if self._alarms:
+            until = min(until, int(self._state.steps) + max(0, min(self._alarms.values()) - self.now))
         self._state.stop_at = until
 
 

@@ -111,6 +111,10 @@ class CortexM:
         self._hooks.state.guard_bytes = 0  # the handler of a fault runs without the MPU
         return handler
 
+    def warned(self) -> int:
+        """The watchdog's interrupt, which cannot be masked."""
+        return self._enter(NMI, self._uc.reg_read(arm.UC_ARM_REG_PC))
+
     def alarm(self) -> int:
         """SysTick has counted to zero: its interrupt, where it is on."""
         self._next_wrap()
@@ -208,7 +212,7 @@ class CortexM:
 
         it.writes |= {0x010: control, 0x018: clear, 0xD0C: reset}
         def count() -> int:
-            if self._clock.rings:
+            if self._clock.rings():
                 self._clock.alarm(self._clock.now)  # its interrupt comes before the next instruction
             return int(it.values[0x014] - (self._clock.now - self._sys_began) % (it.values[0x014] + 1))
 

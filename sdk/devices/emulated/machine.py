@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,14 @@ from sdk.devices.emulated.native import Hooks
 from sdk.devices.emulated.parts import TIMERS, UARTS
 from sdk.devices.emulated.riscv import RiscV
 from sdk.devices.emulated.spec import MachineSpec, Span
+from sdk.devices.emulated.watchdogs import WATCHDOGS, Dog
 
 __all__ = ["Machine"]
+
+
+class Bitten(Reset):
+    """The watchdog resets the machine. Never leaves this process."""
+
 
 JUNK = b"\xa5"  # what memory holds at power-on: nothing may rely on zeros
 _NOWHERE = 0xFFFF_FFFE
@@ -34,19 +41,24 @@ class Machine:
         self._uc = uc = opened(core)
         self._pc = core.registers.pc
         self._limit = spec.limit
-        for span in spec.memory:
-            _map(uc, span)
+        self._kept = [_map(uc, span) for span in spec.memory]
         code = [_placed(uc, address, data) for address, data in _segments(image)]
         riscv = core.arch == unicorn.UC_ARCH_RISCV
         self._hooks = Hooks(uc, Path(spec.library), riscv=riscv, count=spec.count)
         self._clock = Clock(self._hooks, spec.limit, spec.timer.hz)
         line = Line(read_fd, write_fd, self._clock, uc)
         bus = self._bus = Bus(uc, self._hooks)
-        chip = self._chip = Chip(spec.blocks)
+        chip = self._chip = Chip(spec.blocks, spec.reason)
         bus.add(spec.uart.base, UARTS[spec.uart.kind].on(chip.at(spec.uart.base), spec.uart, line))
         if spec.timer.kind in TIMERS:
             bus.add(spec.timer.base, TIMERS[spec.timer.kind].on(chip.at(spec.timer.base), spec.timer, self._clock))
-        chip.put_on(bus, {spec.uart.base, spec.timer.base})
+        bases = {spec.uart.base, spec.timer.base}
+        self._dog = Dog(self._clock, spec.timer.hz)
+        if spec.watchdog is not None:
+            dog, base = spec.watchdog, spec.watchdog.base
+            bus.add(base, WATCHDOGS[dog.kind].on(chip.at(base), dog, self._dog))
+            bases.add(base)
+        chip.put_on(bus, bases)
         self._core: CortexM | RiscV
         if riscv:
             self._core = RiscV(uc, self._hooks, self._clock, spec.start)
@@ -64,8 +76,9 @@ class Machine:
         while True:
             try:
                 at = self._go(at)
-            except Reset:
-                self._chip.reset()
+            except Reset as reset:
+                self._dog.off()
+                self._chip.reset(by_watchdog=isinstance(reset, Bitten))
                 at = self._core.reset()
             except HostGone:
                 return
@@ -97,7 +110,11 @@ class Machine:
             return self._core.undefined()
         if error:
             raise Halt(f"the emulator stopped at pc {state.pc:#010x}: {UcError(error)}")
-        if self._clock.rings:
+        if self._clock.rings("watchdog"):
+            if self._dog.expired():
+                raise Bitten
+            return self._core.warned()
+        if self._clock.rings():
             return self._core.alarm()
         if self._clock.is_lost:
             raise Halt(
@@ -115,11 +132,16 @@ class Machine:
         return False
 
 
-def _map(uc: Uc, span: Span) -> None:
+def _map(uc: Uc, span: Span) -> object:
+    """Maps a region, at both its addresses where it has two; returns what must live as long as the machine."""
     writes = unicorn.UC_PROT_WRITE if span.writable else 0
     size = -(-span.size // PAGE) * PAGE
-    uc.mem_map(span.base, size, unicorn.UC_PROT_READ | unicorn.UC_PROT_EXEC | writes)
-    uc.mem_write(span.base, (JUNK if span.writable else b"\xff") * size)
+    memory = ctypes.create_string_buffer((JUNK if span.writable else b"\xff") * size, size)
+    code = unicorn.UC_PROT_EXEC | (writes | unicorn.UC_PROT_READ if span.data_base is None else 0)
+    uc.mem_map_ptr(span.base, size, code, ctypes.addressof(memory))
+    if span.data_base is not None:
+        uc.mem_map_ptr(span.data_base, size, unicorn.UC_PROT_READ | writes, ctypes.addressof(memory))
+    return memory
 
 
 def _placed(uc: Uc, address: int, data: bytes) -> Span:

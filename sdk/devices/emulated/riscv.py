@@ -66,6 +66,10 @@ class RiscV:
         """Never: the PMP is Unicorn's."""
         raise Halt(f"an access to {address:#010x}")
 
+    def warned(self) -> int:
+        """Never: no watchdog here interrupts."""
+        return self.alarm()
+
     def alarm(self) -> int:
         """Never: no timer here interrupts."""
         return int(self._uc.reg_read(riscv.UC_RISCV_REG_PC))

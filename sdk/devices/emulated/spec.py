@@ -7,7 +7,8 @@ from typing import Final
 from msgspec import Struct
 
 __all__ = [
-    "CAN_EMULATE", "KINDS", "Block", "Count", "Flag", "MachineSpec", "Part", "Ready", "Register", "Span", "core_name",
+    "CAN_EMULATE", "KINDS", "Block", "Count", "Flag", "MachineSpec", "Part", "Ready", "Reason", "Register", "Span",
+    "core_name",
 ]  # fmt: skip
 
 # What the models beside this know, for those who must not load Unicorn to ask. Unicorn has no Armv8.1-M.
@@ -15,6 +16,7 @@ CAN_EMULATE: Final = frozenset({"armv6-m", "armv7-m", "armv7e-m", "armv7e-m+fpv5
 KINDS: Final = frozenset(
     {"uart cmsdk", "uart esp", "uart lpuart", "uart nrf51", "uart nrf_uarte", "uart ns16550", "uart pl011"}
     | {"uart sercom", "uart sifive", "uart stm32", "uart stm32v1"}
+    | {"watchdog cmsdk", "watchdog esp", "watchdog imx", "watchdog iwdg", "watchdog nrf", "watchdog rp", "watchdog sam"}
     | {"timer cmsdk", "timer nrf51", "timer systick", "timer dwt", "timer mcycle", "timer esp"}
 )
 
@@ -25,11 +27,12 @@ def core_name(arch: str, fpu: str | None) -> str:
 
 
 class Span(Struct, frozen=True):
-    """``size`` bytes of memory at ``base``."""
+    """``size`` bytes of memory at ``base``; those for instructions alone are loaded from ``data_base`` on."""
 
     base: int
     size: int
     writable: bool
+    data_base: int | None = None
 
 
 class Flag(Struct, frozen=True):
@@ -41,8 +44,8 @@ class Flag(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """A UART or timer: the driver's kind, where it is, Hz of its clock, of which a UART's divisor counts ``scale``
-    parts; a polled UART's registers."""
+    """A UART, timer or watchdog: the driver's kind, where it is, Hz of its clock, of which a UART's divisor counts
+    ``scale`` parts; a polled UART's registers."""
 
     kind: str
     base: int
@@ -53,6 +56,17 @@ class Part(Struct, frozen=True):
     send: str = ""
     received: Flag | None = None
     can_send: Flag | None = None
+
+
+class Reason(Struct, frozen=True):
+    """What tells of a reset by the watchdog: bits ``mask`` of the register at an address are ``value`` then, until the
+    bits ``forget_mask`` of another are set (0: until the next reset)."""
+
+    address: int
+    mask: int
+    value: int
+    forget: int = 0
+    forget_mask: int = 0
 
 
 class Count(Struct, frozen=True):
@@ -110,3 +124,5 @@ class MachineSpec(Struct, frozen=True):
     limit: int
     blocks: tuple[Block, ...] = ()
     count: Count | None = None
+    watchdog: Part | None = None
+    reason: Reason | None = None
