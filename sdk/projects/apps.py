@@ -285,12 +285,13 @@ def app_files(making: Making) -> Added:
 
 def _choices(kind: Kind, sources: Mapping[str, Sequence[str]], m: str) -> Iterator[tuple[str, str]]:
     """Files that include those of the machine's set, by name."""
+    macro = m.upper()
     for name in sorted({name for own in sources.values() for name in own}):
         lines = [f"/* {name} of this machine's set. {GENERATED} {VERSION}. Do not edit. */"]
         for folder, condition in kind.choices.items():
             if name in sources[folder]:
-                blob = [f"#define {m.upper()}_WEIGHTS_BIN {m.upper()}_{folder.upper()}_BIN"] if name.endswith(".S") else []
-                lines += [f"#if {condition}", *blob, f'#include "{folder}/{name}"', "#endif"]
+                place = [f"#define {macro}_WEIGHTS_BIN {macro}_{folder.upper()}_BIN"] if name.endswith(".S") else []
+                lines += [f"#if {condition}", *place, f'#include "{folder}/{name}"', "#endif"]
         yield name, "\n".join([*lines, ""])
 
 

@@ -33,9 +33,10 @@ class Kind(Table, frozen=True):
     do next.
 
     An app has the C of several instruction sets: ``sources`` is their folder, ``sets`` the board of each by the name of
-    its folder there. Where all that is compiled lies in one folder, ``choices`` are the conditions of C for each: a file
-    there includes that of the set. ``golden`` is the file of golden cases; ``TITLE`` in paths is the module's name. ``defaults`` are settings that --set changes (``NAME``
-    as in paths, in small letters), ``patterns`` what they have to look like.
+    its folder there. Where all that is compiled lies in one folder, ``choices`` are the conditions of C for each: a
+    file there includes that of the set. ``golden`` is the file of golden cases; ``TITLE`` in paths is the name of the
+    module. ``defaults`` are settings that --set changes (``NAME`` as in paths, in small letters), ``patterns`` what
+    they have to look like.
     """
 
     title: str
