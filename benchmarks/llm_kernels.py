@@ -3,9 +3,9 @@
     python benchmarks/llm_kernels.py GGML [--threads N] [--only WORD] [--json]
 
 GGML is the folder with libggml-cpu.so and libggml-base.so, as llama-cpp-python installs them (``llama_cpp/lib``). Its
-weights of Q4_0 and Q4_K are in the buffers that it repacks, the others, for which it has no such kernels on x86-64, in
-its usual ones; both sides quantise the activations. Blocks of both alternate, so that they see the same machine; the best run of each
-block counts (others may use this machine too), and the median of the blocks' ratios is printed.
+weights of Q4_0 and Q4_K are in the buffers that it repacks; the others, for which it has no such kernels on x86-64, are
+in its usual ones. Both sides quantise the activations. Blocks of both alternate, so that they see the same machine; the
+best run of each block counts (others may use this machine too), and the median of the blocks' ratios is printed.
 """
 
 from __future__ import annotations
