@@ -66,8 +66,8 @@ def test_kills(
                 assert server is not None
                 server.kill()
             else:
-                started = place.alive()  # but for what guards them
-                children = {pid for pid in started.keys() - others - {tool.pid} if not started[pid].startswith("/bin/sh -c")}
+                guards = {pid for pid, words in place.alive().items() if words.startswith("/bin/sh -c")}
+                children = place.alive().keys() - others - guards - {tool.pid}
                 assert children
                 os.kill(rng.choice(sorted(children)), signal.SIGKILL)
             _, words = tool.communicate(timeout=60)
