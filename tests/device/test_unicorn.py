@@ -58,8 +58,14 @@ def opened(agent: Agent) -> SdkError:
     return caught.value
 
 
+OTHER_CORES = ("microbit", "qemu-cortex-m3", "qemu-cortex-m7", "qemu-cortex-m33")
+
+
 @pytest.mark.emulator
-@pytest.mark.parametrize("name", ["qemu-cortex-m4", "qemu-riscv32"])
+@pytest.mark.parametrize(
+    "name",
+    ["qemu-cortex-m4", "qemu-riscv32", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_CORES)],
+)
 def test_qemu_and_unicorn_count_alike(name: str, need_tool) -> None:
     """The clock, counted between two reads of the timer, and the counts of blocks; each against QEMU's own."""
     board = load_board(name)

@@ -64,7 +64,7 @@ class Machine:
             self._core = RiscV(uc, self._hooks, self._clock, spec.start)
             self._core.find_counters(code)
         else:
-            self._core = CortexM(uc, core, self._hooks, self._clock, bus, spec.start)
+            self._core = CortexM(uc, core, self._hooks, self._clock, bus, spec.start, _ram(spec))
         self._raised: int | None = None
         self._access: tuple[int, int] | None = None
         uc.hook_add(unicorn.UC_HOOK_INTR, self._on_raised)
@@ -130,6 +130,10 @@ class Machine:
     def _on_access(self, uc: Uc, kind: int, address: int, size: int, value: int, _: object) -> bool:
         self._access = kind, address
         return False
+
+
+def _ram(spec: MachineSpec) -> tuple[Span, ...]:
+    return tuple(span for span in spec.memory if span.writable)
 
 
 def _map(uc: Uc, span: Span) -> object:
