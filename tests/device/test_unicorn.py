@@ -219,6 +219,17 @@ def test_memory_is_the_boards_own(agent: Agent) -> None:
     assert isinstance(opened(changed(agent, memory=small, limit=10_000)), DeviceFault)
 
 
+def test_memory_that_begins_within_a_page(tmp_path: Path) -> None:
+    """Behind a boot loader, or where two regions share one."""
+    board = load_board("nucleo_l4r5zi")
+    sizes = {"flash": (0x0800_4100, 124 << 10), "ram": (0x2000_0804, 65532)}
+    memory = tuple(structs.replace(m, base=sizes[m.name][0], size=sizes[m.name][1]) for m in board.memory)
+    board = replace(board, memory=memory)
+    image = firmware(board, tmp_path / "agent.elf")
+    with Agent("unicorn://", image, emulator_of(board, image)).open(60.0) as session:
+        assert session.ping(b"all there") == b"all there"
+
+
 def test_the_process_ends_with_the_session(agent: Agent) -> None:
     session = agent.open()
     child = session._link.transport._child.process
