@@ -36,6 +36,7 @@ OPTIONAL_PACKAGES: Final = {
     "tokenizers": ">=0.22,<1",
     "torch": ">=2.13,<3",
     "unicorn": ">=2.1.4,<2.2",
+    "uvicorn": ">=0.30,<1",
     "zeroconf": ">=0.131,<1",
     "ziglang": ">=0.16,<0.18",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -127,6 +128,82 @@ def _asked(prompt: str | None) -> Iterator[str]:
         if not line:
             return
         yield line
+
+
+@llm.command()
+@click.argument("model", type=options.FILE)
+@click.option("--memory", "rooms", multiple=True, metavar="BYTES", help="What a device has, as 512M or 4G; repeat it.")
+@click.option("--chunk", type=click.IntRange(2, 4096), default=128, show_default=True, metavar="N", help="As build.")
+@options.json_option
+def fit(model: Path, rooms: tuple[str, ...], chunk: int, as_json: bool) -> None:
+    """Tell the largest context with which the checkpoint MODEL fits into memory, as it is and quantised."""
+    from sdk.llm.checkpoint import open_checkpoint
+    from sdk.llm.fitting import largest_context
+    from sdk.llm.quantise import MADE
+
+    checkpoint = open_checkpoint(model)
+    sizes = [_bytes(text) for text in rooms or ("512M", "1G", "2G", "4G", "8G", "16G")]
+    formats = {"as it is": None, **{name.lower(): name for name in MADE}}
+    found = {
+        size: {
+            title: largest_context(checkpoint.config, checkpoint.weights, size, chunk, format)
+            for title, format in formats.items()
+        }
+        for size in sizes
+    }
+    if as_json:
+        rows = [{"memory_bytes": size, "context": most} for size, most in found.items()]
+        output.print_json({"made_for": checkpoint.config.context_length, "rows": rows}, 1)
+        return
+    output.say(f"largest --context, of at most {checkpoint.config.context_length:,}; weights, caches and arena counted")
+    output.say(f"{'memory':>17} B" + "".join(f"{title:>12}" for title in formats))
+    for size, most in found.items():
+        cells = "".join(f"{'no' if n is None else format(n, ','):>12}" for n in most.values())
+        output.say(f"{size:>17,} B{cells}")
+
+
+def _bytes(text: str) -> int:
+    units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    number, unit = (text[:-1], text[-1:].upper()) if text[-1:].upper() in units else (text, "")
+    if not re.fullmatch(r"[1-9][0-9]{0,14}", number):
+        raise UsageError(f"--memory {text}: no number of bytes", hint="write 512M or 4G")
+    return int(number) * units[unit]
+
+
+@llm.command()
+@click.argument("folder", type=options.FILE)
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", show_default=True, help="Where to be reached.")
+@click.option("--key-file", type=options.FILE, help="File with the secret that requests must have.")
+@click.option(
+    "--parallel", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
+    help="Answers at the same time, each with caches of its own; others wait.",
+)  # fmt: skip
+@click.option("--name", metavar="NAME", help="Name of the model for clients (default: the build's).")
+def serve(folder: Path, listen: str, key_file: Path | None, parallel: int, name: str | None) -> None:
+    """Serve the model that sdk llm build wrote to FOLDER by OpenAI's interface: /v1/chat/completions and others.
+
+    Without --key-file, this machine alone can reach it.
+    """
+    from sdk.llm.conversation import Conversation
+    from sdk.llm.engine import Engine
+    from sdk.llm.serving import server_of
+
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"--listen {listen}: no address", hint="give HOST:PORT, as 127.0.0.1:8080")
+    key = None if key_file is None else _read(key_file).strip()
+    if key == "":
+        raise UsageError(f"{key_file} is empty", hint="write a secret into it")
+    talk = Conversation.of(folder)
+    called = name or str(talk.model.info["name"])
+    engine = Engine(talk, parallel)
+    try:
+        server = server_of(engine, called, host.strip("[]"), int(port), key)
+        output.say(f"{called} at http://{host}:{server.port}/v1; Ctrl-C ends it")
+        sys.stdout.flush()
+        server.run()
+    finally:
+        engine.close()
 
 
 @llm.command()

@@ -284,5 +284,6 @@ CHECKS: Final = (
     Check("zeroconf", False, "agents on the local network in sdk devices", _pip("zeroconf")),
     Check("distributed", False, "sdk farm, sdk bench --farm", _pip("distributed")),
     Check("tokenizers", False, "tokenizers of language models", _pip("tokenizers")),
+    Check("uvicorn", False, "sdk llm serve", _pip("uvicorn")),
     Check("serial ports", False, "boards over a cable", _ports),
 )

@@ -23,6 +23,7 @@ from sdk.frontends.base import Frontend, ModelFile
 from sdk.llm.checkpoint import Checkpoint, open_checkpoint
 from sdk.llm.config import Config
 from sdk.llm.decoder import VERIFY, Sizes, decoder_module, slots_of
+from sdk.llm.fitting import LIMIT, largest_context, needs
 from sdk.llm.quantise import quantised
 from sdk.llm.templates import render
 from sdk.llm.tokens import tokens_of
@@ -77,6 +78,8 @@ def build_model(
     format = None if quantize is None else quantize.upper()
     quantised({}, format or "Q8_0")  # whether there is such a format
 
+    _check_fits(checkpoint, sizes)
+
     def load(*_: object) -> Module:
         with step(f"reading {path.name}"):
             weights = checkpoint.weights if format is None else quantised(checkpoint.weights, format)
@@ -101,6 +104,17 @@ def build_model(
     with replacing(out / "model.json") as stream:
         stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())
     return LlmBuild(out, info, report)
+
+
+def _check_fits(checkpoint: Checkpoint, sizes: Sizes) -> None:
+    found = needs(checkpoint.config, checkpoint.weights, sizes)
+    if max(found.caches, found.arena) > LIMIT:
+        most = largest_context(checkpoint.config, checkpoint.weights, 1 << 62, sizes.chunk)
+        raise UsageError(
+            f"a context of {sizes.context:,} positions needs {max(found.caches, found.arena):,} bytes in one piece",
+            why=f"generated code indexes at most {LIMIT:,}",
+            hint=f"--context {most}, or a smaller --chunk" if most else "give a smaller --chunk",
+        )
 
 
 def library_name(prefix: str) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sdk.errors import UsageError
 from sdk.llm.weights import FORMATS, Weight
 
-__all__ = ["MADE", "quantised"]
+__all__ = ["MADE", "is_matrix", "quantised"]
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -34,9 +34,14 @@ def quantised(weights: Mapping[str, Weight], format: str) -> dict[str, Weight]:
     return {name: _quantised(weight, format) for name, weight in weights.items()}
 
 
-def _quantised(weight: Weight, format: str) -> Weight:
+def is_matrix(weight: Weight) -> bool:
+    """Whether a tensor is a matrix of floats whose rows are whole groups."""
     fits = weight.is_float and len(weight.shape) == 2 and weight.shape[1] % _GROUP == 0
-    if not fits or weight.name.startswith("position_embd"):
+    return fits and not weight.name.startswith("position_embd")
+
+
+def _quantised(weight: Weight, format: str) -> Weight:
+    if not is_matrix(weight):
         return weight
     groups = weight.floats().reshape(-1, _GROUP)
     made = [MADE[format](groups[at : at + _ROWS]) for at in range(0, len(groups), _ROWS)]

@@ -50,6 +50,11 @@ class Weight:
         return cls.of(name, FORMATS["F32"], values.shape, stored.view(np.uint8).reshape(-1))
 
     @property
+    def numbers(self) -> int:
+        """How many it has."""
+        return math.prod(self.shape)
+
+    @property
     def is_float(self) -> bool:
         """Whether each number is stored by itself."""
         return self.format.count == 1

@@ -74,7 +74,7 @@ def web_files(making: Making) -> Added:
         f"model/{m}.wasm": module, f"model/{m}.weights.bin": data, "golden/cases.json": cases,
         "golden/cases.bin": tensors, **{f"LICENSES/{name}": text for name, text in licences.items()},
     }  # fmt: skip
-    return Added(files, {"web": web})
+    return Added(files, {"web": web, "model": printable(making.file.path.name)})  # in comments, which a newline ends
 
 
 def _file(name: str, contents: Blob) -> dict[str, Any]:

@@ -12,13 +12,16 @@ from sdk.boards import load_board
 from sdk.cli.output import report_error
 from sdk.devices import open_device
 from sdk.driver.machines import emulator_of
+from sdk.driver.session import emulator_spec
 from sdk.errors import SdkError
 
 INTERRUPTED = 130
 
 
 def main(uri: str, image: str, board: str, agent: str = "") -> int:
-    emulator = emulator_of(load_board(board), Path(image)) if uri.startswith("unicorn") else None
+    place = load_board(board)
+    emulator = emulator_of(place, Path(image)) if uri.startswith("unicorn") else None
+    emulator = emulator_spec(place.as_emulated()) if uri.startswith("qemu") else emulator
     where = {"artifact": Path(image), "emulator": emulator, "agent_for": lambda _: Path(agent)}
     print("begun", flush=True)
     try:

@@ -12,6 +12,9 @@ from llm_helpers import logits_of, saved
 import sdk.llm
 from sdk.cli import run_command
 from sdk.errors import UsageError
+from sdk.llm.checkpoint import open_checkpoint
+from sdk.llm.decoder import Sizes
+from sdk.llm.fitting import needs
 
 
 def test_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,6 +29,11 @@ def test_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     told = json.loads(capsys.readouterr().out)
     assert (told["architecture"], told["context"], told["name"]) == ("llama", 32, "hf")
     assert told["special_tokens"]["eos"] == [2]
+    checkpoint = open_checkpoint(tmp_path / "hf")
+    planned, real = needs(checkpoint.config, checkpoint.weights, Sizes(32, 4)), told["report"]
+    assert 0 <= planned.caches - real["state_bytes"] < 64
+    assert abs(planned.weights / (out / "hf_weights.bin").stat().st_size - 1) < 0.1
+    assert 0.5 < planned.arena / real["arena_bytes"] < 2  # of so small a model
     ids = np.random.default_rng(3).integers(0, 61, 32)
     want = logits_of(model, ids)
 

@@ -14,9 +14,12 @@ from llm_helpers import Interpreted, saved
 from safetensors.numpy import load_file, save_file
 
 import sdk.llm
+from sdk.cli import run_command
 from sdk.errors import SdkError
 from sdk.llm.build import build_model
 from sdk.llm.checkpoint import open_checkpoint
+from sdk.llm.decoder import Sizes
+from sdk.llm.fitting import needs
 from sdk.llm.tokens import tokens_of
 
 
@@ -121,6 +124,34 @@ def test_tokens(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "hf" / "chat_template.jinja").write_bytes(b"\xff")
     with pytest.raises(SdkError, match=r"cannot read .*chat_template\.jinja"):
         tokens_of(open_checkpoint(tmp_path / "hf"), tmp_path / "out")
+
+
+def test_what_fits(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["llm", "fit", str(whole), "--chunk", "4", "--json"]
+    checkpoint = open_checkpoint(whole)
+
+    def total(context: int) -> int:
+        return needs(checkpoint.config, checkpoint.weights, Sizes(context, 4)).total
+
+    assert run_command([*command, *(w for room in ("5K", str(total(9)), "1G") for w in ("--memory", room))]) == 0
+    told = json.loads(capsys.readouterr().out)
+    small, some, all_ = (row["context"] for row in told["rows"])
+    assert (small["as it is"], all_["as it is"], told["made_for"]) == (None, 32, 32)
+    assert some["as it is"] == 9
+    assert total(9) < total(10)
+    assert run_command(command[:-1]) == 0
+    assert "largest --context, of at most 32" in capsys.readouterr().out
+    for wrong in ("x", "2T", "-1", "0M", "1.5G"):
+        assert run_command([*command, "--memory", wrong]) == 2
+        assert "no number of bytes" in capsys.readouterr().out
+
+
+def test_more_than_can_be_indexed(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "hf")
+    config(max_position_embeddings=1 << 20)(tmp_path / "hf")
+    with pytest.raises(SdkError, match=r"positions needs .* bytes in one piece") as error:
+        build_model(tmp_path / "hf", tmp_path / "out", context=1 << 20, chunk=4096)
+    assert "--context" in (error.value.hint or "")
 
 
 def test_choices(whole: Path, tmp_path: Path) -> None:

@@ -98,6 +98,16 @@ def calls(package: Path, *told: dict[str, Any]) -> list[Any]:
     return said if told[0]["what"] == "load" else said[1:]
 
 
+def example(package: Path) -> str:
+    """What the JavaScript of the README says."""
+    (code,) = re.findall(r"```js\n(.*?)```", (package / "README.md").read_text(), re.DOTALL)
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", code], cwd=package, capture_output=True, text=True, timeout=120
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def given(**arrays: np.ndarray) -> dict[str, Any]:
     return {key: [TYPED[str(a.dtype)], a.reshape(-1).tolist()] for key, a in arrays.items()}
 
@@ -139,6 +149,8 @@ def test_results_are_those_of_the_host(make: Any) -> None:
     assert done.returncode == 0, done.stdout
     assert re.search(r"^# pass 12$", done.stdout, re.MULTILINE)
     assert re.search(r"^# fail 0$", done.stdout, re.MULTILINE)
+
+    assert "digit: { data: Int8Array(10)" in re.sub(r"\s+", " ", example(out))
 
     manifest = json.loads((out / "manifest.json").read_text())["contents"]
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()} - {"manifest.json"}
@@ -241,6 +253,7 @@ def test_several_entries_share_a_state(make: Any, tmp_path: Path) -> None:
     assert outputs(said[6])["at"].shape == (1, 0)
     assert said[7]["code"] == "E_ENTRY"
     assert "there is 'find', 'look', 'step'" in said[7]["text"]
+    assert example(out).count("data:") == 3
     done = subprocess.run(["npm", "test"], cwd=out, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout
 
@@ -256,12 +269,15 @@ def test_a_keyword_model_is_small(make: Any, models: Path) -> None:
 
 def test_the_users_files_stay(make: Any) -> None:
     out = make(DIGITS)
-    changed = ("README.md", "package.json", ".github/workflows/build.yml", ".gitignore")
+    changed = ["README.md", "package.json", ".github/workflows/build.yml", ".gitignore", "index.html", "sw.js"]
+    changed += ["serve.js", "demo/app.js", "demo/inputs.js", "demo/style.css"]
     for name in changed:
         (out / name).write_text(f"{(out / name).read_text()}\n")
+    (out / "demo" / "mine.js").write_text("// mine\n")
     (out / "model" / "index.js").write_text((out / "model" / "index.js").read_text().replace("export", ""))
     make(DIGITS)
     assert all((out / name).read_text().endswith("\n\n") for name in changed)
+    assert (out / "demo" / "mine.js").read_text() == "// mine\n"
     assert "export" in (out / "model" / "index.js").read_text()
 
 
@@ -296,6 +312,26 @@ def test_modules_that_are_none() -> None:
     for wrong in (b"\x01\x01\x0b\x00", b"\x01\x00\x41\x00\x0b\x09", b"\x01\x00\x41\x00"):
         with pytest.raises(BuildError, match="the module's data cannot be taken out"):
             split_module(b"\0asm\1\0\0\0\x0b" + bytes([len(wrong)]) + wrong)
+
+
+def test_a_worker_that_ended(make: Any) -> None:
+    """Calls that wait for it, and later ones, are rejected: none waits for ever."""
+    out = make(DIGITS)
+    worker = out / "model" / "node_worker.js"
+    worker.write_text(worker.read_text().replace("parentPort.on(", "parentPort.on('message', ({ what }) => "
+                      "what === 'reset' && process.exit(3));\nparentPort.on("))  # fmt: skip
+    said = calls(out, {"what": "memoryBytes"}, {"what": "reset"}, {"what": "memoryBytes"})
+    assert said[0]["value"] > 0
+    assert [one["code"] for one in said[1:]] == ["E_WORKER", "E_WORKER"]
+
+
+def test_a_name_that_would_be_code(make: Any, tmp_path: Path) -> None:
+    name = "a --> <i>\nthrow Error(1) ??"
+    (tmp_path / f"{name}.tflite").write_bytes(DIGITS.read_bytes())
+    line = ["new", "web", str(tmp_path / f"{name}.tflite"), "--name", "digits", "-o", str(tmp_path / "p")]
+    assert run_command(line) == 0
+    assert "value" in calls(tmp_path / "p", {"what": "load"})[0]
+    assert "<i>" not in (tmp_path / "p" / "index.html").read_text()
 
 
 def test_types_tell_the_interface(make: Any, tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
@@ -58,6 +60,13 @@ kinds.dispatchEvent(new Event('change'));
 document.querySelector('fieldset button').click();
 document.getElementById('outputs').replaceChildren();
 """
+RECORD = "[...document.querySelectorAll('fieldset button')].at(-1).click()"
+NOTES = "return [...document.querySelectorAll('fieldset .note')].map(n => n.textContent).join()"
+CHOOSE = """
+const chosen = document.querySelector(arguments[0]);
+chosen.value = arguments[1];
+chosen.dispatchEvent(new Event('change'));
+"""
 STARTED = "return document.querySelector('fieldset button').textContent"
 WIDE = "return [document.scrollingElement.scrollWidth, innerWidth]"
 
@@ -104,10 +113,10 @@ def press(browser: webdriver.Chrome, identifier: str) -> None:
     browser.execute_script("document.getElementById(arguments[0]).click()", identifier)
 
 
-def golden(browser: webdriver.Chrome) -> None:
+def golden(browser: webdriver.Chrome, cases: int = 5) -> None:
     press(browser, "golden")
     until(browser, "golden-result", "cases")
-    assert text(browser, "golden-result") == "All 5 cases passed"
+    assert text(browser, "golden-result") == f"All {cases} cases passed"
 
 
 def complaints(browser: webdriver.Chrome) -> list[Any]:
@@ -167,3 +176,50 @@ def test_the_page_of_an_image_model(browser: webdriver.Chrome, tmp_path: Path, n
         assert "E_INTEGRITY: digits.weights.bin is not the file" in text(browser, "error")
         assert browser.execute_script("return document.getElementById('error').checkVisibility()")
         assert browser.execute_script("return document.getElementById('run').disabled")
+
+
+def test_the_page_of_two_entries(browser: webdriver.Chrome, tmp_path: Path, need_tool) -> None:
+    """One with an open size, at the three that are chosen in the form; what is out of bounds is said."""
+    need_tool("node")
+    out = tmp_path / "p"
+    names = [f"a={DIGITS}", f"b={DIGITS.with_name('digits.onnx')}"]
+    assert run_command(["new", "web", *names, "--dim", "batch=1:4", "--name", "both", "-o", str(out)]) == 0
+    with served(out) as address:
+        browser.get(address)
+        until(browser, "status", "Ready")
+        golden(browser, 10)
+        browser.execute_script(CHOOSE, "#entries select", "b")
+        for size in (1, 3, 4):
+            browser.execute_script(CHOOSE, "#dims input", str(size))
+            press(browser, "run")
+            until(browser, "outputs", f"digit [{size}, 10]")
+        assert browser.execute_script("return document.getElementById('error').hidden")
+        # as a script would have it: the form itself does not let such a size pass
+        browser.execute_script("document.getElementById('form').noValidate = true")
+        browser.execute_script(CHOOSE, "#dims input", "5")
+        press(browser, "run")
+        until(browser, "error", "E_DIM: batch is 5, it must be in 1..4")
+        assert browser.execute_script(UNNAMED) == []
+        assert complaints(browser) == []
+
+
+def test_the_microphone_of_a_model_of_sound(browser: webdriver.Chrome, tmp_path: Path, need_tool) -> None:
+    """What is heard, which the browser makes up, gets to the model as 8,000 samples."""
+    need_tool("node")
+    nodes = [helper.make_node("Abs", ["audio"], ["m"]), helper.make_node("ReduceMax", ["m"], ["loud"], keepdims=0)]
+    ends = ("audio", [1, 8000]), ("loud", [])
+    told = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name, shape in ends]
+    graph = helper.make_graph(nodes, "g", *told)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "loud.onnx")
+    assert run_command(["new", "web", str(tmp_path / "loud.onnx"), "-o", str(tmp_path / "p")]) == 0
+    with served(tmp_path / "p") as address:
+        browser.get(address)
+        until(browser, "status", "Ready")
+        browser.execute_script(CHOOSE, "fieldset select", "Microphone")
+        browser.execute_script(RECORD)
+        WebDriverWait(browser, LONG).until(lambda _: "Recorded 8000 samples" in browser.execute_script(NOTES))
+        press(browser, "run")
+        until(browser, "outputs", "loud []")
+        assert 0 < float(browser.execute_script("return document.querySelector('pre').textContent")) <= 1.1
+        assert complaints(browser) == []

@@ -1,0 +1,92 @@
+"""What a built model takes of memory, and the longest context that fits: computed, without building anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sdk.graph.quantised import FORMATS as IN_GROUPS
+from sdk.llm.config import Config
+from sdk.llm.decoder import Sizes, slots_of
+from sdk.llm.quantise import is_matrix
+from sdk.llm.weights import FORMATS, Weight
+
+__all__ = ["LIMIT", "Needs", "largest_context", "needs"]
+
+LIMIT: Final = (1 << 31) - 1  # bytes of caches, or of working memory, that generated code indexes
+_FLOAT: Final = 4
+_ALIGN: Final = 64
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes: of the file of ``weights``, of the ``caches``, and about those of the ``arena``."""
+
+    weights: int
+    caches: int
+    arena: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.caches + self.arena
+
+
+def needs(config: Config, weights: Mapping[str, Weight], sizes: Sizes, format: str | None = None) -> Needs:
+    """What a model takes.
+
+    Args:
+        config: the model.
+        weights: its tensors.
+        sizes: its context, and the tokens of one run.
+        format: what matrices of floats are quantised to; None for nothing.
+    """
+    held = sum(_stored(weight, format) for weight in weights.values())
+    return Needs(held, _caches(config, sizes), _arena(config, sizes))
+
+
+def _stored(weight: Weight, format: str | None) -> int:
+    """Bytes of a tensor as it is computed with."""
+    if format is not None and is_matrix(weight):
+        kind = FORMATS[format]
+        size = weight.numbers // kind.count * kind.bytes
+    else:
+        size = weight.data.nbytes if weight.format.name in IN_GROUPS else weight.numbers * _FLOAT
+    return _aligned(size)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _caches(config: Config, sizes: Sizes) -> int:
+    each = config.kv_heads * config.head_dim * _FLOAT
+    return sum(2 * _aligned(each * slots_of(layer.window, sizes)) for layer in config.layers)
+
+
+def _arena(config: Config, sizes: Sizes) -> int:
+    """At the widest point of a layer: all scores twice, or once with the values that they weigh; or what is inside of
+    the feed-forward part. Beside them stands what goes on."""
+    n = sizes.chunk
+    slots = max(slots_of(layer.window, sizes) for layer in config.layers)
+    width, scores = config.heads * config.head_dim, config.heads * n * slots
+    attention = scores + max(scores, config.kv_heads * slots * config.head_dim + n * width)
+    return _FLOAT * (max(attention, 3 * n * config.intermediate_size) + 2 * n * config.hidden_size)
+
+
+def largest_context(
+    config: Config, weights: Mapping[str, Weight], room: int, chunk: int, format: str | None = None
+) -> int | None:
+    """The most positions, up to those that the model was made for, with which it takes at most ``room`` bytes; None
+    where not even two fit."""
+
+    def fits(context: int) -> bool:
+        found = needs(config, weights, Sizes(context, min(chunk, context)), format)
+        return found.total <= room and max(found.caches, found.arena) <= LIMIT
+
+    low, high = 1, config.context_length
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low if low > 1 else None
