@@ -254,3 +254,18 @@ def _read(path: Path) -> str:
         return read_regular(path, 1 << 30).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}", why=str(error)[:200], hint="give a text file in UTF-8") from None
+
+
+@llm.command()
+@click.argument("folder", type=options.FILE)
+@options.json_option
+def embed(folder: Path, as_json: bool) -> None:
+    """Write a conversation in C for an app into FOLDER, which sdk llm build wrote: NAME_chat.h and what it needs."""
+    from sdk.llm.embed import embed_chat
+
+    paths = embed_chat(folder)
+    if as_json:
+        output.print_json({"files": [str(path) for path in paths]}, 1)
+        return
+    for path in paths:
+        output.say(f"wrote {path}")

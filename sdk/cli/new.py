@@ -30,7 +30,7 @@ class _Kinds(Listed):
 
 @click.group(cls=_Kinds)
 def new() -> None:
-    """Write a project around a model: firmware, cmake, platformio, zephyr, arduino, esp-idf, web, android. In a
+    """Write a project around a model: firmware, cmake, platformio, zephyr, arduino, esp-idf, web, android, ios. In a
     folder that has one, what is generated is written anew, and what is yours is kept."""
 
 

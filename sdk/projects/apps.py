@@ -21,9 +21,11 @@ from sdk.driver.built import Built, BuiltEntry
 from sdk.errors import UsageError
 from sdk.projects.golden import Case, golden_cases
 from sdk.projects.interface import Entry, Port, entries_of
+from sdk.projects.kinds import Kind
 from sdk.projects.making import Added, Making
-from sdk.text import printable, wire_name
+from sdk.text import GENERATED, printable, wire_name
 from sdk.toolchains import Blob
+from sdk.version import VERSION
 
 __all__ = ["app_files"]
 
@@ -262,17 +264,35 @@ def app_files(making: Making) -> Added:
     place = _settings(making)
     app = app_of(making.built)
     builds = {name: build_sources(making.file, load_board(board), options) for name, board in kind.sets.items()}
+    m = making.built.sources.prefix
+    module = "".join(part[:1].upper() + part[1:] for part in m.split("_")) + "Kit"
+    root = kind.sources.replace("TITLE", module)
     files: dict[str, str | Blob] = {
-        f"{kind.sources}/{folder}/{name}": text
+        f"{root}/{folder}/{name}": text
         for folder, built in builds.items()
         for name, text in built.sources.model.items()
     }
     cases = golden_cases(making.file, options, making.built)
-    files[kind.golden] = _packed(cases, app)
+    files[kind.golden.replace("TITLE", module)] = _packed(cases, app)
     sources = {
         name: sorted(one for one in built.sources.model if one.endswith((".c", ".S"))) for name, built in builds.items()
     }
-    return Added(files, {**app.values(), "place": place, "app_sources": sources, "kotlin": _kotlin})
+    if kind.choices:
+        files |= {f"{root}/{name}": text for name, text in _choices(kind, sources, m)}
+    words = {"kotlin": _kotlin, "swift": _swift, "module": module}
+    return Added(files, {**app.values(), **words, "place": place, "app_sources": sources})
+
+
+def _choices(kind: Kind, sources: Mapping[str, Sequence[str]], m: str) -> Iterator[tuple[str, str]]:
+    """Files that include those of the machine's set, by name."""
+    macro = m.upper()
+    for name in sorted({name for own in sources.values() for name in own}):
+        lines = [f"/* {name} of this machine's set. {GENERATED} {VERSION}. Do not edit. */"]
+        for folder, condition in kind.choices.items():
+            if name in sources[folder]:
+                place = [f"#define {macro}_WEIGHTS_BIN {macro}_{folder.upper()}_BIN"] if name.endswith(".S") else []
+                lines += [f"#if {condition}", *place, f'#include "{folder}/{name}"', "#endif"]
+        yield name, "\n".join([*lines, ""])
 
 
 def _settings(making: Making) -> dict[str, Setting]:
@@ -298,6 +318,11 @@ def _settings(making: Making) -> dict[str, Setting]:
 def _kotlin(text: str) -> str:
     """A string of Kotlin, in which $ begins a variable."""
     return json.dumps(text).replace("$", "\\$")
+
+
+def _swift(text: str) -> str:
+    """A string of Swift; a backslash, which begins what is inserted, is escaped."""
+    return json.dumps(printable(text), ensure_ascii=False)
 
 
 def _packed(cases: Sequence[Case], app: App) -> Blob:

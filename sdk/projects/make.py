@@ -41,6 +41,7 @@ __all__ = ["ProjectReport", "new_project"]
 SCHEMA: Final = 1
 _TEMPLATE: Final = ".j2"
 _NAME: Final = "NAME"
+_TITLE: Final = "TITLE"
 _DOT: Final = "dot."
 
 
@@ -223,7 +224,8 @@ def _files(
         yield from _sources(kind, built, board, options, values)
     m, root = built.sources.prefix, template_folder() / kind_name
     for path in sorted(root.rglob(f"*{_TEMPLATE}")):
-        parts_of = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m).split("/")
+        at = path.relative_to(root).as_posix().removesuffix(_TEMPLATE).replace(_NAME, m)
+        parts_of = at.replace(_TITLE, str(values.get("module", ""))).split("/")
         name = "/".join(f".{part.removeprefix(_DOT)}" if part.startswith(_DOT) else part for part in parts_of)
         yield name, _environment().get_template(path.relative_to(template_folder()).as_posix()).render(values)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from c_harness import HOST_ISA, WARNINGS
+from c_harness import HOST_ISA, OPT, WARNINGS
 
 from sdk.boards import load_board
 from sdk.codegen_c import get_backend
@@ -116,7 +116,7 @@ def load(
         CompileJob(
             SourceText(name, text), target, headers=tuple(SourceText(n, t) for n, t in texts.items()),
             include_dirs=(data_dir("c_runtime") / "include",), defines=defines, flags=WARNINGS,
-            pic=True, opt="1",
+            pic=True, opt=OPT[toolchain],
         )
         for name, text in files.items()
         if name.endswith(".c")

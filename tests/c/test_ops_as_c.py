@@ -1,4 +1,4 @@
-"""Every op of the registry as C equals its numpy reference, for several instruction sets and compilers."""
+"""Every op of the registry as C equals its numpy reference, by both compilers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sdk.compiler.ops.registry import OPS, OpDef, Sample, infer
 from sdk.compiler.sym import Var, evaluate, free_vars
 
 CASES = [(op, k, sample) for op in OPS.values() if not op.view for k, sample in enumerate(op.samples)]
-# What the code is written for; any x86-64 machine runs the first two, this machine the last.
-SETS = {"words": frozenset[str](), "sse2": frozenset({"sse2"}), "host": HOST_ISA}
+# The loops are not scheduled, so their text is the same for all instruction sets: none, and those of this machine.
+SETS = {"words": frozenset[str](), "host": HOST_ISA}
 
 
 def loops_of(op: OpDef, k: int, sample: Sample) -> Any:
@@ -24,9 +24,7 @@ def loops_of(op: OpDef, k: int, sample: Sample) -> Any:
     return op.loops(f"{op.name}_{k}", sample.inputs, outs, dict(sample.attrs))
 
 
-@pytest.fixture(
-    scope="module", params=[("words", "gcc"), ("sse2", "zig"), ("host", "zig"), ("host", "gcc")], ids="-".join
-)
+@pytest.fixture(scope="module", params=[("words", "gcc"), ("host", "zig")], ids="-".join)
 def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kernels:
     isa, toolchain = request.param
     return build([loops_of(*case) for case in CASES], tmp_path_factory.mktemp("ops"), SETS[isa], toolchain)

@@ -12,12 +12,13 @@ from differential.compare import Tally
 from differential.cores import CORES
 
 SEED = int(os.environ["CROSSLEVEL_SEED"])
-COUNT = 300  # networks on every core
+COUNT = 3 * SIZE  # networks on every core, of other seeds on each half of the cores
+HALVES = list(CORES)[::2], list(CORES)[1::2]
 SOAK = {core: 20_000 if core == "m4" else 5_000 for core in CORES}
 PART = 1_000  # networks of a long test
 
 
-EVERY = list(chunks(list(CORES), KINDS, COUNT, SEED, "any", {}))
+EVERY = [c for k, half in enumerate(HALVES) for c in chunks(half, KINDS, COUNT, SEED + k * COUNT, "any", {})]
 
 
 def judge(tally: Tally) -> None:
@@ -41,6 +42,15 @@ def test_many_networks(core: str, first: int) -> None:
     for chunk in chunks([core], KINDS, PART, SEED + 1_000_000 + first, "any", {}):
         tally.add(work(chunk))
     judge(tally)
+
+
+def test_every_core_runs_networks_of_every_kind_by_all_its_compilers() -> None:
+    able = {(name, compiler) for name, core in CORES.items() for compiler in core.compilers}
+    assert {pair for c in EVERY for pair in c.cores} == able
+    for name in CORES:
+        networks = [n for c in EVERY if name in dict(c.cores) for n in c.networks]
+        assert len(set(networks)) == len(networks) == COUNT
+        assert {kind for _, kind in networks} == set(KINDS)
 
 
 def test_chunks_hold_every_network_once_and_all_compilers() -> None:

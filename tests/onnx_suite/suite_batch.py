@@ -100,8 +100,8 @@ def _dims(model: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> dict[str, int
     return found
 
 
-def link(batch: Sequence[Built], folder: Path) -> Path:
-    """An agent that holds all models of the batch.
+def link(batch: Sequence[Built], folder: Path, opt: str) -> Path:
+    """An agent that holds all models of the batch, optimised as ``opt`` says.
 
     Raises:
         BuildError: the C does not compile.
@@ -114,7 +114,7 @@ def link(batch: Sequence[Built], folder: Path) -> Path:
     include = (data_dir("c_runtime") / "include",)
     jobs = [
         CompileJob(SourceText("cases.c", "\n".join(b.source for b in batch)), target, headers=headers,
-                   include_dirs=include, pic=True, opt="1"),
+                   include_dirs=include, pic=True, opt=opt),
         CompileJob(SourceText("models.c", models), target, include_dirs=include, pic=True),
         *(CompileJob(SourceText(n, t), target, include_dirs=include, defines=defines) for n, t in runtime.items()),
     ]  # fmt: skip
@@ -202,8 +202,9 @@ def _resolution(kind: np.dtype) -> float:
     return {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(kind.name, 0.0)
 
 
-def outcomes(names: Sequence[str], read: Any, folder: Path) -> Mapping[str, str]:
-    """Of each case "" when its compiled model gives what is expected, else why not."""
+def outcomes(names: Sequence[str], read: Any, folder: Path, opt: str = "0") -> Mapping[str, str]:
+    """Of each case "" when its compiled model gives what is expected, else why not. ``opt``: what the compiler
+    optimises, which is most of the time."""
     found: dict[str, str] = {}
     built: list[Built] = []
     for k, name in enumerate(names):
@@ -212,7 +213,7 @@ def outcomes(names: Sequence[str], read: Any, folder: Path) -> Mapping[str, str]
             built.append(generate(case, f"case{k}"))
         except SdkError as error:
             found[name] = _reason(error)
-    for batch, agent in _agents(built, folder, found):
+    for batch, agent in _agents(built, folder, opt, found):
         runner = Runner(agent)
         for index, one in enumerate(batch):
             found[one.case.name] = runner.run(index, one)
@@ -220,18 +221,18 @@ def outcomes(names: Sequence[str], read: Any, folder: Path) -> Mapping[str, str]
     return found
 
 
-def _agents(built: list[Built], folder: Path, found: dict[str, str]) -> list[tuple[list[Built], Path]]:
+def _agents(built: list[Built], folder: Path, opt: str, found: dict[str, str]) -> list[tuple[list[Built], Path]]:
     """Agents for batches; a batch that does not compile is split until the culprit stands alone."""
     if not built:
         return []
     try:
-        return [(built, link(built, folder))]
+        return [(built, link(built, folder, opt))]
     except BuildError as error:
         if len(built) == 1:
             found[built[0].case.name] = f"the C does not compile: {error.why or error.message}"
             return []
     half = len(built) // 2
-    return _agents(built[:half], folder, found) + _agents(built[half:], folder, found)
+    return _agents(built[:half], folder, opt, found) + _agents(built[half:], folder, opt, found)
 
 
 def _reason(error: SdkError) -> str:

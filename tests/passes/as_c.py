@@ -50,7 +50,7 @@ class Library:
         everything = "\n".join([*(t for n, t in files.items() if n.endswith(".c")), extra])
         tool, target = get_toolchain(toolchain), target_for(load_board("host"))
         flags = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
-        job = CompileJob(SourceText("all.c", everything), target, headers=headers, flags=flags, pic=True, opt="1")
+        job = CompileJob(SourceText("all.c", everything), target, headers=headers, flags=flags, pic=True, opt="0")
         out = folder / f"{next(iter(modules))}.so"
         self.library = ctypes.CDLL(str(tool.link(LinkJob("shared", tuple(tool.compile_all([job])), target), out)))
 

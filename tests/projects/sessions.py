@@ -11,17 +11,23 @@ from pathlib import Path
 
 import numpy as np
 
-WIDTHS = {"i8": "i1", "u8": "u1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "f32": "<f4", "bool": "?"}
-
 
 def compiled(folder: Path, m: str, out: Path, gcc: str) -> ctypes.CDLL:
     """The session of an app as a library of this machine; ``folder`` holds a folder for each instruction set."""
     own = folder / {"x86_64": "x86_64", "aarch64": "arm64-v8a"}[platform.machine()]
     sources = [folder / f"{m}_session.c", *own.glob("*.c"), *own.glob("*.S")]
     flags = ["-march=x86-64-v2"] if own.name == "x86_64" else []
+    return _linked(gcc, [*flags, f"-I{folder}", f"-I{own}"], sources, out)
+
+
+def compiled_package(folder: Path, out: Path, gcc: str) -> ctypes.CDLL:
+    """The C of a Swift package as a library of this machine."""
+    return _linked(gcc, [f"-I{folder}", f"-I{folder / 'include'}"], sorted(folder.glob("*.[cS]")), out)
+
+
+def _linked(gcc: str, flags: Sequence[str], sources: Sequence[Path], out: Path) -> ctypes.CDLL:
     strict = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-psabi"]
-    line = [gcc, "-O1", "-shared", "-fPIC", *flags, *strict, f"-I{folder}", f"-I{own}", *sources, "-o", out]
-    subprocess.run(line, check=True, cwd=own)
+    subprocess.run([gcc, "-O1", "-shared", "-fPIC", *flags, *strict, *sources, "-o", out], check=True)
     return ctypes.CDLL(str(out))
 
 

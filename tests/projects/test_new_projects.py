@@ -289,8 +289,8 @@ SYSTEMS: dict[str, Any] = {"zephyr": zephyr, "esp-idf": esp_idf, "arduino": ardu
 
 def test_every_kind_is_whole(sdk: Path) -> None:
     """Each kind has what a project needs, and says of each file whose it is."""
-    assert set(kind_names()) == {*SYSTEMS, "firmware", "cmake", "web", "android"}
-    for kind in sorted({*kind_names()} - {"web", "android"}):  # which have binary files: tests of their own
+    assert set(kind_names()) == {*SYSTEMS, "firmware", "cmake", "web", "android", "ios"}
+    for kind in sorted({*kind_names()} - {"web", "android", "ios"}):  # which have binary files: tests of their own
         board = "esp32c3_devkitm" if kind == "esp-idf" else BOARD
         assert run_command(["new", kind, str(DIGITS), "--name", "digits", "--board", board, "-o", kind]) == 0
         out, yours = Path(kind), load_kind(kind).yours

@@ -48,11 +48,14 @@ def walk(node: object) -> Iterator[Any]:
         if isinstance(item, tuple):
             waiting.extend(reversed(item))
             continue
-        names = _below(type(item))
+        try:
+            names = _BELOW[type(item)]
+        except KeyError:
+            names = _below(type(item))
         if names is not None:
             yield item
-            if names:
-                waiting.extend([getattr(item, name) for name in names])
+            for name in names:
+                waiting.append(getattr(item, name))
 
 
 def below(node: object) -> tuple[Any, ...]:

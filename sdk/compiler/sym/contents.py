@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.compiler.sym.dim import Dim, Expr, Factor, Var, dmax, dmin, floordiv
+from sdk.compiler.sym.dim import Dim, Expr, Factor, Term, Var, dmax, dmin, floordiv, ordered
 from sdk.errors import SdkError
 
 __all__ = ["evaluate", "evaluate_mixed", "flat_index", "free_vars", "product", "substitute"]
@@ -32,6 +32,9 @@ def substitute(a: Dim, env: Mapping[Var, Dim]) -> Dim:
     """``a`` with every variable of ``env`` replaced; the same object when none occurs."""
     if isinstance(a, int) or a.free.isdisjoint(env):
         return a
+    found = _substituted_linear(a, env)
+    if found is not None:
+        return found
     out: Dim = a.const
     for term, coeff in a.terms:
         value: Dim = coeff
@@ -44,6 +47,27 @@ def substitute(a: Dim, env: Mapping[Var, Dim]) -> Dim:
                 value = value * new
         out = out + value
     return out
+
+
+def _substituted_linear(a: Expr, env: Mapping[Var, Dim]) -> Dim | None:
+    """The same of a sum of multiples of variables, at once; None where there is anything else."""
+    const, terms = a.const, dict[Term, int]()
+    for term, coeff in a.terms:
+        factor, power = term[0]
+        if power != 1 or len(term) != 1 or not isinstance(factor, Var):
+            return None
+        new = env.get(factor)
+        if new is None:
+            terms[term] = terms.get(term, 0) + coeff
+        elif isinstance(new, int):
+            const += coeff * new
+        elif new.divides:
+            return None
+        else:
+            const += coeff * new.const
+            for other, by in new.terms:
+                terms[other] = terms.get(other, 0) + coeff * by
+    return ordered(const, terms)
 
 
 def evaluate(a: Dim, env: Mapping[Var, int]) -> int:

@@ -16,22 +16,11 @@ from typing import ClassVar, Union
 
 from sdk.errors import SdkError
 
-__all__ = [
-    "Dim",
-    "Expr",
-    "Factor",
-    "Func",
-    "Var",
-    "ceildiv",
-    "dmax",
-    "dmin",
-    "floordiv",
-    "from_terms",
-    "mod",
-]
+__all__ = ["Dim", "Expr", "Factor", "Func", "Var", "ceildiv", "dmax", "dmin", "floordiv", "from_terms", "mod"]
 
 Dim = Union[int, "Expr"]
 MOST_TERMS = 1 << 14  # of one product: those of models have under 100
+MOST_LATEST = 1 << 13  # expressions that are kept though nothing else may hold them
 
 
 class _Node:
@@ -51,6 +40,7 @@ class Var(_Node):
     """
 
     __slots__ = ("hi", "least", "lo", "most", "multiple", "name")
+    exact: ClassVar[bool] = False  # as that of a Func
     _table: ClassVar[weakref.WeakValueDictionary[tuple[str, int, int, int], Var]] = weakref.WeakValueDictionary()
     name: str
     lo: int
@@ -135,25 +125,33 @@ Terms = tuple[tuple[Term, int], ...]
 class Expr(_Node):
     """``const + sum(coefficient * product(factor ** power))`` with at least one term."""
 
-    __slots__ = ("const", "free", "terms")
+    __slots__ = ("const", "divides", "free", "terms")
     _table: ClassVar[weakref.WeakValueDictionary[tuple[int, Terms], Expr]] = weakref.WeakValueDictionary()
+    _latest: ClassVar[dict[tuple[int, Terms], Expr]] = {}  # some of them, which are found in a tenth of the time
     const: int
     terms: Terms
     free: frozenset[Var]  # every variable in it
+    divides: bool  # whether a factor is an exact floordiv, which a coefficient may cancel
 
     @classmethod
     def _of(cls, const: int, terms: Terms) -> Expr:
         key = (const, terms)
-        found = cls._table.get(key)
+        found = cls._latest.get(key)
         if found is not None:
             return found
-        self = object.__new__(cls)
-        self.const, self.terms = const, terms
-        factors = [factor for term, _ in terms for factor, _ in term]
-        self.free = frozenset().union(*({f} if isinstance(f, Var) else f.free for f in factors))
-        self._key = "+".join([*(f"{c}*{_term_key(t)}" for t, c in terms), str(const)])
-        cls._table[key] = self
-        return self
+        found = cls._table.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            found.const, found.terms = const, terms
+            factors = [factor for term, _ in terms for factor, _ in term]
+            found.free = frozenset().union(*[{f} if isinstance(f, Var) else f.free for f in factors])
+            found.divides = any([f.exact for f in factors])
+            found._key = "+".join([*[f"{c}*{_term_key(t)}" for t, c in terms], str(const)])
+            cls._table[key] = found
+        if len(cls._latest) >= MOST_LATEST:
+            cls._latest.clear()
+        cls._latest[key] = found
+        return found
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild_expr, (self.const, self.terms))
@@ -197,15 +195,23 @@ class Expr(_Node):
 
 
 def _term_key(term: Term) -> str:
+    if len(term) == 1 and term[0][1] == 1:
+        return term[0][0]._key
     return "*".join(f._key if p == 1 else f"{f._key}^{p}" for f, p in term)
 
 
 def _make(const: int, terms: Mapping[Term, int]) -> Dim:
     for term, coeff in terms.items():
         for factor, power in term:
-            if isinstance(factor, Func) and power == 1 and coeff and math.gcd(coeff, factor.divisor) > 1:
+            cancels = factor.exact and power == 1 and coeff
+            if cancels and isinstance(factor, Func) and math.gcd(coeff, factor.divisor) > 1:
                 rest = {t: c for t, c in terms.items() if t != term}
                 return _sum(_make(const, rest), _cancelled(term, coeff, factor), 1)
+    return ordered(const, terms)
+
+
+def ordered(const: int, terms: Mapping[Term, int]) -> Dim:
+    """A sum in which no coefficient cancels a floordiv."""
     kept = [item for item in terms.items() if item[1]]
     if len(kept) > 1:
         kept.sort(key=lambda item: _term_key(item[0]))
@@ -225,16 +231,25 @@ def _split(a: Dim) -> tuple[int, Terms]:
 
 
 def _sum(a: Dim, b: Dim, sign: int) -> Dim:
+    if isinstance(b, int):
+        if isinstance(a, int):
+            return a + sign * b
+        if not a.divides:
+            return Expr._of(a.const + sign * b, a.terms) if b else a
     (ca, ta), (cb, tb) = _split(a), _split(b)
     terms = dict(ta)
     for term, coeff in tb:
         terms[term] = terms.get(term, 0) + sign * coeff
-    return _make(ca + sign * cb, terms)
+    cancels = (isinstance(a, Expr) and a.divides) or (isinstance(b, Expr) and b.divides)
+    return (_make if cancels else ordered)(ca + sign * cb, terms)
 
 
 def _scale(a: Dim, k: int) -> Dim:
-    const, terms = _split(a)
-    return _make(const * k, {t: c * k for t, c in terms})
+    if isinstance(a, int):
+        return a * k
+    if a.divides or k == 0:
+        return _make(a.const * k, {t: c * k for t, c in a.terms})
+    return a if k == 1 else Expr._of(a.const * k, tuple([(t, c * k) for t, c in a.terms]))
 
 
 def _mul(a: Dim, b: Dim) -> Dim:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import Final
 
 from sdk.codegen_c.c99.instructions.lookup import assembly_line
@@ -52,6 +53,9 @@ class InductionPointer:
     stored: bool
     stride: Dim = 0
     places: int = 0
+
+
+_PATH: Final = attrgetter("buffer", "step", "whole", "stored", "stride", "places")  # all of it but the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +381,7 @@ class _Selector:
         else:
             made = replace(made, places=_whole_strides(step * self.iterations, made.stride))
         for k, pointer in enumerate(self.pointers):
-            if replace(pointer, start=made.start) != made:
+            if _PATH(pointer) != _PATH(made):
                 continue
             apart, at = made.start - pointer.start, place
             if memory.buffer in self.units:
