@@ -122,18 +122,35 @@ def test_libraries(project: Path, tmp_path: Path, abi: str, triple: str) -> None
     out = tmp_path / "libnet.so"
     line = [*cc, *options[1].split(), *include, *sources, libc, "-shared", "-Wl,-soname,libnet.so", *flags, "-o", out]
     subprocess.run(line, check=True, env=env)
-    with out.open("rb") as file:
+    exported, lacks = symbols_of(out)
+    assert exported == {"JNI_OnLoad"}
+    assert {"calloc", "free"} <= lacks <= {"calloc", "free", "memcpy", "memmove", "memset"}
+
+
+def symbols_of(library: Path) -> tuple[set[str], set[str]]:
+    """What a library of Android's exports and lacks, once it is one that Android and Google Play take."""
+    with library.open("rb") as file:
         elf = ELFFile(file)
         assert all(s["p_align"] % PAGE == 0 for s in elf.iter_segments("PT_LOAD"))
         (dynamic,) = [s for s in elf.iter_sections() if isinstance(s, DynamicSection)]
-        tags = {tag.entry.d_tag for tag in dynamic.iter_tags()}
-        assert "DT_TEXTREL" not in tags
+        assert "DT_TEXTREL" not in {tag.entry.d_tag for tag in dynamic.iter_tags()}
         assert [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] == ["libc.so"]
+        assert [tag.soname for tag in dynamic.iter_tags("DT_SONAME")] == [library.name]
         symbols = [s for s in elf.get_section_by_name(".dynsym").iter_symbols() if s.name]
-        assert [s.name for s in symbols if s["st_shndx"] != "SHN_UNDEF"] == ["JNI_OnLoad"]
         lacks = {s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF"}
-        assert lacks <= {"calloc", "free", "memcpy", "memmove", "memset"}
-        assert {"calloc", "free"} <= lacks
+        return {s.name for s in symbols} - lacks, lacks
+
+
+@pytest.mark.parametrize(("board", "machine"), [("android-arm64", "EM_AARCH64"), ("android-x86_64", "EM_X86_64")])
+def test_libraries_without_an_ndk(tmp_path: Path, board: str, machine: str) -> None:
+    """``sdk build --emit lib``: the model's own functions for code in C, by the compiler that comes with the tool."""
+    line = ["build", str(FLOATS), "--dim", "batch=1:8", "--board", board, "--name", "net", "--emit", "lib"]
+    assert run_command([*line, "-o", str(tmp_path)]) == 0
+    exported, lacks = symbols_of(tmp_path / "libnet.so")
+    assert exported >= {"net_init", "net_run", "net_reset", "net_arena_bytes"}
+    assert lacks <= {"memcpy", "memmove", "memset"}
+    with (tmp_path / "libnet.so").open("rb") as file:
+        assert ELFFile(file)["e_machine"] == machine
 
 
 def test_build_files_agree(project: Path) -> None:
