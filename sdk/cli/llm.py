@@ -95,9 +95,13 @@ def build(
 @click.option("--prompt", metavar="TEXT", help="Ask this once, and end; - reads it from stdin.")
 @click.option("--raw", is_flag=True, help="Go on with the text as it is, without the chat template.")
 @click.option("--tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens an answer.")
+@click.option(
+    "--lookup", type=click.IntRange(0), default=0, show_default=True, metavar="N",
+    help="Guess up to N tokens that followed the same words before.",
+)  # fmt: skip
 @_sampling
 def chat(
-    folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, **sampling: Any
+    folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, lookup: int, **sampling: Any
 ) -> None:
     """Talk with the model that sdk llm build wrote to FOLDER; an empty line or Ctrl-D ends it."""
     from sdk.llm.conversation import Conversation
@@ -108,7 +112,7 @@ def chat(
         messages.append({"role": "user", "content": text})
         ids = talk.speaker.encode(text) if raw else talk.speaker.encode_chat(messages)
         said = []
-        for piece in talk.answer(ids, sampler, most=tokens):
+        for piece in talk.answer(ids, sampler, most=tokens, lookup=lookup):
             said.append(piece.text)
             click.echo(printable(piece.text, "\n\t"), nl=False)
             sys.stdout.flush()

@@ -73,6 +73,8 @@ class Engine:
                     tell((piece, conversation.reused))
             except SdkError as error:
                 tell(error)
+            except Exception as error:  # nobody may take what there is so far for the whole answer
+                tell(SdkError("the model failed", why=f"{type(error).__name__}: {error}"))
             finally:
                 if stopped.is_set():
                     conversation.forget()
