@@ -63,7 +63,7 @@ def llm() -> None:
     "--quantize", metavar="FORMAT", help="q8_0 or q4_0: matrices of floats in groups of 32, rounded to nearest."
 )
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
-@click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Threads of a run.")
+@click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="For C to share a run.")
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @options.json_option
 def build(
