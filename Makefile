@@ -30,6 +30,9 @@ test: tools lint
 
 soak: tools $(VENV)/.test-$(STAMP)
 	$(PIP) --require-hashes -r requirements/soak.txt
+	@command -v npm > /dev/null || { echo "npm is not installed; it comes with Node.js: apt-get install npm"; exit 1; }
+	cp requirements/package.json requirements/package-lock.json $(VENV)/
+	npm ci --prefix $(VENV)
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: $(VENV)/.test-$(STAMP)

@@ -83,10 +83,12 @@ class Memory(Table, frozen=True):
 
 
 class Zig(Table, frozen=True):
-    """How zig is told about a board; ``cpu`` "native" stands for its capabilities."""
+    """How zig is told about a board; ``cpu`` "native" stands for its capabilities. Libraries are for the system
+    ``library``, where that is another than the one that ``target`` names, which programs of ours are for."""
 
     cpu: str
     target: str = ""
+    library: str = ""
 
 
 class Gcc(Table, frozen=True):

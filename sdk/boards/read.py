@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from sdk.boards.table import read_table
 from sdk.errors import UsageError
 
 SCHEMA = 1
+PAGE = 4096  # what memory is mapped in
 
 
 def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, str], where: str) -> Board:
@@ -108,6 +110,7 @@ def lint(board: Board) -> list[str]:
     problems += [] if board.compilers.zig.target else ["compilers.zig has no target"]
     for core in board.cores:
         problems += _lint_core(core)
+        problems += _lint_addresses(board.memory, core.pointer_bits)
     if board.flash and board.hosted:
         problems.append("flash belongs to boards with memory regions of their own")
     return problems + _lint_emulator(board) + _lint_clock(board) + lint_settings(board.flash)
@@ -142,6 +145,22 @@ def _lint_memory(regions: tuple[Memory, ...]) -> list[str]:
     for one, other in itertools.combinations(regions, 2):
         problems += [f"two regions are called {one.name}"] if one.name == other.name else []
         problems += [f"{one.name} and {other.name} overlap"] if one.overlaps(other) else []
+    return problems
+
+
+def _lint_addresses(regions: tuple[Memory, ...], bits: int) -> list[str]:
+    """What neither a linker nor the core can address."""
+    problems = []
+    for one in regions:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", one.name):
+            problems.append(f"region {one.name!r} is not named like a variable of C")
+        step = 4 if one.data_base is None else PAGE
+        problems += [f"{one.name} begins at no multiple of {step}" for base in one.bases if base % step]
+        if one.data_base is not None and one.size % PAGE:
+            problems.append(f"{one.name} has a data_base, and a size that is no multiple of {PAGE}")
+        for base in one.bases:
+            if not 0 <= base <= base + one.size <= 1 << bits:
+                problems.append(f"{one.name} is not within the {bits} bits of an address")
     return problems
 
 

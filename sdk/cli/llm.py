@@ -63,7 +63,7 @@ def llm() -> None:
     "--quantize", metavar="FORMAT", help="q8_0 or q4_0: matrices of floats in groups of 32, rounded to nearest."
 )
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
-@click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Threads of a run.")
+@click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="For C to share a run.")
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @options.json_option
 def build(
@@ -95,9 +95,13 @@ def build(
 @click.option("--prompt", metavar="TEXT", help="Ask this once, and end; - reads it from stdin.")
 @click.option("--raw", is_flag=True, help="Go on with the text as it is, without the chat template.")
 @click.option("--tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens an answer.")
+@click.option(
+    "--lookup", type=click.IntRange(0), default=0, show_default=True, metavar="N",
+    help="Guess up to N tokens that followed the same words before.",
+)  # fmt: skip
 @_sampling
 def chat(
-    folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, **sampling: Any
+    folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, lookup: int, **sampling: Any
 ) -> None:
     """Talk with the model that sdk llm build wrote to FOLDER; an empty line or Ctrl-D ends it."""
     from sdk.llm.conversation import Conversation
@@ -108,7 +112,7 @@ def chat(
         messages.append({"role": "user", "content": text})
         ids = talk.speaker.encode(text) if raw else talk.speaker.encode_chat(messages)
         said = []
-        for piece in talk.answer(ids, sampler, most=tokens):
+        for piece in talk.answer(ids, sampler, most=tokens, lookup=lookup):
             said.append(piece.text)
             click.echo(printable(piece.text, "\n\t"), nl=False)
             sys.stdout.flush()
@@ -254,3 +258,18 @@ def _read(path: Path) -> str:
         return read_regular(path, 1 << 30).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}", why=str(error)[:200], hint="give a text file in UTF-8") from None
+
+
+@llm.command()
+@click.argument("folder", type=options.FILE)
+@options.json_option
+def embed(folder: Path, as_json: bool) -> None:
+    """Write a conversation in C for an app into FOLDER, which sdk llm build wrote: NAME_chat.h and what it needs."""
+    from sdk.llm.embed import embed_chat
+
+    paths = embed_chat(folder)
+    if as_json:
+        output.print_json({"files": [str(path) for path in paths]}, 1)
+        return
+    for path in paths:
+        output.say(f"wrote {path}")

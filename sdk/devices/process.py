@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ _STDERR_TAIL = 2000
 _GRACE_S = 0.5  # for a child to end by itself, then after SIGTERM
 _PIPE_BYTES_PER_S = 1e6  # a pipe on a busy machine, sanitizers in the agent
 _PIPE_GRACE_S = 1.0  # an agent ends by itself when its input does
+_GUARD = 'read -r pid; read -r _; [ -z "$pid" ] || kill -9 "$pid"; [ -z "$1" ] || rm -rf "$1"'
 STOPPED = 77  # the status with which an emulator of ours says that its guest cannot go on, and why
 _MODEL = "--board host tells a fault of the model from one of the image; --device qemu:// is a second opinion"
 _AGAIN = "run it again; when it repeats, report it with the lines above"
@@ -40,6 +42,34 @@ def end_error(name: str, status: int, words: str) -> LinkError | DeviceFault:
     return DeviceFault(f"{name} {how}", why=words, hint=hint)
 
 
+class Guard:
+    """A shell that outlives us: a program that computes, or an emulator, does not notice that a tool was killed. Once
+    we are no more it ends the process that it was told, and removes a folder."""
+
+    def __init__(self, folder: str = "") -> None:
+        quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
+        argv = ["/bin/sh", "-c", _GUARD, "sh", folder]
+        self._shell: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(OSError):  # a system without a shell has no guard
+            self._shell = subprocess.Popen(
+                argv, stdin=pipe, stdout=quiet, stderr=quiet, bufsize=0, start_new_session=True
+            )
+
+    def watch(self, process: subprocess.Popen[bytes]) -> None:
+        """The process that is to end with us."""
+        if self._shell is not None and self._shell.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # somebody has ended it
+                self._shell.stdin.write(f"{process.pid}\n".encode())
+
+    def end(self) -> None:
+        """The process has ended, and its number may be another's. May be called twice."""
+        if self._shell is not None:
+            self._shell.kill()
+            self._shell.wait()
+            if self._shell.stdin is not None:
+                self._shell.stdin.close()
+
+
 @dataclass
 class Child:
     """A started process and the nameless file that collects its standard error."""
@@ -47,6 +77,7 @@ class Child:
     process: subprocess.Popen[bytes]
     stderr_fd: int
     name: str  # for messages
+    guard: Guard | None = None
 
     def last_words(self) -> str:
         """Return the end of what it wrote to standard error."""
@@ -60,14 +91,22 @@ class Child:
             status = self.process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             return LinkError(f"{self.name} closed the link but still runs", hint="end the process and run it again")
+        if self.guard is not None:
+            self.guard.end()
         return end_error(self.name, status, self.last_words())
 
 
 def spawn(
-    argv: Sequence[str], name: str, *, piped: bool, env: Mapping[str, str] | None = None, over: int | None = None
+    argv: Sequence[str],
+    name: str,
+    *,
+    piped: bool,
+    env: Mapping[str, str] | None = None,
+    over: int | None = None,
+    guard: Guard | None = None,
 ) -> Child:
     """Start ``argv`` with its standard input and output piped to us, closed, or both the descriptor ``over``; ``env``
-    are its variables where they are not ours. Raises NoDeviceError."""
+    are its variables where they are not ours; a ``guard`` ends it where we cannot. Raises NoDeviceError."""
     with tempfile.TemporaryFile(buffering=0) as file:  # without a name: nothing is left of a tool that is killed here
         stderr_fd = os.dup(file.fileno())
     pipe = over if over is not None else subprocess.PIPE if piped else subprocess.DEVNULL
@@ -75,9 +114,13 @@ def spawn(
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr_fd, bufsize=0, env=env)
     except OSError as error:
         os.close(stderr_fd)
+        if guard is not None:
+            guard.end()
         hint = "check the path after local: (a board's firmware runs with qemu://)"
         raise NoDeviceError(f"cannot start {name}", where=argv[0], why=error.strerror, hint=hint) from error
-    return Child(process, stderr_fd, name)
+    if guard is not None:
+        guard.watch(process)
+    return Child(process, stderr_fd, name, guard)
 
 
 def stop(child: Child, release: Callable[[], None], grace_s: float) -> None:
@@ -98,6 +141,8 @@ def stop(child: Child, release: Callable[[], None], grace_s: float) -> None:
         if process.poll() is None:
             process.kill()
             process.wait()
+        if child.guard is not None:
+            child.guard.end()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 stream.close()
@@ -162,7 +207,7 @@ def open_piped(
     env: Mapping[str, str] | None = None,
 ) -> ProcessTransport:
     """Start ``argv``, an agent that talks on its standard input and output. Raises NoDeviceError."""
-    child = spawn(argv, name, piped=True, env=env)
+    child = spawn(argv, name, piped=True, env=env, guard=Guard())
     return pipe_to(child, address, emulated=emulated, ns_per_instruction=ns_per_instruction)
 
 

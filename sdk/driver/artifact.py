@@ -26,7 +26,7 @@ from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
 from sdk.resources import data_dir
 from sdk.steps import step
-from sdk.toolchains import BuildCache, LinkJob, LinkKind, toolchain_for
+from sdk.toolchains import BuildCache, CompileJob, LinkJob, LinkKind, SourceText, Target, Toolchain, toolchain_for
 from sdk.toolchains.cache import digest
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def build_libraries(model: ModelFile | Path, board: Board, options: BuildOptions
 
 def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:
     board = job.board
-    target = target_of(board, job.options)
+    target = target_of(board, job.options).for_libraries
     toolchain = toolchain_for(target, job.options.toolchain)
     key = digest("library", toolchain.version(), repr(target), built.sources.key)
     name = built.sources.prefix
@@ -156,9 +156,20 @@ def _libraries(job: Job, built: Built) -> list[tuple[str, Path]]:
     def make(folder: Path) -> None:
         objects = compile_sources(built.sources.model, toolchain, target, pic=board.hosted)
         toolchain.link(LinkJob("static", objects, target), folder / f"lib{name}.a")
-        if board.hosted:
+        if board.hosted and not target.apple:  # whose libraries are signed with the app
             shared: tuple[LinkKind, str] = ("module", f"{name}.wasm") if target.wasm else ("shared", f"lib{name}.so")
-            toolchain.link(LinkJob(shared[0], objects, target), folder / shared[1])
+            flags = _of_android(toolchain, target, folder, shared[1]) if target.android else ()
+            toolchain.link(LinkJob(shared[0], objects, target, flags=flags), folder / shared[1])
 
     folder = toolchain.cache.entry(key, make)
     return [(p.name, p) for p in sorted(folder.iterdir()) if p.suffix in (".a", ".so", ".wasm")]
+
+
+def _of_android(toolchain: Toolchain, target: Target, folder: Path, name: str) -> tuple[str, ...]:
+    """What links a library of Android's: it names itself and the C library, which a stand-in of that name is for here,
+    and is aligned for pages of 16 KB."""
+    libc = folder / "android" / "libc.so"
+    empty = toolchain.compile(CompileJob(SourceText("libc.c", "typedef int nothing;\n"), target, pic=True))
+    toolchain.link(LinkJob("shared", (empty,), target, flags=("-Wl,-soname,libc.so",)), libc)
+    pages = ("-Wl,-z,max-page-size=16384", "-Wl,-z,relro", "-Wl,-z,now")
+    return (f"-Wl,-soname,{name}", *pages, "-Wl,--no-as-needed", str(libc))

@@ -15,6 +15,7 @@ from sdk.compiler.ir.module import Module
 from sdk.driver.artifact import build
 from sdk.driver.built import Built, load_built
 from sdk.driver.options import BuildOptions
+from sdk.driver.out_folder import MANIFEST
 from sdk.driver.sources import compile_sources
 from sdk.driver.targets import target_of
 from sdk.errors import UsageError
@@ -26,7 +27,7 @@ from sdk.llm.decoder import VERIFY, Sizes, decoder_module, slots_of
 from sdk.llm.fitting import LIMIT, largest_context, needs
 from sdk.llm.quantise import quantised
 from sdk.llm.templates import render
-from sdk.llm.tokens import tokens_of
+from sdk.llm.tokens import GGUF_TOKENS, tokens_of
 from sdk.report import BuildReport
 from sdk.steps import step
 from sdk.toolchains import LinkJob, toolchain_for
@@ -60,7 +61,7 @@ def build_model(
         context: positions that there is room for; at most as many as the model was made for. None: 4096, or those.
         chunk: tokens of one run of "prefill" at most.
         name: the C prefix; from the name of the file or folder by default.
-        threads: that may share a run.
+        threads: that a C program may have share a run; ``sdk.llm.load`` uses one.
         board: whose code it is.
         force: whether files of the user's in the way are overwritten.
         quantize: "Q8_0" or "Q4_0" for matrices of floats, in any case; None for as they are.
@@ -70,6 +71,7 @@ def build_model(
         BuildError: the checkpoint is of an unknown architecture, or not whole.
     """
     checkpoint = open_checkpoint(path)
+    _check_folder(checkpoint, out, force)
     config = checkpoint.config
     positions = _context(config, context)
     prefix = name or _prefix(path)
@@ -104,6 +106,18 @@ def build_model(
     with replacing(out / "model.json") as stream:
         stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())
     return LlmBuild(out, info, report)
+
+
+def _check_folder(checkpoint: Checkpoint, out: Path, force: bool) -> None:
+    """Checks that the files beside the code take nobody else's place."""
+    if out.is_dir() and checkpoint.path.is_dir() and out.samefile(checkpoint.path):
+        raise UsageError(f"{out} is the checkpoint itself", hint="name another folder with -o FOLDER")
+    names = ("model.json", GGUF_TOKENS, *(file.name for file in checkpoint.files))
+    found = [name for name in names if (out / name).exists()]
+    if found and not force and not (out / MANIFEST).is_file():
+        raise UsageError(
+            f"{out / found[0]} would be overwritten", why="no build has written it", hint="another folder, or --force"
+        )
 
 
 def _check_fits(checkpoint: Checkpoint, sizes: Sizes) -> None:

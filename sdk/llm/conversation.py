@@ -151,7 +151,7 @@ class Conversation:
                 f"the prompt has {len(prompt):,} tokens, and there is room for {room:,} with the answer",
                 hint="shorten it, or build with a larger --context",
             )
-        self._go_back(prompt)
+        self.reused = self._go_back(prompt)
         step = max(int(self.model.info.get("chunk", 128)), 1)
         logits = None
         for at in range(len(self.tokens), len(prompt), step):
@@ -162,7 +162,8 @@ class Conversation:
             self.tokens += part
         return logits
 
-    def _go_back(self, prompt: Sequence[int]) -> None:
+    def _go_back(self, prompt: Sequence[int]) -> int:
+        """Leaves in the caches what a text begins with, but for its last token; how much that is."""
         same = 0
         for before, now in zip(self.tokens, prompt, strict=False):
             if before != now:
@@ -173,14 +174,17 @@ class Conversation:
             self.model.reset()
             same = 0
         self.tokens = self.tokens[:same]
-        self.reused = same
+        return same
 
     def answer(
         self, prompt: Sequence[int], sampler: Sampler, *, most: int | None = None, ends: Sequence[str] = (),
-        stopped: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], bool] = lambda: False, lookup: int = 0,
     ) -> Iterator[Piece]:  # fmt: skip
         """What the model says after a prompt, token by token: up to ``most`` tokens, to one of the texts ``ends``,
         which are not shown, or until ``stopped``, which makes it end without a last piece.
+
+        With ``lookup``, up to so many tokens that followed the same words before are guessed and computed together.
+        A guess stays where the sampler chooses the same token, so that what is said does not change.
 
         Raises:
             UsageError: there is no room for the prompt.
@@ -188,23 +192,52 @@ class Conversation:
         logits = self.take(prompt, stopped)
         most = min(self.model.context - len(prompt), most if most is not None else self.model.context)
         show, held = self.speaker.stream(), _Held(ends)
-        made: list[int] = []
-        while logits is not None and not stopped():
-            if len(made) >= most:
+        said = list(prompt)
+        rows, at = [] if logits is None else [logits], 0
+        guess: list[int] = []
+        while rows and not stopped():
+            if len(said) - len(prompt) >= most:
                 yield Piece(held.rest(), None, "length")
                 return
-            token = sampler.next(logits, [*prompt, *made])
+            token = sampler.next(rows[at], said)
             if token in self.speaker.ends:
                 yield Piece(held.rest(), token, "stop")
                 return
-            made.append(token)
+            said.append(token)
             text, ended = held.add(show(token))
             yield Piece(text, token, "stop" if ended else None)
             if ended:
                 return
-            if len(made) < most:
-                logits = self.model.feed([token])
-                self.tokens.append(token)
+            if at < len(guess) and guess[at] == token:
+                at += 1
+            elif len(said) - len(prompt) < most:
+                rows, guess = self._step(said, lookup)
+                at = 0
+
+    def _step(self, said: Sequence[int], lookup: int) -> tuple[list[NDArray[np.float32]], list[int]]:
+        """Computes the last token of a text, whose others are in the caches but for guesses that were wrong; logits
+        after it and after each of the tokens that are guessed to follow."""
+        self._go_back(said)
+        room = self.model.context - len(said)
+        guess = _followers(said, min(lookup, self.model.most_verified - 1, room)) if lookup else []
+        given = [*said[len(self.tokens) :], *guess]
+        if guess and len(given) <= self.model.most_verified:
+            rows = list(self.model.verify(given))[-1 - len(guess) :]
+        else:
+            given, guess = list(said[len(self.tokens) :]), []
+            rows = [self.model.feed(given)]
+        self.tokens += given
+        return rows, guess
+
+
+def _followers(said: Sequence[int], most: int) -> list[int]:
+    """What followed the last words where they were said before, the latest time of the longest match."""
+    for size in (3, 2):
+        words = list(said[-size:])
+        for at in range(len(said) - size - 1, -1, -1):
+            if said[at + size - 1] == words[-1] and list(said[at : at + size]) == words:
+                return list(said[at + size : at + size + most])
+    return []
 
 
 class _Held:

@@ -81,7 +81,6 @@ class _Model:
             self.made[name] = self.builder.const(name, data() if data else self.weights[name].floats())
         return self.made[name]
 
-
     def blocks(self, name: str) -> Tensor:
         """A matrix in groups, in the bits of the checkpoint: u8 [rows, bytes]."""
         if name not in self.made:

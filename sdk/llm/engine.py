@@ -72,7 +72,11 @@ class Engine:
                 ):
                     tell((piece, conversation.reused))
             except SdkError as error:
+                stopped.set()
                 tell(error)
+            except Exception as error:  # nobody may take what there is so far for the whole answer
+                stopped.set()
+                tell(SdkError("the model failed", why=f"{type(error).__name__}: {error}"))
             finally:
                 if stopped.is_set():
                     conversation.forget()

@@ -27,21 +27,23 @@ def rates(rope: Rope, context: int) -> tuple[NDArray[np.float32], float]:
     Raises:
         BuildError: the scaling is none of those below, or lacks a parameter.
     """
-    plain = rope.theta ** -(np.arange(0, rope.dim, 2, dtype=np.float64) / rope.dim)
     scale = _SCALINGS.get(rope.kind)
     if scale is None:
         known = ", ".join(_SCALINGS)
         raise BuildError(f"positions are scaled by {rope.kind[:40]!r}, which is not supported", hint=f"known: {known}")
     try:
-        found, magnitude = scale(plain, rope, rope.scaling, context)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        with np.errstate(all="ignore"):  # what comes of it is looked at
+            plain = np.float64(rope.theta) ** -(np.arange(0, rope.dim, 2, dtype=np.float64) / rope.dim)
+            found, magnitude = scale(plain, rope, rope.scaling, context)
+            table = found.astype(np.float32)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise BuildError(
             f"the scaling {rope.kind} of positions is damaged", why=f"{type(error).__name__}: {error}"[:200],
             hint="fetch config.json again",
         ) from None  # fmt: skip
-    if not (np.isfinite(found).all() and math.isfinite(magnitude)):
+    if not (np.isfinite(table).all() and math.isfinite(magnitude)):
         raise BuildError(f"the scaling {rope.kind} of positions is damaged", hint="fetch config.json again")
-    return found.astype(np.float32), magnitude
+    return table, magnitude
 
 
 def _default(plain: Rates, rope: Rope, given: Mapping[str, Any], context: int) -> tuple[Rates, float]:
@@ -59,7 +61,7 @@ def _ntk(plain: Rates, rope: Rope, given: Mapping[str, Any], context: int) -> tu
         return plain, 1.0
     factor = float(given["factor"])
     stretch = factor * context / trained - (factor - 1)
-    theta = rope.theta * stretch ** (rope.dim / (rope.dim - 2))
+    theta = rope.theta * np.float64(stretch) ** (rope.dim / (rope.dim - 2))
     return theta ** -(np.arange(0, rope.dim, 2, dtype=np.float64) / rope.dim), 1.0
 
 

@@ -153,7 +153,7 @@ class Application:
                     shape.count(piece, reused)
                     finish = piece.finish or finish
         except SdkError as error:
-            raise Failure(400, error.message) from None
+            raise _failure(error) from None
         await _respond(send, 200, shape.whole("".join(text), finish))
 
     async def _stream(self, asked: Asked, shape: _Shape, usage: bool, send: Send) -> None:
@@ -171,7 +171,7 @@ class Application:
                     if piece.finish:
                         await _event(send, shape.part(finish=piece.finish))
             except SdkError as error:
-                failure = Failure(400, error.message)
+                failure = _failure(error)
                 if not begun:
                     raise failure from None
                 await _event(send, failure.body)
@@ -217,6 +217,11 @@ class _Shape:
             delta["content"] = text
         said: dict[str, Any] = {"delta": delta} if self._chat else {"text": text or ""}
         return {**self.head(".chunk"), "choices": [{"index": 0, **said, "logprobs": None, "finish_reason": finish}]}
+
+
+def _failure(error: SdkError) -> Failure:
+    """An error of the request's making, or of the server's where it is of no kind of its own."""
+    return Failure(500 if type(error) is SdkError else 400, error.message)
 
 
 async def _live(receive: Receive, send: Send) -> None:

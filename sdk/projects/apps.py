@@ -38,7 +38,7 @@ SESSION_ERRORS: Final = (
     ("OVERLAP", -12, "an output shares memory with another buffer"),
 )
 _CODE: Final = re.compile(r"^    (\w+) = (-\d+),?\s+/\* (.*) \*/$", re.MULTILINE)
-_SECTION: Final = re.compile(r"^/\* ---- .* ---- \*/$", re.MULTILINE)
+_SECTION: Final = re.compile(r"^/\* ---- (.*) ---- \*/$", re.MULTILINE)  # of an entry, in the order of its records
 _WIDTHS: Final = {"8": 1, "16": 2, "32": 4, "64": 8, "OOL": 1}
 
 
@@ -139,10 +139,10 @@ def app_of(built: Built) -> App:
             )  # fmt: skip
     entries = entries_of(str(built.sources.agent[f"{m}_glue.c"]))
     first, *sections = _SECTION.split(header)
-    codes = [_codes(section) for section in sections]
+    labels, codes = sections[::2], [_codes(section) for section in sections[1::2]]
     made = [
-        _entry(k, entry, label, told, own)
-        for k, (entry, (label, told), own) in enumerate(zip(entries, built.entries.items(), codes, strict=True))
+        _entry(k, entry, label, built.entries[label], own)
+        for k, (entry, label, own) in enumerate(zip(entries, labels, codes, strict=True))
     ]
     made = _distinct(made)
     state = re.search(r"_STATE_BYTES (\d+)u", header)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sdk.boards import Board
 from sdk.boards.board import Gcc
@@ -44,6 +44,7 @@ class Target:
     made for size, whatever the level says. With ``rolled`` loops stay as they are written: those that are hot are
     assembly there, or code is for size. With ``gathers`` it has vectors whose lanes can be loaded from addresses of
     their own (Arm's M-profile vectors). ``stack_bytes`` is what a program gets for its stack, 0: what the system gives.
+    ``library`` is zig's triple for libraries, where it is another.
     """
 
     zig_target: str
@@ -58,6 +59,22 @@ class Target:
     rolled: bool = False
     gathers: bool = False
     stack_bytes: int = 0
+    library: str = ""
+
+    @property
+    def for_libraries(self) -> Target:
+        """The same machine under the system that libraries are for."""
+        return replace(self, zig_target=self.library, gcc_command="", library="") if self.library else self
+
+    @property
+    def android(self) -> bool:
+        """Whether the system is Android."""
+        return self.zig_target.endswith("-android")
+
+    @property
+    def apple(self) -> bool:
+        """Whether the system is one of Apple's."""
+        return any(name in self.zig_target for name in ("-ios", "-macos"))
 
     @property
     def commands(self) -> tuple[tuple[str, ...], ...]:
@@ -98,6 +115,7 @@ def target_for(board: Board, objective: str = "time", *, rolled: bool = False, g
         hosted=board.hosted,
         pointer_bits=board.pointer_bits,
         stack_bytes=board.runtime.stack_bytes,
+        library=compilers.zig.library,
     )
 
 

@@ -1,4 +1,4 @@
-"""A tool at work on a device, for tests that kill it: python kill_tool.py URI IMAGE BOARD [AGENT]."""
+"""A tool at work on a device, for tests that kill it: python kill_tool.py URI IMAGE BOARD [AGENT [endless]]."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sdk.errors import SdkError
 INTERRUPTED = 130
 
 
-def main(uri: str, image: str, board: str, agent: str = "") -> int:
+def main(uri: str, image: str, board: str, agent: str = "", what: str = "") -> int:
     place = load_board(board)
     emulator = emulator_of(place, Path(image)) if uri.startswith("unicorn") else None
     emulator = emulator_spec(place.as_emulated()) if uri.startswith("qemu") else emulator
@@ -27,6 +27,8 @@ def main(uri: str, image: str, board: str, agent: str = "") -> int:
     try:
         with open_device(uri, timeout_s=10, **where) as session:
             print("up", flush=True)
+            if what == "endless":
+                session.run(1, dims=[16])
             session.reset(0)
             for call in range(1_000_000):
                 one_call(session, random.Random(call), call)

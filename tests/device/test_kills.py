@@ -66,9 +66,8 @@ def test_kills(
                 assert server is not None
                 server.kill()
             else:
-                started = place.alive()  # where QEMU is, it alone carries the line
-                wanted = "qemu-system" if device == "qemu" else ""
-                children = {pid for pid in started.keys() - others - {tool.pid} if wanted in started[pid]}
+                guards = {pid for pid, words in place.alive().items() if words.startswith("/bin/sh -c")}
+                children = place.alive().keys() - others - guards - {tool.pid}
                 assert children
                 os.kill(rng.choice(sorted(children)), signal.SIGKILL)
             _, words = tool.communicate(timeout=60)
@@ -87,6 +86,20 @@ def test_kills(
                 server.kill()
                 server.communicate()
             assert os.listdir(place.temporary) == []
+
+
+@pytest.mark.parametrize("device", ["local", "qemu"])
+def test_a_run_that_never_ends_ends_with_a_tool_that_is_killed(
+    device: str, place: Place, agent_for: Callable[[str], Agent]
+) -> None:
+    """Nobody reads the line then, so that its end is not noticed."""
+    uri, kind = {"local": ("local:", "host"), "qemu": ("qemu://", BOARD)}[device]
+    tool = place.start(str(HERE / "kill_tool.py"), uri, str(agent_for(kind).artifact), BOARD, "", "endless")
+    assert heard(tool, "up\n").endswith("up\n"), tool.communicate()[1]
+    time.sleep(0.3)
+    tool.kill()
+    tool.communicate(timeout=60)
+    place.wait_until_gone(set())
 
 
 def pushed_to(device: str, folder: Path, stack: ExitStack) -> tuple[Path, str, dict[str, str], Desk | None]:

@@ -58,8 +58,14 @@ def opened(agent: Agent) -> SdkError:
     return caught.value
 
 
+OTHER_CORES = ("microbit", "qemu-cortex-m3", "qemu-cortex-m7", "qemu-cortex-m33")
+
+
 @pytest.mark.emulator
-@pytest.mark.parametrize("name", ["qemu-cortex-m4", "qemu-riscv32"])
+@pytest.mark.parametrize(
+    "name",
+    ["qemu-cortex-m4", "qemu-riscv32", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_CORES)],
+)
 def test_qemu_and_unicorn_count_alike(name: str, need_tool) -> None:
     """The clock, counted between two reads of the timer, and the counts of blocks; each against QEMU's own."""
     board = load_board(name)
@@ -211,6 +217,17 @@ def test_memory_is_the_boards_own(agent: Agent) -> None:
     assert spec is not None
     small = tuple(Span(s.base, 4096, True) if s.writable else s for s in spec.memory)
     assert isinstance(opened(changed(agent, memory=small, limit=10_000)), DeviceFault)
+
+
+def test_memory_that_begins_within_a_page(tmp_path: Path) -> None:
+    """Behind a boot loader, or where two regions share one."""
+    board = load_board("nucleo_l4r5zi")
+    sizes = {"flash": (0x0800_4100, 124 << 10), "ram": (0x2000_0804, 65532)}
+    memory = tuple(structs.replace(m, base=sizes[m.name][0], size=sizes[m.name][1]) for m in board.memory)
+    board = replace(board, memory=memory)
+    image = firmware(board, tmp_path / "agent.elf")
+    with Agent("unicorn://", image, emulator_of(board, image)).open(60.0) as session:
+        assert session.ping(b"all there") == b"all there"
 
 
 def test_the_process_ends_with_the_session(agent: Agent) -> None:

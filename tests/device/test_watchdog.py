@@ -125,6 +125,27 @@ def test_watchdogs_that_are_not_there(board: str, ms: int, says: str) -> None:
         runtime_parts(runtime_of("c99"), load_board(board), ms)
 
 
+def test_a_crash_survives_a_cache(tmp_path: Path) -> None:
+    """A Cortex-M7 writes what it knows of a crash to memory before the reset, and forgets it there when it told."""
+    board = load_board("nucleo_h743zi")
+
+    def greetings(without: str = "", *then: int) -> list[int | None]:
+        """The causes in the greetings after a crash, and after further runs that end so."""
+        image = firmware(board, tmp_path / "agent.elf", watchdog=MS, without=without)
+        causes = []
+        with at(SLOW, board, image).open(60.0) as session:
+            for size in (13, *then):
+                with pytest.raises(DeviceFault):
+                    session.run(BIG, dims=[size])
+                crash = session._link.greet().crash
+                causes.append(crash.cause if crash else None)
+        return causes
+
+    assert greetings("", FOR_EVER) == [6, WATCHDOG]
+    assert greetings("    sdk_rt_write_back(); /* the record of a crash */\n") == [None]
+    assert greetings("    last.asked = 0;\n    sdk_rt_write_back();\n", FOR_EVER) == [6, 6]
+
+
 def test_choices_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a watchdog of 99 ms") as caught:
         BuildOptions(watchdog=99)

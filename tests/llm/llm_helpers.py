@@ -18,6 +18,11 @@ Floats = NDArray[np.float32]
 _CLASSES = {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM"}
 
 
+def class_of(name: str) -> str:
+    """The class of ``transformers`` for the model of a configuration."""
+    return _CLASSES.get(name, f"{name}ForCausalLM")
+
+
 def saved(folder: Path, name: str, seed: int = 0, **sizes: Any) -> Any:
     """A random model of ``transformers`` by the name of its class without "Config", saved to ``folder``."""
     import torch
@@ -26,7 +31,7 @@ def saved(folder: Path, name: str, seed: int = 0, **sizes: Any) -> Any:
     torch.manual_seed(seed)
     config = getattr(transformers, f"{name}Config")(**sizes)
     config._attn_implementation = "eager"
-    found = getattr(transformers, _CLASSES.get(name, f"{name}ForCausalLM"))
+    found = getattr(transformers, class_of(name))
     model = found(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():  # norms and biases that are not what they start from

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from llm_helpers import Interpreted, logits_of, saved
+from llm_helpers import Interpreted, class_of, logits_of, saved
 
+from sdk.errors import SdkError
+from sdk.llm.architectures import architecture_of
+from sdk.llm.architectures.base import Given
 from sdk.llm.checkpoint import open_checkpoint
+from sdk.llm.rope import rates
 
 SMALL = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 56, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2, "max_position_embeddings": 64}  # fmt: skip
@@ -59,6 +64,38 @@ def check(model: Any, folder: Path, context: int, chunk: int, parts: list[int]) 
 def test_prompt_in_parts_and_tokens(small: tuple[Any, Path]) -> None:
     """Windows of 7 with parts of up to 5 lie in rings of 11: these wrap four times."""
     check(*small, 48, 5, [5, 3, *[1] * 9, 5, 5, 2, *[1] * 12])
+
+
+STRANGE: list[Any] = [
+    None, "x", [], {}, -1, 0, 1, 3, 1e300, True, float("nan"), float("inf"), 1 << 70, -1.5, [1], ["full_attention"] * 2,
+    {"full_attention": 3}, {"rope_type": ["x"]},
+    {"type": "linear", "factor": "a"}, {"rope_type": "yarn", "factor": 0.0},
+    {"rope_type": "llama3", "factor": 0, "low_freq_factor": 1, "high_freq_factor": 1}, {"rope_type": "longrope"},
+    {"rope_type": "dynamic", "factor": -5, "original_max_position_embeddings": 4},
+    {"rope_type": "longrope", "short_factor": "abc", "long_factor": None},
+    {"rope_type": "yarn", "factor": 4, "beta_fast": -1, "rope_theta": 1.0},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_strange_numbers(name: str) -> None:
+    """Whatever a configuration says, it is understood or refused with an error of ours."""
+    import transformers
+
+    kind, sizes = MODELS[name]
+    whole = getattr(transformers, f"{kind}Config")(**sizes).to_dict()
+    architecture, rng, refused = architecture_of(class_of(kind)), random.Random(name), 0
+    more = ("rope_scaling", "sliding_window_pattern", "rope_local_base_freq", "partial_rotary_factor", "rotary_pct",
+            "original_max_position_embeddings", "no_rope_layer_interval", "rotary_emb_base")  # fmt: skip
+    for _ in range(200):
+        keys = rng.sample([*whole, *more], rng.randint(1, 3))
+        try:
+            config = architecture.config(Given(whole | {key: rng.choice(STRANGE) for key in keys}))
+            for rope in {repr(layer.rope): layer.rope for layer in config.layers if layer.rope}.values():
+                rates(rope, 64)
+        except SdkError:
+            refused += 1
+    assert 10 < refused < 190
 
 
 @pytest.mark.slow

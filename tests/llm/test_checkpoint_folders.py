@@ -154,6 +154,15 @@ def test_more_than_can_be_indexed(whole: Path, tmp_path: Path) -> None:
     assert "--context" in (error.value.hint or "")
 
 
+def test_files_of_others_stay(whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "model.json").write_text("mine")
+    with pytest.raises(SdkError, match=r"model\.json would be overwritten"):
+        build_model(whole, tmp_path)
+    with pytest.raises(SdkError, match="is the checkpoint itself"):
+        build_model(whole, whole)
+    assert (tmp_path / "model.json").read_text() == "mine"
+
+
 def test_choices(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(SdkError, match="a context of 33 positions"):
         build_model(whole, tmp_path / "out", context=33)

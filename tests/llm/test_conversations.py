@@ -14,7 +14,7 @@ import pytest
 import sdk.llm
 from sdk.cli import run_command
 from sdk.errors import UsageError
-from sdk.llm.conversation import Conversation, Speaker
+from sdk.llm.conversation import Conversation, Speaker, _followers
 from sdk.llm.measure import perplexity
 from sdk.llm.text.sampler import Sampler, Sampling
 from sdk.llm.text.template import ChatTemplate
@@ -81,6 +81,24 @@ def test_room(chat_model: Path) -> None:
             list(talk.answer(wrong, Sampler()))
 
 
+def test_guesses_change_nothing(chat_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk, plain = Conversation.of(chat_model), Conversation.of(chat_model)
+    verified = []
+    verify = talk.model.verify
+    monkeypatch.setattr(talk.model, "verify", lambda ids: verified.append(len(ids)) or verify(ids))
+    ids = talk.speaker.encode("one two three four one two three four one two")
+    for seed, sampling in enumerate([Sampling(), Sampling(temperature=0.3, repetition=1.05), Sampling(temperature=1)]):
+        for prompt, most in ((ids, 60), (ids[3:], 3), ([*ids, *ids], None)):
+            want = list(plain.answer(prompt, Sampler(sampling, seed), most=most))
+            assert list(talk.answer(prompt, Sampler(sampling, seed), most=most, lookup=5)) == want
+            assert talk.tokens[: len(prompt)] == prompt
+            assert talk.model.length == len(talk.tokens)
+    assert max(verified) == min(6, talk.model.most_verified)
+    assert _followers([1, 2, 3, 9, 8, 1, 2, 3], 2) == [9, 8]
+    assert _followers([5, 1, 2, 7, 4, 1, 2], 9) == [7, 4, 1, 2]
+    assert _followers([1, 2, 3], 4) == []
+
+
 def test_nobody_speaks_for_another(chat_model: Path) -> None:
     speaker = Speaker(chat_model, sdk.llm.load(chat_model).info)
     begin, end = (speaker.tokenizer.token_to_id(name) for name in ("<s>", "<|end|>"))
@@ -107,7 +125,7 @@ def test_the_commands(
     assert once.endswith("\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("Hello\nand then?\n\nnever asked\n"))
     assert said(*ask, "--system", "Be short").startswith(once)
-    assert said(*ask, "--raw", "--prompt", "Hello") == said(*ask, "--raw", "--prompt", "Hello")
+    assert said(*ask, "--raw", "--prompt", "Hello") == said(*ask, "--raw", "--prompt", "Hello", "--lookup", "4")
     data = json.loads(said("bench", str(chat_model), "--prompts", "8,40", "--tokens", "4", "--json"))
     assert [row["prompt"] for row in data["lengths"]] == [8, 40]
     assert all(row["prefill"] > 0 and row["decode"] > 0 for row in data["lengths"])

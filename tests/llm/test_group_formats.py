@@ -171,7 +171,11 @@ def test_what_does_not_fit_is_refused() -> None:
             wrong()
 
 
-def test_a_model_of_all_formats() -> None:
+EMULATED = ("aarch64-linux", "aarch64-linux-neon", "wasm32")
+
+
+@pytest.mark.parametrize("board", ["host", *(pytest.param(b, marks=pytest.mark.emulator) for b in EMULATED)])
+def test_a_model_of_all_formats(board: str) -> None:
     """Products and rows as C, of any number of rows, those with infinities among them."""
     g = ModuleBuilder("groups")
     n = g.dim("n", 0, 7)
@@ -184,7 +188,7 @@ def test_a_model_of_all_formats() -> None:
             e.output(f"y{name}", group_dense(e, x, w, name) + 1.0)
         e.output(f"r{name}", group_embedding(e, w, ids, name))
     rng = np.random.default_rng(5)
-    with sdk.compile(g.module()) as model:
+    with sdk.compile(g.module(), board=board) as model:
         for rows in (0, 1, 2, 7):
             given = rng.standard_normal((1, rows, 256)).astype(np.float32)
             if rows == 7:

@@ -198,5 +198,22 @@ def test_who_may_ask(chat_model: Path, server: tuple[int, Engine], tmp_path: Pat
         assert run_command(["llm", "serve", str(chat_model), *words]) == 2
 
 
+def test_a_model_that_fails_is_no_answer(chat_model: Path) -> None:
+    with serving(chat_model, parallel=1) as (port, engine):
+        model = engine._all[0].model
+        right, calls = model.feed, iter(range(100))
+
+        def feed(ids: Any) -> Any:
+            if next(calls) % 4 == 3:
+                raise RuntimeError("out of luck")
+            return right(ids)
+
+        model.feed = feed  # type: ignore[method-assign]
+        status, error = ask(port, "/v1/completions", {"prompt": "Hello", "max_tokens": 9})
+        assert (status, error["error"]["message"], error["error"]["type"]) == (500, "the model failed", "server_error")
+        model.feed = right  # type: ignore[method-assign]
+        assert ask(port, "/v1/completions", {"prompt": "Hello", "max_tokens": 9})[0] == 200
+
+
 def test_too_long_a_body(server: tuple[int, Engine]) -> None:
     assert ask(server[0], "/v1/completions", b" " * (9 << 20))[0] == 413

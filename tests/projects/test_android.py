@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
+from onnx import TensorProto, helper
 from sessions import Session, compiled, read_cases
 
 from sdk.boards import load_board
@@ -95,6 +96,41 @@ def test_sessions(project: Path, tmp_path: Path, need_tool) -> None:
     assert resident() - before < 4 << 20  # of 300 MB
 
 
+def test_entries(tmp_path: Path, need_tool) -> None:
+    """Two entries, whose names sort otherwise than they are given, with names that are words of languages, a size that
+    is chosen and one that a run finds."""
+    name = 'when"$x */'
+    nodes = [helper.make_node("Relu", ["in"], [name]), helper.make_node("Neg", ["in"], ["self"])]
+    wide = [helper.make_tensor_value_info(text, TensorProto.FLOAT, ["in", 4]) for text in ("in", name, "self")]
+    found = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [6]),
+        helper.make_tensor_value_info("nz", TensorProto.INT64, [1, "k"]),
+    ]
+    for file, graph in (
+        ("fun", helper.make_graph(nodes, "g", wide[:1], wide[1:])),
+        ("find", helper.make_graph([helper.make_node("NonZero", ["x"], ["nz"])], "g", found[:1], found[1:])),
+    ):
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        (tmp_path / file).with_suffix(".onnx").write_bytes(model.SerializeToString())
+    models = [f"{entry}={tmp_path / entry}.onnx" for entry in ("fun", "find")]
+    assert run_command(["new", "android", *models, "--dim", "in=1:3", "--name", "hz", "-o", str(tmp_path / "p")]) == 0
+    folder = tmp_path / "p" / "model" / "src" / "main"
+    kotlin = (folder / "kotlin" / "Model.kt").read_text()
+    assert "@JvmField public val `in`: ByteBuffer,\n        @JvmField public val in_: Int," in kotlin
+    assert re.search(r'"when_x\w*", ElementType.FLOAT32', kotlin)
+    one = Session(compiled(folder / "cpp", "hz", tmp_path / "hz.so", need_tool("gcc")), "hz")
+    x = np.array([[-1, 2, -3, 4]] * 3, np.float32)
+    relu, neg = np.empty_like(x), np.empty_like(x)
+    assert one.run(0, [x], [relu, neg], [3]) == 0
+    assert np.array_equal(relu, np.maximum(x, 0))
+    assert np.array_equal(neg, -x)
+    where = np.full((1, 6), -1, np.int64)
+    assert one.run(1, [np.array([0, 1, 0, 2, 0, 3], np.float32)], [where], [0]) == 0
+    assert where[0, :3].tolist() == [1, 3, 5]
+    assert one.run(1, [np.zeros(6, np.float32)], [where[:, :5]], [0]) == -10  # room for the most that it may find
+    one.close()
+
+
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
@@ -122,18 +158,35 @@ def test_libraries(project: Path, tmp_path: Path, abi: str, triple: str) -> None
     out = tmp_path / "libnet.so"
     line = [*cc, *options[1].split(), *include, *sources, libc, "-shared", "-Wl,-soname,libnet.so", *flags, "-o", out]
     subprocess.run(line, check=True, env=env)
-    with out.open("rb") as file:
+    exported, lacks = symbols_of(out)
+    assert exported == {"JNI_OnLoad"}
+    assert {"calloc", "free"} <= lacks <= {"calloc", "free", "memcpy", "memmove", "memset"}
+
+
+def symbols_of(library: Path) -> tuple[set[str], set[str]]:
+    """What a library of Android's exports and lacks, once it is one that Android and Google Play take."""
+    with library.open("rb") as file:
         elf = ELFFile(file)
         assert all(s["p_align"] % PAGE == 0 for s in elf.iter_segments("PT_LOAD"))
         (dynamic,) = [s for s in elf.iter_sections() if isinstance(s, DynamicSection)]
-        tags = {tag.entry.d_tag for tag in dynamic.iter_tags()}
-        assert "DT_TEXTREL" not in tags
+        assert "DT_TEXTREL" not in {tag.entry.d_tag for tag in dynamic.iter_tags()}
         assert [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] == ["libc.so"]
+        assert [tag.soname for tag in dynamic.iter_tags("DT_SONAME")] == [library.name]
         symbols = [s for s in elf.get_section_by_name(".dynsym").iter_symbols() if s.name]
-        assert [s.name for s in symbols if s["st_shndx"] != "SHN_UNDEF"] == ["JNI_OnLoad"]
         lacks = {s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF"}
-        assert lacks <= {"calloc", "free", "memcpy", "memmove", "memset"}
-        assert {"calloc", "free"} <= lacks
+        return {s.name for s in symbols} - lacks, lacks
+
+
+@pytest.mark.parametrize(("board", "machine"), [("android-arm64", "EM_AARCH64"), ("android-x86_64", "EM_X86_64")])
+def test_libraries_without_an_ndk(tmp_path: Path, board: str, machine: str) -> None:
+    """``sdk build --emit lib``: the model's own functions for code in C, by the compiler that comes with the tool."""
+    line = ["build", str(FLOATS), "--dim", "batch=1:8", "--board", board, "--name", "net", "--emit", "lib"]
+    assert run_command([*line, "-o", str(tmp_path)]) == 0
+    exported, lacks = symbols_of(tmp_path / "libnet.so")
+    assert exported >= {"net_init", "net_run", "net_reset", "net_arena_bytes"}
+    assert lacks <= {"memcpy", "memmove", "memset"}
+    with (tmp_path / "libnet.so").open("rb") as file:
+        assert ELFFile(file)["e_machine"] == machine
 
 
 def test_build_files_agree(project: Path) -> None:

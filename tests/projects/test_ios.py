@@ -76,6 +76,16 @@ def test_objects_of_apples_platforms(package: Path, tmp_path: Path, target: str)
         assert found == [TARGETS[target]]
 
 
+def test_a_library_for_ios(tmp_path: Path) -> None:
+    """``sdk build --emit lib``: an archive of objects of the platform, and nothing that would be loaded by itself."""
+    assert run_command(["build", str(DIGITS), "--board", "ios-arm64", "--emit", "lib", "-o", str(tmp_path)]) == 0
+    data = (tmp_path / "libdigits_int8.a").read_bytes()
+    assert data.startswith(b"!<arch>\n")
+    assert data.count(struct.pack("<2I", MAGIC, ARM64)) == 2
+    assert struct.pack("<4I", LC_BUILD_VERSION, 24, *TARGETS["aarch64-ios.15.0"]) in data
+    assert not list(tmp_path.glob("*.so"))
+
+
 def test_files_of_a_package(package: Path, need_tool) -> None:
     text = (package / "Package.swift").read_text()
     for name in re.findall(r'name: "(\w+)"', text):

@@ -202,6 +202,8 @@ def test_sizes_that_stay_open(make: Any, tmp_path: Path) -> None:
     dims = {"rows": 1, "more": 0}
     wrong = [
         (x, {}, "E_DIM", "rows is undefined, it must be in 1..3000"),
+        (x, None, "E_DIM", "rows is undefined"),
+        (x, {"dims": None, "transfer": True}, "E_DIM", "rows is undefined"),
         (x, {"dims": {**dims, "rows": 3001}}, "E_DIM", "rows is 3001"),
         (x, {"dims": {**dims, "rows": 1.5}}, "E_DIM", "rows is 1.5"),
         (x, {"dims": {**dims, "cols": 1}}, "E_DIM", "no dim 'cols': there is 'rows', 'more'"),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.intrinsics import cast, imm, op
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, Let, Load, Loops, Ref, Stmt, Store, ValueExpr
-from sdk.compiler.ir.types import F32, I8, I32, I64, U8, U16, U32, TensorType
+from sdk.compiler.ir.types import BOOL, F32, I8, I32, I64, U8, U16, U32, TensorType
 from sdk.compiler.ops.build import Nest, function, loop, nest, param, variable
 from sdk.compiler.ops.group_formats import FORMATS, GROUP, Bits, Format, Reader, Run, Scales, format_of, literal
 from sdk.compiler.ops.positions import guarded, known, position, require_indices, resolve, unproved
@@ -32,6 +32,11 @@ __all__ = ["LEAST", "blocks_of", "number_of", "products_loops"]
 Array = NDArray[Any]
 Types = Sequence[TensorType]
 LEAST: Final = 2.0**-100  # of the largest activation of a group: what is below counts as zeros
+_LEAST_BITS: Final = (127 - 100) << 23
+_INFINITE: Final = 0x7F800000  # the bits of infinity; those of NaN are above
+_MAGNITUDE: Final = 0x7FFFFFFF  # all bits but the sign
+_MOVED: Final = 1.5 * 2.0**23
+_MOVED_BITS: Final = 0x4B400000
 
 
 # --- activations --------------------------------------------------------------------------------------------------
@@ -64,33 +69,35 @@ def _quantize_ref(x: Array, *, run: int, zero: int) -> tuple[Array, ...]:
 
 
 def _quantize_loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) -> Loops:
-    """For each group: its largest element, and 0 times each, which is 0 or NaN; then its elements, by runs."""
+    """For each group: its largest magnitude, then its elements, by runs.
+
+    C compilers make lanes of integers, not of comparisons of floats: magnitudes compare as their bits do, and to round
+    is to add a number whose last bit is worth 1.
+    """
     run, zero = given["run"], given["zero"]
     rows, columns = types[0].shape
     assert isinstance(columns, int)
     over = nest((rows, columns // GROUP))
     m, g = over.index
     j, r, k = variable("j", GROUP), variable("r", GROUP // run), variable("k", run)
-    x = Load("x", (m, g * GROUP + j.expr), F32)
-    most, check, total = (Load(n, (), t) for n, t in (("most", F32), ("check", F32), ("total", I32)))
+    size = op("and", op("bits", Load("x", (m, g * GROUP + j.expr), F32), dtype=I32), imm(_MAGNITUDE))
+    most, total = (Load(n, (), I32) for n in ("most", "total"))
     at = g * GROUP + r.expr * run + k.expr
     sum_at = g * (GROUP // run) + r.expr
     last: ValueExpr = op("mul", total, imm(-zero)) if zero else op("mul", cast(total, F32), Ref("scale", F32))
-    used = op("and", op("eq", check, imm(0.0, F32)), op("ge", most, imm(LEAST, F32)))
-    whole = cast(op("round", op("mul", Load("x", (m, at), F32), Ref("inverse", F32))), I8)
+    largest, used = Ref("largest", F32), Ref("used", BOOL)
+    moved = op("add", op("mul", Load("x", (m, at), F32), Ref("inverse", F32)), imm(_MOVED, F32))
+    whole = op("and", op("sub", op("bits", moved, dtype=I32), imm(_MOVED_BITS)), Ref("kept", I32))
     body = over.around(
-        Alloc(Buffer("most", F32, (), "register")),
-        Alloc(Buffer("check", F32, (), "register")),
-        Store("most", (), imm(0.0, F32)),
-        Store("check", (), imm(0.0, F32)),
-        loop(
-            j, GROUP,
-            Store("most", (), op("max", most, op("abs", x))),
-            Store("check", (), op("add", check, op("mul", x, imm(0.0, F32)))),
-        ),
-        Let("used", used),
-        Let("inverse", _or_zero(Ref("used", used.dtype), op("tdiv", imm(127.0, F32), most))),
-        Let("scale", op("add", _or_zero(Ref("used", used.dtype), op("tdiv", most, imm(127.0, F32))), check)),
+        Alloc(Buffer("most", I32, (), "register")),
+        Store("most", (), imm(0)),
+        loop(j, GROUP, Store("most", (), op("max", most, size))),
+        Let("largest", op("bits", most, dtype=F32)),
+        Let("used", op("and", op("ge", most, imm(_LEAST_BITS)), op("lt", most, imm(_INFINITE)))),
+        Let("kept", op("select", used, imm(-1), imm(0), dtype=I32)),
+        Let("inverse", op("select", used, op("tdiv", imm(127.0, F32), largest), imm(0.0, F32), dtype=F32)),
+        # what is left of itself is 0, or NaN where it is not finite
+        Let("scale", op("select", used, op("tdiv", largest, imm(127.0, F32)), op("sub", largest, largest), dtype=F32)),
         Store("o1", (m, g), Ref("scale", F32)),
         loop(
             r, GROUP // run,
@@ -99,18 +106,14 @@ def _quantize_loops(name: str, types: Types, outs: Types, given: Mapping[str, An
             loop(
                 k, run,
                 Let("whole", whole),
-                Store("o0", (m, at), Ref("whole", I8)),
-                Store("total", (), op("add", total, cast(Ref("whole", I8), I32))),
+                Store("o0", (m, at), cast(Ref("whole", I32), I8)),
+                Store("total", (), op("add", total, Ref("whole", I32))),
             ),
             Store("o2", (m, sum_at), last),
         ),
     )  # fmt: skip
     writes = [param(f"o{k}", t, "write") for k, t in enumerate(outs)]
     return function(name, [param("x", types[0]), *writes], [body], over.rows)
-
-
-def _or_zero(cond: ValueExpr, value: ValueExpr) -> ValueExpr:
-    return op("select", cond, value, imm(0.0, F32), dtype=F32)
 
 
 # --- blocks -------------------------------------------------------------------------------------------------------

@@ -109,16 +109,16 @@ def _parts(form: Format, blocks: int) -> Iterator[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Rows of activations from ``row`` on, ``tokens`` of them, by ``vectors`` of a panel from lane ``lane`` on."""
+    """Rows of activations from ``row`` on, ``tokens`` of them, by ``vectors`` of a panel, counted from ``lane`` on."""
 
     row: Dim
     tokens: int
     lane: Dim
-    vectors: int
+    vectors: tuple[int, ...]
 
     def places(self) -> Iterator[tuple[int, int]]:
         """Each row with each vector."""
-        return ((t, v) for t in range(self.tokens) for v in range(self.vectors))
+        return ((t, v) for t in range(self.tokens) for v in self.vectors)
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class _Panels:
             part = Var(f"part{k}", 0, steps - 1)
             lane = part.expr * (vectors * self.lanes) if steps > 1 else 0
             row = start + (at.expr * count if tiles != 1 else 0)
-            body = Block(tuple(self._tile(_Tile(row, count, lane, vectors), panel, type)))
+            body = Block(tuple(self._tile(_Tile(row, count, lane, tuple(range(vectors))), panel, type)))
             if steps > 1:
                 body = Block((For(part, 0, steps, body),))
             yield body if tiles == 1 else For(at, 0, tiles, body)
@@ -204,13 +204,19 @@ class _Panels:
 
     def _block(self, tile: _Tile, place: tuple[Dim, Dim], k: int, block: Dim) -> Iterator[Stmt]:
         """The products of block ``k`` of the record at ``place``, the one numbered ``block`` of the row."""
-        scales: list[tuple[Scales, ...]] = []
-        for v in range(tile.vectors):
-            named, read = self._fields(tile, place, k, v)
-            yield from named
-            scales.append(self.form.scales(read))
-        for g in range(self.form.groups):
-            yield Block(tuple(self._group(tile, place, k, g, block, [made[g] for made in scales])))
+        # by one token a vector at a time: nothing is shared, and fewer registers are in use
+        alone = tuple(replace(tile, vectors=(v,)) for v in tile.vectors) if tile.tokens == 1 else (tile,)
+        one = self.form.groups == 1  # whose scales need no registers until its sums are done
+        for part in alone:
+            made = {v: self._fields(part, place, k, v) for v in part.vectors}
+            fields = [stmt for named, _ in made.values() for stmt in named]
+            scales = {v: self.form.scales(read) for v, (_, read) in made.items()}
+            groups: list[Stmt] = [*(() if one else fields)]
+            for g in range(self.form.groups):
+                sums, at = self._group(part, place, k, g, block), block * self.form.groups + g
+                scaled = (s for v in part.vectors for s in self._scaled(part, v, scales[v][g], at))
+                groups.append(Block((*sums, *(fields if one else ()), *scaled)))
+            yield Block(tuple(groups))
 
     def _fields(self, tile: _Tile, place: tuple[Dim, Dim], k: int, v: int) -> tuple[list[Stmt], Reader]:
         """The fields of a block in lanes, named, and what reads them."""
@@ -238,10 +244,8 @@ class _Panels:
             before += count * size
         raise AssertionError(f"byte {byte} is in no field")
 
-    def _group(
-        self, tile: _Tile, place: tuple[Dim, Dim], k: int, g: int, block: Dim, scales: Sequence[Scales]
-    ) -> Iterator[Stmt]:
-        """Products of a group in integers, then scaled and added."""
+    def _group(self, tile: _Tile, place: tuple[Dim, Dim], k: int, g: int, block: Dim) -> Iterator[Stmt]:
+        """Products of a group in integers."""
         totals = self.form.per_group if self.form.apart else 1
         for t, v in tile.places():
             for n in range(totals):
@@ -249,14 +253,13 @@ class _Panels:
         for t in range(tile.tokens):
             for n in range(totals):
                 yield from self._begin(tile, t, n, block * (self.form.size // self.form.run) + g * totals + n, block, g)
-        at = g * GROUP
-        for n, run in enumerate(self.form.runs[g * self.form.per_group : (g + 1) * self.form.per_group]):
-            for j in range(0, run.count, WORD):
-                x = block * self.form.size + at + j
-                yield Block(tuple(self._word(tile, place, k, run, j, x, n if totals > 1 else 0)))
-            at += run.count
-        for v in range(tile.vectors):
-            yield from self._scaled(tile, v, scales[v], block * self.form.groups + g)
+        runs = self.form.runs[g * self.form.per_group : (g + 1) * self.form.per_group]
+        words = [(n, j) for n, run in enumerate(runs) for j in range(0, run.count, WORD)]
+        if totals == 1:  # runs in turn: they may be bits of the same bytes
+            words.sort(key=lambda word: word[1])
+        for n, j in words:
+            x = block * self.form.size + g * GROUP + n * runs[n].count + j
+            yield Block(tuple(self._word(tile, place, k, runs[n], j, x, n if totals > 1 else 0)))
 
     def _begin(self, tile: _Tile, t: int, n: int, at: Dim, block: Dim, g: int) -> Iterator[Stmt]:
         """What the sums of a run start from: that of the activations, which takes off what numbers are too large."""
@@ -270,7 +273,7 @@ class _Panels:
                 four = op("dot", four, Load("x", (tile.row + t, x + half), I8.with_lanes(16)), ones)
             whole = op("fold_add", four, dtype=I32)
             start = op("add", start, op("mul", whole, imm(self.form.zero)))
-        for v in range(tile.vectors):
+        for v in tile.vectors:
             yield Store(f"total{t}_{v}_{n}", (), self._splat(start))
 
     @property
@@ -278,17 +281,15 @@ class _Panels:
         """Whether numbers do not fit factors, but are less ``zero`` what bytes are."""
         return self.form.signed and self.factors == "lane"
 
-    def _word(
-        self, tile: _Tile, place: tuple[Dim, Dim], k: int, run: Run, j: int, x: Dim, n: int
-    ) -> Iterator[Stmt]:
+    def _word(self, tile: _Tile, place: tuple[Dim, Dim], k: int, run: Run, j: int, x: Dim, n: int) -> Iterator[Stmt]:
         """Four weights of each row by four activations of each token."""
-        for v in range(tile.vectors):
+        for v in tile.vectors:
             yield Let(f"n{v}", self._numbers(tile, place, k, run, j, v))
         if self.factors == "halves":
             for t in range(tile.tokens):
                 word = op("bits", self._activations(tile.row + t, x), dtype=I16.with_lanes(2 * self.lanes))
                 yield from self._halves(f"x{t}", word, signed=True)
-            for v in range(tile.vectors):
+            for v in tile.vectors:
                 number = Ref(f"n{v}", self.words)
                 yield from self._halves(f"h{v}", op("bits", number, dtype=U16.with_lanes(2 * self.lanes)), signed=False)
         for t, v in tile.places():

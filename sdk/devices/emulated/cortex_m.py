@@ -15,6 +15,7 @@ from sdk.devices.emulated.bus import Bus, Clock, Halt, stray
 from sdk.devices.emulated.cores import Core
 from sdk.devices.emulated.native import Hooks
 from sdk.devices.emulated.parts import Registers
+from sdk.devices.emulated.spec import Span
 
 __all__ = ["CortexM", "Reset"]
 
@@ -42,16 +43,47 @@ PERIPHERALS, PERIPHERALS_END = 0x4000_0000, 0x6000_0000  # DDI 0403E, B3.1
 RESET_REQUEST = 0x05FA_0004
 TOP_OF_SYSTICK = 0xFF_FFFF
 CCSIDR = 0xF00F_E019  # 4 ways of 128 sets of 32 bytes
+CACHE_ON = 1 << 16  # of CCR
+LINES: Final = 4 * 128
 
 
 class Reset(Exception):
     """The guest asked for a reset. Never leaves this process."""
 
 
+class DataCache:
+    """The worst that a write-back cache does: it holds all that was written to RAM since each of its lines was cleaned,
+    and a reset loses that."""
+
+    def __init__(self, uc: Uc, ram: tuple[Span, ...]) -> None:
+        self._uc, self._ram = uc, ram
+        self._lines: set[int] = set()
+        self._written = [b""] * len(ram)
+
+    def clean(self, line: int) -> None:
+        """Writes a line back, by set and way; after the last of them memory has all of it."""
+        self._lines.add(line)
+        if len(self._lines) == LINES:
+            self.begin()
+
+    def begin(self) -> None:
+        """From here on it holds what is written: it was switched on, or is clean."""
+        self._lines.clear()
+        self._written = [bytes(self._uc.mem_read(span.base, span.size)) for span in self._ram]
+
+    def lose(self) -> None:
+        """A reset: RAM is as when the cache was cleaned last."""
+        for span, data in zip(self._ram, self._written, strict=True):
+            self._uc.mem_write(span.base, data)
+
+
 class CortexM:
     """One Cortex-M: ``start`` is where its vectors are when it comes out of reset."""
 
-    def __init__(self, uc: Uc, core: Core, hooks: Hooks, clock: Clock, bus: Bus, start: int) -> None:
+    def __init__(
+        self, uc: Uc, core: Core, hooks: Hooks, clock: Clock, bus: Bus, start: int, ram: tuple[Span, ...] = ()
+    ) -> None:
+        self._cache = DataCache(uc, ram)
         self._uc, self._core, self._hooks, self._clock, self._start = uc, core, hooks, clock, start
         self._small = core.model == arm.UC_CPU_ARM_CORTEX_M0
         self._v8 = core.model == arm.UC_CPU_ARM_CORTEX_M33
@@ -64,6 +96,8 @@ class CortexM:
     def reset(self) -> int:
         """Sets registers as a reset does; returns where code starts."""
         values = self._system.values
+        if values[0xD14] & CACHE_ON:
+            self._cache.lose()
         values.update(dict.fromkeys(values.keys() - {0xD80}, 0))
         values[0xD08] = self._start
         self._note(0xD90, 0 if self._v8 else 8 << 8)
@@ -184,8 +218,9 @@ class CortexM:
         small = (0x010, 0x014, 0x018, 0x01C, 0xD00, 0xD04, 0xD08, 0xD0C, 0xD10, 0xD14, 0xD1C, 0xD20)
         main = (0xD18, 0xD24, 0xD28, 0xD2C, 0xD34, 0xD38, 0xD88, 0xD90, 0xD94, 0xD98, 0xD9C, 0xDA0, 0xDFC)
         it = Registers(0x1000, dict.fromkeys(small if self._small else (*small, *main), 0))
-        if self._core.model == arm.UC_CPU_ARM_CORTEX_M7:  # caches, of which nothing is seen but their registers
+        if self._core.model == arm.UC_CPU_ARM_CORTEX_M7:
             it.values |= {0xD80: CCSIDR, 0xD84: 0, 0xF50: 0, 0xF60: 0, 0xF6C: 0}
+            it.writes |= {0xD14: self._cache_control, 0xF6C: self._cache.clean}
 
         def mpu(value: int) -> None:
             it.values[0xD94] = value
@@ -221,6 +256,11 @@ class CortexM:
             it.writes |= {0xD28: lambda bits: it.values.update({0xD28: it.values[0xD28] & ~bits})}
             it.writes |= {0xD94: mpu, 0xD88: cpacr}
         return it
+
+    def _cache_control(self, value: int) -> None:
+        if value & CACHE_ON & ~self._system.values[0xD14]:
+            self._cache.begin()
+        self._system.values[0xD14] = value
 
     def _next_wrap(self) -> None:
         period = self._system.values[0x014] + 1

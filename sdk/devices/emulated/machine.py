@@ -41,7 +41,7 @@ class Machine:
         self._uc = uc = opened(core)
         self._pc = core.registers.pc
         self._limit = spec.limit
-        self._kept = [_map(uc, span) for span in spec.memory]
+        self._kept = _map(uc, spec.memory)
         code = [_placed(uc, address, data) for address, data in _segments(image)]
         riscv = core.arch == unicorn.UC_ARCH_RISCV
         self._hooks = Hooks(uc, Path(spec.library), riscv=riscv, count=spec.count)
@@ -64,7 +64,7 @@ class Machine:
             self._core = RiscV(uc, self._hooks, self._clock, spec.start)
             self._core.find_counters(code)
         else:
-            self._core = CortexM(uc, core, self._hooks, self._clock, bus, spec.start)
+            self._core = CortexM(uc, core, self._hooks, self._clock, bus, spec.start, _ram(spec))
         self._raised: int | None = None
         self._access: tuple[int, int] | None = None
         uc.hook_add(unicorn.UC_HOOK_INTR, self._on_raised)
@@ -132,15 +132,36 @@ class Machine:
         return False
 
 
-def _map(uc: Uc, span: Span) -> object:
-    """Maps a region, at both its addresses where it has two; returns what must live as long as the machine."""
+def _ram(spec: MachineSpec) -> tuple[Span, ...]:
+    return tuple(span for span in spec.memory if span.writable)
+
+
+def _map(uc: Uc, memory: tuple[Span, ...]) -> list[object]:
+    """Maps all regions, in whole pages, which two may share; returns what must live as long as the machine."""
+    pages: dict[int, bool] = {}
+    for span in memory:
+        if span.data_base is None:
+            for page in range(span.base // PAGE, -(-(span.base + span.size) // PAGE)):
+                pages[page] = pages.get(page, False) or span.writable
+    starts = [page for page, writable in pages.items() if pages.get(page - 1) != writable]
+    for start in starts:
+        end = start
+        while pages.get(end) == pages[start]:
+            end += 1
+        writes = unicorn.UC_PROT_WRITE if pages[start] else 0
+        uc.mem_map(start * PAGE, (end - start) * PAGE, unicorn.UC_PROT_READ | unicorn.UC_PROT_EXEC | writes)
+    kept = [_map_twice(uc, span, span.data_base) for span in memory if span.data_base is not None]
+    for span in memory:
+        uc.mem_write(span.base, (JUNK if span.writable else b"\xff") * span.size)
+    return kept
+
+
+def _map_twice(uc: Uc, span: Span, data_base: int) -> object:
+    """Maps a region for instructions, and for data at another address."""
+    memory = ctypes.create_string_buffer(span.size)
     writes = unicorn.UC_PROT_WRITE if span.writable else 0
-    size = -(-span.size // PAGE) * PAGE
-    memory = ctypes.create_string_buffer((JUNK if span.writable else b"\xff") * size, size)
-    code = unicorn.UC_PROT_EXEC | (writes | unicorn.UC_PROT_READ if span.data_base is None else 0)
-    uc.mem_map_ptr(span.base, size, code, ctypes.addressof(memory))
-    if span.data_base is not None:
-        uc.mem_map_ptr(span.data_base, size, unicorn.UC_PROT_READ | writes, ctypes.addressof(memory))
+    uc.mem_map_ptr(span.base, span.size, unicorn.UC_PROT_EXEC, ctypes.addressof(memory))
+    uc.mem_map_ptr(data_base, span.size, unicorn.UC_PROT_READ | writes, ctypes.addressof(memory))
     return memory
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import socket
-import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 from sdk.devices.base import OpenRequest, Transport, register
-from sdk.devices.process import Child, ProcessTransport, spawn, stop
+from sdk.devices.process import Child, Guard, ProcessTransport, spawn, stop
 from sdk.errors import LinkError, MissingToolError, NoDeviceError, UsageError
 
 _PACKAGES = {
@@ -22,7 +20,6 @@ _PACKAGES = {
 }
 _BYTES_PER_S = 2000.0  # an emulated UART on a busy machine; 30 to 200 kB/s on an idle one
 _POLL_S = 0.02
-_GUARD = 'read -r folder; read -r pid; read -r _; [ -z "$pid" ] || kill -9 "$pid"; [ -z "$folder" ] || rm -rf "$folder"'
 
 
 @register("qemu")
@@ -45,55 +42,27 @@ def open_qemu(request: OpenRequest) -> Transport:
     if spec.icount_shift is None:
         raise UsageError("this board's emulator runs programs, not machines", where=request.uri, hint="use program:")
     require_program(spec.command[0])
-    guard = _Guard()
-    try:
-        with tempfile.TemporaryDirectory(prefix="sdk-") as folder, socket.socket(socket.AF_UNIX) as listener:
-            guard.tell(folder)
-            path = Path(folder) / "uart"
-            listener.bind(str(path))
-            listener.listen(1)
-            child = spawn(spec.argv(request.artifact, f"unix:{path}"), f"the emulator {spec.command[0]}", piped=False)
-            try:
-                guard.tell(str(child.process.pid))
-                link = _accept(listener, child, request)
-            except BaseException:
-                stop(child, listener.close, 0.0)
-                raise
-    except BaseException:
-        guard.end()
-        raise
-    fd = link.fileno()
-
-    def release() -> None:
-        link.close()
-        child.process.terminate()  # before the guard ends, and not awaited: its number is nobody else's
-        guard.end()
-
-    return ProcessTransport(
-        child, fd, fd, release, address=request.uri, bytes_per_s=_BYTES_PER_S, ns_per_instruction=2**spec.icount_shift
-    )
-
-
-class _Guard:
-    """A shell that outlives us: an emulator does not end with its line, so that one would be left of a tool that is
-    killed. It is told a folder and a process, and ends both once we are no more."""
-
-    def __init__(self) -> None:
-        quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
-        self._shell = subprocess.Popen(["sh", "-c", _GUARD], stdin=pipe, stdout=quiet, stderr=quiet, bufsize=0)
-
-    def tell(self, line: str) -> None:
-        """The next of what it ends."""
-        assert self._shell.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # somebody has ended it
-            self._shell.stdin.write(f"{line}\n".encode())
-
-    def end(self) -> None:
-        """It is not needed any more."""
-        self._shell.kill()
-        self._shell.wait()
-        if self._shell.stdin is not None:
-            self._shell.stdin.close()
+    with tempfile.TemporaryDirectory(prefix="sdk-") as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = Path(folder) / "uart"
+        listener.bind(str(path))
+        listener.listen(1)
+        argv, name = spec.argv(request.artifact, f"unix:{path}"), f"the emulator {spec.command[0]}"
+        child = spawn(argv, name, piped=False, guard=Guard(folder))  # it does not end with its line
+        try:
+            link = _accept(listener, child, request)
+            fd = link.fileno()
+            return ProcessTransport(
+                child,
+                fd,
+                fd,
+                link.close,
+                address=request.uri,
+                bytes_per_s=_BYTES_PER_S,
+                ns_per_instruction=2**spec.icount_shift,
+            )
+        except BaseException:
+            stop(child, listener.close, 0.0)
+            raise
 
 
 def require_program(program: str) -> None:

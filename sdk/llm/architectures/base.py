@@ -190,8 +190,8 @@ def rope_of(given: Given, head_dim: int, theta: float = 10000.0, kind: str | Non
         trained = known.get("original_max_position_embeddings") or known["max_position_embeddings"]
         scaling["original_max_position_embeddings"] = trained
     if scaling.get("factor") is None and scaling.get("rope_type", scaling.get("type")) == "longrope":
-        trained = scaling["original_max_position_embeddings"]
-        scaling["factor"] = (known["max_position_embeddings"] or 0) / (trained or 1)
+        trained = Given(scaling).number("original_max_position_embeddings")
+        scaling["factor"] = Given(known).number("max_position_embeddings") / (trained or 1)
     own = Given({**given.values, **scaling})
     part = own.number("partial_rotary_factor", own.number("rotary_pct", 1.0))
     return Rope(own.number("rope_theta", theta), int(head_dim * part), scaling)

@@ -95,6 +95,11 @@ class DeviceTokenizer:
         """How many tokens there are."""
         return int(self.handle.tokens)
 
+    @property
+    def longest(self) -> int:
+        """The most bytes of text that one more token adds."""
+        return int(self._longest)
+
     def encode(self, text: str | bytes, *, special: bool = False, plain: bool = False) -> list[int]:
         """The tokens of a text: ``special`` puts around it what the model expects, ``plain`` takes names of special
         tokens in it as text. Bytes that are no UTF-8 count as U+FFFD.

@@ -1,0 +1,59 @@
+"""A conversation in C for an app: tokenizer, model and sampler behind one header."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+from sdk.errors import UsageError
+from sdk.files import replacing
+from sdk.llm.conversation import Speaker
+from sdk.llm.json_files import read_json
+from sdk.llm.templates import render
+from sdk.llm.text.native import DeviceTokenizer
+from sdk.llm.text.table import compile_table
+from sdk.resources import data_dir
+
+__all__ = ["embed_chat"]
+
+_SAMPLE_BYTES: Final = 12  # sdk_sample_work, per token of the vocabulary
+_BYTE_BYTES: Final = 128  # tokenizing memory that is enough for a byte of text
+
+
+def embed_chat(folder: Path) -> list[Path]:
+    """Writes ``NAME_chat.h``, ``NAME_chat.c``, an example program, the tokenizer's table and the C of tokenizer and
+    sampler into the folder of a build; their paths.
+
+    Raises:
+        UsageError: the folder holds no build.
+        BuildError: the tokenizer has what devices cannot do.
+    """
+    told = folder / "model.json"
+    info = read_json(told) if told.is_file() else {}
+    if not {"name", "vocabulary_size", "context"} <= set(info):
+        raise UsageError(f"{folder} holds no language model", hint="make one: sdk llm build MODEL -o FOLDER")
+    name = str(info["name"])
+    speaker = Speaker(folder, info)
+    table = compile_table(speaker.tokenizer)
+    if max(speaker.tokenizer.get_vocab(with_added_tokens=True).values()) >= info["vocabulary_size"]:
+        raise UsageError(
+            f"the tokenizer has tokens above the {info['vocabulary_size']} of the model",
+            where=str(folder), hint="use the tokenizer of this checkpoint",
+        )  # fmt: skip
+    values: dict[str, Any] = {
+        "m": name, "M": name.upper(), "table_bytes": len(table), "file": info.get("weights") is not None,
+        "ends": sorted(speaker.ends), "byte_bytes": _BYTE_BYTES, "piece_bytes": DeviceTokenizer(table).longest,
+        "base_bytes": (4 + _SAMPLE_BYTES) * info["vocabulary_size"] + 4 * info["context"],
+    }  # fmt: skip
+    texts = {f"{name}_{part}": render(part, **values) for part in ("chat.h", "chat.c", "chat_main.c")}
+    paths = [folder / file for file in texts]
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    with replacing(folder / f"{name}_tokenizer.bin") as stream:
+        stream.write(table)
+    sources = data_dir("c_runtime") / "llm"
+    for source in sorted([*sources.glob("*tok*.[ch]"), *sources.glob("*sample.[ch]")]):
+        shutil.copyfile(source, folder / source.name)
+        paths.append(folder / source.name)
+    return [*paths, folder / f"{name}_tokenizer.bin"]

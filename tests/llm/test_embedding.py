@@ -1,0 +1,65 @@
+"""A conversation in C: its example program says what the host says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sdk.cli import run_command
+from sdk.errors import UsageError
+from sdk.llm.conversation import Conversation
+from sdk.llm.embed import embed_chat
+from sdk.llm.text.sampler import Sampler, Sampling
+
+STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Wdouble-promotion", "-pedantic", "-Werror"]
+
+
+def test_an_app_speaks_as_the_host(
+    chat_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], need_tool: Callable[[str], str]
+) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(chat_model, folder)
+    assert run_command(["llm", "embed", str(folder), "--json"]) == 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    assert {"tiny_chat.h", "tiny_chat.c", "tiny_tokenizer.bin", "sdk_tok.h", "sample.c"} <= {
+        Path(f).name for f in files
+    }
+    own = [*folder.glob("tok_*.c"), folder / "sample.c", folder / "tiny_chat.c", folder / "tiny_chat_main.c"]
+    objects = []
+    for source in own:
+        objects.append(str(source.with_suffix(".o")))
+        subprocess.run([need_tool("gcc"), *STRICT, "-O1", "-c", str(source), "-o", objects[-1]], check=True, cwd=folder)
+    library = ["-L.", "-ltiny", "-Wl,-rpath,."]
+    subprocess.run(["gcc", *objects, *library, "-lm", "-o", "app"], check=True, cwd=folder)
+
+    def said(text: str, count: int, seed: int) -> tuple[int, str]:
+        done = subprocess.run(["./app", text, str(count), str(seed)], cwd=folder, capture_output=True, check=False)
+        return done.returncode, done.stdout.decode()
+
+    talk = Conversation.of(chat_model)
+    for text in ("Hello there", "\u00e9t\u00e9 <|end|> 12", " "):
+        for seed, sampling in ((0, Sampling()), (5, Sampling(temperature=0.8, top_k=40))):
+            ids = talk.speaker.encode(text)
+            pieces = list(talk.answer(ids, Sampler(sampling, seed), most=25))
+            made = [p.token for p in pieces if p.token is not None and p.token not in talk.speaker.ends]
+            want = talk.speaker.tokenizer.decode(made)
+            assert said(text, 25, seed) == (0, want + "\n")
+    assert said("word " * 300, 1, 0)[0] == 1  # no room: an error, and no harm
+    assert said("Hello", 1000, 0)[0] in (0, 1)  # to the end of the context, or of the answer
+
+
+def test_what_cannot_be_embedded(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no language model"):
+        embed_chat(tmp_path)
+    (tmp_path / "model.json").write_text('{"name": "m", "vocabulary_size": 5, "context": 9}')
+    (tmp_path / "tokenizer.json").write_text(
+        json.dumps({"model": {"type": "BPE", "vocab": {chr(97 + n): n for n in range(9)}, "merges": []},
+                    "decoder": {"type": "Fuse"}})
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="the tokenizer has tokens above the 5 of the model"):
+        embed_chat(tmp_path)
