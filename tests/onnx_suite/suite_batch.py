@@ -206,7 +206,7 @@ def _resolution(kind: np.dtype) -> float:
     return {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(kind.name, 0.0)
 
 
-def outcomes(names: Sequence[str], read: Any, folder: Path, opt: str = "0") -> Mapping[str, str]:
+def outcomes(names: Sequence[str], read: Any, folder: Path, opt: str = "3") -> Mapping[str, str]:
     """Of each case "" when its compiled model gives what is expected, else why not. ``opt``: what the compiler
     optimises, which is most of the time."""
     found: dict[str, str] = {}
