@@ -94,17 +94,17 @@ def _weights_beside(sources: Sources) -> dict[str, str | Blob]:
 
 
 def _jobs(runtime: Mapping[str, str], defines: tuple[str, ...], target: Target) -> list[CompileJob]:
-    """The units of the runtime, each with the macros that it can see: boards of one core then share the others."""
-    folder = data_dir("c_runtime") / "include"
-    headers = {header.name: str(header.text) for header in headers_in(folder)}
-
-    def seen(name: str, text: str) -> tuple[str, ...]:
-        return mentioned(defines, [text, *(headers[one] for one in included(name, text, headers))])
-
-    return [
-        CompileJob(SourceText(name, text), target, include_dirs=(folder,), defines=seen(name, text))
-        for name, text in runtime.items()
-    ]
+    """The units of the runtime, each with the macros and headers that it can see: boards of one core then share the
+    others."""
+    headers = {header.name: header for header in headers_in(data_dir("c_runtime") / "include")}
+    texts = {name: str(header.text) for name, header in headers.items()}
+    jobs = []
+    for name, text in runtime.items():
+        seen = included(name, text, texts)
+        told = mentioned(defines, [text, *(texts[one] for one in seen)])
+        used = tuple(headers[one] for one in seen)
+        jobs.append(CompileJob(SourceText(name, text), target, headers=used, defines=told))
+    return jobs
 
 
 def runtime_board(board: Board, place: Board) -> Board:

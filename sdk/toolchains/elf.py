@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
@@ -67,17 +69,28 @@ class ElfFile:
         raw = path.read_bytes()
         if raw[:4] != b"\x7fELF" or raw[5:6] != b"\x01":
             raise BuildError("not a little-endian ELF file", where=str(path))
-        try:
+        with self._read():
             elf = elffile.ELFFile(io.BytesIO(raw))
-            found = list(elf.iter_sections())
+            self._found = list(elf.iter_sections())
             self.is64, self.type, self.machine = elf.elfclass == 64, elf["e_type"], elf["e_machine"]
-            self.sections = [_section(*numbered) for numbered in enumerate(found)]
-            tables = (s for s in found if isinstance(s, sections.SymbolTableSection) and s["sh_type"] == "SHT_SYMTAB")
-            self.symbols = [_symbol(symbol) for table in tables for symbol in table.iter_symbols()]
+            self.sections = [_section(*numbered) for numbered in enumerate(self._found)]
             self._segments = [part.header for part in elf.iter_segments("PT_LOAD")]
+        self._relocations = [s for s in self._found if isinstance(s, relocation.RelocationSection)]
+
+    @contextmanager
+    def _read(self) -> Iterator[None]:
+        try:
+            yield
         except (ELFError, ValueError, OverflowError) as error:
-            raise BuildError("damaged ELF file", where=str(path), why=str(error)) from error
-        self._relocations = [s for s in found if isinstance(s, relocation.RelocationSection)]
+            raise BuildError("damaged ELF file", where=str(self.path), why=str(error)) from error
+
+    @cached_property
+    def symbols(self) -> list[Symbol]:
+        """All symbols, by index; they take longer to read than all else, and sizes need none."""
+        with self._read():
+            tables = [s for s in self._found if isinstance(s, sections.SymbolTableSection)]
+            own = (table for table in tables if table["sh_type"] == "SHT_SYMTAB")
+            return [_symbol(symbol) for table in own for symbol in table.iter_symbols()]
 
     def relocations(self, section: Section) -> Iterator[Relocation]:
         """Yield the relocations of ``section``."""
