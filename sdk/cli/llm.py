@@ -14,7 +14,6 @@ from sdk.cli import complete, options, output
 from sdk.cli.group import Listed
 from sdk.errors import UsageError
 from sdk.files import read_regular
-from sdk.text import printable
 
 
 def _sampling(command: Callable[..., None]) -> Callable[..., None]:
@@ -114,9 +113,8 @@ def chat(
         said = []
         for piece in talk.answer(ids, sampler, most=tokens, lookup=lookup):
             said.append(piece.text)
-            click.echo(printable(piece.text, "\n\t"), nl=False)
-            sys.stdout.flush()
-        click.echo()
+            output.say_part(piece.text)
+        output.say("")
         messages.append({"role": "assistant", "content": "".join(said)})
 
 
@@ -127,7 +125,7 @@ def _asked(prompt: str | None) -> Iterator[str]:
         return
     while True:
         if sys.stdin.isatty():
-            click.echo("> ", nl=False)
+            output.say_part("> ")
         line = sys.stdin.readline().rstrip("\n")
         if not line:
             return

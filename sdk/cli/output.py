@@ -61,6 +61,11 @@ def say_text(text: str) -> None:
     print(printable(text, "\n\t"))
 
 
+def say_part(text: str) -> None:
+    """Print a part of a text at once, to go on behind it."""
+    print(printable(text, "\n\t"), end="", flush=True)
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], bold: int | None = None) -> None:
     """Print a table on stdout: columns of numbers on the right, no heading where no column has a name; the row with the
     number ``bold`` stands out. In a terminal too narrow for it, a row is a paragraph of its cells by name."""

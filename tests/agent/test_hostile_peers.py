@@ -261,6 +261,7 @@ def test_who_asks_and_does_not_listen(lab: Lab) -> None:
     lab.serves()
 
 
+@OPEN
 def test_uploads_that_lie(lab: Lab) -> None:
     digest = os.urandom(32)
     channel = Channel(socket.create_connection(lab.server.address))
