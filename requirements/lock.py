@@ -17,7 +17,7 @@ LOCKS = {
     "docker": (("verify", "unicorn"), ("build",), "test"),
     "zig": (("zig",), (), "test"),
     "docs": (("docs",), ("build",), "test"),
-    "soak": ((*TESTED, "examples"), ("build", "torch"), "test"),
+    "soak": ((*TESTED, "examples", "kotlin"), ("build", "torch"), "test"),
 }
 HEAD = "# Written by `make lock`: what the Makefile installs for {name}. Change pyproject.toml instead.\n"
 

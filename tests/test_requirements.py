@@ -19,7 +19,7 @@ LOCKS = {
     "zig": ("zig",),
     "docs": ("docs",),
     "test": ("verify", "zig", "unicorn", "discover", "farm", "llm", "test", "docs"),
-    "soak": ("verify", "zig", "unicorn", "discover", "farm", "llm", "test", "docs", "examples"),
+    "soak": ("verify", "zig", "unicorn", "discover", "farm", "llm", "test", "docs", "examples", "kotlin"),
 }
 # Their wheels differ from index to index, so that no hash of them can be stated: the Makefile says so.
 APART = {"torch"}

