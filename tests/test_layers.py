@@ -30,6 +30,7 @@ LAYERS = {
     "sdk.version": 0,
     "sdk.boards": 1,
     "sdk.cores": 1,
+    "sdk.templates": 1,
     "sdk.compiler.sym": 1,
     "sdk.compiler.ir": 2,
     "sdk.compiler.analysis": 3,

@@ -26,10 +26,10 @@ from sdk.llm.config import Config
 from sdk.llm.decoder import VERIFY, Sizes, decoder_module, slots_of
 from sdk.llm.fitting import LIMIT, largest_context, needs
 from sdk.llm.quantise import quantised
-from sdk.llm.templates import render
 from sdk.llm.tokens import GGUF_TOKENS, tokens_of
 from sdk.report import BuildReport
 from sdk.steps import step
+from sdk.templates import render
 from sdk.toolchains import LinkJob, toolchain_for
 
 __all__ = ["CHUNK", "CONTEXT", "LlmBuild", "build_model", "library_name"]
@@ -181,7 +181,7 @@ def _layer_files(info: Mapping[str, Any], prefix: str) -> dict[str, str]:
         "m": prefix, "M": prefix.upper(), "context": info["context"], "vocabulary": info["vocabulary_size"],
         "verify": info["verify"], "kept": info["kept"], "file": "weights" in info,
     }  # fmt: skip
-    return {f"{prefix}_llm.{kind}": render(f"llm.{kind}", **values) for kind in ("c", "h")}
+    return {f"{prefix}_llm.{kind}": render(f"llm/llm.{kind}", **values) for kind in ("c", "h")}
 
 
 def _link(built: Built, layer: Mapping[str, str], board: str, options: BuildOptions, out: Path) -> None:

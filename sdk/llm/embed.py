@@ -10,10 +10,10 @@ from sdk.errors import UsageError
 from sdk.files import replacing
 from sdk.llm.conversation import Speaker
 from sdk.llm.json_files import read_json
-from sdk.llm.templates import render
 from sdk.llm.text.native import DeviceTokenizer
 from sdk.llm.text.table import compile_table
 from sdk.resources import data_dir
+from sdk.templates import render
 
 __all__ = ["embed_chat"]
 
@@ -46,7 +46,7 @@ def embed_chat(folder: Path) -> list[Path]:
         "ends": sorted(speaker.ends), "byte_bytes": _BYTE_BYTES, "piece_bytes": DeviceTokenizer(table).longest,
         "base_bytes": (4 + _SAMPLE_BYTES) * info["vocabulary_size"] + 4 * info["context"],
     }  # fmt: skip
-    texts = {f"{name}_{part}": render(part, **values) for part in ("chat.h", "chat.c", "chat_main.c")}
+    texts = {f"{name}_{part}": render(f"llm/{part}", **values) for part in ("chat.h", "chat.c", "chat_main.c")}
     paths = [folder / file for file in texts]
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8")

@@ -19,7 +19,6 @@ from sdk.codegen_c.c99.selftest import selftest_file
 from sdk.codegen_c.c99.state import StatePrinter
 from sdk.codegen_c.c99.steps import by_steps, step_kernels
 from sdk.codegen_c.c99.stmt import emit_loops
-from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights, collect, collect_file, weights_file
 from sdk.codegen_c.c99.weights_blob import BLOB_ABOVE, blob_files
@@ -31,6 +30,7 @@ from sdk.compiler.ir.plan import Plan, PlanCall, walk_plan
 from sdk.compiler.memory.scratch import scratch_layout
 from sdk.compiler.sym import max_value
 from sdk.errors import BuildError
+from sdk.templates import render
 
 __all__ = ["emit"]
 
@@ -79,7 +79,7 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
     notes = {n: kernel_note(api.prefix, loops[n], k, layers[n]) for n, k in kernels.items()}
     preamble = unit.preamble()
     return render(
-        "model.c",
+        "c99/model.c",
         banner=banner(api.options, f"{api.prefix}: code."),
         m=api.prefix,
         M=api.prefix.upper(),

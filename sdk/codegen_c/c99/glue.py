@@ -9,7 +9,7 @@ from sdk.codegen_c.base import EmitOptions
 from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.header import ABI
 from sdk.codegen_c.c99.interface import Interface
-from sdk.codegen_c.c99.templates import render
+from sdk.templates import render
 
 __all__ = ["agent_files", "models_file"]
 
@@ -35,7 +35,7 @@ def _glue_file(api: Interface) -> str:
         ]
     kinds = {name for name, *_ in storage}
     return render(
-        "glue.c",
+        "c99/glue.c",
         banner=banner(api.options, f"{api.prefix}: storage and record for the device agent."),
         m=api.prefix,
         M=api.prefix.upper(),
@@ -60,7 +60,7 @@ def _section(options: EmitOptions, region: str) -> str:
 def models_file(names: Sequence[str], build_id: str, options: EmitOptions) -> str:
     """The text of ``models.c``: the records linked into an agent, and the hex id of its image."""
     return render(
-        "models.c",
+        "c99/models.c",
         banner=banner(options, "The models of this agent."),
         names=list(names),
         pointers=", ".join(f"&{n}_rt_model" for n in names),

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from sdk.codegen_c.base import EmitOptions, EntryStack
 from sdk.codegen_c.c99.banner import banner, comment
 from sdk.codegen_c.c99.interface import Interface
-from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.weights import Weights
+from sdk.templates import render
 
 __all__ = ["ABI", "header_file"]
 
@@ -19,7 +19,7 @@ def header_file(api: Interface, weights: Weights, stacks: Mapping[str, EntryStac
     """The text of ``<prefix>.h``, with the stack of a run where ``stacks`` has that, by entry."""
     whole = [stacks[e.plan.name].bytes for e in api.entries if e.plan.name in stacks]
     return render(
-        "model.h",
+        "c99/model.h",
         banner=banner(api.options, f"{api.prefix}: interface."),
         needs=_needs(api.options),
         m=api.prefix,

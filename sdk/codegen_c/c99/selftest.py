@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sdk.codegen_c.base import GoldenCase
 from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.interface import Entry, Interface, Port
-from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import array_text
 from sdk.compiler.ir.module import Const
 from sdk.compiler.ir.types import TensorType
 from sdk.errors import UsageError
+from sdk.templates import render
 
 __all__ = ["selftest_file"]
 
@@ -37,7 +37,7 @@ def selftest_file(api: Interface) -> str:
     arrays: list[str] = []
     functions = [_function(unit, e, arrays) for e in api.entries if e.golden]
     return render(
-        "selftest.c",
+        "c99/selftest.c",
         banner=banner(api.options, f"{api.prefix}: golden cases."),
         m=api.prefix,
         M=api.prefix.upper(),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sdk.codegen_c.base import Files
 from sdk.codegen_c.c99.banner import banner
 from sdk.codegen_c.c99.interface import Interface
-from sdk.codegen_c.c99.templates import render
 from sdk.codegen_c.c99.weights_bytes import WeightsFile
+from sdk.templates import render
 
 __all__ = ["mapped_files"]
 
@@ -14,7 +14,7 @@ __all__ = ["mapped_files"]
 def mapped_files(api: Interface, file: WeightsFile) -> Files:
     """``<prefix>_weights.c``, which maps and checks, and ``<prefix>_weights.bin``."""
     text = render(
-        "weights.c",
+        "c99/weights.c",
         banner=banner(api.options, f"{api.prefix}: its file of weights, mapped and checked."),
         m=api.prefix,
         M=api.prefix.upper(),

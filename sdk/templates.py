@@ -1,4 +1,4 @@
-"""The jinja2 templates around the generated code: fixed text of headers and glue, never an expression."""
+"""The jinja2 templates of generated C: fixed text of headers and what is around kernels, never an expression."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["render"]
 @cache
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(data_dir("templates") / "c99"),
+        loader=jinja2.FileSystemLoader(data_dir("templates")),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -24,5 +24,5 @@ def _environment() -> jinja2.Environment:
 
 
 def render(name: str, **values: object) -> str:
-    """The template ``name`` filled in."""
+    """The template ``name``, a path below ``templates`` without its suffix, filled in."""
     return _environment().get_template(f"{name}.j2").render(values)
