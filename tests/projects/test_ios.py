@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sessions import Session, compiled_package, read_cases
+from sessions import Session, compiled_package, read_cases, two_entries
 
 from sdk.cli import run_command
 from sdk.text import GENERATED
@@ -125,3 +125,9 @@ def test_the_users_files_of_a_package_stay(tmp_path: Path, monkeypatch: pytest.M
     files = [path.as_posix() for path in Path("p").rglob("*") if path.is_file()]
     assert not [name for name in files if "OneKit" in name or "one" in name.rpartition("/")[2]]
     assert "p/Sources/CTwoKit/two.c" in files
+
+
+def test_a_package_whose_names_are_words_of_swift(tmp_path: Path) -> None:
+    assert run_command(["new", "ios", *two_entries(tmp_path), "--name", "hz", "-o", str(tmp_path / "p")]) == 0
+    assert "public init(`in`: [Float], in_: Int) {" in (tmp_path / "p/Sources/HzKit/Model.swift").read_text()
+    assert "model.runFun(.init(`in`: `in`, in_: 3))" in (tmp_path / "p/README.md").read_text()
