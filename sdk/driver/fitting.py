@@ -260,6 +260,7 @@ def _need(
 def _firmware(group: Sequence[Board], place: Board, options: BuildOptions) -> dict[str, Firmware]:
     """What an image takes beside the model, by board: the runtime of the agent, where there is one, and the stack."""
     found: dict[str, Sections] = {}  # boards that talk in frames of the same length have the same runtime
+    out: dict[str, Firmware] = {}
     for board in group:
         like = runtime_board(board, place)
         if like.name not in found:
@@ -267,9 +268,7 @@ def _firmware(group: Sequence[Board], place: Board, options: BuildOptions) -> di
                 found[like.name] = runtime_sizes(like, place, options)
             except UsageError:  # no port: what is known is the stack
                 found[like.name] = Sections()
-    out: dict[str, Firmware] = {}
-    for board in group:
-        sizes = found[runtime_board(board, place).name]
+        sizes = found[like.name]
         out[board.name] = Firmware(sizes.ram_bytes, sizes.flash_bytes, board.runtime.stack_bytes)
     return out
 

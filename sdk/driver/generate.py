@@ -149,8 +149,10 @@ def measure(job: Job, memory: str, plan: Planner = compiled) -> tuple[Module, Bu
         BuildError: the model cannot be compiled.
     """
     other = replace(job, options=replace(job.options, memory=memory, arena_limit=None))
-    module = plan(other).module
-    return module, _printed(other, module).report
+    made = plan(other)
+    for fault in made.faults:
+        fault.tell()
+    return made.module, _printed(other, made.module).report
 
 
 def _constants(module: Module) -> int:

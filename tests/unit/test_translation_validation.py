@@ -22,6 +22,8 @@ from sdk.codegen_c.c99.thumb import list_scheduling
 from sdk.compiler.ir import packing
 from sdk.compiler.passes.simplify_loops import SimplifyLoops
 from sdk.driver import BuildOptions
+from sdk.driver.generate import compiled, measure
+from sdk.driver.job import job_of
 from sdk.driver.pipeline import default_passes, import_model, lower_module
 from sdk.errors import MiscompileWarning
 
@@ -196,3 +198,11 @@ def test_a_build_that_went_around_a_fault_says_so_each_time(
         warnings.simplefilter("default")
         assert run_command(["verify", str(DIGITS), "--board", BOARD, "--cases", "3"]) == 0
     assert "warning: the faster code of @" in capsys.readouterr().err
+
+
+def test_what_is_only_measured_warns_too() -> None:
+    """The plan for least RAM, of which a message or a table tells the size, is made of the same kernels."""
+    job = job_of(DIGITS, load_board("qemu-cortex-m4"), BuildOptions())
+    fault = MiscompileWarning.of("f", "y[0]", "details")
+    with pytest.warns(MiscompileWarning, match="@f is wrong"):
+        measure(job, "min", lambda other: replace(compiled(other), faults=(fault,)))
