@@ -90,12 +90,38 @@ def _plan(name: str, runner: Runner, board: Board, choice: Choice, image: Image 
             raise UsageError(
                 f"{name} is not told its {missing[0]} for {board.name}", hint=f"--set {missing[0]}=VALUE"
             )
+        _check_external(name, runner, board, image, values)
         if runner.drive:
             return Plan(name, runner, drive=_drive(runner, board, values))
         program = _program(name, runner)
+        values["beside"] = str(Path(program[0]).resolve().parent)
         return Plan(name, runner, tuple((*program, *_expand(line, runner, values)) for line in runner.commands))
     except SdkError as error:
         return Plan(name, runner, unusable=error)
+
+
+def _check_external(
+    name: str, runner: Runner, board: Board, image: Image | None, values: Mapping[str, Setting]
+) -> None:
+    """Refuse an image with a part in the board's external flash, where the runner does not write that: it might leave
+    that part out and say that all is well.
+
+    Raises:
+        UsageError: it does not, or is not told how to.
+    """
+    memory = board.external
+    if image is None or memory is None or not any(memory.base <= p.address < memory.end for p in image.parts):
+        return
+    if runner.external and runner.external in values:
+        return
+    able = [other for other, one in load_runners().items() if one.external and one.external in board.flash.get(other, {})]
+    others = f"--runner {able[0]} does" if able else "leave out --weights external"
+    told = f"--set {runner.external}=VALUE says how; " if runner.external else ""
+    raise UsageError(
+        f"{name} does not write the external flash of {board.name}",
+        why=f"weights of the image are in {memory.name}, from {memory.base:#x} on",
+        hint=f"{told}{others}",
+    )
 
 
 def _settings(choice: Choice) -> dict[str, str]:
@@ -214,9 +240,10 @@ def _none(passed: Sequence[tuple[str, SdkError]], board: Board) -> SdkError:
         if not isinstance(error, MissingToolError | UsageError):
             hint = f"{error.hint or error.advice}; --runner chooses one"
             return NoDeviceError(f"no runner has reached {board.name}", why=why, hint=hint)
-    return MissingToolError(
-        f"no runner for {board.name} is installed", why=why, hint=f"install one: {passed[0][1].hint}"
-    )
+    missing = next((error for _, error in passed if isinstance(error, MissingToolError)), None)
+    if missing is None:
+        return UsageError(f"no runner can flash {board.name}", why=why, hint=passed[0][1].hint)
+    return MissingToolError(f"no runner for {board.name} is installed", why=why, hint=f"install one: {missing.hint}")
 
 
 def _run(plan: Plan, image: Image, board: Board, choice: Choice) -> tuple[tuple[str, ...], ...]:
