@@ -79,5 +79,6 @@ class External(Table, frozen=True):
         if len(self.reset) % 2:
             found.append("runtime.external.reset are pairs: enable, reset")
         if self.divider > _MOST_DIVIDER:
-            found.append(f"runtime.external.fastest is {self.fastest} Hz: its clock is divided by at most {_MOST_DIVIDER}")
+            at_most = f"its clock is divided by at most {_MOST_DIVIDER}"
+            found.append(f"runtime.external.fastest is {self.fastest} Hz: {at_most}")
         return found

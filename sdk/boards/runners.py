@@ -51,9 +51,9 @@ class Runner(Table, frozen=True):
 
     An argument that is a placeholder alone stands for as many arguments as its value has: of ``options`` those with
     its name, where there is a value, else none. Within text it is the value. ``{file}`` and ``{path}`` (the image, by
-    its name there and by its absolute one), ``{address}`` (its first), ``{script}`` (a file with the text
-    ``script``) and ``{beside}`` (the folder of the program) are given, ``{probe}`` and ``{port}`` what the user chooses, all others settings of the board's file or
-    of ``defaults``; a board's file must have those of ``needs``.
+    its name there and by its absolute one), ``{address}`` (its first), ``{script}`` (a file with the text ``script``)
+    and ``{beside}`` (the folder of the program) are given, ``{probe}`` and ``{port}`` what the user chooses, all others
+    settings of the board's file or of ``defaults``; a board's file must have those of ``needs``.
 
     ``confirms`` is what the last command prints where it has written and compared; ``says`` what else it prints means,
     whatever its exit status. ``touch``: opening the port at this rate starts the board's loader. ``prepare`` is what

@@ -10,7 +10,8 @@ __all__ = ["blocks_of", "reason_of"]
 
 
 def blocks_of(board: Board) -> tuple[spec.Block, ...]:
-    """The blocks that the board's set-ups, its UART, timer, watchdog and external flash touch, and those that gate these."""
+    """The blocks that the board's set-ups, its UART, timer, watchdog and external flash touch, and those that gate
+    these."""
     dog = board.runtime.watchdog
     parts = (board.runtime.uart, board.runtime.timer, dog, board.runtime.external)
     bases = {part.base for part in parts if part is not None}

@@ -23,7 +23,7 @@ def external_of(board: Board) -> External:
 
 
 def chip_c(board: Board) -> str:
-    """The C that tells the driver of the board's flash chip. Raises UsageError: it has more resets than there is room."""
+    """The C that tells the driver of the board's flash chip. Raises UsageError where it has too many resets."""
     chip, memory = external_of(board), board.external
     if memory is None or len(chip.reset) > _MOST_RESETS:
         raise UsageError(
@@ -36,8 +36,9 @@ def chip_c(board: Board) -> str:
         f"const sdk_rt_flash_t sdk_rt_flash = {{ /* {memory.name}, {memory.size} bytes */",
         f"    .divider = {chip.divider}u, .size_log2 = {memory.size.bit_length() - 1}u,",
         f"    .rest_cycles = {chip.rest_cycles}u, .status = {chip.status:#04x}u, .busy = {chip.busy:#04x}u,",
-        f"    .read = {read.instruction:#04x}u, .instruction_lines = {read.lines[0]}u, .address_lines = {read.lines[1]}u,",
-        f"    .data_lines = {read.lines[2]}u, .address_bytes = {read.address_bytes}u, .dummy_cycles = {read.dummy}u,",
+        f"    .read = {read.instruction:#04x}u, .instruction_lines = {read.lines[0]}u,",
+        f"    .address_lines = {read.lines[1]}u, .data_lines = {read.lines[2]}u,",
+        f"    .address_bytes = {read.address_bytes}u, .dummy_cycles = {read.dummy}u,",
         f"    .resets = {len(chip.reset)}u, .reset = {{{', '.join(map(_command, chip.reset)) or '{0}'}}},",
         "};",
         "",

@@ -179,8 +179,8 @@ def _core(board: Board, isa: frozenset[str]) -> str:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """What a compiler made of sources: bytes by section, the stack of a run by entry; which one it was; what of the constants
-    lies in the external flash."""
+    """What a compiler made of sources: bytes by section, the stack of a run by entry; which one it was; how much of
+    the constants lies in the external flash."""
 
     sections: Mapping[str, int]
     stacks: Mapping[str, EntryStack]

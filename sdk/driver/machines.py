@@ -11,7 +11,16 @@ from typing import Final, Literal
 from sdk.boards import Board, Memory, Peripheral
 from sdk.devices.base import EmulatorSpec
 from sdk.devices.emulated.spec import (
-    CAN_EMULATE, KINDS, Command, Count, External, MachineSpec, Part, Read, Span, core_name,
+    CAN_EMULATE,
+    KINDS,
+    Command,
+    Count,
+    External,
+    MachineSpec,
+    Part,
+    Read,
+    Span,
+    core_name,
 )  # fmt: skip
 from sdk.driver.chips import blocks_of, reason_of
 from sdk.driver.host_c import kept_library

@@ -16,7 +16,7 @@ from typing import Final
 
 import serial
 
-from sdk.boards import Board, Runner, Setting, load_runners, suggest
+from sdk.boards import Board, Memory, Runner, Setting, load_runners, suggest
 from sdk.boards.runners import IMAGE, Meaning, placeholders
 from sdk.errors import BusyError, FlashError, MissingToolError, NoDeviceError, SdkError, UsageError
 from sdk.flash.drives import Drive, find_drives, read_drive, unmounted
@@ -59,8 +59,9 @@ class Flashed:
     passed: tuple[tuple[str, str], ...]
 
 
-def plans(board: Board, choice: Choice, image: Image | None = None) -> list[Plan]:
-    """The runners of a board in their order, the one chosen alone, with what each would be told.
+def plans(board: Board, choice: Choice, image: Image | None = None, *, external: bool = False) -> list[Plan]:
+    """The runners of a board in their order, the one chosen alone, with what each would be told. ``external``: the
+    image has a part in the board's external flash, where none is given that shows it.
 
     Raises:
         UsageError: there is no such runner, or the board's file names none.
@@ -75,10 +76,18 @@ def plans(board: Board, choice: Choice, image: Image | None = None) -> list[Plan
     if not names:
         hint = f"--runner NAME with --set KEY=VALUE for what it needs; there are {', '.join(runners)}"
         raise UsageError(f"the file of {board.name} names no runner to flash it with", hint=hint)
-    return [_plan(name, runners[name], board, choice, image) for name in names]
+    external = external or (image is not None and _reaches(image, board.external))
+    return [_plan(name, runners[name], board, choice, image, external) for name in names]
 
 
-def _plan(name: str, runner: Runner, board: Board, choice: Choice, image: Image | None) -> Plan:
+def _reaches(image: Image, memory: Memory | None) -> bool:
+    """Whether a part of the image is in a memory."""
+    return memory is not None and any(memory.base <= part.address < memory.end for part in image.parts)
+
+
+def _plan(
+    name: str, runner: Runner, board: Board, choice: Choice, image: Image | None, external: bool
+) -> Plan:
     values: dict[str, Setting] = {**runner.defaults, **board.flash.get(name, {}), **_settings(choice)}
     values |= {key: value for key, value in (("probe", choice.probe), ("port", choice.port)) if value}
     address = image.parts[0].address if image else 0
@@ -90,7 +99,8 @@ def _plan(name: str, runner: Runner, board: Board, choice: Choice, image: Image 
             raise UsageError(
                 f"{name} is not told its {missing[0]} for {board.name}", hint=f"--set {missing[0]}=VALUE"
             )
-        _check_external(name, runner, board, image, values)
+        if external:
+            _check_external(name, runner, board, values)
         if runner.drive:
             return Plan(name, runner, drive=_drive(runner, board, values))
         program = _program(name, runner)
@@ -100,26 +110,22 @@ def _plan(name: str, runner: Runner, board: Board, choice: Choice, image: Image 
         return Plan(name, runner, unusable=error)
 
 
-def _check_external(
-    name: str, runner: Runner, board: Board, image: Image | None, values: Mapping[str, Setting]
-) -> None:
-    """Refuse an image with a part in the board's external flash, where the runner does not write that: it might leave
-    that part out and say that all is well.
+def _check_external(name: str, runner: Runner, board: Board, values: Mapping[str, Setting]) -> None:
+    """Refuse a runner that does not write external flash: it might leave out that part of an image and say that all
+    is well.
 
     Raises:
         UsageError: it does not, or is not told how to.
     """
-    memory = board.external
-    if image is None or memory is None or not any(memory.base <= p.address < memory.end for p in image.parts):
-        return
     if runner.external and runner.external in values:
         return
-    able = [other for other, one in load_runners().items() if one.external and one.external in board.flash.get(other, {})]
+    runners = load_runners()
+    able = [n for n, told in board.flash.items() if n in runners and runners[n].external in told]
     others = f"--runner {able[0]} does" if able else "leave out --weights external"
     told = f"--set {runner.external}=VALUE says how; " if runner.external else ""
     raise UsageError(
         f"{name} does not write the external flash of {board.name}",
-        why=f"weights of the image are in {memory.name}, from {memory.base:#x} on",
+        why="the weights of the image are there, and it would leave them out",
         hint=f"{told}{others}",
     )
 

@@ -156,7 +156,8 @@ def _octospi(it: Registers, part: Part, flash: Flash) -> None:
             raise Halt(f"the firmware writes OCTOSPI's register {offset:#x} while the flash is mapped")
         it.values[offset] = value
 
-    it.writes |= {0x00: control, 0x110: instruction, 0x100: lambda v: locked(0x100, v), 0x108: lambda v: locked(0x108, v)}
+    it.writes |= {0x00: control, 0x110: instruction}
+    it.writes |= {0x100: lambda value: locked(0x100, value), 0x108: lambda value: locked(0x108, value)}
     it.writes[0x24] = lambda value: it.values.update({0x20: it.values[0x20] & ~value})
     it.reads |= {0x20: lambda: it.values[0x20], 0x50: lambda: _taken(it, 0x20, 0x50)}
 
@@ -172,7 +173,7 @@ def _control(it: Registers, control: int, status: int, value: int, flash: Flash)
 def _indirect(flash: Flash, sent: Command, mode: int, address: int, data: int) -> None:
     """A command at once. Raises Halt for one that the model does not know."""
     if address or mode not in (_WRITES, _READS) or (mode == _WRITES) == bool(data):
-        raise Halt("the model of this flash chip takes commands without an address: to reset it, and to read its status")
+        raise Halt("the model of this flash chip takes no commands but those that reset it and read its status")
     if mode == _WRITES:
         flash.command(sent)
 
