@@ -31,8 +31,9 @@ class BuildReport:
     """A build: memory and sizes in bytes, ``macs`` of a run by entry, at the upper bounds of the dims. ``sections`` are
     of the compiled model alone, none where nothing was compiled; ``io_bytes`` are of inputs and outputs in buffers of
     the caller, on boards whose RAM that takes; ``external_bytes`` are those of ``.rodata`` in external flash;
-    ``removed`` are bytes of constants before and after each pass that has left fewer; ``warnings`` tell of code that the compiler found wrong and went around; ``compiler`` is the C compiler
-    that the sections and the stack are of, "" where nothing was compiled."""
+    ``removed`` are bytes of constants before and after each pass that has left fewer; ``warnings`` tell of code that
+    the compiler found wrong and went around; ``compiler`` is the C compiler that the sections and the stack are of, ""
+    where nothing was compiled."""
 
     model: str
     board: str
