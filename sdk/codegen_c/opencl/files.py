@@ -5,20 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sdk.codegen_c.base import EmitOptions, Emitted
-from sdk.codegen_c.opencl.stmt import Kernel, emit_kernel
+from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Repeat
 from sdk.compiler.sym import Dim, Var, show, substitute
 from sdk.errors import BuildError
 
-__all__ = ["emit"]
+__all__ = ["Launched", "emit", "launches"]
 
 Record = dict[str, Any]
 _ALIGN: Final = 64  # of constants: what the widest load of a kernel wants
+
+
+class Launched(Protocol):
+    """A kernel as a launch needs it: its name, and the extent of each hardware axis that it uses."""
+
+    @property
+    def name(self) -> str:
+        """What the kernel is called."""
+
+    @property
+    def extents(self) -> Mapping[str, Dim]:
+        """The extents by axis."""
 
 
 @dataclass(frozen=True)
@@ -36,26 +48,39 @@ def emit(module: Module, prefix: str, options: EmitOptions) -> Emitted:
     Raises:
         BuildError: the module uses what OpenCL C has not, or what is not printed in it yet.
     """
+    kernels = {} if module.states else {name: emit_kernel(loops, prefix) for name, loops in module.loops.items()}
+    records, weights = launches(module, prefix, options, kernels, f"{prefix}.cl")
+    return Emitted(
+        {
+            f"{prefix}.cl": "\n\n".join(kernel.text for kernel in kernels.values()) + "\n",
+            f"{prefix}.json": json.dumps(records, indent=1) + "\n",
+            f"{prefix}_weights.bin": weights,
+        }
+    )
+
+
+def launches(
+    module: Module, prefix: str, options: EmitOptions, kernels: Mapping[str, Launched], about: object
+) -> tuple[Record, bytes]:
+    """What a host needs to replay the entries of a module, as data, and its file of constants; ``about`` says where
+    the kernels are.
+
+    Raises:
+        BuildError: a statement that has no launch, or states.
+    """
     if module.states:
         why, hint = "a list of launches has no place for them", "without --backend the model is printed as C, which has"
         raise BuildError(f"{module.name} keeps states between runs: {', '.join(module.states)}", why=why, hint=hint)
-    kernels = {name: emit_kernel(loops, prefix) for name, loops in module.loops.items()}
     weights = _weights(module)
     records = {
         "schema": 1,
         "model": options.source,
         "model_hash": options.model_hash,
-        "kernels": f"{prefix}.cl",
+        "kernels": about,
         "weights": f"{prefix}_weights.bin",
         "entries": [_entry_record(plan, module, kernels, weights) for plan in module.plans.values()],
     }
-    return Emitted(
-        {
-            f"{prefix}.cl": "\n\n".join(kernel.text for kernel in kernels.values()) + "\n",
-            f"{prefix}.json": json.dumps(records, indent=1) + "\n",
-            f"{prefix}_weights.bin": weights.data,
-        }
-    )
+    return records, weights.data
 
 
 def _weights(module: Module) -> _Weights:
@@ -79,7 +104,7 @@ def _offset(plan: Plan, buffer: PlanBuffer, weights: _Weights) -> Dim:
     return weights.places[buffer.name] if buffer.role == "const" else buffer.offset
 
 
-def _entry_record(plan: Plan, module: Module, kernels: Mapping[str, Kernel], weights: _Weights) -> Record:
+def _entry_record(plan: Plan, module: Module, kernels: Mapping[str, Launched], weights: _Weights) -> Record:
     """What a host needs to replay ``plan``: every number that may depend on the dims is text in their names.
 
     Raises:
@@ -112,7 +137,7 @@ def _region(region: Region, weights: _Weights) -> Record:
     return {"kind": region.kind, "bytes": _text(region.bytes), "align": region.align}
 
 
-def _statement(stmt: PlanStmt, module: Module, kernels: Mapping[str, Kernel]) -> Record:
+def _statement(stmt: PlanStmt, module: Module, kernels: Mapping[str, Launched]) -> Record:
     match stmt:
         case PlanCall() if not stmt.extern:
             return _launch(stmt, module.loops[stmt.callee], kernels[stmt.callee])
@@ -125,7 +150,7 @@ def _statement(stmt: PlanStmt, module: Module, kernels: Mapping[str, Kernel]) ->
             raise BuildError(f"{type(stmt).__name__} has no place in a list of launches")
 
 
-def _launch(call: PlanCall, loops: Loops, kernel: Kernel) -> Record:
+def _launch(call: PlanCall, loops: Loops, kernel: Launched) -> Record:
     env: dict[Var, Dim] = dict(zip(loops.dims, call.dims, strict=True))
     numbers = [*call.dims]
     if loops.rows is not None:

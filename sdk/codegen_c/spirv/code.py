@@ -30,7 +30,7 @@ class Code:
 
     def op(self, name: str, type: int, *operands: int) -> int:
         """The result of a pure instruction."""
-        key = (name, type, *operands, int(self.exact))
+        key: tuple[str | int, ...] = (name, type, *operands, int(self.exact))
         for scope in self._scopes:
             if key in scope:
                 return scope[key]

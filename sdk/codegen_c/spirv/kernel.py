@@ -81,9 +81,8 @@ class _Printer:
         if count > MOST_WORDS:
             raise BuildError(f"{count} numbers are given to it, {MOST_WORDS} fit the push constants of every device")
         self.code.exact = _is_exacting(self.loops)
-        sizes = tuple(self._fixed(axis) for axis in "xyz")
-        usual = tuple(size or (GROUP if axis == "x" else 1) for size, axis in zip(sizes, "xyz", strict=True))
-        assert len(sizes) == 3 and len(usual) == 3
+        sizes = (self._fixed("x"), self._fixed("y"), self._fixed("z"))
+        usual = (sizes[0] or GROUP, sizes[1] or 1, sizes[2] or 1)
         self.sizes = self.words.group_size(sizes, usual)
         push = self.memory.push(count)
         for k, param in enumerate(self.loops.params):
@@ -172,16 +171,16 @@ class _Printer:
             if level == "global":
                 step = self.scalars.op("IMul", U32, step, self.sizes["xyz".index(axis)])
         if stmt.until is not None:
-            done = self.code.variable(self.words.bool())
+            done = self.code.variable(self.words.bool_type())
             self.code.store(done, self.words.truth(False))
 
         def goes_on(at: int) -> int:
             more = self.scalars.compare("lt", I32, at, hi)
             if done is None:
                 return more
-            ended = self.code.load(self.words.bool(), done)
+            ended = self.code.load(self.words.bool_type(), done)
             return self.code.fresh(
-                "LogicalAnd", self.words.bool(), more, self.code.fresh("LogicalNot", self.words.bool(), ended)
+                "LogicalAnd", self.words.bool_type(), more, self.code.fresh("LogicalNot", self.words.bool_type(), ended)
             )
 
         def body(at: int) -> None:

@@ -85,7 +85,7 @@ class Memory:
         buffer, kind = param.buffer, param.buffer.dtype
         bits = max(kind.bits, 8)
         packed = (bits == 8 and not self.features.storage8) or (bits == 16 and not self.features.storage16)
-        if packed or bits == 32 and not kind.is_float:
+        if packed or (bits == 32 and not kind.is_float):
             element, stride = self.words.uint(), 4
         elif bits < 32:
             self.words.need(f"StorageBuffer{bits}BitAccess")

@@ -84,7 +84,7 @@ class Real:
         """The float of these bits."""
         return self.s.op("Bitcast", self.kind, x)
 
-    def int(self, name: str, a: int, b: int) -> int:
+    def on_bits(self, name: str, a: int, b: int) -> int:
         """An instruction on the integer as wide."""
         return self.s.op(name, self.whole, a, b)
 
@@ -94,13 +94,13 @@ class Real:
 
     def abs(self, x: int) -> int:
         """The size."""
-        return self.of_bits(self.int("BitwiseAnd", self.bits(x), self.lit((1 << (self.kind.bits - 1)) - 1)))
+        return self.of_bits(self.on_bits("BitwiseAnd", self.bits(x), self.lit((1 << (self.kind.bits - 1)) - 1)))
 
     def copysign(self, size: int, sign: int) -> int:
         """The size of one with the sign of the other."""
         top = 1 << (self.kind.bits - 1)
-        rest = self.int("BitwiseAnd", self.bits(size), self.lit(top - 1))
-        return self.of_bits(self.int("BitwiseOr", rest, self.int("BitwiseAnd", self.bits(sign), self.lit(top))))
+        rest = self.on_bits("BitwiseAnd", self.bits(size), self.lit(top - 1))
+        return self.of_bits(self.on_bits("BitwiseOr", rest, self.on_bits("BitwiseAnd", self.bits(sign), self.lit(top))))
 
     def poly(self, x: int, name: str) -> int:
         """A polynomial of ``real_numbers.py``."""
@@ -111,8 +111,8 @@ class Real:
 
     def pow2(self, n: int) -> int:
         """2**n within the range of normal numbers."""
-        moved = self.int("IAdd", n, self.lit(self.word("bias")))
-        return self.of_bits(self.int("ShiftLeftLogical", moved, self.lit(self.word("mantissa"))))
+        moved = self.on_bits("IAdd", n, self.lit(self.word("bias")))
+        return self.of_bits(self.on_bits("ShiftLeftLogical", moved, self.lit(self.word("mantissa"))))
 
     def to_whole(self, x: int) -> int:
         """A small whole number as an integer."""
@@ -133,9 +133,9 @@ class Real:
         a = self.pick(self.test("gt", a, self.number("exp_hi")), self.number("exp_hi"), a)
         k, r = self.reduced(self.pick(nan, 0.0, a))
         p = self.add(self.mad(self.mul(r, r), self.poly(r, "exp"), r), 1.0)
-        k = self.int("IAdd", k, self.lit(j))
-        half = self.int("ShiftRightArithmetic", k, self.lit(1))
-        found = self.mul(self.mul(p, self.pow2(half)), self.pow2(self.int("ISub", k, half)))
+        k = self.on_bits("IAdd", k, self.lit(j))
+        half = self.on_bits("ShiftRightArithmetic", k, self.lit(1))
+        found = self.mul(self.mul(p, self.pow2(half)), self.pow2(self.on_bits("ISub", k, half)))
         return self.pick(nan, x, found)
 
     def exp(self, x: int) -> int:
@@ -155,10 +155,10 @@ class Real:
         """log(u) + c."""
         tiny = self.test("lt", u, self.number("normal"))
         start = self.lit(self.word("sqrt_half"))
-        i = self.int("ISub", self.bits(self.pick(tiny, self.mul(u, self.number("raise")), u)), start)
-        k = self.int("ShiftRightArithmetic", i, self.lit(self.word("mantissa")))
-        rest = self.int("BitwiseAnd", i, self.lit(self.word("mantissa_mask")))
-        f = self.sub(self.of_bits(self.int("IAdd", rest, start)), 1.0)
+        i = self.on_bits("ISub", self.bits(self.pick(tiny, self.mul(u, self.number("raise")), u)), start)
+        k = self.on_bits("ShiftRightArithmetic", i, self.lit(self.word("mantissa")))
+        rest = self.on_bits("BitwiseAnd", i, self.lit(self.word("mantissa_mask")))
+        f = self.sub(self.of_bits(self.on_bits("IAdd", rest, start)), 1.0)
         e = self.sub(self.s.op("ConvertSToF", self.kind, k), self.pick(tiny, self.number("raised"), 0.0))
         s = self.mul(f, f)
         more = self.add(self.mad(e, self.number("ln2_lo"), self.mul(self.mul(f, s), self.poly(f, "log"))), c)
@@ -312,9 +312,9 @@ class Real:
         t = self.mul(r, r)
         sine = self.mad(self.mul(r, t), self.poly(t, "sin"), r)
         cosine = self.mad(self.mul(t, t), self.poly(t, "cos"), self.mad(t, -0.5, 1.0))
-        odd = self.s.compare("ne", self.whole, self.int("BitwiseAnd", k, self.lit(1)), self.lit(0))
+        odd = self.s.compare("ne", self.whole, self.on_bits("BitwiseAnd", k, self.lit(1)), self.lit(0))
         size = self.pick(odd, cosine, sine)
-        minus = self.s.compare("ne", self.whole, self.int("BitwiseAnd", k, self.lit(2)), self.lit(0))
+        minus = self.s.compare("ne", self.whole, self.on_bits("BitwiseAnd", k, self.lit(2)), self.lit(0))
         return self.pick(minus, self.do("FNegate", size), size)
 
     def sin(self, x: int) -> int:
@@ -323,13 +323,13 @@ class Real:
 
     def cos(self, x: int) -> int:
         """The cosine."""
-        return self.trig(x, lambda r, k: self.quadrant(r, self.int("IAdd", k, self.lit(1))))
+        return self.trig(x, lambda r, k: self.quadrant(r, self.on_bits("IAdd", k, self.lit(1))))
 
     def tan(self, x: int) -> int:
         """The tangent."""
 
         def make(r: int, k: int) -> int:
-            return self.div(self.quadrant(r, k), self.quadrant(r, self.int("IAdd", k, self.lit(1))))
+            return self.div(self.quadrant(r, k), self.quadrant(r, self.on_bits("IAdd", k, self.lit(1))))
 
         return self.trig(x, make)
 
@@ -420,9 +420,9 @@ class Real:
         """The logarithm of base 2 of a positive f32 as a sum of two."""
         tiny = self.test("lt", a, self.number("normal"))
         start = self.lit(self.word("sqrt_half"))
-        i = self.int("ISub", self.bits(self.pick(tiny, self.mul(a, self.number("raise")), a)), start)
-        k = self.int("ShiftRightArithmetic", i, self.lit(23))
-        mantissa = self.of_bits(self.int("IAdd", self.int("BitwiseAnd", i, self.lit(0x7FFFFF)), start))
+        i = self.on_bits("ISub", self.bits(self.pick(tiny, self.mul(a, self.number("raise")), a)), start)
+        k = self.on_bits("ShiftRightArithmetic", i, self.lit(23))
+        mantissa = self.of_bits(self.on_bits("IAdd", self.on_bits("BitwiseAnd", i, self.lit(0x7FFFFF)), start))
         e = self.sub(self.s.op("ConvertSToF", F32, k), self.pick(tiny, 23.0, 0.0))
         f = self.sub(mantissa, 1.0)  # exact
         s = self.mul(f, f)
@@ -478,9 +478,9 @@ class Real:
             power = s.op("ISub", U32, to, s.u32(self.word("bias") + mantissa))
             if u != U32:
                 power = s.op("SConvert", u, power)
-            half = self.int("ShiftRightArithmetic", power, self.lit(1))
+            half = self.on_bits("ShiftRightArithmetic", power, self.lit(1))
             size = s.op("ConvertUToF", self.kind, self.code.load(s.type(u), kept))
-            size = self.mul(self.mul(size, self.pow2(half)), self.pow2(self.int("ISub", power, half)))
+            size = self.mul(self.mul(size, self.pow2(half)), self.pow2(self.on_bits("ISub", power, half)))
             return self.copysign(size, a)
 
         def some() -> int:

@@ -42,9 +42,9 @@ class Scalars:
     def type(self, kind: DType) -> int:
         """The type that values of ``kind`` have in registers."""
         if kind.kind == "b":
-            return self.words.bool()
+            return self.words.bool_type()
         if kind.is_float and kind.bits > 16:
-            return self.words.float(kind.bits)
+            return self.words.float_type(kind.bits)
         return self.words.uint(64 if kind.bits == 64 else 32)
 
     def imm(self, value: float, kind: DType) -> int:
@@ -113,7 +113,7 @@ class Scalars:
 
     def wide_product(self, a: int, b: int, signed: bool = True) -> tuple[int, int]:
         """The lower and the upper word of the product of two words."""
-        pair = self.words.struct(self.words.uint(), self.words.uint())
+        pair = self.words.record(self.words.uint(), self.words.uint())
         both = self.code.op("SMulExtended" if signed else "UMulExtended", pair, a, b)
         low, high = (self.op("CompositeExtract", U32, both, k) for k in (0, 1))
         return low, high
@@ -269,7 +269,8 @@ class Scalars:
 
     def mulq64(self, x: int, multiplier: int, shift: int) -> int:
         """TFLite's scaling of a 64-bit sum by 16 bits of the multiplier; a word."""
-        rounded = self.op("ShiftRightArithmetic", U32, self.op("IAdd", U32, multiplier, self.u32(1 << 15)), self.u32(16))
+        rounded = self.op("IAdd", U32, multiplier, self.u32(1 << 15))
+        rounded = self.op("ShiftRightArithmetic", U32, rounded, self.u32(16))
         small = self.compare("lt", I32, multiplier, self.u32(0x7FFF0000))
         reduced = self.cast(I32, I64, self.select(small, U32, rounded, self.u32(0x7FFF)))
         total = self.cast(I32, I64, self.op("ISub", U32, self.u32(15), shift))

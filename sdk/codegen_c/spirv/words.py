@@ -101,7 +101,7 @@ class Words:
 
     def _once(self, name: str, *operands: int, typed: bool = False) -> int:
         """A type, or with ``typed`` a constant whose first operand is its type."""
-        key = (name, *operands)
+        key: tuple[str | int, ...] = (name, *operands)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self.new()
@@ -119,7 +119,7 @@ class Words:
         """The type of a function without arguments and result."""
         return self._once("TypeFunction", self.void())
 
-    def bool(self) -> int:
+    def bool_type(self) -> int:
         """The type of conditions, which has no place in buffers."""
         return self._once("TypeBool")
 
@@ -129,7 +129,7 @@ class Words:
             self.need("Int64")
         return self._once("TypeInt", bits, 0)
 
-    def float(self, bits: int = 32) -> int:
+    def float_type(self, bits: int = 32) -> int:
         """Floating-point numbers of 32 or 64 bits."""
         if bits == 64:
             self.need("Float64")
@@ -143,7 +143,7 @@ class Words:
         """An array of so many, without a layout in memory."""
         return self._once("TypeArray", element, self.number(count))
 
-    def struct(self, *members: int) -> int:
+    def record(self, *members: int) -> int:
         """A struct without a layout in memory: the results of a wide product."""
         return self._once("TypeStruct", *members)
 
@@ -157,20 +157,20 @@ class Words:
         if key not in self._known:
             array = self._once("TypeRuntimeArray", element)
             self.decorate(array, "ArrayStride", stride)
-            struct = self._known[key] = self.new()
-            self._globals += self.instruction("TypeStruct", struct, array)
-            self.decorate(struct, "Block")
-            self.decorate_member(struct, 0, "Offset", 0)
+            block = self._known[key] = self.new()
+            self._globals += self.instruction("TypeStruct", block, array)
+            self.decorate(block, "Block")
+            self.decorate_member(block, 0, "Offset", 0)
         return self._known[key]
 
     def push_block(self, count: int) -> int:
         """The type of push constants: so many words."""
-        struct = self.new()
-        self._globals += self.instruction("TypeStruct", struct, *[self.uint()] * count)
-        self.decorate(struct, "Block")
+        block = self.new()
+        self._globals += self.instruction("TypeStruct", block, *[self.uint()] * count)
+        self.decorate(block, "Block")
         for k in range(count):
-            self.decorate_member(struct, k, "Offset", 4 * k)
-        return struct
+            self.decorate_member(block, k, "Offset", 4 * k)
+        return block
 
     def variable(self, storage: str, to: int) -> int:
         """A variable outside of functions."""
@@ -200,18 +200,15 @@ class Words:
 
     def real(self, value: float, bits: int = 32) -> int:
         """A floating-point number, rounded to the type."""
-        if bits == 32:
-            parts = struct.unpack("<I", _f32(value))
-        else:
-            parts = struct.unpack("<2I", struct.pack("<d", value))
-        found = self._once("Constant", self.float(bits), *parts, typed=True)
+        parts = struct.unpack("<I", _f32(value)) if bits == 32 else struct.unpack("<2I", struct.pack("<d", value))
+        found = self._once("Constant", self.float_type(bits), *parts, typed=True)
         if not math.isnan(value):
             self._reals.add(found)
         return found
 
     def truth(self, value: bool) -> int:
         """A condition."""
-        return self._once("ConstantTrue" if value else "ConstantFalse", self.bool(), typed=True)
+        return self._once("ConstantTrue" if value else "ConstantFalse", self.bool_type(), typed=True)
 
     def composite(self, type: int, *parts: int) -> int:
         """An array or vector of constants."""
