@@ -117,7 +117,7 @@ def test_every_op_equals_the_interpreter(runner: Path, tmp_path: Path, features:
 
 def test_every_op_has_a_kernel() -> None:
     """And none of them wants more than every device has."""
-    for o, sample, number in SAMPLES[::2]:
+    for o, sample, number in SAMPLES[1::5]:
         kernel = make_kernel(nest(o, sample))
         assert kernel.words <= 32, (o.name, number)
         assert kernel.local_bytes <= 32 << 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sdk.codegen_c.base import EmitOptions, Emitted
-from sdk.codegen_c.opencl.files import launches
+from sdk.codegen_c.launches import launches
 from sdk.codegen_c.spirv.kernel import make_kernel
 from sdk.compiler.ir.module import Module
 

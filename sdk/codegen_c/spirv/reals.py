@@ -7,15 +7,14 @@ functions of f64 at all. The methods and numbers are those of the generated C (`
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
-from sdk.codegen_c.c99.real_numbers import CONSTANTS, POLYNOMIALS, TWO_OVER_PI
+from sdk.codegen_c.real_numbers import CONSTANTS, POLYNOMIALS, TWO_OVER_PI
 from sdk.codegen_c.spirv.code import Code
 from sdk.codegen_c.spirv.scalars import Scalars
 from sdk.compiler.ir.types import BOOL, F32, F64, U32, DType
 from sdk.errors import BuildError
 
-__all__ = ["REALS"]
+__all__ = ["Real"]
 
 
 class Real:
@@ -37,12 +36,13 @@ class Real:
         """A constant of the integer as wide, by name."""
         return int(str(CONSTANTS[self.kind.bits][name]).removeprefix("INT64_C(").removesuffix(")"), 0)
 
-    def _v(self, value: int | float) -> int:
+    def value(self, value: int | float) -> int:
+        """The identity of a literal; any other is one."""
         return self.s.imm(value, self.kind) if isinstance(value, float) else value
 
     def do(self, name: str, *args: int | float) -> int:
         """A real instruction; floats are literals."""
-        return self.s.op(name, self.kind, *(self._v(a) for a in args))
+        return self.s.op(name, self.kind, *(self.value(a) for a in args))
 
     def add(self, a: int | float, b: int | float) -> int:
         """a + b."""
@@ -66,15 +66,15 @@ class Real:
 
     def fn(self, name: str, *args: int | float) -> int:
         """A function of GLSL.std.450."""
-        return self.s.glsl(name, self.kind, *(self._v(a) for a in args))
+        return self.s.glsl(name, self.kind, *(self.value(a) for a in args))
 
     def test(self, name: str, a: int | float, b: int | float) -> int:
         """A condition."""
-        return self.s.compare(name, self.kind, self._v(a), self._v(b))
+        return self.s.compare(name, self.kind, self.value(a), self.value(b))
 
     def pick(self, cond: int, a: int | float, b: int | float) -> int:
         """a where the condition holds, else b."""
-        return self.s.select(cond, self.kind, self._v(a), self._v(b))
+        return self.s.select(cond, self.kind, self.value(a), self.value(b))
 
     def bits(self, x: int) -> int:
         """The bits as an integer."""
@@ -107,7 +107,7 @@ class Real:
         found: int | float = POLYNOMIALS[self.kind.bits][name][-1]
         for c in reversed(POLYNOMIALS[self.kind.bits][name][:-1]):
             found = self.mad(found, x, c)
-        return self._v(found)
+        return self.value(found)
 
     def pow2(self, n: int) -> int:
         """2**n within the range of normal numbers."""
@@ -369,140 +369,3 @@ class Real:
         arc = self.mad(self.mul(s, t), self.poly(t, "atan"), s)
         beyond = self.sub(self.number("pio2_hi"), self.sub(arc, self.number("pio2_lo")))
         return self.copysign(self.pick(far, beyond, arc), x)
-
-    # --- powers and remainders -----------------------------------------------------------------------------------
-
-    def pow(self, x: int, y: int) -> int:
-        """x**y: the size from an exponential of a logarithm, signs and odd cases as in C."""
-        a = self.abs(x)
-        size = self._power(a, y)
-        inf = float("inf")
-        rises = self.test("gt", y, 0.0)
-        size = self.pick(self.test("eq", a, 0.0), self.pick(rises, 0.0, inf), size)
-        size = self.pick(self.test("eq", a, inf), self.pick(rises, inf, 0.0), size)
-        nan = self.s.op("LogicalOr", BOOL, self.s.is_nan(self.kind, x), self.s.is_nan(self.kind, y))
-        size = self.pick(nan, float("nan"), size)
-        whole = self.test("eq", self.fn("Trunc", y), y)
-        half = self.mul(y, 0.5)
-        odd = self.s.op("LogicalAnd", BOOL, whole, self.test("ne", self.fn("Trunc", half), half))
-        sign = self.s.compare("lt", self.whole, self.bits(x), self.lit(0))
-        found = self.pick(self.s.op("LogicalAnd", BOOL, odd, sign), self.do("FNegate", size), size)
-        below = self.s.op("LogicalAnd", BOOL, self.test("lt", x, 0.0), self.test("gt", x, -inf))
-        lost = self.s.op("LogicalAnd", BOOL, below, self.s.op("LogicalNot", BOOL, whole))
-        found = self.pick(lost, float("nan"), found)
-        minus = self.s.op("LogicalAnd", BOOL, self.test("eq", x, -1.0), self.test("eq", self.abs(y), inf))
-        one = self.s.op("LogicalOr", BOOL, self.test("eq", x, 1.0), self.test("eq", y, 0.0))
-        return self.pick(self.s.op("LogicalOr", BOOL, one, minus), 1.0, found)
-
-    def _power(self, a: int, y: int) -> int:
-        """a**y of a positive a. In f32 the logarithm is kept in two parts, or its rounding would grow with y."""
-        if self.kind == F64:
-            return self.exp(self.mul(y, self.log(a)))
-        high, low = self._log2_parts(a)
-        # y * (high + low) as whole + part: the product of the first is split in two, too
-        product = self.mul(y, high)
-        error = self.s.glsl("Fma", F32, y, high, self.do("FNegate", product))
-        bounded = self.pick(self.test("lt", product, -400.0), -400.0, product)
-        bounded = self.pick(self.test("gt", bounded, 400.0), 400.0, bounded)
-        inside = self.test("eq", bounded, product)
-        n = self.fn("RoundEven", bounded)
-        part = self.add(self.sub(bounded, n), self.pick(inside, self.mad(y, low, error), 0.0))
-        r = self.mul(part, self.number("ln2"))
-        p = self.add(self.mad(self.mul(r, r), self.poly(r, "exp"), r), 1.0)
-        k = self.to_whole(n)
-        third = self.s.op("SDiv", U32, k, self.s.u32(4))
-        rest = self.s.op("ISub", U32, k, self.s.op("IMul", U32, third, self.s.u32(3)))
-        for exponent in (third, third, third, rest):
-            p = self.mul(p, self.pow2(exponent))
-        return p
-
-    def _log2_parts(self, a: int) -> tuple[int, int]:
-        """The logarithm of base 2 of a positive f32 as a sum of two."""
-        tiny = self.test("lt", a, self.number("normal"))
-        start = self.lit(self.word("sqrt_half"))
-        i = self.on_bits("ISub", self.bits(self.pick(tiny, self.mul(a, self.number("raise")), a)), start)
-        k = self.on_bits("ShiftRightArithmetic", i, self.lit(23))
-        mantissa = self.of_bits(self.on_bits("IAdd", self.on_bits("BitwiseAnd", i, self.lit(0x7FFFFF)), start))
-        e = self.sub(self.s.op("ConvertSToF", F32, k), self.pick(tiny, 23.0, 0.0))
-        f = self.sub(mantissa, 1.0)  # exact
-        s = self.mul(f, f)
-        tail = self.mul(self.mul(f, s), self.poly(f, "log"))
-        # ln(1 + f) = f - s/2 + tail; in units of log2: times hi + lo
-        half = self.mul(s, -0.5)
-        square = self.mul(self.s.glsl("Fma", F32, f, f, self.do("FNegate", s)), -0.5)
-        lead = self.add(f, half)
-        lost = self.add(self.sub(half, self.sub(lead, f)), self.add(square, tail))
-        one, two = 1.4426950216293335, 1.9259629911266175e-08
-        high = self.mul(lead, one)
-        error = self.s.glsl("Fma", F32, lead, self._v(one), self.do("FNegate", high))
-        low = self.add(error, self.mad(lost, one, self.mul(lead, two)))
-        sum = self.add(e, high)
-        swapped = self.test("gt", self.abs(high), self.abs(e))
-        rest = self.pick(swapped, self.sub(e, self.sub(sum, high)), self.sub(high, self.sub(sum, e)))
-        low = self.add(rest, low)
-        total = self.add(sum, low)
-        return total, self.sub(low, self.sub(total, sum))
-
-    def fmod(self, a: int, b: int) -> int:
-        """What is left of a after whole steps of b, exactly: by whole numbers, some bits at a time."""
-        s, u = self.s, DType("u", self.kind.bits)
-        mantissa, room = self.word("mantissa"), self.kind.bits - self.word("mantissa") - 1
-        top, low = self.bits(self.abs(a)), self.bits(self.abs(b))
-        held = s.op("LogicalAnd", BOOL, self.test("lt", self.abs(a), float("inf")), self.test("gt", self.abs(b), 0.0))
-        less = s.compare("lt", u, top, low)
-        hidden = s.imm(1 << mantissa, u)
-
-        def parts(word: int) -> tuple[int, int]:
-            exponent = s.op("ShiftRightLogical", u, word, s.imm(mantissa, u))
-            some = s.compare("gt", u, exponent, s.imm(0, u))
-            fraction = s.op("BitwiseAnd", u, word, s.imm((1 << mantissa) - 1, u))
-            whole = s.op("BitwiseOr", u, fraction, s.select(some, u, hidden, s.imm(0, u)))
-            exponent = s.select(some, u, exponent, s.imm(1, u))
-            return (exponent if u == U32 else s.op("UConvert", U32, exponent)), whole
-
-        def work() -> int:
-            (start, r), (to, m) = parts(top), parts(low)
-            left = s.op("ISub", U32, start, to)
-            kept = self.code.variable(s.type(u))
-            self.code.store(kept, s.op("UMod", u, r, m))
-            steps = s.op("UDiv", U32, left, s.u32(room))
-            rest = s.op("ISub", U32, left, s.op("IMul", U32, steps, s.u32(room)))
-
-            def step(shift: int) -> None:
-                by = shift if u == U32 else s.op("UConvert", u, shift)
-                moved = s.op("ShiftLeftLogical", u, self.code.load(s.type(u), kept), by)
-                self.code.store(kept, s.op("UMod", u, moved, m))
-
-            self.code.loop(s.u32(0), lambda i: s.compare("lt", U32, i, steps), lambda i: step(s.u32(room)), s.u32(1))
-            step(rest)
-            power = s.op("ISub", U32, to, s.u32(self.word("bias") + mantissa))
-            if u != U32:
-                power = s.op("SConvert", u, power)
-            half = self.on_bits("ShiftRightArithmetic", power, self.lit(1))
-            size = s.op("ConvertUToF", self.kind, self.code.load(s.type(u), kept))
-            size = self.mul(self.mul(size, self.pow2(half)), self.pow2(self.on_bits("ISub", power, half)))
-            return self.copysign(size, a)
-
-        def some() -> int:
-            return self.code.choose(less, s.type(self.kind), lambda: a, work)
-
-        return self.code.choose(held, s.type(self.kind), some, lambda: self._v(float("nan")))
-
-
-def _glsl(name: str) -> Callable[[Real, int], int]:
-    return lambda real, x: real.fn(name, x)
-
-
-def _rsqrt(real: Real, x: int) -> int:
-    return real.fn("InverseSqrt", x) if real.kind == F32 else real.div(1.0, real.fn("Sqrt", x))
-
-
-# Functions by the operation of the intrinsic table.
-REALS: Final[dict[str, Callable[..., int]]] = {
-    "floor": _glsl("Floor"), "ceil": _glsl("Ceil"), "trunc": _glsl("Trunc"), "round": _glsl("RoundEven"),
-    "sqrt": _glsl("Sqrt"), "rsqrt": _rsqrt,
-    **{name: getattr(Real, name) for name in (
-        "exp", "log", "tanh", "sigmoid", "erf", "sinh", "cosh", "asinh", "acosh", "atanh", "sin", "cos", "tan", "asin",
-        "acos", "atan", "pow", "fmod",
-    )},
-}  # fmt: skip

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from sdk.codegen_c.spirv.code import Code
-from sdk.codegen_c.spirv.reals import REALS, Real
+from sdk.codegen_c.spirv.powers import REALS
+from sdk.codegen_c.spirv.reals import Real
 from sdk.codegen_c.spirv.scalars import Scalars
 from sdk.compiler.ir.loops import Idx, Imm, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import F16, F32, I32, U32, DType
