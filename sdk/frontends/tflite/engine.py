@@ -116,7 +116,7 @@ class LiteRt:
 
     By its reference kernels, which compute each element by itself; where a model has operators that these lack (CEIL,
     ELU, ROUND), or compute otherwise than TensorFlow (the window of LOCAL_RESPONSE_NORMALIZATION ends one channel
-    early), by its usual ones.
+    early; of weights with scales for blocks nothing comes), by its usual ones.
 
     Raises:
         MissingToolError: it is not installed.
@@ -140,6 +140,7 @@ class LiteRt:
         if why is not None:
             raise BuildError("LiteRT does not take this model", why=why, hint="use --against interp")
         otherwise = any(isinstance(node, Call) and node.callee == "lrn" for node in graph.body)
+        otherwise = otherwise or any(t.blocks for part in read_model(model.data, {}) for t in part.tensors)
         try:
             self._open(model.data, "builtin" if otherwise else "reference")
         except (RuntimeError, ValueError):

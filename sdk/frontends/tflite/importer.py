@@ -28,6 +28,7 @@ from sdk.text import printable
 __all__ = ["import_tflite"]
 
 SHOWN = 20
+OF_BLOCKS = ("EMBEDDING_LOOKUP", "FULLY_CONNECTED")  # operators whose weights may have scales for blocks
 Results = tuple[Value, ...]
 
 
@@ -237,6 +238,8 @@ def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importe
     operator = node.operator
     if operator.custom and operator.name in custom_ops:
         return custom_ops[operator.name], frozenset()
+    if operator.name not in OF_BLOCKS:
+        _check_blocks(node)
     spec = (CUSTOM if operator.custom else OPERATORS).get(operator.name)
     if any(k >= 0 and node.builder.graph.tensors[k].type_name == COMPLEX for k in operator.inputs):
         if operator.custom or operator.name not in OF_COMPLEX:
@@ -246,6 +249,14 @@ def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importe
         _check_inputs(operator, spec)
         return spec.importer(node.dtypes), spec.lower(node)
     raise _unsupported(operator)
+
+
+def _check_blocks(node: OpNode) -> None:
+    """Refuses tensors with scales for blocks: no other kernel reads them, and to this one they would have none."""
+    for k in (*node.operator.inputs, *node.operator.outputs):
+        if k >= 0 and node.builder.graph.tensors[k].blocks is not None:
+            title = node.builder.graph.tensors[k].title
+            raise BuildError(f"tensor {title} has scales for blocks; supported in {' and '.join(OF_BLOCKS)}")
 
 
 def _unsupported(operator: Operator) -> BuildError:
