@@ -225,7 +225,8 @@ class LiteRt:
 def _nudged(a: Array, rng: np.random.Generator) -> Array:
     if a.dtype.kind != "f":
         return a
-    return np.nextafter(a, np.where(rng.random(a.shape) < 0.5, -np.inf, np.inf).astype(a.dtype))
+    found: Array = np.nextafter(a, np.where(rng.random(a.shape) < 0.5, -np.inf, np.inf).astype(a.dtype))
+    return found
 
 
 def _apart(arrays: Sequence[Array]) -> float:

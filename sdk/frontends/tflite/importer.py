@@ -19,6 +19,7 @@ from sdk.frontends.tflite.inlining import Inliner, keep_variables
 from sdk.frontends.tflite.operators import OPERATORS
 from sdk.frontends.tflite.operators.complex import COMPLEX, OF_COMPLEX
 from sdk.frontends.tflite.operators.custom import CUSTOM
+from sdk.frontends.tflite.operators.custom.complex import TABLE as CUSTOM_OF_COMPLEX
 from sdk.frontends.tflite.operators.refused import REFUSED
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model, read_signatures
 from sdk.frontends.tflite.unsigned import LOWERED
@@ -242,9 +243,10 @@ def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importe
         _check_blocks(node)
     spec = (CUSTOM if operator.custom else OPERATORS).get(operator.name)
     if any(k >= 0 and node.builder.graph.tensors[k].type_name == COMPLEX for k in operator.inputs):
-        if operator.custom or operator.name not in OF_COMPLEX:
+        found = (CUSTOM_OF_COMPLEX if operator.custom else OF_COMPLEX).get(operator.name)
+        if found is None:
             raise BuildError("it is not supported for complex numbers")
-        return OF_COMPLEX[operator.name], frozenset()
+        return found, frozenset()
     if spec is not None:
         _check_inputs(operator, spec)
         return spec.importer(node.dtypes), spec.lower(node)
