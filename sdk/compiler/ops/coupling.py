@@ -66,7 +66,7 @@ def _loops(name: str, types: Sequence[TensorType], outs: Sequence[TensorType], g
     t, u = variable("t", count), variable("u", count)
     pass_ = variable("pass", PASSES)
     near = op("lt", _at("error"), number(ERROR / count, F32))
-    start = Store("p", (t.expr,), number(np.float32(1) / np.float32(count), F32))
+    start = Store("p", (t.expr,), number(float(np.float32(1) / np.float32(count)), F32))
     inside = over.rows is not None and not over.index  # rows are those of the only result
     lo, hi = (over.rows.lo.expr, over.rows.hi.expr) if over.rows is not None and inside else (0, count)
     body = over.around(
