@@ -59,8 +59,8 @@ def test_systems_of_equations() -> None:
         la = torch.linalg
         return (
             la.inv(a), a.inverse(), la.inv_ex(a)[0], la.solve(a, b), la.solve(a, b[..., 0]),
-            la.solve(a, b.mT, left=False), la.solve(a, b[0, 0]), la.det(a), la.slogdet(a)[1], a.det().sign() * la.slogdet(a)[0],
-            la.matrix_power(a, 3),
+            la.solve(a, b.mT, left=False), la.solve(a, b[0, 0]), la.det(a), la.slogdet(a)[1],
+            a.det().sign() * la.slogdet(a)[0], la.matrix_power(a, 3),
             la.solve_triangular(a, b, upper=True), la.solve_triangular(a, b, upper=False, unitriangular=True),
             la.solve_triangular(a, b.mT, upper=True, left=False), (a @ a.mT).logdet(), la.matrix_norm(a),
         )  # fmt: skip
