@@ -104,7 +104,8 @@ def print_build(data: dict[str, Any], board: Board) -> None:
 def build_lines(data: dict[str, Any], board: Board, width: int) -> Iterator[str]:
     """The build object in lines of at most ``width`` characters; bars only where there is room."""
     sections = data.get("sections") or {}
-    flash = sum(sections.get(name, 0) for name in ("text", "rodata", "data"))
+    external = data.get("external_bytes", 0)
+    flash = sum(sections.get(name, 0) for name in ("text", "rodata", "data")) - external
     ram_have, flash_have = (None, None) if board.hosted else (board.ram_bytes, board.flash_bytes)
     rows: list[tuple[str, int, int | None]] = [
         ("RAM", data["ram_bytes"], ram_have),
@@ -115,7 +116,9 @@ def build_lines(data: dict[str, Any], board: Board, width: int) -> Iterator[str]
     ]
     if sections:
         rows += [("code and constants" if board.hosted else "flash", flash, flash_have)]
-        rows += [(f"  {what}", sections.get(name, 0), None) for name, what in _SECTIONS.items() if sections.get(name)]
+        parts = {**sections, "rodata": sections.get("rodata", 0) - external}
+        rows += [(f"  {what}", parts[name], None) for name, what in _SECTIONS.items() if parts.get(name)]
+        rows += [("external flash", external, board.external.size)] if board.external and external else []
     cells = [(name, f"{size:,}", " B" + ("" if have is None else _part(size, have))) for name, size, have in rows]
     cells += [(name, text, " B") for name, text in _weights(data)]
     cells += [(name, f"{count:,}", "") for name, count in named_macs(_macs(data)) if count is not None]

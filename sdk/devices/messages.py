@@ -30,8 +30,9 @@ MAX_TENSORS = 1024  # inputs and outputs of one model
 MAX_DIMS = 16
 MAX_TEXT = 64  # bytes
 MAX_TENSOR_BYTES = (1 << 31) - 1  # as of the frontends
-_CAN_CANCEL = 1
+_CAN_CANCEL, _CAN_CHANGE_BAUD = 1, 4
 WATCHDOG = 0x10000  # the cause of a crash that is no exception (docs/wire.md)
+EXTERNAL = 0x10001  # the same
 _OTHER_VERSION = "rebuild and flash the firmware with this version of the tool"
 
 
@@ -49,6 +50,8 @@ class CrashRecord:
         if self.cause == WATCHDOG:
             where = f"; it was at pc=0x{self.pc:08x} lr=0x{self.lr:08x}" if self.pc else ""
             return f"its watchdog restarted it: something hung, or a single operation took longer{where}"
+        if self.cause == EXTERNAL:
+            return "its external flash does not hold the weights of its image: flash both, with sdk flash"
         return (
             f"exception {self.cause} at pc=0x{self.pc:08x} lr=0x{self.lr:08x} "
             f"cfsr=0x{self.cfsr:08x} address=0x{self.addr:08x}"
@@ -71,6 +74,7 @@ class HelloAck:
     crash: CrashRecord | None
     build_id: str
     can_cancel: bool
+    can_change_baud: bool
 
 
 @dataclass(frozen=True)
@@ -248,6 +252,7 @@ def parse_hello_ack(payload: bytes) -> HelloAck:
         crash=parse_crash(fields[12:]) if crashed else None,
         build_id=take_text(rest, "greeting")[0],
         can_cancel=bool(offers & _CAN_CANCEL),
+        can_change_baud=bool(offers & _CAN_CHANGE_BAUD),
     )
 
 

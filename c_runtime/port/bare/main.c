@@ -1,6 +1,8 @@
 /* The bare-metal agent: polls the UART, keeps the record of a crash across a restart. */
 #include "internal/bare.h"
+#include "internal/external.h"
 #include "internal/watchdog.h"
+#include "sdk_rt.h"
 #include "sdk_rt_agent.h"
 
 #include <stddef.h>
@@ -42,6 +44,19 @@ int sdk_rt_port_read(void)
     return sdk_rt_uart_read();
 }
 
+#if defined(SDK_RT_BAUDS)
+#define DRAINS_PER_SECOND 200u /* what a full FIFO of 32 bytes takes to leave at the slowest rate, and some */
+
+uint32_t sdk_rt_port_baud(uint32_t baud, bool set)
+{
+    uint64_t begin = sdk_rt_port_ticks();
+    while (set && sdk_rt_port_ticks() - begin < SDK_RT_TIMER_HZ / DRAINS_PER_SECOND) {
+        (void)sdk_rt_port_read(); /* what comes meanwhile is of no rate that can be told */
+    }
+    return sdk_rt_uart_baud(baud, set);
+}
+#endif
+
 void sdk_rt_crashed(const sdk_rt_crash_t *crash)
 {
     last.crash = *crash;
@@ -67,6 +82,21 @@ static void note_watchdog(void)
 }
 #endif
 
+#if defined(SDK_RT_EXTERNAL)
+/* Maps the flash chip with the weights. Where others are in it than those of this image, no run may read them. */
+static void map_external(void)
+{
+    sdk_rt_external_setup();
+    sdk_rt_external_map();
+    for (uint32_t i = 0; sdk_rt_build_id[i] != 0; ++i) {
+        const char *found = &sdk_rt_external_id[i];
+        if (*found != sdk_rt_build_id[i]) {
+            sdk_rt_crashed(&(sdk_rt_crash_t){.cause = SDK_RT_CAUSE_EXTERNAL, .addr = (uint32_t)(uintptr_t)found});
+        }
+    }
+}
+#endif
+
 #ifdef SDK_RT_APP
 void SDK_RT_APP(void); /* what the firmware does while no tool has a session open: a short step, again and again */
 #endif
@@ -85,6 +115,9 @@ void sdk_rt_main(void)
     last.magic = 0;
     last.asked = 0;
     sdk_rt_write_back();
+#if defined(SDK_RT_EXTERNAL)
+    map_external();
+#endif
     for (;;) {
         int byte = sdk_rt_port_read();
         if (byte >= 0) {

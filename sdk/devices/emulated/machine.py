@@ -14,6 +14,7 @@ from sdk.devices.emulated.blocks import Chip
 from sdk.devices.emulated.bus import PAGE, Bus, Clock, Halt, HostGone, Line
 from sdk.devices.emulated.cores import CORES, opened
 from sdk.devices.emulated.cortex_m import CortexM, Reset
+from sdk.devices.emulated.flashes import FLASHES, Flash
 from sdk.devices.emulated.native import Hooks
 from sdk.devices.emulated.parts import TIMERS, UARTS
 from sdk.devices.emulated.riscv import RiscV
@@ -33,20 +34,22 @@ _HEADER, _SEGMENT, _LOADED = struct.Struct("<16xHHIIIIIHHH"), struct.Struct("<6I
 
 
 class Machine:
-    """A board under Unicorn with its UART at two descriptors."""
+    """A board under Unicorn with its UART at two descriptors; ``port`` as in Line."""
 
-    def __init__(self, spec: MachineSpec, image: Path, read_fd: int, write_fd: int) -> None:
+    def __init__(self, spec: MachineSpec, image: Path, read_fd: int, write_fd: int, port: int | None = None) -> None:
         core = CORES[spec.core]
         self._thumb = core.thumb
         self._uc = uc = opened(core)
         self._pc = core.registers.pc
         self._limit = spec.limit
         self._kept = _map(uc, spec.memory)
-        code = [_placed(uc, address, data) for address, data in _segments(image)]
+        flash = self._flash = None if spec.external is None else Flash(uc, spec.external)
+        parts = [(a, data) for a, data in _segments(image) if flash is None or not flash.holds(a, data)]
+        code = [_placed(uc, address, data) for address, data in parts]
         riscv = core.arch == unicorn.UC_ARCH_RISCV
         self._hooks = Hooks(uc, Path(spec.library), riscv=riscv, count=spec.count)
         self._clock = Clock(self._hooks, spec.limit, spec.timer.hz)
-        line = Line(read_fd, write_fd, self._clock, uc)
+        line = Line(read_fd, write_fd, self._clock, uc, port)
         bus = self._bus = Bus(uc, self._hooks)
         chip = self._chip = Chip(spec.blocks, spec.reason)
         bus.add(spec.uart.base, UARTS[spec.uart.kind].on(chip.at(spec.uart.base), spec.uart, line))
@@ -58,6 +61,10 @@ class Machine:
             dog, base = spec.watchdog, spec.watchdog.base
             bus.add(base, WATCHDOGS[dog.kind].on(chip.at(base), dog, self._dog))
             bases.add(base)
+        if flash is not None:
+            part = flash.spec.part
+            bus.add(part.base, FLASHES[part.kind].on(chip.at(part.base), part, flash))
+            bases.add(part.base)
         chip.put_on(bus, bases)
         self._core: CortexM | RiscV
         if riscv:
@@ -78,6 +85,8 @@ class Machine:
                 at = self._go(at)
             except Reset as reset:
                 self._dog.off()
+                if self._flash is not None:
+                    self._flash.unmap()
                 self._chip.reset(by_watchdog=isinstance(reset, Bitten))
                 at = self._core.reset()
             except HostGone:
