@@ -38,7 +38,8 @@ FAMILIES = {
     "zephyr": SAY + "\n{% if m.role == 'user' %}\n{{ '<|user|>\n' + m.content + eos_token }}\n"
     "{% elif m.role == 'system' %}\n{{ '<|system|>\n' + m.content + eos_token }}\n"
     "{% elif m.role == 'assistant' %}\n"
-    "{{ '<|assistant|>\n' + m.content + eos_token }}\n{% endif %}\n{% if loop.last %}\n{{ '<|assistant|>' }}\n{% endif %}\n"
+    "{{ '<|assistant|>\n' + m.content + eos_token }}\n{% endif %}\n"
+    "{% if loop.last %}\n{{ '<|assistant|>' }}\n{% endif %}\n"
     "{% endfor %}",
 }  # fmt: skip
 # As reasoning models: thoughts of before are left out of what the assistant said.
