@@ -25,8 +25,8 @@ PARTS: Final = ("qweight", "qzeros", "scales", "g_idx")
 
 @dataclass(frozen=True)
 class Packing:
-    """How a checkpoint is packed: ``method`` awq or gptq, ``bits`` of a number, how many inputs have a scale in common (0:
-    all), and whether zero points are stored less one."""
+    """How a checkpoint is packed: ``method`` awq or gptq, ``bits`` of a number, how many inputs have a scale in common
+    (0: all), and whether zero points are stored less one."""
 
     method: str
     bits: int
@@ -62,8 +62,8 @@ def packing_of(config: Mapping[str, Any]) -> Packing:
 
 
 def unpacked(packing: Packing, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Weight]]:
-    """The matrices of a checkpoint, by the name that each would have if it were not packed. Names of ``tensors`` that end
-    in qweight, qzeros, scales and g_idx are used.
+    """The matrices of a checkpoint, by the name that each would have if it were not packed. Names of ``tensors`` that
+    end in qweight, qzeros, scales and g_idx are used.
 
     Raises:
         BuildError: parts are missing or do not fit, or groups are not of inputs that follow each other.

@@ -45,12 +45,12 @@ def gptq(rng: np.random.Generator, outputs: int, inputs: int, group: int, bits: 
     per, count = 32 // bits, inputs // group
     numbers = rng.integers(0, 1 << bits, (inputs, outputs))
     zeros = rng.integers(less, (1 << bits) + less, (count, outputs)) if bits == 4 else np.full((count, outputs), 128)
-    scales, places = scales_of(rng, count, outputs), list(range(per))
+    scales, places = scales_of(rng, count, outputs) / np.float16(bits * bits / 16), list(range(per))
     wide = np.repeat(np.arange(count), group)
     floats = scales.astype(np.float32)[wide] * (numbers - zeros[wide]).astype(np.float32)
     parts = {
-        "qweight": words(numbers.T, bits, places).T.copy(), "qzeros": words(zeros - less, bits, places), "scales": scales,
-        "g_idx": wide.astype(np.int32),
+        "qweight": words(numbers.T, bits, places).T.copy(), "qzeros": words(zeros - less, bits, places),
+        "scales": scales, "g_idx": wide.astype(np.int32),
     }  # fmt: skip
     return parts, floats.T
 
