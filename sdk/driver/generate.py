@@ -200,6 +200,7 @@ def _printed(job: Job, module: Module) -> _Code:
         small=not board.hosted,
         check=options.check,
         core=_core(board, capabilities(board, options)),
+        beyond=job.beyond,
         compile_with=tuple(shlex.join(words) for words in target_of(board, options).commands),
     )
     emitted = job.backend.emit(module, job.prefix, isa=capabilities(board, options), options=choice)
