@@ -140,8 +140,8 @@ def test_a_chip_that_no_file_has(folder: Path, capsys: pytest.CaptureFixture[str
 def test_a_chip_of_probe_rs(folder: Path, tagged: bool, capsys: pytest.CaptureFixture[str]) -> None:
     if not tagged:  # as other versions of probe-rs write it
         text = FAMILY.replace("access:\n      write: false\n      boot: true", "is_boot_memory: true")
-        text = re.sub(r"- !(Ram|Nvm|Generic)\n    range:\n      start: (\w+)\n      end: (\w+)\n    cores:(.*\n(?:    - .*\n)?)",
-                      r"- \1:\n      range:\n        start: \2\n        end: \3\n      cores:\4", text)  # fmt: skip
+        memory = r"- !(\w+)\n    range:\n      start: (\w+)\n      end: (\w+)\n    cores:(.*\n(?:    - .*\n)?)"
+        text = re.sub(memory, r"- \1:\n      range:\n        start: \2\n        end: \3\n      cores:\4", text)
         text = text.replace("cores:\n    - ", "cores:\n      - ").replace("\n    is_boot", "\n      is_boot")
         assert "!Ram" not in text
         (folder / "family.yaml").write_text(text)
