@@ -1,0 +1,106 @@
+"""The kernels of a module in the language of one driver, and why a call has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, kernels_of
+from sdk.codegen_c.opencl.stmt import emit_kernel
+from sdk.compiler.ir.loops import Alloc, Loops
+from sdk.compiler.ir.types import DType
+from sdk.compiler.ir.walk import walk
+from sdk.errors import BuildError
+
+__all__ = ["OPERANDS", "WORDS", "Code", "Kernels", "kernels"]
+
+OPERANDS: Final = 12  # buffers of a kernel, and
+WORDS: Final = 32  # 32-bit words of its numbers with their offsets: SDK_GPU_OPERANDS and SDK_GPU_WORDS of the runtime
+_NEEDS: Final = {"f64": 2, "i64": 4, "u64": 4}  # SDK_GPU_NEEDS_*
+
+
+@dataclass(frozen=True)
+class Code:
+    """One kernel as generated C has it. ``text`` is that of OpenCL C, ``words`` are those of SPIR-V."""
+
+    name: str
+    grid: Grid
+    text: str = ""
+    words: tuple[int, ...] = ()
+
+    @property
+    def operands(self) -> int:
+        """How many buffers it is given."""
+        return len(self.grid.loops.params)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers it is given: dims, then the row range."""
+        return len(self.grid.loops.dims) + (2 if self.grid.loops.rows else 0)
+
+    @property
+    def written(self) -> int:
+        """Bit k: it writes to operand k."""
+        return sum(1 << k for k, p in enumerate(self.grid.loops.params) if p.mode != "read")
+
+    @property
+    def local_bytes(self) -> int:
+        """What a group shares."""
+        return sum(b.type.max_bytes for b in (n.buffer for n in walk(self.grid.loops.body) if isinstance(n, Alloc))
+                   if b.space == "local")  # fmt: skip
+
+    @property
+    def needs(self) -> int:
+        """The capabilities of the device that it uses, as bits of the runtime's."""
+        kinds = {str(n.dtype.scalar) for n in walk(self.grid.loops) if isinstance(getattr(n, "dtype", None), DType)}
+        return sum({_NEEDS[kind] for kind in kinds if kind in _NEEDS})
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """All kernels in order; of each function the numbers of its own, or why there are none."""
+
+    codes: tuple[Code, ...]
+    of: Mapping[str, tuple[int, ...]]
+    missing: Mapping[str, str]
+
+
+def _opencl(grid: Grid, name: str) -> Code:
+    kernel = emit_kernel(grid.loops, name)
+    return Code(kernel.name, grid, text=kernel.text + "\n")
+
+
+_PRINTERS: Final[Mapping[str, Callable[[Grid, str], Code]]] = {"opencl": _opencl}
+
+
+def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
+    """The kernels of loops functions for the driver ``gpu``. A function that cannot be one runs as C: ``missing`` says
+    why."""
+    codes: list[Code] = []
+    of: dict[str, tuple[int, ...]] = {}
+    missing: dict[str, str] = {}
+    for name, loops in functions.items():
+        try:
+            made = _made(loops, prefix, gpu)
+        except BuildError as error:
+            missing[name] = error.message if error.why is None else f"{error.message}: {error.why}"
+            continue
+        of[name] = tuple(range(len(codes), len(codes) + len(made)))
+        codes += made
+    return Kernels(tuple(codes), of, missing)
+
+
+def _made(loops: Loops, prefix: str, gpu: str) -> list[Code]:
+    made = []
+    grids = kernels_of(loops)
+    for k, grid in enumerate(grids):
+        code = _PRINTERS[gpu](grid, f"{prefix}_k{k}" if len(grids) > 1 else f"{prefix}_k")
+        if code.operands > OPERANDS:
+            raise BuildError(f"a kernel of {code.operands} buffers, at most {OPERANDS} are sure to be allowed")
+        if code.operands + code.numbers > WORDS:
+            raise BuildError(f"a kernel of {code.operands + code.numbers} numbers, at most {WORDS} are")
+        if code.local_bytes > LOCAL_BYTES:
+            raise BuildError(f"a group would share {code.local_bytes} bytes, at most {LOCAL_BYTES} are sure to be there")
+        made.append(code)
+    return made
