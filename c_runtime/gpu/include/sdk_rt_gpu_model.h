@@ -85,11 +85,11 @@ enum { SDK_GPU_RUNS = 0, SDK_GPU_NOT_BUILT = 1, SDK_GPU_OVER_LIMITS = 2, SDK_GPU
 typedef struct sdk_gpu_model sdk_gpu_model_t;
 
 /* Puts a model on a device: compiles its kernels, proves them with one run of each entry, copies constants and state. All
-   that later runs need is made here. arena and state are the host's,
-   the latter of state_bytes. `told`, which may be NULL, is called with a line of
+   that later runs need is made here. arena and state are the host's: the
+   former is left as it was, the latter is put to its start. `told`, which may be NULL, is called with a line of
    text for each kernel that does not run on the device. */
-int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self, uint8_t *arena, uint8_t *state,
-                       uint64_t state_bytes, void (*told)(const char *line), sdk_gpu_model_t **out);
+int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self, uint8_t *arena, uint64_t arena_bytes,
+                       uint8_t *state, uint64_t state_bytes, void (*told)(const char *line), sdk_gpu_model_t **out);
 
 /* Frees it. NULL is allowed. */
 void sdk_gpu_model_close(sdk_gpu_model_t *model);

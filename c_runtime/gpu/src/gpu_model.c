@@ -499,10 +499,11 @@ static void tell(const sdk_gpu_model_t *model, void (*told)(const char *line))
     }
 }
 
-int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self, uint8_t *arena, uint8_t *state,
-                       uint64_t state_bytes, void (*told)(const char *line), sdk_gpu_model_t **out)
+int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self, uint8_t *arena, uint64_t arena_bytes,
+                       uint8_t *state, uint64_t state_bytes, void (*told)(const char *line), sdk_gpu_model_t **out)
 {
     sdk_gpu_model_t *model;
+    uint8_t *held = NULL; /* what was in the arena: the proof runs there, and inputs may be there already */
     uint64_t largest = 1u;
     int status = SDK_GPU_OK;
     if (gpu == NULL || plans == NULL || self == NULL || out == NULL ||
@@ -540,7 +541,20 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
         status = model->touched == NULL || model->scratch == NULL ? no_memory(gpu) : make_regions(model);
     }
     status = status == SDK_GPU_OK ? make_kernels(model) : status;
-    status = status == SDK_GPU_OK ? prove(model) : status;
+    if (status == SDK_GPU_OK) {
+        held = room((size_t)arena_bytes, 1u);
+        status = held == NULL ? no_memory(gpu) : SDK_GPU_OK;
+    }
+    if (status == SDK_GPU_OK && arena_bytes > 0u) {
+        memcpy(held, arena, (size_t)arena_bytes);
+    }
+    if (status == SDK_GPU_OK) {
+        status = prove(model);
+        if (arena_bytes > 0u) {
+            memcpy(arena, held, (size_t)arena_bytes);
+        }
+    }
+    free(held);
     for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {
         status = make_slots(model, plans->entries[e], &model->runners[e]);
     }

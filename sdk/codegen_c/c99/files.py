@@ -65,8 +65,8 @@ def emit(
     """The files of a planned module: ``<prefix>.h``, ``.c``, ``_weights.c``; with golden cases ``_selftest.c``.
 
     Many constants come as ``_weights.S`` and the bytes it takes in, ``_weights.bin``, in the place of C text. An agent
-    gets ``<prefix>_glue.c`` and ``models.c``; the header is printed anew with the stack of each entry. ``printer`` prints
-    entries, ``more`` are functions that stand behind them.
+    gets ``<prefix>_glue.c`` and ``models.c``; the header is printed anew with the stack of each entry. ``printer``
+    prints entries, ``more`` are functions that stand behind them.
 
     Raises:
         BuildError: a construct that C99 has not, an operation without an instruction.

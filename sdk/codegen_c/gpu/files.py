@@ -80,7 +80,8 @@ def _code_row(prefix: str, number: int, code: Code) -> str:
     text, words, count = ("NULL", own, len(code.words)) if code.words else (own, "NULL", 0)
     local = ", ".join(f"{n}u" for n in code.grid.local)
     numbers = f"{code.operands}u, {code.operands + code.numbers}u, 0x{code.written:x}u"
-    return f"    {{{quoted(code.name)}, {text}, {words}, {count}u, {numbers}, {{{local}}}, {code.local_bytes}u, {code.needs}u}}"
+    rest = f"{{{local}}}, {code.local_bytes}u, {code.needs}u"
+    return f"    {{{quoted(code.name)}, {text}, {words}, {count}u, {numbers}, {rest}}}"
 
 
 def _functions(api: Interface, weights: Weights, made: Kernels, places: Constants) -> list[str]:
@@ -92,6 +93,7 @@ def _functions(api: Interface, weights: Weights, made: Kernels, places: Constant
     ] or ["    {NULL, 0u, 0u, 0u}"]
     sizes = [api.region_bytes("arena"), api.region_bytes("state"), *places.bytes]
     state = f"{m}_state_bytes(&self->init_dims)" if api.init else f"{M}_STATE_BYTES"
+    arena = "self->arena_bytes" if api.arena_varies else f"{M}_ARENA_BYTES"
     entries = ", ".join(f"&{e.name}_gpu_entry" for e in api.entries)
     tables = f"""extern const sdk_gpu_code_t {m}_gpu_codes[];
 static const sdk_gpu_upload_t {m}_gpu_uploads[] = {{
@@ -118,7 +120,7 @@ static const sdk_gpu_plans_t {m}_gpu_plans = {{
     if (gpu == NULL || self->gpu != NULL) {{
         return {M}_E_ARG;
     }}
-{checks}    return sdk_gpu_model_open(gpu, &{m}_gpu_plans, self, self->arena, self->state, {state}, told, &self->gpu);
+{checks}    return sdk_gpu_model_open(gpu, &{m}_gpu_plans, self, self->arena, {arena}, self->state, {state}, told, &self->gpu);
 }}"""
     close = f"""void {m}_close_gpu({m}_t *self)
 {{

@@ -1,4 +1,4 @@
-"""From a loops function to kernels: independent loops become axes of work items, statements in a row kernels in a row."""
+"""From a loops function to kernels: independent loops become axes of work items, statements kernels in a row."""
 
 from __future__ import annotations
 

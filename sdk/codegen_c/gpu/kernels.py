@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from sdk.codegen_c.c99.names import identifier
 from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, kernels_of
 from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.compiler.ir.loops import Alloc, Loops
@@ -22,12 +23,17 @@ _NEEDS: Final = {"f64": 2, "i64": 4, "u64": 4}  # SDK_GPU_NEEDS_*
 
 @dataclass(frozen=True)
 class Code:
-    """One kernel as generated C has it. ``text`` is that of OpenCL C, ``words`` are those of SPIR-V."""
+    """One kernel as generated C has it: ``text`` is OpenCL C with a function called ``name``, ``words`` are SPIR-V."""
 
     name: str
     grid: Grid
     text: str = ""
     words: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> object:
+        """Kernels with the same are one."""
+        return self.text, self.words, self.grid.local, self.operands, self.numbers, self.written
 
     @property
     def operands(self) -> int:
@@ -78,6 +84,7 @@ def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
     """The kernels of loops functions for the driver ``gpu``. A function that cannot be one runs as C: ``missing`` says
     why."""
     codes: list[Code] = []
+    known: dict[object, int] = {}
     of: dict[str, tuple[int, ...]] = {}
     missing: dict[str, str] = {}
     for name, loops in functions.items():
@@ -86,21 +93,31 @@ def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
         except BuildError as error:
             missing[name] = error.message if error.why is None else f"{error.message}: {error.why}"
             continue
-        of[name] = tuple(range(len(codes), len(codes) + len(made)))
-        codes += made
+        own = []
+        for k, code in enumerate(made):
+            if code.key not in known:
+                known[code.key] = len(codes)
+                codes.append(_named(code, identifier(f"{prefix}_{name}_{k}" if k else f"{prefix}_{name}")))
+            own.append(known[code.key])
+        of[name] = tuple(own)
     return Kernels(tuple(codes), of, missing)
+
+
+def _named(code: Code, name: str) -> Code:
+    """A kernel under its own name, and not that which all are printed with to see which are alike."""
+    return replace(code, name=name, text=code.text.replace(code.name, name))
 
 
 def _made(loops: Loops, prefix: str, gpu: str) -> list[Code]:
     made = []
     grids = kernels_of(loops)
-    for k, grid in enumerate(grids):
-        code = _PRINTERS[gpu](grid, f"{prefix}_k{k}" if len(grids) > 1 else f"{prefix}_k")
+    for grid in grids:
+        code = _PRINTERS[gpu](replace(grid, loops=replace(grid.loops, name="gpu_kernel")), prefix)
         if code.operands > OPERANDS:
             raise BuildError(f"a kernel of {code.operands} buffers, at most {OPERANDS} are sure to be allowed")
         if code.operands + code.numbers > WORDS:
             raise BuildError(f"a kernel of {code.operands + code.numbers} numbers, at most {WORDS} are")
         if code.local_bytes > LOCAL_BYTES:
-            raise BuildError(f"a group would share {code.local_bytes} bytes, at most {LOCAL_BYTES} are sure to be there")
+            raise BuildError(f"a group would share {code.local_bytes} bytes, {LOCAL_BYTES} are sure to be there")
         made.append(code)
     return made

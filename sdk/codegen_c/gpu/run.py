@@ -119,10 +119,9 @@ class GpuRunPrinter(RunPrinter):
         unused = [f"    (void){t};" for t in ("places", "numbers", "groups") if not any(t in line for line in lines)]
         head = self._instance(True, "const ")
         text = "\n".join([*head, *unused, *self._dim_lines(), *held, *lines])
-        parameters = (
-            "const void *given, const void *given_dims, sdk_gpu_place_t *places, int32_t *numbers, uint32_t (*groups)[3]"
-        )
-        return [f"static void {self.entry.name}_gpu_place({parameters})\n{{\n{text}\n}}"]
+        given = "const void *given, const void *given_dims"
+        tables = "sdk_gpu_place_t *places, int32_t *numbers, uint32_t (*groups)[3]"
+        return [f"static void {self.entry.name}_gpu_place({given}, {tables})\n{{\n{text}\n}}"]
 
     # --- tables -------------------------------------------------------------------------------------------
 
@@ -147,7 +146,7 @@ class GpuRunPrinter(RunPrinter):
         e, steps = self.entry, self.steps_on_gpu
         name = f"{e.name}_gpu"
         operands = [
-            f"{{{o.region}u, {_ELEMENTS.get(str(o.element.scalar), 'SDK_GPU_EXACT')}, {int(o.reads)}u, {int(o.writes)}u}}"
+            f"{{{o.region}u, {_ELEMENTS.get(str(o.element), 'SDK_GPU_EXACT')}, {int(o.reads)}u, {int(o.writes)}u}}"
             for o in self._operands()
         ]
         places = [f"{{{_number(a)}u, {_number(b)}u}}" for (_, a), (_, b) in self._places_of()]
@@ -169,8 +168,9 @@ class GpuRunPrinter(RunPrinter):
             _table("sdk_gpu_port_t", f"{name}_ports", ports),
             _table("int32_t", f"{name}_dims", dims),
         ]
+        own = ("steps", "operands", "kernels", "places", "numbers", "groups")
         rows = [
-            quoted(self.plan.name), *(f"{name}_{t}" for t in ("steps", "operands", "kernels", "places", "numbers", "groups")),
+            quoted(self.plan.name), *(f"{name}_{t}" for t in own),
             f"{name}_ports", f"{name}_ports + {count}", f"{name}_dims", f"{len(steps)}u", f"{len(operands)}u",
             f"{len(places)}u", f"{len(self._numbers())}u", f"{len(groups)}u", f"{count}u", f"{len(e.outputs)}u",
             f"{len(dims)}u", f"{name}_place" if self._varies() else "NULL", f"{name}_step",
@@ -179,8 +179,8 @@ class GpuRunPrinter(RunPrinter):
         return [*tables, f"static const sdk_gpu_entry_t {name}_entry = {{\n    {record},\n}};"]
 
     def _varies(self) -> bool:
-        dims = [d for pair in self._places_of() for _, d in pair] + self._numbers() + [d for g in self._groups() for d in g]
-        return any(free_vars(d) for d in dims)
+        places = [d for pair in self._places_of() for _, d in pair]
+        return any(free_vars(d) for d in (*places, *self._numbers(), *(d for g in self._groups() for d in g)))
 
     def _step_rows(self, steps: Sequence[Step]) -> list[str]:
         rows, operand, number, dispatch = [], 0, 0, 0
