@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sdk.boards import load_board
-from sdk.compiler.sym import Var, evaluate
-from sdk.driver import BuildOptions
+from sdk.compiler.sym import Var, evaluate, free_vars
 from sdk.driver.built import Built, BuiltEntry
-from sdk.driver.generate import generate
-from sdk.driver.job import job_of
-from sdk.driver.sources import as_files, compile_sources
-from sdk.driver.targets import target_of
-from sdk.toolchains import LinkJob, toolchain_for
+
+if TYPE_CHECKING:
+    from sdk.driver import BuildOptions
 
 SHIM = """
 #include "NAME.h"
@@ -57,7 +54,20 @@ int test_verdict(unsigned kernel) { return sdk_gpu_model_verdict(test_self()->gp
 class Host:
     """A model built for a GPU, without the agent: ``open`` puts it on the device, ``run`` runs an entry."""
 
-    def __init__(self, built: Built, folder: Path, options: BuildOptions) -> None:
+    def __init__(self, library: Path, entries: Mapping[str, BuiltEntry]) -> None:
+        self.library = ctypes.CDLL(str(library))
+        self.library.test_text.restype = self.library.test_message.restype = ctypes.c_char_p
+        self.records = {n: _Record.of(self.library, e) for n, e in entries.items()}
+        assert self.first.call("init") == 0
+
+    @staticmethod
+    def link(built: Built, library: Path, options: BuildOptions) -> None:
+        """Makes the library of a build."""
+        from sdk.boards import load_board
+        from sdk.driver.sources import as_files, compile_sources
+        from sdk.driver.targets import target_of
+        from sdk.toolchains import LinkJob, toolchain_for
+
         name = built.sources.prefix
         board = load_board("host")
         entry = next(iter(built.entries.values()))
@@ -72,12 +82,7 @@ class Host:
         target = target_of(board, options)
         tool = toolchain_for(target, options.toolchain)
         objects = compile_sources(files, tool, target, pic=True)
-        path = tool.link(LinkJob("shared", objects, target, libs=("pthread", "dl")), folder / f"{name}.so")
-        self.library = ctypes.CDLL(str(path))
-        self.library.test_text.restype = self.library.test_message.restype = ctypes.c_char_p
-        self.built = built
-        self.records = {n: _Record.of(self.library, e) for n, e in built.entries.items()}
-        assert self.first.call("init") == 0
+        tool.link(LinkJob("shared", objects, target, libs=("pthread", "dl")), library)
 
     @property
     def first(self) -> _Record:
@@ -143,7 +148,7 @@ class _Record(ctypes.Structure):
         env: dict[Var, int] = {v: dims.get(v.name, v.most) for v in self.entry.dims}
         values = (ctypes.c_int32 * max(len(env), 1))(*env.values())
         # tensors may lie elsewhere for other dims: a first run places them
-        if any(self.entry.dims):
+        if any(free_vars(d) for shape in self.entry.shapes.values() for d in shape):
             self.step(values)
         for k, name in enumerate(names[: self.input_count]):
             value = np.ascontiguousarray(inputs[name])
@@ -164,6 +169,27 @@ _KINDS = {1: np.int8, 2: np.uint8, 3: np.int16, 4: np.uint16, 5: np.int32, 6: np
 
 
 def hosted(model: Path, folder: Path, gpu: str = "opencl", **options: Any) -> Host:
-    """A model's file built for a GPU."""
-    choice = BuildOptions(gpu=gpu, **options)
-    return Host(generate(job_of(model, load_board("host"), choice)), folder, choice)
+    """A model's file built for a GPU; ``folder`` keeps what was built of it."""
+    library, entries = folder / f"{model.stem}.so", folder / f"{model.stem}.entries"
+    if not entries.exists():
+        from sdk.boards import load_board
+        from sdk.driver import BuildOptions
+        from sdk.driver.generate import generate
+        from sdk.driver.job import job_of
+
+        choice = BuildOptions(gpu=gpu, **options)
+        built = generate(job_of(model, load_board("host"), choice))
+        Host.link(built, library, choice)
+        entries.write_bytes(pickle.dumps(dict(built.entries)))
+    return Host(library, pickle.loads(entries.read_bytes()))
+
+
+def input_types(host: Host, dims: Mapping[str, int]) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    """Type and shape of each input."""
+    record = host.first
+    env = {v: dims.get(v.name, v.most) for v in record.entry.dims}
+    names = list(record.entry.shapes)[: record.input_count]
+    return {
+        name: (np.dtype(_KINDS[record.tensors[k].dtype]), tuple(evaluate(d, env) for d in record.entry.shapes[name]))
+        for k, name in enumerate(names)
+    }

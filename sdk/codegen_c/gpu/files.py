@@ -120,7 +120,8 @@ static const sdk_gpu_plans_t {m}_gpu_plans = {{
     if (gpu == NULL || self->gpu != NULL) {{
         return {M}_E_ARG;
     }}
-{checks}    return sdk_gpu_model_open(gpu, &{m}_gpu_plans, self, self->arena, {arena}, self->state, {state}, told, &self->gpu);
+{checks}    return sdk_gpu_model_open(gpu, &{m}_gpu_plans, self, self->arena, {arena}, self->state, {state}, told,
+                              &self->gpu);
 }}"""
     close = f"""void {m}_close_gpu({m}_t *self)
 {{

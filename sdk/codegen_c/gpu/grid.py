@@ -12,7 +12,7 @@ from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
 from sdk.compiler.sym import Dim, Var, ceildiv, floordiv, free_vars, max_value, prove_ge
 from sdk.errors import BuildError
 
-__all__ = ["GROUP", "Grid", "Groups", "kernels_of", "work_items"]
+__all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "kernels_of", "parallel", "work_items"]
 
 GROUP: Final = 64  # work items of a group, where nothing else decides
 PRIVATE_BYTES: Final = 4096  # of arrays that a work item may have of its own
@@ -37,10 +37,27 @@ def kernels_of(loops: Loops) -> tuple[Grid, ...]:
     Raises:
         BuildError: a kernel would need what a work item has not.
     """
+    return tuple(work_items(part) for part in (_parts(loops) or [loops]))
+
+
+def parallel(loops: Loops) -> Loops:
+    """The same function with the loops that become axes marked as such: their iterations run in any order."""
+    body = tuple(_marked(part) for part in (_parts(loops) or [loops]))
+    return replace(loops, body=Block(tuple(stmt for block in body for stmt in block.body)))
+
+
+def _marked(loops: Loops) -> Block:
+    chain, body = _chain(loops)
+    for loop in reversed(chain):
+        body = Block((replace(loop, body=body, kind="parallel"),))
+    return body
+
+
+def _parts(loops: Loops) -> list[Loops]:
+    """The statements of a function as functions, where nothing is declared that they share; else none."""
     body = loops.body.body
     apart = len(body) > 1 and all(isinstance(s, For | If | Block) for s in body)
-    parts = [replace(loops, body=Block((stmt,))) for stmt in body] if apart else [loops]
-    return tuple(work_items(part) for part in parts)
+    return [replace(loops, body=Block((stmt,))) for stmt in body] if apart else []
 
 
 def work_items(loops: Loops) -> Grid:

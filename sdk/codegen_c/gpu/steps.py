@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from sdk.codegen_c.c99.weights import Weights
-from sdk.codegen_c.gpu.grid import GROUP, MOST_GROUPS
+from sdk.codegen_c.gpu.grid import GROUP, MOST_GROUPS, parallel
 from sdk.codegen_c.gpu.kernels import Kernels
 from sdk.compiler.ir.loops import Block, Buffer, For, Load, Loops, Param, Store
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait
 from sdk.compiler.ir.types import DType, dtype
 from sdk.compiler.memory.effects import extern_outputs
-from sdk.compiler.sym import Dim, Var, floordiv, prove_ge, substitute
+from sdk.compiler.memory.inplace import may_take_over
+from sdk.compiler.sym import Dim, Var, floordiv, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
 __all__ = ["Constants", "Operand", "Step", "check_plan", "constants", "copying", "functions_of", "steps_of"]
@@ -158,6 +159,8 @@ def _call(
         _operand(plan, plan.buffer(n), weights, places, p.mode != "write", p.mode != "read")
         for p, n in zip(loops.params, call.args, strict=True)
     ]
+    if (why := _ordered(plan, call, loops)) is not None:
+        return Step(call, tuple(operands), (), (), (), why)
     env: dict[Var, Dim] = dict(zip(loops.dims, call.dims, strict=True))
     numbers = [*call.dims]
     if loops.rows is not None:
@@ -167,12 +170,33 @@ def _call(
     return _step(call, call.callee, tuple(operands), tuple(numbers), env, kernels)
 
 
+def _ordered(plan: Plan, call: PlanCall, loops: Loops) -> str | None:
+    """Why work items in any order would overwrite what others have yet to read; None where they do not. What a call
+    touches is in use at the same time: two buffers share bytes only where one takes over those of the other."""
+    free: Loops | None = None
+    for out, a in zip(loops.params, map(plan.buffer, call.args), strict=True):
+        for source, b in zip(loops.params, map(plan.buffer, call.args), strict=True):
+            if out is source or out.mode == "read" or _held(plan, a) != _held(plan, b):
+                continue
+            free = free or parallel(loops)
+            same = prove_eq(a.offset, b.offset) is True
+            if not (same and may_take_over(free, out.buffer.name, source.buffer.name)):
+                return f"{out.buffer.name} takes over bytes of {source.buffer.name} in an order of its own"
+    return None
+
+
+def _held(plan: Plan, buffer: PlanBuffer) -> str:
+    """The buffer whose bytes one shares."""
+    while buffer.alias:
+        buffer = plan.buffer(buffer.alias)
+    return buffer.name
+
+
 def _copy(plan: Plan, stmt: Copy, kernels: Kernels, weights: Weights, places: Constants) -> Step:
     src, dst = plan.buffer(stmt.src), plan.buffer(stmt.dst)
     a, b = _operand(plan, src, weights, places, True, False), _operand(plan, dst, weights, places, False, True)
     a, b = (Operand(x.region, x.offset, a.bytes, dtype("u8"), x.reads, x.writes) for x in (a, b))
-    apart = prove_ge(a.offset, b.offset + b.bytes) is True or prove_ge(b.offset, a.offset + a.bytes) is True
-    if a.region == b.region and not apart:
+    if _held(plan, src) == _held(plan, dst):
         return Step(stmt, (a, b), (), (), (), "a copy between places that may overlap")
     kind = _copied(plan, stmt)
     count = floordiv(a.bytes, kind.nbytes)
