@@ -99,7 +99,7 @@ def build_options(function: F) -> F:
                 shell_complete=complete.region_names,
             ),
             click.option(
-                "--weights", type=click.Choice(["flash", "ram", "file"]), default="flash",
+                "--weights", type=click.Choice(["flash", "ram", "file", "external"]), default="flash",
                 help="Where weights are at run time.", show_default=True,
             ),
             click.option(
@@ -125,7 +125,8 @@ def build_options(function: F) -> F:
                 shell_complete=complete.backend_names,
             ),
             click.option(
-                "--gpu", type=click.Choice(["opencl"]), help="Have a GPU do the work, by way of this interface."
+                "--gpu", type=click.Choice(["opencl", "vulkan"]),
+                help="Have a GPU do the work, by way of this interface.",
             ),
             click.option(
                 "--toolchain", metavar="NAME", default="auto", show_default=True,

@@ -29,7 +29,7 @@ def backend_for(board: Board, options: BuildOptions) -> Backend:
     backend = get_backend(name)
     if (options.gpu is None) == (backend.kernels == "plain"):
         which = "wants to know for what" if options.gpu is None else "makes no kernels beside C"
-        raise UsageError(f"the {backend.name} backend {which}", hint="--gpu opencl, without --backend")
+        raise UsageError(f"the {backend.name} backend {which}", hint="--gpu opencl or --gpu vulkan, without --backend")
     why = backend.refuses(board)
     if why is not None:
         flag = "gpu" if options.backend is None else "backend"

@@ -19,11 +19,11 @@ __all__ = ["OBJECTIVES", "BuildOptions"]
 MAX_THREADS = 64  # of the runtime's pool
 LEAST_WATCHDOG: Final = 100  # ms: the agent itself needs some to answer
 OPTS: Final = ("time", "size")
-GPUS: Final = ("opencl",)
+GPUS: Final = ("opencl", "vulkan")
 OBJECTIVES: Final = ("time", "min")
 IOS: Final = ("arena", "caller")
 CHECKS: Final = ("sample", "full")
-PLACES: Final = ("flash", "ram", "file")
+PLACES: Final = ("flash", "ram", "file", "external")
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,15 @@ class BuildOptions:
     files say which ops a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the
     board's memories that the arena may lie in, the preferred first, with the most bytes of each (none: the arena is
     one); ``weights`` stay in "flash", are copied to "ram" by the program's start, or lie in a "file" that a program
-    under an operating system maps; ``opt`` is what code is made for, "time" or "size";
+    under an operating system maps, or in the "external" flash chip beside a microcontroller; ``opt`` is what code is
+    made for, "time" or "size";
     ``io``: inputs and outputs lie in the "arena" or in buffers of the "caller" (None: as boards of that kind do);
     ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full";
     ``backend`` prints the code (None: the one whose code runs on the board); ``custom`` are files of Python that
     say how custom operators are imported, or what these say: they are run; ``safetensors`` are files of tensors that
     take the place of those of the model by their names, or what is in these; ``watchdog`` are the ms after which the
     board's watchdog restarts it where an operation or the agent hangs (None: it is not started); ``gpu`` is the
-    interface of GPUs that kernels are made for, "opencl" (None: the processor runs all).
+    interface of GPUs that kernels are made for, "opencl" or "vulkan" (None: the processor runs all).
 
     Raises:
         UsageError: a choice this version does not offer.

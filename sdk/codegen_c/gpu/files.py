@@ -18,11 +18,13 @@ from sdk.compiler.ir.module import Module
 from sdk.errors import BuildError
 from sdk.resources import data_dir
 
-__all__ = ["DRIVERS", "emit"]
+__all__ = ["emit"]
 
-DRIVERS: Final = {"opencl": "OpenCL"}
-_PARTS: Final = ("gpu.c", "gpu_model.c")
-_HEADERS: Final = ("sdk_rt_gpu.h", "sdk_rt_gpu_model.h")
+_PARTS: Final = ("include/*.h", "src/gpu.c", "src/gpu_model.c")  # of the runtime, for every driver
+_DRIVERS: Final = {
+    "opencl": ("src/gpu_opencl*.c",),
+    "vulkan": ("src/gpu_vulkan*.c", "src/sdk_rt_gpu_vulkan*.h"),
+}
 
 
 def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> Emitted:
@@ -49,9 +51,9 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
 def _runtime(gpu: str) -> dict[str, str]:
     """The files of the runtime that a program needs, by the names that they have beside a model's."""
     root = data_dir("c_runtime") / "gpu"
-    files = {f"sdk_rt_{name}": root / "src" / name for name in (*_PARTS, f"gpu_{gpu}.c")}
-    files |= {name: root / "include" / name for name in _HEADERS}
-    return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    paths = [path for part in (*_PARTS, *_DRIVERS[gpu]) for path in sorted(root.glob(part))]
+    names = [path.name if path.name.startswith("sdk_rt_") else f"sdk_rt_{path.name}" for path in paths]
+    return {name: path.read_text(encoding="utf-8") for name, path in zip(names, paths, strict=True)}
 
 
 def _kernels_file(api: Interface, made: Kernels) -> str:

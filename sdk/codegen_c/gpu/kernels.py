@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from sdk.codegen_c.c99.names import identifier
 from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, kernels_of
 from sdk.codegen_c.opencl.stmt import emit_kernel
+from sdk.codegen_c.spirv.kernel import make_kernel
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import walk
@@ -77,7 +79,13 @@ def _opencl(grid: Grid, name: str) -> Code:
     return Code(kernel.name, grid, text=kernel.text + "\n")
 
 
-_PRINTERS: Final[Mapping[str, Callable[[Grid, str], Code]]] = {"opencl": _opencl}
+def _vulkan(grid: Grid, name: str) -> Code:
+    kernel = make_kernel(grid.loops)
+    words = tuple(word for (word,) in struct.iter_unpack("<I", kernel.module))
+    return Code(identifier(f"{name}_{grid.loops.name}"), grid, words=words)
+
+
+_PRINTERS: Final[Mapping[str, Callable[[Grid, str], Code]]] = {"opencl": _opencl, "vulkan": _vulkan}
 
 
 def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
