@@ -56,10 +56,7 @@ class Worker:
     """A process with one engine."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        environment = {**os.environ, "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "active")}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.load_ms: float = self.answer()["load_ms"]
 
     def answer(self) -> Any:
@@ -232,7 +229,8 @@ def _rows(args: argparse.Namespace, work: Path) -> Iterator[dict[str, Any]]:
 def _shown(row: dict[str, Any]) -> list[str]:
     if "agree" in row:
         return [f"{row['ours']:.1e}", f"{row['agree']} of {row['of']}", ""]
-    return ["" if row[k] is None else f"{row[k]:.{digits}f}" for k, digits in (("ours", 1), ("theirs", 1), ("ratio", 2))]
+    places = {"ours": 1, "theirs": 1, "ratio": 2}
+    return ["" if row[k] is None else f"{row[k]:.{n}f}" for k, n in places.items()]
 
 
 if __name__ == "__main__":

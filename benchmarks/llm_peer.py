@@ -1,5 +1,5 @@
-"""llama.cpp's side of ``llm_engine.py``, for a Python that has ``llama-cpp-python`` and ``gguf``: checkpoints with random
-weights, and a model run by llama.cpp.
+"""llama.cpp's side of ``llm_engine.py``, for a Python that has ``llama-cpp-python`` and ``gguf``: checkpoints with
+random weights, and a model run by llama.cpp.
 
     python benchmarks/llm_peer.py write SHAPE FORMAT PATH
     python benchmarks/llm_peer.py serve PATH THREADS CONTEXT    (orders of llm_worker.py on stdin)

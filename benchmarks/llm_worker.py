@@ -1,5 +1,5 @@
-"""A process of ``llm_engine.py`` that holds one model and measures what it is told, for any engine: lines of JSON in, lines
-of JSON out. It imports nothing but numpy, since llama.cpp's side runs in another Python.
+"""A process of ``llm_engine.py`` that holds one model and measures what it is told, for any engine: lines of JSON in,
+lines of JSON out. It imports nothing but numpy, since llama.cpp's side runs in another Python.
 
 A model has ``load_ms``, ``vocabulary``, ``reset()``, ``truncate(length)`` and ``feed(ids)``, which gives logits.
 """

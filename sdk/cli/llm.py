@@ -240,7 +240,8 @@ def bench(folder: Path, prompts: str, tokens: int, threads: int | None, as_json:
     for row in data["lengths"]:
         output.say(f"{row['prompt']:>8} {row['prefill']:>8,.1f} tok/s {row['decode']:>8,.1f} tok/s")
     peak = data["peak_bytes"]
-    output.say(f"{data['threads']} threads, loaded in {data['load_ms']:.1f} ms" + (f", {peak:,} B of memory at most" if peak else ""))
+    memory = f", {peak:,} B of memory at most" if peak else ""
+    output.say(f"{data['threads']} threads, loaded in {data['load_ms']:.1f} ms{memory}")
 
 
 def _lengths(text: str) -> list[int]:
