@@ -1,4 +1,5 @@
-"""The jinja2 templates of generated C: fixed text of headers and what is around kernels, never an expression."""
+"""The jinja2 templates of generated C and linker scripts: fixed text of headers and what is around kernels, never an
+expression."""
 
 from __future__ import annotations
 

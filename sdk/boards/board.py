@@ -200,6 +200,16 @@ class Usb(Table, frozen=True):
 Setting = int | str | tuple[str, ...]  # of a runner: a number, a text, or several arguments
 
 
+class Fastest(Table, frozen=True):
+    """The fastest core of a phone or a computer, where that is not the one that code is made for: its ``pipelines`` of
+    128 bits, each of which begins a multiply-add in every cycle; bytes a second of the chip's memory."""
+
+    cpu: str
+    clock_hz: Annotated[int, Meta(ge=1)]
+    pipelines: Annotated[int, Meta(ge=1)]
+    memory_bytes_s: Annotated[int, Meta(ge=1)]
+
+
 class About(Table, frozen=True):
     """What a board is called and how far it is tested."""
 
@@ -227,6 +237,7 @@ class BoardFile(Table, frozen=True):
     core: tuple[Core, ...] = ()
     memory: tuple[Memory, ...] = ()
     emulator: Emulator | None = None
+    fastest: Fastest | None = None
     usb: tuple[Usb, ...] = ()
     flash: dict[str, dict[str, Setting]] = key(default_factory=dict)
     projects: dict[str, dict[str, Setting]] = key(default_factory=dict)
@@ -257,6 +268,7 @@ class Board:
     blocks: Mapping[str, Block] = field(default_factory=dict)  # registers of its chip, by block
     steps: tuple[Step, ...] = ()  # runtime.setup, with addresses and bits
     watchdog_steps: tuple[Step, ...] = ()  # runtime.watchdog.setup
+    fastest: Fastest | None = None
 
     @property
     def core(self) -> Core:

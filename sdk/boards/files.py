@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def read_merged(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return _read(path, ())
 
 
-def read_registers(name: str) -> tuple[Path, dict[str, Any]]:
+def read_registers(name: str) -> tuple[Path, Mapping[str, Any]]:
     """The file of registers called ``name`` in a folder ``registers`` beside boards, and its table."""
     for folder in search_path():
         path = folder / "registers" / f"{name}.toml"
@@ -64,7 +65,7 @@ def _read(path: Path, trail: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str
     if path in trail:
         names = " -> ".join(part.stem for part in (*trail, path))
         raise UsageError("board files extend each other in a circle", where=str(path), why=names)
-    data = _parse(path)
+    data = {**_parse(path)}
     parent = data.pop("extends", None)
     if parent is None:
         merged: dict[str, Any] = {}
@@ -75,13 +76,18 @@ def _read(path: Path, trail: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str
     return merged, origin
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def _parse(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _tables(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError("not a TOML file", where=str(path), why=str(error)) from error
     except OSError as error:
         raise UsageError("cannot read the board file", where=str(path), why=str(error)) from error
+
+
+@lru_cache(256)  # many boards extend the same few files
+def _tables(text: str) -> Mapping[str, Any]:
+    return tomllib.loads(text)
 
 
 def _find(parent: object, path: Path) -> Path:

@@ -63,6 +63,7 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
         blocks=blocks,
         steps=steps,
         watchdog_steps=watchdog_steps,
+        fastest=file.fastest,
     )
     if file.board.machine == "this":
         board = _as_this_machine(board)

@@ -13,8 +13,10 @@ from sdk.notebook import show
 
 if TYPE_CHECKING:
     from sdk.driver.fitting import BoardFit, FitReport
+    from sdk.driver.roofline import PhoneReport
 
 SCHEMA = 4  # of the object of --json: 3 had min_ram_bytes, 2 counted no firmware, 1 called the objective aim
+PHONES_SCHEMA = 1
 _COLUMNS = ("board", "core", "MHz", "fits", "RAM", "of it", "flash", "of it", "instructions", "est. ms")
 _WORDS = {"ram": "RAM", "flash": "flash"}
 _OBJECTIVES = {"time": "yes", "min": "min", None: "no"}
@@ -28,10 +30,11 @@ _OBJECTIVES = {"time": "yes", "min": "min", None: "no"}
 @options.custom_option
 @options.tensors_option
 @click.option("--all", "every", is_flag=True, help="Also boards that exist in an emulator only.")
+@click.option("--phones", is_flag=True, help="Phones and Linux boards instead: what their fastest core needs at least.")
 @options.json_option
 def fit(
     model: options.Model, dims: tuple[str, ...], at: tuple[str, ...], opt: Literal["time", "size"],
-    custom: tuple[str, ...], safetensors: tuple[str, ...], every: bool, as_json: bool,
+    custom: tuple[str, ...], safetensors: tuple[str, ...], every: bool, phones: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare MODEL with every board: does it fit, what is left, how long does a run take?"""
     from sdk import driver
@@ -42,6 +45,9 @@ def fit(
         dims=options.parse_dims(dims), opt=opt, custom=tuple(map(Path, custom)),
         safetensors=tuple(map(Path, safetensors)),
     )  # fmt: skip
+    if phones:
+        _phones(driver.fit_phones(options.existing(model), choices, options.parse_at(at), boards), as_json)
+        return
     seen = _told if progress.is_shown(as_json) else lambda _: None
     report = driver.fit(options.existing(model), choices, options.parse_at(at), boards, seen)
     if as_json:
@@ -53,6 +59,25 @@ def fit(
     )
     for line in _lines(report, fitting):
         output.say(line)
+
+
+def _phones(report: PhoneReport, as_json: bool) -> None:
+    if as_json:
+        output.print_json(report.to_json(), PHONES_SCHEMA)
+        return
+    rows = [
+        [p.board, p.cpu, f"{p.clock_hz / 1e6:g}", f"{p.ram_bytes:,}", f"{p.weights_bytes:,}", _ms(p.least_ms)]
+        for p in report.phones
+    ]
+    title = f"{report.model}: a run in one thread of the fastest core"
+    output.print_table(title, ("board", "core", "MHz", "RAM", "weights", "at least ms"), rows)
+    kind, times = {"float": "floats", "int8": "8 bits"}[report.kind], report.published
+    output.say("")
+    output.say("at least ms: products at the core's peak, or weights at the memory's, whichever takes longer.")
+    output.say(
+        f"Published runs in {kind} take {times.least:.1f} to {times.most:.1f} times as long, the median "
+        f"{times.median:.1f} (sdk help fit). RAM: arena and states."
+    )
 
 
 def _told(row: BoardFit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from typing import Final
 
 from sdk.cores.kinds import Instruction, Kind
@@ -94,6 +95,7 @@ def decode_thumb(code: bytes, at: int) -> Instruction:
     return _wide(first, int.from_bytes(code[at + 2 : at + 4], "little"))
 
 
+@cache  # programs have few different ones
 def _narrow(word: int) -> Instruction:
     kind = next(kind for mask, value, kind in _NARROW if word & mask == value)
     if kind in ("load_many", "store_many"):
@@ -102,6 +104,7 @@ def _narrow(word: int) -> Instruction:
     return Instruction(kind, 2)
 
 
+@lru_cache(1 << 16)
 def _wide(first: int, second: int) -> Instruction:
     rows = (kind for m1, v1, m2, v2, kind in _WIDE if first & m1 == v1 and second & m2 == v2)
     kind: Kind = next(rows, "other")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sdk.driver.plots.memory_page import memory_page, memory_svg
     from sdk.driver.plots.profile_page import profile_page
     from sdk.driver.profiling import profile
+    from sdk.driver.roofline import fit_phones
     from sdk.driver.summary import summarise
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "draw",
     "firmware_map",
     "fit",
+    "fit_phones",
     "flash",
     "flash_plans",
     "graph_page",
@@ -85,6 +87,7 @@ _MODULES = {
     "doctor": "doctor_checks",
     "draw": "plots.draw",
     "fit": "fitting",
+    "fit_phones": "roofline",
     "flash": "flashing",
     "flash_plans": "flashing",
     "graph_page": "plots.graph_page",

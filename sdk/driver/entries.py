@@ -13,10 +13,11 @@ from sdk.driver.files import read_model_file
 from sdk.errors import BuildError, SdkError, UsageError
 from sdk.frontends.base import Custom, Engine, Frontend, ModelFile, OpenSizesError, Reference, UnknownDimsError
 from sdk.frontends.names import identifier
-from sdk.frontends.outline import Refusal
+from sdk.frontends.outline import Layer, Refusal, values_as_layers
 
 __all__ = ["JoinedFile", "join_files"]
 
+_Loader = Callable[[str, Mapping[str, tuple[int, ...]]], Module]  # a part's module of a name, with bounds of its sizes
 HINT = "name each entry: prefill=a.onnx decode=b.onnx"
 
 
@@ -51,8 +52,9 @@ def join_files(given: Mapping[str, Path | ModelFile]) -> JoinedFile:
     # what it is: the name and the contents of each entry
     data = "\n".join(f"{entry} {part.digest}" for entry, part in parts.items()).encode()
     frontend = Frontend(
-        name="entries", title="set of models", suffixes=(), sniff=lambda _: True, load=_load, engines=_engines(parts)
-    )
+        name="entries", title="set of models", suffixes=(), sniff=lambda _: True, load=_load, layers=_layers,
+        engines=_engines(parts),
+    )  # fmt: skip
     return JoinedFile(Path("+".join(parts)), data, frontend, parts=parts)
 
 
@@ -79,7 +81,15 @@ def _dispatched(engine: Engine, parts: Mapping[str, ModelFile]) -> Engine:
         found = own(graph)
         return found is not None and found.suits(graph)
 
-    return Engine(engine.name, engine.distribution, open_part, suits)
+    def layers(_: ModelFile, graph: Graph, keys: Sequence[str]) -> Reference:
+        found, part = own(graph), parts[graph.name]
+        if found is None or found.layers is None:
+            hint = "use --against interp"
+            raise UsageError(f"{engine.name} does not tell intermediate tensors of {part.name}", hint=hint)
+        return found.layers(part, graph, keys)
+
+    told = any(e.layers is not None for p in parts.values() for e in p.frontend.engines if e.name == engine.name)
+    return Engine(engine.name, engine.distribution, open_part, suits, layers if told else None)
 
 
 # --- the module ---------------------------------------------------------------------------------------------------
@@ -94,13 +104,50 @@ def _load(
         SdkError: a part cannot be imported, or they do not fit together.
     """
     assert isinstance(file, JoinedFile)
+    return _joined(file, name, dims, {entry: _loader(part, refusals) for entry, part in file.parts.items()})
+
+
+def _layers(
+    file: ModelFile, name: str, dims: Mapping[str, tuple[int, ...]], entry: str | None
+) -> tuple[Module, tuple[Layer, ...]]:
+    """The module of all parts, and the tensors that the operators of an entry make, as the part's format tells them.
+
+    Raises:
+        SdkError: as of ``_load``; a UsageError where there is no such entry.
+    """
+    assert isinstance(file, JoinedFile)
+    if entry is None or entry not in file.parts:
+        raise UsageError("layers are those of one entry", hint=f"name one with --entry: {', '.join(file.parts)}")
+    part, found = file.parts[entry], list[tuple[Layer, ...]]()
+    loaders = {one: _loader(other, []) for one, other in file.parts.items()}
+    if (tell := part.frontend.layers) is not None:
+
+        def load(own: str, bounds: Mapping[str, tuple[int, ...]]) -> Module:
+            module, told = tell(part, own, bounds, None)
+            found.append(told)
+            return module
+
+        loaders[entry] = load
+    module = _joined(file, name, dims, loaders)
+    return module, found[-1] if found else values_as_layers(module.graphs[entry])
+
+
+def _loader(part: ModelFile, refusals: list[Refusal]) -> _Loader:
+    """What imports a part."""
+    return lambda name, bounds: part.frontend.load(part, name, bounds, refusals)
+
+
+def _joined(
+    file: JoinedFile, name: str, dims: Mapping[str, tuple[int, ...]], loaders: Mapping[str, _Loader]
+) -> Module:
+    """The module of all parts, each as its loader imports it."""
     unbounded: list[str] = []
     loops: dict[str, None] = {}
     unused = dict.fromkeys(dims)
     modules: dict[str, Module] = {}
     for entry, part in file.parts.items():
         try:
-            modules[entry], used = _part(entry, part, dims, refusals)
+            modules[entry], used = _part(entry, part, dims, loaders[entry])
             for one in used:
                 unused.pop(one, None)
         except OpenSizesError as error:
@@ -114,7 +161,7 @@ def _load(
 
 
 def _part(
-    entry: str, part: ModelFile, dims: Mapping[str, tuple[int, ...]], refusals: list[Refusal]
+    entry: str, part: ModelFile, dims: Mapping[str, tuple[int, ...]], load: _Loader
 ) -> tuple[Module, Sequence[str]]:
     """The module of an entry, and which of ``dims`` it has."""
     own = {n.removeprefix(f"{entry}."): n for n in dims if n.startswith(f"{entry}.")}
@@ -122,7 +169,7 @@ def _part(
     while True:
         try:
             bounds = {name: dims[full] for name, full in given.items()}
-            return part.frontend.load(part, identifier(entry), bounds, refusals), [*given.values()]
+            return load(identifier(entry), bounds), [*given.values()]
         except UnknownDimsError as error:
             mine = [name for name in error.names if name in own]
             if mine or not set(error.names) & set(given):

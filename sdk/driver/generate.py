@@ -33,7 +33,7 @@ from sdk.toolchains import toolchain_for
 from sdk.toolchains.size import section_sizes
 from sdk.toolchains.stack import worst_case_stack
 
-__all__ = ["Compiled", "Planner", "SharedPlans", "compiled", "generate", "measure"]
+__all__ = ["Compiled", "Planner", "SharedPlans", "compiled", "constant_bytes", "generate", "measure", "region_bytes"]
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ def _entry(
     )
 
 
-def _region_bytes(module: Module, kind: RegionKind) -> dict[str, int]:
+def region_bytes(module: Module, kind: RegionKind) -> dict[str, int]:
     """Bytes of each region of a kind by name, the most over the entries, which share it."""
     out: dict[str, int] = {}
     for region in (r for plan in module.plans.values() for r in plan.regions if r.kind == kind):
@@ -246,21 +246,25 @@ def _region_bytes(module: Module, kind: RegionKind) -> dict[str, int]:
     return out
 
 
-def _report(job: Job, module: Module, sizes: _Sizes, context: int) -> BuildReport:
+def constant_bytes(module: Module) -> int:
+    """Bytes of the constants of a planned module: equal ones are one array."""
     used = {b.name for plan in module.plans.values() for b in plan.buffers if b.role == "const"}
-    distinct = {(c.type.dtype, c.digest): c.data.nbytes for c in module.consts.values() if c.name in used}
+    return sum({(c.type.dtype, c.digest): c.data.nbytes for c in module.consts.values() if c.name in used}.values())
+
+
+def _report(job: Job, module: Module, sizes: _Sizes, context: int) -> BuildReport:
     return BuildReport(
         model=job.file.name,
         board=job.board.name,
         out=None,
-        arena_bytes=sum(_region_bytes(module, "arena").values()),
+        arena_bytes=sum(region_bytes(module, "arena").values()),
         arena_lower_bound_bytes=max((p.lower_bound for p in module.plans.values()), default=0),
-        state_bytes=sum(_region_bytes(module, "state").values()),
+        state_bytes=sum(region_bytes(module, "state").values()),
         context_bytes=context,
         stack_bytes=max((s.bytes for s in sizes.stacks.values()), default=0),
-        weights=Amount(compiled=sum(distinct.values())),  # equal ones are one array
+        weights=Amount(compiled=constant_bytes(module)),
         sections=sizes.sections,
-        io_bytes=0 if job.board.hosted else sum(_region_bytes(module, "caller").values()),
+        io_bytes=0 if job.board.hosted else sum(region_bytes(module, "caller").values()),
         compiler=sizes.compiler,
         dims={v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims},
     )

@@ -29,7 +29,7 @@ from sdk.driver.pipeline import default_passes
 from sdk.driver.reference import Interp, case_inputs, entry_graph, random_dims, try_out
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.base import ModelFile, Reference
-from sdk.frontends.outline import Layer
+from sdk.frontends.outline import Layer, values_as_layers
 from sdk.report import LayerRow, LayersReport
 
 __all__ = ["verify_layers"]
@@ -74,7 +74,7 @@ class _Hunt:
             self.module, self.layers = own(file, prefix, options.dims, entry)
         else:
             self.module = import_model(file, options, prefix)
-            self.layers = _values(entry_graph(self.module, entry))
+            self.layers = values_as_layers(entry_graph(self.module, entry))
         self.graph = entry_graph(self.module, entry)
         self.layers = _new(self.graph, self.layers)
         self.engine = _engine(file, self.graph, against, self.layers)
@@ -155,19 +155,13 @@ def _engine(file: ModelFile, graph: Graph, against: str, layers: Sequence[Layer]
     if against == "auto":
         for engine in able:
             if engine.suits(graph) and engine.layers is not None:
-                with suppress(BuildError):
+                with suppress(BuildError, UsageError):
                     try_out(engine.layers(file, graph, [layer.key for layer in layers]), graph)
                     return engine.name
         return INTERP
     if against != INTERP and against not in [engine.name for engine in able]:
         raise UsageError(f"{against} does not tell intermediate tensors", hint="use --against interp")
     return against
-
-
-def _values(graph: Graph) -> tuple[Layer, ...]:
-    """The values of a graph as layers."""
-    made = [(getattr(node, "callee", "state"), out) for node in graph.body for out in node_outs(node)]
-    return tuple(Layer(operator, out.name, out.name, out) for operator, out in made)
 
 
 def _kept(module: Module, entry: str, board: Board, options: BuildOptions) -> set[str]:

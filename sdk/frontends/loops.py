@@ -248,6 +248,12 @@ def _choice(node: Emitter, alive: Value, new: Any, old: Any, k: int) -> Any:
     if not isinstance(new, Value) or not isinstance(old, Value):
         new, old = (v if isinstance(v, Value) else node.scalar(v, I64) for v in (new, old))
     if new.name in sequences or old.name in sequences:
+        lacks = [name in sequences and sequences[name] is None for name in (new.name, old.name)]
+        if all(lacks):
+            return old
+        if any(lacks) or not (new.name in sequences and old.name in sequences):
+            hint = f"set every element of a list before the loop, {_ALONE}"
+            node.fail("data end it, and a pass makes something of what is not there yet", hint=hint)
         parts = [sequences.get(v.name) or () for v in (new, old)]
         if len(parts[0]) != len(parts[1]):
             hint = f"stack what it gives, {_ALONE}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.graph import Graph, Value, node_outs
 
-__all__ = ["Layer", "Outline", "OutlineNode", "OutlineTensor", "Refusal"]
+__all__ = ["Layer", "Outline", "OutlineNode", "OutlineTensor", "Refusal", "values_as_layers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,12 @@ class Layer:
     key: str
     value: Value
     above: int = 0
+
+
+def values_as_layers(graph: Graph) -> tuple[Layer, ...]:
+    """The values of a graph, which are all there is of a format that has no tensors of its own."""
+    made = [(getattr(node, "callee", "state"), out) for node in graph.body for out in node_outs(node)]
+    return tuple(Layer(operator, out.name, out.name, out) for operator, out in made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ class Toolchain(ABC):
         return None
 
     def _run(self, argv: list[str], cwd: Path, failure: str) -> str:
-        return _run(argv, cwd, failure, self.environment())
+        return run_tool(argv, cwd, failure, self.environment())
 
     def compile_flags(self, job: CompileJob) -> list[str]:
         """Return the flags this compiler needs beyond the common ones; default none."""
@@ -199,7 +199,7 @@ class Toolchain(ABC):
         def make(folder: Path) -> None:
             for source in (*headers, job.source):
                 source.write(folder / "src")
-            command = [*argv, "-c", name, "-o", "../unit.o"]
+            command = [*self._front_end(argv, name), "-c", name, "-o", "../unit.o"]
             messages = self._compiled(command, folder / "src", f"the C compiler ({self.name}) rejected {name}")
             (folder / "warnings.txt").write_text(messages, encoding="utf-8")
             shutil.rmtree(folder / "src")
@@ -213,6 +213,10 @@ class Toolchain(ABC):
             warnings=(folder / "warnings.txt").read_text(encoding="utf-8"),
             stack_usage=usage if usage.is_file() else None,
         )
+
+    def _front_end(self, argv: list[str], name: str) -> list[str]:
+        """Return what compiles the unit ``name`` as ``argv`` does."""
+        return argv
 
     def _compiled(self, command: list[str], cwd: Path, failure: str) -> str:
         """Return what the compiler said of a unit that it took, if need be with flags more."""
@@ -330,7 +334,7 @@ def _gather(objects: Iterable[ObjectFile], folder: Path) -> list[str]:
     return names
 
 
-def _run(argv: list[str], cwd: Path, failure: str, environment: dict[str, str] | None) -> str:
+def run_tool(argv: list[str], cwd: Path, failure: str, environment: dict[str, str] | None) -> str:
     """Run a tool and return what it said; raise BuildError with its first lines when it fails."""
     try:
         done = subprocess.run(

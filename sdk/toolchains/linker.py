@@ -6,10 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jinja2
-
 from sdk.errors import BuildError
-from sdk.resources import data_dir
+from sdk.templates import render
 
 _OVERFLOW = (
     re.compile(r"will not fit in region '(?P<region>\w+)': overflowed by (?P<bytes>\d+) bytes"),  # ld.lld
@@ -59,14 +57,8 @@ def render_linker_script(regions: Sequence[Region], stack_bytes: int, vectors_al
             where=", ".join(region.name for region in regions if region.data_origin is not None),
             hint="leave it out of the other [[memory]] tables of the board file",
         )
-    template = jinja2.Template(
-        (data_dir("templates") / "linker.ld.j2").read_text(encoding="utf-8"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    script: str = template.render(
+    return render(
+        "linker.ld",
         regions=regions,
         code=flash[0],
         data=ram[0],
@@ -77,7 +69,6 @@ def render_linker_script(regions: Sequence[Region], stack_bytes: int, vectors_al
         constants=f"{flash[0].name}_data",
         shift=0 if flash[0].data_origin is None else flash[0].data_origin - flash[0].origin,
     )
-    return script
 
 
 def region_overflows(stderr: str) -> dict[str, int]:

@@ -6,22 +6,24 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 from functools import cache
 from pathlib import Path
 
-from sdk.errors import MissingToolError, UsageError
+from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.installs import pip_command
-from sdk.toolchains.base import CompileJob, LinkJob, Toolchain
+from sdk.toolchains.base import CompileJob, LinkJob, Toolchain, run_tool
 from sdk.toolchains.cache import CACHE_VARIABLE as OUR_VARIABLE
-from sdk.toolchains.cache import cache_root, elsewhere, private_folder
+from sdk.toolchains.cache import cache_root, digest, elsewhere, private_folder
 from sdk.toolchains.size import section_sizes
 from sdk.toolchains.target import Target
 from sdk.toolchains.wasm import WasmObject
 
 CACHE_VARIABLE = "ZIG_GLOBAL_CACHE_DIR"
 _PAGE = 65536  # of a WebAssembly memory
+_TELL = "ZIG_VERBOSE_CC"  # has zig print each call of clang
 _LIBC_PAGES = 1  # for the variables of the C library, and gaps between all of them
 
 
@@ -138,6 +140,31 @@ class ZigToolchain(Toolchain):
         -O2 keeps zig from building its support library unoptimised, which takes it four times as long.
         """
         return [_zig()[0], "cc", "-target", target.zig_target, f"-mcpu={target.link_cpu}", "-O2"]
+
+    def _front_end(self, argv: list[str], name: str) -> list[str]:
+        """Return the clang that ``zig cc`` would run, with all that it would tell it.
+
+        Two of the three processes that it takes for a unit, a fifth of the time, are spared: one looks for the unit in
+        zig's cache, where ours is, and one links the object alone.
+        """
+        macros = [word for word in argv if word.startswith("-D")]
+        command = [word for word in argv if word not in macros]
+        if name.endswith(".S") or any(re.search(r"\s", word) for word in (*command, str(cache_folder()))):
+            return argv  # zig prints words as they are, with a space between them
+        key = digest(self.version(), "clang", command)
+
+        def make(folder: Path) -> None:
+            (folder / "unit.c").touch()
+            probe = [*command, "-c", "unit.c", "-o", "unit.o"]
+            told = run_tool(probe, folder, "zig takes no such flags", {**self.environment(), _TELL: "1"})
+            (folder / "clang.txt").write_text(told, encoding="utf-8")
+
+        try:
+            told = (self.cache.entry(key, make) / "clang.txt").read_text(encoding="utf-8")
+        except BuildError:
+            return argv  # which says so of the unit
+        found = re.search(r"^(\S+ clang) unit\.c (.*) -MD -MV -MF \S+ (.*) -c -o \S+$", told, re.MULTILINE)
+        return argv if found is None else [*" ".join(found.groups()).split(), *macros]
 
     def archiver(self) -> list[str]:
         """Return ``zig ar`` in its deterministic mode."""

@@ -21,6 +21,7 @@ from sdk import driver
 from sdk.boards import load_board
 from sdk.cli import run_command
 from sdk.driver import BuildOptions, layers
+from sdk.driver.entries import join_files
 from sdk.driver.files import read_model_file
 from sdk.errors import BuildError, UsageError
 from sdk.frontends.onnx.operators import OPERATORS as ONNX
@@ -166,6 +167,27 @@ def test_tensors_of_u8_that_are_computed_as_i8(tmp_path: Path) -> None:
     assert report.passed, report.rows
     assert [row.name for row in report.rows] == ["a", "b", "y"]
     assert "i8" in {row.dtype for row in report.rows}
+
+
+def test_entries_of_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: None) -> None:
+    """Each has the tensors and the reference of its own file."""
+    text = "module m imported\n\ngraph @main(%x: f32[4]) {\n  %y = neg(%x) : f32[4]\n  return %y\n}\n"
+    (tmp_path / "neg.ir").write_text(text)
+    joined = join_files({"a": chain(tmp_path / "m.onnx"), "b": DIGITS, "c": tmp_path / "neg.ir"})
+    options = BuildOptions(dims={"a.n": (1, 3)})
+    right = ONNX["Elu"]
+    monkeypatch.setitem(ONNX, "Elu", lambda node: right(replace(node, given={**node.given, "alpha": 0.5})))
+    a, b, c = (driver.verify_layers(joined, HOST, options, "auto", 2, entry=entry) for entry in joined.parts)
+    assert (a.reference, b.reference, c.reference) == ("onnxruntime", "tflite-micro", "interp")
+    assert [(row.operator, row.name, row.passed) for row in a.rows] == [
+        ("Conv", "a", True), ("LeakyRelu", "b", True), ("Conv", "c", True), ("Elu", "d", False), ("Softmax", "y", False)
+    ]  # fmt: skip
+    assert [row.name for row in b.rows if row.passed] == ["conv1", "conv2", "flat", "logits", "digit"]
+    assert [row.name for row in c.rows if row.passed] == ["y"]
+    with pytest.raises(UsageError, match="onnxruntime does not"):
+        driver.verify_layers(joined, HOST, options, "onnxruntime", 1, entry="b")
+    with pytest.raises(UsageError, match="3 entries"):
+        driver.verify_layers(joined, HOST, options, "auto", 1)
 
 
 def test_a_device_of_the_user_runs_one_program(capsys: pytest.CaptureFixture[str]) -> None:

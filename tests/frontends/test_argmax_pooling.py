@@ -83,6 +83,27 @@ def test_unpooling(window: Pair) -> None:
     np.testing.assert_array_equal(run_graph(import_tflite(data, "m"), "main", given)["y0"], want)
 
 
+@pytest.mark.parametrize("name", ["LiteRtMaxUnpooling2D", "MaxUnpooling2D"])
+@pytest.mark.parametrize(
+    ("kind", "stride", "window", "size"), [(1, (2, 3), (2, 2), (6, 12)), (2, (2, 3), (2, 2), (6, 11))]
+)
+def test_unpooling_by_position(name: str, kind: int, stride: Pair, window: Pair, size: Pair) -> None:
+    small, large = (2, 3, 4, 5), (2, *size, 5)
+    m = ModelFile()
+    ins = [m.input("x0", small, "float32"), m.input("x1", small, "int32")]
+    m.op("CUSTOM", ins, [m.output("y0", large, "float32")], custom=name, flags=options(kind, stride, window))
+    x = RNG.standard_normal(small).astype(np.float32)
+    count = int(np.prod(large[1:]))
+    places = RNG.integers(0, count, small).astype(np.int32)
+    places[0, 0, 0] = [7, 7, 7, count, -1]  # of equal ones the last; outside of an image is not in the next one
+    want = np.zeros((2, count), np.float32)
+    for at in np.ndindex(*small):
+        if 0 <= places[at] < count:
+            want[at[0], places[at]] = x[at]
+    got = run_graph(import_tflite(m.build(), "m"), "main", {"x0": x, "x1": places})["y0"]
+    np.testing.assert_array_equal(got, want.reshape(large))
+
+
 @pytest.mark.parametrize(
     ("name", "raw", "why"),
     [

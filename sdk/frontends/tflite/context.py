@@ -24,10 +24,13 @@ from sdk.frontends.tflite.reader import Operator, Subgraph, Tensor
 from sdk.frontends.tflite.sizes import sizes_of
 from sdk.frontends.tflite.unsigned import LOWER, RAISE, is_unsigned, lowered
 
-__all__ = ["Argument", "Builder", "Importer", "OpNode", "OperatorSpec", "Table", "fits", "tensor_quant", "usable"]
+__all__ = [
+    "LIST", "Argument", "Builder", "Importer", "OpNode", "OperatorSpec", "Table", "fits", "tensor_quant", "usable",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Argument = Value | str  # of a subgraph: a value, or the name of the variable that a handle stands for
+LIST: Final = "VARIANT"  # as the schema calls the type of a list of tensors
 _NARROW: Final = (I8, U8, I16)
 
 
@@ -162,6 +165,29 @@ class OpNode:
         if found is None:
             raise BuildError(f"input {k} ({tensor.title}) is used before it is computed")
         return found
+
+    def list_of(self, k: int) -> Value:
+        """The list of tensors that input ``k`` is, a sequence of the builder.
+
+        Raises:
+            BuildError: it is none, or not computed before this operator.
+        """
+        tensor = self.tensor(k)
+        found = self.builder.values.get(tensor.index)
+        if found is None or self.builder.sequences.get(found.name) is None:
+            raise BuildError(f"input {k} ({tensor.title}) is no list of tensors that was computed before")
+        return found
+
+    def keep_list(self, value: Value, k: int = 0) -> None:
+        """Makes output ``k`` a list of tensors, a sequence of the builder.
+
+        Raises:
+            BuildError: the file says another type of it.
+        """
+        tensor = self.output(k)
+        if tensor.type_name != LIST:
+            raise BuildError(f"output {tensor.title} is a list of tensors, the file says {tensor.type_name.lower()}")
+        self.bind(k, value)
 
     def contents(self, k: int) -> Contents | None:
         """What is known of the contents of input ``k`` at import: numbers or dims; None when that is nothing."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sdk.budget import NESTING, NODES, check_limit
 from sdk.errors import BuildError
 from sdk.frontends.names import identifier
-from sdk.frontends.tflite.context import Argument, Builder, OpNode, fits
+from sdk.frontends.tflite.context import LIST, Argument, Builder, OpNode, fits
 from sdk.frontends.tflite.reader import Subgraph
 
 __all__ = ["Inliner", "keep_variables"]
@@ -87,7 +87,8 @@ class Inliner:
             if isinstance(value, str):
                 builder.handles[number] = value
                 continue
-            if value.type.dtype != tensor.dtype or not fits(value.type.shape, tensor):
+            same = value.type.dtype == tensor.dtype and fits(value.type.shape, tensor)
+            if not (tensor.type_name == LIST if value.name in builder.sequences else same):
                 raise BuildError(
                     f"the input {tensor.title} of subgraph {graph.index} is {tensor.type_name.lower()}"
                     f"{list(tensor.shape)}, it is given {value.type.dtype}{list(value.type.shape)}"

@@ -22,12 +22,14 @@ class TorchNode(Emitter):
     """One call of an operator. ``target`` is its name (``aten.add.Tensor``), ``results`` the types that PyTorch found
     for its results, None for what is no tensor and for what only the run knows the size of; ``in_order`` whether the
     elements of every tensor that it is given lie in memory in order, the first one at its beginning; ``kept`` are
-    constants that other operators read as they are, of which a copy in another order would be one more."""
+    constants that other operators read as they are, of which a copy in another order would be one more; ``complex``
+    whether the first result is one of complex numbers, whose parts then have the type in ``results``."""
 
     target: str
     results: tuple[TensorType | None, ...]
     in_order: bool = True
     kept: frozenset[str] = frozenset()
+    complex: bool = False
 
     @property
     def out(self) -> TensorType:

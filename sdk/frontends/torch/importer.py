@@ -21,6 +21,7 @@ from sdk.frontends.loops import check_passes
 from sdk.frontends.names import identifier
 from sdk.frontends.outline import Refusal
 from sdk.frontends.results import named
+from sdk.frontends.torch.complex import PART_TYPES, Complex, converted, has_complex, is_complex
 from sdk.frontends.torch.context import TorchNode
 from sdk.frontends.torch.control import HIGHER, LOOPS
 from sdk.frontends.torch.inputs import Bounds, bounded
@@ -173,6 +174,9 @@ class _Importer:
                 self.env[node] = node.meta.get("val")
                 continue
             tensor = self._stored(spec.target)
+            if is_complex(tensor) and spec.target not in written:
+                self.env[node] = self._pair(spec.target, tensor)
+                continue
             try:
                 value = self.builder.const(identifier(spec.target), _array(tensor))
             except BuildError as err:
@@ -183,6 +187,11 @@ class _Importer:
             self.env[node] = self._state(spec.target, value) if spec.target in written and node.users else value
             if spec.target in written and not node.users:
                 self._state(spec.target, value)
+
+    def _pair(self, target: str, tensor: Any) -> Complex:
+        """A tensor of complex numbers as constants."""
+        name, whole = identifier(target), tensor.detach().cpu().resolve_conj()
+        return Complex(*(self.builder.const(f"{name}_{k}", _array(getattr(whole, k))) for k in ("real", "imag")))
 
     def _stored(self, target: str) -> Any:
         if target in self.program.state_dict:
@@ -202,7 +211,11 @@ class _Importer:
     # -- types and arguments ------------------------------------------------------------------------------------
 
     def _type(self, value: Any, where: str) -> TensorType:
-        kind = _TYPES.get(str(value.dtype).removeprefix("torch."))
+        """The type of a tensor."""
+        return self._type_of(value, str(value.dtype).removeprefix("torch."), where)
+
+    def _type_of(self, value: Any, name: str, where: str) -> TensorType:
+        kind = _TYPES.get(name)
         if kind is None:
             raise _no_such_type(f"{where} has elements", value.dtype)
         return TensorType(dtype(kind), tuple(size_of(d, self.scope) for d in value.shape))
@@ -248,6 +261,8 @@ class _Importer:
     def _converted(self, node: Any, target: str) -> Any:
         if node.op == "get_attr":
             found = getattr(node.graph.owning_module, node.target)
+            if is_complex(found):
+                return self._pair(node.name, found)
             return found if hasattr(found, "graph") else self.builder.const(identifier(node.name), _array(found))
         if node.target is operator.getitem:
             if not node.users:
@@ -308,19 +323,25 @@ class _Importer:
         metas = list(given) if isinstance(given, (list, tuple)) else [given]
         tensors = [v if hasattr(v, "dtype") and hasattr(v, "shape") else None for v in metas]
         counted = [v is not None and self._is_counted(v) for v in tensors]
-        results = tuple(None if v is None or new else self._type(v, "the result")
-                        for v, new in zip(tensors, counted, strict=True))  # fmt: skip
+        results = tuple(None if v is None or new else self._part(v) for v, new in zip(tensors, counted, strict=True))
+        pairs = [is_complex(v) for v in tensors]
         title = f"{target.removeprefix('aten.').split('.')[0]} {node.name}"
         context = TorchNode(
             self.builder, title, identifier(node.name), target, results, all(map(_in_order, node.all_input_nodes)),
-            frozenset(self.kept),
+            frozenset(self.kept), pairs[:1] == [True],
         )  # fmt: skip
         args, kwargs = _bound(node)
         by_name = {k: self._argument(v, context) for k, v in kwargs.items()}
-        found = OPERATORS[target](context, *(self._argument(a, context) for a in args), **by_name)
+        by_place = [self._argument(a, context) for a in args]
+        if any(pairs) or has_complex([*by_place, *by_name.values()]):
+            found = converted(context, target, by_place, by_name)
+        else:
+            found = OPERATORS[target](context, *by_place, **by_name)
         values = found if isinstance(found, tuple) else (found,)
-        check_sizes(values)
-        for value, wanted, tensor, new in zip(values, results, tensors, counted, strict=False):
+        check_sizes([v for value in values for v in ((value.re, value.im) if isinstance(value, Complex) else (value,))])
+        for value, wanted, tensor, new, pair in zip(values, results, tensors, counted, pairs, strict=False):
+            if isinstance(value, Complex) != pair:
+                context.fail("its result is of complex numbers here or in PyTorch only")
             if new:
                 self._count(context, value, tensor)
             _check_type(context, value, wanted)
@@ -329,11 +350,16 @@ class _Importer:
             context.fail(f"its result {max(wanted_places)} is not supported")
         return values if isinstance(given, (list, tuple)) else values[0]
 
+    def _part(self, tensor: Any) -> TensorType:
+        """The type of a result; of complex numbers that of each part."""
+        name = str(tensor.dtype).removeprefix("torch.")
+        return self._type_of(tensor, PART_TYPES.get(name, name), "the result")
+
     def _is_counted(self, tensor: Any) -> bool:
         """Whether a size of a result is a symbol of its own, which the run finds."""
         return any(symbol not in self.scope for size in tensor.shape for symbol in free_symbols(size))
 
-    def _count(self, node: TorchNode, value: Value, tensor: Any) -> None:
+    def _count(self, node: TorchNode, value: Value | Complex, tensor: Any) -> None:
         """Makes sizes of a result, which follow from data, known to what comes after.
 
         Raises:
@@ -342,7 +368,7 @@ class _Importer:
         for own, size in zip(value.type.shape, tensor.shape, strict=True):
             if is_symbolic(size) and size.node.expr.is_Symbol:
                 self.scope.setdefault(str(size.node.expr), own)
-        _check_type(node, value, self._type(tensor, "the result"))
+        _check_type(node, value, self._part(tensor))
 
     def made(self) -> dict[str, tuple[str, Value]]:
         """What each operator of the program has made, by its name: its own, and the tensor."""
@@ -379,6 +405,8 @@ class _Importer:
 
     def _result(self, node: Any) -> Value:
         value = self.env[node]
+        if isinstance(value, Complex):
+            raise _no_such_type(f"the output {node.name} has elements", node.meta["val"].dtype)
         if not isinstance(value, Value):  # a size of an input
             value = self.builder.known(contents_of([value], dtype("i64"), ()), node.name)
         return self.builder.materialize(value, f"output {node.name}")
@@ -445,11 +473,11 @@ def _bound(node: Any) -> tuple[list[Any], dict[str, Any]]:
     return args, given
 
 
-def _check_type(node: TorchNode, value: Value, wanted: TensorType | None) -> None:
+def _check_type(node: TorchNode, value: Value | Complex, wanted: TensorType | None) -> None:
     """Refuses a result of another type than PyTorch found: nothing wrong is compiled in silence."""
     if wanted is None:
         return
-    own = value.type
+    own = value.type  # of complex numbers that of both parts
     same = own.dtype == wanted.dtype and own.rank == wanted.rank
     if not same or any(prove_eq(a, b) is False for a, b in zip(own.shape, wanted.shape, strict=True)):
         node.fail(f"its result is {own.dtype}{_text(own)}, in PyTorch {wanted.dtype}{_text(wanted)}")

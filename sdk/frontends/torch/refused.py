@@ -11,30 +11,21 @@ Reason = tuple[str, str]  # the cause, and what to do instead
 
 _RANDOM: Final = ("it draws random numbers, which no run could repeat", "draw them outside, and make them an input")
 _GRADIENT: Final = ("it computes a gradient, as in training", "export module.eval() for inference")
-_COMPLEX: Final = (
-    "it computes with complex numbers, which are not supported",
-    "compute real and imaginary parts as tensors of their own, outside of the module or with real matrices",
-)
 _WRITES: Final = ("it writes into an argument, which an exported program does not", "write it without out=")
 
 REFUSED: Final[Mapping[str, Reason]] = {
     "aten._adaptive_avg_pool2d_backward.default": _GRADIENT,
-    "aten._fft_c2c.default": _COMPLEX,
-    "aten._fft_c2r.default": _COMPLEX,
-    "aten._fft_r2c.default": _COMPLEX,
     "aten.atan2.out": _WRITES,
     "aten.avg_pool2d_backward.default": _GRADIENT,
-    "aten.complex.default": _COMPLEX,
     "aten.convolution_backward.default": _GRADIENT,
     "aten.embedding_dense_backward.default": _GRADIENT,
     "aten.max_pool2d_with_indices_backward.default": _GRADIENT,
     "aten.native_group_norm_backward.default": _GRADIENT,
     "aten.native_layer_norm_backward.default": _GRADIENT,
     "aten.normal.Tensor_Tensor": _RANDOM,
-    "aten.polar.default": _COMPLEX,
     "aten.rand.default": _RANDOM,
     "aten.randint.low": _RANDOM,
     "aten.randn.default": _RANDOM,
     "aten.randperm.default": _RANDOM,
-    "aten.view_as_complex.default": _COMPLEX,
+    "aten.resize_.default": ("it gives a tensor another size in place", "make a new tensor of that size"),
 }

@@ -13,7 +13,7 @@ from sdk.frontends.control import chosen, scalar_condition
 from sdk.frontends.loop_ends import Ends
 from sdk.frontends.loops import loop_passes
 from sdk.frontends.moves import type_text
-from sdk.frontends.tflite.context import Argument, OpNode, Table
+from sdk.frontends.tflite.context import LIST, Argument, OpNode, Table
 from sdk.frontends.tflite.operators.real.common import vector
 
 __all__ = ["TABLE"]
@@ -23,8 +23,10 @@ def _arguments(node: OpNode, first: int = 0) -> tuple[Argument, ...]:
     """Inputs from ``first`` on: values, and the names of the variables that handles stand for."""
     found: list[Argument] = []
     for k in range(first, len(node.operator.inputs)):
-        key = node.builder.handles.get(node.tensor(k).index)
-        found.append(node.input(k) if key is None else key)
+        tensor = node.tensor(k)
+        key = node.builder.handles.get(tensor.index)
+        value = node.list_of if tensor.type_name == LIST else node.input
+        found.append(value(k) if key is None else key)
     return tuple(found)
 
 
@@ -35,6 +37,8 @@ def _give(node: OpNode, results: tuple[Argument, ...]) -> None:
     for k, value in enumerate(results):
         if isinstance(value, str):
             node.builder.handles[node.output(k).index] = value
+        elif value.name in node.builder.sequences:
+            node.keep_list(value, k)
         else:
             node.call("reshape", value, to=k, shape=value.type.shape)  # a view
 
@@ -101,6 +105,8 @@ def _chosen_branch(node: OpNode, branches: Sequence[int], conditions: Sequence[V
         values = [one for one in options if not isinstance(one, str)]
         if len(values) < len(options):
             raise BuildError("its condition is known only at run time, and chooses a variable")
+        if any(one.name in node.builder.sequences for one in values):
+            raise BuildError("its condition is known only at run time, and chooses a list of tensors")
         result = values[-1]
         for condition, value in reversed(list(zip(conditions, values[:-1], strict=True))):
             result = chosen(emit, condition, value, result)

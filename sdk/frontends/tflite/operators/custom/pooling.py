@@ -1,4 +1,5 @@
-"""MaxPoolingWithArgmax2D and MaxUnpooling2D, of the models of MediaPipe: maxima and their places, and back."""
+"""MaxPoolingWithArgmax2D and MaxUnpooling2D, of the models of MediaPipe: maxima and their places, and back. LiteRT has
+an unpooling of its own, LiteRtMaxUnpooling2D, whose places are positions in the result."""
 
 from __future__ import annotations
 
@@ -68,8 +69,12 @@ def max_and_place(node: OpNode) -> None:
 
 
 def max_unpooling(node: OpNode) -> None:
-    """MaxUnpooling2D: values [n, h, w, c] at the taps that the second input tells, 0 elsewhere."""
+    """MaxUnpooling2D: values [n, h, w, c] at the taps that the second input tells, 0 elsewhere. Integers there mean
+    LiteRT's operator, which older files call so too."""
     whole(node, 2, 1)
+    if node.tensor(1).dtype == I32:
+        unpooling_by_position(node)
+        return
     _, stride, kernel = _options(node)
     (x, shape), (taps, found) = _image(node, 0), _image(node, 1)
     if stride != kernel or shape != found:
@@ -91,4 +96,33 @@ def max_unpooling(node: OpNode) -> None:
     node.call("reshape", image, shape=size)
 
 
-TABLE: Table = {"MaxPoolingWithArgmax2D": max_and_place, "MaxUnpooling2D": max_unpooling}
+def unpooling_by_position(node: OpNode) -> None:
+    """LiteRtMaxUnpooling2D: values [n, h, w, c] at the positions that the second input tells, 0 elsewhere. A position
+    counts the elements of an image of the result; one outside writes nothing, of equal ones the last counts."""
+    whole(node, 2, 1)
+    kind, stride, kernel = _options(node)
+    (x, shape), places = _image(node, 0), given(node, 1, I32)
+    if places.value.type.shape != shape:
+        raise BuildError(f"values {list(shape)} have positions {list(places.value.type.shape)}, one a value is wanted")
+    n, h, w, c = shape
+    same = kind == _PADDINGS[1]
+    rows, columns = (
+        size * step if same else (size - 1) * step + taps
+        for size, step, taps in zip((h, w), stride, kernel, strict=True)
+    )
+    image = rows * columns * c
+    if n * image >= 1 << 31:
+        raise BuildError(f"an image of {[n, rows, columns, c]} is too large")
+    zeros = x.emit.call("full", shape=(n, image), value=0.0, dtype=str(F32))
+    where = places.call("reshape", shape=(n, h * w * c))
+    inside = (where >= 0).where(where, image)  # a position below 0 is none from the end
+    values = x.call("reshape", shape=(n, h * w * c))
+    found = x.emit.call("scatter_elements", zeros, inside.value, values.value, axis=1, reduction="none")
+    node.call("reshape", found, shape=(n, rows, columns, c))
+
+
+TABLE: Table = {
+    "LiteRtMaxUnpooling2D": unpooling_by_position,
+    "MaxPoolingWithArgmax2D": max_and_place,
+    "MaxUnpooling2D": max_unpooling,
+}
