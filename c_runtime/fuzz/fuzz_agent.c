@@ -46,6 +46,19 @@ int sdk_rt_port_read(void)
     return rest_bytes != 0 && clock_ticks / 100u % 3u == 0 ? (--rest_bytes, *rest++) : -1;
 }
 
+/* A rate is set only where an answer has promised it, or the first one again. */
+uint32_t sdk_rt_port_baud(uint32_t baud, bool set)
+{
+    static uint32_t could;
+    if (baud < SDK_RT_BASE_BAUD || (set && baud != could && baud != SDK_RT_BASE_BAUD)) {
+        abort();
+    }
+    if (!set) {
+        could = baud;
+    }
+    return baud < 1000000u ? baud : 1000000u;
+}
+
 uint64_t sdk_rt_port_ticks(void)
 {
     return clock_ticks += 100;

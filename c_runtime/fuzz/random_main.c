@@ -30,8 +30,8 @@ static uint32_t small(void)
 /* A request with plausible fields and a random tail; returns its length. */
 static uint32_t make_frame(uint8_t *f)
 {
-    static const uint8_t sizes[] = {0, 0, 0, 4, 6, 6, 12, 16, 16, 4, 4, 0, 6};
-    uint32_t op = random32() % 13u;
+    static const uint8_t sizes[] = {0, 0, 0, 4, 6, 6, 12, 16, 16, 4, 4, 0, 6, 8};
+    uint32_t op = random32() % 14u;
     uint32_t n = SDK_RT_WIRE_HEADER + 16u + ((random32() & 3u) == 0 ? random32() % 1000u : random32() % 20u);
     for (uint32_t i = 0; i < n; ++i) {
         f[i] = (uint8_t)random32();
@@ -50,6 +50,9 @@ static uint32_t make_frame(uint8_t *f)
         sdk_rt_put16(f + 12, op == SDK_RT_OP_PROFILE ? small() : random32() % 3u);
         sdk_rt_put32(f + 16, small());
         sdk_rt_put32(f + 20, small());
+    }
+    if (op == SDK_RT_OP_BAUD) {
+        sdk_rt_put32(f + 12, (random32() & 3u) == 0 ? small() : SDK_RT_BASE_BAUD << random32() % 6u);
     }
     return n;
 }

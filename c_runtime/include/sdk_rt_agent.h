@@ -28,8 +28,11 @@ typedef struct {
     int32_t detail;           /* of the error that a handler returns */
     int32_t last_error;       /* last status other than 0 that a model returned */
     sdk_rt_crash_t crash;     /* of the previous boot, reported until the first request */
+    uint32_t baud;            /* that its answer promises, 0: none */
     uint16_t session, id, op; /* of the request in work or last answered */
+    uint8_t lost;             /* damaged pieces in a row */
     bool open, answered, crashed;
+    bool changed;    /* the link is at another rate than at start */
     bool taken_over; /* a frame that came during a series of runs ended it and is done next */
     uint8_t rx_buf[SDK_RT_FRAME_MAX];
     uint8_t tx_buf[SDK_RT_WIRE_ENCODED(SDK_RT_FRAME_MAX)];

@@ -2,6 +2,7 @@
 #ifndef SDK_RT_PORT_H
 #define SDK_RT_PORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SDK_RT_CAUSE_WATCHDOG 0x10000u /* instead of an exception: the watchdog was not fed in time */
@@ -28,6 +29,10 @@ void sdk_rt_port_write(const uint8_t *bytes, uint32_t n);
 
 /* The next byte that has come, -1 when none has; never waits. The agent looks between the runs of a series. */
 int sdk_rt_port_read(void);
+
+/* The rate nearest to baud that the link can have, for ports built with SDK_RT_BAUDS. With `set` it has it from now on,
+ * once all that was written has left. */
+uint32_t sdk_rt_port_baud(uint32_t baud, bool set);
 
 /* A counter that never goes backwards. Two calls at most 2^32 ticks apart differ by the time between them. */
 uint64_t sdk_rt_port_ticks(void);

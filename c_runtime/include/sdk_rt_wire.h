@@ -37,7 +37,8 @@ enum { /* ops of REQ, RSP and ERR frames */
     SDK_RT_OP_RESET_STATE = 9,
     SDK_RT_OP_SELFTEST = 10,
     SDK_RT_OP_RESET = 11,
-    SDK_RT_OP_PROFILE = 12
+    SDK_RT_OP_PROFILE = 12,
+    SDK_RT_OP_BAUD = 13
 };
 
 enum { SDK_RT_EVT_PROGRESS = 1, SDK_RT_EVT_DAMAGED = 2 }; /* ops of EVT frames */
@@ -54,7 +55,13 @@ enum { /* codes of ERR frames */
     SDK_RT_ERR_CANCELLED = 9 /* the host called the runs off; detail = how many were done */
 };
 
-enum { SDK_RT_CAN_CANCEL = 1, SDK_RT_CAN_REPORT_DAMAGE = 2 }; /* bits of what an agent offers beyond the first */
+enum { /* bits of what an agent offers beyond the first */
+    SDK_RT_CAN_CANCEL = 1,
+    SDK_RT_CAN_REPORT_DAMAGE = 2,
+    SDK_RT_CAN_CHANGE_BAUD = 4
+};
+
+#define SDK_RT_BASE_BAUD 115200u /* of a UART at start, and of every greeting of a new host */
 
 enum { SDK_RT_COUNTER_TIME = 1, SDK_RT_COUNTER_CYCLES = 2 }; /* what the ticks of a device count */
 
@@ -88,27 +95,40 @@ uint32_t sdk_rt_wire_seal(uint8_t *frame, uint32_t n);
  */
 uint32_t sdk_rt_wire_encode(uint8_t *dst, uint32_t cap, const uint8_t *src, uint32_t n);
 
-/* Little-endian fields at any alignment. */
-static inline uint16_t sdk_rt_get16(const uint8_t *p)
+/* Little-endian fields at any alignment: an access of the core, or several on one that needs them aligned, where calls
+ * are smaller. */
+#if defined(__ARM_ARCH_6M__)
+uint16_t sdk_rt_get16(const uint8_t *p);
+uint32_t sdk_rt_get32(const uint8_t *p);
+void sdk_rt_put16(uint8_t *p, uint32_t v);
+void sdk_rt_put32(uint8_t *p, uint32_t v);
+#else
+#undef SDK_RT_FIELD
+#define SDK_RT_FIELD static inline
+#endif
+
+#if defined(SDK_RT_FIELD)
+SDK_RT_FIELD uint16_t sdk_rt_get16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | (uint32_t)p[1] << 8);
 }
 
-static inline uint32_t sdk_rt_get32(const uint8_t *p)
+SDK_RT_FIELD uint32_t sdk_rt_get32(const uint8_t *p)
 {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static inline void sdk_rt_put16(uint8_t *p, uint32_t v)
+SDK_RT_FIELD void sdk_rt_put16(uint8_t *p, uint32_t v)
 {
     p[0] = (uint8_t)v;
     p[1] = (uint8_t)(v >> 8);
 }
 
-static inline void sdk_rt_put32(uint8_t *p, uint32_t v)
+SDK_RT_FIELD void sdk_rt_put32(uint8_t *p, uint32_t v)
 {
     sdk_rt_put16(p, v);
     sdk_rt_put16(p + 2, v >> 16);
 }
+#endif
 
 #endif /* SDK_RT_WIRE_H */

@@ -10,6 +10,7 @@
 #define VERSIONS (SDK_RT_WIRE_VERSION << 8 | SDK_RT_WIRE_VERSION) /* the least and the greatest spoken */
 #define LEAST_FRAME 256u
 #define CRASH_BYTES 20u
+#define LOST_IN_A_ROW 5u /* damaged pieces, after which the host is taken to talk at another rate */
 #define HEARD_OUT_PER_SECOND 20u /* silence after which a host that spoke during a run has said it all */
 
 static void put_header(uint8_t *f, uint8_t kind, uint16_t session, uint16_t id, uint16_t op)
@@ -70,6 +71,33 @@ uint32_t sdk_rt_put_text(uint8_t *p, const char *text)
     return 1 + n;
 }
 
+#if defined(SDK_RT_BAUDS)
+#define OFFERS (SDK_RT_CAN_CANCEL | SDK_RT_CAN_REPORT_DAMAGE | SDK_RT_CAN_CHANGE_BAUD)
+
+/* Go on at the rate that an answer has promised; a repeat of the answer promises it again. */
+static void change_baud(sdk_rt_agent_t *a)
+{
+    if (a->baud != 0) {
+        (void)sdk_rt_port_baud(a->baud, true);
+        a->changed = true;
+        a->lost = 0;
+    }
+}
+
+/* Go back to the rate at which everybody begins. */
+static void base_baud(sdk_rt_agent_t *a)
+{
+    if (a->changed) {
+        (void)sdk_rt_port_baud(SDK_RT_BASE_BAUD, true);
+        a->changed = false;
+    }
+}
+#else
+#define OFFERS (SDK_RT_CAN_CANCEL | SDK_RT_CAN_REPORT_DAMAGE)
+#define change_baud(a) ((void)(a))
+#define base_baud(a) ((void)(a))
+#endif
+
 static void request(sdk_rt_agent_t *a, const uint8_t *frame, uint32_t len)
 {
     uint16_t session = sdk_rt_get16(frame + 2), id = sdk_rt_get16(frame + 4), op = sdk_rt_get16(frame + 6);
@@ -80,12 +108,14 @@ static void request(sdk_rt_agent_t *a, const uint8_t *frame, uint32_t len)
     }
     if (a->answered && id == a->id) {
         sdk_rt_port_write(a->tx_buf, a->tx_len);
+        change_baud(a);
         return;
     }
     a->crashed = false;
     a->answered = false;
     a->id = id;
     a->op = op;
+    a->baud = 0;
     uint8_t *out = a->tx_buf + TX_SLACK + SDK_RT_WIRE_HEADER;
     int32_t n = sdk_rt_dispatch(a, op, frame + SDK_RT_WIRE_HEADER, len - SDK_RT_WIRE_HEADER, out);
     uint8_t kind = SDK_RT_KIND_RSP;
@@ -95,6 +125,7 @@ static void request(sdk_rt_agent_t *a, const uint8_t *frame, uint32_t len)
     }
     send_kept(a, kind, id, op, (uint32_t)n);
     a->answered = true;
+    change_baud(a);
     if (op == SDK_RT_OP_RESET) {
         sdk_rt_port_reset();
     }
@@ -113,7 +144,7 @@ static uint32_t put_hello_ack(const sdk_rt_agent_t *a, uint8_t *p)
     sdk_rt_put32(p + 16, SDK_RT_FRAME_MAX);
     sdk_rt_put32(p + 20, sdk_rt_port_facts.timer_hz);
     sdk_rt_put16(p + 24, sdk_rt_model_count);
-    sdk_rt_put16(p + 26, SDK_RT_CAN_CANCEL | SDK_RT_CAN_REPORT_DAMAGE);
+    sdk_rt_put16(p + 26, OFFERS);
     sdk_rt_put32(p + 28, (uint32_t)a->last_error);
     put_crash(p + 32, &a->crash);
     return 32 + CRASH_BYTES + sdk_rt_put_text(p + 32 + CRASH_BYTES, sdk_rt_build_id);
@@ -147,7 +178,8 @@ static void hello(sdk_rt_agent_t *a, const uint8_t *p, uint32_t n)
     send_kept(a, SDK_RT_KIND_HELLO_ACK, 0, 0, len);
 }
 
-static void frame_in(sdk_rt_agent_t *a, const uint8_t *frame, uint32_t len)
+/* Not inlined: within the loop of its caller, compilers compute everything ahead of it, and take a tenth more code. */
+__attribute__((noinline)) static void frame_in(sdk_rt_agent_t *a, const uint8_t *frame, uint32_t len)
 {
     switch (frame[0]) {
     case SDK_RT_KIND_HELLO:
@@ -160,6 +192,7 @@ static void frame_in(sdk_rt_agent_t *a, const uint8_t *frame, uint32_t len)
         if (a->open && sdk_rt_get16(frame + 2) == a->session) {
             a->open = false;
             sdk_rt_send_small(SDK_RT_KIND_BYE, a->session, sdk_rt_get16(frame + 4), 0, frame, 0);
+            base_baud(a);
         }
         break;
     default: /* kinds that only a device sends, or a later version; CANCEL of what is done already */
@@ -189,12 +222,16 @@ static bool take(sdk_rt_agent_t *a, uint8_t byte)
     sdk_rt_rx_t event = sdk_rt_decoder_feed(&a->rx, byte);
     if (event == SDK_RT_RX_FRAME) {
         ++a->frames;
+        a->lost = 0;
         return true;
     }
     if (event != SDK_RT_RX_NONE) {
         ++*(event == SDK_RT_RX_LONG ? &a->overlong : &a->damaged);
         if (a->open) {
             sdk_rt_send_small(SDK_RT_KIND_EVT, a->session, a->id, SDK_RT_EVT_DAMAGED, a->rx_buf, 0);
+        }
+        if (++a->lost >= LOST_IN_A_ROW) {
+            base_baud(a);
         }
     }
     return false;
@@ -223,10 +260,10 @@ bool sdk_rt_called_off(sdk_rt_agent_t *a)
         return false;
     }
     /* A UART that nobody read during the run has lost all but the last bytes: hear the host out, it repeats itself. */
-    uint64_t heard = sdk_rt_port_ticks();
-    while (byte >= 0 || sdk_rt_port_ticks() - heard < sdk_rt_port_facts.timer_hz / HEARD_OUT_PER_SECOND) {
+    uint32_t heard = (uint32_t)sdk_rt_port_ticks(), silence = sdk_rt_port_facts.timer_hz / HEARD_OUT_PER_SECOND;
+    while (byte >= 0 || (uint32_t)sdk_rt_port_ticks() - heard < silence) {
         if (byte >= 0) {
-            heard = sdk_rt_port_ticks();
+            heard = (uint32_t)sdk_rt_port_ticks();
             if (take(a, (uint8_t)byte) && takes_over(a, a->rx_buf)) {
                 a->taken_over = true;
                 return true;

@@ -1,4 +1,5 @@
 /* The codec of wire v1: COBS, CRC-32C, a decoder that is a pure function of its bytes, a bounded encoder. */
+#define SDK_RT_FIELD /* here they are, where they are not inline */
 #include "sdk_rt_wire.h"
 
 /* CRC-32C (Castagnoli, reflected) of the sixteen nibbles. */

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,41 @@ def _sampling(command: Callable[..., None]) -> Callable[..., None]:
 _THREADS: Final = click.option(
     "--threads", type=click.IntRange(1, 64), metavar="N", help="Threads of an answer (default: all processors)."
 )
+
+
+def _grammars(*, several: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options that name what an answer follows."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for flag, name, text in (
+            ("--grammar", "grammars", "rules as llama.cpp writes them"), ("--json-schema", "schemas", "a JSON schema"),
+        ):  # fmt: skip
+            more = "; repeat it." if several else "."
+            option = click.option(flag, name, type=options.FILE, multiple=True, metavar="FILE",
+                                  help=f"Answers follow {text} in FILE{more}")  # fmt: skip
+            command = option(command)
+        return command
+
+    return add
+
+
+def _rules(grammars: Sequence[Path], schemas: Sequence[Path]) -> dict[str, Any]:
+    """Rules by the names of their files."""
+    from sdk.llm.grammar import parse_grammar, read_schema
+
+    found: dict[str, Any] = {}
+    for path in (*grammars, *schemas):
+        if path.stem in found:
+            raise UsageError(f"two grammars are called {path.stem}", hint="rename one of the files")
+        found[path.stem] = parse_grammar(_read(path)) if path in grammars else read_schema(_json(path))
+    return found
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no JSON", why=str(error)[:200], hint="give a JSON schema") from None
 
 
 def _sampler(given: Mapping[str, Any]) -> Any:
@@ -106,22 +142,27 @@ def build(
     "--lookup", type=click.IntRange(0), default=0, show_default=True, metavar="N",
     help="Guess up to N tokens that followed the same words before.",
 )  # fmt: skip
+@_grammars(several=False)
 @_THREADS
 @_sampling
 def chat(
     folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, lookup: int,
-    threads: int | None, **sampling: Any,
+    grammars: tuple[Path, ...], schemas: tuple[Path, ...], threads: int | None, **sampling: Any,
 ) -> None:  # fmt: skip
     """Talk with the model that sdk llm build wrote to FOLDER; an empty line or Ctrl-D ends it."""
     from sdk.llm.conversation import Conversation
 
+    if len(grammars) + len(schemas) > 1:
+        raise UsageError("an answer follows one grammar or schema", hint="give --grammar or --json-schema once")
+    rules = list(_rules(grammars, schemas).values())
     talk, sampler = Conversation.of(folder, threads), _sampler(sampling)
+    grammar = talk.speaker.grammar(rules[0]) if rules else None
     messages = [{"role": "system", "content": system}] if system else []
     for text in _asked(prompt):
         messages.append({"role": "user", "content": text})
         ids = talk.speaker.encode(text) if raw else talk.speaker.encode_chat(messages)
         said = []
-        for piece in talk.answer(ids, sampler, most=tokens, lookup=lookup):
+        for piece in talk.answer(ids, sampler, most=tokens, lookup=lookup, grammar=grammar):
             said.append(piece.text)
             output.say_part(piece.text)
         output.say("")
@@ -276,12 +317,13 @@ def _read(path: Path) -> str:
 
 @llm.command()
 @click.argument("folder", type=options.FILE)
+@_grammars(several=True)
 @options.json_option
-def embed(folder: Path, as_json: bool) -> None:
+def embed(folder: Path, grammars: tuple[Path, ...], schemas: tuple[Path, ...], as_json: bool) -> None:
     """Write a conversation in C for an app into FOLDER, which sdk llm build wrote: NAME_chat.h and what it needs."""
     from sdk.llm.embed import embed_chat
 
-    paths = embed_chat(folder)
+    paths = embed_chat(folder, _rules(grammars, schemas))
     if as_json:
         output.print_json({"files": [str(path) for path in paths]}, 1)
         return

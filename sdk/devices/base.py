@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sdk.devices.emulated.spec import MachineSpec
 from sdk.errors import UsageError
@@ -86,6 +86,18 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close the pipe and end whatever was started for it. May be called twice."""
+
+
+@runtime_checkable
+class RatedTransport(Transport, Protocol):
+    """A line with a rate in bits a second, which can be changed; ``wanted`` is the one to change to (0: none)."""
+
+    baud: int
+    wanted: int
+
+    def set_baud(self, baud: int) -> None:
+        """Talk and listen at another rate; what has come and was not read is dropped. Raises UsageError where the port
+        cannot have it, LinkError where it is gone."""
 
 
 Opener = Callable[[OpenRequest], Transport]

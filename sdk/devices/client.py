@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from sdk.devices import transports  # noqa: F401 - importing it registers the schemes
-from sdk.devices.base import AgentMaker, EmulatorSpec, open_transport
+from sdk.devices.base import AgentMaker, EmulatorSpec, RatedTransport, open_transport
 from sdk.devices.link import DEADLINE_S, HOST_MAX_FRAME, Link, RemoteError, SmallerFramesError
 from sdk.devices.machine import MachineFacts
 from sdk.devices.messages import (
@@ -32,6 +32,7 @@ from sdk.devices.messages import (
     parse_tensor,
     take_text,
 )
+from sdk.devices.rates import change_rate
 from sdk.devices.remote import RemoteProgram
 from sdk.devices.wire import MIN_FRAME, OVERHEAD, Code, Op
 from sdk.errors import DeviceFault, LinkError, UsageError
@@ -54,8 +55,10 @@ class Session:
         self._link = link
         self._ack: HelloAck = link.greet()
         self._models: tuple[ModelInfo, ...] | None = None
-        _, name = parse_info(self._ask(Op.INFO))
         transport = link.transport
+        if isinstance(transport, RatedTransport) and transport.wanted:
+            change_rate(link, transport, self._ack, transport.wanted)
+        _, name = parse_info(self._ask(Op.INFO))
         counter: Counter = "instructions" if transport.ns_per_instruction is not None else self._ack.counter
         self.info = DeviceInfo(
             name=name,

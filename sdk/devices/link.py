@@ -21,10 +21,12 @@ _FIRST_WAIT_S = 0.5  # for an answer or a sign of work
 _MAX_WAIT_S = 2.0  # to which that doubles; and what the bytes take
 _BUSY_WAIT_S = 1.0  # after a sign of work: its answer may be lost as well
 _CANCEL_S = 1.0  # for a device to stop between two runs
+_BYE_S = 0.3  # for a device to say goodbye too
 _CANCEL_STEP_S = 0.025  # less than the time for which an agent listens once it has heard something
 _QUICK_REPEATS = 16  # of a request, each upon a report of damage: noise without end must not become traffic without end
 _GROW_AFTER = 16  # requests answered at once before frames grow again
 _SHRINK = 4  # by which frames shrink each time that one is lost
+_UNHEARD, _UNHEARD_AT_WORK = 3, 6  # repeats without one frame, before and after a sign of work
 _SLACK = 4.0  # times what the bytes of a call take at the slowest rate
 
 
@@ -72,6 +74,8 @@ class Link:
         self._session = 0
         self._id = 0
         self._in_a_row = 0  # requests answered at once
+        self._unheard = 0  # repeats since the last frame
+        self.when_unheard: Callable[[], None] | None = None  # called once where the device may have left this rate
         self._limit: float | None = None  # of the call under way
         self._closed = False
 
@@ -94,6 +98,7 @@ class Link:
         deadline = self._clock() + self.timeout_s
         attempt = 0
         while (left := deadline - self._clock()) > 0:
+            self._repeats(attempt > 0, _UNHEARD)
             self.transport.write(hello, left)
             wait_s = _HELLO_WAITS_S[min(attempt, len(_HELLO_WAITS_S) - 1)]
             attempt += 1
@@ -115,16 +120,26 @@ class Link:
         SmallerFramesError when frames get lost that could be smaller. What a device that can be told still works on
         when this returns early, upon an interrupt too, is called off.
         """
-        self._id = self._id % 0xFFFF + 1
         size = OVERHEAD + max(len(payload), answer)
         try:
-            return self._exchange(op, Frame(Kind.REQ, self._session, self._id, op, payload), size, splits)
+            return self._exchange(op, self.next_request(op, payload), size, splits)
         except (RemoteError, SmallerFramesError, DeviceFault):
             raise
         except BaseException:
             if op == Op.RUN and self._can_cancel:
                 self._cancel()
             raise
+
+    def next_request(self, op: Op, payload: bytes) -> Frame:
+        """The frame of a new request, to be sent by whoever listens for its answer."""
+        self._id = self._id % 0xFFFF + 1
+        return Frame(Kind.REQ, self._session, self._id, op, payload)
+
+    def frames_within(self, seconds: float) -> Iterator[Frame]:
+        """The frames that come from now on."""
+        until = self._clock() + seconds
+        while (frame := self._next_frame(until)) is not None:
+            yield frame
 
     def close(self) -> None:
         """Say goodbye if the device still listens, and close the transport. May be called twice."""
@@ -133,6 +148,8 @@ class Link:
         self._closed = True
         try:
             self.transport.write(Frame(Kind.BYE, self._session, 0, 0).encode(), 0.1)
+            if self.when_unheard is not None:  # a board at another rate goes back first
+                any(frame.kind == Kind.BYE for frame in self.frames_within(_BYE_S))
         except (LinkError, DeviceFault):
             pass  # the session ends either way
         finally:
@@ -148,6 +165,7 @@ class Link:
         done, quick = -1, _QUICK_REPEATS
         first = True
         while (now := self._clock()) < min(deadline, limit):
+            self._repeats(not first, _UNHEARD if done < 0 else _UNHEARD_AT_WORK)
             if not first and done < 0:
                 self._lost(size)
                 if splits and size > self.room:
@@ -216,7 +234,15 @@ class Link:
             if left <= 0:
                 return None
             self._queue.extend(self._decoder.feed(self.transport.read(left)))
+        self._unheard = 0
         return self._queue.pop(0)
+
+    def _repeats(self, again: bool, most: int) -> None:
+        """Count what is sent ``again`` to a device of which nothing was heard since; after ``most``, call for help."""
+        self._unheard += again
+        if self._unheard >= most and self.when_unheard is not None:
+            self._unheard = 0
+            self.when_unheard()
 
     def _greeting(self, frame: Frame, nonce: int) -> HelloAck | None:
         if frame.kind == Kind.ERR:

@@ -30,7 +30,7 @@ MAX_TENSORS = 1024  # inputs and outputs of one model
 MAX_DIMS = 16
 MAX_TEXT = 64  # bytes
 MAX_TENSOR_BYTES = (1 << 31) - 1  # as of the frontends
-_CAN_CANCEL = 1
+_CAN_CANCEL, _CAN_CHANGE_BAUD = 1, 4
 WATCHDOG = 0x10000  # the cause of a crash that is no exception (docs/wire.md)
 _OTHER_VERSION = "rebuild and flash the firmware with this version of the tool"
 
@@ -71,6 +71,7 @@ class HelloAck:
     crash: CrashRecord | None
     build_id: str
     can_cancel: bool
+    can_change_baud: bool
 
 
 @dataclass(frozen=True)
@@ -248,6 +249,7 @@ def parse_hello_ack(payload: bytes) -> HelloAck:
         crash=parse_crash(fields[12:]) if crashed else None,
         build_id=take_text(rest, "greeting")[0],
         can_cancel=bool(offers & _CAN_CANCEL),
+        can_change_baud=bool(offers & _CAN_CHANGE_BAUD),
     )
 
 

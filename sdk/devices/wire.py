@@ -42,6 +42,7 @@ class Op(IntEnum):
     SELFTEST = 10
     RESET = 11
     PROFILE = 12
+    BAUD = 13
 
 
 class Code(IntEnum):

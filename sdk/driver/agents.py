@@ -30,7 +30,8 @@ __all__ = ["link_agent", "runtime_board", "runtime_parts", "runtime_sizes"]
 _DRIVERS = ("uart_", "timer_", "boot_", "watchdog_")  # files of a port of which a board chooses
 _IMAGE_ID = "SDK_RT_IMAGE_ID"  # the macro with the hash that an agent tells of its image
 _ID_DIGITS = 32
-SMALL_RAM = 32 * 1024  # below this the agent talks in shorter frames
+SMALL_RAM = 32 * 1024  # up to this the agent talks in shorter frames, at one rate
+_SETS_RATE = "sdk_rt_uart_baud("  # in drivers of UARTs that can change their rate
 
 
 def link_agent(
@@ -149,6 +150,8 @@ def runtime_parts(
         uart, timer = place.runtime.uart, place.runtime.timer
         for role, device in (("uart", uart), ("timer", timer)):
             names.append(_driver(place, port, role, device.kind if device else "none"))
+            if (place.ram_bytes or 0) > SMALL_RAM and _SETS_RATE in (root / names[-1]).read_text(encoding="utf-8"):
+                macros.append("SDK_RT_BAUDS=1")
             assert device is not None  # _driver raises for a missing one
             macros += [
                 f"SDK_RT_{role.upper()}_BASE={device.base:#x}u",

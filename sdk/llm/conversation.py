@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from sdk.errors import UsageError
 from sdk.files import read_regular
+from sdk.llm.grammar import Grammar, GrammarRun, Words, words_of
+from sdk.llm.grammar.nodes import Rules
 from sdk.llm.model import LanguageModel, load
 from sdk.llm.text.gguf_vocabulary import tokenizer_of_gguf
 from sdk.llm.text.package import tokenizers_package
@@ -54,6 +56,8 @@ class Speaker:
         self._template = None if source is None else ChatTemplate(source, {"bos_token": "", "eos_token": "", **names})
         added = self.tokenizer.get_added_tokens_decoder().values()
         self._special = [token.content for token in added if token.special]
+        self._vocabulary = int(info.get("vocabulary_size", 0))
+        self._words: Words | None = None
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """The tokens of a text, with what the model expects around it where ``special``."""
@@ -89,6 +93,18 @@ class Speaker:
                 return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
             finally:
                 self.tokenizer.encode_special_tokens = False
+
+    def grammar(self, rules: Rules) -> Grammar:
+        """A grammar for the tokens of this build.
+
+        Raises:
+            UsageError: no text of it can be written, a rule begins with itself, or it is too large.
+            BuildError: the tokenizer decodes in a way that a device cannot.
+        """
+        with self._lock:
+            self._words = self._words or words_of(self.tokenizer, self._vocabulary)
+            words = self._words
+        return Grammar(rules, words)
 
     def stream(self) -> Callable[[int], str]:
         """What gives the text that each token of an answer adds."""
@@ -178,20 +194,23 @@ class Conversation:
 
     def answer(
         self, prompt: Sequence[int], sampler: Sampler, *, most: int | None = None, ends: Sequence[str] = (),
-        stopped: Callable[[], bool] = lambda: False, lookup: int = 0,
+        stopped: Callable[[], bool] = lambda: False, lookup: int = 0, grammar: Grammar | None = None,
     ) -> Iterator[Piece]:  # fmt: skip
         """What the model says after a prompt, token by token: up to ``most`` tokens, to one of the texts ``ends``,
         which are not shown, or until ``stopped``, which makes it end without a last piece.
 
         With ``lookup``, up to so many tokens that followed the same words before are guessed and computed together.
-        A guess stays where the sampler chooses the same token, so that what is said does not change.
+        A guess stays where the sampler chooses the same token, so that what is said does not change. With a ``grammar``
+        the answer follows it, and ends where nothing can follow; cut off by ``most`` or ``ends``, it is the begin of
+        one that does.
 
         Raises:
-            UsageError: there is no room for the prompt.
+            UsageError: there is no room for the prompt, or the grammar has too many ways to read the answer.
         """
         logits = self.take(prompt, stopped)
         most = min(self.model.context - len(prompt), most if most is not None else self.model.context)
         show, held = self.speaker.stream(), _Held(ends)
+        run = None if grammar is None else grammar.run()
         said = list(prompt)
         rows, at = [] if logits is None else [logits], 0
         guess: list[int] = []
@@ -199,12 +218,16 @@ class Conversation:
             if len(said) - len(prompt) >= most:
                 yield Piece(held.rest(), None, "length")
                 return
-            token = sampler.next(rows[at], said)
+            allowed = None if run is None else self._allowed(run, len(rows[at]))
+            token = sampler.next(rows[at], said, allowed)
             if token in self.speaker.ends:
                 yield Piece(held.rest(), token, "stop")
                 return
             said.append(token)
             text, ended = held.add(show(token))
+            if run is not None:
+                run.take(token)
+                text, ended = (text + held.rest(), True) if run.is_done and not ended else (text, ended)
             yield Piece(text, token, "stop" if ended else None)
             if ended:
                 return
@@ -213,6 +236,14 @@ class Conversation:
             elif len(said) - len(prompt) < most:
                 rows, guess = self._step(said, lookup)
                 at = 0
+
+    def _allowed(self, run: GrammarRun, vocabulary: int) -> NDArray[np.uint32]:
+        """The tokens that may come in an answer with a grammar, a bit each."""
+        found = run.allowed(vocabulary)
+        for end in self.speaker.ends if run.can_end else ():
+            if end < vocabulary:
+                found[end >> 5] |= np.uint32(1 << (end & 31))
+        return found
 
     def _step(self, said: Sequence[int], lookup: int) -> tuple[list[NDArray[np.float32]], list[int]]:
         """Computes the last token of a text, whose others are in the caches but for guesses that were wrong; logits

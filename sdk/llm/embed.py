@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from sdk.errors import UsageError
 from sdk.files import replacing
 from sdk.llm.conversation import Speaker
+from sdk.llm.grammar.nodes import Rules
 from sdk.llm.json_files import read_json
 from sdk.llm.text.native import DeviceTokenizer
 from sdk.llm.text.table import compile_table
@@ -21,12 +24,13 @@ _SAMPLE_BYTES: Final = 12  # sdk_sample_work, per token of the vocabulary
 _BYTE_BYTES: Final = 128  # tokenizing memory that is enough for a byte of text
 
 
-def embed_chat(folder: Path) -> list[Path]:
+def embed_chat(folder: Path, grammars: Mapping[str, Rules] | None = None) -> list[Path]:
     """Writes ``NAME_chat.h``, ``NAME_chat.c``, an example program, the tokenizer's table and the C of tokenizer and
-    sampler into the folder of a build; their paths.
+    sampler into the folder of a build; their paths. With ``grammars``, by names, their tables too, and the C that
+    follows them.
 
     Raises:
-        UsageError: the folder holds no build.
+        UsageError: the folder holds no build, or a grammar cannot be followed.
         BuildError: the tokenizer has what devices cannot do.
     """
     told = folder / "model.json"
@@ -41,19 +45,37 @@ def embed_chat(folder: Path) -> list[Path]:
             f"the tokenizer has tokens above the {info['vocabulary_size']} of the model",
             where=str(folder), hint="use the tokenizer of this checkpoint",
         )  # fmt: skip
+    made = {_c_name(title): speaker.grammar(rules) for title, rules in (grammars or {}).items()}
+    tables = {f"{name}_tokenizer.bin": table}
+    for title, grammar in made.items():
+        tables |= {f"{name}_words.bin": grammar.words.table, f"{name}_{title}_grammar.bin": grammar.table}
     values: dict[str, Any] = {
         "m": name, "M": name.upper(), "table_bytes": len(table), "file": info.get("weights") is not None,
         "ends": sorted(speaker.ends), "byte_bytes": _BYTE_BYTES, "piece_bytes": DeviceTokenizer(table).longest,
-        "base_bytes": (4 + _SAMPLE_BYTES) * info["vocabulary_size"] + 4 * info["context"],
+        "base_bytes": (4 + _SAMPLE_BYTES) * info["vocabulary_size"] + 4 * info["context"]
+                      + (_mask_bytes(info["vocabulary_size"]) if made else 0),
+        "grammars": {title: len(grammar.table) for title, grammar in made.items()},
+        "words_bytes": len(tables.get(f"{name}_words.bin", b"")),
     }  # fmt: skip
     texts = {f"{name}_{part}": render(f"llm/{part}", **values) for part in ("chat.h", "chat.c", "chat_main.c")}
     paths = [folder / file for file in texts]
     for file, text in texts.items():
         (folder / file).write_text(text, encoding="utf-8")
-    with replacing(folder / f"{name}_tokenizer.bin") as stream:
-        stream.write(table)
+    for file, data in tables.items():
+        with replacing(folder / file) as stream:
+            stream.write(data)
     sources = data_dir("c_runtime") / "llm"
-    for source in sorted([*sources.glob("*tok*.[ch]"), *sources.glob("*sample.[ch]")]):
-        shutil.copyfile(source, folder / source.name)
-        paths.append(folder / source.name)
-    return [*paths, folder / f"{name}_tokenizer.bin"]
+    for part in ("*tok*.[ch]", "*sample.[ch]", *(["*grammar*.[ch]"] if made else [])):
+        for source in sorted(sources.glob(part)):
+            shutil.copyfile(source, folder / source.name)
+            paths.append(folder / source.name)
+    return [*paths, *(folder / file for file in tables)]
+
+
+def _mask_bytes(vocabulary: int) -> int:
+    return (vocabulary + 31) // 32 * 4
+
+
+def _c_name(title: str) -> str:
+    """A name of C that a file's name stands for."""
+    return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_") or "answer"

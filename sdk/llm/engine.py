@@ -11,6 +11,7 @@ from typing import Final
 
 from sdk.errors import SdkError
 from sdk.llm.conversation import Conversation, Piece
+from sdk.llm.grammar import Grammar
 from sdk.llm.text.sampler import Sampler
 
 __all__ = ["Asked", "Busy", "Engine"]
@@ -24,13 +25,14 @@ class Busy(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a caller wants: the tokens of a prompt, how to choose those of the answer, how many at most, and the texts
-    that end it."""
+    """What a caller wants: the tokens of a prompt, how to choose those of the answer, how many at most, the texts that
+    end it, and the grammar that it follows."""
 
     prompt: Sequence[int]
     sampler: Sampler
     most: int | None = None
     ends: Sequence[str] = ()
+    grammar: Grammar | None = None
 
 
 class Engine:
@@ -68,8 +70,9 @@ class Engine:
         def work() -> None:
             try:
                 for piece in conversation.answer(
-                    asked.prompt, asked.sampler, most=asked.most, ends=asked.ends, stopped=stopped.is_set
-                ):
+                    asked.prompt, asked.sampler, most=asked.most, ends=asked.ends, stopped=stopped.is_set,
+                    grammar=asked.grammar,
+                ):  # fmt: skip
                     tell((piece, conversation.reused))
             except SdkError as error:
                 stopped.set()

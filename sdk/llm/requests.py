@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from sdk.llm.grammar import any_json, parse_grammar, read_schema
+from sdk.llm.grammar.nodes import Rules
 from sdk.llm.text.sampler import Sampler, Sampling
 
 __all__ = ["ChatBody", "CompletionBody", "Failure", "read_body"]
@@ -30,6 +32,17 @@ class _StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool = False
 
 
+class _Named(msgspec.Struct, frozen=True):
+    """A JSON schema as clients give it, with a name."""
+
+    schema: Any = True
+
+
+class _Format(msgspec.Struct, frozen=True):
+    type: str
+    json_schema: _Named | None = None
+
+
 class _Body(msgspec.Struct, kw_only=True, frozen=True):
     """What both kinds of requests have; fields that are not named here are ignored, but for those in _UNKNOWN."""
 
@@ -47,6 +60,28 @@ class _Body(msgspec.Struct, kw_only=True, frozen=True):
     top_k: int | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
+    response_format: _Format | None = None
+    grammar: str | None = None
+
+    def rules(self) -> Rules | None:
+        """What the answer follows.
+
+        Raises:
+            Failure: two things at once, or a format of an unknown type.
+            UsageError: the schema or grammar cannot be followed.
+        """
+        kind = None if self.response_format is None else self.response_format.type
+        if kind in (None, "text"):
+            return None if self.grammar is None else parse_grammar(self.grammar)
+        if self.grammar is not None:
+            raise Failure(400, "a grammar and a response_format are given; keep one of them", param="grammar")
+        named = self.response_format.json_schema if self.response_format is not None else None
+        if kind == "json_schema" and named is not None:
+            return read_schema(named.schema)
+        if kind != "json_object":
+            raise Failure(400, "the response_format is neither text, json_object nor json_schema with a schema",
+                          param="response_format", code="unsupported_parameter")  # fmt: skip
+        return any_json(objects=True)
 
     def sampler(self) -> Sampler:
         """How tokens are chosen.
@@ -120,7 +155,7 @@ _B = TypeVar("_B", bound=_Body)
 # What would change an answer, and is not there: value that asks for nothing.
 _UNKNOWN: Final[Mapping[str, tuple[Any, ...]]] = {
     "tools": (None, []), "tool_choice": (None, "none", "auto"), "functions": (None, []), "logprobs": (None, False, 0),
-    "logit_bias": (None, {}), "response_format": (None, {"type": "text"}), "audio": (None,), "echo": (None, False),
+    "logit_bias": (None, {}), "audio": (None,), "echo": (None, False),
     "suffix": (None, ""), "best_of": (None, 1), "top_logprobs": (None, 0),
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ from sdk.errors import MissingToolError, SdkError, UsageError
 from sdk.installs import pip_command
 from sdk.llm.conversation import Piece
 from sdk.llm.engine import Asked, Busy, Engine
+from sdk.llm.grammar import Grammar
 from sdk.llm.requests import ChatBody, CompletionBody, Failure, read_body
 
 __all__ = ["Application", "Server", "server_of"]
@@ -113,11 +114,18 @@ class Application:
         await self._answer(asked, shape, body, receive, send)
 
     async def _asked(self, encode: Callable[[], list[int]], body: Any, most: int | None) -> Asked:
+        def compiled() -> Grammar | None:
+            rules = body.rules()
+            return None if rules is None else self._engine.speaker.grammar(rules)
+
+        loop = asyncio.get_running_loop()
         try:
-            prompt = await asyncio.get_running_loop().run_in_executor(None, encode)
-            asked = Asked(prompt, body.sampler(), most, body.ends)
+            prompt = await loop.run_in_executor(None, encode)
+            grammar = await loop.run_in_executor(None, compiled)
+            asked = Asked(prompt, body.sampler(), most, body.ends, grammar)
         except SdkError as error:
-            raise Failure(400, error.message) from None
+            said = (error.message, error.where and f"at {error.where}", error.why)
+            raise Failure(400, "; ".join(part for part in said if part)) from None
         if len(prompt) >= self._engine.context:
             raise Failure(
                 400,

@@ -97,8 +97,7 @@ class _Link:
         elif command == b"OPEN":
             self._open(one, data.rstrip(b"\0").decode())
         elif command == b"WRTE" and two in self._streams:
-            self._streams[two][0].sendall(data)
-            self._send(b"OKAY", two, one)
+            self._take(two, one, data)
         elif command == b"OKAY" and two in self._streams:
             self._streams[two][3].set()
         elif command == b"CLSE":
@@ -113,6 +112,16 @@ class _Link:
         self._streams[number] = (process.pipe, process, remote, threading.Event())  # type: ignore[attr-defined]
         self._send(b"OKAY", number, remote)
         threading.Thread(target=self._carry, args=(number,), daemon=True).start()
+
+    def _take(self, number: int, remote: int, data: bytes) -> None:
+        """What a program is to read; where it has died, its stream alone ends, as adbd has it."""
+        try:
+            self._streams[number][0].sendall(data)
+        except OSError:
+            self._send(b"CLSE", number, remote)
+            self._end(number)
+        else:
+            self._send(b"OKAY", number, remote)
 
     def _carry(self, number: int) -> None:
         """What a program writes; one message at a time, as the protocol has it."""

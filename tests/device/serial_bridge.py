@@ -78,9 +78,13 @@ class Way:
 
 class Bridge:
     """A port at ``path`` with the program ``argv`` behind it. In both directions a byte is lost, changed, doubled or
-    followed by others at ``rate``; at a tenth of that the line stands still for a moment, or carries text of others."""
+    followed by others at ``rate``; at a tenth of that the line stands still for a moment, or carries text of others.
+    ``rated``: the program is an emulated board, which hears and sends at the rate that its UART's registers make of its
+    clock, where the port has another at the moment: nonsense."""
 
-    def __init__(self, argv: Sequence[str], *, baud: int = 0, rate: float = 0.0, seed: int = 0) -> None:
+    def __init__(
+        self, argv: Sequence[str], *, baud: int = 0, rate: float = 0.0, seed: int = 0, rated: bool = False
+    ) -> None:
         self.faults = 0
         self.rate = rate
         self.boots = 0
@@ -88,6 +92,7 @@ class Bridge:
         self._random = random.Random(seed)
         self._byte_s = 10 / baud if baud else 0.0
         self.master, slave = os.openpty()
+        self._handed = (self.master,) if rated else ()
         flags = termios.tcgetattr(slave)
         flags[0] = flags[1] = flags[3] = 0
         flags[2] = termios.CS8 | termios.CREAD | termios.CLOCAL
@@ -119,6 +124,8 @@ class Bridge:
             os.close(self.master)
 
     def close(self) -> None:
+        if self._handed:
+            self._stop()  # it has the port too
         self.unplug()
         self._stop()
 
@@ -127,7 +134,10 @@ class Bridge:
         near, far = socket.socketpair()
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         with far:
-            self._board = subprocess.Popen(self._argv, stdin=far, stdout=far, stderr=subprocess.DEVNULL, env=env)
+            self._board = subprocess.Popen(
+                [*self._argv, *map(str, self._handed)],
+                stdin=far, stdout=far, stderr=subprocess.DEVNULL, env=env, pass_fds=self._handed,
+            )  # fmt: skip
         near.setblocking(False)
         self._uart = near
         self.boots += 1

@@ -12,7 +12,7 @@ from device_agents import Agent
 
 from sdk.devices import Session
 from sdk.devices.link import Link, RemoteError
-from sdk.devices.messages import pack
+from sdk.devices.messages import fixed_part, pack
 from sdk.devices.wire import Code, Frame, Kind, Op
 from sdk.errors import DeviceFault, LinkError, UsageError
 
@@ -138,6 +138,25 @@ def test_malformed_requests_are_refused_and_harm_nothing(session: Session) -> No
         frame = exchange(session, request(session, link._id, op, payload), Kind.ERR)
         assert int.from_bytes(frame.payload[2:4], "little") == code, what
     assert session.ping(b"still here") == b"still here"
+
+
+WRONG_RATES = [(pack("HI", 0, 0), Code.RANGE), (pack("HI", 0, HUGE), Code.RANGE), (b"\x08", Code.PAYLOAD)]
+
+
+def test_a_rate_is_agreed_on_or_refused(session: Session) -> None:
+    """Agreed on here where emulated lines have none; tests/device/test_rates.py has lines that do."""
+    link, can = link_of(session), session._ack.can_change_baud
+    for payload, code in WRONG_RATES:
+        with pytest.raises(RemoteError) as caught:
+            link.request(Op.BAUD, payload)
+        assert caught.value.code == (code if can else Code.OP)
+        assert session.ping(b"as before") == b"as before"
+    if not (can and link.transport.address.startswith("qemu:")):
+        return
+    for baud in (230_400, 115_200):
+        (_, got), _ = fixed_part(link.request(Op.BAUD, pack("HI", 0, baud)), "HI", "answer to a rate")
+        assert abs(got / baud - 1) < 0.016
+        assert session.ping(b"at another rate") == b"at another rate"
 
 
 def test_a_status_of_the_model_is_named(session: Session) -> None:

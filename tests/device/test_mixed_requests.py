@@ -47,15 +47,15 @@ def test_an_agent_over_a_line_that_spoils_what_it_carries(requests: int, agent_f
         proxy.close()
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e-4])
+@pytest.mark.parametrize(("rate", "query"), [(0.0, ""), (1e-4, ""), (1e-5, "?baud=460800")])
 @pytest.mark.parametrize("requests", AMOUNTS)
-def test_serial_ports(requests: int, rate: float, agent_for: Callable[[str], Agent]) -> None:
+def test_serial_ports(requests: int, rate: float, query: str, agent_for: Callable[[str], Agent]) -> None:
     agent = agent_for(agents.UNICORN + "qemu-cortex-m4")
     assert agent.emulator is not None
-    bridge = Bridge(emulated(agent.emulator, agent.artifact), rate=rate, seed=SEED)
+    bridge = Bridge(emulated(agent.emulator, agent.artifact), rate=rate, seed=SEED, rated=bool(query))
     try:
-        with open_device(bridge.uri, artifact=agent.artifact, emulator=None, timeout_s=20) as session:
+        with open_device(bridge.uri + query, artifact=agent.artifact, emulator=None, timeout_s=20) as session:
             assert mixed(session, requests, SEED) >= requests
-        assert requests < MANY or rate == 0 or bridge.faults > 10
+        assert requests < MANY or rate == 0 or bridge.faults > 1
     finally:
         bridge.close()

@@ -29,7 +29,9 @@ def fuzz_sources() -> list[Path]:
     return [*agents.core_sources(), *[fuzz / name for name in FUZZ], agents.HERE / "fake_models.c"]
 
 
-@pytest.mark.parametrize("sizes", [(), ("SDK_RT_FRAME_MAX=256u", "SDK_RT_PROFILE_OPS=60u")], ids=["usual", "small"])
+@pytest.mark.parametrize(
+    "sizes", [("SDK_RT_BAUDS=1",), ("SDK_RT_FRAME_MAX=256u", "SDK_RT_PROFILE_OPS=60u")], ids=["usual", "small"]
+)
 def test_random_frames_harm_nothing(sizes: tuple[str, ...], tmp_path: Path, need_tool) -> None:
     need_tool("clang")
     defines = ("FAKE_TAME", *sizes)
@@ -41,7 +43,8 @@ def test_random_frames_harm_nothing(sizes: tuple[str, ...], tmp_path: Path, need
 @pytest.mark.slow
 def test_a_guided_fuzzer_finds_nothing(tmp_path: Path, need_tool) -> None:
     sources = [path for path in fuzz_sources() if path.name != "random_main.c"]
-    fuzz(need_tool("clang"), "agent", sources, agents.runtime() / "include", tmp_path, "-DFAKE_TAME")
+    flags = ("-DFAKE_TAME", "-DSDK_RT_BAUDS=1")
+    fuzz(need_tool("clang"), "agent", sources, agents.runtime() / "include", tmp_path, *flags)
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
@@ -97,6 +100,21 @@ def test_the_agent_is_small(tmp_path: Path) -> None:
     sizes = section_sizes([agents.firmware(board, tmp_path / "agent.elf", models=empty)])
     assert sizes.flash_bytes <= 4800
     assert sizes.ram_bytes - board.runtime.stack_bytes <= 1400
+
+
+@pytest.mark.parametrize("compiler", ["zig", "arm-none-eabi-gcc"])
+@pytest.mark.parametrize("more", [(), ("-DSDK_RT_BAUDS=1",)], ids=["one rate", "rates"])
+def test_the_wire_is_small_on_a_cortex_m0(compiler: str, more: tuple[str, ...], tmp_path: Path, need_tool) -> None:
+    """Codec, sessions, requests; and the largest record that it keeps."""
+    if compiler != "zig":
+        need_tool(compiler)
+    kept = tmp_path / "kept.c"
+    kept.write_text('#include "sdk_rt_agent.h"\nsdk_rt_agent_t agent;\n', encoding="utf-8")
+    sources, target = [*agents.core_sources(), kept], target_for(load_board("rpi_pico"))
+    units = [replace(job, opt="s") for job in agents.jobs(sources, target, more)]
+    sizes = section_sizes([unit.path for unit in get_toolchain(compiler).compile_all(units)])
+    assert sizes.text + sizes.rodata <= 4096
+    assert sizes.data + sizes.bss <= 1536
 
 
 def test_the_script_keeps_the_boards_sizes() -> None:

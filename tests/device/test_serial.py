@@ -160,6 +160,8 @@ def test_a_port_that_goes_away_in_mid_run(board: Callable[..., Bridge]) -> None:
         ("COM3?reset=D0,R1,W0.1,R0", Line("COM3", 115_200, ("D0", "R1", "W0.1", "R0"))),
         ("", Line("")),
         ("@9600", Line("", 9600)),
+        ("x?baud=921600", Line("x", 115_200, (), 921_600)),
+        ("x@57600?reset=D0,D1&baud=230400", Line("x", 57_600, ("D0", "D1"), 230_400)),
     ],
 )
 def test_addresses(rest: str, line: Line) -> None:
@@ -168,7 +170,8 @@ def test_addresses(rest: str, line: Line) -> None:
 
 @pytest.mark.parametrize(
     "rest",
-    ["x@", "x@0", "x@1e5", "x@-1", "x@99999999999", "x@\u0663", "x?fast=1", "x?reset", "x?reset=", "x?reset=D2",
+    ["x?baud=", "x?baud=0", "x?baud=1e6", "x?baud=99999999", "x?baud=9600&baud=9600", "x?baud=\u0663",
+     "x@", "x@0", "x@1e5", "x@-1", "x@99999999999", "x@\u0663", "x?fast=1", "x?reset", "x?reset=", "x?reset=D2",
      "x?reset=W999", "x?reset=D0,,R1", "x?reset=" + ",".join(["D0"] * 33)],
 )  # fmt: skip
 def test_addresses_that_are_none(rest: str) -> None:

@@ -126,6 +126,11 @@ def test_the_commands(
     monkeypatch.setattr("sys.stdin", io.StringIO("Hello\nand then?\n\nnever asked\n"))
     assert said(*ask, "--system", "Be short").startswith(once)
     assert said(*ask, "--raw", "--prompt", "Hello") == said(*ask, "--raw", "--prompt", "Hello", "--lookup", "4")
+    (tmp_path / "a.gbnf").write_text('root ::= "one" | "two"')
+    (tmp_path / "b.json").write_text('{"const": {"a": [1, "x"]}}')
+    assert said(*ask, "--prompt", "Hello", "--grammar", str(tmp_path / "a.gbnf")) in ("one\n", "two\n")
+    schema = ["--json-schema", str(tmp_path / "b.json"), "--tokens", "99"]
+    assert said(*ask, *schema, "--prompt", "Hello", "--lookup", "4") == '{"a":[1,"x"]}\n'
     data = json.loads(said("bench", str(chat_model), "--prompts", "8,40", "--tokens", "4", "--json"))
     assert [row["prompt"] for row in data["lengths"]] == [8, 40]
     assert all(row["prefill"] > 0 and row["decode"] > 0 for row in data["lengths"])
@@ -139,6 +144,10 @@ def test_the_commands(
         (["bench", str(chat_model), "--prompts", "190"], "do not fit in 192 positions"),
         (["chat", str(chat_model), "--top-p", "2", "--prompt", "a"], "no way to choose tokens"),
         (["eval", str(chat_model), str(tmp_path / "none")], "cannot read"),
+        (["chat", str(chat_model), "--grammar", str(tmp_path / "b.json")], "where a rule begins"),
+        (["chat", str(chat_model), "--json-schema", str(tmp_path / "a.gbnf")], "is no JSON"),
+        (["chat", str(chat_model), *schema, "--grammar", str(tmp_path / "a.gbnf")], "follows one grammar or schema"),
+        (["embed", str(chat_model), *schema[:2] * 2], "two grammars are called b"),
     ):
         assert run_command(["llm", *words]) == 2
         assert why in capsys.readouterr().err

@@ -14,8 +14,13 @@ from sdk.cli import run_command
 from sdk.errors import UsageError
 from sdk.llm.conversation import Conversation
 from sdk.llm.embed import embed_chat
+from sdk.llm.grammar import read_schema
 from sdk.llm.text.sampler import Sampler, Sampling
 
+SCHEMA = {
+    "type": "object", "required": ["kind", "n"],
+    "properties": {"kind": {"enum": ["board", "phone"]}, "n": {"type": "integer", "minimum": 3, "maximum": 99}},
+}  # fmt: skip
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Wdouble-promotion", "-pedantic", "-Werror"]
 
 
@@ -29,18 +34,24 @@ def test_an_app_speaks_as_the_host(
     assert {"tiny_chat.h", "tiny_chat.c", "tiny_tokenizer.bin", "sdk_tok.h", "sample.c"} <= {
         Path(f).name for f in files
     }
-    own = [*folder.glob("tok_*.c"), folder / "sample.c", folder / "tiny_chat.c", folder / "tiny_chat_main.c"]
-    objects = []
-    for source in own:
-        objects.append(str(source.with_suffix(".o")))
-        subprocess.run([need_tool("gcc"), *STRICT, "-O1", "-c", str(source), "-o", objects[-1]], check=True, cwd=folder)
-    library = ["-L.", "-ltiny", "-Wl,-rpath,."]
-    subprocess.run(["gcc", *objects, *library, "-lm", "-o", "app"], check=True, cwd=folder)
+    assert not list(folder.glob("*grammar*"))  # nothing of what is not used
+
+    def built() -> None:
+        chat = [folder / "tiny_chat.c", folder / "tiny_chat_main.c"]
+        own = [*folder.glob("tok_*.c"), *folder.glob("grammar_*.c"), folder / "sample.c", *chat]
+        for source in own:
+            if source in chat or not source.with_suffix(".o").exists():
+                command = [need_tool("gcc"), *STRICT, "-O1", "-c", str(source), "-o", str(source.with_suffix(".o"))]
+                subprocess.run(command, check=True, cwd=folder)
+        objects = [str(source.with_suffix(".o")) for source in own]
+        library = ["-L.", "-ltiny", "-Wl,-rpath,.", "-lm", "-o", "app"]
+        subprocess.run(["gcc", *objects, *library], check=True, cwd=folder)
 
     def said(text: str, count: int, seed: int) -> tuple[int, str]:
         done = subprocess.run(["./app", text, str(count), str(seed)], cwd=folder, capture_output=True, check=False)
         return done.returncode, done.stdout.decode()
 
+    built()
     talk = Conversation.of(chat_model)
     for text in ("Hello there", "\u00e9t\u00e9 <|end|> 12", " "):
         for seed, sampling in ((0, Sampling()), (5, Sampling(temperature=0.8, top_k=40))):
@@ -51,6 +62,17 @@ def test_an_app_speaks_as_the_host(
             assert said(text, 25, seed) == (0, want + "\n")
     assert said("word " * 300, 1, 0)[0] == 1  # no room: an error, and no harm
     assert said("Hello", 1000, 0)[0] in (0, 1)  # to the end of the context, or of the answer
+    # with a schema: the same on the device, and JSON of the schema
+    (tmp_path / "My answer.json").write_text(json.dumps(SCHEMA))
+    assert run_command(["llm", "embed", str(folder), "--json-schema", str(tmp_path / "My answer.json")]) == 0
+    assert "tiny_my_answer_grammar.bin" in capsys.readouterr().out
+    built()
+    grammar = talk.speaker.grammar(read_schema(SCHEMA))
+    ids = talk.speaker.encode("Hello there")
+    for seed, sampling in ((0, Sampling()), *((n, Sampling(temperature=0.8, top_k=40)) for n in (5, 6))):
+        want = "".join(piece.text for piece in talk.answer(ids, Sampler(sampling, seed), grammar=grammar))
+        assert json.loads(want)["kind"] in ("board", "phone")
+        assert said("Hello there", 150, seed) == (0, want + "\n")
 
 
 def test_what_cannot_be_embedded(tmp_path: Path) -> None:

@@ -100,6 +100,25 @@ def test_answers_whole_and_in_parts(server: tuple[int, Engine], chat_model: Path
     assert ask(port, "/v1/models/tiny")[1]["object"] == "model"
 
 
+def test_answers_that_follow_a_schema(server: tuple[int, Engine]) -> None:
+    port, _ = server
+    schema = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "n": {"type": "integer"}}, "required": ["a"]}
+    hot = {**CHAT, "max_tokens": 150, "temperature": 1}
+    named = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+    for seed in range(3):
+        body = {**hot, "seed": seed, "response_format": named}
+        choice = ask(port, "/v1/chat/completions", body)[1]["choices"][0]
+        assert choice["finish_reason"] == "stop"
+        assert json.loads(choice["message"]["content"])["a"] in ("x", "y")
+        parts = stream(port, "/v1/chat/completions", body)
+        assert "".join(part["choices"][0]["delta"].get("content", "") for part in parts) == choice["message"]["content"]
+    whole = ask(port, "/v1/completions", {"prompt": "Hello", "grammar": 'root ::= "yes" | "no"', "max_tokens": 9})[1]
+    assert whole["choices"][0]["text"] in ("yes", "no")
+    for kind in ({"type": "json_object"}, {"type": "text"}):
+        answer = ask(port, "/v1/chat/completions", {**CHAT, "max_tokens": 40, "response_format": kind})[1]["choices"][0]
+        assert answer["message"]["content"].startswith("{") == (kind["type"] == "json_object")
+
+
 def test_eight_at_once(server: tuple[int, Engine]) -> None:
     port, _ = server
     found: dict[int, Any] = {}
@@ -155,7 +174,19 @@ def test_who_goes_away_stops_the_model(chat_model: Path, streamed: bool) -> None
         ("/v1/chat/completions", {**CHAT, "max_tokens": 0}, 400, "max_tokens is less than 1"),
         ("/v1/chat/completions", {**CHAT, "tools": [{}]}, 400, "tools is not supported"),
         ("/v1/chat/completions", {**CHAT, "n": 2}, 400, "one answer"),
-        ("/v1/chat/completions", {**CHAT, "response_format": {"type": "json_object"}}, 400, "response_format"),
+        ("/v1/chat/completions", {**CHAT, "response_format": {"type": "xml"}}, 400, "neither text, json_object nor"),
+        ("/v1/chat/completions", {**CHAT, "response_format": {"type": "json_schema"}}, 400, "neither text"),
+        (
+            "/v1/chat/completions",
+            {**CHAT, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}},
+            400, "the schema has 'not', which grammars cannot follow; at #",
+        ),
+        ("/v1/chat/completions", {**CHAT, "grammar": "root ::= x"}, 400, "the rule x is not there; at rule root"),
+        (
+            "/v1/chat/completions",
+            {**CHAT, "grammar": "root ::= [a]", "response_format": {"type": "json_object"}}, 400,
+            "a grammar and a response_format are given",
+        ),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a " * 999}]}, 400, "there is room for 192"),
         (
             "/v1/chat/completions",

@@ -2,6 +2,7 @@
 #ifndef SDK_RT_BARE_H
 #define SDK_RT_BARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sdk_rt_port.h"
@@ -31,6 +32,18 @@ void sdk_rt_board_setup(void);
 void sdk_rt_uart_init(void);
 int sdk_rt_uart_read(void); /* a byte, or -1 when none has come */
 void sdk_rt_uart_write(uint8_t byte);
+
+#if defined(SDK_RT_BAUDS)
+/* Of those drivers that can change their rate: the rate nearest to baud; with `set`, they have it from now on. */
+uint32_t sdk_rt_uart_baud(uint32_t baud, bool set);
+
+/* The divisor of a clock that comes nearest to a rate, between the least and the greatest that a register takes. */
+static inline uint32_t sdk_rt_divisor(uint32_t hz, uint32_t baud, uint32_t least, uint32_t most)
+{
+    uint32_t divisor = (hz + baud / 2u) / baud;
+    return divisor < least ? least : divisor > most ? most : divisor;
+}
+#endif
 
 /* timer_<kind>.c */
 void sdk_rt_timer_init(void);

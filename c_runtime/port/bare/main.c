@@ -42,6 +42,19 @@ int sdk_rt_port_read(void)
     return sdk_rt_uart_read();
 }
 
+#if defined(SDK_RT_BAUDS)
+#define DRAINS_PER_SECOND 200u /* what a full FIFO of 32 bytes takes to leave at the slowest rate, and some */
+
+uint32_t sdk_rt_port_baud(uint32_t baud, bool set)
+{
+    uint64_t begin = sdk_rt_port_ticks();
+    while (set && sdk_rt_port_ticks() - begin < SDK_RT_TIMER_HZ / DRAINS_PER_SECOND) {
+        (void)sdk_rt_port_read(); /* what comes meanwhile is of no rate that can be told */
+    }
+    return sdk_rt_uart_baud(baud, set);
+}
+#endif
+
 void sdk_rt_crashed(const sdk_rt_crash_t *crash)
 {
     last.crash = *crash;

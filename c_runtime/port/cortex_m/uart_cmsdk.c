@@ -36,3 +36,14 @@ void sdk_rt_uart_write(uint8_t byte)
     }
     DATA = byte;
 }
+
+#if defined(SDK_RT_BAUDS)
+uint32_t sdk_rt_uart_baud(uint32_t baud, bool set)
+{
+    uint32_t divisor = sdk_rt_divisor(SDK_RT_UART_HZ, baud, 16u, 0xFFFFFu);
+    if (set) {
+        BAUDDIV = divisor;
+    }
+    return SDK_RT_UART_HZ / divisor;
+}
+#endif

@@ -40,3 +40,25 @@ void sdk_rt_uart_write(uint8_t byte)
     }
     DATA = byte;
 }
+
+#if defined(SDK_RT_BAUDS)
+uint32_t sdk_rt_uart_baud(uint32_t baud, bool set)
+{
+    uint32_t best = 0, rate = 0, off = UINT32_MAX;
+    for (uint32_t samples = 8; samples <= 32u; ++samples) { /* fewer would need both edges of its clock */
+        uint32_t divisor = sdk_rt_divisor(SDK_RT_UART_HZ / samples, baud, 1u, 0x1FFFu);
+        uint32_t got = SDK_RT_UART_HZ / (samples * divisor), miss = got < baud ? baud - got : got - baud;
+        if (miss < off) {
+            best = (samples - 1u) << 24 | divisor;
+            rate = got;
+            off = miss;
+        }
+    }
+    if (set) {
+        CONTROL = 0;
+        BAUD_RATE = best;
+        CONTROL = RX_TX;
+    }
+    return rate;
+}
+#endif

@@ -41,3 +41,23 @@ void sdk_rt_uart_write(uint8_t byte)
     while (TX_READY == 0) {
     }
 }
+
+#if defined(SDK_RT_BAUDS)
+/* Rates, and what the manual has one write for them. */
+static const uint32_t rates[][2] = {
+    {115200u, BAUD_115200}, {230400u, 0x03AFB000u}, {250000u, 0x04000000u},
+    {460800u, 0x075F7000u}, {921600u, 0x0EBED000u}, {1000000u, 0x10000000u},
+};
+
+uint32_t sdk_rt_uart_baud(uint32_t baud, bool set)
+{
+    uint32_t i = 0;
+    while (i + 1u < sizeof rates / sizeof rates[0] && baud > rates[i][0] + (rates[i + 1u][0] - rates[i][0]) / 2u) {
+        ++i;
+    }
+    if (set) {
+        BAUD = rates[i][1];
+    }
+    return rates[i][0];
+}
+#endif

@@ -38,3 +38,18 @@ void sdk_rt_uart_write(uint8_t byte)
     }
     DATA = byte;
 }
+
+#if defined(SDK_RT_BAUDS)
+uint32_t sdk_rt_uart_baud(uint32_t baud, bool set)
+{
+    uint32_t divisor = sdk_rt_divisor(4u * (SDK_RT_UART_HZ), baud, 64u, 0xFFFFu << 6);
+    if (set) {
+        CONTROL = 0;
+        DIVISOR_WHOLE = divisor >> 6;
+        DIVISOR_64THS = divisor & 63u;
+        LINE = LINE_8N1_FIFO;
+        CONTROL = ON_TX_RX;
+    }
+    return 4u * (SDK_RT_UART_HZ) / divisor;
+}
+#endif

@@ -45,3 +45,24 @@ void sdk_rt_uart_write(uint8_t byte)
     }
     DATA = byte;
 }
+
+#if defined(SDK_RT_BAUDS)
+#define HZ_2048TH (SDK_RT_UART_HZ >> 11)
+
+uint32_t sdk_rt_uart_baud(uint32_t baud, bool set)
+{
+    uint32_t fastest = SDK_RT_UART_HZ / 16u;
+    baud = baud < fastest ? baud : fastest;
+    uint32_t share = ((baud << 9) + HZ_2048TH / 2u) / HZ_2048TH; /* of 65536, of the fastest */
+    if (set) {
+        CTRLA = CTRLA_8N1_PADS;
+        while (SYNCBUSY != 0) {
+        }
+        BAUD_DIVISOR = (uint16_t)(65536u - share);
+        CTRLA = CTRLA_8N1_PADS | CTRLA_ENABLE;
+        while (SYNCBUSY != 0) {
+        }
+    }
+    return HZ_2048TH * share >> 9;
+}
+#endif

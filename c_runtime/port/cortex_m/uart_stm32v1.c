@@ -33,3 +33,16 @@ void sdk_rt_uart_write(uint8_t byte)
     }
     DATA = byte;
 }
+
+#if defined(SDK_RT_BAUDS)
+uint32_t sdk_rt_uart_baud(uint32_t baud, bool set)
+{
+    uint32_t divisor = sdk_rt_divisor(SDK_RT_UART_HZ, baud, 16u, 0xFFFFu);
+    if (set) {
+        CR1 = 0;
+        BRR = divisor;
+        CR1 = CR1_ON_RX_TX;
+    }
+    return SDK_RT_UART_HZ / divisor;
+}
+#endif

@@ -45,3 +45,17 @@ void sdk_rt_uart_write(uint8_t byte)
     }
     DATA = byte;
 }
+
+#if defined(SDK_RT_BAUDS)
+uint32_t sdk_rt_uart_baud(uint32_t baud, bool set)
+{
+    uint32_t divisor = sdk_rt_divisor(SDK_RT_UART_HZ / 16u, baud, 1u, 0xFFFFu);
+    if (set) {
+        LINE = LINE_DIVISOR | LINE_8N1;
+        DIVISOR_LOW = (uint8_t)(divisor & 0xFFu);
+        DIVISOR_HIGH = (uint8_t)(divisor >> 8);
+        LINE = LINE_8N1;
+    }
+    return SDK_RT_UART_HZ / 16u / divisor;
+}
+#endif

@@ -1,4 +1,7 @@
-"""``python -m sdk.devices.emulated SPEC IMAGE``: a machine whose UART is this process's standard input and output."""
+"""``python -m sdk.devices.emulated SPEC IMAGE [PORT]``: a machine whose UART is our standard input and output.
+
+PORT is the number of a descriptor of the terminal that the host has at the other end of the line: its rate counts then.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the host ends us, once it has called off what runs
     try:
         spec = msgspec.json.decode(argv[1], type=MachineSpec)
-        Machine(spec, Path(argv[2]), sys.stdin.fileno(), sys.stdout.fileno()).run()
+        port = int(argv[3]) if len(argv) > 3 else None
+        Machine(spec, Path(argv[2]), sys.stdin.fileno(), sys.stdout.fileno(), port).run()
     except Halt as halt:
         os.write(sys.stderr.fileno(), f"{halt}\n".encode())
         return STOPPED

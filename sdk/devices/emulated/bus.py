@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
+import struct
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -11,15 +13,17 @@ from unicorn.unicorn_py3.unicorn import Uc
 
 from sdk.devices.emulated.native import Hooks
 
-__all__ = ["Bus", "Clock", "Device", "Halt", "HostGone", "Line", "Memory", "stray"]
+__all__ = ["BAUD", "Bus", "Clock", "Device", "Halt", "HostGone", "Line", "Memory", "port_baud", "stray"]
 
 PAGE: Final = 4096
+BAUD: Final = 115_200  # docs/wire.md
 _CHUNK = 65536
 _PATIENCE = 256  # looks for a byte in a row after which the machine sleeps until one comes
 _WORK = 1000  # instructions between two looks after which the guest was at work, and did not wait
 _NAP_S = 0.05
-_BYTE_S = 1 / 11_520  # of a line at 115200 baud: a look for a byte that has not come takes as long as one
+_BYTE_S = 10 / BAUD  # of a line: a look for a byte that has not come takes as long as one
 _FLUSH = 64
+_TCGETS2, _TERMIOS2 = 0x802C_542A, struct.Struct("=4IB19s2I")
 
 
 class Halt(Exception):
@@ -108,17 +112,23 @@ class Memory(Protocol):
 
 class Line:
     """The serial line to the host: two descriptors. A guest that only looks for a byte sleeps until one comes;
-    one that looks between parts of its work, for a request to stop, does not."""
+    one that looks between parts of its work, for a request to stop, does not. ``port``: a descriptor of the terminal
+    that the host has, whose rate is the line's; None where that has one rate alone."""
 
-    def __init__(self, read_fd: int, write_fd: int, clock: Clock, memory: Memory) -> None:
+    def __init__(self, read_fd: int, write_fd: int, clock: Clock, memory: Memory, port: int | None = None) -> None:
         self._in, self._out = read_fd, write_fd
         self.memory = memory
+        self.port = port
         self._clock = clock
         self._came = bytearray()
         self._going = bytearray()
         self._looks = 0
         self._poll = select.poll()
         self._poll.register(read_fd, select.POLLIN)
+
+    def baud(self) -> float:
+        """The rate at which the host talks and listens."""
+        return BAUD if self.port is None else max(1, port_baud(self.port))
 
     def received(self) -> bool:
         """Whether a byte has come. Raises HostGone."""
@@ -157,6 +167,14 @@ class Line:
                 del self._going[: os.write(self._out, self._going)]
             except BrokenPipeError:
                 raise HostGone from None
+
+
+def port_baud(port: int) -> int:
+    """The rate of a terminal, of which ``port`` may be either end: what TCGETS2 of Linux tells, also of rates that
+    termios has no name for."""
+    facts = bytearray(_TERMIOS2.size)
+    fcntl.ioctl(port, _TCGETS2, facts)
+    return int(_TERMIOS2.unpack(facts)[-1])
 
 
 class Bus:

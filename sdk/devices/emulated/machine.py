@@ -33,9 +33,9 @@ _HEADER, _SEGMENT, _LOADED = struct.Struct("<16xHHIIIIIHHH"), struct.Struct("<6I
 
 
 class Machine:
-    """A board under Unicorn with its UART at two descriptors."""
+    """A board under Unicorn with its UART at two descriptors; ``port`` as in Line."""
 
-    def __init__(self, spec: MachineSpec, image: Path, read_fd: int, write_fd: int) -> None:
+    def __init__(self, spec: MachineSpec, image: Path, read_fd: int, write_fd: int, port: int | None = None) -> None:
         core = CORES[spec.core]
         self._thumb = core.thumb
         self._uc = uc = opened(core)
@@ -46,7 +46,7 @@ class Machine:
         riscv = core.arch == unicorn.UC_ARCH_RISCV
         self._hooks = Hooks(uc, Path(spec.library), riscv=riscv, count=spec.count)
         self._clock = Clock(self._hooks, spec.limit, spec.timer.hz)
-        line = Line(read_fd, write_fd, self._clock, uc)
+        line = Line(read_fd, write_fd, self._clock, uc, port)
         bus = self._bus = Bus(uc, self._hooks)
         chip = self._chip = Chip(spec.blocks, spec.reason)
         bus.add(spec.uart.base, UARTS[spec.uart.kind].on(chip.at(spec.uart.base), spec.uart, line))

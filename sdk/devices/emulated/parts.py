@@ -12,7 +12,6 @@ from sdk.devices.emulated.spec import Part
 __all__ = ["TIMERS", "UARTS", "Kind", "Registers"]
 
 WORD: Final = 0xFFFF_FFFF
-BAUD: Final = 115_200  # docs/wire.md
 OFF: Final = 0.03  # by how much of it a line may differ
 T = TypeVar("T")
 
@@ -61,35 +60,53 @@ class Kind(Generic[T]):
         return it
 
 
-def checked(baud: Callable[[], float], send: Callable[[int], None]) -> Callable[[int], None]:
-    """What sends a byte, at a rate that the other end can read."""
+class Rated:
+    """A line as a UART has it whose divisor makes ``baud`` at the moment: what it hears and sends at another rate than
+    the other end is something else there."""
 
-    def checking(byte: int) -> None:
-        rate = baud()
-        if abs(rate / BAUD - 1) > OFF:
-            raise Halt(f"the firmware sends at {rate:.0f} baud, where the line has {BAUD}")
-        send(byte)
+    def __init__(self, line: Line, baud: Callable[[], float]) -> None:
+        self._line = line
+        self._baud = baud
 
-    return checking
+    def send(self, byte: int) -> None:
+        """Sends a byte. Raises Halt where the line has one rate alone, and this is another."""
+        rate = self._baud()
+        fits = self._fits(rate)
+        if not fits and self._line.port is None:
+            raise Halt(f"the firmware sends at {rate:.0f} baud, where the line has {self._line.baud():.0f}")
+        self._line.send(byte if fits else garbled(byte))
+
+    def take(self) -> int:
+        """The next byte, 0 where none has come."""
+        byte = self._line.take()
+        return byte if self._line.port is None or self._fits(self._baud()) else garbled(byte)
+
+    def _fits(self, rate: float) -> bool:
+        return abs(rate / self._line.baud() - 1) <= OFF
 
 
-def _uart_cmsdk(it: Registers, _: Part, line: Line) -> None:
+def garbled(byte: int) -> int:
+    """What a byte is to who reads its bits twice, or leaves some out; a line that is low all the time stays that."""
+    return (byte & 0x0F) * 0x11 ^ 0x80 if byte else 0
+
+
+def _uart_cmsdk(it: Registers, part: Part, line: Line) -> None:
     """Arm CMSDK (DDI 0479D, 4.3.3): data, state, control, interrupts, divisor."""
-    it.reads |= {0x00: line.take, 0x04: lambda: 2 * line.received()}
-    it.writes |= {0x00: line.send}
+    at = Rated(line, lambda: part.hz / max(1, it.values[0x10]))
+    it.reads |= {0x00: at.take, 0x04: lambda: 2 * line.received()}
+    it.writes |= {0x00: at.send}
 
 
 def _uart_nrf51(it: Registers, _: Part, line: Line) -> None:
     """nRF51 and nRF52 (nRF51 Series Reference Manual 3.0, 29.10): tasks, events, pins."""
 
     def send(byte: int) -> None:
-        line.send(byte)
+        at.send(byte)
         it.values[0x11C] = 1
 
-    # 2**32 * baud / 16 MHz, in steps of 2**12
-    rate = checked(lambda: it.values[0x524] * 16e6 / 2**32, send)
-    it.reads |= {0x108: line.received, 0x518: line.take}
-    it.writes |= {0x108: lambda _: None, 0x51C: rate}
+    at = Rated(line, lambda: it.values[0x524] * 16e6 / 2**32)  # 2**32 * baud / 16 MHz, in steps of 2**12
+    it.reads |= {0x108: line.received, 0x518: at.take}
+    it.writes |= {0x108: lambda _: None, 0x51C: send}
 
 
 def _uart_nrf_uarte(it: Registers, _: Part, line: Line) -> None:
@@ -105,76 +122,84 @@ def _uart_nrf_uarte(it: Registers, _: Part, line: Line) -> None:
     def received() -> int:
         nonlocal wants
         if wants and line.received():
-            line.memory.mem_write(it.values[0x534], bytes([line.take()]))
+            line.memory.mem_write(it.values[0x534], bytes([at.take()]))
             wants, it.values[0x110] = False, 1
         return it.values[0x110]
 
     def send(_: int) -> None:
         for byte in line.memory.mem_read(it.values[0x544], it.values[0x548]):
-            rate(byte)
+            at.send(byte)
         it.values[0x120] = 1
 
-    rate = checked(lambda: it.values[0x524] * 16e6 / 2**32, line.send)
+    at = Rated(line, lambda: it.values[0x524] * 16e6 / 2**32)
     it.reads |= {0x110: received}
     it.writes |= {0x000: start, 0x008: send}
 
 
-def _uart_ns16550(it: Registers, _: Part, line: Line) -> None:
+def _uart_ns16550(it: Registers, part: Part, line: Line) -> None:
     """The 16550 (TI PC16550D, 8.0): its divisor stands behind a bit of LCR."""
-    it.reads |= {0: line.take, 5: lambda: 0x60 | line.received()}
-    it.writes |= {0: lambda byte: None if it.values[3] & 0x80 else line.send(byte)}
+    divisor = [0, 0]
+
+    def write(offset: int, value: int) -> None:
+        if it.values[3] & 0x80:
+            divisor[offset] = value & 0xFF
+        elif offset == 0:
+            at.send(value)
+
+    at = Rated(line, lambda: part.hz / 16 / max(1, divisor[1] << 8 | divisor[0]))
+    it.reads |= {0: at.take, 5: lambda: 0x60 | line.received()}
+    it.writes |= {0: lambda value: write(0, value), 1: lambda value: write(1, value)}
 
 
 def _uart_stm32(it: Registers, part: Part, line: Line) -> None:
     """STM32's USART and LPUART since the F0 (RM0432, USART registers)."""
-    send = checked(lambda: part.scale * part.hz / max(1, it.values[0x0C]), line.send)
-    it.reads |= {0x24: line.take, 0x1C: lambda: 0xC0 | line.received() << 5 if it.values[0] & 1 else 0}
-    it.writes |= {0x28: lambda byte: send(byte) if it.values[0] & 9 == 9 else None}
+    at = Rated(line, lambda: part.scale * part.hz / max(1, it.values[0x0C]))
+    it.reads |= {0x24: at.take, 0x1C: lambda: 0xC0 | line.received() << 5 if it.values[0] & 1 else 0}
+    it.writes |= {0x28: lambda byte: at.send(byte) if it.values[0] & 9 == 9 else None}
 
 
 def _uart_stm32v1(it: Registers, part: Part, line: Line) -> None:
     """STM32's USART before that (RM0008, 27.6): status, data, divisor, control."""
-    send = checked(lambda: part.hz / max(1, it.values[0x08]), line.send)
+    at = Rated(line, lambda: part.hz / max(1, it.values[0x08]))
     on = 0x200C
-    it.reads |= {0x04: line.take, 0x00: lambda: 0xC0 | line.received() << 5 if it.values[0x0C] & on == on else 0}
-    it.writes |= {0x04: lambda byte: send(byte) if it.values[0x0C] & on == on else None}
+    it.reads |= {0x04: at.take, 0x00: lambda: 0xC0 | line.received() << 5 if it.values[0x0C] & on == on else 0}
+    it.writes |= {0x04: lambda byte: at.send(byte) if it.values[0x0C] & on == on else None}
 
 
 def _uart_pl011(it: Registers, part: Part, line: Line) -> None:
     """Arm's PL011 (DDI 0183G, 3.3)."""
-    send = checked(lambda: 4 * part.hz / max(1, it.values[0x24] << 6 | it.values[0x28]), line.send)
-    it.reads |= {0x00: line.take, 0x18: lambda: 0x80 | (0 if line.received() else 0x10)}
-    it.writes |= {0x00: lambda byte: send(byte) if it.values[0x30] & 0x101 == 0x101 else None}
+    at = Rated(line, lambda: 4 * part.hz / max(1, it.values[0x24] << 6 | it.values[0x28]))
+    it.reads |= {0x00: at.take, 0x18: lambda: 0x80 | (0 if line.received() else 0x10)}
+    it.writes |= {0x00: lambda byte: at.send(byte) if it.values[0x30] & 0x101 == 0x101 else None}
 
 
 def _uart_sercom(it: Registers, part: Part, line: Line) -> None:
     """Microchip's SERCOM as a USART (DS60001507, 34), sampled 16 times a bit."""
-    send = checked(lambda: part.hz * (1 - it.values[0x0C] / 65536) / 16, line.send)
-    it.reads |= {0x28: line.take, 0x18: lambda: 1 | line.received() << 2 if it.values[0x00] & 2 else 0}
+    at = Rated(line, lambda: part.hz * (1 - it.values[0x0C] / 65536) / 16)
+    it.reads |= {0x28: at.take, 0x18: lambda: 1 | line.received() << 2 if it.values[0x00] & 2 else 0}
     on = 3 << 16
-    it.writes |= {0x28: lambda byte: send(byte) if it.values[0x00] & 2 and it.values[0x04] & on == on else None}
+    it.writes |= {0x28: lambda byte: at.send(byte) if it.values[0x00] & 2 and it.values[0x04] & on == on else None}
 
 
 def _uart_lpuart(it: Registers, part: Part, line: Line) -> None:
     """NXP's LPUART (i.MX RT1060 RM, LPUART)."""
-    rate = lambda: part.hz / (((it.values[0x10] >> 24 & 31) + 1) * max(1, it.values[0x10] & 0x1FFF))  # noqa: E731
-    send = checked(rate, line.send)
-    it.reads |= {0x1C: line.take, 0x14: lambda: 1 << 23 | line.received() << 21}
-    it.writes |= {0x14: lambda _: None, 0x1C: lambda byte: send(byte) if it.values[0x18] >> 19 & 1 else None}
+    at = Rated(line, lambda: part.hz / (((it.values[0x10] >> 24 & 31) + 1) * max(1, it.values[0x10] & 0x1FFF)))
+    it.reads |= {0x1C: at.take, 0x14: lambda: 1 << 23 | line.received() << 21}
+    it.writes |= {0x14: lambda _: None, 0x1C: lambda byte: at.send(byte) if it.values[0x18] >> 19 & 1 else None}
 
 
 def _uart_esp(it: Registers, part: Part, line: Line) -> None:
     """Espressif's (ESP32-C3 TRM 1.1, 26)."""
-    send = checked(lambda: part.hz / max(1, (it.values[0x14] & 0xFFF) + (it.values[0x14] >> 20 & 15) / 16), line.send)
-    it.reads |= {0x00: line.take, 0x1C: lambda: int(line.received())}
-    it.writes |= {0x00: send}
+    at = Rated(line, lambda: part.hz / max(1, (it.values[0x14] & 0xFFF) + (it.values[0x14] >> 20 & 15) / 16))
+    it.reads |= {0x00: at.take, 0x1C: lambda: int(line.received())}
+    it.writes |= {0x00: at.send}
 
 
 def _uart_sifive(it: Registers, part: Part, line: Line) -> None:
     """SiFive's (FE310-G002 manual v1.5, 18): reading takes a byte where there is one."""
-    send = checked(lambda: part.hz / ((it.values[0x18] & 0xFFFF) + 1), line.send)
-    it.reads |= {0x00: lambda: 0, 0x04: lambda: line.take() if line.received() else 1 << 31}
-    it.writes |= {0x00: lambda byte: send(byte) if it.values[0x08] & 1 else None}
+    at = Rated(line, lambda: part.hz / ((it.values[0x18] & 0xFFFF) + 1))
+    it.reads |= {0x00: lambda: 0, 0x04: lambda: at.take() if line.received() else 1 << 31}
+    it.writes |= {0x00: lambda byte: at.send(byte) if it.values[0x08] & 1 else None}
 
 
 def _timer_cmsdk(it: Registers, _: Part, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""``serial:PORT[@BAUD]`` talks to the firmware of a board at a serial port: a UART behind a bridge, or USB-CDC.
+"""``serial:PORT[@BAUD][?baud=N]`` talks to the firmware of a board at a serial port: a UART at a bridge, or USB-CDC.
 
 The port is ours alone while it is open, by locks that the kernel ends with the process. The system raises DTR and RTS
 of a port that opens, for any program. They are not touched beyond that, and stay up when it closes: only the first use
@@ -30,7 +30,7 @@ from sdk.errors import BusyError, LinkError, NoDeviceError, SdkError, UsageError
 __all__ = ["BAUD", "Line", "SerialTransport", "open_serial", "parse_line"]
 
 BAUD = 115_200
-_FORM = "serial:PORT, serial:PORT@BAUD, or either with ?reset=D0,R1,W0.1,R0; sdk devices lists the ports"
+_FORM = "serial:PORT, serial:PORT@BAUD, or either with ?baud=921600&reset=D0,R1,W0.1,R0; sdk devices lists the ports"
 _MAX_BAUD = 20_000_000
 _BITS_PER_BYTE = 10  # a start bit, 8 bits, a stop bit
 _STEP = re.compile(r"(?P<line>[DR])(?P<level>[01])|W(?P<wait>[0-9]{1,2}(\.[0-9]{1,3})?)")
@@ -43,11 +43,12 @@ _C_FLAGS = 2  # in what tcgetattr returns
 @dataclass(frozen=True)
 class Line:
     """A port ("": the only one) and how it is opened. ``reset``: what is done with its lines then: D0, D1, R0, R1 drop
-    and raise DTR and RTS, W0.1 waits for so many seconds."""
+    and raise DTR and RTS, W0.1 waits for so many seconds. ``wanted``: the rate that host and board agree on then."""
 
     port: str
     baud: int = BAUD
     reset: tuple[str, ...] = ()
+    wanted: int = 0
 
 
 @register("serial")
@@ -68,19 +69,26 @@ def parse_line(uri: str) -> Line:
     port, at, rate = rest.rpartition("@")
     if "/" in rate or not at:  # a name may have one of its own
         port, at, rate = rest, "", str(BAUD)
-    name, _, steps = query.partition("=")
-    reset = tuple(steps.split(",")) if name == "reset" else ()
+    asked = [part.partition("=")[::2] for part in query.split("&")] if query else []
+    told = dict(asked)
+    reset = tuple(told["reset"].split(",")) if "reset" in told else ()
     wrong = [step for step in reset if not _STEP.fullmatch(step)]
     why = None
-    if not (rate.isdecimal() and rate.isascii() and 0 < int(rate[:12]) <= _MAX_BAUD):
+    if not _is_rate(rate):
         why = f"{rate!r} is no rate in bits a second"
-    elif query and name != "reset":
+    elif not _is_rate(told.get("baud", rate)):
+        why = f"{told['baud']!r} is no rate in bits a second"
+    elif len(told) < len(asked) or told.keys() - {"baud", "reset"}:
         why = f"what is {query!r}?"
     elif wrong or len(reset) > _MAX_STEPS:
         why = f"{(wrong or reset)[0]!r} ... are no steps of a reset: D0, D1, R0, R1, or W and seconds"
     if why:
         raise UsageError(f"{uri!r} is not a device address", why=why, hint=_FORM)
-    return Line(port, int(rate), reset)
+    return Line(port, int(rate), reset, int(told.get("baud", 0)))
+
+
+def _is_rate(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and 0 < int(text[:12]) <= _MAX_BAUD
 
 
 class SerialTransport(FdTransport):
@@ -92,6 +100,7 @@ class SerialTransport(FdTransport):
         self._path = _found(line.port)
         self._port = _opened(self._path, line.baud)
         self._end = weakref.finalize(self, _close, self._port)
+        self.baud, self.wanted = line.baud, line.wanted
         try:
             super().__init__(self._port.fileno(), self._port.fileno(), address, line.baud / _BITS_PER_BYTE)
             for step in line.reset:
@@ -108,6 +117,18 @@ class SerialTransport(FdTransport):
             why=(error.strerror if error else "it was closed") if there else f"there is no {self._path} any more",
             hint="plug it in again; where that repeats, the cable is bad or the board restarts",
         )
+
+    def set_baud(self, baud: int) -> None:
+        """Another rate for the port; see RatedTransport."""
+        try:
+            _drain(self._port)
+            self._port.baudrate = baud
+            termios.tcflush(self._port.fd, termios.TCIFLUSH)
+        except (OSError, ValueError, termios.error) as error:
+            if isinstance(error, ValueError) or error.args[:1] == (errno.EINVAL,):
+                raise _refusal(self._path, baud, error) from None
+            raise self.over(OSError(*error.args)) from None
+        self.baud, self.bytes_per_s = baud, baud / _BITS_PER_BYTE
 
     def close(self) -> None:
         """Close the port. May be called twice."""
@@ -177,12 +198,17 @@ def _refusal(path: Path, baud: int, error: Exception) -> SdkError:
     return NoDeviceError(f"{path} is no serial port that works", why=str(error), hint="sdk devices lists the ports")
 
 
+def _drain(port: Any) -> None:
+    """Wait until what was written has left, for a moment at most."""
+    deadline = time.monotonic() + _DRAIN_S
+    while port.out_waiting and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
 def _close(port: Any) -> None:
     """Close a port; what a device does not take within moments is dropped."""
     with contextlib.suppress(OSError, termios.error):
-        deadline = time.monotonic() + _DRAIN_S
-        while port.out_waiting and time.monotonic() < deadline:
-            time.sleep(0.005)
+        _drain(port)
         termios.tcflush(port.fd, termios.TCOFLUSH)
         fcntl.ioctl(port.fd, termios.TIOCNXCL)
     port.close()

@@ -56,13 +56,19 @@ class Sampler:
         self.sampling = sampling or Sampling()
         self._state = seed & _MASK
 
-    def next(self, logits: NDArray[np.float32], last: Sequence[int] = ()) -> int:
-        """The next token by f32 [vocabulary] logits; ``last`` are those that were there, for the penalties.
+    def next(
+        self, logits: NDArray[np.float32], last: Sequence[int] = (), allowed: NDArray[np.uint32] | None = None
+    ) -> int:
+        """The next token by f32 [vocabulary] logits; ``last`` are those that were there, for the penalties. ``allowed``
+        has a bit for each token that may come, from the lowest of the first word on; None: all.
 
         Raises:
             UsageError: no token may come: all logits are NaN or minus infinity.
         """
         values = self._penalised(logits, last)
+        if allowed is not None:
+            bits = np.unpackbits(allowed.astype("<u4").view(np.uint8), bitorder="little", count=len(values))
+            values[bits == 0] = -np.inf
         if not (values > -np.inf).any():
             raise UsageError(
                 "no token may come next", why="all logits are NaN or minus infinity", hint="check the model"

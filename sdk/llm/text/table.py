@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,9 +13,9 @@ import numpy as np
 from sdk.errors import BuildError
 from sdk.llm.text.characters import composition
 from sdk.llm.text.errors import refusal
-from sdk.llm.text.pipeline import NFC, Change, Pipeline, read_pipeline
+from sdk.llm.text.pipeline import NFC, SHOW, STRIP, STRIP_TOKEN, Change, Pipeline, read_pipeline
 
-__all__ = ["PARTS", "compile_table"]
+__all__ = ["PARTS", "compile_table", "shown_texts"]
 
 MAGIC: Final = 0x4B4F5453
 VERSION: Final = 1
@@ -68,8 +69,7 @@ def compile_table(tokenizer: Any) -> bytes:
     if not 0 < count <= _MOST_TOKENS:
         raise refusal(f"{count} tokens", where="model", why=f"a table has 1 to {_MOST_TOKENS}")
     strings = _Strings()
-    everything = {**_by_number(model), **{at: str(tokenizer.id_to_token(at)) for at in added}}
-    texts, flags = _texts(everything, {token.content for token in added.values() if token.special}, pipeline, count)
+    texts, flags = _texts(tokenizer, model, pipeline, count)
     lexicon = _lexicon(vocabulary, pipeline)
     normal = data["normalizer"] is not None
     parts: list[bytes] = [
@@ -138,9 +138,41 @@ def _by_number(model: Mapping[str, Any]) -> dict[int, str]:
     return {at: text for text, at in model["vocab"].items()}
 
 
-def _texts(
-    everything: Mapping[int, str], special: Collection[str], pipeline: Pipeline, count: int
-) -> tuple[list[bytes], bytearray]:
+def shown_texts(tokenizer: Any) -> tuple[list[bytes], int | None]:
+    """The bytes that each token adds to a text, none for special ones, and how many spaces decoding takes from the
+    begin of a text; None: all those of the first token.
+
+    Raises:
+        BuildError: the tokenizer decodes in a way that a device cannot.
+    """
+    data = json.loads(tokenizer.to_str())
+    pipeline, model = read_pipeline(data), data["model"]
+    count = max([*_by_number(model), *tokenizer.get_added_tokens_decoder(), -1]) + 1
+    texts, flags = _texts(tokenizer, model, pipeline, count)
+    changes = [(step.old, step.to) for step in pipeline.decoders if step.kind == SHOW]
+    signs = re.compile(b"|".join(re.escape(old) for old, _ in changes)) if changes else None
+    shown = []
+    for text, flag in zip(texts, flags, strict=True):
+        if flag & (_SPECIAL | _HOLE):
+            text = b""
+        elif flag & _BYTE:
+            text = bytes([_byte_of(text.decode()) or 0])
+        elif signs is not None:
+            text = signs.sub(lambda found: _bytes_of(dict(changes)[found[0]]), text)
+        shown.append(text)
+    strips = {step.kind: step.to for step in pipeline.decoders if step.kind != SHOW}
+    taken = strips.get(STRIP, 0)
+    return shown, None if STRIP_TOKEN in strips else taken if isinstance(taken, int) else 0
+
+
+def _bytes_of(value: bytes | int) -> bytes:
+    return value if isinstance(value, bytes) else b""
+
+
+def _texts(tokenizer: Any, model: Mapping[str, Any], pipeline: Pipeline, count: int) -> tuple[list[bytes], bytearray]:
+    added = tokenizer.get_added_tokens_decoder()
+    everything = {**_by_number(model), **{at: str(tokenizer.id_to_token(at)) for at in added}}
+    special = {token.content for token in added.values() if token.special}
     texts, flags = [b""] * count, bytearray([_HOLE]) * count
     for at, text in everything.items():
         letters = _letters(text) if pipeline.byte_level else None
