@@ -58,8 +58,8 @@ def test_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         other = session.another()
         same(other.feed(ids[:2]), 1)
         assert (other.length, session.length) == (2, 32)
-        shared = sdk.llm.load(out, threads=99)  # no more than the build has room for
-        assert shared.threads == 8
+        shared = sdk.llm.load(out, threads=99)  # no more than some kernel is worth
+        assert shared.threads == 1
         same(shared.feed(ids[:12]), 11)
         same(shared.feed(ids[12:13]), 12)
         shared.close()
