@@ -152,11 +152,8 @@ def build(
 @_sampling
 def chat(
     folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, lookup: int,
-<<<<<<< HEAD
-    draft: Path | None, shift: bool, grammars: tuple[Path, ...], schemas: tuple[Path, ...], **sampling: Any,
-=======
-    grammars: tuple[Path, ...], schemas: tuple[Path, ...], threads: int | None, **sampling: Any,
->>>>>>> main
+    draft: Path | None, shift: bool, grammars: tuple[Path, ...], schemas: tuple[Path, ...], threads: int | None,
+    **sampling: Any,
 ) -> None:  # fmt: skip
     """Talk with the model that sdk llm build wrote to FOLDER; an empty line or Ctrl-D ends it."""
     from sdk.llm.conversation import Conversation
@@ -167,7 +164,7 @@ def chat(
     rules = list(_rules(grammars, schemas).values())
     talk, sampler = Conversation.of(folder, threads), _sampler(sampling)
     grammar = talk.speaker.grammar(rules[0]) if rules else None
-    guesses = None if draft is None else Draft(Conversation.of(draft), talk)
+    guesses = None if draft is None else Draft(Conversation.of(draft, threads), talk)
     lookup = lookup if lookup or draft is None else _DRAFTED
     messages = [{"role": "system", "content": system}] if system else []
     for text in _asked(prompt):
