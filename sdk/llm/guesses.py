@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sdk.errors import UsageError
+from sdk.llm.model import LanguageModel
 from sdk.llm.text.sampler import Sampler
 
-if TYPE_CHECKING:
-    from sdk.llm.conversation import Conversation
+__all__ = ["Draft", "Talker", "followers"]
 
-__all__ = ["Draft", "followers"]
+
+class Talker(Protocol):
+    """What a draft needs of a conversation."""
+
+    model: LanguageModel
+    speaker: Any
+
+    def take(self, prompt: Sequence[int]) -> NDArray[np.float32] | None:
+        """The logits after a text."""
+
+    def add(self, token: int) -> NDArray[np.float32]:
+        """The logits after one more token."""
 
 
 def followers(said: Sequence[int], most: int) -> list[int]:
@@ -32,7 +46,7 @@ class Draft:
         UsageError: its tokens are not those of the model that it is to guess for.
     """
 
-    def __init__(self, conversation: Conversation, other: Conversation) -> None:
+    def __init__(self, conversation: Talker, other: Talker) -> None:
         own, theirs = (talk.speaker.tokenizer.get_vocab(with_added_tokens=True) for talk in (conversation, other))
         if own != theirs:
             raise UsageError(
