@@ -76,8 +76,12 @@ static bool lock(ag_server_t *server, const ag_conn_t *conn, ag_refusal_t *refus
     if (flock(server->lock, LOCK_EX | LOCK_NB) == 0) {
         memcpy(who, conn->client, AG_ID);
         memcpy(who + AG_ID, conn->label, AG_LABEL);
-        bool written = pwrite(server->lock, who, sizeof who, 0) == (ssize_t)sizeof who;
-        server->locked = written && flock(server->lock, LOCK_SH | LOCK_NB) == 0;
+        if (pwrite(server->lock, who, sizeof who, 0) != (ssize_t)sizeof who) {
+            const char *why = strerror(errno);
+            (void)flock(server->lock, LOCK_UN);
+            return ag_refuse(refusal, AG_ROOM, "the agent cannot write in its folder: %s", why);
+        }
+        server->locked = flock(server->lock, LOCK_SH | LOCK_NB) == 0;
     } else if (flock(server->lock, LOCK_SH | LOCK_NB) == 0) {
         bool read_it = pread(server->lock, who, sizeof who, 0) == (ssize_t)sizeof who;
         server->locked = read_it && memcmp(who, conn->client, AG_ID) == 0;
