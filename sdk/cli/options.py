@@ -99,7 +99,7 @@ def build_options(function: F) -> F:
                 shell_complete=complete.region_names,
             ),
             click.option(
-                "--weights", type=click.Choice(["flash", "ram", "file"]), default="flash",
+                "--weights", type=click.Choice(["flash", "ram", "file", "external"]), default="flash",
                 help="Where weights are at run time.", show_default=True,
             ),
             click.option(

@@ -22,7 +22,7 @@ OPTS: Final = ("time", "size")
 OBJECTIVES: Final = ("time", "min")
 IOS: Final = ("arena", "caller")
 CHECKS: Final = ("sample", "full")
-PLACES: Final = ("flash", "ram", "file")
+PLACES: Final = ("flash", "ram", "file", "external")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class BuildOptions:
     files say which ops a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the
     board's memories that the arena may lie in, the preferred first, with the most bytes of each (none: the arena is
     one); ``weights`` stay in "flash", are copied to "ram" by the program's start, or lie in a "file" that a program
-    under an operating system maps; ``opt`` is what code is made for, "time" or "size";
+    under an operating system maps, or in the "external" flash chip beside a microcontroller; ``opt`` is what code is
+    made for, "time" or "size";
     ``io``: inputs and outputs lie in the "arena" or in buffers of the "caller" (None: as boards of that kind do);
     ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full";
     ``backend`` prints the code (None: the one whose code runs on the board); ``custom`` are files of Python that

@@ -7,6 +7,7 @@ from typing import Final
 
 from sdk.codegen_c.base import EmitOptions, Emitted, EntryStack, Files
 from sdk.codegen_c.c99.banner import banner
+from sdk.codegen_c.c99.dispatch import pragmas
 from sdk.codegen_c.c99.function import CFunction
 from sdk.codegen_c.c99.glue import agent_files
 from sdk.codegen_c.c99.header import header_file
@@ -77,14 +78,15 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
     layers, loops = layers_of(api.module), api.module.loops
     functions = {n: steps[n].text if n in steps else k.text for n, k in kernels.items()}
     notes = {n: kernel_note(api.prefix, loops[n], k, layers[n]) for n, k in kernels.items()}
-    preamble = unit.preamble()
+    preamble, beyond = unit.preamble(), api.options.beyond
     return render(
         "c99/model.c",
         banner=banner(api.options, f"{api.prefix}: code."),
         m=api.prefix,
         M=api.prefix.upper(),
         small=bool(small),
-        guards=guards(unit, preamble + "".join(functions.values())),
+        guards=[one for one in guards(unit, preamble + "".join(functions.values())) if one[0] not in beyond],
+        features=pragmas(beyond),
         preamble=preamble,
         weights=weights.declarations(),
         file=weights.file,

@@ -65,4 +65,5 @@ def models_file(names: Sequence[str], build_id: str, options: EmitOptions) -> st
         names=list(names),
         pointers=", ".join(f"&{n}_rt_model" for n in names),
         build_id=build_id,
+        external=options.memories.get("const", ""),
     )

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sdk.codegen_c.c99.real_numbers import CONSTANTS, POLYNOMIALS, TWO_OVER_PI
 from sdk.codegen_c.c99.real_target import HUGE, SQRT_PIECES, mad_text, sqrt_text
+from sdk.codegen_c.real_numbers import CONSTANTS, POLYNOMIALS, TWO_OVER_PI
 from sdk.compiler.ir.types import DType
 
 __all__ = ["real_text"]

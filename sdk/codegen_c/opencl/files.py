@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
 
 from sdk.codegen_c.base import EmitOptions, Emitted
-from sdk.codegen_c.opencl.stmt import Kernel, emit_kernel
-from sdk.compiler.ir.loops import Loops
+from sdk.codegen_c.launches import launches
+from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.compiler.ir.module import Module
-from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, PlanStmt, Region, Repeat
-from sdk.compiler.sym import Dim, Var, show, substitute
-from sdk.errors import BuildError
 
 __all__ = ["emit"]
-
-Record = dict[str, Any]
-_ALIGN: Final = 64  # of constants: what the widest load of a kernel wants
-
-
-@dataclass(frozen=True)
-class _Weights:
-    """Constants as the bytes of one file, little-endian, and where each begins: equal ones are there once."""
-
-    data: bytes
-    places: Mapping[str, int]
 
 
 def emit(module: Module, prefix: str, options: EmitOptions) -> Emitted:
@@ -36,111 +19,12 @@ def emit(module: Module, prefix: str, options: EmitOptions) -> Emitted:
     Raises:
         BuildError: the module uses what OpenCL C has not, or what is not printed in it yet.
     """
-    if module.states:
-        why, hint = "a list of launches has no place for them", "without --backend the model is printed as C, which has"
-        raise BuildError(f"{module.name} keeps states between runs: {', '.join(module.states)}", why=why, hint=hint)
-    kernels = {name: emit_kernel(loops, prefix) for name, loops in module.loops.items()}
-    weights = _weights(module)
-    records = {
-        "schema": 1,
-        "model": options.source,
-        "model_hash": options.model_hash,
-        "kernels": f"{prefix}.cl",
-        "weights": f"{prefix}_weights.bin",
-        "entries": [_entry_record(plan, module, kernels, weights) for plan in module.plans.values()],
-    }
+    kernels = {} if module.states else {name: emit_kernel(loops, prefix) for name, loops in module.loops.items()}
+    records, weights = launches(module, prefix, options, kernels, f"{prefix}.cl")
     return Emitted(
         {
             f"{prefix}.cl": "\n\n".join(kernel.text for kernel in kernels.values()) + "\n",
             f"{prefix}.json": json.dumps(records, indent=1) + "\n",
-            f"{prefix}_weights.bin": weights.data,
+            f"{prefix}_weights.bin": weights,
         }
     )
-
-
-def _weights(module: Module) -> _Weights:
-    """The constants that plans use."""
-    used = dict.fromkeys(b.name for plan in module.plans.values() for b in plan.buffers if b.role == "const")
-    data, places, known = bytearray(), {}, dict[str, int]()
-    for name in used:
-        const = module.consts[name]
-        if const.digest not in known:
-            known[const.digest] = len(data)
-            data += const.data.astype(const.data.dtype.newbyteorder("<"), copy=False).tobytes()
-            data += bytes(-len(data) % _ALIGN)
-        places[name] = known[const.digest]
-    return _Weights(bytes(data), places)
-
-
-def _offset(plan: Plan, buffer: PlanBuffer, weights: _Weights) -> Dim:
-    """Where a buffer begins in its region; a constant is in the file of constants, whatever it is seen as."""
-    while buffer.role != "const" and plan.region(buffer.region).kind == "const" and buffer.alias:
-        buffer = plan.buffer(buffer.alias)
-    return weights.places[buffer.name] if buffer.role == "const" else buffer.offset
-
-
-def _entry_record(plan: Plan, module: Module, kernels: Mapping[str, Kernel], weights: _Weights) -> Record:
-    """What a host needs to replay ``plan``: every number that may depend on the dims is text in their names.
-
-    Raises:
-        BuildError: a statement that has no launch.
-    """
-    return {
-        "entry": plan.name,
-        "dims": {v.name: [v.lo, v.hi, v.multiple] for v in plan.dims},
-        "regions": {r.name: _region(r, weights) for r in plan.regions},
-        "buffers": {
-            b.name: {
-                "dtype": str(b.type.dtype),
-                "shape": [_text(d) for d in b.type.shape],
-                "region": b.region,
-                "offset": _text(_offset(plan, b, weights)),
-                "role": b.role,
-                "alias": b.alias,
-            }
-            for b in plan.buffers
-        },
-        "inputs": list(plan.inputs),
-        "outputs": list(plan.outputs),
-        "body": [_statement(s, module, kernels) for s in plan.body],
-    }
-
-
-def _region(region: Region, weights: _Weights) -> Record:
-    if region.kind == "const":
-        return {"kind": "const", "bytes": str(len(weights.data)), "align": _ALIGN}
-    return {"kind": region.kind, "bytes": _text(region.bytes), "align": region.align}
-
-
-def _statement(stmt: PlanStmt, module: Module, kernels: Mapping[str, Kernel]) -> Record:
-    match stmt:
-        case PlanCall() if not stmt.extern:
-            return _launch(stmt, module.loops[stmt.callee], kernels[stmt.callee])
-        case Copy():
-            return {"copy": [stmt.dst, stmt.src]}
-        case Repeat():
-            body = [_statement(s, module, kernels) for s in stmt.body]
-            return {"repeat": stmt.var.name, "lo": _text(stmt.lo), "hi": _text(stmt.hi), "body": body}
-        case _:
-            raise BuildError(f"{type(stmt).__name__} has no place in a list of launches")
-
-
-def _launch(call: PlanCall, loops: Loops, kernel: Kernel) -> Record:
-    env: dict[Var, Dim] = dict(zip(loops.dims, call.dims, strict=True))
-    numbers = [*call.dims]
-    if loops.rows is not None:
-        lo, hi = call.rows or (0, substitute(loops.rows.extent, env))
-        env |= {loops.rows.lo: lo, loops.rows.hi: hi}
-        numbers += [lo, hi]
-    extents = {axis: _text(substitute(extent, env)) for axis, extent in kernel.extents.items()}
-    return {
-        "kernel": kernel.name,
-        "buffers": list(call.args),
-        "numbers": [_text(n) for n in numbers],
-        "extents": extents,
-        "ops": list(call.ops),
-    }
-
-
-def _text(dim: Dim) -> str:
-    return str(dim) if isinstance(dim, int) else show(dim)

@@ -1,0 +1,292 @@
+"""A loops function as one SPIR-V kernel: loops bound to a hardware axis become indices of work items.
+
+Operand k is binding k of set 0. Push constants are words: for each operand how many bytes behind the start of what is
+bound it begins, then the dims, then the row range: the order of ``sdk_gpu_code_t``. A loop on a ``global`` or ``group``
+axis takes as many steps as it needs with the items or groups that were launched, so that no launch is too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sdk.codegen_c.spirv.code import Code
+from sdk.codegen_c.spirv.memory import Features, Memory
+from sdk.codegen_c.spirv.values import Values
+from sdk.codegen_c.spirv.words import BUILTINS, Words
+from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Eval, For, If, Let, Load, Loops, Op, Stmt, Store
+from sdk.compiler.ir.types import I32, U32
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.sym import Dim, free_vars
+from sdk.errors import BuildError
+
+__all__ = ["GROUP", "MOST_WORDS", "Kernel", "make_kernel"]
+
+MOST_WORDS: Final = 32  # of push constants: what every device has room for
+GROUP: Final = 64  # usual work items of a group, on axis x
+_HINT: Final = "without --backend the model is printed as C, which has everything"
+_ATOMICS: Final = {
+    "add": ("AtomicIAdd", "AtomicIAdd"), "min": ("AtomicSMin", "AtomicUMin"), "max": ("AtomicSMax", "AtomicUMax"),
+    "and": ("AtomicAnd", "AtomicAnd"), "or": ("AtomicOr", "AtomicOr"), "xor": ("AtomicXor", "AtomicXor"),
+}  # fmt: skip
+_DEVICE, _WORKGROUP, _ACQUIRE_RELEASE, _WORKGROUP_MEMORY = 1, 2, 8, 256
+# What shows that a kernel's integers come of its real arithmetic, which must then round as the IR says.
+_EXACTING: Final = frozenset({"floor", "ceil", "round", "trunc", "fmod", "bits"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel: its function's name, the module, the extent of each hardware axis in dims and row range of the
+    function, the usual size of a group, which operands it writes, and what the device must have."""
+
+    name: str
+    module: bytes
+    extents: Mapping[str, Dim]
+    group: tuple[int, int, int]
+    written: tuple[bool, ...]
+    words: int
+    local_bytes: int
+    capabilities: tuple[str, ...]
+
+
+def make_kernel(loops: Loops, features: Features | None = None) -> Kernel:
+    """The kernel of ``loops`` for devices with ``features`` (None: all).
+
+    Raises:
+        BuildError: a construct without a form, named with the function.
+    """
+    try:
+        return _Printer(loops, features or Features()).kernel()
+    except BuildError as error:
+        raise BuildError(
+            error.message, where=f"loops @{loops.name}", why=error.why, hint=error.hint or _HINT
+        ) from error
+
+
+class _Printer:
+    def __init__(self, loops: Loops, features: Features) -> None:
+        self.loops = loops
+        self.words = Words()
+        self.code = Code(self.words)
+        self.values = Values(self.code, self._load)
+        self.memory = Memory(self.code, self.values.scalars, features)
+        self.extents = _extents(loops)
+        self.scalars = self.values.scalars
+
+    def kernel(self) -> Kernel:
+        """The module and what launches it."""
+        numbers = [*self.loops.dims, *((self.loops.rows.lo, self.loops.rows.hi) if self.loops.rows else ())]
+        count = len(self.loops.params) + len(numbers)
+        if count > MOST_WORDS:
+            raise BuildError(f"{count} numbers are given to it, {MOST_WORDS} fit the push constants of every device")
+        self.code.exact = _is_exacting(self.loops)
+        sizes = (self._fixed("x"), self._fixed("y"), self._fixed("z"))
+        usual = (sizes[0] or GROUP, sizes[1] or 1, sizes[2] or 1)
+        self.sizes = self.words.group_size(sizes, usual)
+        push = self.memory.push(count)
+        for k, param in enumerate(self.loops.params):
+            self.memory.operand(param, k, push(k))
+        for k, var in enumerate(numbers):
+            self.values.names[var.name] = ([push(len(self.loops.params) + k)], I32)
+        for stmt in walk(self.loops.body):
+            if isinstance(stmt, Alloc) and stmt.buffer.space == "local":
+                self.memory.temporary(stmt.buffer)
+        self.block(self.loops.body)
+        main, function = self.code.function()
+        return Kernel(
+            self.loops.name,
+            self.words.module(main, function, usual),
+            self.extents,
+            usual,
+            tuple(p.mode != "read" for p in self.loops.params),
+            count,
+            self.memory.local_bytes,
+            self.words.capabilities,
+        )
+
+    def _fixed(self, axis: str) -> int | None:
+        """The size of a group on an axis where the kernel says it; None where the launch may."""
+        if f"local.{axis}" in self.extents:
+            size = self.extents[f"local.{axis}"]
+            if not isinstance(size, int):
+                raise BuildError(f"the extent {size} of local.{axis} is not a number")
+            return size
+        return None if f"global.{axis}" in self.extents else 1
+
+    # --- statements ------------------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> None:
+        """The statements in order; what they bind holds to their end."""
+        names = dict(self.values.names)
+        for stmt in block.body:
+            self.statement(stmt)
+        self.values.names = names
+
+    def statement(self, stmt: Stmt) -> None:
+        """One statement."""
+        match stmt:
+            case Block():
+                self.block(stmt)
+            case For():
+                self._for(stmt)
+            case If():
+                orelse = stmt.orelse
+                self.code.branch(
+                    self.values.one(stmt.cond),
+                    lambda: self.block(stmt.then),
+                    None if orelse is None else lambda: self.block(orelse),
+                )
+            case Let():
+                self.values.names[stmt.name] = (self.values.value(stmt.value), stmt.value.dtype)
+            case Alloc():
+                if stmt.buffer.space != "local":
+                    self.memory.temporary(stmt.buffer)
+            case Store():
+                self._store(stmt)
+            case Barrier():
+                if stmt.scope != "group" or any(axis.startswith("global") for axis in self.extents):
+                    raise BuildError(f"a barrier of the {stmt.scope} among items that are not all of a group's")
+                meaning = self.scalars.u32(_ACQUIRE_RELEASE | _WORKGROUP_MEMORY)
+                group = self.scalars.u32(_WORKGROUP)
+                self.code.effect("ControlBarrier", group, group, meaning)
+            case Atomic():
+                self._atomic(stmt)
+            case Eval():
+                raise BuildError(f"a kernel cannot call the library symbol {stmt.symbol}")
+
+    def _for(self, stmt: For) -> None:
+        if stmt.kind == "vector":
+            raise BuildError(f"loop {stmt.var.name} is to become lanes, which has not happened")
+        lo, hi = self.values.dim(stmt.lo), self.values.dim(stmt.hi)
+        step, done = self.scalars.u32(1), None
+        if stmt.kind == "bind":
+            level, _, axis = stmt.axis.partition(".")
+            at = self._builtin(level, axis)
+            lo = at if stmt.lo == 0 else self.scalars.op("IAdd", U32, lo, at)
+            if level == "local":  # as many items as iterations
+                self._bound(stmt, lo)
+                return
+            step = self._builtin("groups", axis)
+            if level == "global":
+                step = self.scalars.op("IMul", U32, step, self.sizes["xyz".index(axis)])
+        if stmt.until is not None:
+            done = self.code.variable(self.words.bool_type())
+            self.code.store(done, self.words.truth(False))
+
+        def goes_on(at: int) -> int:
+            more = self.scalars.compare("lt", I32, at, hi)
+            if done is None:
+                return more
+            ended = self.code.load(self.words.bool_type(), done)
+            return self.code.fresh(
+                "LogicalAnd", self.words.bool_type(), more, self.code.fresh("LogicalNot", self.words.bool_type(), ended)
+            )
+
+        def body(at: int) -> None:
+            self._bound(stmt, at)
+            if done is not None and stmt.until is not None:
+                self.code.store(done, self._until(stmt, at))
+
+        self.code.loop(lo, goes_on, body, step, unroll=stmt.kind == "unroll")
+
+    def _until(self, stmt: For, at: int) -> int:
+        names = dict(self.values.names)
+        self.values.names[stmt.var.name] = ([at], I32)
+        assert stmt.until is not None
+        found = self.values.one(stmt.until)
+        self.values.names = names
+        return found
+
+    def _bound(self, stmt: For, at: int) -> None:
+        """The body of a loop with its variable at a word."""
+        names = dict(self.values.names)
+        self.values.names[stmt.var.name] = ([at], I32)
+        self.block(stmt.body)
+        self.values.names = names
+
+    def _builtin(self, name: str, axis: str) -> int:
+        return self.memory.builtin(BUILTINS[name], "xyz".index(axis))
+
+    # --- accesses --------------------------------------------------------------------------------------------
+
+    def _load(self, load: Load) -> list[int]:
+        first = self.memory.place(load.buffer, load.index, load.dtype.lanes, self.values.dim)
+        kind = load.dtype.scalar
+        count = None if load.count is None else self.values.dim(load.count)
+        found = []
+        for k in range(load.dtype.lanes):
+            at = self.memory.after(first, k)
+            if count is None:
+                found.append(self.memory.load(load.buffer, at, kind))
+                continue
+            wanted = self.scalars.compare("gt", I32, count, self.scalars.u32(k))
+            found.append(
+                self.code.choose(
+                    wanted,
+                    self.scalars.type(kind),
+                    lambda at=at: self.memory.load(load.buffer, at, kind),  # type: ignore[misc]
+                    lambda: self.scalars.imm(0, kind),
+                )
+            )
+        return found
+
+    def _store(self, stmt: Store) -> None:
+        values = self.values.value(stmt.value)
+        kind = stmt.value.dtype.scalar
+        first = self.memory.place(stmt.buffer, stmt.index, len(values), self.values.dim)
+        count = None if stmt.count is None else self.values.dim(stmt.count)
+        for k, value in enumerate(values):
+            at = self.memory.after(first, k)
+            if count is None:
+                self.memory.store(stmt.buffer, at, kind, value)
+                continue
+            wanted = self.scalars.compare("gt", I32, count, self.scalars.u32(k))
+
+            def put(at: int = at, value: int = value) -> None:
+                self.memory.store(stmt.buffer, at, kind, value)
+
+            self.code.branch(wanted, put)
+
+    def _atomic(self, stmt: Atomic) -> None:
+        kind = stmt.value.dtype
+        if stmt.op not in _ATOMICS or kind.bits != 32 or kind.is_float:
+            raise BuildError(f"an atomic {stmt.op} on {kind} has no form in SPIR-V")
+        pointer = self.memory.pointer(stmt.buffer, self.memory.place(stmt.buffer, stmt.index, 1, self.values.dim))
+        name = _ATOMICS[stmt.op][kind.kind == "u"]
+        value = self.values.one(stmt.value)
+        device, relaxed = self.scalars.u32(_DEVICE), self.scalars.u32(0)
+        self.code.fresh(name, self.words.uint(), pointer, device, relaxed, value)
+
+
+def _extents(loops: Loops) -> dict[str, Dim]:
+    """The extent of each hardware axis that loops are bound to.
+
+    Raises:
+        BuildError: an axis that there is none of, or without one extent that is known before the launch.
+    """
+    found: dict[str, Dim] = {}
+    inner = {stmt.var for stmt in walk(loops.body) if isinstance(stmt, For)}
+    for stmt in walk(loops.body):
+        if not isinstance(stmt, For) or stmt.kind != "bind":
+            continue
+        level, _, axis = stmt.axis.partition(".")
+        if level not in ("global", "group", "local") or axis not in ("x", "y", "z"):
+            hint = "one of global, group and local, then .x, .y or .z"
+            raise BuildError(f"loop {stmt.var.name} is bound to {stmt.axis!r}", hint=hint)
+        extent = stmt.hi - stmt.lo
+        if found.setdefault(stmt.axis, extent) != extent:
+            raise BuildError(f"two loops of unlike extent are bound to {stmt.axis}")
+        if free_vars(extent) & inner:
+            raise BuildError(f"the extent {extent} of {stmt.var.name} on {stmt.axis} depends on a loop")
+    return found
+
+
+def _is_exacting(loops: Loops) -> bool:
+    """Whether integers or conditions of a kernel may depend on the last bit of its real arithmetic."""
+    for node in walk(loops.body):
+        if isinstance(node, Op):
+            to_whole = node.name == "cast" and node.args[0].dtype.is_float and not node.dtype.is_float
+            if to_whole or node.name in _EXACTING:
+                return True
+    return False

@@ -1,0 +1,237 @@
+"""Buffers of a kernel in SPIR-V: operands in storage buffers, temporaries in registers or shared by a group.
+
+Elements of 8 and 16 bits are read and written as such where the device can. Where it cannot they are parts of 32-bit
+words: a store then clears and sets its bits by atomics, since other items may write the rest of the word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sdk.codegen_c.spirv.code import Code
+from sdk.codegen_c.spirv.scalars import Scalars
+from sdk.compiler.analysis.dependence import row_axis
+from sdk.compiler.ir.loops import Buffer, Param
+from sdk.compiler.ir.types import BOOL, F16, U32, DType
+from sdk.compiler.sym import Dim, flat_index, max_value
+from sdk.errors import BuildError
+
+__all__ = ["MOST_PRIVATE", "Features", "Memory"]
+
+MOST_PRIVATE: Final = 1 << 16  # bytes of one array of a work item
+MOST_LOCAL: Final = 1 << 15  # bytes that a group shares: what every device has
+_RELAXED, _DEVICE = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a device can do with elements of buffers: access 8 or 16 bits."""
+
+    storage8: bool = True
+    storage16: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A buffer: its variable, the class of storage, element type in memory, and for an operand where it begins, in
+    elements; ``single`` where it is a variable rather than an array."""
+
+    buffer: Buffer
+    variable: int
+    storage: str
+    element: int
+    begins: int | None = None
+    packed: bool = False
+    single: bool = False
+
+
+class Memory:
+    """Emits accesses into ``code``."""
+
+    def __init__(self, code: Code, scalars: Scalars, features: Features) -> None:
+        self.code, self.words, self.scalars, self.features = code, code.words, scalars, features
+        self.places: dict[str, _Place] = {}
+        self.local_bytes = 0
+        self._builtins: dict[int, int] = {}
+
+    # --- declarations ----------------------------------------------------------------------------------------
+
+    def push(self, count: int) -> Callable[[int], int]:
+        """Declares so many words of push constants; ``push(k)`` reads one."""
+        if count == 0:
+            return lambda k: self.scalars.u32(0)
+        variable = self.words.variable("push", self.words.push_block(count))
+        pointer = self.words.pointer("push", self.words.uint())
+
+        def read(k: int) -> int:
+            at = self.code.op("AccessChain", pointer, variable, self.scalars.u32(k))
+            return self.code.op("Load", self.words.uint(), at)
+
+        return read
+
+    def builtin(self, number: int, component: int) -> int:
+        """A component of a vector that tells an item where it is."""
+        type = self.words.vector(self.words.uint(), 3)
+        if number not in self._builtins:
+            variable = self._builtins[number] = self.words.variable("input", type)
+            self.words.decorate(variable, "BuiltIn", number)
+        whole = self.code.op("Load", type, self._builtins[number])
+        return self.code.op("CompositeExtract", self.words.uint(), whole, component)
+
+    def operand(self, param: Param, binding: int, offset: int) -> None:
+        """Declares a parameter; ``offset`` is the word of bytes at which it begins."""
+        buffer, kind = param.buffer, param.buffer.dtype
+        bits = max(kind.bits, 8)
+        packed = (bits == 8 and not self.features.storage8) or (bits == 16 and not self.features.storage16)
+        if packed or (bits == 32 and not kind.is_float):
+            element, stride = self.words.uint(), 4
+        elif bits < 32:
+            self.words.need(f"StorageBuffer{bits}BitAccess")
+            element, stride = self.words.uint(bits), bits // 8
+        else:
+            element, stride = self.scalars.type(kind.scalar), bits // 8
+        variable = self.words.variable("buffer", self.words.block(element, stride))
+        self.words.decorate(variable, "DescriptorSet", 0)
+        self.words.decorate(variable, "Binding", binding)
+        self.words.decorate(variable, "Aliased")
+        if param.mode == "read":
+            self.words.decorate(variable, "NonWritable")
+        shift = {8: 0, 16: 1, 32: 2, 64: 3}[bits]
+        begins = self.code.op("ShiftRightLogical", self.words.uint(), offset, self.scalars.u32(shift))
+        self.places[buffer.name] = _Place(buffer, variable, "buffer", element, begins, packed)
+
+    def temporary(self, buffer: Buffer) -> None:
+        """Declares an array of the item or, in space "local", of the group.
+
+        Raises:
+            BuildError: it has no upper bound, or is larger than devices have room for.
+        """
+        size = max_value(buffer.type.size)
+        shared = buffer.space == "local"
+        limit = MOST_LOCAL if shared else MOST_PRIVATE
+        bytes = None if size is None else size * max(buffer.dtype.bits, 32) // 8 * buffer.dtype.lanes
+        if size is None or bytes is None or bytes > limit:
+            owner = "a group" if shared else "a work item"
+            what = "has no upper bound" if bytes is None else f"takes {bytes} bytes"
+            raise BuildError(f"the array {buffer.name} {what}, {owner} has {limit} bytes for one")
+        element = self.words.uint() if buffer.dtype.kind == "b" else self.scalars.type(buffer.dtype.scalar)
+        count = max(size, 1) * buffer.dtype.lanes
+        single = count == 1
+        type = element if single else self.words.array(element, count)
+        if shared:
+            self.local_bytes += bytes
+            if self.local_bytes > MOST_LOCAL:
+                raise BuildError(f"the arrays of a group take {self.local_bytes} bytes, devices have {MOST_LOCAL}")
+            variable, storage = self.words.variable("workgroup", type), "workgroup"
+        else:
+            variable, storage = self.code.variable(type), "function"
+        self.places[buffer.name] = _Place(buffer, variable, storage, element, single=single)
+
+    # --- accesses --------------------------------------------------------------------------------------------
+
+    def place(self, name: str, index: tuple[Dim, ...], lanes: int, word: Callable[[Dim], int]) -> int:
+        """The word that numbers the first scalar of an access in its buffer."""
+        held = self.places[name]
+        buffer = held.buffer
+        if held.single:
+            return self.scalars.u32(0)
+        if buffer.ring is None:
+            first = word(flat_index(index, buffer.shape))
+        else:
+            first = self._in_ring(buffer, index, buffer.ring, word)
+        if buffer.dtype.lanes > 1:
+            first = self.scalars.op("IMul", U32, first, self.scalars.u32(buffer.dtype.lanes))
+        if held.begins is not None:
+            first = self.scalars.op("IAdd", U32, held.begins, first)
+        return first
+
+    def _in_ring(self, buffer: Buffer, index: tuple[Dim, ...], rows: int, word: Callable[[Dim], int]) -> int:
+        """The same in a ring, whose row ``r`` lies in slot ``r mod rows``; rows are never negative."""
+        axis = row_axis(buffer.shape)
+        row = self.scalars.op("UMod", U32, word(index[axis]), self.scalars.u32(rows))
+        inner: Dim = 1
+        for extent in buffer.shape[axis + 1 :]:
+            inner = inner * extent
+        at = flat_index(index[axis + 1 :], buffer.shape[axis + 1 :])
+        return self.scalars.op("IAdd", U32, self.scalars.op("IMul", U32, row, word(inner)), word(at))
+
+    def after(self, first: int, lane: int) -> int:
+        """The word that numbers a lane of an access."""
+        return self.scalars.op("IAdd", U32, first, self.scalars.u32(lane)) if lane else first
+
+    def pointer(self, name: str, at: int) -> int:
+        """A pointer to a scalar of a buffer."""
+        held = self.places[name]
+        type = self.words.pointer(held.storage, held.element)
+        if held.single:
+            return held.variable
+        member = (self.scalars.u32(0),) if held.storage == "buffer" else ()
+        return self.code.op("AccessChain", type, held.variable, *member, at)
+
+    def load(self, name: str, at: int, kind: DType) -> int:
+        """A scalar as a value of ``kind``."""
+        held = self.places[name]
+        stored = held.buffer.dtype.scalar
+        if held.packed:
+            word, shift = self._part(name, at, stored)
+            whole = self.code.load(self.words.uint(), word)
+            part = self.scalars.op("ShiftRightLogical", U32, whole, shift)
+            return self._as_value(part, stored, kind)
+        found = self.code.load(held.element, self.pointer(name, at))
+        if held.storage == "buffer" and stored.bits < 32:
+            return self._as_value(self.scalars.op("UConvert", U32, found), stored, kind)
+        if stored.kind == "b":
+            return self.scalars.compare("ne", U32, found, self.scalars.u32(0))
+        return found if stored == kind else self._as_value(self.scalars.bits_of(found, stored), stored, kind)
+
+    def _as_value(self, word: int, stored: DType, kind: DType) -> int:
+        """The lower bits of a word as a value of ``kind``, which has as many as what is stored."""
+        s = self.scalars
+        if kind.bits != stored.bits:
+            raise BuildError(f"{kind} is read from an array of {stored}")
+        if kind == BOOL:
+            return s.compare("ne", U32, s.wrap(DType("u", 8), word), s.u32(0))
+        if kind.is_float and kind != F16:
+            return s.op("Bitcast", kind, word)
+        return s.wrap(DType("u", 16) if kind == F16 else kind, word)
+
+    def store(self, name: str, at: int, kind: DType, value: int) -> None:
+        """Writes a value of ``kind``."""
+        held, s = self.places[name], self.scalars
+        stored = held.buffer.dtype.scalar
+        if kind.bits != stored.bits:
+            raise BuildError(f"{kind} is written to an array of {stored}")
+        if kind == BOOL:
+            value = s.word_of(value)
+        if held.packed:
+            self._store_part(name, at, stored, value)
+            return
+        if held.storage == "buffer" and stored.bits < 32:
+            value = self.code.op("UConvert", held.element, value)
+        elif stored != kind and not (stored.kind in "iu" and kind.kind in "iu"):
+            value = s.bits_of(value, kind)
+            value = s.op("Bitcast", stored, value) if stored.is_float and stored != F16 else value
+        elif stored.bits < 32 and stored != kind:
+            value = s.wrap(stored, value)
+        self.code.store(self.pointer(name, at), value)
+
+    def _part(self, name: str, at: int, stored: DType) -> tuple[int, int]:
+        """The word that holds a scalar, and by how many bits to shift it."""
+        s = self.scalars
+        bits = max(stored.bits, 8)
+        per = 32 // bits
+        word = self.pointer(name, s.op("ShiftRightLogical", U32, at, s.u32(per.bit_length() - 1)))
+        within = s.op("BitwiseAnd", U32, at, s.u32(per - 1))
+        return word, s.op("ShiftLeftLogical", U32, within, s.u32(bits.bit_length() - 1))
+
+    def _store_part(self, name: str, at: int, stored: DType, value: int) -> None:
+        s = self.scalars
+        word, shift = self._part(name, at, stored)
+        mask = s.u32((1 << max(stored.bits, 8)) - 1)
+        kept = s.op("Not", U32, s.op("ShiftLeftLogical", U32, mask, shift))
+        put = s.op("ShiftLeftLogical", U32, s.op("BitwiseAnd", U32, value, mask), shift)
+        device, relaxed = s.u32(_DEVICE), s.u32(_RELAXED)
+        self.code.fresh("AtomicAnd", self.words.uint(), word, device, relaxed, kept)
+        self.code.fresh("AtomicOr", self.words.uint(), word, device, relaxed, put)
