@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #define SDK_RT_CAUSE_WATCHDOG 0x10000u /* instead of an exception: the watchdog was not fed in time */
+#define SDK_RT_CAUSE_EXTERNAL 0x10001u /* the external flash does not hold the weights of the image */
 
 /* Why and where the device crashed. Registers a core does not have are 0. */
 typedef struct {

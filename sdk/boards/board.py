@@ -12,6 +12,7 @@ from msgspec import field as key
 
 from sdk.boards.base import Size, Table
 from sdk.boards.chip import Block, Clock, Factor, Setup, Step, clock_hz
+from sdk.boards.external import External
 
 Capability = Literal[
     # Arm's M profile
@@ -170,7 +171,8 @@ class Runtime(Table, frozen=True):
     ``uart`` and ``timer`` are those of the real board; ``emulated_uart`` and ``emulated_timer``
     replace them on the emulated target where the two differ. ``setup`` are the registers of the real board that are set
     before its drivers run, in order: clocks, pins, wait states. ``registers`` names the file of ``boards/registers``
-    that has them, and ``clock`` is what they make of the core's clock. ``watchdog`` is that of the real board.
+    that has them, and ``clock`` is what they make of the core's clock. ``watchdog`` is that of the real board, and
+    ``external`` its flash chip that holds weights.
     """
 
     port: Literal["posix", "cortex_m", "riscv"]
@@ -185,6 +187,7 @@ class Runtime(Table, frozen=True):
     vectors_align: int = 4
     clock: Clock | None = None
     watchdog: Watchdog | None = None
+    external: External | None = None
 
 
 class Usb(Table, frozen=True):
@@ -268,6 +271,7 @@ class Board:
     blocks: Mapping[str, Block] = field(default_factory=dict)  # registers of its chip, by block
     steps: tuple[Step, ...] = ()  # runtime.setup, with addresses and bits
     watchdog_steps: tuple[Step, ...] = ()  # runtime.watchdog.setup
+    external_steps: tuple[Step, ...] = ()  # runtime.external.setup
     fastest: Fastest | None = None
 
     @property
@@ -316,9 +320,15 @@ class Board:
         return tuple(region for region in self.memory if region.kind == kind)
 
     @property
+    def external(self) -> Memory | None:
+        """The memory of the flash chip beside the microcontroller, which only weights may lie in."""
+        name = self.runtime.external.memory if self.runtime.external else None
+        return next((region for region in self.memory if region.name == name), None)
+
+    @property
     def flash_bytes(self) -> int | None:
-        """Total flash in bytes, None on a hosted board."""
-        return None if self.hosted else sum(region.size for region in self.regions("flash"))
+        """Total flash in bytes but that of ``external``, None on a hosted board."""
+        return None if self.hosted else sum(r.size for r in self.regions("flash") if r is not self.external)
 
     @property
     def ram_bytes(self) -> int | None:
@@ -343,6 +353,8 @@ class Board:
             timer=self.runtime.emulated_timer or self.runtime.timer,
         )
         if self.emulator.fidelity != "soc":
-            runtime = structs.replace(runtime, boot=None, watchdog=None)
+            runtime = structs.replace(runtime, boot=None, watchdog=None, external=None)
+        if runtime.external is None and self.external is not None:
+            moved = tuple(region for region in moved if region.name != self.external.name)
         steps = self.steps if self.emulator.fidelity == "soc" else ()
         return replace(self, memory=moved, runtime=runtime, steps=steps)

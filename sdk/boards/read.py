@@ -13,6 +13,7 @@ from msgspec import structs
 from sdk.boards import host
 from sdk.boards.board import CAPABILITIES, Board, BoardFile, Core, Memory, Peripheral, Runtime
 from sdk.boards.chip import Block, RegisterFile, clock_hz, factor, find_field, resolved, steps_of
+from sdk.boards.external import External
 from sdk.boards.files import read_registers
 from sdk.boards.implied import with_implied
 from sdk.boards.runners import lint_settings
@@ -42,6 +43,11 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
             find_field(blocks, path)
     except KeyError as error:
         raise UsageError(error.args[0], where=f"{where}.runtime.watchdog") from None
+    external = file.runtime.external
+    try:
+        external_steps = () if external is None else steps_of(blocks, external.setup)
+    except KeyError as error:
+        raise UsageError(error.args[0], where=f"{where}.runtime.external") from None
     board = Board(
         name=name,
         title=file.board.title,
@@ -63,6 +69,7 @@ def board_from_table(name: str, data: Mapping[str, Any], origin: Mapping[str, st
         blocks=blocks,
         steps=steps,
         watchdog_steps=watchdog_steps,
+        external_steps=external_steps,
         fastest=file.fastest,
     )
     if file.board.machine == "this":
@@ -112,21 +119,37 @@ def lint(board: Board) -> list[str]:
     for core in board.cores:
         problems += _lint_core(core)
         problems += _lint_addresses(board.memory, core.pointer_bits)
+    problems += _lint_external(board)
     if board.flash and board.hosted:
         problems.append("flash belongs to boards with memory regions of their own")
     return problems + _lint_emulator(board) + _lint_clock(board) + lint_settings(board.flash)
 
 
+def _lint_external(board: Board) -> list[str]:
+    """What is wrong with the flash chip beside the microcontroller."""
+    external, memory = board.runtime.external, board.external
+    if external is None:
+        return []
+    problems = external.problems()
+    if memory is None or memory not in board.regions("flash")[1:]:
+        problems.append(f"runtime.external.memory names no flash region but the first: {external.memory}")
+    elif memory.size & (memory.size - 1) or memory.size < PAGE:
+        problems.append(f"{memory.name}, an external flash, has no power of two of bytes, at least {PAGE}")
+    return problems
+
+
 def _lint_clock(board: Board) -> list[str]:
     """What the registers make of the clocks, held against what the timer and the UART are said to get."""
-    clock, uart, timer = board.runtime.clock, board.runtime.uart, board.runtime.timer
+    clock, uart, timer, external = (
+        board.runtime.clock, board.runtime.uart, board.runtime.timer, board.runtime.external,
+    )  # fmt: skip
     if clock is None:
         return []
     try:
         hz = clock_hz(board.blocks, board.steps, clock)
         return [
             f"its registers make {made:g} Hz of the clock of {role}, whose hz is {one.hz}"
-            for role, one in (("timer", timer), ("uart", uart))
+            for role, one in (("timer", timer), ("uart", uart), ("external", external))
             if one is not None
             and (role == "timer" or one.over is not None)
             and round(made := _divided(board, hz, one)) != one.hz
@@ -135,7 +158,7 @@ def _lint_clock(board: Board) -> list[str]:
         return [str(error.args[0])]
 
 
-def _divided(board: Board, hz: float, one: Peripheral) -> float:
+def _divided(board: Board, hz: float, one: Peripheral | External) -> float:
     for by in one.over or ():
         hz /= factor(board.blocks, board.steps, by)
     return hz

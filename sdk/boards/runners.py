@@ -24,7 +24,7 @@ FOLDER: Final = "runners"
 IMAGE: Final = "image"  # what the file to flash is called, in the folder where a runner is started
 # Placeholders that have a value without a setting: the image's file and its first address, the script's file; and those
 # that the user chooses. The others are settings of the board's file.
-GIVEN: Final = frozenset({"file", "path", "address", "script"})
+GIVEN: Final = frozenset({"file", "path", "address", "script", "beside"})
 CHOSEN: Final = frozenset({"probe", "port"})
 Meaning = Literal["no-probe", "no-board", "no-access", "busy", "wrong-chip", "protected", "too-large"]
 
@@ -51,13 +51,14 @@ class Runner(Table, frozen=True):
 
     An argument that is a placeholder alone stands for as many arguments as its value has: of ``options`` those with
     its name, where there is a value, else none. Within text it is the value. ``{file}`` and ``{path}`` (the image, by
-    its name there and by its absolute one), ``{address}`` (its first) and ``{script}`` (a file with the text
-    ``script``) are given, ``{probe}`` and ``{port}`` what the user chooses, all others settings of the board's file or
-    of ``defaults``; a board's file must have those of ``needs``.
+    its name there and by its absolute one), ``{address}`` (its first), ``{script}`` (a file with the text ``script``)
+    and ``{beside}`` (the folder of the program) are given, ``{probe}`` and ``{port}`` what the user chooses, all others
+    settings of the board's file or of ``defaults``; a board's file must have those of ``needs``.
 
     ``confirms`` is what the last command prints where it has written and compared; ``says`` what else it prints means,
     whatever its exit status. ``touch``: opening the port at this rate starts the board's loader. ``prepare`` is what
-    people do before. ``source`` is where the facts come from.
+    people do before. ``external`` names the setting without which it does not write a flash chip beside the
+    microcontroller; empty where it never does. ``source`` is where the facts come from.
     """
 
     title: str
@@ -76,6 +77,7 @@ class Runner(Table, frozen=True):
     touch: Annotated[int, Meta(ge=1)] | None = None
     timeout_s: Annotated[int, Meta(ge=1)] = 120
     prepare: str = ""
+    external: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.commands) != bool(self.program or self.module):

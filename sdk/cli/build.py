@@ -33,17 +33,22 @@ _SECTIONS: Final = {"text": "code", "rodata": "constants", "data": "start of var
     show_default=True,
     help="What to make.",
 )
+@click.option(
+    "--also", metavar="NAMES", multiple=True,
+    help="Code for cores with these capabilities too (dotprod+i8mm), which runs where the system tells of them.",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @click.option("--watch", is_flag=True, help="Build again whenever the model or another file given changes.")
 @options.build_options
 @options.json_option
 def build(
-    model: options.Model, board: str, out: Path | None, emit: str, force: bool, watch: bool, as_json: bool,
+    model: options.Model, board: str, out: Path | None, emit: str, also: tuple[str, ...],
+    force: bool, watch: bool, as_json: bool,
     **compile_options: Any,
 ) -> None:  # fmt: skip
     """Compile MODEL for a board. Several, each with a name (prefill=a.onnx decode=b.onnx), are entries of one."""
     if not watch:
-        _build(model, board, out, emit, force, as_json, compile_options)
+        _build(model, board, out, emit, also, force, as_json, compile_options)
         return
     if as_json:
         raise UsageError("--watch has no one object to print", where="--json", hint="leave out --json or --watch")
@@ -51,11 +56,11 @@ def build(
     beside = [Path(f) for name in ("externs", "custom", "safetensors") for f in compile_options[name]]
     for path in models:
         options.existing_path(path)  # a name that is wrong from the start does not become right
-    watching.watch((*models, *beside), lambda: _build(model, board, out, emit, force, False, compile_options))
+    watching.watch((*models, *beside), lambda: _build(model, board, out, emit, also, force, False, compile_options))
 
 
 def _build(
-    model: options.Model, board: str, out: Path | None, emit: str, force: bool, as_json: bool,
+    model: options.Model, board: str, out: Path | None, emit: str, also: tuple[str, ...], force: bool, as_json: bool,
     compile_options: dict[str, Any],
 ) -> None:  # fmt: skip
     from sdk import driver
@@ -69,6 +74,7 @@ def _build(
         emit=emit,
         out=out or Path("out") / f"{stem}-{target.name}",
         force=force,
+        also=also,
     )
     data = report.to_json()
     if as_json:
@@ -104,7 +110,8 @@ def print_build(data: dict[str, Any], board: Board) -> None:
 def build_lines(data: dict[str, Any], board: Board, width: int) -> Iterator[str]:
     """The build object in lines of at most ``width`` characters; bars only where there is room."""
     sections = data.get("sections") or {}
-    flash = sum(sections.get(name, 0) for name in ("text", "rodata", "data"))
+    external = data.get("external_bytes", 0)
+    flash = sum(sections.get(name, 0) for name in ("text", "rodata", "data")) - external
     ram_have, flash_have = (None, None) if board.hosted else (board.ram_bytes, board.flash_bytes)
     rows: list[tuple[str, int, int | None]] = [
         ("RAM", data["ram_bytes"], ram_have),
@@ -115,7 +122,9 @@ def build_lines(data: dict[str, Any], board: Board, width: int) -> Iterator[str]
     ]
     if sections:
         rows += [("code and constants" if board.hosted else "flash", flash, flash_have)]
-        rows += [(f"  {what}", sections.get(name, 0), None) for name, what in _SECTIONS.items() if sections.get(name)]
+        parts = {**sections, "rodata": sections.get("rodata", 0) - external}
+        rows += [(f"  {what}", parts[name], None) for name, what in _SECTIONS.items() if parts.get(name)]
+        rows += [("external flash", external, board.external.size)] if board.external and external else []
     cells = [(name, f"{size:,}", " B" + ("" if have is None else _part(size, have))) for name, size, have in rows]
     cells += [(name, text, " B") for name, text in _weights(data)]
     cells += [(name, f"{count:,}", "") for name, count in named_macs(_macs(data)) if count is not None]

@@ -45,7 +45,8 @@ def flash(
     if dry_run:
         if place is None:
             raise UsageError("which board is it?", where="--dry-run", hint="give --board NAME")
-        _show_plans(driver.flash_plans(place, choice), as_json, place.name)
+        external = options.make_options(**compile_options).weights == "external"
+        _show_plans(driver.flash_plans(place, choice, external=external), as_json, place.name)
         return
     report = driver.flash(options.existing(target), place, options.make_options(**compile_options), choice, device)
     data = report.to_json()

@@ -99,7 +99,7 @@ def build_options(function: F) -> F:
                 shell_complete=complete.region_names,
             ),
             click.option(
-                "--weights", type=click.Choice(["flash", "ram", "file"]), default="flash",
+                "--weights", type=click.Choice(["flash", "ram", "file", "external"]), default="flash",
                 help="Where weights are at run time.", show_default=True,
             ),
             click.option(
@@ -123,6 +123,10 @@ def build_options(function: F) -> F:
                 "--backend", metavar="NAME",
                 help="What prints the code: c99, opencl ... (default: what runs on the board).",
                 shell_complete=complete.backend_names,
+            ),
+            click.option(
+                "--gpu", type=click.Choice(["opencl", "vulkan"]),
+                help="Have a GPU do the work, by way of this interface.",
             ),
             click.option(
                 "--toolchain", metavar="NAME", default="auto", show_default=True,
@@ -157,6 +161,7 @@ def make_options(
     safetensors: tuple[str, ...] = (),
     io: Literal["arena", "caller"] | None = None,
     watchdog: int | None = None,
+    gpu: str | None = None,
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -190,6 +195,7 @@ def make_options(
         safetensors=tuple(map(Path, safetensors)),
         io=io,
         watchdog=watchdog,
+        gpu=gpu,
     )
 
 

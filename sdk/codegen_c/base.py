@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from sdk.compiler.ir.module import Module, Stage
     from sdk.compiler.schedules.validate import Check
 
-__all__ = ["Backend", "EmitOptions", "Emitted", "EntryStack", "Files", "GoldenCase", "Kernels", "Runtime"]
+__all__ = ["Backend", "EmitOptions", "Emitted", "EntryStack", "Files", "GoldenCase", "Kernels", "Runtime", "Variant"]
 
 Files = Mapping[str, str | bytes]
-Kernels = Literal["core", "grid"]
+Kernels = Literal["core", "grid", "plain"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,8 @@ class EmitOptions:
     that the program is given. ``memories`` names the linker's region of
     each region of the arena that does not lie where static storage does. With ``small`` kernels that take little of the
     time are compiled for size. ``check`` is how much generated assembly is tried. ``core`` says what the code is made
-    for, ``compile_with`` are the commands of compilers for that.
+    for, ``compile_with`` are the commands of compilers for that; capabilities ``beyond`` these are turned on by the
+    code itself; ``gpu`` names the interface that kernels are for.
     """
 
     source: str = ""
@@ -65,6 +66,8 @@ class EmitOptions:
     check: Check = "sample"
     core: str = ""
     compile_with: tuple[str, ...] = ()
+    beyond: frozenset[str] = frozenset()
+    gpu: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,16 @@ class Emitted:
     entries: Mapping[str, str] = field(default_factory=dict)
     pointers: int = 0
     stating: Callable[[Mapping[str, EntryStack]], Files] = lambda stacks: {}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The sources of a model for cores that can do more: their prefix, and the capabilities ``beyond`` those that every
+    core at hand has."""
+
+    prefix: str
+    beyond: frozenset[str]
+    files: Files
 
 
 @dataclass(frozen=True)
@@ -114,14 +127,17 @@ class Backend:
         printer: ``printer(module, prefix, isa, options)`` prints a module of ``stage``; ``isa`` are the capabilities
             that the code may use. The same arguments give the same text. What it cannot print is a BuildError.
         stage: what modules it takes have gone through.
-        kernels: what a call of a function is: a loop nest scheduled for a "core", its lanes and words, or a "grid" of
-            work items, one for each iteration of the outer loops.
+        kernels: what a call of a function is: a loop nest scheduled for a "core", its lanes and words, a "grid" of
+            work items, one for each iteration of the outer loops, or the "plain" nest, which the backend makes kernels
+            of itself.
         rolled: whether it writes the hot loops of cores with these capabilities itself, so that neither passes nor
             compilers need unroll them.
         cost: what a function takes on a core with these capabilities as it is printed; None where compilers make all
             of its instructions, of which loops tell enough.
         choices: the build options, by field, that mean something to it beside the model's name and dims.
         refuses: why there is no such code for a board; None where there is.
+        dispatch: ``dispatch(prefix, files, variants)`` adds variants to the files of a model, of which the program
+            chooses one when it runs; None where it cannot.
         runtime: how the code is run; None where it cannot be yet: the sources are written, and neither compiled nor
             measured.
     """
@@ -135,6 +151,7 @@ class Backend:
     cost: Callable[[Loops, frozenset[str]], Cost] | None = None
     choices: frozenset[str] = frozenset()
     refuses: Callable[[Board], str | None] = lambda board: None
+    dispatch: Callable[[str, Files, Sequence[Variant]], Files] | None = None
     runtime: Runtime | None = None
 
     def emit(self, module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> Emitted:

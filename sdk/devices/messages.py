@@ -32,6 +32,7 @@ MAX_TEXT = 64  # bytes
 MAX_TENSOR_BYTES = (1 << 31) - 1  # as of the frontends
 _CAN_CANCEL, _CAN_CHANGE_BAUD = 1, 4
 WATCHDOG = 0x10000  # the cause of a crash that is no exception (docs/wire.md)
+EXTERNAL = 0x10001  # the same
 _OTHER_VERSION = "rebuild and flash the firmware with this version of the tool"
 
 
@@ -49,6 +50,8 @@ class CrashRecord:
         if self.cause == WATCHDOG:
             where = f"; it was at pc=0x{self.pc:08x} lr=0x{self.lr:08x}" if self.pc else ""
             return f"its watchdog restarted it: something hung, or a single operation took longer{where}"
+        if self.cause == EXTERNAL:
+            return "its external flash does not hold the weights of its image: flash both, with sdk flash"
         return (
             f"exception {self.cause} at pc=0x{self.pc:08x} lr=0x{self.lr:08x} "
             f"cfsr=0x{self.cfsr:08x} address=0x{self.addr:08x}"

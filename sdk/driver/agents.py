@@ -10,6 +10,7 @@ from sdk.boards.board import Watchdog
 from sdk.boards.chip import WORD, Step, find_field, find_register
 from sdk.codegen_c.base import Runtime
 from sdk.driver.backends import backend_for, runtime_of
+from sdk.driver.external import chip_c, external_of
 from sdk.driver.machines import placed
 from sdk.driver.options import BuildOptions
 from sdk.driver.sources import Sources, compile_sources
@@ -27,7 +28,7 @@ from sdk.toolchains.size import Sections, section_sizes
 
 __all__ = ["link_agent", "runtime_board", "runtime_parts", "runtime_sizes"]
 
-_DRIVERS = ("uart_", "timer_", "boot_", "watchdog_")  # files of a port of which a board chooses
+_DRIVERS = ("uart_", "timer_", "boot_", "watchdog_", "external_")  # files of a port of which a board chooses
 _IMAGE_ID = "SDK_RT_IMAGE_ID"  # the macro with the hash that an agent tells of its image
 _ID_DIGITS = 32
 SMALL_RAM = 32 * 1024  # up to this the agent talks in shorter frames, at one rate
@@ -53,7 +54,7 @@ def link_agent(
     how, target = runtime_of(sources.backend), target_of(board, options)
     toolchain = toolchain_for(target, options.toolchain)
     place = placed(board, device)
-    runtime, defines, script = runtime_parts(how, place, options.watchdog)
+    runtime, defines, script = runtime_parts(how, place, options)
     hooks: tuple[str, ...] = ()
     if profiled_ops:
         hooks = (f"SDK_RT_PROFILE_OPS={profiled_ops}u", *how.hooks(sources.prefix))
@@ -74,7 +75,7 @@ def link_agent(
         objects += compile_sources(beside, toolchain, target, pic=board.hosted, defines=named)
         objects += tuple(toolchain.compile_all(_jobs(runtime, defines, target)))
         kind: LinkKind = "executable" if script is None else "firmware"
-        libs = ("pthread",) if script is None else ()
+        libs = (("pthread", "dl") if options.gpu else ("pthread",)) if script is None else ()
         job = LinkJob(kind, objects, target, script=script, libs=libs)
         for name, data in _weights_beside(sources).items():
             SourceText(name, data).write(folder)  # where the program looks for it
@@ -127,14 +128,16 @@ def runtime_sizes(board: Board, place: Board, options: BuildOptions) -> Sections
 
 
 def runtime_parts(
-    how: Runtime, place: Board, watchdog: int | None = None
+    how: Runtime, place: Board, options: BuildOptions | None = None
 ) -> tuple[dict[str, str], tuple[str, ...], str | None]:
-    """Runtime sources by name, the macros they want, and the linker script (None for a hosted board). ``watchdog`` are
-    the ms after which one restarts the board where nothing feeds it.
+    """Runtime sources by name, the macros they want, and the linker script (None for a hosted board). ``options`` say
+    whether a watchdog runs, and where weights are.
 
     Raises:
-        UsageError: the runtime has no driver for the board's peripherals, or it has no such watchdog.
+        UsageError: the runtime has no driver for the board's peripherals, or it has no such watchdog, or no external
+            flash.
     """
+    watchdog, external = (None, False) if options is None else (options.watchdog, options.weights == "external")
     root = data_dir("c_runtime")
     names = [path.relative_to(root).as_posix() for part in how.parts for path in sorted(root.glob(part))]
     macros = [f'SDK_RT_DEVICE_NAME="{place.name}"']
@@ -163,6 +166,10 @@ def runtime_parts(
         if dog is not None:
             names.append(_driver(place, port, "watchdog", dog.kind))
             macros += [f"SDK_RT_WATCHDOG_{key}u" for key in (f"BASE={dog.base:#x}", f"HZ={dog.hz}", f"MS={watchdog}")]
+        if external:
+            chip = external_of(place)
+            names.append(_driver(place, port, "external", chip.kind))
+            macros += ["SDK_RT_EXTERNAL=1", f"SDK_RT_EXTERNAL_BASE={chip.base:#x}u"]
         if place.runtime.boot is not None:
             names.append(f"{port}/boot_{place.runtime.boot}.c")
             macros.append(f"SDK_RT_FLASH_BYTES={place.regions('flash')[0].size}u")
@@ -175,6 +182,9 @@ def runtime_parts(
     if dog is not None:
         sources["watchdog_setup.c"] = _setup(place, "watchdog", "the watchdog starts", place.watchdog_steps)
         sources["watchdog_setup.c"] += _was_it(place)
+    if external and not place.hosted:
+        sources["external_setup.c"] = _setup(place, "external", "the flash chip is mapped", place.external_steps)
+        sources["external_setup.c"] += chip_c(place)
     return sources, tuple(macros), script
 
 
@@ -222,7 +232,7 @@ def _setup(place: Board, what: str, before: str, steps: Sequence[Step]) -> str:
     """The C that sets registers of the board's file. A bit that never comes is waited for some milliseconds: then a
     board that lacks an oscillator answers too, if at another rate."""
     lines = [f"/* Registers that the file of {place.name} sets before {before}. */"]
-    headers = ("bare.h",) if what == "board" else ("bare.h", "watchdog.h")
+    headers = ("bare.h",) if what == "board" else ("bare.h", f"{what}.h")
     lines += [*(f'#include "internal/{name}"' for name in headers), "", f"void sdk_rt_{what}_setup(void)", "{"]
     if any(one.mask for one in steps):
         lines.append("    uint32_t looks;")

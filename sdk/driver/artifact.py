@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
@@ -21,6 +22,7 @@ from sdk.driver.options import BuildOptions
 from sdk.driver.out_folder import MANIFEST, contents_of, replace_build
 from sdk.driver.sources import compile_sources
 from sdk.driver.targets import target_of
+from sdk.driver.variants import with_variants
 from sdk.errors import MiscompileWarning, UsageError
 from sdk.frontends.base import ModelFile
 from sdk.report import BuildReport
@@ -51,6 +53,7 @@ def _key(job: Job) -> str:
     options = job.options
     choices = [job.backend.name, options.threads, options.memory, options.arena_limit, options.isa, options.toolchain]
     choices += [options.io] if options.io else []
+    choices += [f"beyond {one}" for one in sorted(job.beyond)]
     choices += [options.weights, options.opt, options.check, *(f"{name}:{size}" for name, size in options.regions)]
     choices += [text for library in options.libraries for text in (library.name, library.text)]
     dims = sorted((k, *v) for k, v in options.dims.items())
@@ -64,11 +67,17 @@ def _key(job: Job) -> str:
 
 
 def build_sources(
-    model: ModelFile | Path, board: Board, options: BuildOptions, plan: Planner | None = None
+    model: ModelFile | Path, board: Board, options: BuildOptions, plan: Planner | None = None, also: Sequence[str] = ()
 ) -> Built:
     """Compiles a model to C and measures it, or takes both from the cache; what the build warned of is warned of again
-    by each that takes it. ``plan``: what takes it through the passes, where builds share that."""
-    return _cached(job_of(model, board, options), plan)
+    by each that takes it. ``plan``: what takes it through the passes, where builds share that. ``also``: as in
+    ``build``."""
+    return _built(job_of(model, board, options), also, plan)
+
+
+def _built(job: Job, also: Sequence[str], plan: Planner | None = None) -> Built:
+    found = _cached(job, plan)
+    return with_variants(job, found, also, _cached) if also else found
 
 
 def _cached(job: Job, plan: Planner | None = None) -> Built:
@@ -80,26 +89,28 @@ def _cached(job: Job, plan: Planner | None = None) -> Built:
 
     built = load_built(BuildCache().entry(_key(job), make))
     for text in built.report.warnings:
-        warnings.warn(MiscompileWarning(text), stacklevel=3)
+        warnings.warn(MiscompileWarning(text), stacklevel=4)
     return built
 
 
 def build(
-    model: Path | ModelFile, board: Board, options: BuildOptions, *, emit: str, out: Path, force: bool = False
-) -> BuildReport:
+    model: Path | ModelFile, board: Board, options: BuildOptions, *, emit: str, out: Path, force: bool = False,
+    also: Sequence[str] = (),
+) -> BuildReport:  # fmt: skip
     """``sdk build``: writes the sources to ``out``, with ``emit`` "lib" a shared and a static library too, with
     "firmware" an image of the board with the device agent; these two want a backend whose code is compiled. ``force``:
-    files of the user's in the way are overwritten.
+    files of the user's in the way are overwritten. ``also``: capabilities, joined by "+", of newer cores for which
+    there is code too, which runs where the system tells of them.
 
     Raises:
-        SdkError: the model cannot be compiled for the board, or a file is in the way that was not generated; nothing
-            is left half written in ``out``.
+        SdkError: the model cannot be compiled for the board or such cores, or a file is in the way that was not
+            generated; nothing is left half written in ``out``.
     """
     job = job_of(model, board, options)
     _refuse_watchdog(emit, options)
     if emit != "c":
         runtime_of(job.backend.name)
-    built = _cached(job)
+    built = _built(job, also)
     extra = _extra(job, built, emit)
     names = [*built.sources.model, *(f"agent/{n}" for n in built.sources.agent), MANIFEST, *(n for n, _ in extra)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from sdk.boards import Board
 from sdk.compiler.ir.module import Module
@@ -21,13 +22,14 @@ SHOWN = 4  # tensors in a message
 
 def lacks(report: BuildReport, board: Board, regions: Collection[object] = ()) -> dict[str, int]:
     """Bytes that a board has too few of for a build, by "ram", "arena" (its first memory, where no ``regions`` are
-    given) and "flash"; empty where it fits."""
+    given), "flash" and "external flash"; empty where it fits."""
     if board.hosted:
         return {}
     short = {
         "ram": report.ram_bytes - (board.ram_bytes or 0),
         "arena": 0 if regions else report.arena_bytes - board.regions("ram")[0].size,
         "flash": report.flash_bytes - (board.flash_bytes or 0),
+        "external flash": report.external_bytes - (0 if board.external is None else board.external.size),
     }
     return {what: over for what, over in short.items() if over > 0}
 
@@ -55,15 +57,25 @@ def check_fits(job: Job, module: Module, report: BuildReport, smallest: Callable
             why=f"{at_peak(_fullest_of(module))}\n{_smallest_plan(min_report)}",
             hint=_way_out(job, report, min_report),
         )
-    if "flash" in short:
+    what = next((name for name in ("flash", "external flash") if name in short), None)
+    if what is not None:
         sizes = sorted(((c.data.nbytes, f"@{c.name}") for c in module.consts.values()), reverse=True)
         largest = ", ".join(f"{name} {size:,} bytes" for size, name in sizes[:SHOWN])
+        need = report.flash_bytes if what == "flash" else report.external_bytes
         raise BuildError(
-            _too_much("flash", report.flash_bytes, board.name, board.flash_bytes or 0),
+            _too_much(what, need, board.name, need - short[what]),
             where=_parts(report.flash_parts),
             why=f"largest constants: {largest}",
-            hint="sdk boards lists boards with more flash",
+            hint=_other_flash(job, report) or "sdk boards lists boards with more flash",
         )
+
+
+def _other_flash(job: Job, report: BuildReport) -> str | None:
+    """The build whose weights are in the flash chip beside the board's microcontroller, where they fit there."""
+    external, options = job.board.external, job.options
+    if external is None or options.weights != "flash" or report.weights_bytes > external.size:
+        return None
+    return command_line("build", job.file, job.board, replace(options, weights="external"))
 
 
 def _too_much(what: str, need: int, board: str, have: int) -> str:

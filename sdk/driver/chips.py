@@ -10,10 +10,12 @@ __all__ = ["blocks_of", "reason_of"]
 
 
 def blocks_of(board: Board) -> tuple[spec.Block, ...]:
-    """The blocks that the board's set-ups, its UART, timer and watchdog touch, and those that gate these."""
+    """The blocks that the board's set-ups, its UART, timer, watchdog and external flash touch, and those that gate
+    these."""
     dog = board.runtime.watchdog
-    bases = {part.base for part in (board.runtime.uart, board.runtime.timer, dog) if part is not None}
-    paths = [one.register for one in (*board.steps, *board.watchdog_steps)]
+    parts = (board.runtime.uart, board.runtime.timer, dog, board.runtime.external)
+    bases = {part.base for part in parts if part is not None}
+    paths = [one.register for one in (*board.steps, *board.watchdog_steps, *board.external_steps)]
     paths += [] if dog is None else filter(None, (dog.caused, dog.forget))
     used = {path.partition(".")[0] for path in paths}
     used |= {name for name, block in board.blocks.items() if block.base in bases}

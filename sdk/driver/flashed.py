@@ -43,10 +43,11 @@ def flashed_session(opened: Callable[[float | None], Session], agent: Path, boar
         LinkError, DeviceFault: nothing of ours runs there, and no runner is there.
         FlashError: see ``flash_image`` and ``started``.
     """
-    usable = os.environ.get(_FLASH_VARIABLE) != "no" and any(p.unusable is None for p in plans(board, choice))
-    if not usable:
+    if os.environ.get(_FLASH_VARIABLE) == "no":
         return opened(None)
     image, runs = read_image(agent), False
+    if all(plan.unusable is not None for plan in plans(board, choice, image)):
+        return opened(None)
     try:
         with opened(TRY_S) as session:
             runs = image.build_id is None or session.info.build_id == image.build_id

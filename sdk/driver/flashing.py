@@ -86,9 +86,10 @@ def _flashable(board: Board) -> Board:
     return board
 
 
-def flash_plans(board: Board, choice: Choice) -> list[Plan]:
-    """What ``flash`` would start, runner by runner; those that cannot be used say why."""
-    return plans(_flashable(board), choice)
+def flash_plans(board: Board, choice: Choice, *, external: bool = False) -> list[Plan]:
+    """What ``flash`` would start, runner by runner; those that cannot be used say why. ``external``: weights are in the
+    board's external flash."""
+    return plans(_flashable(board), choice, external=external)
 
 
 def flash(

@@ -30,7 +30,7 @@ from sdk.driver.targets import capabilities, target_of
 from sdk.errors import MiscompileWarning
 from sdk.report import BuildReport
 from sdk.toolchains import toolchain_for
-from sdk.toolchains.size import section_sizes
+from sdk.toolchains.size import placed_constants, section_sizes
 from sdk.toolchains.stack import worst_case_stack
 
 __all__ = ["Compiled", "Planner", "SharedPlans", "compiled", "constant_bytes", "generate", "measure", "region_bytes"]
@@ -179,11 +179,13 @@ def _core(board: Board, isa: frozenset[str]) -> str:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """What a compiler made of sources: bytes by section, the stack of a run by entry; which one it was."""
+    """What a compiler made of sources: bytes by section, the stack of a run by entry; which one it was; how much of
+    the constants lies in the external flash."""
 
     sections: Mapping[str, int]
     stacks: Mapping[str, EntryStack]
     compiler: str = ""
+    external: int = 0  # of .rodata
 
 
 def _printed(job: Job, module: Module) -> _Code:
@@ -196,8 +198,10 @@ def _printed(job: Job, module: Module) -> _Code:
         weights_file=options.weights == "file",
         memories=linked_memories(board, options),
         small=not board.hosted,
+        gpu=options.gpu or "",
         check=options.check,
         core=_core(board, capabilities(board, options)),
+        beyond=job.beyond,
         compile_with=tuple(shlex.join(words) for words in target_of(board, options).commands),
     )
     emitted = job.backend.emit(module, job.prefix, isa=capabilities(board, options), options=choice)
@@ -216,7 +220,8 @@ def _sizes(job: Job, files: Files, names: Mapping[str, str]) -> _Sizes:
     objects = compile_sources(files, toolchain, target, pic=job.board.hosted)
     found = {entry: worst_case_stack(objects, f"{name}_run") for entry, name in names.items()}
     stacks = {entry: EntryStack(stack.bytes, stack.unmeasured) for entry, stack in found.items()}
-    return _Sizes(section_sizes(o.path for o in objects).to_json(), stacks, toolchain.version())
+    external = placed_constants(o.path for o in objects) if job.options.weights == "external" else 0
+    return _Sizes(section_sizes(o.path for o in objects).to_json(), stacks, toolchain.version(), external)
 
 
 def _entry(
@@ -264,6 +269,7 @@ def _report(job: Job, module: Module, sizes: _Sizes, context: int) -> BuildRepor
         stack_bytes=max((s.bytes for s in sizes.stacks.values()), default=0),
         weights=Amount(compiled=constant_bytes(module)),
         sections=sizes.sections,
+        external_bytes=sizes.external,
         io_bytes=0 if job.board.hosted else sum(region_bytes(module, "caller").values()),
         compiler=sizes.compiler,
         dims={v.name: (v.lo, v.hi) for plan in module.plans.values() for v in plan.dims},

@@ -21,13 +21,15 @@ RUNTIME_PREFIX = "sdk_rt"
 
 @dataclass(frozen=True)
 class Job:
-    """A build: ``prefix`` starts the names in its code, which ``backend`` prints."""
+    """A build: ``prefix`` starts the names in its code, which ``backend`` prints. Capabilities of the board ``beyond``
+    those that compilers are told of the code turns on itself."""
 
     file: ModelFile
     board: Board
     options: BuildOptions
     prefix: str
     backend: Backend
+    beyond: frozenset[str] = frozenset()
 
 
 def job_of(model: ModelFile | Path, board: Board, options: BuildOptions) -> Job:

@@ -8,9 +8,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
-from sdk.boards import Board, Peripheral
+from sdk.boards import Board, Memory, Peripheral
 from sdk.devices.base import EmulatorSpec
-from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, Count, MachineSpec, Part, Span, core_name
+from sdk.devices.emulated.spec import (
+    CAN_EMULATE,
+    KINDS,
+    Command,
+    Count,
+    External,
+    MachineSpec,
+    Part,
+    Read,
+    Span,
+    core_name,
+)  # fmt: skip
 from sdk.driver.chips import blocks_of, reason_of
 from sdk.driver.host_c import kept_library
 from sdk.errors import BuildError, UsageError
@@ -38,10 +49,11 @@ def engine_of(board: Board) -> Engine | None:
 
 
 def fits_unicorn(board: Board) -> bool:
-    """Whether Unicorn has the board's core, and we the models of its UART, timer and watchdog."""
+    """Whether Unicorn has the board's core, and we the models of its UART, timer, watchdog and external flash."""
     uart, timer, dog = board.runtime.uart, board.runtime.timer, board.runtime.watchdog
     parts = {f"uart {uart.kind}" if uart else "", f"timer {timer.kind}" if timer else ""}
     parts |= {f"watchdog {dog.kind}"} if dog else set()
+    parts |= {f"external {board.runtime.external.kind}"} if board.runtime.external else set()
     return core_name(board.core.arch, board.core.fpu) in CAN_EMULATE and parts <= KINDS
 
 
@@ -72,7 +84,7 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
     start = next((s.address for s in elf.sections if s.name == ".vectors"), board.regions("flash")[0].base)
     spec = MachineSpec(
         core=core_name(board.core.arch, board.core.fpu),
-        memory=tuple(Span(m.base, int(m.size), m.kind == "ram", m.data_base) for m in board.memory),
+        memory=tuple(_span(m) for m in board.memory if m is not board.external),
         start=start,
         uart=_part(uart),
         timer=_part(timer),
@@ -82,6 +94,7 @@ def emulator_of(board: Board, image: Path, phases: tuple[int, Path] | None = Non
         count=None if phases is None else Count(*marks_of(elf, phases[0]), out=str(phases[1])),
         watchdog=None if dog is None else Part(dog.kind, dog.base, dog.hz),
         reason=reason_of(board),
+        external=_external(board),
     )
     return EmulatorSpec((), None, timer.hz, machine=spec)
 
@@ -102,6 +115,21 @@ def marks_of(image: ElfFile, phases: int) -> tuple[int, int, tuple[tuple[int, in
 
 def _part(of: Peripheral) -> Part:
     return Part(of.kind, of.base, of.hz, of.scale)
+
+
+def _span(of: Memory) -> Span:
+    return Span(of.base, int(of.size), of.kind == "ram", of.data_base)
+
+
+def _external(board: Board) -> External | None:
+    """The flash chip beside the board's microcontroller."""
+    of, memory = board.runtime.external, board.external
+    if of is None or memory is None:
+        return None
+    read = Read(of.read.instruction, of.read.lines, of.read.address_bytes, of.read.dummy)
+    reset = tuple(Command(one.instruction, one.lines, one.bytes, one.dtr) for one in of.reset)
+    part = Part(of.kind, of.base, of.hz)
+    return External(part, _span(memory), of.fastest, read, reset, of.status, of.busy)
 
 
 def _limit() -> int:

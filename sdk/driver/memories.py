@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sdk.boards import Board, suggest
+from sdk.driver.external import external_of
 from sdk.driver.options import BuildOptions
 from sdk.errors import UsageError
 
@@ -15,7 +16,8 @@ def pools_of(board: Board, options: BuildOptions) -> str:
     """The pools of ``options.regions`` as the planner reads them: ``name:bytes+name:bytes``.
 
     Raises:
-        UsageError: the board has no such RAM, or less of it, or its programs have no fixed memories.
+        UsageError: the board has no such RAM, or less of it, or no external flash, or its programs have no fixed
+            memories.
     """
     if board.hosted and (options.regions or options.weights == "ram"):
         raise UsageError(
@@ -29,6 +31,8 @@ def pools_of(board: Board, options: BuildOptions) -> str:
             why="its programs run without an operating system",
             hint="leave out --weights: they lie in flash",
         )
+    if options.weights == "external":
+        external_of(board)
     memories = {m.name: m for m in board.regions("ram")}
     for name, size in options.regions:
         if name not in memories:
@@ -46,8 +50,9 @@ def pools_of(board: Board, options: BuildOptions) -> str:
 
 def linked_memories(board: Board, options: BuildOptions) -> Mapping[str, str]:
     """The linker's region of each region of the arena that lies elsewhere than static storage, which goes to the
-    board's first RAM."""
+    board's first RAM; and of the constants that lie elsewhere than in its first flash."""
     usual = board.regions("ram")[0].name if board.regions("ram") else ""
     arenas = ["arena", *(f"arena_{name}" for name, _ in options.regions[1:])]
     pairs = zip(arenas, (name for name, _ in options.regions), strict=False)
-    return {arena: name for arena, name in pairs if name != usual}
+    flash = {"const": external_of(board).memory} if options.weights == "external" else {}
+    return {arena: name for arena, name in pairs if name != usual} | flash

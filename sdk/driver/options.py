@@ -19,10 +19,11 @@ __all__ = ["OBJECTIVES", "BuildOptions"]
 MAX_THREADS = 64  # of the runtime's pool
 LEAST_WATCHDOG: Final = 100  # ms: the agent itself needs some to answer
 OPTS: Final = ("time", "size")
+GPUS: Final = ("opencl", "vulkan")
 OBJECTIVES: Final = ("time", "min")
 IOS: Final = ("arena", "caller")
 CHECKS: Final = ("sample", "full")
-PLACES: Final = ("flash", "ram", "file")
+PLACES: Final = ("flash", "ram", "file", "external")
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,15 @@ class BuildOptions:
     files say which ops a symbol computes, ``.c`` and ``.h`` files are compiled with the model; ``regions`` are the
     board's memories that the arena may lie in, the preferred first, with the most bytes of each (none: the arena is
     one); ``weights`` stay in "flash", are copied to "ram" by the program's start, or lie in a "file" that a program
-    under an operating system maps; ``opt`` is what code is made for, "time" or "size";
+    under an operating system maps, or in the "external" flash chip beside a microcontroller; ``opt`` is what code is
+    made for, "time" or "size";
     ``io``: inputs and outputs lie in the "arena" or in buffers of the "caller" (None: as boards of that kind do);
     ``check`` is how much of the generated code the build tries beside the loops it stands for, a "sample" or in "full";
     ``backend`` prints the code (None: the one whose code runs on the board); ``custom`` are files of Python that
     say how custom operators are imported, or what these say: they are run; ``safetensors`` are files of tensors that
     take the place of those of the model by their names, or what is in these; ``watchdog`` are the ms after which the
-    board's watchdog restarts it where an operation or the agent hangs (None: it is not started).
+    board's watchdog restarts it where an operation or the agent hangs (None: it is not started); ``gpu`` is the
+    interface of GPUs that kernels are made for, "opencl" or "vulkan" (None: the processor runs all).
 
     Raises:
         UsageError: a choice this version does not offer.
@@ -67,6 +70,7 @@ class BuildOptions:
     safetensors: tuple[Path, ...] | Tensors = ()
     io: Literal["arena", "caller"] | None = None
     watchdog: int | None = None
+    gpu: str | None = None
 
     def __post_init__(self) -> None:
         threads: object = self.threads  # which a caller in Python may have spelled as text
@@ -78,6 +82,8 @@ class BuildOptions:
             raise UsageError(f"inputs and outputs cannot lie in {self.io!r}", hint=f"use {' or '.join(IOS)}")
         if self.check not in CHECKS:
             raise UsageError(f"no check is called {self.check!r}", hint=f"use {' or '.join(CHECKS)}")
+        if self.gpu is not None and self.gpu not in GPUS:
+            raise UsageError(f"no interface of GPUs is called {self.gpu!r}", hint=f"use {' or '.join(GPUS)}")
         if self.opt not in OPTS:
             raise UsageError(f"code is not made for {self.opt!r}", hint=f"use {' or '.join(OPTS)}")
         if self.weights not in PLACES:

@@ -16,7 +16,7 @@ from typing import Final
 
 import serial
 
-from sdk.boards import Board, Runner, Setting, load_runners, suggest
+from sdk.boards import Board, Memory, Runner, Setting, load_runners, suggest
 from sdk.boards.runners import IMAGE, Meaning, placeholders
 from sdk.errors import BusyError, FlashError, MissingToolError, NoDeviceError, SdkError, UsageError
 from sdk.flash.drives import Drive, find_drives, read_drive, unmounted
@@ -59,8 +59,9 @@ class Flashed:
     passed: tuple[tuple[str, str], ...]
 
 
-def plans(board: Board, choice: Choice, image: Image | None = None) -> list[Plan]:
-    """The runners of a board in their order, the one chosen alone, with what each would be told.
+def plans(board: Board, choice: Choice, image: Image | None = None, *, external: bool = False) -> list[Plan]:
+    """The runners of a board in their order, the one chosen alone, with what each would be told. ``external``: the
+    image has a part in the board's external flash, where none is given that shows it.
 
     Raises:
         UsageError: there is no such runner, or the board's file names none.
@@ -75,10 +76,18 @@ def plans(board: Board, choice: Choice, image: Image | None = None) -> list[Plan
     if not names:
         hint = f"--runner NAME with --set KEY=VALUE for what it needs; there are {', '.join(runners)}"
         raise UsageError(f"the file of {board.name} names no runner to flash it with", hint=hint)
-    return [_plan(name, runners[name], board, choice, image) for name in names]
+    external = external or (image is not None and _reaches(image, board.external))
+    return [_plan(name, runners[name], board, choice, image, external) for name in names]
 
 
-def _plan(name: str, runner: Runner, board: Board, choice: Choice, image: Image | None) -> Plan:
+def _reaches(image: Image, memory: Memory | None) -> bool:
+    """Whether a part of the image is in a memory."""
+    return memory is not None and any(memory.base <= part.address < memory.end for part in image.parts)
+
+
+def _plan(
+    name: str, runner: Runner, board: Board, choice: Choice, image: Image | None, external: bool
+) -> Plan:
     values: dict[str, Setting] = {**runner.defaults, **board.flash.get(name, {}), **_settings(choice)}
     values |= {key: value for key, value in (("probe", choice.probe), ("port", choice.port)) if value}
     address = image.parts[0].address if image else 0
@@ -90,12 +99,35 @@ def _plan(name: str, runner: Runner, board: Board, choice: Choice, image: Image 
             raise UsageError(
                 f"{name} is not told its {missing[0]} for {board.name}", hint=f"--set {missing[0]}=VALUE"
             )
+        if external:
+            _check_external(name, runner, board, values)
         if runner.drive:
             return Plan(name, runner, drive=_drive(runner, board, values))
         program = _program(name, runner)
+        values["beside"] = str(Path(program[0]).resolve().parent)
         return Plan(name, runner, tuple((*program, *_expand(line, runner, values)) for line in runner.commands))
     except SdkError as error:
         return Plan(name, runner, unusable=error)
+
+
+def _check_external(name: str, runner: Runner, board: Board, values: Mapping[str, Setting]) -> None:
+    """Refuse a runner that does not write external flash: it might leave out that part of an image and say that all
+    is well.
+
+    Raises:
+        UsageError: it does not, or is not told how to.
+    """
+    if runner.external and runner.external in values:
+        return
+    runners = load_runners()
+    able = [n for n, told in board.flash.items() if n in runners and runners[n].external in told]
+    others = f"--runner {able[0]} does" if able else "leave out --weights external"
+    told = f"--set {runner.external}=VALUE says how; " if runner.external else ""
+    raise UsageError(
+        f"{name} does not write the external flash of {board.name}",
+        why="the weights of the image are there, and it would leave them out",
+        hint=f"{told}{others}",
+    )
 
 
 def _settings(choice: Choice) -> dict[str, str]:
@@ -214,9 +246,10 @@ def _none(passed: Sequence[tuple[str, SdkError]], board: Board) -> SdkError:
         if not isinstance(error, MissingToolError | UsageError):
             hint = f"{error.hint or error.advice}; --runner chooses one"
             return NoDeviceError(f"no runner has reached {board.name}", why=why, hint=hint)
-    return MissingToolError(
-        f"no runner for {board.name} is installed", why=why, hint=f"install one: {passed[0][1].hint}"
-    )
+    missing = next((error for _, error in passed if isinstance(error, MissingToolError)), None)
+    if missing is None:
+        return UsageError(f"no runner can flash {board.name}", why=why, hint=passed[0][1].hint)
+    return MissingToolError(f"no runner for {board.name} is installed", why=why, hint=f"install one: {missing.hint}")
 
 
 def _run(plan: Plan, image: Image, board: Board, choice: Choice) -> tuple[tuple[str, ...], ...]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Beside", "Custom", "Engine", "Frontend", "ModelFile", "Objects", "OpenSizesError", "Option", "Reference",
-    "SecondOpinion", "UnknownDimsError",
+    "SecondOpinion", "UnknownDimsError", "Unsteady",
 ]  # fmt: skip
 
 Option = str | int | bool
@@ -80,6 +80,15 @@ class SecondOpinion(Protocol):
 
     def unrounded(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
         """Outputs by name for inputs by name of a model without state; None where that is not known."""
+
+
+@runtime_checkable
+class Unsteady(Protocol):
+    """A reference that can tell how much of its results is chance: last bits, which no two engines have the same."""
+
+    def moved(self, inputs: Mapping[str, NDArray[Any]], dims: Mapping[str, int]) -> dict[str, float] | None:
+        """How far floats of the outputs move, at most, where only the last bits of the inputs do; None where that is
+        not known."""
 
 
 @dataclass(frozen=True)

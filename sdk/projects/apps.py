@@ -263,7 +263,10 @@ def app_files(making: Making) -> Added:
         raise UsageError("apps run a model in one thread", where="--threads", hint="leave out --threads")
     place = _settings(making)
     app = app_of(making.built)
-    builds = {name: build_sources(making.file, load_board(board), options) for name, board in kind.sets.items()}
+    builds = {
+        name: build_sources(making.file, load_board(board), options, also=kind.also.get(name, ()))
+        for name, board in kind.sets.items()
+    }
     m = making.built.sources.prefix
     module = "".join(part[:1].upper() + part[1:] for part in m.split("_")) + "Kit"
     root = kind.sources.replace("TITLE", module)

@@ -33,10 +33,10 @@ class Kind(Table, frozen=True):
     do next.
 
     An app has the C of several instruction sets: ``sources`` is their folder, ``sets`` the board of each by the name of
-    its folder there. Where all that is compiled lies in one folder, ``choices`` are the conditions of C for each: a
-    file there includes that of the set. ``golden`` is the file of golden cases; ``TITLE`` in paths is the name of the
-    module. ``defaults`` are settings that --set changes (``NAME`` as in paths, in small letters), ``patterns`` what
-    they have to look like.
+    its folder there, and ``also`` the capabilities of newer cores for which it has code too. Where all that is compiled
+    lies in one folder, ``choices`` are the conditions of C for each: a file there includes that of the set. ``golden``
+    is the file of golden cases; ``TITLE`` in paths is the name of the module. ``defaults`` are settings that --set
+    changes (``NAME`` as in paths, in small letters), ``patterns`` what they have to look like.
     """
 
     title: str
@@ -50,6 +50,7 @@ class Kind(Table, frozen=True):
     adds: str = ""
     sources: str = ""
     sets: dict[str, str] = key(default_factory=dict)
+    also: dict[str, tuple[str, ...]] = key(default_factory=dict)
     choices: dict[str, str] = key(default_factory=dict)
     golden: str = ""
     defaults: dict[str, str] = key(default_factory=dict)

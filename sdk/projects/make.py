@@ -93,6 +93,12 @@ def new_project(
             why="its start-up is not ours",
             hint="leave it out, and start the watchdog as that system does",
         )
+    if options.weights == "external" and not kind.runtime:
+        raise UsageError(
+            f"--weights external has no part in a project for {kind.title}",
+            why="its start-up, which maps the flash chip, is not ours",
+            hint="leave it out; kinds firmware and cmake take it",
+        )
     file = read_model_file(model, options.importers, options.tensors)
     built = build_sources(file, board, replace(options, io=kind.io))
     values = _values(kind_name, kind, built, board, options, place, file, out)
@@ -170,7 +176,7 @@ def _values(
     }  # fmt: skip
     if kind.runtime:
         how = runtime_of(built.sources.backend)
-        parts, macros, _ = runtime_parts(how, board, options.watchdog)
+        parts, macros, _ = runtime_parts(how, board, options)
         macros = macros if options.watchdog is None else (*macros, *how.feeding(m))
         values |= {"macros": macros, "runtime_sources": sorted(parts)}
     return values
@@ -244,7 +250,7 @@ def _sources(
         text = _environment().get_template(f"{SHARED}/app.{ending}{_TEMPLATE}").render(values)
         yield f"{folder}/{m}_app.{ending}".replace(_NAME, m), text
     if kind.runtime:
-        parts, _, script = runtime_parts(runtime_of(built.sources.backend), board, options.watchdog)
+        parts, _, script = runtime_parts(runtime_of(built.sources.backend), board, options)
         for name, text in parts.items():
             yield f"{kind.runtime}/{name}", _marked(text)
         for path in sorted(include.rglob("*.h")):

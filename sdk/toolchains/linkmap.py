@@ -66,7 +66,7 @@ def link_map(image: Path, regions: Sequence[Region], prefix: str) -> LinkMap:
         parts = dict.fromkeys(KINDS, 0)
         for section in loaded:
             if _inside(region, section):
-                parts[_kind(section)] += section.size
+                parts["rodata" if _is_placed(region, section) else _kind(section)] += section.size
             elif region is flash and section.name == ".data":
                 parts["data"] += section.size  # what variables begin with
         uses.append(RegionUse(region.name, region.kind, region.size, {k: n for k, n in parts.items() if n}))
@@ -76,6 +76,11 @@ def link_map(image: Path, regions: Sequence[Region], prefix: str) -> LinkMap:
 def _inside(region: Region, section: Section) -> bool:
     origins = [region.origin] if region.data_origin is None else [region.origin, region.data_origin]
     return any(origin <= section.address < origin + region.size for origin in origins)
+
+
+def _is_placed(region: Region, section: Section) -> bool:
+    """Whether it holds the constants of a flash of their own."""
+    return region.kind == "flash" and section.name == f".region_{region.name}"
 
 
 def _kind(section: Section) -> str:

@@ -82,3 +82,9 @@ def _wasm_sizes(path: Path) -> Sections:
 def section_sizes(paths: Iterable[Path]) -> Sections:
     """Return the summed sections of objects or images; raise BuildError for what is neither ELF nor WebAssembly."""
     return sum((_wasm_sizes(p) if is_wasm(p) else _elf_sizes(p) for p in paths), start=Sections())
+
+
+def placed_constants(paths: Iterable[Path]) -> int:
+    """Bytes of constants in ELF objects that go to a memory of their own (``.sdk_region.NAME``)."""
+    found = (section for path in paths if not is_wasm(path) for section in ElfFile(path).sections)
+    return sum(s.size for s in found if s.name.startswith(".sdk_region.") and _kind(s) == "rodata")

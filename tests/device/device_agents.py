@@ -11,6 +11,7 @@ from sdk.boards import Board, load_board
 from sdk.devices import EmulatorSpec, Session, open_device
 from sdk.driver.agents import runtime_parts
 from sdk.driver.backends import runtime_of
+from sdk.driver.options import BuildOptions
 from sdk.driver.session import emulator_spec
 from sdk.driver.targets import target_of
 from sdk.resources import data_dir
@@ -120,7 +121,7 @@ def firmware(
     watchdog: int | None = None, without: str = "",
 ) -> Path:  # fmt: skip
     """Build the agent's image for a board as its emulated target shows it, ``without`` a statement of the runtime."""
-    texts, defines, script = runtime_parts(runtime_of("c99"), board, watchdog)
+    texts, defines, script = runtime_parts(runtime_of("c99"), board, BuildOptions(watchdog=watchdog))
     assert not without or any(without in text for text in texts.values())
     texts = {name: text.replace(without, "") for name, text in texts.items()} if without else texts
     target, tools = target_of(board), get_toolchain(toolchain)

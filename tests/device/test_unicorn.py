@@ -18,6 +18,7 @@ from msgspec import structs
 from sdk.boards import load_board
 from sdk.devices import open_device
 from sdk.devices.emulated.cores import CORES
+from sdk.devices.emulated.flashes import FLASHES
 from sdk.devices.emulated.parts import TIMERS, UARTS
 from sdk.devices.emulated.spec import CAN_EMULATE, KINDS, MachineSpec, Part, Span
 from sdk.devices.emulated.watchdogs import WATCHDOGS
@@ -35,7 +36,7 @@ from sdk.toolchains.elf import ElfFile
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples/digits/digits_int8.tflite"
 BIG, LONG_LOOP = 1, 15  # of fake_models.c
-MODELS = {"uart": UARTS, "timer": TIMERS, "watchdog": WATCHDOGS}
+MODELS = {"uart": UARTS, "timer": TIMERS, "watchdog": WATCHDOGS, "external": FLASHES}
 AGENTS = "unicorn:qemu-cortex-m4"
 
 

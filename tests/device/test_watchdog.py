@@ -122,7 +122,7 @@ def test_it_is_fed_between_operations(tmp_path: Path) -> None:
 )
 def test_watchdogs_that_are_not_there(board: str, ms: int, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        runtime_parts(runtime_of("c99"), load_board(board), ms)
+        runtime_parts(runtime_of("c99"), load_board(board), BuildOptions(watchdog=ms))
 
 
 def test_a_crash_survives_a_cache(tmp_path: Path) -> None:

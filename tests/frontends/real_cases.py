@@ -385,6 +385,7 @@ REDUCED = {
     "CUMSUM last": Case("CUMSUM", (Held((2, 4)), Const(-1)), options="CumsumOptions",
                         fields={"Exclusive": False, "Reverse": False}),
     "TOPK_V2": Case("TOPK_V2", (Held((3, 7)), Const(4)), ("float32", "int32"), "TopKV2Options"),
+    "TOPK_V2 counted": Case("TOPK_V2", (Held((3, 7)), Held((), "int32", 1, 7)), ("float32", "int32"), "TopKV2Options"),
     "TOPK_V2 ties": Case("TOPK_V2", (Held((3, 7), "int32", 0, 2), Const(7)), ("int32", "int32"), "TopKV2Options"),
 }  # fmt: skip
 SCALED = {"int8": (0.05, 3), "uint8": (0.05, 100), "int16": (0.0004, 0)}

@@ -92,3 +92,30 @@ def test_an_operator_of_complex_numbers_on_floats() -> None:
     with pytest.raises(BuildError, match="cannot be imported") as error:
         import_tflite(m.build(), "m")
     assert "has type FLOAT32, wanted: COMPLEX64" in str(error.value)
+
+
+@pytest.mark.parametrize("shapes", [((), (2, 3)), ((2, 3), (2, 3)), ((2, 1), (3,))])
+def test_custom_operators(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    """Numbers made of their parts, and parts of them, by the operators that TensorFlow has for that."""
+    rng, whole = np.random.default_rng(0), np.broadcast_shapes(*shapes)
+    m = ModelFile()
+    parts = [m.input(name, shape, "float32") for name, shape in zip("ab", shapes, strict=True)]
+    z = m.tensor("z", whole, "float32", **COMPLEX)
+    m.op("CUSTOM", parts, [z], custom="Complex")
+    for name in ("Real", "Imag", "ComplexAbs"):
+        m.op("CUSTOM", [z], [m.output(name, whole, "float32")], custom=name)
+    given = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in zip("ab", shapes, strict=True)}
+    got = run_graph(import_tflite(m.build(), "m"), "main", given)
+    a, b = (np.broadcast_to(v, whole) for v in given.values())
+    for name, want in (("Real", a), ("Imag", b), ("ComplexAbs", np.sqrt(a * a + b * b))):
+        np.testing.assert_allclose(got[name], want, rtol=1e-6)
+
+
+def test_custom_operators_that_take_no_complex_numbers() -> None:
+    m = ModelFile()
+    z = m.tensor("z", (2,), "float32", **COMPLEX)
+    m.op("CUSTOM", [m.input("a", (2,), "float32")] * 2, [z], custom="Complex")
+    m.op("CUSTOM", [z, z], [m.output("y", (2,), "float32")], custom="MaxUnpooling2D")
+    with pytest.raises(BuildError, match="cannot be imported") as error:
+        import_tflite(m.build(), "m")
+    assert "it is not supported for complex numbers" in str(error.value)

@@ -55,6 +55,7 @@ class TensorSpec:
     type: int | None
     variable: bool
     sparse: Sparse | None
+    blocks: tuple[int, int, int] | None
 
 
 @dataclass
@@ -92,14 +93,15 @@ class ModelFile:
         type: int | None = None,
         variable: bool = False,
         sparse: Sparse | None = None,
+        blocks: tuple[int, int, int] | None = None,
     ) -> int:
+        """``blocks`` are the numbers of the tensors of scales and zero points, and the elements that have one."""
         scales = [] if scale is None else [scale] if isinstance(scale, float) else list(scale)
         zeros = [zero] * len(scales) if isinstance(zero, int) else list(zero)
         array = None if data is None else np.ascontiguousarray(data, dtype=dtype)
         open_shape = None if signature is None else tuple(signature)
-        self.tensors.append(
-            TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, array, open_shape, type, variable, sparse)
-        )
+        rest = (array, open_shape, type, variable, sparse, blocks)
+        self.tensors.append(TensorSpec(name, tuple(shape), dtype, scales, zeros, axis, *rest))
         return len(self.tensors) - 1
 
     def const(self, name: str, data: Any, dtype: str = "int32", **given: Any) -> int:
@@ -239,6 +241,11 @@ class _Writer:
                 ZeroPoint=self.vector(t.zero_points, "int64"),
                 QuantizedDimension=t.axis,
             )
+        if t.blocks is not None:
+            names = ("Scales", "ZeroPoints", "BlockSize")
+            details = self.table("BlockwiseQuantization", **dict(zip(names, t.blocks, strict=True)))
+            kind = schema.QuantizationDetails.BlockwiseQuantization
+            fields["Quantization"] = self.table("QuantizationParameters", Details=details, DetailsType=kind)
         if t.variable:
             fields["IsVariable"] = True
         if t.sparse is not None:

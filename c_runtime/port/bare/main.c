@@ -1,6 +1,8 @@
 /* The bare-metal agent: polls the UART, keeps the record of a crash across a restart. */
 #include "internal/bare.h"
+#include "internal/external.h"
 #include "internal/watchdog.h"
+#include "sdk_rt.h"
 #include "sdk_rt_agent.h"
 
 #include <stddef.h>
@@ -80,6 +82,21 @@ static void note_watchdog(void)
 }
 #endif
 
+#if defined(SDK_RT_EXTERNAL)
+/* Maps the flash chip with the weights. Where others are in it than those of this image, no run may read them. */
+static void map_external(void)
+{
+    sdk_rt_external_setup();
+    sdk_rt_external_map();
+    for (uint32_t i = 0; sdk_rt_build_id[i] != 0; ++i) {
+        const char *found = &sdk_rt_external_id[i];
+        if (*found != sdk_rt_build_id[i]) {
+            sdk_rt_crashed(&(sdk_rt_crash_t){.cause = SDK_RT_CAUSE_EXTERNAL, .addr = (uint32_t)(uintptr_t)found});
+        }
+    }
+}
+#endif
+
 #ifdef SDK_RT_APP
 void SDK_RT_APP(void); /* what the firmware does while no tool has a session open: a short step, again and again */
 #endif
@@ -98,6 +115,9 @@ void sdk_rt_main(void)
     last.magic = 0;
     last.asked = 0;
     sdk_rt_write_back();
+#if defined(SDK_RT_EXTERNAL)
+    map_external();
+#endif
     for (;;) {
         int byte = sdk_rt_port_read();
         if (byte >= 0) {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Runtime
+from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Files, Runtime, Variant
 
 if TYPE_CHECKING:
     from sdk.compiler.analysis.work import Cost
@@ -50,6 +51,12 @@ def _feeding(prefix: str) -> tuple[str, ...]:
     )
 
 
+def _dispatch(prefix: str, files: Files, variants: Sequence[Variant]) -> Files:
+    from sdk.codegen_c.c99.dispatch import dispatch_files
+
+    return dispatch_files(prefix, files, variants)
+
+
 BACKEND = Backend(
     "c99",
     "C",
@@ -59,5 +66,6 @@ BACKEND = Backend(
     choices=frozenset(
         ("threads", "memory", "arena_limit", "isa", "toolchain", "externs", "regions", "weights", "opt", "check", "io")
     ),
+    dispatch=_dispatch,
     runtime=Runtime(("src/wire.c", "src/agent*.c"), _hooks, _feeding),
 )

@@ -48,6 +48,7 @@ def _glue_file(api: Interface) -> str:
         init_dims=api.init,
         file=api.options.weights_file,
         entries=api.entries,
+        gpu=api.options.gpu,
     )
 
 
@@ -65,4 +66,5 @@ def models_file(names: Sequence[str], build_id: str, options: EmitOptions) -> st
         names=list(names),
         pointers=", ".join(f"&{n}_rt_model" for n in names),
         build_id=build_id,
+        external=options.memories.get("const", ""),
     )

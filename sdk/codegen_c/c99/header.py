@@ -34,7 +34,7 @@ def header_file(api: Interface, weights: Weights, stacks: Mapping[str, EntryStac
         state_bytes=api.region_bytes("state"),
         state_align=api.region_align("state"),
         weights_bytes=weights.nbytes,
-        weights_where="RAM, counted in .data" if weights.in_ram else "the file below" if weights.file else "flash",
+        weights_where=_where(weights, api.options),
         file=weights.file,
         file_hash=weights.file.digest.hex() if weights.file else "",
         file_bytes=len(weights.file.data) if weights.file else 0,
@@ -44,8 +44,17 @@ def header_file(api: Interface, weights: Weights, stacks: Mapping[str, EntryStac
         init_dims=api.init,
         placed=api.placed,
         entries=api.entries,
+        gpu=api.options.gpu,
         op_count=sum(e.op_count for e in api.entries),
     )
+
+
+def _where(weights: Weights, options: EmitOptions) -> str:
+    """What holds the constants."""
+    if weights.in_ram:
+        return "RAM, counted in .data"
+    memory = options.memories.get("const")
+    return "the file below" if weights.file else "flash" if memory is None else f"the memory {memory}"
 
 
 def _needs(options: EmitOptions) -> str:

@@ -82,7 +82,7 @@ def weights_file(weights: Weights, prefix: str, options: EmitOptions, align: int
 
 /* Where the constants go, e.g. -D{macro}="__attribute__((section(\\".sdk_region.qspi\\")))". */
 #ifndef {macro}
-#define {macro}
+#define {macro}{_place(options)}
 #endif
 
 #if defined(__GNUC__)
@@ -93,6 +93,12 @@ def weights_file(weights: Weights, prefix: str, options: EmitOptions, align: int
 """
     blocks = [head, *(_definition(weights, symbol, macro, align) for symbol in weights.distinct)]
     return "\n".join(blocks)
+
+
+def _place(options: EmitOptions) -> str:
+    """The attribute that puts the constants where the linker script has their memory; "" for the usual one."""
+    memory = options.memories.get("const")
+    return "" if memory is None else f' __attribute__((section(".sdk_region.{memory}")))'
 
 
 def _definition(weights: Weights, symbol: str, macro: str, align: int) -> str:

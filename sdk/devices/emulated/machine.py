@@ -14,6 +14,7 @@ from sdk.devices.emulated.blocks import Chip
 from sdk.devices.emulated.bus import PAGE, Bus, Clock, Halt, HostGone, Line
 from sdk.devices.emulated.cores import CORES, opened
 from sdk.devices.emulated.cortex_m import CortexM, Reset
+from sdk.devices.emulated.flashes import FLASHES, Flash
 from sdk.devices.emulated.native import Hooks
 from sdk.devices.emulated.parts import TIMERS, UARTS
 from sdk.devices.emulated.riscv import RiscV
@@ -42,7 +43,9 @@ class Machine:
         self._pc = core.registers.pc
         self._limit = spec.limit
         self._kept = _map(uc, spec.memory)
-        code = [_placed(uc, address, data) for address, data in _segments(image)]
+        flash = self._flash = None if spec.external is None else Flash(uc, spec.external)
+        parts = [(a, data) for a, data in _segments(image) if flash is None or not flash.holds(a, data)]
+        code = [_placed(uc, address, data) for address, data in parts]
         riscv = core.arch == unicorn.UC_ARCH_RISCV
         self._hooks = Hooks(uc, Path(spec.library), riscv=riscv, count=spec.count)
         self._clock = Clock(self._hooks, spec.limit, spec.timer.hz)
@@ -58,6 +61,10 @@ class Machine:
             dog, base = spec.watchdog, spec.watchdog.base
             bus.add(base, WATCHDOGS[dog.kind].on(chip.at(base), dog, self._dog))
             bases.add(base)
+        if flash is not None:
+            part = flash.spec.part
+            bus.add(part.base, FLASHES[part.kind].on(chip.at(part.base), part, flash))
+            bases.add(part.base)
         chip.put_on(bus, bases)
         self._core: CortexM | RiscV
         if riscv:
@@ -78,6 +85,8 @@ class Machine:
                 at = self._go(at)
             except Reset as reset:
                 self._dog.off()
+                if self._flash is not None:
+                    self._flash.unmap()
                 self._chip.reset(by_watchdog=isinstance(reset, Bitten))
                 at = self._core.reset()
             except HostGone:

@@ -7,8 +7,8 @@ from typing import Final
 from msgspec import Struct
 
 __all__ = [
-    "CAN_EMULATE", "KINDS", "Block", "Count", "Flag", "MachineSpec", "Part", "Ready", "Reason", "Register", "Span",
-    "core_name",
+    "CAN_EMULATE", "KINDS", "Block", "Command", "Count", "External", "Flag", "MachineSpec", "Part", "Read", "Ready",
+    "Reason", "Register", "Span", "core_name",
 ]  # fmt: skip
 
 # What the models beside this know, for those who must not load Unicorn to ask. Unicorn has no Armv8.1-M.
@@ -17,6 +17,7 @@ KINDS: Final = frozenset(
     {"uart cmsdk", "uart esp", "uart lpuart", "uart nrf51", "uart nrf_uarte", "uart ns16550", "uart pl011"}
     | {"uart sercom", "uart sifive", "uart stm32", "uart stm32v1"}
     | {"watchdog cmsdk", "watchdog esp", "watchdog imx", "watchdog iwdg", "watchdog nrf", "watchdog rp", "watchdog sam"}
+    | {"external octospi", "external quadspi"}
     | {"timer cmsdk", "timer nrf51", "timer systick", "timer dwt", "timer mcycle", "timer esp"}
 )
 
@@ -56,6 +57,37 @@ class Part(Struct, frozen=True):
     send: str = ""
     received: Flag | None = None
     can_send: Flag | None = None
+
+
+class Command(Struct, frozen=True):
+    """A command to a flash chip: an instruction of so many bytes over so many lines, at both edges of the clock."""
+
+    instruction: int
+    lines: int
+    bytes: int
+    dtr: bool
+
+
+class Read(Struct, frozen=True):
+    """How a flash chip is read: lines of the instruction, the address and the data, cycles before these."""
+
+    instruction: int
+    lines: tuple[int, int, int]
+    address_bytes: int
+    dummy: int
+
+
+class External(Struct, frozen=True):
+    """A flash chip and the peripheral that maps it; its status is read with an instruction, ``busy`` are the bits of it
+    while it is at work. ``reset`` are pairs of commands, in each way that it may listen."""
+
+    part: Part
+    memory: Span
+    fastest: int
+    read: Read
+    reset: tuple[Command, ...]
+    status: int
+    busy: int
 
 
 class Reason(Struct, frozen=True):
@@ -126,3 +158,4 @@ class MachineSpec(Struct, frozen=True):
     count: Count | None = None
     watchdog: Part | None = None
     reason: Reason | None = None
+    external: External | None = None

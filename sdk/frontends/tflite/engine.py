@@ -22,6 +22,7 @@ __all__ = ["LiteRt", "LiteRtLayers", "TfliteMicro", "TfliteMicroLayers"]
 
 Array = NDArray[Any]
 ARENA_BYTES: Final = 16 << 20
+NUDGES: Final = 4  # times that inputs are moved by their last bit
 RESOLVERS: Final = {"reference": "BUILTIN_REF", "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES"}
 
 
@@ -116,7 +117,7 @@ class LiteRt:
 
     By its reference kernels, which compute each element by itself; where a model has operators that these lack (CEIL,
     ELU, ROUND), or compute otherwise than TensorFlow (the window of LOCAL_RESPONSE_NORMALIZATION ends one channel
-    early), by its usual ones.
+    early; of weights with scales for blocks nothing comes), by its usual ones.
 
     Raises:
         MissingToolError: it is not installed.
@@ -127,7 +128,7 @@ class LiteRt:
     keeps_all = False
 
     def __init__(self, model: ModelFile, graph: Graph) -> None:
-        self.graph = graph
+        self.model, self.graph = model, graph
         try:
             self.runtime = import_module("ai_edge_litert.interpreter")
         except ImportError as err:
@@ -140,6 +141,11 @@ class LiteRt:
         if why is not None:
             raise BuildError("LiteRT does not take this model", why=why, hint="use --against interp")
         otherwise = any(isinstance(node, Call) and node.callee == "lrn" for node in graph.body)
+        parts = read_model(model.data, {})
+        otherwise = otherwise or any(t.blocks for part in parts for t in part.tensors)
+        self.stateful = any(t.variable for part in parts for t in part.tensors) or any(
+            operator.name == "VAR_HANDLE" for part in parts for operator in part.operators
+        )
         try:
             self._open(model.data, "builtin" if otherwise else "reference")
         except (RuntimeError, ValueError):
@@ -184,6 +190,23 @@ class LiteRt:
             raise BuildError("LiteRT fails on this model", why=str(err), hint="use --against interp") from None
         return {v.name: found[index] for v, index in zip(self.graph.results, self.outputs, strict=True)}
 
+    def moved(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, float] | None:
+        """How far floats of the outputs move, at most, where the last bits of float inputs do, or where LiteRT's usual
+        kernels take the place of its reference kernels. Layers of dynamic range round what they read to 8 bits: a last
+        bit moves a number to the next step, and what follows makes more of it. None for a model with state.
+        """
+        if self.stateful or not any(a.dtype.kind == "f" for a in inputs.values()):
+            return None
+        engines, rng = [LiteRt(self.model, self.graph) for _ in range(2)], np.random.default_rng(0)
+        engines[1]._open(self.model.data, "builtin")
+        found: dict[str, list[Array]] = {}
+        for engine in engines:
+            for nudge in range(NUDGES + 1):
+                given = {name: _nudged(a, rng) if nudge else a for name, a in inputs.items()}
+                for name, a in engine.step(given, dims).items():
+                    found.setdefault(name, []).append(a)
+        return {name: _apart(arrays) for name, arrays in found.items()}
+
     def _signed(self, signature: Signature, given: Sequence[Array]) -> dict[str, Array]:
         """The outputs of an entry that is a signature."""
         run = self.engine.get_signature_runner(signature.key)
@@ -197,6 +220,24 @@ class LiteRt:
         for results in self.unfilled:
             results.clear(found)
         return found
+
+
+def _nudged(a: Array, rng: np.random.Generator) -> Array:
+    if a.dtype.kind != "f":
+        return a
+    found: Array = np.nextafter(a, np.where(rng.random(a.shape) < 0.5, -np.inf, np.inf).astype(a.dtype))
+    return found
+
+
+def _apart(arrays: Sequence[Array]) -> float:
+    """How far floats of the first array and of others are apart, where both are numbers."""
+    first, most = arrays[0], 0.0
+    for other in arrays[1:]:
+        if first.dtype.kind == "f" and first.shape == other.shape:
+            with np.errstate(invalid="ignore"):
+                gap = np.abs(first.astype(np.float64) - other.astype(np.float64))
+            most = max(most, float(gap[np.isfinite(gap)].max(initial=0.0)))
+    return most
 
 
 class LiteRtLayers(LiteRt):

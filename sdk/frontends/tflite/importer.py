@@ -19,6 +19,7 @@ from sdk.frontends.tflite.inlining import Inliner, keep_variables
 from sdk.frontends.tflite.operators import OPERATORS
 from sdk.frontends.tflite.operators.complex import COMPLEX, OF_COMPLEX
 from sdk.frontends.tflite.operators.custom import CUSTOM
+from sdk.frontends.tflite.operators.custom.complex import TABLE as CUSTOM_OF_COMPLEX
 from sdk.frontends.tflite.operators.refused import REFUSED
 from sdk.frontends.tflite.reader import Operator, Subgraph, read_model, read_signatures
 from sdk.frontends.tflite.unsigned import LOWERED
@@ -28,6 +29,7 @@ from sdk.text import printable
 __all__ = ["import_tflite"]
 
 SHOWN = 20
+OF_BLOCKS = ("EMBEDDING_LOOKUP", "FULLY_CONNECTED")  # operators whose weights may have scales for blocks
 Results = tuple[Value, ...]
 
 
@@ -237,15 +239,26 @@ def _importer(node: OpNode, custom_ops: Mapping[str, Importer]) -> tuple[Importe
     operator = node.operator
     if operator.custom and operator.name in custom_ops:
         return custom_ops[operator.name], frozenset()
+    if operator.name not in OF_BLOCKS:
+        _check_blocks(node)
     spec = (CUSTOM if operator.custom else OPERATORS).get(operator.name)
     if any(k >= 0 and node.builder.graph.tensors[k].type_name == COMPLEX for k in operator.inputs):
-        if operator.custom or operator.name not in OF_COMPLEX:
+        found = (CUSTOM_OF_COMPLEX if operator.custom else OF_COMPLEX).get(operator.name)
+        if found is None:
             raise BuildError("it is not supported for complex numbers")
-        return OF_COMPLEX[operator.name], frozenset()
+        return found, frozenset()
     if spec is not None:
         _check_inputs(operator, spec)
         return spec.importer(node.dtypes), spec.lower(node)
     raise _unsupported(operator)
+
+
+def _check_blocks(node: OpNode) -> None:
+    """Refuses tensors with scales for blocks: no other kernel reads them, and to this one they would have none."""
+    for k in (*node.operator.inputs, *node.operator.outputs):
+        if k >= 0 and node.builder.graph.tensors[k].blocks is not None:
+            title = node.builder.graph.tensors[k].title
+            raise BuildError(f"tensor {title} has scales for blocks; supported in {' and '.join(OF_BLOCKS)}")
 
 
 def _unsupported(operator: Operator) -> BuildError:

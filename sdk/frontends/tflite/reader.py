@@ -14,11 +14,19 @@ from numpy.typing import NDArray
 
 from sdk.compiler.ir.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from sdk.errors import BuildError
-from sdk.frontends.tflite.schema import BUILTIN, OPTIONS, OPTIONS2, TYPE_NAMES, options_table
+from sdk.frontends.tflite.schema import (
+    BLOCKWISE,
+    BUILTIN,
+    OPTIONS,
+    OPTIONS2,
+    TYPE_NAMES,
+    BlockwiseQuantization,
+    options_table,
+)
 from sdk.frontends.tflite.sparse import densified
 from sdk.frontends.tflite.verify import malformed, verify_file
 
-__all__ = ["Operator", "OptionFields", "Signature", "Subgraph", "Tensor", "read_model", "read_signatures"]
+__all__ = ["Blocks", "Operator", "OptionFields", "Signature", "Subgraph", "Tensor", "read_model", "read_signatures"]
 
 OptionFields = Mapping[str, tuple[str, tuple[str, ...]]]
 MAX_BYTES: Final = (1 << 31) - 1
@@ -31,10 +39,20 @@ _DAMAGE: Final = (struct.error, IndexError, ValueError, TypeError, OverflowError
 
 
 @dataclass(frozen=True, slots=True)
+class Blocks:
+    """Scales for each ``size`` elements of a row, in the tensors numbered ``scales`` and ``zero_points`` (-1: none)."""
+
+    scales: int
+    zero_points: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """A tensor of a subgraph. ``dtype`` is None for a type without counterpart here (``type_name`` names it);
     ``signature`` has -1 where an extent is open; ``ranked`` is False where the file does not know the rank; ``data`` is
-    the constant; one or many scales on ``axis``; a ``variable`` is what an operator keeps from run to run."""
+    the constant; one or many scales on ``axis``, or a scale for each of the ``blocks`` of rows; a ``variable`` is what
+    an operator keeps from run to run."""
 
     index: int
     name: str
@@ -48,6 +66,7 @@ class Tensor:
     zero_points: tuple[int, ...]
     axis: int
     variable: bool = False
+    blocks: Blocks | None = None
 
     @property
     def title(self) -> str:
@@ -140,6 +159,10 @@ def _subgraph(model: Any, index: int, fields: OptionFields) -> Subgraph:
     given = {*inputs, *(n for o in operators for n in o.outputs)}
     tensors = tuple(t if t.index in given else _empty_constant(t) for t in tensors)
     found = Subgraph(index, tensors, operators, inputs, _ints(graph, "Outputs"))
+    for tensor in tensors:
+        if tensor.blocks is not None:
+            for number in (tensor.blocks.scales, tensor.blocks.zero_points):
+                _in_range(number, -1, len(tensors), f"the scales or zero points of tensor {tensor.name}")
     for number in (*found.inputs, *found.outputs):
         _in_range(number, 0, len(tensors), f"an input or output of subgraph {index}")
     for operator in operators:
@@ -174,6 +197,7 @@ def _tensor(model: Any, table: Any, index: int) -> Tensor:
     if math.prod(shape) * (dtype.nbytes if dtype else 1) > MAX_BYTES:
         raise malformed(f"tensor {name} of shape {list(shape)} has more than {MAX_BYTES} bytes")
     scales, zero_points, axis = _quantization(table, name)
+    blocks = _blocks(table, name)
     if type_name == "INT4" and (data := _nibbles(model, table, name, shape)) is not None:
         dtype = I8
     else:
@@ -182,13 +206,15 @@ def _tensor(model: Any, table: Any, index: int) -> Tensor:
     variable = bool(table.IsVariable())
     if variable and data is not None:  # LiteRT refuses it, tflite-micro clears it
         raise BuildError(f"tensor {name} is a variable with contents in the file, and would start with others")
-    return Tensor(index, name, type_name, dtype, shape, signature, ranked, data, scales, zero_points, axis, variable)
+    return Tensor(
+        index, name, type_name, dtype, shape, signature, ranked, data, scales, zero_points, axis, variable, blocks
+    )
 
 
 def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, ...], int]:
     found = table.Quantization()
-    if found is None or found.ScaleLength() == 0:
-        return (), (), 0
+    if found is None or found.DetailsType() == BLOCKWISE or found.ScaleLength() == 0:
+        return (), (), 0  # what scales are beside other details means nothing
     if found.DetailsType() != 0:
         raise BuildError(
             "quantisation other than by scale and zero point cannot be imported", where=f"tensor {name}"
@@ -198,6 +224,16 @@ def _quantization(table: Any, name: str) -> tuple[tuple[float, ...], tuple[int, 
     if len(zero_points) != len(scales):  # what the scales are matters where an operator computes with them
         raise malformed(f"tensor {name} has {len(scales)} scales and {len(zero_points)} zero points")
     return scales, zero_points, int(found.QuantizedDimension())
+
+
+def _blocks(table: Any, name: str) -> Blocks | None:
+    found = table.Quantization()
+    if found is None or found.DetailsType() != BLOCKWISE:
+        return None
+    if found.Details() is None:
+        raise malformed(f"tensor {name} has blocks of an unknown size")
+    given = BlockwiseQuantization(found.Details())
+    return Blocks(given.Scales(), given.ZeroPoints(), given.BlockSize())
 
 
 def _contents(model: Any, table: Any, name: str) -> NDArray[np.uint8]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import tflite
 
-__all__ = ["BUILTIN", "OPTIONS", "OPTIONS2", "TYPE_NAMES", "options_table"]
+__all__ = ["BLOCKWISE", "BUILTIN", "OPTIONS", "OPTIONS2", "TYPE_NAMES", "BlockwiseQuantization", "options_table"]
 
 
 def _names(enumeration: Any) -> dict[int, str]:
@@ -29,7 +29,28 @@ class StablehloCaseOptions:
         return self._vector.NewShapeAsNumpy()
 
 
+class BlockwiseQuantization:
+    """What a tensor has whose rows have scales for blocks. It is a table of integers, as that of a slice is."""
+
+    def __init__(self, table: Any) -> None:
+        self._numbers = tflite.StridedSliceOptions()
+        self._numbers.Init(table.Bytes, table.Pos)
+
+    def Scales(self) -> int:
+        """The number of the tensor of scales."""
+        return int(self._numbers.BeginMask())
+
+    def ZeroPoints(self) -> int:
+        """The number of the tensor of zero points, -1 without."""
+        return int(self._numbers.EndMask())
+
+    def BlockSize(self) -> int:
+        """The elements of a row that have one scale."""
+        return int(self._numbers.EllipsisMask())
+
+
 _NEWER: Final = {"StablehloCaseOptions": StablehloCaseOptions}
+BLOCKWISE: Final = 2  # among the kinds of quantisation beside scales
 BUILTIN: Final = {**_names(tflite.BuiltinOperator), 209: "STABLEHLO_CASE"}
 TYPE_NAMES: Final = _names(tflite.TensorType)
 OPTIONS: Final = _names(tflite.BuiltinOptions)

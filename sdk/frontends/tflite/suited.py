@@ -18,6 +18,9 @@ __all__ = ["SIGNAL", "unsuited"]
 SIGNAL: Final = "Signal"  # operators of the audio front end of tflite-micro
 
 
+_ACTIVATION: Final = {"FULLY_CONNECTED": ("FullyConnectedOptions", ("FusedActivationFunction",))}
+
+
 def unsuited(data: bytes, engine: str) -> str | None:
     """Why an engine, "tflite-micro" or "litert", is no reference for a file that it takes; None where it is one.
 
@@ -25,7 +28,7 @@ def unsuited(data: bytes, engine: str) -> str | None:
         BuildError: the file is damaged.
     """
     rules = _RULES[engine]
-    for graph in read_model(data, {}):
+    for graph in read_model(data, _ACTIVATION):
         for one in graph.operators:
             why = rules[one.name](graph, one) if one.name in rules else None
             if why is not None:
@@ -116,6 +119,12 @@ def _one_scale_for_channels(graph: Subgraph, one: Operator) -> str | None:
     return why if mixed and single else None
 
 
+def _activation_of_blocks(graph: Subgraph, one: Operator) -> str | None:
+    blocks = any(t.blocks is not None for t in _tensors(graph, one.inputs))
+    other = blocks and one.options and one.options["FusedActivationFunction"]
+    return "its FULLY_CONNECTED of weights with scales for blocks leaves out the activation" if other else None
+
+
 def _plain_lstm(graph: Subgraph, one: Operator) -> str | None:
     """An LSTM that tflite-micro has a kernel for too is computed as it does."""
     if len(one.inputs) < 20 or min(one.inputs[0], one.inputs[1]) < 0 or graph.tensors[one.inputs[0]].dtype != I8:
@@ -140,6 +149,7 @@ _RULES: Final[Mapping[str, _Rules]] = {
         "BATCH_MATMUL": _one_scale_of_many,
         "DEPTHWISE_CONV_2D": _one_scale_for_channels,
         "DIV": _div_overflows,
+        "FULLY_CONNECTED": _activation_of_blocks,
         "SVDF": _svdf_of_bytes,
         "UNIDIRECTIONAL_SEQUENCE_LSTM": _plain_lstm,
     },

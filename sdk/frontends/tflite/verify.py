@@ -50,6 +50,7 @@ _QUANTIZATION = Schema(
         Field(2, "scale", "vector", 4),
         Field(3, "zero_point", "vector", 8),
         Field(4, "details_type", "scalar", 1),
+        Field(5, "details", "opaque"),
         Field(6, "quantized_dimension", "scalar"),
     ),
 )

@@ -12,7 +12,7 @@ from sdk.frontends.spectra import spectrum
 from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators.real.common import axis_of
 
-__all__ = ["COMPLEX", "OF_COMPLEX", "TABLE"]
+__all__ = ["COMPLEX", "OF_COMPLEX", "TABLE", "complex_abs", "imaginary", "keep_complex", "real"]
 
 COMPLEX = "COMPLEX64"  # as the schema calls it
 
@@ -30,7 +30,7 @@ def _input(node: OpNode, k: int = 0) -> Value:
     return found
 
 
-def _keep(node: OpNode, value: Value) -> None:
+def keep_complex(node: OpNode, value: Value) -> None:
     """Makes f32[.., 2] the complex output.
 
     Raises:
@@ -70,7 +70,7 @@ def rfft2d(node: OpNode) -> None:
         columns = emit.call("reshape", emit.call("transpose", y, perm=(0, 3, 2, 1)), shape=(count * bins, 2, height))
         full = spectrum(emit, columns, height, False, False)
         y = emit.call("transpose", emit.call("reshape", full, shape=(count, bins, 2, height)), perm=(0, 3, 1, 2))
-    _keep(node, emit.call("reshape", y, shape=(*lead, height, bins, 2)))
+    keep_complex(node, emit.call("reshape", y, shape=(*lead, height, bins, 2)))
 
 
 def _parts(node: OpNode) -> tuple[Value, Value]:
@@ -103,7 +103,7 @@ def complex_abs(node: OpNode) -> None:
 def _reshaped(node: OpNode, x: Value, shape: tuple[Dim, ...]) -> None:
     if not same_extent(product(shape), product(x.type.shape[:-1])):
         raise BuildError(f"{list(map(str, x.type.shape[:-1]))} elements do not fit the shape {list(map(str, shape))}")
-    _keep(node, node.emitter.call("reshape", x, shape=(*shape, 2)))
+    keep_complex(node, node.emitter.call("reshape", x, shape=(*shape, 2)))
 
 
 def reshape(node: OpNode) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from sdk.frontends.tflite.context import OperatorSpec, Table
 from sdk.frontends.tflite.operators.custom import (
+    complex,
     convolution,
     detection,
     fourier,
@@ -16,7 +17,7 @@ from sdk.frontends.tflite.operators.custom import (
 
 __all__ = ["CUSTOM"]
 
-_FAMILIES = (convolution, detection, fourier, lists, pooling, signal, speech, streams)
+_FAMILIES = (complex, convolution, detection, fourier, lists, pooling, signal, speech, streams)
 _TABLE: Table = {name: importer for family in _FAMILIES for name, importer in family.TABLE.items()}
 CUSTOM: Mapping[str, OperatorSpec] = {
     name: OperatorSpec("", (), None, importer, importer, "convert") for name, importer in _TABLE.items()

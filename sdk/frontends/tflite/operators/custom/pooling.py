@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from sdk.compiler.ir.types import F32, I32
+from sdk.compiler.ir.types import F32, I32, TensorType
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators.contraction import padding
@@ -118,7 +118,12 @@ def unpooling_by_position(node: OpNode) -> None:
     inside = (where >= 0).where(where, image)  # a position below 0 is none from the end
     values = x.call("reshape", shape=(n, h * w * c))
     found = x.emit.call("scatter_elements", zeros, inside.value, values.value, axis=1, reduction="none")
-    node.call("reshape", found, shape=(n, rows, columns, c))
+    # its kernel makes this shape, whatever the file says of the result
+    whole_shape = (n, rows, columns, c)
+    (value,) = node.builder.emit(
+        "reshape", (found,), {"shape": whole_shape}, (TensorType(F32, whole_shape),), (node.output().name,), node.source
+    )
+    node.bind(0, value)
 
 
 TABLE: Table = {

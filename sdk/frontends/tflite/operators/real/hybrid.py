@@ -1,4 +1,5 @@
 """Layers of floats whose weights are i8 ("dynamic range"): each run quantises what they read, as LiteRT's kernels do.
+Weights of 4 bits are i8 here; fully connected layers may have a scale for each block of a row of weights.
 
 The largest and smallest number of an image (of a row, of a fully connected layer) say how it is stored in 8 bits; sums
 of products are integers, and become floats with a scale for each channel. Weights stay as small as in the file.
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
-from sdk.compiler.ir.types import F32, F64, I8, I16
+from sdk.compiler.ir.types import F32, F64, I8, I16, I32, I64
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, usable
@@ -21,7 +22,10 @@ from sdk.frontends.tflite.operators.real.common import apply
 from sdk.frontends.tflite.operators.transposed import blocks_of
 from sdk.frontends.tflite.rounding import rounded
 
-__all__ = ["Steps", "channel_scales", "has_stored_weights", "products", "spread", "summed"]
+__all__ = [
+    "Steps", "block_scales", "channel_scales", "has_stored_weights", "products", "spread", "summed",
+    "summed_by_blocks",
+]  # fmt: skip
 
 _LOW, _HIGH = -128.0, 127.0
 
@@ -82,6 +86,59 @@ def products(node: OpNode, x: Value, weights: Value, scales: np.ndarray, asymmet
     channels = weights.type.static_shape[0]
     axes, given = (x.type.rank - 1,), {"x_offset": 0, "w_offset": 0}
     return _scaled(node, "dense", x, weights, scales, axes, channels, asymmetric, given)
+
+
+def summed_by_blocks(
+    node: OpNode, x: Value, bias: Value | None, view: tuple[Dim, ...] | None = None
+) -> None:  # fmt: skip
+    """Emits rows of floats times the rows of a matrix of i8 with a scale for each block of a row, then the bias and the
+    fused activation. Rows are stored with a zero point; the sums of a block are exact."""
+    scales, weights = block_scales(node, 1), node.constant(1)
+    channels, count = scales.shape
+    size, rows = weights.shape[1] // count, x.type.shape[0]
+    steps = _asymmetric(node, x, (1,))
+    blocks = node.call("reshape", steps.value, to="blocks", shape=(rows, count, size))
+    turned = node.call("transpose", blocks, to="turned", perm=(1, 0, 2))
+    taps = node.const("weights", np.ascontiguousarray(weights.reshape(channels, count, size).swapaxes(0, 1)))
+    wide = size * (1 << 8) * (1 << 7) >= 1 << 31
+    acc = node.call(
+        "matmul_sum", turned, taps, to="acc", a_offset=0, b_offset=0, trans_a=False, trans_b=True,
+        out=str(I64 if wide else I32),
+    )  # fmt: skip
+    table = node.const("scales", np.ascontiguousarray(scales.T.reshape(count, 1, channels)))
+    scaled = node.call("mul", node.cast(acc, F32, "sums"), table, to="scaled")
+    total = node.call("reduce_sum", scaled, to="total", axes=(0,))
+    flat = node.call("reshape", total, to="flat", shape=(rows, channels))
+    if bias is None:
+        apply(node, "mul", flat, steps.scale, view=view)
+    else:
+        apply(node, "add", node.call("mul", flat, steps.scale, to="real"), bias, view=view)
+
+
+def block_scales(node: OpNode, k: int) -> np.ndarray:
+    """The scales [rows, blocks] of a matrix of i8 with one for each block of a row, input ``k``.
+
+    Raises:
+        BuildError: it is no constant matrix of i8, or its scales are not such.
+    """
+    tensor = node.tensor(k)
+    assert tensor.blocks is not None, "asked of a tensor with blocks"
+    if tensor.dtype != I8 or tensor.data is None or len(tensor.shape) != 2:
+        raise BuildError(f"{tensor.title} has scales for blocks, and is no constant matrix of 4 or 8 bits")
+    tensors, (rows, columns), size = node.builder.graph.tensors, tensor.shape, tensor.blocks.size
+    given = None if tensor.blocks.scales < 0 else tensors[tensor.blocks.scales].data
+    zeros = None if tensor.blocks.zero_points < 0 else tensors[tensor.blocks.zero_points]
+    if zeros is not None and (zeros.data is None or zeros.data.any()):
+        raise BuildError(f"the blocks of {tensor.title} have zero points")
+    if size < 1 or columns % size or columns == 0:
+        raise BuildError(f"{tensor.title} has rows of {columns} elements, in blocks of {size}")
+    if given is None or given.dtype.kind != "f" or given.size != rows * (columns // size):
+        found = "no scales" if given is None else f"{given.size} scales of {given.dtype}"
+        raise BuildError(f"{tensor.title} has {found} for {rows} rows of {columns // size} blocks")
+    scales = given.reshape(rows, columns // size).astype(np.float32)
+    if not (np.isfinite(scales) & (scales > 0)).all():
+        raise BuildError(f"{tensor.title} must have positive finite scales")
+    return scales
 
 
 def _scaled(

@@ -10,11 +10,12 @@ from sdk.budget import AXIS_TABLE, check_limit
 from sdk.compiler.ir.graph import BindDim, Value, fresh_name
 from sdk.compiler.ir.types import BOOL, F32, I8, I32, I64, U8
 from sdk.compiler.ops.shapes import same_extent
-from sdk.compiler.sym import Dim, Var, max_value, product
+from sdk.compiler.sym import Dim, Var, floordiv, max_value, product
 from sdk.errors import BuildError
 from sdk.frontends.moves import type_text
 from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators.real.common import axis_of, shape_of, single_dim
+from sdk.frontends.tflite.operators.real.hybrid import block_scales
 
 __all__ = ["TABLE"]
 
@@ -47,6 +48,18 @@ def gather_nd(node: OpNode) -> None:
     node.call("gather_nd", node.input(0), node.input(1, I32, I64), batch=0)
 
 
+def _block_rows(node: OpNode, at: Value, table: Value) -> None:
+    """Rows of i8 with a scale for each block of a row, as floats."""
+    scales = block_scales(node, 1)
+    node.out_dtype(F32)
+    (count,), columns, blocks = at.type.shape, table.type.shape[1], scales.shape[1]
+    steps = node.cast(node.call("gather", table, at, to="rows", axis=0), F32, "steps")
+    parts = node.call("reshape", steps, to="blocks", shape=(count, blocks, floordiv(columns, blocks)))
+    by = node.call("gather", node.const("scales", scales), at, to="by", axis=0)
+    found = node.call("mul", parts, node.call("reshape", by, to="by_block", shape=(count, blocks, 1)), to="reals")
+    node.call("reshape", found, shape=(count, columns))
+
+
 def embedding_lookup(node: OpNode) -> None:
     """EMBEDDING_LOOKUP: rows of a table, inputs (positions, table); rows of i8 become floats where those are asked."""
     at, table = node.input(0, I32), node.input(1)
@@ -54,6 +67,9 @@ def embedding_lookup(node: OpNode) -> None:
         raise BuildError(f"positions of rank {at.type.rank} in a table of rank {table.type.rank}")
     if node.output().dtype == table.type.dtype:
         node.call("gather", table, at, axis=0)
+        return
+    if node.tensor(1).blocks is not None:
+        _block_rows(node, at, table)
         return
     tensor, rows = node.tensor(1), table.type.shape[0]
     scales = np.asarray(tensor.scales, np.float32)

@@ -15,7 +15,7 @@ from sdk.errors import BuildError
 from sdk.frontends.tflite.context import OpNode, Table
 from sdk.frontends.tflite.operators.contraction import padding
 from sdk.frontends.tflite.operators.real.common import apply, reshaped
-from sdk.frontends.tflite.operators.real.hybrid import has_stored_weights, spread, summed
+from sdk.frontends.tflite.operators.real.hybrid import has_stored_weights, spread, summed, summed_by_blocks
 from sdk.frontends.tflite.operators.transposed import result_numbers, result_shape
 
 __all__ = ["TABLE", "transposed"]
@@ -195,6 +195,9 @@ def fully_connected(node: OpNode) -> None:
         if not isinstance(channels, int):
             raise BuildError(f"a bias for the open number of channels {channels} is not supported")
         bias = _bias(node, 2, channels)
+    if node.tensor(1).blocks is not None:
+        summed_by_blocks(node, flat, bias, view)
+        return
     if has_stored_weights(node):
         summed(node, "dense", flat, w, 0, (1,), bias, view, x_offset=0, w_offset=0)
         return

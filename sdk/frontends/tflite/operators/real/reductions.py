@@ -5,6 +5,7 @@ from __future__ import annotations
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, F32, I8, I16, I32, I64, U8, DType
 from sdk.errors import BuildError
+from sdk.frontends.counted import new_dim
 from sdk.frontends.tflite.context import Importer, OpNode, Table
 from sdk.frontends.tflite.operators.real.common import axes_of, axis_of, reshaped, single, single_dim
 
@@ -61,11 +62,12 @@ def cumsum(node: OpNode) -> None:
 
 
 def topk(node: OpNode) -> None:
-    """TOPK_V2: the largest of the last axis in order, and their positions."""
+    """TOPK_V2: the largest of the last axis in order, and their positions; how many may be an input of the run."""
     x = node.input(0, F32, I32, I64, *_STORED)
     if x.type.rank < 1 or len(node.operator.outputs) != 2:
         raise BuildError("it has a tensor of rank 0, or other than two outputs")
-    k = single_dim(node, 1)
+    counted = node.contents(1) is None
+    k = new_dim(node.emitter, node.input(1, I32), x.type.shape[-1]) if counted else single_dim(node, 1)
     _, places = node.calls("topk", x, to=(0, "places"), k=k, axis=x.type.rank - 1, largest=True)
     node.cast(places, I32, 1)
 
