@@ -7,9 +7,9 @@ It needs chromium with its driver, selenium (the extra ``test``) and an emulator
 
 from __future__ import annotations
 
+import argparse
 import base64
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,8 +68,10 @@ def shoot(running: webdriver.Chrome, page: Path, size: tuple[int, int], scheme: 
 
 def main() -> None:
     """Writes each page at the size of a desk, and in the dark at that of a phone; into a given folder all four."""
-    given = sys.argv[1:]
-    images = Path(given[0]) if given else HERE / "images"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER")
+    given: Path | None = parser.parse_args().folder
+    images = given or HERE / "images"
     images.mkdir(exist_ok=True, parents=True)
     with tempfile.TemporaryDirectory() as folder, browser() as running:
         for name, text in pages().items():

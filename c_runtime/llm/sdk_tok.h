@@ -57,6 +57,9 @@ sdk_tok_status_t sdk_tok_encode(const sdk_tok_t *tok, const char *text, size_t n
 /* Bytes of working memory that are enough for most texts of n bytes. */
 size_t sdk_tok_work(const sdk_tok_t *tok, size_t n);
 
+/* Whether a text has the name of a special token (tok_names.c). */
+bool sdk_tok_names(const sdk_tok_t *tok, const char *text, size_t n);
+
 /* What has come of a text: bytes that may yet become a character are held back. */
 typedef struct {
     const sdk_tok_t *tok;

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -303,14 +304,19 @@ def _read(path: Path) -> str:
 @llm.command()
 @click.argument("folder", type=options.FILE)
 @_grammars(several=True)
+@click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Day that the chat template writes, if it writes one.")
 @options.json_option
-def embed(folder: Path, grammars: tuple[Path, ...], schemas: tuple[Path, ...], as_json: bool) -> None:
+def embed(
+    folder: Path, grammars: tuple[Path, ...], schemas: tuple[Path, ...], date: datetime | None, as_json: bool
+) -> None:
     """Write a conversation in C for an app into FOLDER, which sdk llm build wrote: NAME_chat.h and what it needs."""
     from sdk.llm.embed import embed_chat
 
-    paths = embed_chat(folder, _rules(grammars, schemas))
+    paths, why = embed_chat(folder, _rules(grammars, schemas), date)
     if as_json:
-        output.print_json({"files": [str(path) for path in paths]}, 1)
+        output.print_json({"files": [str(path) for path in paths], "no_chat_template": why}, 1)
         return
     for path in paths:
         output.say(f"wrote {path}")
+    if why is not None:
+        output.say(f"without chat_say: {why}")

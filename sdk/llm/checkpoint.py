@@ -20,6 +20,7 @@ from sdk.llm.config import Config
 from sdk.llm.gguf import map_file, open_gguf
 from sdk.llm.gguf_config import config_of
 from sdk.llm.json_files import read_json
+from sdk.llm.packed import PARTS, Packing, packing_of, unpacked
 from sdk.llm.shapes import expected
 from sdk.llm.weights import FORMATS, Weight
 
@@ -79,12 +80,7 @@ def _converted(change: Any, given: Iterable[Weight], config: Config) -> dict[str
 
 def _folder(path: Path) -> Checkpoint:
     values = read_json(path / "config.json")
-    if isinstance(values.get("quantization_config"), Mapping):
-        method = str(values["quantization_config"].get("quant_method", "?"))[:20]
-        raise BuildError(
-            f"the checkpoint is quantised by {method}, which is not read",
-            hint="give the checkpoint it was made from with --quantize, or a GGUF file",
-        )
+    packing = _packing(values)
     names = values.get("architectures")
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         raise BuildError("config.json names no single architecture", why=f"architectures is {str(names)[:60]}")
@@ -93,7 +89,7 @@ def _folder(path: Path) -> Checkpoint:
         values = {**values["text_config"], "architectures": names}
     config = architecture.config(Given(values))
     files = _tensor_files(path)
-    weights = _converted(architecture.convert, _renamed(architecture, files), config)
+    weights = _converted(architecture.convert, _renamed(architecture, files, packing), config)
     if values.get("tie_word_embeddings", architecture.tied):
         weights.pop("output.weight", None)  # the same numbers once more
     tokens = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
@@ -123,12 +119,32 @@ def _tensor_files(path: Path) -> list[Path]:
     return found
 
 
-def _renamed(architecture: Architecture, files: Iterable[Path]) -> Iterable[Weight]:
+def _packing(values: Mapping[str, Any]) -> Packing | None:
+    """How matrices are packed, if they are."""
+    told = values.get("quantization_config")
+    return packing_of(told) if isinstance(told, Mapping) else None
+
+
+def _renamed(architecture: Architecture, files: Iterable[Path], packing: Packing | None) -> Iterable[Weight]:
+    parts: dict[str, Tensor] = {}
     for path in files:
         for name, tensor in read_safetensors(map_file(path), str(path)).items():
+            if packing is not None and name.rpartition(".")[2] in PARTS:
+                parts[name] = tensor
+                continue
             here = architecture.here(name)
-            if here is not None:
-                yield _weight(here, tensor)
+            if here is None or (packing is not None and name.endswith(".bias") and _is_nothing(tensor)):
+                continue
+            yield _weight(here, tensor)
+    for name, weight in () if packing is None else unpacked(packing, parts):
+        here = architecture.here(name)
+        if here is not None:
+            yield weight.renamed(here)
+
+
+def _is_nothing(tensor: Tensor) -> bool:
+    """Whether a bias is all zeros, as GPTQ writes for matrices without one."""
+    return not np.frombuffer(tensor.data, np.uint8).any()
 
 
 def _weight(name: str, tensor: Tensor) -> Weight:

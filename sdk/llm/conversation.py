@@ -6,17 +6,19 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sdk.errors import UsageError
+from sdk.errors import BuildError, UsageError
 from sdk.files import read_regular
 from sdk.llm.grammar import Grammar, GrammarRun, Words, words_of
 from sdk.llm.grammar.nodes import Rules
 from sdk.llm.model import LanguageModel, load
+from sdk.llm.text.chat_table import ChatTable, compile_chat
 from sdk.llm.text.gguf_vocabulary import tokenizer_of_gguf
 from sdk.llm.text.package import tokenizers_package
 from sdk.llm.text.sampler import Sampler
@@ -52,8 +54,8 @@ class Speaker:
         self.begin: int | None = special.get("bos")
         ids = {role: special.get(role) for role in _ROLES} | {"eos": next(iter(special.get("eos", ())), None)}
         names = {f"{role}_token": self.tokenizer.id_to_token(at) or "" for role, at in ids.items() if at is not None}
-        source = info.get("chat_template")
-        self._template = None if source is None else ChatTemplate(source, {"bos_token": "", "eos_token": "", **names})
+        self._source, self._names = info.get("chat_template"), {"bos_token": "", "eos_token": "", **names}
+        self._template = None if self._source is None else ChatTemplate(self._source, self._names)
         added = self.tokenizer.get_added_tokens_decoder().values()
         self._special = [token.content for token in added if token.special]
         self._vocabulary = int(info.get("vocabulary_size", 0))
@@ -73,18 +75,31 @@ class Speaker:
         """
         if self._template is None:
             raise UsageError("the checkpoint has no chat template", hint="give it a text to go on with instead")
-        said = [str(message.get("content", "")) for message in messages]
-        if not any(name in text for text in said for name in self._special):
-            return self.encode(self._template.render(messages, **values), special=False)
-        signs = [f"\ue000{at}\ue001" for at in range(len(said))]
-        hidden = [{**message, "content": sign} for message, sign in zip(messages, signs, strict=True)]
+        hidden, signs = [], []
+        for at, message in enumerate(messages):
+            text, sign = str(message.get("content", "")), f"\ue000{at}\ue001"
+            if any(name in text for name in self._special):
+                core = text.strip()
+                signs.append((sign, core))
+                message = {**message, "content": sign.join(text.split(core, 1))}
+            hidden.append(message)
         ids, rest = [], self._template.render(hidden, **values)
-        for sign, text in zip(signs, said, strict=True):
+        for sign, text in signs:
             before, found, after = rest.partition(sign)
             if found:
                 ids += self.encode(before, special=False) + self._plain(text)
                 rest = after
         return ids + self.encode(rest, special=False)
+
+    def chat_table(self, date: datetime | None = None) -> ChatTable:
+        """The chat template as a table for devices; where it writes a date, that is ``date``.
+
+        Raises:
+            BuildError: there is none, or it is not of the form that a table has.
+        """
+        if self._source is None:
+            raise BuildError("the checkpoint has no chat template", hint="let the app feed the texts around messages")
+        return compile_chat(ChatTemplate(self._source, self._names, date), self._source)
 
     def _plain(self, text: str) -> list[int]:
         with self._lock:

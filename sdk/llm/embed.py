@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from sdk.errors import UsageError
+from sdk.errors import BuildError, UsageError
 from sdk.files import replacing
 from sdk.llm.conversation import Speaker
 from sdk.llm.grammar.nodes import Rules
 from sdk.llm.json_files import read_json
+from sdk.llm.text.chat_table import ROLES, ChatTable
 from sdk.llm.text.native import DeviceTokenizer
 from sdk.llm.text.table import compile_table
 from sdk.resources import data_dir
@@ -24,10 +26,12 @@ _SAMPLE_BYTES: Final = 12  # sdk_sample_work, per token of the vocabulary
 _BYTE_BYTES: Final = 128  # tokenizing memory that is enough for a byte of text
 
 
-def embed_chat(folder: Path, grammars: Mapping[str, Rules] | None = None) -> list[Path]:
+def embed_chat(
+    folder: Path, grammars: Mapping[str, Rules] | None = None, date: datetime | None = None
+) -> tuple[list[Path], str | None]:
     """Writes ``NAME_chat.h``, ``NAME_chat.c``, an example program, the tokenizer's table and the C of tokenizer and
-    sampler into the folder of a build; their paths. With ``grammars``, by names, their tables too, and the C that
-    follows them.
+    sampler into the folder of a build; their paths, and why there is no NAME_chat_say, if so. With ``grammars``, by
+    names, their tables too, and the C that follows them. A chat template that writes a date writes this one.
 
     Raises:
         UsageError: the folder holds no build, or a grammar cannot be followed.
@@ -49,12 +53,17 @@ def embed_chat(folder: Path, grammars: Mapping[str, Rules] | None = None) -> lis
     tables = {f"{name}_tokenizer.bin": table}
     for title, grammar in made.items():
         tables |= {f"{name}_words.bin": grammar.words.table, f"{name}_{title}_grammar.bin": grammar.table}
+    chat, why = _chat_table(speaker, date)
+    around = 0 if chat is None else sum(map(_length, (*chat.between.values(), chat.answer)))
     values: dict[str, Any] = {
         "m": name, "M": name.upper(), "table_bytes": len(table), "file": info.get("weights") is not None,
-        "ends": sorted(speaker.ends), "byte_bytes": _BYTE_BYTES, "piece_bytes": DeviceTokenizer(table).longest,
+        "ends": sorted(speaker.ends), "byte_bytes": _BYTE_BYTES + (chat is not None),
+        "piece_bytes": DeviceTokenizer(table).longest,
         "base_bytes": (4 + _SAMPLE_BYTES) * info["vocabulary_size"] + 4 * info["context"]
-                      + (_mask_bytes(info["vocabulary_size"]) if made else 0),
+                      + (_mask_bytes(info["vocabulary_size"]) if made else 0)
+                      + (_BYTE_BYTES + 1) * around,
         "grammars": {title: len(grammar.table) for title, grammar in made.items()},
+        **_chat_values(chat), "around": around,
         "words_bytes": len(tables.get(f"{name}_words.bin", b"")),
     }  # fmt: skip
     texts = {f"{name}_{part}": render(f"llm/{part}", **values) for part in ("chat.h", "chat.c", "chat_main.c")}
@@ -67,9 +76,50 @@ def embed_chat(folder: Path, grammars: Mapping[str, Rules] | None = None) -> lis
     sources = data_dir("c_runtime") / "llm"
     for part in ("*tok*.[ch]", "*sample.[ch]", *(["*grammar*.[ch]"] if made else [])):
         for source in sorted(sources.glob(part)):
+            if source.name == "tok_names.c" and chat is None:
+                continue
             shutil.copyfile(source, folder / source.name)
             paths.append(folder / source.name)
-    return [*paths, *(folder / file for file in tables)]
+    return [*paths, *(folder / file for file in tables)], why
+
+
+def _chat_table(speaker: Speaker, date: datetime | None) -> tuple[ChatTable | None, str | None]:
+    """The table of the chat template, or why there is none."""
+    try:
+        return speaker.chat_table(date), None
+    except BuildError as error:
+        return None, error.why or error.message
+
+
+def _chat_values(chat: ChatTable | None) -> dict[str, Any]:
+    """A chat template as C: texts and their lengths by the roles before and after."""
+    if chat is None:
+        return {"roles": False}
+    speakers = ("", *ROLES)
+
+    def cell(before: str, role: str) -> tuple[str, int]:
+        known = role != "" and not (role == "assistant" and chat.history is not None)
+        return _c_text(chat.between.get((before or "begin", role)) if known else None)
+
+    return {
+        "roles": True, "answer": _c_text(chat.answer),
+        "between": [[cell(before, role) for role in speakers] for before in speakers],
+        "trimmed": [int(role in chat.trimmed) for role in speakers],
+    }  # fmt: skip
+
+
+def _length(text: str) -> int:
+    return len(text.encode())
+
+
+def _c_text(text: str | None) -> tuple[str, int]:
+    """A text as C writes it, and its bytes."""
+    if text is None:
+        return "NULL", 0
+    data = text.encode()
+    shown = set(b" <>|_-.,:;/[](){}") | {byte for byte in range(128) if chr(byte).isalnum()}
+    plain = "".join(chr(byte) if byte in shown else f"\\{byte:03o}" for byte in data)
+    return f'"{plain}"', len(data)
 
 
 def _mask_bytes(vocabulary: int) -> int:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sdk.errors import UsageError
 from sdk.files import open_regular, size_of
-from sdk.llm.weights import FORMATS, Weight
+from sdk.llm.weights import FORMATS, NO_TYPE, Weight
 
 __all__ = ["GgufFile", "map_file", "open_gguf", "read_gguf"]
 
@@ -29,7 +29,7 @@ _DIMS: Final = 4
 _ALIGNMENT: Final = 32
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 _NUMBERS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", _BOOL: "?", 10: "Q", 11: "q", 12: "d"}
-_BY_TYPE: Final = {f.type: f for f in FORMATS.values()}
+_BY_TYPE: Final = {f.type: f for f in FORMATS.values() if f.type != NO_TYPE}
 _HINT: Final = "fetch the file again, or make it with llama.cpp's convert_hf_to_gguf.py"
 
 

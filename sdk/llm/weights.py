@@ -10,9 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FORMATS", "Format", "Weight"]
+__all__ = ["FORMATS", "NO_TYPE", "Format", "Weight"]
 
 Bytes = NDArray[np.uint8]
+NO_TYPE: Final = -1  # of a format that GGUF files have not
 Floats = NDArray[np.float32]
 
 
@@ -118,6 +119,11 @@ def _q4_1(blocks: Bytes) -> Floats:
     return _half(blocks, 0) * _nibbles(blocks[:, 4:]).astype(np.float32) + _half(blocks, 2)
 
 
+def _q4_z(blocks: Bytes) -> Floats:
+    zeros = blocks[:, 2:3].astype(np.int16)
+    return _half(blocks, 0) * (_nibbles(blocks[:, 4:]).astype(np.int16) - zeros).astype(np.float32)
+
+
 def _q5_0(blocks: Bytes) -> Floats:
     numbers = _nibbles(blocks[:, 6:]) | _fifth_bits(blocks, 2)
     return _half(blocks, 0) * (numbers.astype(np.int8) - np.int8(16)).astype(np.float32)
@@ -181,6 +187,7 @@ _TABLE: Final[tuple[tuple[str, int, int, int, Any], ...]] = (
     ("F32", 0, 1, 4, _f32), ("F16", 1, 1, 2, _f16), ("BF16", 30, 1, 2, _bf16),
     ("Q4_0", 2, 32, 18, _q4_0), ("Q4_1", 3, 32, 20, _q4_1), ("Q5_0", 6, 32, 22, _q5_0), ("Q5_1", 7, 32, 24, _q5_1),
     ("Q8_0", 8, 32, 34, _q8_0),
+    ("Q4_Z", NO_TYPE, 32, 20, _q4_z),
     ("Q4_K", 12, 256, 144, _q4_k), ("Q5_K", 13, 256, 176, _q5_k), ("Q6_K", 14, 256, 210, _q6_k),
 )  # fmt: skip
 FORMATS: Final[Mapping[str, Format]] = {row[0]: Format(*row) for row in _TABLE}

@@ -6,13 +6,14 @@ import multiprocessing
 import os
 import shutil
 import subprocess
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.gpu.work import called
 
 VENDORS = "/etc/OpenCL/vendors"
 LOADER = "libOpenCL.so.1"
@@ -31,17 +32,9 @@ def process(environment: dict[str, str]) -> ProcessPoolExecutor:
     return pool
 
 
-def _called(function: Callable[..., Any], *given: Any) -> Any:
-    """What a function returns, or the text of what it raises, which may not go from process to process."""
-    try:
-        return True, function(*given)
-    except BaseException:
-        return False, traceback.format_exc()
-
-
 def in_process(pool: ProcessPoolExecutor, function: Callable[..., Any], *given: Any) -> Any:
     """What a function returns there."""
-    fine, value = pool.submit(_called, function, *given).result()
+    fine, value = pool.submit(called, function, *given).result()
     assert fine, value
     return value
 

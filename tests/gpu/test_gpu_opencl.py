@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sdk.boards import load_board
+from sdk.driver import BuildOptions
+from sdk.driver.backends import backend_for
+from sdk.errors import UsageError
 from tests.gpu.work import MIXED, STATES, compare, model, statuses
 
 
@@ -82,3 +86,28 @@ def test_a_device_that_is_lost_in_a_run(lying, mixed: Path) -> None:
     assert (status, told) == (0, "")
     assert runs[-1] == -10
     assert "OpenCL error -36" in message
+
+
+def test_choices_that_mean_nothing_are_refused() -> None:
+    board = load_board("host")
+    with pytest.raises(UsageError, match="no interface of GPUs is called 'metal'"):
+        BuildOptions(gpu="metal")
+    for options, said in (
+        (BuildOptions(gpu="opencl", backend="c99"), "the c99 backend makes no kernels beside C"),
+        (BuildOptions(backend="gpu"), "the gpu backend wants to know for what"),
+        (BuildOptions(gpu="opencl", threads=2), "--threads means nothing to the gpu backend"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            backend_for(board, options)
+    with pytest.raises(UsageError, match="the gpu backend prints no code for nucleo_l4r5zi"):
+        backend_for(load_board("l4r5zi"), BuildOptions(gpu="vulkan"))
+
+
+def test_vulkan_runs_the_same_programs(pocl, mixed: Path, tmp_path: Path) -> None:
+    """The other driver behind the same interface; no process of a test has loaded it otherwise."""
+    dims = [{"n": n} for n in (1, 70, 12)]
+    status, told, apart, recorded = pocl(compare, mixed, tmp_path, dims, {"gpu": "vulkan"})
+    assert (status, told) == (0, "")
+    assert max(max(one) for one in apart) <= 1e-4
+    assert min(min(one) for one in apart) >= 0
+    assert recorded == (3, 3)

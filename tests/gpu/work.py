@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,14 @@ graph @main<pos in 0..1000, cap in 1..16>(%k: f32[1, 8]) {
   return %sum, %new
 }
 """
+
+
+def called(function: Callable[..., Any], *given: Any) -> Any:
+    """What a function returns, or the text of what it raises, which may not go from process to process."""
+    try:
+        return True, function(*given)
+    except BaseException:
+        return False, traceback.format_exc()
 
 
 def model(text: str, folder: Path) -> Path:

@@ -72,7 +72,7 @@ WRONG: list[tuple[Callable[[Path], object], str]] = [
     (index({"a": "model-00002.safetensors"}), "lacks model-00002.safetensors"),
     (config(architectures=["A", "B"]), "names no single architecture"),
     (config(architectures=["NewForCausalLM"]), "'NewForCausalLM' is not supported"),
-    (config(quantization_config={"quant_method": "awq"}), "is quantised by awq, which is not read"),
+    (config(quantization_config={"quant_method": "bitsandbytes"}), "is quantised by bitsandbytes, which is not read"),
     (config(hidden_act="relu6"), "the activation 'relu6' is not supported"),
     (config(hidden_size=1 << 40), "configuration makes no model"),
     (config(num_key_value_heads=7), "configuration makes no model"),

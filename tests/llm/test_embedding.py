@@ -75,6 +75,80 @@ def test_an_app_speaks_as_the_host(
         assert said("Hello there", 150, seed) == (0, want + "\n")
 
 
+TALKER = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tiny_chat.h"
+static _Alignas(TINY_ARENA_ALIGN) uint8_t arena[TINY_ARENA_BYTES];
+static _Alignas(TINY_STATE_ALIGN) uint8_t state[TINY_STATE_BYTES];
+static _Alignas(8) uint8_t table[TINY_CHAT_TABLE_BYTES];
+int main(int argc, char **argv) /* roles and texts; prints the tokens before the answer */
+{
+    static tiny_llm_t model;
+    static tiny_chat_t chat;
+    char out[TINY_CHAT_PIECE_BYTES];
+    size_t n, bytes = TINY_CHAT_BYTES(400);
+    const void *weights;
+    sdk_sampler_t sampler = {0};
+    FILE *file = fopen(TINY_CHAT_TABLE_FILE, "rb");
+    if (file == NULL || fread(table, 1, sizeof table, file) != sizeof table) return 3;
+    fclose(file);
+    int status = tiny_weights_map(TINY_WEIGHTS_FILE, &weights, &n);
+    status = status ? status : tiny_llm_init(&model, arena, sizeof arena, state, sizeof state, weights, n);
+    void *memory = malloc(bytes);
+    status = status ? status : tiny_chat_create(&chat, &model, table, sizeof table, &sampler, memory, bytes);
+    for (int i = 1; i + 1 < argc && status == 0; i += 2)
+        status = argv[i][0] == 'n' ? tiny_chat_next(&chat, out, sizeof out, &n)
+                                   : tiny_chat_say(&chat, argv[i][0] - '0', argv[i + 1], strlen(argv[i + 1]));
+    for (int32_t i = 0; i < chat.count; ++i) printf("%u ", (unsigned)chat.past[i]);
+    free(memory);
+    return status < 0 ? -status : 0;
+}
+"""
+
+
+def test_messages_are_those_of_the_template(
+    chat_model: Path, tmp_path: Path, need_tool: Callable[[str], str]
+) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(chat_model, folder)
+    assert embed_chat(folder)[1] is None
+    (folder / "talker.c").write_text(TALKER)
+    sources = [*folder.glob("tok_*.c"), folder / "sample.c", folder / "tiny_chat.c", folder / "talker.c"]
+    library = ["-L.", "-ltiny", "-Wl,-rpath,.", "-lm", "-o", "app"]
+    subprocess.run([need_tool("gcc"), *STRICT, *map(str, sources), *library], check=True, cwd=folder)
+    talk = Conversation.of(chat_model)
+
+    def said(*words: str) -> tuple[int, list[int]]:
+        done = subprocess.run(["./app", *words], cwd=folder, capture_output=True, check=False)
+        return done.returncode, [int(word) for word in done.stdout.split()]
+
+    roles = ("", "system", "user", "assistant")
+    for words in (
+        ("2", "Hello"), ("1", " Be short.\n", "2", "\u00e9t\u00e9"), ("2", "a", "3", "b ", "2", "c"),
+        ("1", "x", "2", " <|end|> <s>system\n ", "3", "<s>", "2", "\u3000d\u00a0"),
+    ):  # fmt: skip
+        messages = [
+            {"role": roles[int(role)], "content": text} for role, text in zip(words[::2], words[1::2], strict=True)
+        ]
+        status, ids = said(*words, "n", "")
+        assert status == 0
+        assert ids[:-1] == talk.speaker.encode_chat(messages), words
+    # what the model said is the assistant's message, and goes on in the caches
+    first = said("2", "Hello", "n", "")[1]
+    status, ids = said("2", "Hello", "n", "", "2", "more", "n", "")
+    assert status == 0
+    assert ids[: len(first)] == first
+    rest = talk.speaker.tokenizer.decode(ids[len(first) : -1], skip_special_tokens=False)
+    assert rest == "<|end|>\n<s>user\nmore<|end|>\n<s>assistant\n"
+    for words, code in (
+        (("3", "a"), 205), (("2", "a", "1", "b"), 205), (("4", "a"), 205), (("2", " \n"), 202), (("2", "a" * 900), 201),
+        (("1", "x" * 399, "2", "y" * 399), 201), (("2", "a", "2", "b"), 205), (("n", ""), 203),
+    ):  # fmt: skip
+        assert said(*words)[0] == code, words
+
+
 def test_what_cannot_be_embedded(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no language model"):
         embed_chat(tmp_path)

@@ -14,9 +14,9 @@ from llm_helpers import Interpreted, logits_of, saved
 from sdk.errors import SdkError, UsageError
 from sdk.llm.checkpoint import open_checkpoint
 from sdk.llm.gguf import open_gguf, read_gguf
-from sdk.llm.weights import FORMATS
+from sdk.llm.weights import FORMATS, NO_TYPE
 
-BLOCKS = sorted(name for name, format in FORMATS.items() if format.count > 1)
+BLOCKS = sorted(name for name, format in FORMATS.items() if format.count > 1 and format.type != NO_TYPE)
 
 
 def block_bytes(name: str, blocks: int, seed: int = 0) -> bytes:

@@ -38,10 +38,11 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(("*", "**", "+", "%"))
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[str], str]) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
         self.steps = 0
-        self.globals |= {"raise_exception": _raise, "strftime_now": _now, _COUNT: self.counted, _JOINED: self.joined}
+        self.globals |= {"raise_exception": _raise, "strftime_now": lambda pattern: now(str(pattern)[:200])}
+        self.globals |= {_COUNT: self.counted, _JOINED: self.joined}
         self.globals[_TICK] = self.tick
         self.filters["tojson"] = _to_json
         self.filters = {name: self._guarded(name, function) for name, function in self.filters.items()}
@@ -145,8 +146,8 @@ def _raise(message: object) -> None:
     raise _Refused(str(message))
 
 
-def _now(pattern: object) -> str:
-    return datetime.now().strftime(str(pattern)[:200])
+def _now(pattern: str) -> str:
+    return datetime.now().strftime(pattern)
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **_: Any) -> str:
@@ -154,16 +155,18 @@ def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, 
 
 
 class ChatTemplate:
-    """A template; ``tokens`` are texts of special tokens by the names that templates use (``bos_token``).
+    """A template; ``tokens`` are texts of special tokens by the names that templates use (``bos_token``). Where it
+    writes a date, that is ``date``, or today's.
 
     Raises:
         UsageError: it is no jinja2, or longer than a megabyte.
     """
 
-    def __init__(self, source: str, tokens: Mapping[str, str]) -> None:
+    def __init__(self, source: str, tokens: Mapping[str, str], date: datetime | None = None) -> None:
         if len(source) > _MOST_SOURCE:
             raise UsageError("the chat template has more than a megabyte", hint="use the checkpoint's original one")
-        self._environment, self._tokens = _Environment(), dict(tokens)
+        self.tells_date = date is None and "strftime_now" in source
+        self._environment, self._tokens = _Environment(_now if date is None else date.strftime), dict(tokens)
         try:
             self._template = self._environment.from_string(source)
         except (jinja2.TemplateError, RecursionError, ValueError) as error:
