@@ -10,6 +10,7 @@ from pathlib import Path
 
 import onnx
 
+from sdk.frontends.onnx.functions import STANDARD
 from sdk.frontends.onnx.operators import OPERATORS as ONNX
 from sdk.frontends.onnx.refused import REFUSED as ONNX_REFUSED
 from sdk.frontends.tflite.context import OperatorSpec
@@ -69,6 +70,7 @@ def _onnx() -> Iterator[str]:
         schemas.setdefault(key, []).append(schema)
     own = [(key, _versions(schemas.get(key, ()))) for key in sorted(ONNX)]
     others = [(key, _versions(found)) for key, found in sorted(schemas.items()) if key not in ONNX and _defined(found)]
+    others += [(key, "") for key in sorted(STANDARD)]
     yield f"## ONNX: {len(own)}, and {len(others)} that are expanded"
     yield ""
     yield f"Versions are those of the operator that models of opset {OLDEST_OPSET} and newer use, as onnx"

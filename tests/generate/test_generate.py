@@ -23,7 +23,9 @@ NOT_GENERATED = {
     "WHERE": "as large as the numbers say: nothing of a fixed shape can follow",
     "Scatter": "replaced by ScatterElements in opset 11; the networks are of opset 21 and later",
     "Upsample": "replaced by Resize in opset 10",
-    **dict.fromkeys(("DFT", "DeformConv", "GridSample", "MelWeightMatrix", "RoiAlign", "STFT"), "has tests of its own"),
+    **dict.fromkeys(
+        ("DFT", "DeformConv", "GridSample", "MaxRoiPool", "MelWeightMatrix", "RoiAlign", "STFT"), "has tests of its own"
+    ),
     **dict.fromkeys(
         ("ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
          "SequenceLength", "SplitToSequence"), "values of the networks are tensors; has tests of its own",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import graphlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import onnx
 from onnx import helper
@@ -14,7 +14,38 @@ from sdk.compiler.ir.types import TensorType
 from sdk.errors import BuildError
 from sdk.frontends.onnx.reader import element_code
 
-__all__ = ["all_nodes", "check_arity", "check_expanded", "local_functions", "schema_function"]
+__all__ = [
+    "STANDARD", "all_nodes", "check_arity", "check_expanded", "local_functions", "schema_function", "standard",
+]  # fmt: skip
+
+
+# Operators of com.microsoft that became ONNX's own: the opset of it, and what more they can be told, with the defaults.
+_STANDARD: Final[Mapping[str, tuple[int, Mapping[str, int]]]] = {
+    "CausalConvWithState": (27, {"ndim": 1, "dilation": 1, "channels_last": 0, "state_window": 0}),
+    "LinearAttention": (27, {"state_window": 0}),
+}
+STANDARD: Final = frozenset(f"com.microsoft::{name}" for name in _STANDARD)
+
+
+def standard(node: Any, version: int) -> tuple[Any, int]:
+    """The operator of ONNX that one of com.microsoft became, with its opset; any other as it is.
+
+    Raises:
+        BuildError: it is told more than the one of ONNX can do.
+    """
+    if node.domain != "com.microsoft" or node.op_type not in _STANDARD:
+        return node, version
+    opset, more = _STANDARD[node.op_type]
+    found = type(node)()
+    found.CopyFrom(node)
+    found.domain = ""
+    del found.attribute[:]
+    for one in node.attribute:
+        if one.name not in more:
+            found.attribute.add().CopyFrom(one)
+        elif one.i != more[one.name]:
+            raise BuildError(f"its attribute {one.name} of {one.i} is not supported")
+    return found, opset
 
 
 def local_functions(model: Any) -> Mapping[tuple[str, str, str], Any]:

@@ -21,7 +21,14 @@ from sdk.frontends.loops import check_passes
 from sdk.frontends.names import identifier
 from sdk.frontends.onnx.context import Converter, OnnxNode
 from sdk.frontends.onnx.externals import Externals
-from sdk.frontends.onnx.functions import all_nodes, check_arity, check_expanded, local_functions, schema_function
+from sdk.frontends.onnx.functions import (
+    all_nodes,
+    check_arity,
+    check_expanded,
+    local_functions,
+    schema_function,
+    standard,
+)
 from sdk.frontends.onnx.inputs import Bounds, elements, parameters, tensor_of
 from sdk.frontends.onnx.narrow import check_narrow, narrow_result
 from sdk.frontends.onnx.operators import OPERATORS
@@ -271,8 +278,8 @@ class _Importer:
         if folded is not None:
             return narrow_result(context, (folded,), self.builder.narrow)
         if converter is None:
-            resolved = _resolved(node, protos)
-            found = schema_function(resolved, version, [self._types(v) for v in inputs])
+            resolved, opset = standard(_resolved(node, protos), version)
+            found = schema_function(resolved, opset, [self._types(v) for v in inputs])
             if found is None:
                 raise refusal(_key(node), version, node.domain in ("", "ai.onnx"))
             return self._expand(scope, node, inputs, {**found[1], **protos}, found[0])

@@ -223,6 +223,27 @@ def test_support_vectors(kernel: str, params: list[float]) -> None:
         )
 
 
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"])
+def test_probabilities_of_support_vectors(transform: str) -> None:
+    for labels, sizes in (([3, 7], [2, 3]), ([4, 2, 9], [2, 1, 3]), ([0, 1, 2, 3, 4], [1, 2, 1, 1, 2])):
+        pairs, total = len(labels) * (len(labels) - 1) // 2, sum(sizes)
+        given = {
+            "classlabels_ints": labels,
+            "vectors_per_class": sizes,
+            "support_vectors": reals(total, 3).reshape(-1).tolist(),
+            "coefficients": reals((len(labels) - 1) * total).tolist(),
+            "rho": reals(pairs).tolist(),
+            "kernel_type": "RBF",
+            "kernel_params": [0.4, 0.0, 3.0],
+            "outputs": ("label", "y"),
+            "post_transform": transform,
+        }
+        sigmoids = {"prob_a": (-np.abs(reals(pairs))).tolist(), "prob_b": reals(pairs).tolist()}
+        compare("SVMClassifier", {"x": reals(40, 3)}, {"label": np.int64}, **given, **sigmoids)
+        if transform != "PROBIT":  # of scores, which are no probabilities
+            compare("SVMClassifier", {"x": reals(9, 3)}, {"label": np.int64}, **given)
+
+
 def test_support_vectors_that_are_refused() -> None:
     given = {
         "classlabels_ints": [0, 1],
@@ -232,5 +253,5 @@ def test_support_vectors_that_are_refused() -> None:
         "rho": [0.0],
         "outputs": ("label", "y"),
     }
-    refused("SVMClassifier", {"x": reals(5, 2)}, "probabilities", prob_a=[1.0], prob_b=[0.0], **given)
+    refused("SVMClassifier", {"x": reals(5, 2)}, "sigmoids", prob_a=[1.0, 2.0], prob_b=[0.0], **given)
     refused("SVMClassifier", {"x": reals(5, 2)}, "the kernel OTHER", kernel_type="OTHER", **given)

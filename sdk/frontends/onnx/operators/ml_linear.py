@@ -125,13 +125,9 @@ def svm_regressor(node: OnnxNode) -> Value:
 
 @onnx_op("SVMClassifier", domain=DOMAIN)
 def svm_classifier(node: OnnxNode) -> tuple[Value, Value]:
-    """Labels by the votes of each pair of classes, and the scores of pairs; of a linear model by scores of classes."""
+    """Labels by the votes of each pair of classes, and the scores of pairs, or the probabilities of classes."""
     x, count = single(node, real_matrix(node, node.x(0))), class_count(node)
     sizes, transform = node.ints("vectors_per_class", ()), node.text("post_transform", "NONE")
-    if node.floats("prob_a", ()) or transform != "NONE":
-        node.fail(
-            "probabilities of a support vector machine are not supported", hint="export it with probability=False"
-        )
     if not sizes:
         node.fail("a support vector machine without vectors is not supported", hint="export it as a linear classifier")
     if len(sizes) != count or count < 2:
@@ -153,10 +149,33 @@ def svm_classifier(node: OnnxNode) -> tuple[Value, Value]:
         base[j] += 1
     votes = node.call("add", node.call("matmul", first, node.const(votes_of, "votes")), node.const(base, "base"))
     label = labelled(node, node.call("argmax", votes, axis=1, last=False))
-    if count == 2:
-        scores = part(node, scores, 1, 0, 1)
-        scores = node.call("concat", node.call("neg", scores), scores, axis=1)
-    return label, scores
+    if node.given.get("prob_a"):
+        return label, post_transform(node, _probabilities(node, scores, count, pairs), transform)
+    return label, _both_pairs(node, scores, transform) if count == 2 else post_transform(node, scores, transform)
+
+
+def _both_pairs(node: OnnxNode, score: Value, transform: str) -> Value:
+    """The scores of two classes of that of their only pair, as onnxruntime has them."""
+    if transform == "NONE":
+        return node.call("concat", node.call("neg", score), score, axis=1)
+    return _both(node, score, transform)
+
+
+def _probabilities(node: OnnxNode, scores: Value, count: int, pairs: list[tuple[int, int]]) -> Value:
+    """Probabilities of classes [n, count] from the scores of pairs, each of which a sigmoid makes a probability."""
+    a, b = _numbers(node, "prob_a"), _numbers(node, "prob_b")
+    if a.size != len(pairs) or b.size != len(pairs):
+        node.fail(f"{a.size} and {b.size} numbers of sigmoids for {len(pairs)} pairs of classes")
+    line = node.call("add", node.call("mul", scores, node.const(-a, "prob_a")), node.const(-b, "prob_b"))
+    first = node.call("clip", node.call("sigmoid", line), lo=1e-7, hi=1.0 - 1e-7)
+    second = node.call("sub", node.scalar(1.0, F32), first)
+    none = node.call("mul", part(node, first, 1, 0, 1), node.scalar(0.0, F32))
+    places = np.full((count, count), 2 * len(pairs), np.int64)
+    for k, (i, j) in enumerate(pairs):
+        places[i, j], places[j, i] = k, len(pairs) + k
+    both = node.call("concat", first, second, none, axis=1)
+    table = node.call("gather", both, node.const(places.reshape(-1), "pairs"), axis=1)
+    return node.call("couple", node.call("reshape", table, shape=(scores.type.shape[0], count, count)))
 
 
 def _pair_weights(given: Array, sizes: tuple[int, ...], pairs: list[tuple[int, int]]) -> Array:

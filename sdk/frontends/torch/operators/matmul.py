@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,34 @@ def _scaled(node: TorchNode, x: Value, factor: Number) -> Value:
     if isinstance(factor, (int, float)) and factor == 1:
         return x
     return node.call("mul", x, node.tensor(factor, x.type.dtype))
+
+
+@aten("bilinear.default")
+def bilinear(node: TorchNode, a: Value, b: Value, weight: Value, bias: Value | None = None) -> Value:
+    """The sum of a[i] * w[k, i, j] * b[j] for each k: a product with b, then with a."""
+    outputs, width, other = weight.type.shape
+    columns = node.call("transpose", weight, perm=(2, 0, 1))
+    flat = node.call("reshape", columns, shape=(other, outputs * width))
+    met = node.call("reshape", matrix_product(node, b, flat), shape=(*b.type.shape[:-1], outputs, width))
+    rows = node.call("reshape", a, shape=(*a.type.shape[:-1], 1, width))
+    total = node.call("reduce_sum", node.call("mul", met, rows), axes=(a.type.rank,))
+    y = node.call("reshape", total, shape=(*a.type.shape[:-1], outputs))
+    return y if bias is None else node.call("add", y, bias)
+
+
+@aten("_trilinear.default")
+def trilinear(node: TorchNode, a: Value, b: Value, c: Value, *more: Any) -> Value:
+    """The product of three tensors, each with new axes at given places, summed over some of their axes."""
+    *places, summed, _ = more
+    rank = a.type.rank + len(places[0])
+    wide = []
+    for x, new in zip((a, b, c), places, strict=True):
+        at = {node.axis(k, rank) for k in new}
+        own = iter(x.type.shape)
+        wide.append(node.call("reshape", x, shape=tuple(1 if k in at else next(own) for k in range(rank))))
+    met = node.call("mul", node.call("mul", wide[0], wide[1]), wide[2])
+    axes = node.axes(summed, rank)
+    return node.call("reshape", node.call("reduce_sum", met, axes=axes), shape=node.out.shape)
 
 
 @aten("scaled_dot_product_attention.default")

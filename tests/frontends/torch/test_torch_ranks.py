@@ -1,0 +1,74 @@
+"""Medians, running extremes, buckets, bilinear layers and linear algebra, against PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch_harness import compare
+
+from sdk.errors import BuildError
+
+torch.manual_seed(4)
+N = torch.export.Dim("n", min=1, max=9)
+X = torch.randn(4, 7)
+HOLES = X.masked_fill(X > 1.2, float("nan"))
+BOUNDS = torch.tensor([-1.0, -0.5, -0.5, 0.0, 1.0])
+SQUARES = torch.randn(2, 3, 4, 4) + 3 * torch.eye(4)
+
+
+def test_places_among_boundaries() -> None:
+    def run(x: torch.Tensor, rows: torch.Tensor) -> Any:
+        return (
+            torch.bucketize(x, BOUNDS), torch.bucketize(x, BOUNDS, right=True, out_int32=True),
+            torch.searchsorted(rows, x), torch.searchsorted(rows, x, side="right"), torch.bucketize(x.int(), BOUNDS),
+            torch.searchsorted(BOUNDS, 0.0), torch.bucketize(torch.round(x * 2) / 2, BOUNDS, right=True),
+        )  # fmt: skip
+
+    rows = torch.randn(4, 5).sort(1)[0]
+    compare(run, X, rows, shapes=({0: N}, {0: N}), more=[(X[:1], rows[:1])])
+    compare(lambda x: torch.bucketize(x, BOUNDS), HOLES)
+    with pytest.raises(BuildError) as caught:
+        compare(lambda x, rows, order: torch.searchsorted(rows, x, sorter=order), X, rows, rows.argsort(1))
+    assert "sorter" in str(caught.value.where)
+
+
+def test_medians_and_running_extremes() -> None:
+    def run(x: torch.Tensor) -> Any:
+        return (
+            *x.median(1), *x.median(0, keepdim=True), x.median(), *x.kthvalue(2, 1), *x.cummax(1), *x.cummin(0),
+            *(x * 9).int().cummax(-1), (x * 9).int().median(1)[0],
+        )  # fmt: skip
+
+    length = torch.export.Dim("m", min=2, max=9)
+    compare(run, X, shapes=({0: N, 1: length},), more=[(torch.randn(1, 2),), (torch.randn(9, 8),)])
+    compare(lambda x: (x.median(1)[0], x.median(), x.cummax(1)[0], x.cummin(1)[0]), HOLES)
+    compare(lambda x: (*x.cummax(1), *x.cummin(1)), torch.tensor([[2.0, 2, 1, 3, 3, 1, 1]]))
+
+
+def test_bilinear_layers() -> None:
+    compare(nn.Bilinear(7, 5, 3), X, torch.randn(4, 5), shapes=({0: N}, {0: N}), more=[(X[:2], torch.randn(2, 5))])
+    compare(nn.Bilinear(7, 5, 3, bias=False), X.view(2, 2, 7), torch.randn(2, 2, 5))
+    compare(lambda a, b, c: torch._trilinear(a, b, c, [1, 3], [0], [1, 2], [2, 3]), X, torch.randn(3, 7, 5), X[:, :5])
+
+
+def test_systems_of_equations() -> None:
+    def run(a: torch.Tensor, b: torch.Tensor) -> Any:
+        la = torch.linalg
+        return (
+            la.inv(a), a.inverse(), la.inv_ex(a)[0], la.solve(a, b), la.solve(a, b[..., 0]),
+            la.solve(a, b.mT, left=False), la.solve(a, b[0, 0]), la.det(a), la.slogdet(a)[1],
+            a.det().sign() * la.slogdet(a)[0], la.matrix_power(a, 3),
+            la.solve_triangular(a, b, upper=True), la.solve_triangular(a, b, upper=False, unitriangular=True),
+            la.solve_triangular(a, b.mT, upper=True, left=False), (a @ a.mT).logdet(), la.matrix_norm(a),
+        )  # fmt: skip
+
+    b = torch.randn(2, 3, 4, 5)
+    compare(run, SQUARES, b, shapes=({0: N}, {0: N}), more=[(SQUARES[:1], b[:1])])
+    swapped = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+    compare(lambda a: (torch.linalg.inv(a), torch.linalg.det(a)), swapped)
+    with pytest.raises(BuildError) as caught:
+        compare(torch.linalg.inv, SQUARES[0, 0], shapes=({0: N, 1: N},))
+    assert "a fixed size" in str(caught.value.where)
