@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -32,6 +32,11 @@ def _sampling(command: Callable[..., None]) -> Callable[..., None]:
         option = click.option(flag, name, type=kind, default=default, show_default=True, metavar="N", help=text)
         command = option(command)
     return command
+
+
+_THREADS: Final = click.option(
+    "--threads", type=click.IntRange(1, 64), metavar="N", help="Threads of an answer (default: all processors)."
+)
 
 
 def _grammars(*, several: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -99,12 +104,15 @@ def llm() -> None:
     "--quantize", metavar="FORMAT", help="q8_0 or q4_0: matrices of floats in groups of 32, rounded to nearest."
 )
 @click.option("--name", metavar="NAME", help="Prefix of all C names (default: from the file's name).")
-@click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="For C to share a run.")
+@click.option(
+    "--threads", type=click.IntRange(1, 64), metavar="N",
+    help="Most threads that share a run (default: 8; 1 without an operating system).",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite files in the folder that were not generated.")
 @options.json_option
 def build(
     model: Path, board: str, out: Path | None, context: int | None, chunk: int, quantize: str | None, name: str | None,
-    threads: int, force: bool, as_json: bool,
+    threads: int | None, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compile the checkpoint MODEL for a board: C, and on this machine a library that sdk.llm.load runs."""
     from sdk.llm.build import build_model
@@ -136,10 +144,11 @@ def build(
     help="Guess up to N tokens that followed the same words before.",
 )  # fmt: skip
 @_grammars(several=False)
+@_THREADS
 @_sampling
 def chat(
     folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, lookup: int,
-    grammars: tuple[Path, ...], schemas: tuple[Path, ...], **sampling: Any,
+    grammars: tuple[Path, ...], schemas: tuple[Path, ...], threads: int | None, **sampling: Any,
 ) -> None:  # fmt: skip
     """Talk with the model that sdk llm build wrote to FOLDER; an empty line or Ctrl-D ends it."""
     from sdk.llm.conversation import Conversation
@@ -147,7 +156,7 @@ def chat(
     if len(grammars) + len(schemas) > 1:
         raise UsageError("an answer follows one grammar or schema", hint="give --grammar or --json-schema once")
     rules = list(_rules(grammars, schemas).values())
-    talk, sampler = Conversation.of(folder), _sampler(sampling)
+    talk, sampler = Conversation.of(folder, threads), _sampler(sampling)
     grammar = talk.speaker.grammar(rules[0]) if rules else None
     messages = [{"role": "system", "content": system}] if system else []
     for text in _asked(prompt):
@@ -224,13 +233,17 @@ def _bytes(text: str) -> int:
     help="Answers at the same time, each with caches of its own; others wait.",
 )  # fmt: skip
 @click.option("--name", metavar="NAME", help="Name of the model for clients (default: the build's).")
-def serve(folder: Path, listen: str, key_file: Path | None, parallel: int, name: str | None) -> None:
+@_THREADS
+def serve(
+    folder: Path, listen: str, key_file: Path | None, parallel: int, name: str | None, threads: int | None
+) -> None:  # fmt: skip
     """Serve the model that sdk llm build wrote to FOLDER by OpenAI's interface: /v1/chat/completions and others.
 
     Without --key-file, this machine alone can reach it.
     """
     from sdk.llm.conversation import Conversation
     from sdk.llm.engine import Engine
+    from sdk.llm.model import processors
     from sdk.llm.serving import server_of
 
     host, _, port = listen.rpartition(":")
@@ -239,7 +252,7 @@ def serve(folder: Path, listen: str, key_file: Path | None, parallel: int, name:
     key = None if key_file is None else _read(key_file).strip()
     if key == "":
         raise UsageError(f"{key_file} is empty", hint="write a secret into it")
-    talk = Conversation.of(folder)
+    talk = Conversation.of(folder, threads or max(processors() // parallel, 1))
     called = name or str(talk.model.info["name"])
     engine = Engine(talk, parallel)
     try:
@@ -255,12 +268,13 @@ def serve(folder: Path, listen: str, key_file: Path | None, parallel: int, name:
 @click.argument("folder", type=options.FILE)
 @click.option("--prompts", metavar="N,N", default="128,512", show_default=True, help="Lengths of prompts, in tokens.")
 @click.option("--tokens", type=click.IntRange(1), default=32, show_default=True, metavar="N", help="Tokens after each.")
+@_THREADS
 @options.json_option
-def bench(folder: Path, prompts: str, tokens: int, as_json: bool) -> None:
+def bench(folder: Path, prompts: str, tokens: int, threads: int | None, as_json: bool) -> None:
     """Measure the model that sdk llm build wrote to FOLDER: tokens per second, time to load, memory."""
     from sdk.llm.measure import bench_model
 
-    data = bench_model(folder, _lengths(prompts), tokens)
+    data = bench_model(folder, _lengths(prompts), tokens, threads=threads)
     if as_json:
         output.print_json(data, 1)
         return
@@ -268,7 +282,8 @@ def bench(folder: Path, prompts: str, tokens: int, as_json: bool) -> None:
     for row in data["lengths"]:
         output.say(f"{row['prompt']:>8} {row['prefill']:>8,.1f} tok/s {row['decode']:>8,.1f} tok/s")
     peak = data["peak_bytes"]
-    output.say(f"loaded in {data['load_ms']:.1f} ms" + (f", {peak:,} B of memory at most" if peak else ""))
+    memory = f", {peak:,} B of memory at most" if peak else ""
+    output.say(f"{data['threads']} threads, loaded in {data['load_ms']:.1f} ms{memory}")
 
 
 def _lengths(text: str) -> list[int]:

@@ -16,7 +16,7 @@ from sdk.driver.artifact import build
 from sdk.driver.built import Built, load_built
 from sdk.driver.options import BuildOptions
 from sdk.driver.out_folder import MANIFEST
-from sdk.driver.sources import compile_sources
+from sdk.driver.sources import Files, compile_sources
 from sdk.driver.targets import target_of
 from sdk.errors import UsageError
 from sdk.files import replacing
@@ -28,6 +28,7 @@ from sdk.llm.fitting import LIMIT, largest_context, needs
 from sdk.llm.quantise import quantised
 from sdk.llm.tokens import GGUF_TOKENS, tokens_of
 from sdk.report import BuildReport
+from sdk.resources import data_dir
 from sdk.steps import step
 from sdk.templates import render
 from sdk.toolchains import LinkJob, toolchain_for
@@ -37,6 +38,7 @@ __all__ = ["CHUNK", "CONTEXT", "LlmBuild", "build_model", "library_name"]
 CONTEXT: Final = 4096  # positions where nobody asks for more or less, and the model has as many
 CHUNK: Final = 128  # tokens of one run of "prefill" at most
 SCHEMA: Final = 1  # of model.json
+THREADS: Final = 8  # that may share a run where there is an operating system, and nobody asks for more or less
 _MOST: Final = 1 << 20  # positions
 
 
@@ -51,7 +53,7 @@ class LlmBuild:
 
 def build_model(
     path: Path, out: Path, *, context: int | None = None, chunk: int = CHUNK, name: str | None = None,
-    threads: int = 1, board: str = "host", force: bool = False, quantize: str | None = None,
+    threads: int | None = None, board: str = "host", force: bool = False, quantize: str | None = None,
 ) -> LlmBuild:  # fmt: skip
     """Builds a checkpoint into ``out``.
 
@@ -61,7 +63,7 @@ def build_model(
         context: positions that there is room for; at most as many as the model was made for. None: 4096, or those.
         chunk: tokens of one run of "prefill" at most.
         name: the C prefix; from the name of the file or folder by default.
-        threads: that a C program may have share a run; ``sdk.llm.load`` uses one.
+        threads: that may share a run at most. None: 8 where the board has an operating system, 1 elsewhere.
         board: whose code it is.
         force: whether files of the user's in the way are overwritten.
         quantize: "Q8_0" or "Q4_0" for matrices of floats, in any case; None for as they are.
@@ -91,7 +93,9 @@ def build_model(
     file = ModelFile(path.resolve(), key.encode(), _frontend(load))
     place = load_board(board)
     weights = "file" if place.hosted else "flash"
-    options = BuildOptions(name=prefix, threads=threads, io="caller", weights=weights)
+    options = BuildOptions(
+        name=prefix, threads=threads or (THREADS if place.hosted else 1), io="caller", weights=weights
+    )
     report = build(file, place, options, emit="c", out=out, force=force)
     info = _info(checkpoint, prefix, sizes)
     info |= tokens_of(checkpoint, out)
@@ -102,7 +106,7 @@ def build_model(
     for file_name, text in layer.items():
         (out / file_name).write_text(text, encoding="utf-8")
     if place.hosted:
-        _link(built, layer, board, options, out / library_name(prefix))
+        _link(built, layer | _pool(prefix, options), board, options, out / library_name(prefix))
     with replacing(out / "model.json") as stream:
         stream.write((json.dumps(info, indent=1, sort_keys=True) + "\n").encode())
     return LlmBuild(out, info, report)
@@ -184,10 +188,20 @@ def _layer_files(info: Mapping[str, Any], prefix: str) -> dict[str, str]:
     return {f"{prefix}_llm.{kind}": render(f"llm/llm.{kind}", **values) for kind in ("c", "h")}
 
 
-def _link(built: Built, layer: Mapping[str, str], board: str, options: BuildOptions, out: Path) -> None:
+def _pool(prefix: str, options: BuildOptions) -> dict[str, str]:
+    """The C of threads, where runs can be shared."""
+    if options.threads == 1:
+        return {}
+    pool = data_dir("c_runtime") / "port" / "posix" / "pool.c"
+    mine = render("llm/llm_threads.c", m=prefix, M=prefix.upper())
+    return {f"{prefix}_llm_threads.c": mine, "sdk_rt_pool.c": pool.read_text(encoding="utf-8")}
+
+
+def _link(built: Built, around: Files, board: str, options: BuildOptions, out: Path) -> None:
     """Writes the library of a build and of what is around it."""
     target = target_of(load_board(board), options)
     tool = toolchain_for(target, options.toolchain)
     with step("building the library"):
-        objects = compile_sources({**built.sources.model, **layer}, tool, target, pic=True)
-        tool.link(LinkJob("shared", objects, target), out)
+        objects = compile_sources({**built.sources.model, **around}, tool, target, pic=True)
+        libs = ("pthread",) if options.threads > 1 else ()
+        tool.link(LinkJob("shared", objects, target, libs=libs), out)

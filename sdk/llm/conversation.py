@@ -150,13 +150,13 @@ class Conversation:
         self._logits: NDArray[np.float32] | None = None
 
     @staticmethod
-    def of(folder: Path) -> Conversation:
-        """A conversation with the build in a folder.
+    def of(folder: Path, threads: int | None = None) -> Conversation:
+        """A conversation with the build in a folder, whose runs so many ``threads`` share (None: one a processor).
 
         Raises:
             UsageError: there is no build, or its tokenizer is missing.
         """
-        model = load(folder)
+        model = load(folder, threads)
         return Conversation(model, Speaker(folder, model.info))
 
     def another(self) -> Conversation:

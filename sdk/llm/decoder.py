@@ -1,9 +1,9 @@
 """The one decoder that all architectures are built of: which parts a layer has follows from its configuration and from
 which tensors there are.
 
-Keys and values lie in rings, [kv heads, slots, numbers of a head]. A layer that sees everything has a slot for each
-position of the context; one with a window has those of the window and of the tokens of one run, since all of these are
-written before any is looked at.
+Keys and values lie in rings, [kv heads, numbers of a head, slots] and [kv heads, slots, numbers of a head]. A layer
+that sees everything has a slot for each position of the context; one with a window has those of the window and of the
+tokens of one run, since all of these are written before any is looked at; some more make whole blocks for ``attend``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.module import Module
-from sdk.compiler.sym import Dim, Expr, dmin, mod
+from sdk.compiler.sym import Dim, Expr
 from sdk.graph import Entry, ModuleBuilder, StateRef, Tensor, f32, i32
 from sdk.graph.quantised import FORMATS, group_dense, group_embedding
 from sdk.llm.config import Config, Rope
@@ -25,7 +25,7 @@ from sdk.llm.weights import Weight
 
 __all__ = ["VERIFY", "Sizes", "decoder_module", "slots_of"]
 
-HIDDEN_SCORE: Final = -1e30  # of a position that must not be seen: its share is 0
+_BLOCK, _SMALL_BLOCK, _LARGE = 64, 16, 512  # slots
 VERIFY: Final = 8  # tokens that an entry "verify" takes at most
 
 
@@ -38,8 +38,12 @@ class Sizes:
 
 
 def slots_of(window: int | None, sizes: Sizes) -> int:
-    """Positions in the ring of a layer."""
-    return sizes.context if window is None else min(sizes.context, window + sizes.chunk - 1)
+    """Slots in the ring of a layer: whole blocks, in large ones an odd number of these, so that the keys of a block,
+    which are so many slots apart, do not push each other out of a processor's caches."""
+    needed = sizes.context if window is None else min(sizes.context, window + sizes.chunk - 1)
+    if needed < _LARGE:
+        return -(-needed // _SMALL_BLOCK) * _SMALL_BLOCK
+    return (-(-needed // _BLOCK) | 1) * _BLOCK
 
 
 def decoder_module(name: str, config: Config, weights: Mapping[str, Weight], sizes: Sizes) -> Module:
@@ -69,10 +73,9 @@ class _Model:
         self.ropes = dict.fromkeys(repr(layer.rope) for layer in config.layers if layer.rope)
         self.caches: list[tuple[StateRef, StateRef]] = []
         for k, layer in enumerate(config.layers):
-            shape = (config.kv_heads, slots_of(layer.window, sizes), config.head_dim)
-            keys, values = (
-                self.builder.state(f"{kind}{k}", f32, shape, layout="ring", axis=1) for kind in ("keys", "values")
-            )
+            kv, size, slots = config.kv_heads, config.head_dim, slots_of(layer.window, sizes)
+            keys = self.builder.state(f"keys{k}", f32, (kv, size, slots), layout="ring", axis=2)
+            values = self.builder.state(f"values{k}", f32, (kv, slots, size), layout="ring", axis=1)
             self.caches.append((keys, values))
 
     def constant(self, name: str, data: Callable[[], NDArray[np.float32]] | None = None) -> Tensor:
@@ -97,7 +100,6 @@ class _Step:
         self.ids = entry.input("ids", i32, (count,))
         self.positions = entry.iota(extent=count, start=start, step=1, dtype=i32)
         self.turns: dict[str, tuple[Tensor, Tensor]] = {}
-        self.masks: dict[int | None, Tensor | None] = {}
 
     def run(self, every: bool) -> None:
         """The whole model: logits after each token, or after the last."""
@@ -167,25 +169,23 @@ class _Step:
         """Grouped-query attention over the ring of layer k, into which the new keys and values go first. Keys are
         turned before they are kept, so that a slot needs no position when it is read."""
         c, e, n, layer = self.config, self.e, self.count, self.config.layers[k]
-        shared, kv, size = c.heads // c.kv_heads, c.kv_heads, c.head_dim
+        kv, size = c.kv_heads, c.head_dim
         queries, keys = (
             self.turned(self.head_norm(self.linear(x, f"blk.{k}.{name}"), f"blk.{k}.{name}_norm", heads), layer.rope)
             for name, heads in (("attn_q", c.heads), ("attn_k", kv))
         )
         values = e.call("reshape", self.linear(x, f"blk.{k}.attn_v"), shape=(n, kv, size))
-        seen = []
-        for state, new in zip(self.model.caches[k], (keys, values), strict=True):
-            e.write(state, self.by_head(new, kv), at=self.start)
-            seen.append(self.visible(e.read(state), layer.window))
-        asked = e.reshape(self.by_head(queries, c.heads), shape=(kv, shared * n, size))
-        scores = e.matmul(asked, seen[0], trans_b=True) * c.attention_scale
-        scores = self.capped(scores, c.attention_softcap)
-        length, mask = seen[0].shape[1], self.mask(layer.window)
-        if mask is not None:
-            apart = e.reshape(scores, shape=(kv, shared, n, length))
-            scores = e.reshape(e.where(mask, apart, HIDDEN_SCORE), shape=(kv, shared * n, length))
-        mixed = e.reshape(e.softmax(scores) @ seen[1], shape=(c.heads, n, size))
-        flat = e.reshape(e.transpose(mixed, perm=(1, 0, 2)), shape=(n, c.heads * size))
+        held = []
+        for state, new, perm in zip(self.model.caches[k], (keys, values), ((1, 2, 0), (1, 0, 2)), strict=True):
+            e.write(state, self.by_head(new, perm), at=self.start)
+            held.append(e.read(state))
+        slots = slots_of(layer.window, self.model.sizes)
+        window = layer.window if layer.window is not None and layer.window < self.model.sizes.context else 0
+        mixed = e.call(
+            "attend", queries, *held, start=self.start, window=window, ring=slots < self.model.sizes.context,
+            scale=c.attention_scale, cap=c.attention_softcap or 0.0,
+        )  # fmt: skip
+        flat = e.call("reshape", mixed, shape=(n, c.heads * size))
         return self.linear(flat, f"blk.{k}.attn_output")
 
     def head_norm(self, x: Tensor, name: str, heads: int) -> Tensor:
@@ -195,11 +195,11 @@ class _Step:
             return self.norm(self.e.call("reshape", x, shape=shape), name)
         return self.e.call("reshape", self.norm(x, name), shape=shape)
 
-    def by_head(self, x: Tensor, heads: int) -> Tensor:
-        """[tokens, heads, numbers] as [heads, tokens, numbers]."""
+    def by_head(self, x: Tensor, perm: tuple[int, int, int]) -> Tensor:
+        """[tokens, heads, numbers] with its axes in another order, the heads first."""
         if self.count == 1:
-            return self.e.call("reshape", x, shape=(heads, 1, self.config.head_dim))
-        return self.e.call("transpose", x, perm=(1, 0, 2))
+            return self.e.call("reshape", x, shape=tuple(x.shape[axis] for axis in perm))
+        return self.e.call("transpose", x, perm=perm)
 
     def turned(self, x: Tensor, rope: Rope | None) -> Tensor:
         """[tokens, heads, numbers] with each pair out of two halves turned by the angle of its position."""
@@ -225,39 +225,3 @@ class _Step:
             both = (self.e.cos(column * table), self.e.sin(column * table))
             self.turns[key] = both if magnitude == 1 else (both[0] * magnitude, both[1] * magnitude)
         return self.turns[key]
-
-    def visible(self, ring: Tensor, window: int | None) -> Tensor:
-        """The slots of a ring that may hold something: those before the last token's, where it holds the context."""
-        c, slots = self.config, slots_of(window, self.model.sizes)
-        if slots < self.model.sizes.context:
-            return ring
-        length = dmin(self.start + self.count, slots)
-        return self.e.call("slice", ring, begin=(0, 0, 0), size=(c.kv_heads, length, c.head_dim), strides=(1, 1, 1))
-
-    def mask(self, window: int | None) -> Tensor | None:
-        """Which slots each token sees, [tokens, slots]; None where it sees all of them."""
-        if window not in self.masks:
-            self.masks[window] = self._mask(window)
-        return self.masks[window]
-
-    def _mask(self, window: int | None) -> Tensor | None:
-        e, context = self.e, self.model.sizes.context
-        slots = slots_of(window, self.model.sizes)
-        if slots == context and self.count == 1 and (window is None or window >= context):
-            return None
-        now = e.reshape(self.positions, shape=(self.count, 1))
-        if slots == context:
-            held = e.iota(extent=dmin(self.start + self.count, slots), start=0, step=1, dtype=i32)
-        else:
-            # the slot of the last token, and so the position that each slot holds; below 0 for none yet
-            last = self.start + self.count - 1
-            newest = mod(last, slots)
-            place = e.iota(extent=slots, start=0, step=1, dtype=i32)
-            lap = e.where(e.less_equal(place, newest), e.scalar(0, i32), e.scalar(slots, i32))
-            held = place - lap + (last - newest)
-        seen = e.call("less_equal", held, now)
-        if window is not None and window < context:
-            seen = e.call("and", seen, e.greater(held, now - window))
-        if slots < context:
-            seen = e.call("and", seen, e.greater_equal(held, 0))
-        return seen

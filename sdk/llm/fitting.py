@@ -66,13 +66,11 @@ def _caches(config: Config, sizes: Sizes) -> int:
 
 
 def _arena(config: Config, sizes: Sizes) -> int:
-    """At the widest point of a layer: all scores twice, or once with the values that they weigh; or what is inside of
-    the feed-forward part. Beside them stands what goes on."""
+    """At the widest point of a layer: queries, keys, values and what they are mixed to, or what is inside of the
+    feed-forward part. Beside them stands what goes on."""
     n = sizes.chunk
-    slots = max(slots_of(layer.window, sizes) for layer in config.layers)
-    width, scores = config.heads * config.head_dim, config.heads * n * slots
-    attention = scores + max(scores, config.kv_heads * slots * config.head_dim + n * width)
-    return _FLOAT * (max(attention, 3 * n * config.intermediate_size) + 2 * n * config.hidden_size)
+    attention = (2 * config.heads + 3 * config.kv_heads) * config.head_dim
+    return _FLOAT * n * (max(attention, 3 * config.intermediate_size) + 2 * config.hidden_size)
 
 
 def largest_context(

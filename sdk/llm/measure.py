@@ -19,16 +19,18 @@ __all__ = ["bench_model", "perplexity"]
 _TIMES = 3  # each measured, the best counts: what else runs on a machine only makes it slower
 
 
-def bench_model(folder: Path, prompts: Sequence[int], count: int, *, seed: int = 0) -> dict[str, Any]:
-    """Times of a model on random tokens: ``load_ms``, and for each length in ``prompts`` ``prefill`` and ``decode`` in
-    tokens per second, the latter over ``count`` tokens after that prompt; ``peak_bytes`` is this process's largest
-    memory, or None where that is not known.
+def bench_model(
+    folder: Path, prompts: Sequence[int], count: int, *, threads: int | None = None, seed: int = 0
+) -> dict[str, Any]:
+    """Times of a model on random tokens, with so many ``threads`` (None: one a processor): ``load_ms``, and for each
+    length in ``prompts`` ``prefill`` and ``decode`` in tokens per second, the latter over ``count`` tokens after that
+    prompt; ``peak_bytes`` is this process's largest memory, or None where that is not known.
 
     Raises:
         UsageError: there is no build, or no room for a length.
     """
     begin = time.perf_counter()
-    model = load(folder)
+    model = load(folder, threads)
     load_ms = (time.perf_counter() - begin) * 1e3
     rows = []
     with model:
@@ -39,7 +41,13 @@ def bench_model(folder: Path, prompts: Sequence[int], count: int, *, seed: int =
                     hint="give smaller numbers, or build with a larger --context",
                 )
             rows.append(_row(model, length, count, np.random.default_rng(seed)))
-    return {"load_ms": load_ms, "context": model.context, "lengths": rows, "peak_bytes": _peak()}
+    return {
+        "load_ms": load_ms,
+        "threads": model.threads,
+        "context": model.context,
+        "lengths": rows,
+        "peak_bytes": _peak(),
+    }
 
 
 def _row(model: LanguageModel, length: int, count: int, rng: np.random.Generator) -> dict[str, Any]:

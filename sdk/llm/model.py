@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +18,11 @@ from sdk.errors import DeviceFault, UsageError
 from sdk.files import read_regular
 from sdk.llm.gguf import map_file
 
-__all__ = ["LanguageModel", "Snapshot", "load"]
+__all__ = ["LanguageModel", "Snapshot", "load", "processors"]
 
 _JSON: Final = 1 << 24
 _SIZES: Final = ("instance", "arena", "state", "weights", "arena_align", "state_align", "context", "vocabulary",
-                 "verify", "kept", "abi")  # fmt: skip
+                 "verify", "kept", "abi", "instance_written", "threads")  # fmt: skip
 _ABI: Final = 1
 _WEIGHTS, _CONTEXT, _LENGTH = -6, -100, -102
 
@@ -42,32 +44,56 @@ class Snapshot(msgspec.Struct, frozen=True):
     state: bytes
 
 
-def load(folder: str | Path) -> LanguageModel:
+def load(folder: str | Path, threads: int | None = None) -> LanguageModel:
     """The model that ``sdk llm build`` wrote to ``folder``.
+
+    Args:
+        folder: of the build.
+        threads: that share a run, at most those that it was built for; None for as many as there are processors.
 
     Raises:
         UsageError: the folder holds no such build, or one that does not run on this machine.
     """
-    return LanguageModel(Path(folder))
+    return LanguageModel(Path(folder), threads)
 
 
 class LanguageModel:
     """A conversation with a built model: its caches, and the tokens that are in them. Not to be used by two threads at
     the same time; ``another`` makes a second conversation over the same weights, which may run beside it.
 
-    Stable for callers: ``context``, ``vocabulary_size``, ``length``, ``info``, ``folder``, ``feed``, ``verify``,
-    ``most_verified``, ``reset``, ``truncate``, ``save``, ``restore``, ``another``, ``close``.
+    Stable for callers: ``context``, ``vocabulary_size``, ``length``, ``info``, ``folder``, ``threads``, ``sizes``,
+    ``feed``, ``verify``, ``most_verified``, ``reset``, ``truncate``, ``save``, ``restore``, ``another``, ``close``.
     """
 
-    def __init__(self, folder: Path, _shared: _Library | None = None) -> None:
+    def __init__(self, folder: Path, threads: int | None = None, _shared: _Library | None = None) -> None:
         self._library = _shared or _Library(folder)
         self.folder = folder
+        if threads is not None and threads < 1:
+            raise UsageError(f"{threads} threads", hint="give 1 or more, or None for as many as there are processors")
+        self._asked = threads
         sizes = self._library.sizes
         self._instance = _aligned(sizes["instance"], 16)
         self._arena = _aligned(sizes["arena"], sizes["arena_align"])
         self._state = _aligned(sizes["state"], sizes["state_align"])
         self._check("init", *(n for b in (self._arena, self._state) for n in (b.ctypes.data, b.nbytes)),
                     *self._library.weights)  # fmt: skip
+        wanted = processors() if threads is None else threads
+        self.threads, self._stop = self._share(min(wanted, max(sizes["threads"], 1)))
+
+    def _share(self, threads: int) -> tuple[int, Callable[[], object]]:
+        """Starts threads; how many there are then, and what ends them."""
+        if threads == 1:
+            return 1, lambda: None
+        functions = self._library.functions
+        pool = _aligned(int(functions["pool_bytes"]()), 64)
+        found = int(functions["pool_start"](self._instance.ctypes.data, pool.ctypes.data, threads))
+        return found, weakref.finalize(self, _stopped, functions["pool_stop"], pool)
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes of the file of ``weights``, and of the ``caches`` and the ``arena`` of each conversation."""
+        found = self._library.sizes
+        return {"weights": found["weights"], "caches": found["state"], "arena": found["arena"]}
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -154,11 +180,12 @@ class LanguageModel:
         self._state[:] = np.frombuffer(saved.state, np.uint8)
 
     def another(self) -> LanguageModel:
-        """A second conversation, empty, over the same weights."""
-        return LanguageModel(self.folder, self._library)
+        """A second conversation, empty, over the same weights; it has as many threads, of its own."""
+        return LanguageModel(self.folder, self._asked, self._library)
 
     def close(self) -> None:
         """Gives the memory back; the conversation cannot be used any more."""
+        self._stop()
         self._instance = self._arena = self._state = _aligned(0, 16)
 
     def __enter__(self) -> LanguageModel:
@@ -215,12 +242,13 @@ class _Library:
         try:
             loaded = ctypes.CDLL(str(path.resolve()))
             self.functions = {name: _function(loaded, found.name, name) for name in _SIGNATURES}
+            self.sizes = {name: int(self.functions["size"](k)) for k, name in enumerate(_SIZES)}
+            if self.sizes["threads"] > 1:
+                self.functions |= {name: _function(loaded, found.name, name) for name in _POOL}
         except (OSError, AttributeError) as err:
             raise UsageError(f"cannot load {path}", why=str(err), hint="build it again on this machine") from None
-        self.sizes = {name: int(self.functions["size"](k)) for k, name in enumerate(_SIZES)}
         if self.sizes["abi"] != _ABI:
             raise UsageError(f"cannot load {path}", why="it is of another version", hint="build it again")
-        self.sizes["instance_written"] = int(self.functions["size"](len(_SIZES)))
         self._mapped, self.weights = _mapped(folder, found.weights, self.sizes["weights"])
 
 
@@ -253,13 +281,24 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, ...]]] = {
     "init": (_P, _P, _S, _P, _S, _P, _S), "reset": (_P,), "feed": (_P, _P, _N, _P), "verify": (_P, _P, _N, _P),
     "truncate": (_P, _N), "length": (_P,), "restore": (_P, _N, _N), "size": (_N,),
 }  # fmt: skip
+_POOL: Final[Mapping[str, tuple[Any, ...]]] = {"pool_bytes": (), "pool_start": (_P, _P, _N), "pool_stop": (_P,)}
 
 
 def _function(loaded: ctypes.CDLL, prefix: str, name: str) -> Callable[..., Any]:
     found = getattr(loaded, f"{prefix}_llm_{name}")
-    found.argtypes = _SIGNATURES[name]
-    found.restype = _S if name == "size" else ctypes.c_int32
+    found.argtypes = {**_SIGNATURES, **_POOL}[name]
+    found.restype = _S if name in ("size", "pool_bytes") else ctypes.c_int32
     return found  # type: ignore[no-any-return]
+
+
+def processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _stopped(stop: Callable[..., Any], pool: NDArray[np.uint8]) -> None:
+    """Ends the threads of a pool, whose memory is kept until then."""
+    stop(pool.ctypes.data)
 
 
 def _aligned(size: int, align: int) -> NDArray[np.uint8]:

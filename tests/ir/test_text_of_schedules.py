@@ -59,6 +59,8 @@ TOTAL = nest("reduce_sum", (F32,), ((4, 100),), axes=(1,))
 RELU = nest("relu", (F32,), ((ROWS, 40),))
 BLOCKS: tuple[Shape, ...] = ((ROWS, 64), (ROWS, 2), (ROWS, 2), (20, 36))
 GROUPS = nest("dense_groups", (I8, F32, I32, U8), BLOCKS, format="Q4_0")
+ASKED: tuple[Shape, ...] = ((ROWS, 2, 16), (1, 16, 512), (1, 512, 16))
+ATTEND = nest("attend", (F32,) * 3, ASKED, start=2, window=0, ring=False, scale=0.5, cap=0.0)
 
 BYTEWISE = (CONV, IMAGE, DENSE, DEPTHWISE, COLUMN)
 RULES: tuple[tuple[Nest, Machine], ...] = (
@@ -71,6 +73,7 @@ RULES: tuple[tuple[Nest, Machine], ...] = (
 STEPS: tuple[tuple[Loops, str, tuple[Arg, ...]], ...] = (
     (RELU, "bind", ("i0", "group.x")),
     (RELU, "cyclic", ("i0", 2)),
+    (ATTEND, "attention_lanes", (4, 8, [2, 1])),
     (GROUPS, "group_panels", (8, "halves", 4, [2, 1])),
 )
 

@@ -58,6 +58,13 @@ def test_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         other = session.another()
         same(other.feed(ids[:2]), 1)
         assert (other.length, session.length) == (2, 32)
+        shared = sdk.llm.load(out, threads=99)  # no more than some kernel is worth
+        assert shared.threads == 1
+        same(shared.feed(ids[:12]), 11)
+        same(shared.feed(ids[12:13]), 12)
+        shared.close()
+        with pytest.raises(UsageError, match="0 threads"):
+            sdk.llm.load(out, threads=0)
         session.reset()
         for wrong in ([], [61], [-1], [0.5], [[1]]):
             with pytest.raises(UsageError, match=r"no tokens to take|is not in the vocabulary"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from llm_helpers import Interpreted, saved
 
+import sdk.llm
 from sdk.errors import UsageError
 from sdk.llm.checkpoint import open_checkpoint
 from sdk.llm.quantise import MADE, quantised
@@ -50,3 +51,27 @@ def test_a_model_in_groups(format: str, tmp_path: Path) -> None:
 def test_another_format() -> None:
     with pytest.raises(UsageError, match="weights cannot be quantised to 'Q2_K'"):
         quantised({}, "Q2_K")
+
+
+def test_threads_share_runs(tmp_path: Path) -> None:
+    """A build wide enough for two threads: from two come the numbers that come from one, about those interpreted."""
+    saved(
+        tmp_path / "hf", "Llama", vocab_size=99, hidden_size=64, intermediate_size=1024, num_hidden_layers=1,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+    )  # fmt: skip
+    sdk.llm.build_model(tmp_path / "hf", tmp_path / "out", context=64, chunk=16, quantize="q8_0", threads=2)
+    checkpoint = open_checkpoint(tmp_path / "hf")
+    ids = np.random.default_rng(2).integers(0, 99, 40)
+    session = Interpreted(replace(checkpoint, weights=quantised(checkpoint.weights, "Q8_0")), 64, 16)
+    wanted = session.by_parts(ids, (16, 16, 7, 1))[39]
+    with sdk.llm.load(tmp_path / "out", threads=1) as one, sdk.llm.load(tmp_path / "out", threads=99) as two:
+        copy = two.another()
+        assert (one.threads, two.threads, copy.threads) == (1, 2, 2)
+        for _ in range(5):
+            logits = one.feed(ids)
+            np.testing.assert_allclose(logits, wanted, atol=0.02 * np.abs(wanted).max())
+            for shared in (two, copy):
+                np.testing.assert_array_equal(shared.feed(ids), logits)
+                shared.reset()
+            one.reset()
+        copy.close()

@@ -21,6 +21,7 @@ from sdk.compiler.machines.nest import Nest
 from sdk.compiler.ops import OPS, infer
 from sdk.compiler.schedules.rules import rule_for
 from sdk.compiler.schedules.rules.integer_scalar import RegisterTiles
+from sdk.compiler.sym import Var
 
 RULES = (RegisterTiles(1, steps=2, alone=8, part=32),)
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +43,7 @@ def f32(*shape: int) -> TensorType:
 
 # what is no product of integers: elements, rows, columns, windows, moves
 BLOCKS = tuple(TensorType(t, s) for t, s in ((I8, (1, 64)), (F32, (1, 2)), (I32, (1, 2)), (U8, (20, 36))))
+ATTEND = {"start": Var("pos", 0, 31).expr, "window": 0, "ring": False, "scale": 0.25, "cap": 0.0}
 OTHERS = ("add", "softmax", "transpose", "reduce_sum", "max_pool2d")
 
 
@@ -63,6 +65,7 @@ def nests(machine: Machine) -> Iterator[Nest]:
     yield Nest(test_float_windows.nest("same")[0])
     yield built("matmul", (f32(16, 24), f32(24, 40)), {})
     yield built("dense_groups", BLOCKS, {"format": "Q4_0"})
+    yield built("attend", (f32(1, 2, 16), f32(1, 16, 32), f32(1, 32, 16)), ATTEND)
     yield built("transpose", (f32(32, 40),), {"perm": (1, 0)})
     yield from (built(op, case.inputs, dict(case.attrs)) for op in OTHERS for case in OPS[op].samples)
 

@@ -7,6 +7,7 @@ from typing import Final
 from sdk.compiler.ir.types import I8
 from sdk.compiler.machines.common import COLUMNS, LANES, LEAST, PANELS
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine, Rule
+from sdk.compiler.schedules.rules.attention import AttentionLanes
 from sdk.compiler.schedules.rules.groups import GroupPanels
 from sdk.compiler.schedules.rules.integer import LaneTiles, PairTiles
 from sdk.compiler.schedules.rules.integer_mve import QuadWindow
@@ -22,7 +23,9 @@ WINDOW: Final = QuadWindow(region=16 << 10, at_once=3, taps=25, groups=((16, 16)
 HALVES: Final = PlainWindow("halves", LEAST)
 # four tokens share the bits of two vectors of weights: their sums, whole and scaled, are half of the registers
 GROUPS: Final = GroupPanels(lanes=4, factors="lane", sums=8, tokens=(4, 2, 1))
-RULES: Final[tuple[Rule, ...]] = (GROUPS, LaneTiles(LEAST), WINDOW, LaneWindow(LEAST), *COLUMNS, HALVES, PANELS, *LANES)
+RULES: Final[tuple[Rule, ...]] = (
+    GROUPS, AttentionLanes(), LaneTiles(LEAST), WINDOW, LaneWindow(LEAST), *COLUMNS, HALVES, PANELS, *LANES,
+)  # fmt: skip
 
 MACHINES: Final = (
     # SMMLA adds eight products to each of four sums, of two rows of bytes by two columns

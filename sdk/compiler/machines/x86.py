@@ -7,6 +7,7 @@ from typing import Final
 from sdk.compiler.ir.types import I8, U8
 from sdk.compiler.machines.common import COLUMNS, FPUS, LANES, LEAST, PANELS, PLAIN, TILES
 from sdk.compiler.machines.machine import Dot, FloatUnit, Machine, Rule
+from sdk.compiler.schedules.rules.attention import AttentionLanes
 from sdk.compiler.schedules.rules.groups import GroupPanels
 from sdk.compiler.schedules.rules.integer import LaneTiles
 from sdk.compiler.schedules.rules.integer_window import LaneWindow
@@ -24,6 +25,7 @@ GROUPS_512: Final = GroupPanels(lanes=16, factors="word", sums=8, tokens=(8, 4, 
 GROUPS_256: Final = GroupPanels(lanes=8, factors="word", sums=4, tokens=(4, 2, 1))
 GROUPS_AVX2: Final = GroupPanels(lanes=8, factors="halves", sums=4, tokens=(2, 1))
 AVX_RULES: Final[tuple[Rule, ...]] = (
+    AttentionLanes(),
     LaneTiles(LEAST),
     LaneWindow(LEAST),
     PlainWindow("bytes", LEAST),
@@ -70,6 +72,6 @@ MACHINES: Final = (
         needs=frozenset({"sse2"}),
         float_units=(AVX512F, SSE2),
         vector_bytes=16,
-        rules=(*COLUMNS, *PLAIN, PANELS, *LANES),
+        rules=(AttentionLanes(), *COLUMNS, *PLAIN, PANELS, *LANES),
     ),
 )

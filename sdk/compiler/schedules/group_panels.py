@@ -31,7 +31,7 @@ from sdk.compiler.ops.group_products import number_of, products_loops
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import Dim, Var, ceildiv, floordiv, max_value, mod
 
-__all__ = ["PANEL", "Factors", "format_of_products", "group_panels", "panel_layout"]
+__all__ = ["PANEL", "Factors", "format_of_products", "group_panels", "numbered", "panel_layout"]
 
 PANEL: Final = 16  # rows of weights
 WORD: Final = 4  # weights of a row that are next to each other in a vector
@@ -63,16 +63,16 @@ def format_of_products(loops: Loops) -> Format | None:
     if list(buffers) != ["x", "scale", "sums", "w", "o"] or loops.layouts or loops.trace:
         return None
     *types, out = (TensorType(b.dtype, b.shape) for b in buffers.values())
-    plain = _numbered(loops)
+    plain = numbered(loops)
     for form in FORMATS.values():
         columns, nbytes = types[0].shape[-1], types[3].shape[-1]
         whole = isinstance(nbytes, int) and nbytes % form.nbytes == 0 and nbytes // form.nbytes * form.size == columns
-        if whole and plain == _numbered(drop_single_trips(products_loops("f", types, [out], {"format": form.name}))):
+        if whole and plain == numbered(drop_single_trips(products_loops("f", types, [out], {"format": form.name}))):
             return form
     return None
 
 
-def _numbered(loops: Loops) -> Block:
+def numbered(loops: Loops) -> Block:
     """The body with loops numbered instead of named; passes may have named them anew."""
     found = {n.var: None for n in walk(loops.body) if isinstance(n, For)}
     new = {v: Var(f"loop{k}", v.lo, v.hi, v.multiple) for k, v in enumerate(found)}

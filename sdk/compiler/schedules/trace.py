@@ -10,6 +10,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, overload
 
 from sdk.compiler.ir.loops import Loops
 from sdk.compiler.schedules import (
+    attention_lanes,
     bind_rows,
     blocks,
     cache_read,
@@ -58,6 +59,7 @@ class Schedule:
         self.loops = loops
         self.steps: list[str] = []
 
+    attention_lanes = _step(attention_lanes.attention_lanes)
     bind_rows = _step(bind_rows.bind_rows)
     block = _step(blocks.block)
     cascade = _step(blocks.cascade)

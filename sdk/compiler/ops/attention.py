@@ -1,0 +1,108 @@
+"""Attention over the keys and values of a conversation: ``attend``, with an online softmax, so that no scores of a
+whole context are kept.
+
+Tokens stand at the positions ``start``, ``start + 1`` and so on, and see those at or before their own, the last
+``window`` of them (0: all). Position p lies in slot ``p mod slots`` of the keys [heads, numbers, slots] and of the
+values [heads, slots, numbers]; ``ring`` says that there may be more positions than slots. Query heads share a head of
+keys evenly: head h has the keys ``h // shared``. Scores are multiplied by ``scale`` and, where ``cap`` is not 0, bent
+into -cap..cap. Sums are in f32, in an order of the schedule's own; the reference has them in f64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sdk.compiler.ir.loops import Loops
+from sdk.compiler.ir.types import F32, TensorType
+from sdk.compiler.ops.attention_loops import Shape, attention_loops
+from sdk.compiler.ops.registry import OpDef, define, sample
+from sdk.compiler.ops.traits import OPAQUE
+from sdk.compiler.sym import Dim, Var, prove_ge
+from sdk.errors import BuildError
+
+Array = NDArray[Any]
+Types = Sequence[TensorType]
+_MOST: Final = 1 << 30  # positions
+
+
+def _infer(
+    q: TensorType, keys: TensorType, values: TensorType, *, start: Dim, window: int, ring: bool, scale: float,
+    cap: float,
+) -> TensorType:  # fmt: skip
+    ranks = {t.rank for t in (q, keys, values)}
+    if ranks != {3} or any(t.dtype != F32 for t in (q, keys, values)):
+        raise BuildError("attend takes f32[n, heads, numbers], f32[kv, numbers, slots] and f32[kv, slots, numbers]")
+    (n, heads, size), (kv, wide, slots) = q.shape, keys.shape
+    if values.shape != (kv, slots, wide) or wide != size:
+        raise BuildError(f"attend: keys {list(keys.shape)} and values {list(values.shape)} for {list(q.shape)}")
+    many = f"attend: {heads} heads of {size} by {kv} of keys in {slots} slots"
+    if not (isinstance(heads, int) and isinstance(kv, int) and isinstance(size, int) and isinstance(slots, int)):
+        raise BuildError(f"{many}: these are numbers")
+    if min(heads, kv, size, slots) < 1 or heads % kv:
+        raise BuildError(f"{many}: none is 0, and heads share keys evenly")
+    if not 0 <= window < _MOST or prove_ge(start, 0) is not True or prove_ge(_MOST, start + n) is not True:
+        raise BuildError(f"attend: a window of {window}, and positions {start} on")
+    if ring and not (window and prove_ge(slots, n + (window - 1)) is True):
+        raise BuildError(f"attend: {slots} slots do not hold {n} tokens and {window} positions before the last of each")
+    return q
+
+
+def _ref(
+    q: Array, keys: Array, values: Array, *, start: int, window: int, ring: bool, scale: float, cap: float
+) -> Array:
+    n, heads, size = q.shape
+    kv, slots = len(keys), keys.shape[2]
+    asked = q.astype(np.float64).reshape(n, kv, heads // kv, size)
+    scores = np.einsum("nghd,gds->nghs", asked, keys.astype(np.float64)) * scale
+    scores = np.tanh(scores / cap) * cap if cap else scores
+    scores = np.where(_seen(n, slots, start, window)[:, None, None, :], scores, -np.inf)
+    shares = np.exp(scores - scores.max(axis=3, keepdims=True))
+    shares /= shares.sum(axis=3, keepdims=True)
+    mixed = np.einsum("nghs,gsd->nghd", shares, values.astype(np.float64))
+    return np.asarray(mixed).reshape(q.shape).astype(np.float32)
+
+
+def _seen(n: int, slots: int, start: int, window: int) -> Array:
+    """Which slots each token sees, [n, slots]: at least that of itself."""
+    seen = np.zeros((n, slots), bool)
+    for k in range(n):
+        now = start + k
+        seen[k, np.arange(max(now - window + 1, 0) if window else 0, now + 1) % slots] = True
+    return seen
+
+
+def _loops(name: str, types: Types, outs: Types, given: Mapping[str, Any]) -> Loops:
+    return attention_loops(name, Shape.of(types, given))
+
+
+_T = TensorType
+_N: Dim = Var("n", 1, 5).expr
+_P: Dim = Var("pos", 0, 11).expr
+
+
+def _sample(n: Dim, heads: int, kv: int, size: int, slots: int, start: Dim, **given: Any) -> Any:
+    types = _T(F32, (n, heads, size)), _T(F32, (kv, size, slots)), _T(F32, (kv, slots, size))
+    return sample(*types, start=start, **{"window": 0, "ring": False, "scale": 0.5, "cap": 0.0, **given})
+
+
+define(
+    OpDef(
+        "attend",
+        ("q", "keys", "values"),
+        _infer,
+        _ref,
+        _loops,
+        samples=(
+            _sample(_N, 4, 2, 4, 16, _P),
+            _sample(1, 3, 1, 8, 32, _P, scale=0.25, cap=2.0),
+            _sample(_N, 2, 2, 2, 16, _P, window=3),
+            _sample(_N, 2, 1, 4, 8, _P, window=4, ring=True),
+            _sample(3, 1, 1, 3, 7, 2),
+        ),
+        kind=OPAQUE,
+    )
+)

@@ -1,0 +1,66 @@
+"""A primitive for attention: scores, shares and values of several rows at once, in lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sdk.compiler.analysis.row_calls import drop_single_trips
+from sdk.compiler.ir.loops import For, Idx, Imm, Let, Loops, Op, ValueExpr
+from sdk.compiler.ir.types import TensorType
+from sdk.compiler.ir.walk import walk
+from sdk.compiler.ops.attention_loops import Shape, Tiles, attention_loops, block_of
+from sdk.compiler.schedules.group_panels import numbered
+from sdk.compiler.schedules.locate import ScheduleError
+from sdk.compiler.sym import substitute
+
+__all__ = ["attention_lanes", "shape_of_attention"]
+
+_INPUTS = ["q", "keys", "values", "o"]
+
+
+def attention_lanes(loops: Loops, lanes: int, sums: int, tokens: Sequence[int]) -> Loops:
+    """Attention in vectors of ``lanes``, for each of ``tokens`` (or of heads, for one token) rows at once in turn, with
+    up to ``sums`` vectors of sums.
+
+    rewrite: ``for rows { for blocks { for slots { sum … } … } }`` -->
+    ``for rows/t { for blocks { for slots/l { sum[t] … } … } }``, sums of products fused.
+    obligation: the nest is that of ``attend``, its blocks and its heads whole vectors.
+    """
+    shape = shape_of_attention(loops)
+    if shape is None:
+        raise ScheduleError(f"attention_lanes: {loops.name} is no attention")
+    if lanes < 2 or block_of(shape.slots) % lanes or shape.size % lanes or not tokens or tokens[-1] != 1:
+        raise ScheduleError(f"attention_lanes: no vectors of {lanes} for {shape.slots} slots and {shape.size} numbers")
+    made = attention_loops(loops.name, shape, Tiles(lanes, sums, tuple(tokens)))
+    return replace(loops, body=made.body, rows=made.rows)
+
+
+def shape_of_attention(loops: Loops) -> Shape | None:
+    """What a nest as ``attend`` makes it computes; None where it is another."""
+    buffers = {p.buffer.name: p.buffer for p in loops.params}
+    if list(buffers) != _INPUTS or loops.layouts or loops.trace or not loops.rows:
+        return None
+    lets = {s.name: s.value for s in walk(loops.body) if isinstance(s, Let)}
+    given = _attributes(lets)
+    now = lets.get("now0")
+    types = [TensorType(b.dtype, b.shape) for b in buffers.values()]
+    if given is None or not isinstance(now, Idx) or any(t.rank != 3 for t in types):
+        return None
+    loop_vars = {s.var: 0 for s in walk(loops.body) if isinstance(s, For)}
+    shape = Shape.of(types, {"start": substitute(now.dim, loop_vars), **given})
+    plain = drop_single_trips(attention_loops(loops.name, shape))
+    return shape if numbered(loops) == numbered(plain) else None
+
+
+def _attributes(lets: Mapping[str, ValueExpr]) -> dict[str, float] | None:
+    """Scale, cap, window and ring by the values that a nest names."""
+    score, least, first = (lets.get(name) for name in ("score_sum0_0", "least0", "first0"))
+    numbers = [n.value for n in walk(score) if isinstance(n, Imm)] if score is not None else []
+    scaled = isinstance(score, Op) and len(numbers) in (1, 3)
+    if not scaled:
+        return None
+    window = next((n.value for n in walk(least) if isinstance(n, Imm)), None) if least is not None else None
+    cap = numbers[-1] if len(numbers) == 3 else 0.0
+    wide = 0 if window is None else int(window) + 1
+    return {"scale": numbers[0], "cap": cap, "window": wide, "ring": first is not None}
