@@ -117,6 +117,7 @@ def test_what_the_chip_does_not_take(name: str) -> None:
 
     for fields in ({"dummy": 7}, {"lines": (1, 2, 2)}, {"address_bytes": 7 - read.read.address_bytes}):
         ends(name, reading(**fields), "the flash chip is mapped with Read(")
+    ends(name, lambda it: structs.replace(it, recovers=2000), "the flash chip is mapped before it was reset")
     ends(name, lambda it: structs.replace(it, fastest=20_000_000), "Hz, and takes 20000000")
     short = structs.replace(agent_chip(name).memory, size=1 << 20)
     ends(name, lambda it: structs.replace(it, memory=short), "has 1048576 bytes, and")
@@ -126,14 +127,21 @@ def test_what_the_chip_does_not_take(name: str) -> None:
 
 def test_a_chip_is_asked_whether_it_is_ready() -> None:
     spec = agent_chip(QUAD)
-    chip = Flash(Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB), spec)
+    now = 0.0
+    chip = Flash(Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB), spec, lambda: now)
     ask = Command(spec.status, 1, 1, False)
-    assert chip.status(ask) == 0xFF  # it listens to four lines
+    assert chip.status(ask) == 0  # it listens to four lines: nobody answers
     for k, one in enumerate(spec.reset):
         with pytest.raises(Halt, match="before it was reset"):
             chip.map(spec.read, 3, 24)
         if k < 2:
             chip.command(one)
+    assert chip.status(ask) == 0  # nor yet
+    with pytest.raises(Halt, match="before it was reset"):
+        chip.map(spec.read, 3, 24)
+    now = 99e-6
+    assert chip.status(ask) == 0
+    now = 101e-6
     assert [chip.status(ask) for _ in range(3)] == [1, 1, 0]
     chip.map(spec.read, 3, 24)
     with pytest.raises(Halt, match="not now"):
