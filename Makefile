@@ -18,7 +18,7 @@ TORCH := $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
 # Programs of the system that the tests run, and the Debian packages that bring them.
 TOOLS := qemu-system-arm qemu-system-riscv32 qemu-aarch64 node arm-none-eabi-gcc riscv64-unknown-elf-gcc gcc clang cmake oclgrind spirv-val vulkaninfo chromium chromedriver ssh-keygen /usr/sbin/sshd adb openssl ip
 PACKAGES := qemu-system-arm qemu-system-misc qemu-user nodejs gcc-arm-none-eabi libnewlib-arm-none-eabi gcc-riscv64-unknown-elf gcc libc6-dev clang libclang-rt-dev cmake oclgrind \
-    spirv-tools vulkan-tools vulkan-validationlayers mesa-vulkan-drivers \
+    pocl-opencl-icd ocl-icd-libopencl1 spirv-tools vulkan-tools vulkan-validationlayers mesa-vulkan-drivers \
     chromium chromium-driver openssh-client openssh-server adb openssl iproute2
 
 .PHONY: demo test soak lint docs lock tools clean
@@ -72,6 +72,7 @@ lock: $(VENV)/bin/python
 tools:
 	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	printf '#include <stdlib.h>\n' | arm-none-eabi-gcc -E -x c - >/dev/null 2>&1 || missing="$$missing newlib"; \
+	test -e /etc/OpenCL/vendors/pocl.icd || missing="$$missing PoCL"; \
 	ls /usr/share/vulkan/icd.d/lvp_icd*.json >/dev/null 2>&1 || missing="$$missing lavapipe"; \
 	ls /usr/share/vulkan/explicit_layer.d/*validation.json >/dev/null 2>&1 || missing="$$missing Vulkan-layers"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \

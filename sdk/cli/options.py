@@ -125,6 +125,10 @@ def build_options(function: F) -> F:
                 shell_complete=complete.backend_names,
             ),
             click.option(
+                "--gpu", type=click.Choice(["opencl", "vulkan"]),
+                help="Have a GPU do the work, by way of this interface.",
+            ),
+            click.option(
                 "--toolchain", metavar="NAME", default="auto", show_default=True,
                 help="C compiler: zig, gcc, clang ...; auto is zig where installed, else the system's for the board.",
             ),
@@ -157,6 +161,7 @@ def make_options(
     safetensors: tuple[str, ...] = (),
     io: Literal["arena", "caller"] | None = None,
     watchdog: int | None = None,
+    gpu: str | None = None,
 ) -> BuildOptions:
     """Return the driver's options from the values of ``build_options``; raise UsageError."""
     from sdk.boards import parse_size
@@ -190,6 +195,7 @@ def make_options(
         safetensors=tuple(map(Path, safetensors)),
         io=io,
         watchdog=watchdog,
+        gpu=gpu,
     )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Backend", "EmitOptions", "Emitted", "EntryStack", "Files", "GoldenCase", "Kernels", "Runtime", "Variant"]
 
 Files = Mapping[str, str | bytes]
-Kernels = Literal["core", "grid"]
+Kernels = Literal["core", "grid", "plain"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class EmitOptions:
     each region of the arena that does not lie where static storage does. With ``small`` kernels that take little of the
     time are compiled for size. ``check`` is how much generated assembly is tried. ``core`` says what the code is made
     for, ``compile_with`` are the commands of compilers for that; capabilities ``beyond`` these are turned on by the
-    code itself.
+    code itself; ``gpu`` names the interface that kernels are for.
     """
 
     source: str = ""
@@ -67,6 +67,7 @@ class EmitOptions:
     core: str = ""
     compile_with: tuple[str, ...] = ()
     beyond: frozenset[str] = frozenset()
+    gpu: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,9 @@ class Backend:
         printer: ``printer(module, prefix, isa, options)`` prints a module of ``stage``; ``isa`` are the capabilities
             that the code may use. The same arguments give the same text. What it cannot print is a BuildError.
         stage: what modules it takes have gone through.
-        kernels: what a call of a function is: a loop nest scheduled for a "core", its lanes and words, or a "grid" of
-            work items, one for each iteration of the outer loops.
+        kernels: what a call of a function is: a loop nest scheduled for a "core", its lanes and words, a "grid" of
+            work items, one for each iteration of the outer loops, or the "plain" nest, which the backend makes kernels
+            of itself.
         rolled: whether it writes the hot loops of cores with these capabilities itself, so that neither passes nor
             compilers need unroll them.
         cost: what a function takes on a core with these capabilities as it is printed; None where compilers make all

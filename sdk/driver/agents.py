@@ -75,7 +75,7 @@ def link_agent(
         objects += compile_sources(beside, toolchain, target, pic=board.hosted, defines=named)
         objects += tuple(toolchain.compile_all(_jobs(runtime, defines, target)))
         kind: LinkKind = "executable" if script is None else "firmware"
-        libs = ("pthread",) if script is None else ()
+        libs = (("pthread", "dl") if options.gpu else ("pthread",)) if script is None else ()
         job = LinkJob(kind, objects, target, script=script, libs=libs)
         for name, data in _weights_beside(sources).items():
             SourceText(name, data).write(folder)  # where the program looks for it

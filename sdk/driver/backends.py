@@ -23,12 +23,17 @@ def backend_for(board: Board, options: BuildOptions) -> Backend:
     Raises:
         UsageError: there is none of that name, it prints no code for the board, or another option means nothing to it.
     """
-    if options.backend is None:
+    name = options.backend or (None if options.gpu is None else "gpu")
+    if name is None:
         return usual_backend(board)
-    backend = get_backend(options.backend)
+    backend = get_backend(name)
+    if (options.gpu is None) == (backend.kernels == "plain"):
+        which = "wants to know for what" if options.gpu is None else "makes no kernels beside C"
+        raise UsageError(f"the {backend.name} backend {which}", hint="--gpu opencl or --gpu vulkan, without --backend")
     why = backend.refuses(board)
     if why is not None:
-        hint = f"leave out --backend: {usual_backend(board).name} does"
+        flag = "gpu" if options.backend is None else "backend"
+        hint = f"leave out --{flag}: {usual_backend(board).name} does"
         raise UsageError(f"the {backend.name} backend prints no code for {board.name}", why=why, hint=hint)
     for option in fields(BuildOptions):
         known = option.name in _OF_ALL | backend.choices

@@ -198,6 +198,7 @@ def _printed(job: Job, module: Module) -> _Code:
         weights_file=options.weights == "file",
         memories=linked_memories(board, options),
         small=not board.hosted,
+        gpu=options.gpu or "",
         check=options.check,
         core=_core(board, capabilities(board, options)),
         beyond=job.beyond,

@@ -83,7 +83,7 @@ def default_passes(board: Board, options: BuildOptions) -> Sequence[Pass]:
     """The passes in order."""
     backend, have = backend_for(board, options), capabilities(board, options)
     machine = machine_for(have)
-    io = options.io or ("caller" if board.hosted else "arena")
+    io = options.io or ("caller" if board.hosted and backend.kernels != "plain" else "arena")
     streams = options.memory == "min" or options.arena_limit is not None
     return (
         Inline(),
@@ -141,6 +141,8 @@ def _schedule(kernels: Kernels, have: frozenset[str], threads: int, options: Bui
             return ScheduleLoops(isa="+".join(sorted(have)), threads=threads, opt=options.opt, check=options.check)
         case "grid":
             return MapGrid()
+        case "plain":
+            return SimplifyLoops()
         case _:
             assert_never(kernels)
 

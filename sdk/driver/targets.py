@@ -24,7 +24,7 @@ def capabilities(board: Board, options: BuildOptions) -> frozenset[str]:
     Raises:
         UsageError: the board lacks one of ``isa``.
     """
-    if backend_for(board, options).kernels == "grid":
+    if backend_for(board, options).kernels != "core":
         return frozenset()
     if options.isa is None:
         return board.capabilities

@@ -65,6 +65,7 @@ class Options:
     safetensors: tuple[Path, ...] = ()
     io: str | None = None
     watchdog: int | None = None
+    gpu: str | None = None
 
 
 class Driver:

@@ -157,7 +157,7 @@ def kernel(text: str) -> Loops:
         ('eval "f"(%x[0])\n%o[0] = %x[0]', "library symbol f"),
         ('for i in 0..4 bind axis "warp.x" { %o[i] = %x[i] }', "'warp.x'"),
         ("for i in 0..4 vector { %o[i] = %x[i] }", "lanes"),
-        ("%o[0] = f32(clz(i32(%x[0])))", "clz"),
+        ("%o[0] = fold_add(%x[0]:f32x4):f32", "fold_add"),
     ],
 )
 def test_what_cannot_be_printed_is_refused(body: str, why: str) -> None:

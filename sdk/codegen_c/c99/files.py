@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from sdk.codegen_c.base import EmitOptions, Emitted, EntryStack, Files
 from sdk.codegen_c.c99.banner import banner
@@ -18,7 +18,7 @@ from sdk.codegen_c.c99.parallel_calls import parts_of
 from sdk.codegen_c.c99.plan import RunPrinter
 from sdk.codegen_c.c99.selftest import selftest_file
 from sdk.codegen_c.c99.state import StatePrinter
-from sdk.codegen_c.c99.steps import by_steps, step_kernels
+from sdk.codegen_c.c99.steps import StepKernel, by_steps, step_kernels
 from sdk.codegen_c.c99.stmt import emit_loops
 from sdk.codegen_c.c99.unit import Unit
 from sdk.codegen_c.c99.weights import Weights, collect, collect_file, weights_file
@@ -38,11 +38,36 @@ __all__ = ["emit"]
 LITTLE: Final = 64  # kernels take little of the time with less than this part of it
 
 
-def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptions) -> Emitted:
+class Printer(Protocol):
+    """What makes the printer of an entry."""
+
+    def __call__(
+        self,
+        unit: Unit,
+        api: Interface,
+        entry: Entry,
+        weights: Weights,
+        functions: dict[str, CFunction],
+        rows: dict[str, StepKernel],
+        /,
+    ) -> RunPrinter:
+        """The printer."""
+
+
+def emit(
+    module: Module,
+    prefix: str,
+    *,
+    isa: frozenset[str],
+    options: EmitOptions,
+    printer: Printer = RunPrinter,
+    more: Sequence[str] = (),
+) -> Emitted:
     """The files of a planned module: ``<prefix>.h``, ``.c``, ``_weights.c``; with golden cases ``_selftest.c``.
 
     Many constants come as ``_weights.S`` and the bytes it takes in, ``_weights.bin``, in the place of C text. An agent
-    gets ``<prefix>_glue.c`` and ``models.c``; the header is printed anew with the stack of each entry.
+    gets ``<prefix>_glue.c`` and ``models.c``; the header is printed anew with the stack of each entry. ``printer``
+    prints entries, ``more`` are functions that stand behind them.
 
     Raises:
         BuildError: a construct that C99 has not, an operation without an instruction.
@@ -53,7 +78,7 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     def header(stacks: Mapping[str, EntryStack]) -> Files:
         return {f"{prefix}.h": header_file(api, weights, stacks)}
 
-    files = {**header({}), f"{prefix}.c": _code_file(api, weights, Unit(prefix, isa, options.check))}
+    files = {**header({}), f"{prefix}.c": _code_file(api, weights, Unit(prefix, isa, options.check), printer, more)}
     if weights.file:
         files |= mapped_files(api, weights.file)
     elif weights.nbytes > BLOB_ABOVE and not weights.in_ram:
@@ -66,13 +91,13 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
     return Emitted(files, agent_files(api), names, api.pointers, header)
 
 
-def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
+def _code_file(api: Interface, weights: Weights, unit: Unit, printer: Printer, more: Sequence[str]) -> str:
     small = _small(api.module) if api.options.small else frozenset()
     # tables of steps hold addresses, which are known at build time where the weights are
     rows = by_steps(api.module) if api.options.small and not weights.file else frozenset()
     kernels = _kernels(api.module, unit, small, rows)
     steps = step_kernels(api.module, weights, {n: k for n, k in kernels.items() if n in rows}, api.prefix)
-    entries = [text for e in api.entries for text in RunPrinter(unit, api, e, weights, kernels, steps).functions()]
+    entries = [text for e in api.entries for text in printer(unit, api, e, weights, kernels, steps).functions()]
     states = StatePrinter(api, unit, weights)
     reset = states.reset()
     layers, loops = layers_of(api.module), api.module.loops
@@ -105,7 +130,8 @@ def _code_file(api: Interface, weights: Weights, unit: Unit) -> str:
         state_size=states.size() if api.init else [],
         placed=api.placed,
         reset=reset,
-        entries=entries,
+        entries=[*entries, *more],
+        gpu=api.options.gpu,
     )
 
 

@@ -48,6 +48,7 @@ def _glue_file(api: Interface) -> str:
         init_dims=api.init,
         file=api.options.weights_file,
         entries=api.entries,
+        gpu=api.options.gpu,
     )
 
 

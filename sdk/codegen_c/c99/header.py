@@ -44,6 +44,7 @@ def header_file(api: Interface, weights: Weights, stacks: Mapping[str, EntryStac
         init_dims=api.init,
         placed=api.placed,
         entries=api.entries,
+        gpu=api.options.gpu,
         op_count=sum(e.op_count for e in api.entries),
     )
 

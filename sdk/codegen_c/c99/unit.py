@@ -125,6 +125,10 @@ class Unit:
             raise BuildError(f"library symbol {symbol} is called with different argument types", why=text)
         return symbol
 
+    def helpers(self) -> tuple[str, ...]:
+        """The helper functions that were used, each behind those it calls."""
+        return tuple(self._helpers.values())
+
     def preamble(self) -> str:
         """Pragmas, vector types, declarations and helpers, in the order of their first need; "" for none."""
         blocks = ["\n".join(f"#include <{header}>" for header in self._headers)]

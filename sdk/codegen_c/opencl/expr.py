@@ -1,4 +1,4 @@
-"""Dims and values as OpenCL C: scalars as C operators, lanes as the language's own vectors."""
+"""Values as OpenCL C: scalars as the C backend prints them, with the language's functions; lanes as its vectors."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Final
 
 import numpy as np
 
+from sdk.codegen_c.c99.dims import ATOM, DimPrinter, wrap
+from sdk.codegen_c.c99.expr import CValue, ValuePrinter
+from sdk.codegen_c.c99.unit import Unit
 from sdk.compiler.ir.loops import Idx, Imm, Load, Op, Ref, ValueExpr
 from sdk.compiler.ir.types import BOOL, DType
-from sdk.compiler.sym import Dim, Func, Var, prove_ge
+from sdk.compiler.ir.walk import walk
 from sdk.errors import BuildError
 
-__all__ = ["Values", "c_name", "c_type", "dim_text"]
+__all__ = ["HEAD", "WORDS", "Values", "c_type"]
 
 _SCALARS: Final = {
     "bool": "uchar", "i8": "char", "u8": "uchar", "i16": "short", "u16": "ushort", "i32": "int", "u32": "uint",
-    "i64": "long", "u64": "ulong", "f32": "float", "f64": "double",
+    "i64": "long", "u64": "ulong", "f16": "ushort", "f32": "float", "f64": "double",
 }  # fmt: skip
 _INFIX: Final = {
     "add": "+", "sub": "-", "mul": "*", "tdiv": "/", "shl": "<<", "shr": ">>", "and": "&", "or": "|", "xor": "^",
@@ -31,21 +34,25 @@ _FUNCTIONS: Final = {
     "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "pow": "pow", "floor": "floor", "ceil": "ceil",
     "round": "rint", "trunc": "trunc", "fmod": "fmod",
 }  # fmt: skip
-_WORDS: Final = frozenset(
+# What no name of a kernel may be: words of the language, and its functions that are printed here or in `stmt.py`.
+WORDS: Final = (
+    "as_char", "as_double", "as_float", "as_int", "as_long", "as_short", "as_uchar", "as_uint", "as_ulong", "as_ushort",
+    "atomic_add", "atomic_and", "atomic_max", "atomic_min", "atomic_or", "atomic_xor", "barrier", "char", "clamp",
+    "constant", "fabs", "fma", "fmax", "fmin", "get_global_id", "get_group_id", "get_local_id", "global", "half",
+    "isinf", "isnan", "kernel", "local", "max", "min", "private", "select", "uchar", "uint", "ulong", "ushort",
+    *_FUNCTIONS.values(), *(f"v{way}{lanes}" for way in ("load", "store") for lanes in (2, 3, 4, 8, 16)),
+)  # fmt: skip
+# What the C backend's text relies on and OpenCL C calls otherwise.
+HEAD: Final = "\n".join(
     (
-        "auto", "break", "case", "char", "const", "constant", "continue", "default", "do", "double", "else", "enum",
-        "float", "for", "global", "goto", "half", "if", "inline", "int", "kernel", "local", "long", "main", "private",
-        "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
-        "uchar", "uint", "ulong", "union", "unsigned", "ushort", "void", "volatile", "while",
+        *(f"#define {c} {cl}" for c, cl in (
+            ("int8_t", "char"), ("uint8_t", "uchar"), ("int16_t", "short"), ("uint16_t", "ushort"), ("int32_t", "int"),
+            ("uint32_t", "uint"), ("int64_t", "long"), ("uint64_t", "ulong"), ("INT32_MAX", "INT_MAX"),
+            ("INT32_MIN", "INT_MIN"), ("INT64_MAX", "LONG_MAX"), ("INT64_MIN", "LONG_MIN"), ("INT64_C(x)", "x##L"),
+            ("UINT64_C(x)", "x##UL"),
+        )),
     )
 )  # fmt: skip
-
-
-def c_name(text: str) -> str:
-    """``text`` as an identifier of OpenCL C."""
-    name = re.sub(r"[^0-9A-Za-z_]", "_", text)
-    name = f"v{name}" if not name or name[0].isdigit() else name
-    return f"{name}_" if name in _WORDS else name
 
 
 def c_type(dtype: DType) -> str:
@@ -60,53 +67,53 @@ def c_type(dtype: DType) -> str:
     return base if dtype.lanes == 1 else f"{base}{dtype.lanes}"
 
 
-def dim_text(dim: Dim, name: Callable[[Var], str]) -> str:
-    """An index in ``int``.
+class Scalars(ValuePrinter):
+    """The C backend's printer with the language's functions of real numbers."""
 
-    Raises:
-        BuildError: a quotient whose sides may be negative.
-    """
-    if isinstance(dim, int):
-        return str(dim)
-    parts = []
-    for factors, coefficient in dim.terms:
-        texts = [_factor(f, name) for f, power in factors for _ in range(power)]
-        parts.append(" * ".join([*texts, str(coefficient)] if coefficient != 1 else texts))
-    if dim.const:
-        parts.append(str(dim.const))
-    return parts[0] if len(parts) == 1 and "*" not in parts[0] else f"({' + '.join(parts)})"
-
-
-def _factor(factor: Var | Func, name: Callable[[Var], str]) -> str:
-    if isinstance(factor, Var):
-        return name(factor)
-    a, b = dim_text(factor.a, name), dim_text(factor.b, name)
-    if factor.name in ("min", "max"):
-        return f"{factor.name}({a}, {b})"
-    if prove_ge(factor.a, 0) is not True or prove_ge(factor.b, 1) is not True:
-        raise BuildError(f"the quotient {factor.a} / {factor.b} may be negative, which OpenCL C would round up")
-    return f"({a} / {b})"
+    def _instruction(self, expr: Op) -> CValue | None:
+        of = expr.args[0].dtype if expr.args else expr.dtype
+        if expr.name == "bits":
+            return CValue(f"as_{c_type(expr.dtype)}({self.assigned(expr.args[0])})", ATOM)
+        if expr.name == "clz":
+            return CValue(f"clz({self.text(expr.args[0])})", ATOM)
+        if not of.is_float or of.bits < 32:
+            return super()._instruction(expr)
+        if expr.name == "sigmoid":
+            one = "1.0f" if of.bits == 32 else "1.0"
+            return CValue(f"({one} / ({one} + exp(-{self.text(expr.args[0], ATOM)})))", ATOM)
+        name = {"abs": "fabs", "fma": "fma", "isnan": "isnan", "isinf": "isinf", **_FUNCTIONS}.get(expr.name)
+        if name is None:
+            return super()._instruction(expr)
+        return CValue(f"{name}({', '.join(self.text(a) for a in expr.args)})", ATOM)
 
 
 class Values:
-    """Prints values; ``load`` gives the text of a read, ``name`` that of a variable of an index."""
+    """Prints values; ``load`` gives the text of a read, ``name`` that of a bound scalar. ``scalars`` prints what has no
+    lanes, ``dims`` indices."""
 
-    def __init__(self, load: Callable[[Load], str], name: Callable[[Var], str]) -> None:
-        self._load, self._name = load, name
+    def __init__(
+        self, unit: Unit, dims: DimPrinter, load: Callable[[Load], str], name: Callable[[str], str]
+    ) -> None:
+        self._load, self._dims, self._name = load, dims, name
+        self.scalars = Scalars(unit, dims, lambda one: CValue(load(one), ATOM), name)
 
     def text(self, expr: ValueExpr) -> str:
         """``expr`` as a primary expression.
 
         Raises:
-            BuildError: an operation that is no operator or intrinsic of OpenCL C.
+            BuildError: an operation that OpenCL C has not, or on lanes none that is printed.
         """
+        if all(e.dtype.lanes == 1 for e in walk(expr) if isinstance(e, Imm | Idx | Ref | Load | Op)):
+            value = self.scalars.value(expr)
+            whole = value.exact or isinstance(expr, Imm)
+            return wrap(value[:2], ATOM) if whole else f"({self.scalars.assigned(expr)})"
         match expr:
             case Imm():
                 return _literal(expr)
             case Idx():
-                return dim_text(expr.dim, self._name)
+                return self._dims.text(expr.dim, ATOM)
             case Ref():
-                return c_name(expr.name)
+                return self._name(expr.name)
             case Load():
                 return self._load(expr)
             case Op():

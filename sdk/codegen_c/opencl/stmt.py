@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sdk.codegen_c.opencl.expr import Values, c_name, c_type, dim_text
+from sdk.codegen_c.c99.dims import DimPrinter
+from sdk.codegen_c.c99.expr import checked_nonnegative
+from sdk.codegen_c.c99.names import Scope, identifier
+from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.opencl.expr import HEAD, WORDS, Values, c_type
 from sdk.compiler.ir.loops import (
     Alloc,
     Atomic,
@@ -24,7 +28,7 @@ from sdk.compiler.ir.loops import (
 )
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.sym import Dim, flat_index, free_vars
+from sdk.compiler.sym import Dim, Var, flat_index, free_vars
 from sdk.errors import BuildError
 
 __all__ = ["AXES", "Kernel", "emit_kernel"]
@@ -62,47 +66,62 @@ def emit_kernel(loops: Loops, prefix: str) -> Kernel:
 
 class _Printer:
     def __init__(self, loops: Loops, prefix: str) -> None:
-        self.loops, self.prefix = loops, prefix
+        self.loops = loops
+        self.name = identifier(f"{prefix}_{loops.name}")
+        self.unit = Unit(self.name, frozenset())
+        self.scope = Scope(self.name)
+        for word in WORDS:
+            self.scope.declare(("word", word), word)
         self.buffers: dict[str, Buffer] = {p.buffer.name: p.buffer for p in loops.params}
         self.extents: dict[str, Dim] = {}
         self.lines: list[str] = []
         self.depth = 1
-        self.values = Values(self._load, lambda var: c_name(var.name))
+        self.dims = DimPrinter(self.unit, self.scope.lookup)
+        self.values = Values(self.unit, self.dims, self._load, lambda name: self.scope.lookup(("let", name)))
 
     def kernel(self) -> Kernel:
-        """The text of the function, and its axes."""
+        """The text of the function with what it calls, and its axes."""
         parameters = []
         for p in self.loops.params:
-            name, const = c_name(p.buffer.name), "const " if p.mode == "read" else ""
+            name, const = self.scope.declare(("buffer", p.buffer.name), p.buffer.name), "const " * (p.mode == "read")
+            base, at = (self.scope.declare((end, p.buffer.name), f"{name}_{end}") for end in ("base", "at"))
             kind = c_type(p.buffer.dtype.scalar)
-            parameters += [f"__global {const}uchar *{name}_base", f"const int {name}_at"]
-            cast = f"(__global {const}{kind} *)({name}_base + {name}_at)"
-            self._line(f"__global {const}{kind} *const {name} = {cast};")
+            parameters += [f"__global {const}uchar *{base}", f"const int {at}"]
+            self._line(f"__global {const}{kind} *const {name} = (__global {const}{kind} *)({base} + {at});")
         rows = (self.loops.rows.lo, self.loops.rows.hi) if self.loops.rows else ()
-        parameters += [f"const int {c_name(v.name)}" for v in (*self.loops.dims, *rows)]
+        parameters += [f"const int {self.scope.declare(v, v.name)}" for v in (*self.loops.dims, *rows)]
         for stmt in walk(self.loops.body):
             if isinstance(stmt, Alloc) and stmt.buffer.space == "local":
                 self._declare(stmt.buffer, "__local ")
         self.block(self.loops.body)
-        name = c_name(f"{self.prefix}_{self.loops.name}")
-        head = f"__kernel void {name}({', '.join(parameters)})"
-        return Kernel(name, f"{head}\n{{\n" + "\n".join(self.lines) + "\n}", self.extents)
+        head = f"__kernel void {self.name}({', '.join(parameters)})"
+        text = f"{head}\n{{\n" + "\n".join(self.lines) + "\n}"
+        # what is rounded must be rounded as in C wherever an integer is made of it
+        exact = any(not p.buffer.dtype.is_float for p in self.loops.params if p.mode != "read")
+        pragma = f"#pragma OPENCL FP_CONTRACT {'OFF' if exact else 'ON'}"
+        wide = ["#pragma OPENCL EXTENSION cl_khr_fp64 : enable"] if "double" in text else []
+        helpers = self.unit.helpers()
+        return Kernel(self.name, "\n\n".join(["\n".join([*wide, HEAD, pragma]), *helpers, text]), self.extents)
 
     def _line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
 
-    def _dim(self, dim: Dim) -> str:
-        return dim_text(dim, lambda var: c_name(var.name))
-
     def block(self, block: Block) -> None:
-        """The statements in order."""
+        """The statements in order, in a scope of their own."""
+        self.scope.push()
         for stmt in block.body:
             self.statement(stmt)
+        self.scope.pop()
 
-    def _braced(self, head: str, body: Block) -> None:
+    def _braced(self, head: str, body: Block, last: str = "") -> None:
         self._line(f"{head} {{".lstrip())
         self.depth += 1
-        self.block(body)
+        self.scope.push()
+        for stmt in body.body:
+            self.statement(stmt)
+        if last:
+            self._line(last)
+        self.scope.pop()
         self.depth -= 1
         self._line("}")
 
@@ -114,12 +133,15 @@ class _Printer:
             case For():
                 self._for(stmt)
             case If():
-                self._braced(f"if ({self.values.text(stmt.cond)})", stmt.then)
-                if stmt.orelse:
-                    self._braced("else", stmt.orelse)
+                self._if(stmt)
             case Let():
-                kind = c_type(stmt.value.dtype)
-                self._line(f"const {kind} {c_name(stmt.name)} = {self.values.text(stmt.value)};")
+                value = self.values.text(stmt.value)
+                self.values.scalars.bound[stmt.name] = stmt.value
+                name = self.scope.declare(("let", stmt.name), stmt.name)
+                kind = stmt.value.dtype
+                if kind.kind in "iu" and kind.lanes == 1:
+                    self.scope.alias(Var(stmt.name, *kind.limits), name)  # it may stand in an index
+                self._line(f"const {c_type(kind)} {name} = {value};")
             case Alloc():
                 if stmt.buffer.space == "scratch":
                     raise BuildError(f"scratch buffer {stmt.buffer.name}: a work item has registers and local memory")
@@ -135,12 +157,25 @@ class _Printer:
             case Eval():
                 raise BuildError(f"a kernel cannot call the library symbol {stmt.symbol}")
 
+    def _if(self, stmt: If) -> None:
+        known = checked_nonnegative(stmt.cond)
+        head, count = f"if ({self.values.text(stmt.cond)})", len(self.dims.nonnegative)
+        self.dims.nonnegative += known
+        self._braced(head, stmt.then)
+        del self.dims.nonnegative[count:]
+        if stmt.orelse:
+            self._braced("else", stmt.orelse)
+
     def _for(self, stmt: For) -> None:
-        var, lo, hi = c_name(stmt.var.name), self._dim(stmt.lo), self._dim(stmt.hi)
+        lo, hi = self.dims.text(stmt.lo), self.dims.text(stmt.hi, 51)
         if stmt.kind == "vector":
-            raise BuildError(f"loop {var} is to become lanes, which has not happened")
+            raise BuildError(f"loop {stmt.var.name} is to become lanes, which has not happened")
+        self.scope.push()
+        var = self.scope.declare(stmt.var, stmt.var.name)
         if stmt.kind != "bind":
-            self._braced(f"for (int {var} = {lo}; {var} < {hi}; ++{var})", stmt.body)
+            last = "" if stmt.until is None else f"if ({self.values.text(stmt.until)}) break;"
+            self._braced(f"for (int {var} = {lo}; {var} < {hi}; ++{var})", stmt.body, last)
+            self.scope.pop()
             return
         if stmt.axis not in AXES:
             raise BuildError(f"loop {var} is bound to {stmt.axis!r}", hint=f"one of {', '.join(AXES)}")
@@ -160,13 +195,15 @@ class _Printer:
             self.block(stmt.body)
         self.depth -= 1
         self._line("}")
+        self.scope.pop()
 
     def _declare(self, buffer: Buffer, space: str) -> None:
         self.buffers[buffer.name] = buffer
         size = buffer.type.size
         if not isinstance(size, int):
             raise BuildError(f"the size {size} of {buffer.name} is not a number")
-        self._line(f"{space}{c_type(buffer.dtype)} {c_name(buffer.name)}[{size}];")
+        name = self.scope.declare(("buffer", buffer.name), buffer.name)
+        self._line(f"{space}{c_type(buffer.dtype)} {name}[{max(size, 1)}];")
 
     # --- accesses -----------------------------------------------------------------------------------------
 
@@ -175,15 +212,20 @@ class _Printer:
         buffer = self.buffers[name]
         if buffer.ring is not None:
             raise BuildError(f"buffer {name} keeps its last {buffer.ring} rows, which OpenCL C has no form of yet")
-        at = flat_index(index, buffer.shape)
+        at = self.dims.text(flat_index(index, buffer.shape))
         run = dtype.lanes > buffer.dtype.lanes
-        return (f"{c_name(name)} + {self._dim(at)}" if run else f"{c_name(name)}[{self._dim(at)}]"), run
+        c_name = self.scope.lookup(("buffer", name))
+        return (f"{c_name} + {at}" if run else f"{c_name}[{at}]"), run
 
     def _load(self, load: Load) -> str:
+        if load.count is not None:
+            raise BuildError(f"a read of some lanes of {load.buffer} has no form in OpenCL C")
         place, run = self._place(load.buffer, load.index, load.dtype)
         return f"vload{load.dtype.lanes}(0, {place})" if run else place
 
     def _store(self, stmt: Store) -> None:
+        if stmt.count is not None:
+            raise BuildError(f"a write of some lanes of {stmt.buffer} has no form in OpenCL C")
         place, run = self._place(stmt.buffer, stmt.index, stmt.value.dtype)
         value = self.values.text(stmt.value)
         self._line(f"vstore{stmt.value.dtype.lanes}({value}, 0, {place});" if run else f"{place} = {value};")

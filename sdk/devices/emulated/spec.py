@@ -17,6 +17,7 @@ KINDS: Final = frozenset(
     {"uart cmsdk", "uart esp", "uart lpuart", "uart nrf51", "uart nrf_uarte", "uart ns16550", "uart pl011"}
     | {"uart sercom", "uart sifive", "uart stm32", "uart stm32v1"}
     | {"watchdog cmsdk", "watchdog esp", "watchdog imx", "watchdog iwdg", "watchdog nrf", "watchdog rp", "watchdog sam"}
+    | {"watchdog sifive"}
     | {"external octospi", "external quadspi"}
     | {"timer cmsdk", "timer nrf51", "timer systick", "timer dwt", "timer mcycle", "timer esp"}
 )

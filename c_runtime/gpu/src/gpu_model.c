@@ -1,0 +1,639 @@
+/* Runs the plans of a model on a device: see sdk_rt_gpu_model.h. */
+#include "sdk_rt_gpu_model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS 8u /* recordings of an entry, by the values of its dims, that are kept */
+
+typedef struct {
+    int valid;
+    uint64_t used; /* when */
+    int32_t *dims;
+    sdk_gpu_recording_t **segments;
+} slot_t;
+
+/* Steps first..first + count of the plan run on the device in a row, or one of them as C. */
+typedef struct {
+    uint32_t first, count, dispatches;
+    int on_device;
+} segment_t;
+
+typedef struct {
+    sdk_gpu_place_t *places;
+    int32_t *numbers;
+    uint32_t (*groups)[3];
+    segment_t *segments;
+    slot_t slots[SLOTS];
+    uint32_t segment_count, slot_count;
+} runner_t;
+
+/* Bytes that a dispatch since the last barrier has touched. */
+typedef struct {
+    uint64_t begin, end;
+    uint16_t region;
+    uint8_t writes;
+} touch_t;
+
+struct sdk_gpu_model {
+    sdk_gpu_t *gpu;
+    const sdk_gpu_plans_t *plans;
+    void *self;
+    uint8_t *memory[2]; /* of the host: arena, state */
+    sdk_gpu_buffer_t *regions;
+    sdk_gpu_kernel_t *kernels;
+    uint8_t *verdicts;
+    runner_t *runners;
+    touch_t *touched;
+    uint32_t touch_room;
+    uint8_t *scratch; /* of the host, as large as the largest operand that is written: what the device made of it */
+    uint64_t state_bytes, clock;
+    uint32_t recorded;
+    int state_changed;
+};
+
+/* Room for count items of a size, zeroed; never NULL for none. */
+static void *room(size_t count, size_t bytes)
+{
+    return calloc(count == 0u ? 1u : count, bytes);
+}
+
+static int no_memory(sdk_gpu_t *gpu)
+{
+    snprintf(gpu->message, sizeof gpu->message, "no memory of the host is left");
+    return SDK_GPU_E_MEMORY;
+}
+
+/* ---- places ---- */
+
+static void place(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const void *dims)
+{
+    memcpy(runner->places, entry->places, entry->place_count * sizeof *entry->places);
+    memcpy(runner->numbers, entry->numbers, entry->number_count * sizeof *entry->numbers);
+    memcpy(runner->groups, entry->groups, entry->dispatch_count * sizeof *entry->groups);
+    if (entry->place != NULL) {
+        entry->place(model->self, dims, runner->places, runner->numbers, runner->groups);
+    }
+}
+
+static int up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where)
+{
+    return sdk_gpu_write(model->gpu, model->regions[region], where->offset, model->memory[region] + where->offset,
+                         where->bytes);
+}
+
+static int down(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where)
+{
+    return sdk_gpu_read(model->gpu, model->regions[region], where->offset, model->memory[region] + where->offset,
+                        where->bytes);
+}
+
+/* ---- recording ---- */
+
+/* Whether a step needs a barrier before it: it reads what was written since the last one, or writes what was touched. */
+static int depends(const sdk_gpu_model_t *model, uint32_t count, const sdk_gpu_operand_t *operands,
+                   const sdk_gpu_place_t *places, uint32_t operand_count)
+{
+    for (uint32_t k = 0; k < operand_count; ++k) {
+        const uint64_t begin = places[k].offset, end = begin + places[k].bytes;
+        for (uint32_t j = 0; j < count; ++j) {
+            const touch_t *const touch = &model->touched[j];
+            if (touch->region == operands[k].region && (touch->writes || operands[k].writes) && touch->begin < end &&
+                begin < touch->end) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+static int record_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, sdk_gpu_recording_t *recording,
+                       uint32_t index, uint32_t *touches)
+{
+    const sdk_gpu_step_t *const step = &entry->steps[index];
+    const sdk_gpu_operand_t *const operands = &entry->operands[step->first_operand];
+    const sdk_gpu_place_t *const places = &runner->places[step->first_operand];
+    sdk_gpu_range_t ranges[SDK_GPU_OPERANDS];
+    for (uint32_t k = 0; k < step->operands; ++k) {
+        ranges[k].buffer = model->regions[operands[k].region];
+        ranges[k].offset = places[k].offset;
+        ranges[k].bytes = places[k].bytes;
+    }
+    for (uint32_t d = 0; d < step->dispatches; ++d) {
+        const uint32_t at = step->first_dispatch + d;
+        const uint16_t kernel = entry->kernels[at];
+        int status = SDK_GPU_OK;
+        if (d > 0u || depends(model, *touches, operands, places, step->operands)) {
+            status = sdk_gpu_record_barrier(model->gpu, recording);
+            *touches = 0u;
+        }
+        if (status == SDK_GPU_OK) {
+            status = sdk_gpu_record_dispatch(model->gpu, recording, &model->plans->codes[kernel], model->kernels[kernel], ranges,
+                                             &runner->numbers[step->first_number], runner->groups[at]);
+        }
+        if (status != SDK_GPU_OK) {
+            return status;
+        }
+        for (uint32_t k = 0; d == 0u && k < step->operands && *touches < model->touch_room; ++k, ++*touches) {
+            model->touched[*touches].begin = places[k].offset;
+            model->touched[*touches].end = places[k].offset + places[k].bytes;
+            model->touched[*touches].region = operands[k].region;
+            model->touched[*touches].writes = operands[k].writes;
+        }
+    }
+    return SDK_GPU_OK;
+}
+
+static int record(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const segment_t *segment,
+                  sdk_gpu_recording_t *recording)
+{
+    uint32_t touches = 0u;
+    int status = sdk_gpu_record_begin(model->gpu, recording);
+    for (uint32_t k = 0; status == SDK_GPU_OK && k < segment->count; ++k) {
+        status = record_step(model, entry, runner, recording, segment->first + k, &touches);
+    }
+    ++model->recorded;
+    return status == SDK_GPU_OK ? sdk_gpu_record_end(model->gpu, recording) : status;
+}
+
+/* The recordings for these dims: those of a slot that has them, or made in the one that was not used for longest. The
+   places of the runner are those of the dims then. */
+static int find_slot(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const int32_t *dims, slot_t **out)
+{
+    slot_t *oldest = &runner->slots[0];
+    for (uint32_t k = 0; k < runner->slot_count; ++k) {
+        slot_t *const slot = &runner->slots[k];
+        if (slot->valid && (entry->dim_count == 0u || memcmp(slot->dims, dims, entry->dim_count * sizeof *dims) == 0)) {
+            slot->used = ++model->clock;
+            *out = slot;
+            return SDK_GPU_OK;
+        }
+        oldest = slot->used < oldest->used ? slot : oldest;
+    }
+    oldest->valid = 0;
+    for (uint32_t k = 0; k < runner->segment_count; ++k) {
+        if (runner->segments[k].on_device) {
+            const int status = record(model, entry, runner, &runner->segments[k], oldest->segments[k]);
+            if (status != SDK_GPU_OK) {
+                return status;
+            }
+        }
+    }
+    if (entry->dim_count > 0u) {
+        memcpy(oldest->dims, dims, entry->dim_count * sizeof *dims);
+    }
+    oldest->valid = 1;
+    oldest->used = ++model->clock;
+    *out = oldest;
+    return SDK_GPU_OK;
+}
+
+/* ---- a step as C ---- */
+
+/* What a step touches, except constants, from the device or to it. */
+static int move_operands(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const runner_t *runner, uint32_t index, int to_device)
+{
+    const sdk_gpu_step_t *const step = &entry->steps[index];
+    for (uint32_t k = step->first_operand; k < step->first_operand + step->operands; ++k) {
+        const sdk_gpu_operand_t *const operand = &entry->operands[k];
+        if (operand->region < SDK_GPU_CONSTANTS && (!to_device || operand->writes)) {
+            const int status = to_device ? up(model, operand->region, &runner->places[k])
+                                         : down(model, operand->region, &runner->places[k]);
+            if (status != SDK_GPU_OK) {
+                return status;
+            }
+        }
+    }
+    return SDK_GPU_OK;
+}
+
+/* ---- the proof ---- */
+
+static double half_at(uint16_t half)
+{
+    const int exponent = half >> 10 & 31;
+    double size = (double)(half & 1023);
+    if (exponent == 31) {
+        size = (half & 1023) != 0 ? (double)NAN : (double)INFINITY;
+    } else {
+        size = exponent == 0 ? size / 16777216.0 : (size + 1024.0) / 33554432.0 * (double)(1u << exponent);
+    }
+    return (half & 0x8000) != 0 ? -size : size;
+}
+
+static double value_at(const void *data, uint64_t index, uint8_t element)
+{
+    if (element == SDK_GPU_F32) {
+        return (double)((const float *)data)[index];
+    }
+    if (element == SDK_GPU_F64) {
+        return ((const double *)data)[index];
+    }
+    return half_at(((const uint16_t *)data)[index]);
+}
+
+/* Integers to the bit; floats within 1e-4 (f16: 2e-3) of the largest there is, or of 1 where that is less. */
+static int agrees(const void *got, const void *want, uint64_t bytes, uint8_t element)
+{
+    static const uint8_t SIZES[] = {1u, 2u, 4u, 8u};
+    const uint64_t count = bytes / SIZES[element];
+    const double part = element == SDK_GPU_F16 ? 2e-3 : 1e-4;
+    double top = 1.0;
+    if (element == SDK_GPU_EXACT) {
+        return memcmp(got, want, (size_t)bytes) == 0;
+    }
+    for (uint64_t k = 0; k < count; ++k) {
+        const double value = value_at(want, k, element), size = value < 0.0 ? -value : value;
+        top = size > top && isfinite(size) ? size : top;
+    }
+    for (uint64_t k = 0; k < count; ++k) {
+        const double a = value_at(got, k, element), b = value_at(want, k, element);
+        if (isfinite(b) ? !(a - b <= part * top && b - a <= part * top) : !(isnan(b) ? isnan(a) : a == b)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Numbers for inputs, always the same: floats in -1..1, bytes of any value, wider integers 0 or 1, for they may be places. */
+static void draw(uint8_t *out, uint64_t bytes, const sdk_gpu_port_t *port, uint32_t *seed)
+{
+    const uint64_t count = bytes / port->bytes;
+    for (uint64_t k = 0; k < count; ++k) {
+        *seed = *seed * 1664525u + 1013904223u;
+        if (port->kind == 'f' && port->bytes == 4u) {
+            ((float *)(void *)out)[k] = (float)(int32_t)*seed / 2147483648.0f;
+        } else if (port->kind == 'f' && port->bytes == 8u) {
+            ((double *)(void *)out)[k] = (double)(int32_t)*seed / 2147483648.0;
+        } else if (port->kind == 'f') {
+            ((uint16_t *)(void *)out)[k] = (uint16_t)(0x3000u + (*seed >> 20 & 0x8BFFu)); /* 2**-3 to 1/2, and their negatives */
+        } else if (port->bytes == 1u && port->kind != 'b') {
+            out[k] = (uint8_t)(*seed >> 24);
+        } else {
+            memset(out + k * port->bytes, 0, port->bytes);
+            out[k * port->bytes] = (uint8_t)(*seed >> 31);
+        }
+    }
+}
+
+static int usable(const sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const sdk_gpu_step_t *step)
+{
+    for (uint32_t d = 0; d < step->dispatches; ++d) {
+        if (model->verdicts[entry->kernels[step->first_dispatch + d]] != SDK_GPU_RUNS) {
+            return 0;
+        }
+    }
+    return step->dispatches > 0u;
+}
+
+/* Runs step `index` on the device from what the host has, then as C, and compares. The host keeps the results of C. */
+static int prove_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, uint32_t index, const void *dims,
+                      sdk_gpu_recording_t *recording)
+{
+    const sdk_gpu_step_t *const step = &entry->steps[index];
+    const segment_t segment = {index, 1u, step->dispatches, 1};
+    uint32_t last = step->first_operand + step->operands;
+    int same = 1;
+    int status = SDK_GPU_OK;
+    for (uint32_t k = step->first_operand; status == SDK_GPU_OK && k < last; ++k) {
+        if (entry->operands[k].region < SDK_GPU_CONSTANTS) {
+            status = up(model, entry->operands[k].region, &runner->places[k]);
+        }
+    }
+    status = status == SDK_GPU_OK ? record(model, entry, runner, &segment, recording) : status;
+    if (status == SDK_GPU_E_LIMIT || status == SDK_GPU_E_ARG) {
+        same = 0;
+        status = SDK_GPU_OK;
+    } else {
+        status = status == SDK_GPU_OK ? sdk_gpu_submit(model->gpu, recording) : status;
+        status = status == SDK_GPU_OK ? sdk_gpu_wait(model->gpu) : status;
+    }
+    entry->step(model->self, dims, (int32_t)index);
+    for (uint32_t k = step->first_operand; same && status == SDK_GPU_OK && k < last; ++k) {
+        const sdk_gpu_operand_t *const operand = &entry->operands[k];
+        const sdk_gpu_place_t *const where = &runner->places[k];
+        if (operand->writes) {
+            status = sdk_gpu_read(model->gpu, model->regions[operand->region], where->offset, model->scratch, where->bytes);
+            same = agrees(model->scratch, model->memory[operand->region] + where->offset, where->bytes, operand->element);
+        }
+    }
+    for (uint32_t d = 0; !same && status == SDK_GPU_OK && d < step->dispatches; ++d) {
+        model->verdicts[entry->kernels[step->first_dispatch + d]] = SDK_GPU_DIFFERS;
+    }
+    return status;
+}
+
+static int prove_entry(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, sdk_gpu_recording_t *recording)
+{
+    uint32_t seed = 1u;
+    int status = SDK_GPU_OK;
+    model->plans->reset(model->self);
+    place(model, entry, runner, entry->dims);
+    for (uint32_t k = 0; k < entry->input_count; ++k) {
+        const sdk_gpu_port_t *const port = &entry->inputs[k];
+        const sdk_gpu_place_t *const where = &runner->places[port->place];
+        draw(model->memory[port->region] + where->offset, where->bytes, port, &seed);
+    }
+    for (uint32_t k = 0; status == SDK_GPU_OK && k < entry->step_count; ++k) {
+        if (usable(model, entry, &entry->steps[k])) {
+            status = prove_step(model, entry, runner, k, entry->dims, recording);
+        } else {
+            entry->step(model->self, entry->dims, (int32_t)k);
+        }
+    }
+    return status;
+}
+
+/* ---- making and freeing ---- */
+
+static void free_runner(sdk_gpu_model_t *model, runner_t *runner)
+{
+    for (uint32_t s = 0; s < runner->slot_count; ++s) {
+        for (uint32_t k = 0; runner->slots[s].segments != NULL && k < runner->segment_count; ++k) {
+            sdk_gpu_free_recording(model->gpu, runner->slots[s].segments[k]);
+        }
+        free(runner->slots[s].segments);
+        free(runner->slots[s].dims);
+    }
+    free(runner->places);
+    free(runner->numbers);
+    free(runner->groups);
+    free(runner->segments);
+}
+
+void sdk_gpu_model_close(sdk_gpu_model_t *model)
+{
+    if (model == NULL) {
+        return;
+    }
+    for (uint32_t k = 0; model->runners != NULL && k < model->plans->entry_count; ++k) {
+        free_runner(model, &model->runners[k]);
+    }
+    for (uint32_t k = 0; model->kernels != NULL && k < model->plans->code_count; ++k) {
+        sdk_gpu_free_kernel(model->gpu, model->kernels[k]);
+    }
+    for (uint32_t k = 0; model->regions != NULL && k < model->plans->region_count; ++k) {
+        sdk_gpu_free_buffer(model->gpu, model->regions[k]);
+    }
+    free(model->runners);
+    free(model->kernels);
+    free(model->regions);
+    free(model->verdicts);
+    free(model->touched);
+    free(model->scratch);
+    free(model);
+}
+
+static int make_regions(sdk_gpu_model_t *model)
+{
+    const sdk_gpu_plans_t *const plans = model->plans;
+    int status = SDK_GPU_OK;
+    for (uint32_t k = 0; status == SDK_GPU_OK && k < plans->region_count; ++k) {
+        status = sdk_gpu_buffer(model->gpu, plans->region_bytes[k], &model->regions[k]);
+    }
+    for (uint32_t k = 0; status == SDK_GPU_OK && k < plans->upload_count; ++k) {
+        const sdk_gpu_upload_t *const one = &plans->uploads[k];
+        status = sdk_gpu_write(model->gpu, model->regions[one->region], one->offset, one->data, one->bytes);
+    }
+    return status;
+}
+
+/* Kernels that the driver does not take are none; anything else that fails is an error. */
+static int make_kernels(sdk_gpu_model_t *model)
+{
+    const sdk_gpu_plans_t *const plans = model->plans;
+    for (uint32_t k = 0; k < plans->code_count; ++k) {
+        const int status = sdk_gpu_kernels(model->gpu, &plans->codes[k], 1u, &model->kernels[k]);
+        if (status == SDK_GPU_E_BUILD || status == SDK_GPU_E_LIMIT) {
+            model->verdicts[k] = status == SDK_GPU_E_BUILD ? SDK_GPU_NOT_BUILT : SDK_GPU_OVER_LIMITS;
+        } else if (status != SDK_GPU_OK) {
+            return status;
+        }
+    }
+    return SDK_GPU_OK;
+}
+
+static int make_runner(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner)
+{
+    runner->places = room(entry->place_count, sizeof *runner->places);
+    runner->numbers = room(entry->number_count, sizeof *runner->numbers);
+    runner->groups = room(entry->dispatch_count, sizeof *runner->groups);
+    runner->segments = room(entry->step_count, sizeof *runner->segments);
+    if (entry->operand_count > model->touch_room) {
+        model->touch_room = entry->operand_count;
+    }
+    if (runner->places == NULL || runner->numbers == NULL || runner->groups == NULL || runner->segments == NULL) {
+        return no_memory(model->gpu);
+    }
+    return SDK_GPU_OK;
+}
+
+/* Which steps run on the device is known: segments, and recordings of them for each slot. */
+static int make_slots(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner)
+{
+    for (uint32_t k = 0; k < entry->step_count; ++k) {
+        const int on_device = usable(model, entry, &entry->steps[k]);
+        segment_t *const before = runner->segment_count > 0u ? &runner->segments[runner->segment_count - 1u] : NULL;
+        if (before != NULL && on_device && before->on_device) {
+            before->count += 1u;
+            before->dispatches += entry->steps[k].dispatches;
+        } else {
+            const segment_t segment = {k, 1u, entry->steps[k].dispatches, on_device};
+            runner->segments[runner->segment_count++] = segment;
+        }
+    }
+    runner->slot_count = entry->dim_count > 0u ? SLOTS : 1u;
+    for (uint32_t s = 0; s < runner->slot_count; ++s) {
+        slot_t *const slot = &runner->slots[s];
+        slot->dims = room(entry->dim_count, sizeof *slot->dims);
+        slot->segments = room(runner->segment_count, sizeof(sdk_gpu_recording_t *));
+        if (slot->dims == NULL || slot->segments == NULL) {
+            return no_memory(model->gpu);
+        }
+        for (uint32_t k = 0; k < runner->segment_count; ++k) {
+            if (runner->segments[k].on_device) {
+                const int status = sdk_gpu_recording(model->gpu, runner->segments[k].dispatches, 0, &slot->segments[k]);
+                if (status != SDK_GPU_OK) {
+                    return status;
+                }
+            }
+        }
+    }
+    return SDK_GPU_OK;
+}
+
+static int prove(sdk_gpu_model_t *model)
+{
+    const sdk_gpu_plans_t *const plans = model->plans;
+    sdk_gpu_recording_t *recording = NULL;
+    uint32_t most = 1u;
+    int status;
+    for (uint32_t e = 0; e < plans->entry_count; ++e) {
+        for (uint32_t k = 0; k < plans->entries[e]->step_count; ++k) {
+            const uint32_t dispatches = plans->entries[e]->steps[k].dispatches;
+            most = dispatches > most ? dispatches : most;
+        }
+    }
+    status = sdk_gpu_recording(model->gpu, most, 0, &recording);
+    for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {
+        status = prove_entry(model, plans->entries[e], &model->runners[e], recording);
+    }
+    sdk_gpu_free_recording(model->gpu, recording);
+    plans->reset(model->self);
+    return status;
+}
+
+static void tell(const sdk_gpu_model_t *model, void (*told)(const char *line))
+{
+    static const char *const WHY[] = {"", "the driver does not compile it", "it asks for more than the device has",
+                                      "its results on the device are not those of the processor"};
+    char line[512];
+    for (uint32_t k = 0; told != NULL && k < model->plans->code_count; ++k) {
+        if (model->verdicts[k] != SDK_GPU_RUNS) {
+            snprintf(line, sizeof line, "%.80s: kernel %.160s runs on the processor: %s", model->gpu->device.name,
+                     model->plans->codes[k].name, WHY[model->verdicts[k]]);
+            told(line);
+        }
+    }
+}
+
+int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self, uint8_t *arena, uint64_t arena_bytes,
+                       uint8_t *state, uint64_t state_bytes, void (*told)(const char *line), sdk_gpu_model_t **out)
+{
+    sdk_gpu_model_t *model;
+    uint8_t *held = NULL; /* what was in the arena: the proof runs there, and inputs may be there already */
+    uint64_t largest = 1u;
+    int status = SDK_GPU_OK;
+    if (gpu == NULL || plans == NULL || self == NULL || out == NULL ||
+        state_bytes > plans->region_bytes[SDK_GPU_STATE]) {
+        return SDK_GPU_E_ARG;
+    }
+    *out = NULL;
+    model = room(1u, sizeof *model);
+    if (model == NULL) {
+        return no_memory(gpu);
+    }
+    model->gpu = gpu;
+    model->plans = plans;
+    model->self = self;
+    model->memory[SDK_GPU_ARENA] = arena;
+    model->memory[SDK_GPU_STATE] = state;
+    model->state_bytes = state_bytes;
+    model->state_changed = 1;
+    model->regions = room(plans->region_count, sizeof *model->regions);
+    model->kernels = room(plans->code_count, sizeof *model->kernels);
+    model->verdicts = room(plans->code_count, 1u);
+    model->runners = room(plans->entry_count, sizeof *model->runners);
+    if (model->regions == NULL || model->kernels == NULL || model->verdicts == NULL || model->runners == NULL) {
+        status = no_memory(gpu);
+    }
+    for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {
+        status = make_runner(model, plans->entries[e], &model->runners[e]);
+    }
+    for (uint32_t k = 0; k < SDK_GPU_CONSTANTS && k < plans->region_count; ++k) {
+        largest = plans->region_bytes[k] > largest ? plans->region_bytes[k] : largest;
+    }
+    if (status == SDK_GPU_OK) {
+        model->touched = room(model->touch_room, sizeof *model->touched);
+        model->scratch = room((size_t)largest, 1u);
+        status = model->touched == NULL || model->scratch == NULL ? no_memory(gpu) : make_regions(model);
+    }
+    status = status == SDK_GPU_OK ? make_kernels(model) : status;
+    if (status == SDK_GPU_OK) {
+        held = room((size_t)arena_bytes, 1u);
+        status = held == NULL ? no_memory(gpu) : SDK_GPU_OK;
+    }
+    if (status == SDK_GPU_OK && arena_bytes > 0u) {
+        memcpy(held, arena, (size_t)arena_bytes);
+    }
+    if (status == SDK_GPU_OK) {
+        status = prove(model);
+        if (arena_bytes > 0u) {
+            memcpy(arena, held, (size_t)arena_bytes);
+        }
+    }
+    free(held);
+    for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {
+        status = make_slots(model, plans->entries[e], &model->runners[e]);
+    }
+    if (status != SDK_GPU_OK) {
+        sdk_gpu_model_close(model);
+        return status;
+    }
+    free(model->scratch);
+    model->scratch = NULL;
+    model->recorded = 0u;
+    tell(model, told);
+    *out = model;
+    return SDK_GPU_OK;
+}
+
+/* ---- running ---- */
+
+static int move_ports(sdk_gpu_model_t *model, const runner_t *runner, const sdk_gpu_port_t *ports, uint32_t count, int to_device)
+{
+    int status = SDK_GPU_OK;
+    for (uint32_t k = 0; status == SDK_GPU_OK && k < count; ++k) {
+        if (ports[k].region < SDK_GPU_CONSTANTS) {
+            const sdk_gpu_place_t *const where = &runner->places[ports[k].place];
+            status = to_device ? up(model, ports[k].region, where) : down(model, ports[k].region, where);
+        }
+    }
+    return status;
+}
+
+int sdk_gpu_model_run(sdk_gpu_model_t *model, uint32_t index, const void *dims)
+{
+    const sdk_gpu_entry_t *entry;
+    runner_t *runner;
+    slot_t *slot = NULL;
+    int status = SDK_GPU_OK;
+    if (model == NULL || index >= model->plans->entry_count || (dims == NULL && model->plans->entries[index]->dim_count > 0u)) {
+        return SDK_GPU_E_ARG;
+    }
+    entry = model->plans->entries[index];
+    runner = &model->runners[index];
+    if (entry->place != NULL || !runner->slots[0].valid) {
+        place(model, entry, runner, dims);
+    }
+    if (model->state_changed && model->state_bytes > 0u) {
+        const sdk_gpu_place_t whole = {0u, model->state_bytes};
+        status = up(model, SDK_GPU_STATE, &whole);
+    }
+    model->state_changed = 0;
+    status = status == SDK_GPU_OK ? move_ports(model, runner, entry->inputs, entry->input_count, 1) : status;
+    status = status == SDK_GPU_OK ? find_slot(model, entry, runner, dims, &slot) : status;
+    for (uint32_t k = 0; status == SDK_GPU_OK && k < runner->segment_count; ++k) {
+        const segment_t *const segment = &runner->segments[k];
+        if (segment->on_device) {
+            status = sdk_gpu_submit(model->gpu, slot->segments[k]);
+            continue;
+        }
+        status = move_operands(model, entry, runner, segment->first, 0);
+        if (status == SDK_GPU_OK) {
+            entry->step(model->self, dims, (int32_t)segment->first);
+            status = move_operands(model, entry, runner, segment->first, 1);
+        }
+    }
+    status = status == SDK_GPU_OK ? sdk_gpu_wait(model->gpu) : status;
+    return status == SDK_GPU_OK ? move_ports(model, runner, entry->outputs, entry->output_count, 0) : status;
+}
+
+void sdk_gpu_model_state_changed(sdk_gpu_model_t *model)
+{
+    if (model != NULL) {
+        model->state_changed = 1;
+    }
+}
+
+uint32_t sdk_gpu_model_recorded(const sdk_gpu_model_t *model)
+{
+    return model == NULL ? 0u : model->recorded;
+}
+
+uint8_t sdk_gpu_model_verdict(const sdk_gpu_model_t *model, uint32_t kernel)
+{
+    return model == NULL || kernel >= model->plans->code_count ? (uint8_t)SDK_GPU_NOT_BUILT : model->verdicts[kernel];
+}

@@ -1,0 +1,44 @@
+"""The GPU backend: the C backend's program with the plan's calls as kernels beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Runtime
+
+if TYPE_CHECKING:
+    from sdk.boards import Board
+    from sdk.compiler.ir.module import Module
+
+__all__ = ["BACKEND"]
+
+
+def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions) -> Emitted:
+    from sdk.codegen_c.gpu.files import emit
+
+    return emit(module, prefix, isa=isa, options=options)
+
+
+def _refuses(board: Board) -> str | None:
+    """Drivers of GPUs are libraries of a system."""
+    return None if board.hosted else "its programs run without an operating system, which drivers of GPUs are a part of"
+
+
+def _hooks(prefix: str) -> tuple[str, ...]:
+    macro = prefix.upper()
+    return (
+        f'{macro}_HOOKS="internal/profile.h"',
+        f"{macro}_HOOK_BEGIN(self,index)=sdk_rt_op_begin(index)",
+        f"{macro}_HOOK_END(self,index)=sdk_rt_op_end(index)",
+    )
+
+
+BACKEND = Backend(
+    "gpu",
+    "C with kernels for GPUs",
+    _emit,
+    kernels="plain",
+    choices=frozenset(("gpu", "toolchain", "externs", "opt", "check")),
+    refuses=_refuses,
+    runtime=Runtime(("src/wire.c", "src/agent*.c"), _hooks, lambda prefix: ()),
+)

@@ -1,0 +1,148 @@
+"""From a loops function to kernels: independent loops become axes of work items, statements kernels in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sdk.compiler.analysis.dependence import conflict
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops
+from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
+from sdk.compiler.sym import Dim, Var, ceildiv, floordiv, free_vars, max_value, prove_ge
+from sdk.errors import BuildError
+
+__all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "kernels_of", "parallel", "work_items"]
+
+GROUP: Final = 64  # work items of a group, where nothing else decides
+PRIVATE_BYTES: Final = 4096  # of arrays that a work item may have of its own
+LOCAL_BYTES: Final = 32 * 1024  # that a group may share: the least that drivers of Vulkan and OpenCL promise
+MOST_GROUPS: Final = 65535  # on an axis: the least that Vulkan promises
+_AXES: Final = ("x", "y", "z")
+Groups = tuple[Dim, Dim, Dim]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A kernel: ``loops`` with loops bound to axes; ``local`` work items to a group, ``groups`` of them, by axis."""
+
+    loops: Loops
+    local: tuple[int, int, int]
+    groups: Groups
+
+
+def kernels_of(loops: Loops) -> tuple[Grid, ...]:
+    """The kernels of a function, to be run in order, each after all of the one before.
+
+    Raises:
+        BuildError: a kernel would need what a work item has not.
+    """
+    return tuple(work_items(part) for part in (_parts(loops) or [loops]))
+
+
+def parallel(loops: Loops) -> Loops:
+    """The same function with the loops that become axes marked as such: their iterations run in any order."""
+    body = tuple(_marked(part) for part in (_parts(loops) or [loops]))
+    return replace(loops, body=Block(tuple(stmt for block in body for stmt in block.body)))
+
+
+def _marked(loops: Loops) -> Block:
+    chain, body = _chain(loops)
+    for loop in reversed(chain):
+        body = Block((replace(loop, body=body, kind="parallel"),))
+    return body
+
+
+def _parts(loops: Loops) -> list[Loops]:
+    """The statements of a function as functions, where nothing is declared that they share; else none."""
+    body = loops.body.body
+    apart = len(body) > 1 and all(isinstance(s, For | If | Block) for s in body)
+    return [replace(loops, body=Block((stmt,))) for stmt in body] if apart else []
+
+
+def work_items(loops: Loops) -> Grid:
+    """One kernel of a function: its outer independent loops are axes, the innermost of them x, those outside of the
+    inner two one axis. A nest without any is the work of one item.
+
+    Raises:
+        BuildError: as ``kernels_of``.
+    """
+    chain, inner = _chain(loops)
+    _check_private(inner)
+    inner = _of_item(inner)
+    while len(chain) > len(_AXES):
+        first, second = chain[:2]
+        joined, env = _joined(first, second)
+        inner = substitute_dims(inner, env)
+        chain = [joined, *(_renamed(loop, env) for loop in chain[2:])]
+    body = inner
+    for loop, axis in zip(reversed(chain), _AXES, strict=False):
+        body = Block((replace(loop, body=body, kind="bind", axis=f"global.{axis}"),))
+    extents = [loop.hi - loop.lo for loop in reversed(chain)]
+    local = _local(extents)
+    groups = [ceildiv(extent, size) for extent, size in zip(extents, local, strict=False)]
+    if any((most := max_value(count)) is None or most > MOST_GROUPS for count in groups):
+        raise BuildError("more work items than the axes of a GPU have room for", where=f"loops @{loops.name}")
+    padded = (*groups, 1, 1, 1)[: len(_AXES)]
+    return Grid(replace(loops, body=body), local, (padded[0], padded[1], padded[2]))
+
+
+def _chain(loops: Loops) -> tuple[list[For], Block]:
+    """The perfectly nested outer loops whose iterations are independent, and what is inside of them."""
+    chain: list[For] = []
+    block = loops.body
+    while len(block.body) == 1 and isinstance(loop := block.body[0], For):
+        inside = {outer.var for outer in chain} & (free_vars(loop.lo) | free_vars(loop.hi))
+        if loop.kind not in ("serial", "parallel", "unroll") or inside or conflict(loop, loops) is not None:
+            break
+        chain.append(loop)
+        block = loop.body
+    return chain, block
+
+
+def _joined(outer: For, inner: For) -> tuple[For, Mapping[Var, Dim]]:
+    """One loop in place of two, and what their variables are in it."""
+    rows, extent = outer.hi - outer.lo, inner.hi - inner.lo
+    if prove_ge(extent, 1) is not True:
+        raise BuildError("an axis of work items that may be empty, inside of another")
+    most = max_value(rows * extent)
+    var = Var(f"{outer.var.name}_{inner.var.name}", 0, max((most or 1) - 1, 1))
+    quotient = floordiv(var.expr, extent)
+    env = {outer.var: quotient + outer.lo, inner.var: var.expr - quotient * extent + inner.lo}
+    return For(var, 0, rows * extent, Block(())), env
+
+
+def _renamed(loop: For, env: Mapping[Var, Dim]) -> For:
+    """A loop of the chain: its bounds use no variable of another."""
+    assert not (free_vars(loop.lo) | free_vars(loop.hi)) & env.keys()
+    return loop
+
+
+def _local(extents: list[Dim]) -> tuple[int, int, int]:
+    """Work items of a group by axis: as many of the innermost loop as it has, to a power of two, then of the next."""
+    sizes, left = [1, 1, 1], GROUP
+    for k, extent in enumerate(extents[:2]):
+        most = max_value(extent)
+        while left > 1 and (most is None or sizes[k] < most):
+            sizes[k], left = sizes[k] * 2, left // 2
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _check_private(block: Block) -> None:
+    """What a work item declares must be small, and of a size that is known."""
+    for space, most in (("register", PRIVATE_BYTES), ("local", LOCAL_BYTES), ("scratch", PRIVATE_BYTES)):
+        held = [n.buffer for n in walk(block) if isinstance(n, Alloc) and n.buffer.space == space]
+        sizes = [b.type.nbytes for b in held]
+        known = [s for s in sizes if isinstance(s, int)]
+        if len(known) < len(sizes) or sum(known) > most:
+            names = ", ".join(b.name for b in held)
+            raise BuildError(f"{names}: more memory of its own than a work item of a GPU has", why=f"{most} bytes")
+
+
+def _of_item(body: Block) -> Block:
+    """The same with scratch memory as arrays of the work item."""
+
+    def one(node: Any) -> Any:
+        return replace(node, space="register") if isinstance(node, Buffer) and node.space == "scratch" else node
+
+    return rewrite(body, one)

@@ -1,0 +1,136 @@
+"""The kernels of a module in the language of one driver, and why a call has none."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sdk.codegen_c.c99.names import identifier
+from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, Groups, kernels_of
+from sdk.codegen_c.opencl.stmt import emit_kernel
+from sdk.codegen_c.spirv.kernel import make_kernel
+from sdk.compiler.ir.loops import Alloc, Loops
+from sdk.compiler.ir.types import DType
+from sdk.compiler.ir.walk import walk
+from sdk.errors import BuildError
+
+__all__ = ["OPERANDS", "WORDS", "Code", "Kernels", "kernels"]
+
+OPERANDS: Final = 12  # buffers of a kernel, and
+WORDS: Final = 32  # 32-bit words of its numbers with their offsets: SDK_GPU_OPERANDS and SDK_GPU_WORDS of the runtime
+_NEEDS: Final = {"f64": 2, "i64": 4, "u64": 4}  # SDK_GPU_NEEDS_*
+_NEEDS_OF_SPIRV: Final = {"Float64": 2, "Int64": 4, "StorageBuffer8BitAccess": 16, "StorageBuffer16BitAccess": 16}
+
+
+@dataclass(frozen=True)
+class Code:
+    """One kernel as generated C has it: ``text`` is OpenCL C with a function called ``name``, ``words`` are SPIR-V."""
+
+    name: str
+    grid: Grid
+    text: str = ""
+    words: tuple[int, ...] = ()
+    capabilities: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> object:
+        """Kernels with the same are one."""
+        return self.text, self.words, self.grid.local, self.operands, self.numbers, self.written
+
+    @property
+    def operands(self) -> int:
+        """How many buffers it is given."""
+        return len(self.grid.loops.params)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers it is given: dims, then the row range."""
+        return len(self.grid.loops.dims) + (2 if self.grid.loops.rows else 0)
+
+    @property
+    def written(self) -> int:
+        """Bit k: it writes to operand k."""
+        return sum(1 << k for k, p in enumerate(self.grid.loops.params) if p.mode != "read")
+
+    @property
+    def local_bytes(self) -> int:
+        """What a group shares."""
+        return sum(b.type.max_bytes for b in (n.buffer for n in walk(self.grid.loops.body) if isinstance(n, Alloc))
+                   if b.space == "local")  # fmt: skip
+
+    @property
+    def needs(self) -> int:
+        """The capabilities of the device that it uses, as bits of the runtime's."""
+        if self.words:
+            return sum({_NEEDS_OF_SPIRV.get(name, 0) for name in self.capabilities})
+        kinds = {str(n.dtype.scalar) for n in walk(self.grid.loops) if isinstance(getattr(n, "dtype", None), DType)}
+        return sum({_NEEDS[kind] for kind in kinds if kind in _NEEDS})
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """All kernels in order; of each function the numbers of its own with the groups of each, in the function's dims,
+    or why there are none. Functions of unlike dims may share a kernel."""
+
+    codes: tuple[Code, ...]
+    of: Mapping[str, tuple[tuple[int, Groups], ...]]
+    missing: Mapping[str, str]
+
+
+def _opencl(grid: Grid, name: str) -> Code:
+    kernel = emit_kernel(grid.loops, name)
+    return Code(kernel.name, grid, text=kernel.text + "\n")
+
+
+def _vulkan(grid: Grid, name: str) -> Code:
+    kernel = make_kernel(grid.loops)
+    words = tuple(word for (word,) in struct.iter_unpack("<I", kernel.module))
+    return Code(identifier(f"{name}_{grid.loops.name}"), grid, words=words, capabilities=kernel.capabilities)
+
+
+_PRINTERS: Final[Mapping[str, Callable[[Grid, str], Code]]] = {"opencl": _opencl, "vulkan": _vulkan}
+
+
+def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
+    """The kernels of loops functions for the driver ``gpu``. A function that cannot be one runs as C: ``missing`` says
+    why."""
+    codes: list[Code] = []
+    known: dict[object, int] = {}
+    of: dict[str, tuple[tuple[int, Groups], ...]] = {}
+    missing: dict[str, str] = {}
+    for name, loops in functions.items():
+        try:
+            made = _made(loops, prefix, gpu)
+        except BuildError as error:
+            missing[name] = error.message if error.why is None else f"{error.message}: {error.why}"
+            continue
+        own = []
+        for k, code in enumerate(made):
+            if code.key not in known:
+                known[code.key] = len(codes)
+                codes.append(_named(code, identifier(f"{prefix}_{name}_{k}" if k else f"{prefix}_{name}")))
+            own.append((known[code.key], code.grid.groups))
+        of[name] = tuple(own)
+    return Kernels(tuple(codes), of, missing)
+
+
+def _named(code: Code, name: str) -> Code:
+    """A kernel under its own name, and not that which all are printed with to see which are alike."""
+    return replace(code, name=name, text=code.text.replace(code.name, name))
+
+
+def _made(loops: Loops, prefix: str, gpu: str) -> list[Code]:
+    made = []
+    grids = kernels_of(loops)
+    for grid in grids:
+        code = _PRINTERS[gpu](replace(grid, loops=replace(grid.loops, name="gpu_kernel")), prefix)
+        if code.operands > OPERANDS:
+            raise BuildError(f"a kernel of {code.operands} buffers, at most {OPERANDS} are sure to be allowed")
+        if code.operands + code.numbers > WORDS:
+            raise BuildError(f"a kernel of {code.operands + code.numbers} numbers, at most {WORDS} are")
+        if code.local_bytes > LOCAL_BYTES:
+            raise BuildError(f"a group would share {code.local_bytes} bytes, {LOCAL_BYTES} are sure to be there")
+        made.append(code)
+    return made

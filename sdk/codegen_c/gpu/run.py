@@ -1,0 +1,211 @@
+"""An entry on a GPU in C: what the runtime is told of its steps, and the functions that place and run one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sdk.codegen_c.c99.banner import comment
+from sdk.codegen_c.c99.function import CFunction
+from sdk.codegen_c.c99.interface import Entry, Interface, Port, quoted
+from sdk.codegen_c.c99.plan import RunPrinter
+from sdk.codegen_c.c99.steps import StepKernel
+from sdk.codegen_c.c99.unit import Unit
+from sdk.codegen_c.c99.weights import Weights
+from sdk.codegen_c.gpu.kernels import Kernels
+from sdk.codegen_c.gpu.steps import ARENA, STATE, Constants, Operand, Step, steps_of
+from sdk.compiler.ir.plan import PlanCall
+from sdk.compiler.sym import Dim, free_vars
+
+__all__ = ["GpuRunPrinter"]
+
+PROOF_STEPS: Final = 7  # multiples above the least value of a dim, for the run that proves the kernels
+_ELEMENTS: Final = {"f16": "SDK_GPU_F16", "f32": "SDK_GPU_F32", "f64": "SDK_GPU_F64"}
+
+
+class GpuRunPrinter(RunPrinter):
+    """Prints the functions of one entry: those of the C backend, whose run goes to the device where there is one."""
+
+    def __init__(
+        self,
+        unit: Unit,
+        api: Interface,
+        entry: Entry,
+        weights: Weights,
+        functions: dict[str, CFunction],
+        rows: dict[str, StepKernel],
+        kernels: Kernels,
+        places: Constants,
+    ) -> None:
+        super().__init__(unit, api, entry, weights, functions, rows)
+        for name in ("given", "given_dims", "step", "places", "numbers", "groups"):
+            self.scope.declare(("own", name), name)
+        self.steps_on_gpu = steps_of(api.module, self.plan, kernels, weights, places)
+        self.number = api.entries.index(entry)
+
+    def functions(self) -> list[str]:
+        """The C backend's functions, with what the runtime needs before the run."""
+        *small, run = super().functions()
+        return [*small, self._step_function(), *self._place_function(), *self._tables_of_steps(), run]
+
+    def _checks(self) -> None:
+        super()._checks()
+        dims = "dims" if self.entry.all_dims else "NULL"
+        self._line("if (self->gpu != NULL) {")
+        self.lines.append(f"        return sdk_gpu_model_run(self->gpu, {self.number}u, {dims});")
+        self._line("}")
+
+    # --- functions ----------------------------------------------------------------------------------------
+
+    def _step_function(self) -> str:
+        """One step as C."""
+        self.used.clear()
+        self.lines, self.depth = [], 2
+        for k, step in enumerate(self.steps_on_gpu):
+            self.lines.append(f"    case {k}:")
+            self._body((step.stmt,))
+            self._line("break;")
+        self.depth = 1
+        body, self.lines = self.lines, []
+        self._pointers()
+        pointers, self.lines = self.lines, []
+        head = [*self._instance(bool(pointers) or "self" in "".join(body)), *self._dim_lines()]
+        arena = any(self.plan.region(b.region).kind == "arena" for b in self._used())
+        if self._arena_first and arena:
+            head.append("    uint8_t *const arena = self->arena;")
+        switch = ["    switch (step) {", *body, "    default:", "        break;", "    }"]
+        text = "\n".join([*head, *pointers, *switch])
+        parameters = "void *given, const void *given_dims, int32_t step"
+        return f"static void {self.entry.name}_gpu_step({parameters})\n{{\n{text}\n}}"
+
+    def _instance(self, self_used: bool, const: str = "") -> list[str]:
+        """Locals for the instance and the dims, as the runtime hands them on."""
+        m = self.m
+        lines = [f"    {const}{m}_t *const self = given;"]
+        if self.entry.all_dims:
+            lines.append(f"    const {self.entry.name}_dims *const dims = given_dims;")
+            lines.append("    (void)dims;")
+        else:
+            lines.append("    (void)given_dims;")
+        return [*lines, "    (void)self;"]
+
+    def _dim_lines(self) -> list[str]:
+        given = [(d, "dims->") for d in self.entry.dims] + [(d, "self->init_dims.") for d in self.entry.init]
+        return [
+            f"    const int32_t {self.scope.lookup(d.var)} = {source}{d.c_name};"
+            for d, source in given
+            if d.var in self.used
+        ]
+
+    def _place_function(self) -> list[str]:
+        """What of the tables follows from the dims; none where nothing does."""
+        found = [
+            *((f"places[{k}].{name}", "uint64_t", d) for k, p in enumerate(self._places_of()) for name, d in p),
+            *((f"numbers[{k}]", "", n) for k, n in enumerate(self._numbers())),
+            *((f"groups[{k}][{a}]", "uint32_t", g) for k, row in enumerate(self._groups()) for a, g in enumerate(row)),
+        ]
+        varying = [(name, kind, dim) for name, kind, dim in found if free_vars(dim)]
+        if not varying:
+            return []
+        self.used.clear()
+        lines = []
+        for name, kind, dim in varying:
+            text = self.dims.text(dim)
+            lines.append(f"    {name} = {f'({kind})({text})' if kind else text};")
+        held = [
+            f"    const int32_t {self.scope.lookup(v)} = {self.dims.text(d)};"
+            for v, d in self._places(v for _, _, d in varying for v in free_vars(d))
+        ]
+        unused = [f"    (void){t};" for t in ("places", "numbers", "groups") if not any(t in line for line in lines)]
+        head = self._instance(True, "const ")
+        text = "\n".join([*head, *unused, *self._dim_lines(), *held, *lines])
+        given = "const void *given, const void *given_dims"
+        tables = "sdk_gpu_place_t *places, int32_t *numbers, uint32_t (*groups)[3]"
+        return [f"static void {self.entry.name}_gpu_place({given}, {tables})\n{{\n{text}\n}}"]
+
+    # --- tables -------------------------------------------------------------------------------------------
+
+    def _operands(self) -> list[Operand]:
+        return [o for step in self.steps_on_gpu for o in step.operands]
+
+    def _ports(self) -> list[Port]:
+        return list(self.entry.ports)
+
+    def _places_of(self) -> list[tuple[tuple[str, Dim], tuple[str, Dim]]]:
+        """Offset and bytes of each operand, then of each input and output."""
+        operands = [(("offset", o.offset), ("bytes", o.bytes)) for o in self._operands()]
+        return operands + [(("offset", p.buffer.offset), ("bytes", p.type.nbytes)) for p in self._ports()]
+
+    def _numbers(self) -> list[Dim]:
+        return [n for step in self.steps_on_gpu for n in step.numbers]
+
+    def _groups(self) -> list[tuple[Dim, Dim, Dim]]:
+        return [g for step in self.steps_on_gpu for g in step.groups]
+
+    def _tables_of_steps(self) -> list[str]:
+        e, steps = self.entry, self.steps_on_gpu
+        name = f"{e.name}_gpu"
+        operands = [
+            f"{{{o.region}u, {_ELEMENTS.get(str(o.element), 'SDK_GPU_EXACT')}, {int(o.reads)}u, {int(o.writes)}u}}"
+            for o in self._operands()
+        ]
+        places = [f"{{{_number(a)}u, {_number(b)}u}}" for (_, a), (_, b) in self._places_of()]
+        groups = [f"{{{', '.join(f'{_number(g)}u' for g in row)}}}" for row in self._groups()]
+        ports = [
+            f"{{{len(operands) + k}u, {STATE if self.plan.region(p.buffer.region).kind == 'state' else ARENA}u, "
+            f"'{p.type.dtype.kind}', {p.type.dtype.nbytes}u}}"
+            for k, p in enumerate(self._ports())
+        ]
+        dims = [str(min(d.var.most, d.var.least + PROOF_STEPS * d.multiple)) for d in e.all_dims]
+        count = len(e.inputs)
+        tables = [
+            _table("sdk_gpu_step_t", f"{name}_steps", self._step_rows(steps)),
+            _table("sdk_gpu_operand_t", f"{name}_operands", operands),
+            _table("uint16_t", f"{name}_kernels", [f"{k}u" for s in steps for k in s.kernels]),
+            _table("sdk_gpu_place_t", f"{name}_places", places),
+            _table("int32_t", f"{name}_numbers", [str(_number(n)) for n in self._numbers()]),
+            _table("uint32_t", f"{name}_groups", groups, "[3]"),
+            _table("sdk_gpu_port_t", f"{name}_ports", ports),
+            _table("int32_t", f"{name}_dims", dims),
+        ]
+        own = ("steps", "operands", "kernels", "places", "numbers", "groups")
+        rows = [
+            quoted(self.plan.name), *(f"{name}_{t}" for t in own),
+            f"{name}_ports", f"{name}_ports + {count}", f"{name}_dims", f"{len(steps)}u", f"{len(operands)}u",
+            f"{len(places)}u", f"{len(self._numbers())}u", f"{len(groups)}u", f"{count}u", f"{len(e.outputs)}u",
+            f"{len(dims)}u", f"{name}_place" if self._varies() else "NULL", f"{name}_step",
+        ]  # fmt: skip
+        record = ",\n    ".join(rows)
+        return [*tables, f"static const sdk_gpu_entry_t {name}_entry = {{\n    {record},\n}};"]
+
+    def _varies(self) -> bool:
+        places = [d for pair in self._places_of() for _, d in pair]
+        return any(free_vars(d) for d in (*places, *self._numbers(), *(d for g in self._groups() for d in g)))
+
+    def _step_rows(self, steps: Sequence[Step]) -> list[str]:
+        rows, operand, number, dispatch = [], 0, 0, 0
+        for k, step in enumerate(steps):
+            what = ", ".join(step.stmt.ops) or step.stmt.callee if isinstance(step.stmt, PlanCall) else "copy"
+            where = f" as C: {step.why}" if step.why else ""
+            sizes = len(step.operands), len(step.numbers), len(step.kernels)
+            text = ", ".join(f"{n}u" for n in (operand, number, dispatch, *sizes))
+            rows.append(f"{{{text}}} /* {k}: {comment(what + where)} */")
+            operand, number, dispatch = operand + sizes[0], number + sizes[1], dispatch + sizes[2]
+        return rows
+
+
+def _number(dim: Dim) -> int:
+    """A number of a table, 0 for one that follows from the dims."""
+    return dim if isinstance(dim, int) else 0
+
+
+def _table(kind: str, name: str, rows: Iterable[str], extent: str = "") -> str:
+    """A table in C; one of nothing has a row that nobody reads."""
+    lines = list(rows) or ["{0}" if kind.startswith("sdk") or extent else "0"]
+    body = "\n".join(f"    {_with_comma(line)}" for line in lines)
+    return f"static const {kind} {name}[]{extent} = {{\n{body}\n}};"
+
+
+def _with_comma(line: str) -> str:
+    row, mark, note = line.partition(" /*")
+    return f"{row},{mark}{note}"

@@ -1,0 +1,223 @@
+"""The statements of a plan as the runtime takes them: a table of steps, and what each gives its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sdk.codegen_c.c99.weights import Weights
+from sdk.codegen_c.gpu.grid import GROUP, MOST_GROUPS, parallel
+from sdk.codegen_c.gpu.kernels import Kernels
+from sdk.compiler.ir.loops import Block, Buffer, For, Load, Loops, Param, Store
+from sdk.compiler.ir.module import Module
+from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait
+from sdk.compiler.ir.types import DType, dtype
+from sdk.compiler.memory.effects import extern_outputs
+from sdk.compiler.memory.inplace import may_take_over
+from sdk.compiler.sym import Dim, Var, floordiv, prove_eq, prove_ge, substitute
+from sdk.errors import BuildError
+
+__all__ = ["Constants", "Operand", "Step", "check_plan", "constants", "copying", "functions_of", "steps_of"]
+
+ARENA: Final = 0
+STATE: Final = 1
+CONSTANTS: Final = 2
+SHARD: Final = 128 << 20  # bytes of a buffer of constants: what many drivers show a kernel of one
+_ALIGN: Final = 256  # of constants: what the strictest drivers want of an offset
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Where constants lie: region and offset of each array by its C name; the bytes of each region."""
+
+    places: Mapping[str, tuple[int, int]]
+    bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a step touches: ``bytes`` from ``offset`` on in a region."""
+
+    region: int
+    offset: Dim
+    bytes: Dim
+    element: DType
+    reads: bool
+    writes: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """One statement: its operands, the numbers for its kernels, the kernels and the groups of each. Without kernels it
+    runs as C, for the reason that ``why`` gives."""
+
+    stmt: PlanCall | Copy
+    operands: tuple[Operand, ...]
+    numbers: tuple[Dim, ...]
+    kernels: tuple[int, ...]
+    groups: tuple[tuple[Dim, Dim, Dim], ...]
+    why: str = ""
+
+
+def constants(weights: Weights) -> Constants:
+    """Places for all arrays, in as few regions as hold them."""
+    places: dict[str, tuple[int, int]] = {}
+    sizes = [0]
+    for symbol, const in weights.distinct.items():
+        size = -(-const.data.nbytes // _ALIGN) * _ALIGN
+        if sizes[-1] and sizes[-1] + size > SHARD:
+            sizes.append(0)
+        places[symbol] = CONSTANTS + len(sizes) - 1, sizes[-1]
+        sizes[-1] += size
+    return Constants(places, tuple(sizes))
+
+
+def check_plan(plan: Plan) -> None:
+    """Raises BuildError for statements that are not recorded: what streams rows, or finds out sizes in a run."""
+    for stmt in plan.body:
+        if not isinstance(stmt, PlanCall | Copy | Wait):
+            raise BuildError(
+                f"{type(stmt).__name__.lower()} has no place in a recording",
+                where=f"entry {plan.name}",
+                why="sizes that a run finds out itself are not known when work for a GPU is recorded",
+                hint="without --gpu the model runs on the processor",
+            )
+    for region in plan.regions:
+        if region.kind == "caller" or (region.kind == "arena" and region.name != "arena"):
+            raise BuildError(f"the region {region.name} has no place on a GPU", where=f"entry {plan.name}")
+
+
+def copying(kind: DType) -> Loops:
+    """The function that copies n elements."""
+    n = Var("n", 0, MOST_GROUPS * GROUP)
+    i = Var("i", 0, MOST_GROUPS * GROUP - 1)
+    src, dst = Buffer("src", kind, (n.expr,)), Buffer("dst", kind, (n.expr,))
+    body = Store("dst", (i.expr,), Load("src", (i.expr,), kind))
+    params = (Param(src, "read"), Param(dst, "write"))
+    return Loops(f"copy {kind}", (n,), params, Block((For(i, 0, n.expr, Block((body,))),)))
+
+
+def functions_of(module: Module) -> dict[str, Loops]:
+    """What kernels are made of: the functions that plans call, and those that copy."""
+    out: dict[str, Loops] = {}
+    for plan in module.plans.values():
+        for stmt in plan.body:
+            if isinstance(stmt, PlanCall) and not stmt.extern:
+                out[stmt.callee] = module.loops[stmt.callee]
+            elif isinstance(stmt, Copy):
+                kind = _copied(plan, stmt)
+                out[_copy_name(kind)] = copying(kind)
+    return out
+
+
+def _copied(plan: Plan, stmt: Copy) -> DType:
+    """The type that a copy moves: words where both sides are whole words."""
+    whole = plan.buffer(stmt.src).type.dtype.nbytes % 4 == 0 and plan.buffer(stmt.dst).type.dtype.nbytes % 4 == 0
+    return dtype("u32" if whole else "u8")
+
+
+def _copy_name(kind: DType) -> str:
+    return f" copy {kind}"  # no function of a module is called so
+
+
+def steps_of(module: Module, plan: Plan, kernels: Kernels, weights: Weights, places: Constants) -> tuple[Step, ...]:
+    """The steps of a plan in order."""
+    return tuple(
+        _call(module, plan, stmt, kernels, weights, places)
+        if isinstance(stmt, PlanCall)
+        else _copy(plan, stmt, kernels, weights, places)
+        for stmt in plan.body
+        if isinstance(stmt, PlanCall | Copy)
+    )
+
+
+def _operand(
+    plan: Plan, buffer: PlanBuffer, weights: Weights, places: Constants, reads: bool, writes: bool
+) -> Operand:
+    kind, size = plan.region(buffer.region).kind, buffer.type.nbytes
+    if buffer.ring is not None:
+        raise BuildError(f"buffer {buffer.name} keeps its last {buffer.ring} rows, which kernels have no form of")
+    if kind != "const":
+        return Operand(STATE if kind == "state" else ARENA, buffer.offset, size, buffer.type.dtype, reads, writes)
+    held = buffer
+    while held.role != "const":
+        held = plan.buffer(held.alias)
+    region, offset = places.places[weights.symbols[held.name]]
+    return Operand(region, offset, size, buffer.type.dtype, reads, writes)
+
+
+def _call(
+    module: Module, plan: Plan, call: PlanCall, kernels: Kernels, weights: Weights, places: Constants
+) -> Step:
+    if call.extern:
+        written = extern_outputs(module, plan)[call.index]
+        operands = [_operand(plan, plan.buffer(n), weights, places, True, n in written) for n in call.args]
+        return Step(call, tuple(operands), (), (), (), f"{call.callee} is a function of a library")
+    loops = module.loops[call.callee]
+    operands = [
+        _operand(plan, plan.buffer(n), weights, places, p.mode != "write", p.mode != "read")
+        for p, n in zip(loops.params, call.args, strict=True)
+    ]
+    if (why := _ordered(plan, call, loops)) is not None:
+        return Step(call, tuple(operands), (), (), (), why)
+    env: dict[Var, Dim] = dict(zip(loops.dims, call.dims, strict=True))
+    numbers = [*call.dims]
+    if loops.rows is not None:
+        lo, hi = call.rows or (0, substitute(loops.rows.extent, env))
+        env |= {loops.rows.lo: lo, loops.rows.hi: hi}
+        numbers += [lo, hi]
+    return _step(call, call.callee, tuple(operands), tuple(numbers), env, kernels)
+
+
+def _ordered(plan: Plan, call: PlanCall, loops: Loops) -> str | None:
+    """Why work items in any order would overwrite what others have yet to read; None where they do not. What a call
+    touches is in use at the same time: two buffers share bytes only where one takes over those of the other."""
+    free: Loops | None = None
+    for out, a in zip(loops.params, map(plan.buffer, call.args), strict=True):
+        for source, b in zip(loops.params, map(plan.buffer, call.args), strict=True):
+            if out is source or out.mode == "read" or _held(plan, a) != _held(plan, b):
+                continue
+            free = free or parallel(loops)
+            same = prove_eq(a.offset, b.offset) is True
+            if not (same and may_take_over(free, out.buffer.name, source.buffer.name)):
+                return f"{out.buffer.name} takes over bytes of {source.buffer.name} in an order of its own"
+    return None
+
+
+def _held(plan: Plan, buffer: PlanBuffer) -> str:
+    """The buffer whose bytes one shares."""
+    while buffer.alias:
+        buffer = plan.buffer(buffer.alias)
+    return buffer.name
+
+
+def _copy(plan: Plan, stmt: Copy, kernels: Kernels, weights: Weights, places: Constants) -> Step:
+    src, dst = plan.buffer(stmt.src), plan.buffer(stmt.dst)
+    a, b = _operand(plan, src, weights, places, True, False), _operand(plan, dst, weights, places, False, True)
+    a, b = (Operand(x.region, x.offset, a.bytes, dtype("u8"), x.reads, x.writes) for x in (a, b))
+    if _held(plan, src) == _held(plan, dst):
+        return Step(stmt, (a, b), (), (), (), "a copy between places that may overlap")
+    kind = _copied(plan, stmt)
+    count = floordiv(a.bytes, kind.nbytes)
+    loops = copying(kind)
+    if prove_ge(loops.dims[0].hi, count) is not True:
+        return Step(stmt, (a, b), (), (), (), f"a copy of {count} elements")
+    return _step(stmt, _copy_name(kind), (a, b), (count,), {loops.dims[0]: count}, kernels)
+
+
+def _step(
+    stmt: PlanCall | Copy,
+    function: str,
+    operands: tuple[Operand, ...],
+    numbers: tuple[Dim, ...],
+    env: Mapping[Var, Dim],
+    kernels: Kernels,
+) -> Step:
+    own = kernels.of.get(function, ())
+    why = kernels.missing.get(function, "")
+    groups = []
+    for _, grid in own:
+        x, y, z = (substitute(g, env) for g in grid)
+        groups.append((x, y, z))
+    return Step(stmt, operands, numbers, tuple(k for k, _ in own), tuple(groups), why)

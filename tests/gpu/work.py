@@ -1,0 +1,127 @@
+"""What tests of GPUs do in other processes: functions of files and numbers, and small models."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.gpu.host import Host, hosted, input_types
+
+MIXED = """module net imported
+
+const @w: f32[24, 10] = blob
+const @b: f32[10] = [0.5, -1.0, 2.0, 0.25, 0.0, -0.5, 1.5, 3.0, -2.0, 1.0]
+
+graph @main<n in 1..70>(%x: f32[n, 24], %y: f32[n, 10]) {
+  %h = matmul(%x, @w) : f32[n, 10]
+  %c = add(%h, @b) : f32[n, 10]
+  %d = relu(%c) : f32[n, 10]
+  %e = mul(%d, %y) : f32[n, 10]
+  %s = softmax(%e) : f32[n, 10]
+  %t = transpose(%s) {perm = (1, 0)} : f32[10, n]
+  %g = matmul(%t, %x) : f32[10, 24]
+  return %e, %g
+}
+""".replace("blob", "[" + ", ".join(str(round(k * 0.37 % 2 - 1, 3)) for k in range(240)) + "]")
+STATES = """module net imported
+
+state @cache<cap in 1..16>: f32[cap, 8] ring(0) = 2
+state @count: f32[1, 8] = 0
+
+graph @main<pos in 0..1000, cap in 1..16>(%k: f32[1, 8]) {
+  %two = add(%k, %k) : f32[1, 8]
+  write @cache[pos] = %two
+  %rows = read @cache : f32[cap, 8]
+  %old = read @count : f32[1, 8]
+  %new = add(%old, %two) : f32[1, 8]
+  write @count = %new
+  %sum = add(%rows, %new) : f32[cap, 8]
+  return %sum, %new
+}
+"""
+
+
+def called(function: Callable[..., Any], *given: Any) -> Any:
+    """What a function returns, or the text of what it raises, which may not go from process to process."""
+    try:
+        return True, function(*given)
+    except BaseException:
+        return False, traceback.format_exc()
+
+
+def model(text: str, folder: Path) -> Path:
+    """A file of the model ``text``."""
+    path = folder / "net.ir"
+    path.write_text(text)
+    return path
+
+
+def both(host: Host, cases: list[tuple[dict[str, np.ndarray], dict[str, int]]]) -> list[list[float]]:
+    """How far the device's results are from the processor's, by case and output, relative to the largest or 1; -1 where
+    a status is no success. Both begin at reset."""
+    got = [host.run(inputs, dims) for inputs, dims in cases]
+    host.close()
+    assert host.first.call("reset") == 0
+    want = [host.run(inputs, dims) for inputs, dims in cases]
+    return [
+        [-1.0] if a[0] or b[0] else [_apart(a[1][name], b[1][name]) for name in b[1]]
+        for a, b in zip(got, want, strict=True)
+    ]
+
+
+def _apart(a: np.ndarray, b: np.ndarray) -> float:
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    if x.shape != y.shape or not np.array_equal(np.isfinite(x), np.isfinite(y)):
+        return float("inf")
+    ok = np.isfinite(y)
+    return float(np.abs(x - y)[ok].max(initial=0) / max(1.0, np.abs(y[ok]).max(initial=0)))
+
+
+def drawn(host: Host, seed: int, dims: dict[str, int]) -> dict[str, np.ndarray]:
+    """Inputs of an entry."""
+    rng = np.random.default_rng(seed)
+    out = {}
+    for name, (kind, shape) in input_types(host, dims).items():
+        if kind.kind == "f":
+            out[name] = rng.standard_normal(shape).astype(kind)
+        elif kind.itemsize == 1:
+            out[name] = rng.integers(0, 256, shape).astype(np.uint8).view(kind)
+        else:
+            out[name] = rng.integers(0, 2, shape).astype(kind)
+    return out
+
+
+def compare(path: Path, folder: Path, dims: list[dict[str, int]], options: dict[str, Any] | None = None):
+    """A model on the device against itself on the processor: (status, what was said, differences, recordings)."""
+    host = hosted(path, folder, **(options or {}))
+    status = host.open()
+    if status != 0:
+        return status, host.told, [], 0
+    cases = [(drawn(host, k, one), one) for k, one in enumerate(dims)]
+    told, apart = host.told, []
+    for inputs, one in cases:
+        assert host.run(inputs, one)[0] == 0
+    recorded = host.recorded
+    for inputs, one in cases[-4:]:
+        assert host.run(inputs, one)[0] == 0
+    again = host.recorded
+    host.first.call("reset")
+    apart = both(host, cases)
+    return status, told, apart, (recorded, again)
+
+
+def statuses(
+    path: Path, folder: Path, runs: int, options: dict[str, Any] | None = None
+) -> tuple[int, str, list[int], str]:
+    """The status of opening, what was said, the statuses of runs, the last message."""
+    host = hosted(path, folder, **(options or {}))
+    status = host.open()
+    told = host.told
+    after = []
+    if status == 0:
+        after = [host.run(drawn(host, k, {}), {})[0] for k in range(runs)]
+    return status, told, after, host.message
