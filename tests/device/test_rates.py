@@ -102,6 +102,16 @@ def test_rates_that_a_uart_cannot_have(board: Callable[..., Bridge]) -> None:
         works(session)
 
 
+def test_a_board_that_offers_and_refuses(board: Callable[..., Bridge], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(op: Op, payload: bytes = b"") -> bytes:
+        raise rates.RemoteError(Code.OP, 0)
+
+    with opened(board()) as session:
+        monkeypatch.setattr(session._link, "request", refuses)
+        with pytest.raises(LinkError, match="refuses to change its rate"):
+            rates.change_rate(session._link, line_of(session), session._ack, FAST)
+
+
 def test_a_port_that_cannot_have_the_rate(board: Callable[..., Bridge], monkeypatch: pytest.MonkeyPatch) -> None:
     bridge = board()
     change = transport.SerialTransport.set_baud
@@ -156,7 +166,7 @@ def test_a_board_that_restarts_at_the_other_rate_begins_anew(board: Callable[...
         works(session)
 
 
-@pytest.mark.parametrize("baud", [0, FAST])
+@pytest.mark.parametrize("baud", [pytest.param(0, marks=SLOW), FAST])
 def test_a_board_that_restarts_in_mid_run(baud: int, board: Callable[..., Bridge]) -> None:
     """A run whose answer never comes is told as such, and not done again behind one's back."""
     bridge = board()
