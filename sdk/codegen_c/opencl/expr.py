@@ -49,7 +49,7 @@ HEAD: Final = "\n".join(
             ("int8_t", "char"), ("uint8_t", "uchar"), ("int16_t", "short"), ("uint16_t", "ushort"), ("int32_t", "int"),
             ("uint32_t", "uint"), ("int64_t", "long"), ("uint64_t", "ulong"), ("INT32_MAX", "INT_MAX"),
             ("INT32_MIN", "INT_MIN"), ("INT64_MAX", "LONG_MAX"), ("INT64_MIN", "LONG_MIN"), ("INT64_C(x)", "x##L"),
-            ("UINT64_C(x)", "x##UL"),
+            ("UINT64_C(x)", "x##UL"), ("half", "half_bits"),
         )),
     )
 )  # fmt: skip
