@@ -123,7 +123,8 @@ def find_field(blocks: Mapping[str, Block], path: str) -> tuple[int, int, int]:
     where, _, name = path.rpartition(".")
     block, register = find_register(blocks, where)
     if name not in register.fields:
-        raise KeyError(f"{path}: {where} has no field {name}; there are {', '.join(register.fields)}")
+        known = ", ".join(register.fields) or "none"
+        raise KeyError(f"{path}: {where} has no field {name}; its file names {known}, value sets all of it")
     return block.base + register.at, *span(register.fields[name])
 
 

@@ -17,6 +17,8 @@ from sdk.cli.group import Listed
 from sdk.errors import UsageError
 from sdk.files import read_regular
 
+_DRAFTED: Final = 4  # tokens that a draft guesses
+
 
 def _sampling(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say how tokens are chosen."""
@@ -143,27 +145,34 @@ def build(
     "--lookup", type=click.IntRange(0), default=0, show_default=True, metavar="N",
     help="Guess up to N tokens that followed the same words before.",
 )  # fmt: skip
+@click.option("--draft", type=options.FILE, help="Build of a smaller model with the same tokens: it guesses.")
+@click.option("--shift", is_flag=True, help="When the context is full, forget the older half but for --system.")
 @_grammars(several=False)
 @_THREADS
 @_sampling
 def chat(
     folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, lookup: int,
-    grammars: tuple[Path, ...], schemas: tuple[Path, ...], threads: int | None, **sampling: Any,
+    draft: Path | None, shift: bool, grammars: tuple[Path, ...], schemas: tuple[Path, ...], threads: int | None,
+    **sampling: Any,
 ) -> None:  # fmt: skip
     """Talk with the model that sdk llm build wrote to FOLDER; an empty line or Ctrl-D ends it."""
     from sdk.llm.conversation import Conversation
+    from sdk.llm.guesses import Draft
 
     if len(grammars) + len(schemas) > 1:
         raise UsageError("an answer follows one grammar or schema", hint="give --grammar or --json-schema once")
     rules = list(_rules(grammars, schemas).values())
     talk, sampler = Conversation.of(folder, threads), _sampler(sampling)
     grammar = talk.speaker.grammar(rules[0]) if rules else None
+    guesses = None if draft is None else Draft(Conversation.of(draft, threads), talk)
+    lookup = lookup if lookup or draft is None else _DRAFTED
     messages = [{"role": "system", "content": system}] if system else []
     for text in _asked(prompt):
         messages.append({"role": "user", "content": text})
         ids = talk.speaker.encode(text) if raw else talk.speaker.encode_chat(messages)
         said = []
-        for piece in talk.answer(ids, sampler, most=tokens, lookup=lookup, grammar=grammar):
+        keep = talk.speaker.kept(messages, raw=raw) if shift else None
+        for piece in talk.answer(ids, sampler, most=tokens, lookup=lookup, draft=guesses, grammar=grammar, keep=keep):
             said.append(piece.text)
             output.say_part(piece.text)
         output.say("")

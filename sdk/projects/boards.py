@@ -171,15 +171,17 @@ def _probe_rs(source: Path, data: bytes, chip: str | None) -> Facts:
 
 
 def _regions(given: Iterable[Any], core: str) -> tuple[Region, ...]:
-    """The memories that a core has: flash, and what reads and writes. Aliases of what was there before are left out."""
+    """The memories that a core has: flash, and what reads and writes. Aliases of what was there before are left out.
+    Versions of probe-rs write ``!Ram`` before a memory, or ``Ram:`` around it."""
     out: list[Region] = []
-    for tag, body in given:
+    for tag, body in (next(iter(one.items())) if isinstance(one, dict) else one for one in given):
         if tag not in ("Nvm", "Ram") or (body.get("cores") and core not in body["cores"]) or body.get("is_alias"):
             continue
         start, end = body["range"]["start"], body["range"]["end"]
         size = _size(end - start)
         kind = "flash" if tag == "Nvm" else "ram"
-        boots = (body.get("access") or {}).get("boot") or kind == "ram" or not any(r.kind == "flash" for r in out)
+        boots = (body.get("access") or {}).get("boot") or body.get("is_boot_memory")
+        boots = boots or kind == "ram" or not any(r.kind == "flash" for r in out)
         if boots and 0 <= start < _ADDRESSES:
             out.append(Region("", start, size, kind))
     out.sort(key=lambda region: (region.kind, -region.size))  # the largest RAM takes stack and data

@@ -177,7 +177,7 @@ def test_the_clock_is_what_the_registers_make_of_it() -> None:
     [
         ('{ register = "RCC.CT" }', "RCC has no register CT"),
         ('{ register = "RCD.CR" }', "no block RCD; there are CLOCK, POWER, TIMER0, UART0"),
-        ('{ register = "CLOCK.TASKS_HFCLKSTART", set = { TASK = 1 } }', "has no field TASK; there are TASKS_HFCLK"),
+        ('{ register = "CLOCK.TASKS_HFCLKSTART", set = { TASK = 1 } }', "no field TASK; its file names TASKS_HFCLK"),
         ('{ register = "CLOCK.TASKS_HFCLKSTART", set = { TASKS_HFCLKSTART = 2 } }', "has no room for 2"),
     ],
 )

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tflite_files import ModelFile
+import pytest
+import tflite
+from tflite_files import VERSIONS, ModelFile
 
 from sdk.boards import load_board
 from sdk.driver import verify
@@ -84,3 +86,18 @@ def test_verify(tmp_path: Path) -> None:
         report = verify(path, load_board("host"), None, BuildOptions(), "litert", 1)
         assert (report.passed, report.unsteady_cases) == (True, unsteady)
         assert report.to_json()["unsteady_cases"] == unsteady
+
+
+def test_versions_that_reference_kernels_are_not_listed_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They compute the operator all the same: the usual kernels may round otherwise, and are asked only for others."""
+    for name, kernels in (("DEPTH_TO_SPACE", "reference"), ("ELU", "builtin")):
+        monkeypatch.setitem(VERSIONS, getattr(tflite.BuiltinOperator, name), 2 if kernels == "reference" else 1)
+        m, deep = ModelFile(), name == "DEPTH_TO_SPACE"
+        y = m.output("y", (1, 4, 4, 2) if deep else (1, 2, 2, 8), "float32")
+        options = {"options": "DepthToSpaceOptions", "BlockSize": 2} if deep else {}
+        m.op(name, [m.input("x", (1, 2, 2, 8), "float32")], [y], **options)
+        graph = import_tflite(m.build(), "m").graphs["main"]
+        engine = LiteRt(File(Path("m.tflite"), m.build(), FRONTEND), graph)
+        assert engine.options["kernels"] == kernels
+        found = engine.step({"x": np.ones((1, 2, 2, 8), np.float32)}, {})["y"]
+        np.testing.assert_array_equal(found, 1)

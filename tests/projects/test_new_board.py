@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,15 @@ def test_a_chip_that_no_file_has(folder: Path, capsys: pytest.CaptureFixture[str
     assert "nothing is known of core z80" in " ".join(said["fill_in"])
 
 
-def test_a_chip_of_probe_rs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("tagged", [True, False])
+def test_a_chip_of_probe_rs(folder: Path, tagged: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    if not tagged:  # as other versions of probe-rs write it
+        text = FAMILY.replace("access:\n      write: false\n      boot: true", "is_boot_memory: true")
+        memory = r"- !(\w+)\n    range:\n      start: (\w+)\n      end: (\w+)\n    cores:(.*\n(?:    - .*\n)?)"
+        text = re.sub(memory, r"- \1:\n      range:\n        start: \2\n        end: \3\n      cores:\4", text)
+        text = text.replace("cores:\n    - ", "cores:\n      - ").replace("\n    is_boot", "\n      is_boot")
+        assert "!Ram" not in text
+        (folder / "family.yaml").write_text(text)
     said = told(capsys, "acme --from family.yaml --chip ACME100")
     assert (said["extends"], said["valid"]) == (None, True)
     board = load_board("acme")

@@ -284,6 +284,8 @@ def _extents(loops: Loops) -> dict[str, Dim]:
 
 def _is_exacting(loops: Loops) -> bool:
     """Whether integers or conditions of a kernel may depend on the last bit of its real arithmetic."""
+    if any(p.mode != "read" and not p.buffer.dtype.is_float for p in loops.params):
+        return True
     for node in walk(loops.body):
         if isinstance(node, Op):
             to_whole = node.name == "cast" and node.args[0].dtype.is_float and not node.dtype.is_float

@@ -17,6 +17,7 @@ KINDS: Final = frozenset(
     {"uart cmsdk", "uart esp", "uart lpuart", "uart nrf51", "uart nrf_uarte", "uart ns16550", "uart pl011"}
     | {"uart sercom", "uart sifive", "uart stm32", "uart stm32v1"}
     | {"watchdog cmsdk", "watchdog esp", "watchdog imx", "watchdog iwdg", "watchdog nrf", "watchdog rp", "watchdog sam"}
+    | {"watchdog sifive"}
     | {"external octospi", "external quadspi"}
     | {"timer cmsdk", "timer nrf51", "timer systick", "timer dwt", "timer mcycle", "timer esp"}
 )
@@ -79,13 +80,15 @@ class Read(Struct, frozen=True):
 
 class External(Struct, frozen=True):
     """A flash chip and the peripheral that maps it; its status is read with an instruction, ``busy`` are the bits of it
-    while it is at work. ``reset`` are pairs of commands, in each way that it may listen."""
+    while it is at work. ``reset`` are pairs of commands, in each way that it may listen; ``recovers`` us later it
+    answers."""
 
     part: Part
     memory: Span
     fastest: int
     read: Read
     reset: tuple[Command, ...]
+    recovers: int
     status: int
     busy: int
 

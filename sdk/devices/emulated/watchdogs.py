@@ -16,6 +16,7 @@ _NRF_FEED: Final = 0x6E52_4635
 _SAM_FEED: Final = 0xA5
 _ESP_KEY: Final = 0x50D8_3AA1
 _CMSDK_KEY: Final = 0x1ACC_E551
+_SIFIVE_KEY, _SIFIVE_FEED = 0x51_F15E, 0xD09_F00D
 
 
 class Dog:
@@ -156,6 +157,35 @@ def _cmsdk(it: Registers, part: Part, dog: Dog) -> None:
     it.writes[0xC] = lambda value: dog.feed() if unlocked(value) else None
 
 
+def _sifive(it: Registers, part: Part, dog: Dog) -> None:
+    """That of SiFive's always-on domain (FE310-G002 manual v1.5, 14): each write needs the key, which it takes back."""
+    open_ = False
+
+    def key(value: int) -> None:
+        nonlocal open_
+        open_ = value == _SIFIVE_KEY
+
+    def unlocked(value: int) -> int:
+        nonlocal open_
+        if not open_:
+            raise Halt("the firmware sets the watchdog, which is locked")
+        open_ = False
+        return value
+
+    def put(offset: int, value: int) -> None:
+        it.values[offset] = unlocked(value)
+        config = it.values[0x00]
+        on = config >> 8 & 1 and config >> 12 & 3
+        dog.run((it.values[0x20] << (config & 15)) / part.hz) if on else dog.off()
+
+    def feed(value: int) -> None:
+        if unlocked(value) == _SIFIVE_FEED:
+            dog.feed()
+
+    it.writes |= {0x00: lambda value: put(0x00, value), 0x20: lambda value: put(0x20, value)}
+    it.writes |= {0x1C: key, 0x18: feed}
+
+
 WATCHDOGS: Final[Mapping[str, Kind[Dog]]] = {
     "cmsdk": Kind(_cmsdk, (0x0, 0x4, 0x8, 0xC, 0x10, 0x14, 0xC00)),
     "esp": Kind(_esp, (0x48, 0x4C, 0x50, 0x54, 0x58, 0x5C, 0x60, 0x64)),
@@ -164,4 +194,5 @@ WATCHDOGS: Final[Mapping[str, Kind[Dog]]] = {
     "nrf": Kind(_nrf, (0x000, 0x100, 0x504, 0x508, 0x50C, 0x600)),
     "rp": Kind(_rp, (0x00, 0x04, 0x08)),
     "sam": Kind(_sam, (0x0, 0x1, 0x2, 0x8, 0xC)),
+    "sifive": Kind(_sifive, (0x00, 0x08, 0x10, 0x18, 0x1C, 0x20)),
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
+import tflite
 from numpy.typing import NDArray
 
 from sdk.compiler.ir.graph import Call, Graph
@@ -14,6 +17,7 @@ from sdk.errors import BuildError, MissingToolError, UsageError
 from sdk.frontends.base import ModelFile, Option
 from sdk.frontends.tflite.entries import entries_of
 from sdk.frontends.tflite.reader import Signature, read_model, read_signatures
+from sdk.frontends.tflite.schema import BUILTIN
 from sdk.frontends.tflite.suited import unsuited
 from sdk.frontends.tflite.unfilled import unfilled
 from sdk.installs import pip_command
@@ -23,6 +27,8 @@ __all__ = ["LiteRt", "LiteRtLayers", "TfliteMicro", "TfliteMicroLayers"]
 Array = NDArray[Any]
 ARENA_BYTES: Final = 16 << 20
 NUDGES: Final = 4  # times that inputs are moved by their last bit
+_VERSION: Final = re.compile(r"builtin opcode '(\w+)' version '(\d+)'")
+_VERSION_FIELD: Final = 8  # where the layout of an operator's code says where its version is
 RESOLVERS: Final = {"reference": "BUILTIN_REF", "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES"}
 
 
@@ -147,7 +153,10 @@ class LiteRt:
             operator.name == "VAR_HANDLE" for part in parts for operator in part.operators
         )
         try:
-            self._open(model.data, "builtin" if otherwise else "reference")
+            if otherwise:
+                self._open(model.data, "builtin")
+            else:
+                self._open_reference(model.data)
         except (RuntimeError, ValueError):
             try:
                 self._open(model.data, "builtin")
@@ -158,6 +167,19 @@ class LiteRt:
         self.outputs = [detail["index"] for detail in self.engine.get_output_details()]
         self.subgraph = 0 if self.signature is None else self.signature.subgraph
         self.unfilled = () if self.subgraph else unfilled(model.data)
+
+    def _open_reference(self, data: bytes) -> None:
+        """By the reference kernels. A file asks for versions of operators, and these are listed with older ones than
+        the usual kernels, though their code is the same age: what a kernel does not know it refuses all the same."""
+        while True:
+            try:
+                self._open(data, "reference")
+                return
+            except ValueError as err:
+                found = _VERSION.search(str(err))
+                if found is None or int(found[2]) < 2:
+                    raise
+                data = _older(data, found[1], int(found[2]) - 1)
 
     def _open(self, data: bytes, kernels: str) -> None:
         kind = getattr(self.runtime.OpResolverType, RESOLVERS[kernels])
@@ -220,6 +242,20 @@ class LiteRt:
         for results in self.unfilled:
             results.clear(found)
         return found
+
+
+def _older(data: bytes, name: str, version: int) -> bytes:
+    """A file that asks for a version of an operator."""
+    found, model = bytearray(data), tflite.Model.GetRootAs(data)
+    for k in range(model.OperatorCodesLength()):
+        code = model.OperatorCodes(k)
+        number = max(int(code.BuiltinCode()), int(code.DeprecatedBuiltinCode()))
+        at = code._tab.Offset(_VERSION_FIELD)
+        if BUILTIN.get(number) == name and at:
+            struct.pack_into("<i", found, code._tab.Pos + at, version)
+    if found == data:
+        raise ValueError(f"no operator {name} asks for a version")
+    return bytes(found)
 
 
 def _nudged(a: Array, rng: np.random.Generator) -> Array:
