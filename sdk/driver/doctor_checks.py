@@ -17,7 +17,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from sdk.driver.gpus import gpus
 from sdk.errors import SdkError
 from sdk.frontends import frontends
 from sdk.installs import OPTIONAL_PACKAGES, PACKAGES, install_command, pip_command
@@ -94,7 +93,7 @@ def _result(check: Check) -> CheckResult:
 
 def _gpus(interface: str) -> Finding:
     """The devices of an interface of GPUs with their drivers and limits."""
-    found = gpus(interface)
+    found: tuple[str, ...] = import_module("sdk.driver.gpus").gpus(interface)
     return Finding(bool(found), "; ".join(found) or "no device", "install the driver of your GPU")
 
 

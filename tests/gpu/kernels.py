@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sdk.codegen_c.gpu.grid import Groups
 from sdk.codegen_c.gpu.kernels import Code, kernels
 from sdk.compiler.interp.loops import run_loops
 from sdk.compiler.ir.loops import Loops
@@ -121,7 +122,7 @@ def plain(name: str, sample: object) -> Loops:
     return SimplifyLoops().run(Module("m", loops={"f": loops})).loops["f"]
 
 
-def launch(loops: Loops, codes: Sequence[Code], dims: Mapping[str, int]) -> tuple[list[int], list[list[int]]]:
+def launch(loops: Loops, counts: Sequence[Groups], dims: Mapping[str, int]) -> tuple[list[int], list[list[int]]]:
     """Numbers and groups of the kernels of a function."""
     env: dict[Var, int] = {v: dims[v.name] for v in loops.dims}
     numbers = list(env.values())
@@ -129,7 +130,7 @@ def launch(loops: Loops, codes: Sequence[Code], dims: Mapping[str, int]) -> tupl
         extent = evaluate(loops.rows.extent, env)
         env |= {loops.rows.lo: 0, loops.rows.hi: extent}
         numbers += [0, extent]
-    return numbers, [[int(evaluate(g, env)) for g in code.grid.groups] for code in codes]
+    return numbers, [[int(evaluate(g, env)) for g in row] for row in counts]
 
 
 def check_samples(folder: Path, start: int, step: int) -> tuple[int, list[str], list[str]]:
@@ -150,8 +151,8 @@ def check_samples(folder: Path, start: int, step: int) -> tuple[int, list[str], 
         want = {p.buffer.name: a.copy() for p, a in zip(loops.params, arrays, strict=True)}
         by_name = {v.name: n for v, n in dims.items()}
         run_loops(loops, want, by_name)
-        codes = [made.codes[k] for k in made.of["f"]]
-        numbers, groups = launch(loops, codes, by_name)
+        codes = [made.codes[k] for k, _ in made.of["f"]]
+        numbers, groups = launch(loops, [counts for _, counts in made.of["f"]], by_name)
         status, got, _ = device.run(codes, arrays, numbers, groups)
         count += 1
         if status != 0 or not all(_near(a, b) for a, b in zip(got, want.values(), strict=True)):
