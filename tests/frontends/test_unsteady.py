@@ -1,4 +1,4 @@
-"""How much of LiteRT's results is chance, and that a difference counts unless it is."""
+"""How much of LiteRT's results, and of our interpreter's, is chance, and that a difference counts unless it is."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sdk.boards import load_board
 from sdk.driver import verify
 from sdk.driver.execute import ROOM, _within
 from sdk.driver.options import BuildOptions
+from sdk.driver.reference import Interp
 from sdk.frontends.base import ModelFile as File
 from sdk.frontends.tflite import FRONTEND
 from sdk.frontends.tflite.engine import LiteRt
@@ -29,16 +30,19 @@ def scaled(by: float) -> bytes:
     return m.build()
 
 
-def moved(data: bytes, x: np.ndarray[Any, Any]) -> dict[str, float] | None:
-    graph = import_tflite(data, "m").graphs["main"]
+def moved(data: bytes, x: np.ndarray[Any, Any], ours: bool = False) -> dict[str, float] | None:
+    module = import_tflite(data, "m")
+    graph = module.graphs["main"]
+    if ours:
+        return Interp(module, "main").moved({graph.params[0].name: x}, {})
     return LiteRt(File(Path("m.tflite"), data, FRONTEND), graph).moved({graph.params[0].name: x}, {})
 
 
 def test_what_last_bits_make() -> None:
     x = np.full((2, 3), 1.25, np.float32)
     step = float(np.spacing(np.float32(1.25)))
-    for by in (1.0, 1e6):
-        found = moved(scaled(by), x)
+    for by, ours in ((1.0, False), (1e6, False), (1e6, True)):
+        found = moved(scaled(by), x, ours)
         assert found is not None
         assert 0.5 * by * step <= found["y"] <= 2 * by * step
 
@@ -52,7 +56,8 @@ def test_integers_and_models_with_state_are_not_asked() -> None:
     weights = [m.const(name, np.ones(shape), "float32") for name, shape in (("f", (2, 3)), ("t", (2, 2)))]
     ins = [m.input("x", (1, 3), "float32"), *weights, -1, state]
     m.op("SVDF", ins, [m.output("y", (1, 2), "float32")], "SVDFOptions", Rank=1)
-    assert moved(m.build(), np.zeros((1, 3), np.float32)) is None
+    for ours in (False, True):
+        assert moved(m.build(), np.zeros((1, 3), np.float32), ours) is None
 
 
 def test_what_is_taken_for_the_same() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -20,13 +21,13 @@ from sdk.frontends.tflite.reader import Signature, read_model, read_signatures
 from sdk.frontends.tflite.schema import BUILTIN
 from sdk.frontends.tflite.suited import unsuited
 from sdk.frontends.tflite.unfilled import unfilled
+from sdk.frontends.unsteady import moved_by
 from sdk.installs import pip_command
 
 __all__ = ["LiteRt", "LiteRtLayers", "TfliteMicro", "TfliteMicroLayers"]
 
 Array = NDArray[Any]
 ARENA_BYTES: Final = 16 << 20
-NUDGES: Final = 4  # times that inputs are moved by their last bit
 _VERSION: Final = re.compile(r"builtin opcode '(\w+)' version '(\d+)'")
 _VERSION_FIELD: Final = 8  # where the layout of an operator's code says where its version is
 RESOLVERS: Final = {"reference": "BUILTIN_REF", "builtin": "BUILTIN_WITHOUT_DEFAULT_DELEGATES"}
@@ -217,17 +218,11 @@ class LiteRt:
         kernels take the place of its reference kernels. Layers of dynamic range round what they read to 8 bits: a last
         bit moves a number to the next step, and what follows makes more of it. None for a model with state.
         """
-        if self.stateful or not any(a.dtype.kind == "f" for a in inputs.values()):
+        if self.stateful:
             return None
-        engines, rng = [LiteRt(self.model, self.graph) for _ in range(2)], np.random.default_rng(0)
+        engines = [LiteRt(self.model, self.graph) for _ in range(2)]
         engines[1]._open(self.model.data, "builtin")
-        found: dict[str, list[Array]] = {}
-        for engine in engines:
-            for nudge in range(NUDGES + 1):
-                given = {name: _nudged(a, rng) if nudge else a for name, a in inputs.items()}
-                for name, a in engine.step(given, dims).items():
-                    found.setdefault(name, []).append(a)
-        return {name: _apart(arrays) for name, arrays in found.items()}
+        return moved_by([partial(one.step, dims=dims) for one in engines], inputs)
 
     def _signed(self, signature: Signature, given: Sequence[Array]) -> dict[str, Array]:
         """The outputs of an entry that is a signature."""
@@ -256,24 +251,6 @@ def _older(data: bytes, name: str, version: int) -> bytes:
     if found == data:
         raise ValueError(f"no operator {name} asks for a version")
     return bytes(found)
-
-
-def _nudged(a: Array, rng: np.random.Generator) -> Array:
-    if a.dtype.kind != "f":
-        return a
-    found: Array = np.nextafter(a, np.where(rng.random(a.shape) < 0.5, -np.inf, np.inf).astype(a.dtype))
-    return found
-
-
-def _apart(arrays: Sequence[Array]) -> float:
-    """How far floats of the first array and of others are apart, where both are numbers."""
-    first, most = arrays[0], 0.0
-    for other in arrays[1:]:
-        if first.dtype.kind == "f" and first.shape == other.shape:
-            with np.errstate(invalid="ignore"):
-                gap = np.abs(first.astype(np.float64) - other.astype(np.float64))
-            most = max(most, float(gap[np.isfinite(gap)].max(initial=0.0)))
-    return most
 
 
 class LiteRtLayers(LiteRt):
