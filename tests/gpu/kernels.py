@@ -107,8 +107,8 @@ def library(folder: Path) -> Path:
     target = target_for(load_board("host"))
     tool = toolchain_for(target)
     jobs = [
-        CompileJob(SourceText.read(root / "src" / name), target, pic=True, include_dirs=(root / "include",))
-        for name in ("gpu.c", "gpu_opencl.c")
+        CompileJob(SourceText.read(path), target, pic=True, include_dirs=(root / "include", root / "src"))
+        for path in (root / "src" / "gpu.c", *sorted((root / "src").glob("gpu_opencl*.c")))
     ]
     return tool.link(LinkJob("shared", tuple(map(tool.compile, jobs)), target, libs=("dl",)), folder / "gpu.so")
 

@@ -86,6 +86,8 @@ class _Printer:
             why = "drivers end longer ones early, or take the device for hung"
             raise BuildError(f"a work item of {told} steps of loops, at most {MOST_STEPS} are sure to be done", why=why)
         self.code.exact = _is_exacting(self.loops)
+        # unrolled around arrays of an item, the compilers of drivers take minutes for a recurrent layer
+        self.code.rolled = any(isinstance(s, Alloc) and s.buffer.shape for s in walk(self.loops.body))
         sizes = (self._fixed("x"), self._fixed("y"), self._fixed("z"))
         usual = (sizes[0] or GROUP, sizes[1] or 1, sizes[2] or 1)
         self.sizes = self.words.group_size(sizes, usual)
