@@ -70,22 +70,23 @@ const char *ag_holder(ag_server_t *server)
 static bool lock(ag_server_t *server, const ag_conn_t *conn, ag_refusal_t *refusal)
 {
     uint8_t who[AG_ID + AG_LABEL + 1u] = {0};
+    bool full = false;
     if (server->lock < 0 || server->locked) {
         return true;
     }
     if (flock(server->lock, LOCK_EX | LOCK_NB) == 0) {
         memcpy(who, conn->client, AG_ID);
         memcpy(who + AG_ID, conn->label, AG_LABEL);
-        bool written = pwrite(server->lock, who, sizeof who, 0) == (ssize_t)sizeof who;
-        server->locked = written && flock(server->lock, LOCK_SH | LOCK_NB) == 0;
+        full = pwrite(server->lock, who, sizeof who, 0) != (ssize_t)sizeof who;
+        server->locked = !full && flock(server->lock, LOCK_SH | LOCK_NB) == 0;
     } else if (flock(server->lock, LOCK_SH | LOCK_NB) == 0) {
         bool read_it = pread(server->lock, who, sizeof who, 0) == (ssize_t)sizeof who;
         server->locked = read_it && memcmp(who, conn->client, AG_ID) == 0;
     }
     if (!server->locked) {
         (void)flock(server->lock, LOCK_UN);
-        who[sizeof who - 1u] = 0;
-        return ag_refuse(refusal, AG_BUSY, "%s uses it", who[AG_ID] != 0 ? (const char *)who + AG_ID : "somebody");
+        const char *whose = full ? "its disk is full" : who[AG_ID] != 0 ? (const char *)who + AG_ID : "somebody";
+        return ag_refuse(refusal, full ? AG_ROOM : AG_BUSY, full ? "%.*s" : "%.*s uses it", (int)AG_LABEL, whose);
     }
     return true;
 }
@@ -486,15 +487,12 @@ bool ag_conn_step(ag_conn_t *conn)
             conn->channel.out.end - conn->channel.out.at >= AG_BACKLOG) {
             return true;
         }
-        switch (ag_channel_next(&conn->channel, &record)) {
-        case AG_NONE:
+        ag_next_t next = ag_channel_next(&conn->channel, &record);
+        if (next == AG_NONE) {
             return true;
-        case AG_BROKEN:
+        }
+        if (next == AG_BROKEN || !one(conn, &record)) {
             return false;
-        default:
-            if (!one(conn, &record)) {
-                return false;
-            }
         }
     }
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "agent.h"
@@ -192,7 +193,20 @@ static bool count(ag_store_t *store, const char *wanted, ag_in_use_t in_use, voi
     return good;
 }
 
-/* Delete what was used longest ago until size bytes more are within the quota. */
+/* Whether the disk takes what is to come of a program of which a part may be there; how much it takes. */
+static bool fits_disk(ag_store_t *store, const char *name, uint64_t size, uint64_t *room)
+{
+    char part[AG_NAME + sizeof PART];
+    struct stat found;
+    struct statvfs disk;
+    part_of(name, part);
+    bool begun = fstatat(store->programs, part, &found, AT_SYMLINK_NOFOLLOW) == 0 && (uint64_t)found.st_size < size;
+    bool known = fstatvfs(store->programs, &disk) == 0;
+    *room = known ? (uint64_t)disk.f_bavail * disk.f_frsize : UINT64_MAX;
+    return *room >= (begun ? size - (uint64_t)found.st_size : size);
+}
+
+/* Delete what was used longest ago until size bytes more are within the quota, and fit on the disk. */
 static bool make_room(ag_store_t *store, const char *wanted, uint64_t size, ag_in_use_t in_use, void *owner,
                       ag_refusal_t *refusal)
 {
@@ -201,8 +215,15 @@ static bool make_room(ag_store_t *store, const char *wanted, uint64_t size, ag_i
         if (!count(store, wanted, in_use, owner, &census, refusal)) {
             return false;
         }
-        if (size <= store->quota && census.held <= store->quota - size) {
+        uint64_t room = 0;
+        bool allowed = size <= store->quota && census.held <= store->quota - size;
+        bool fits = fits_disk(store, wanted, size, &room);
+        if (allowed && fits) {
             return true;
+        }
+        if (allowed && census.oldest[0] == '\0') {
+            return ag_refuse(refusal, AG_ROOM, "its disk has %llu bytes free, and up to %llu are to come",
+                             (unsigned long long)room, (unsigned long long)size);
         }
         if (size > store->quota || census.oldest[0] == '\0' ||
             unlinkat(store->programs, census.oldest, 0) != 0) {

@@ -162,10 +162,12 @@ class Store:
         raise RefusedError(Failure.REQUEST, "a program of this hash has another size")
 
     def _make_room(self, size: int, wanted: str) -> None:
-        """Delete what was used longest ago until ``size`` bytes more are within the quota."""
-        found, held = [], 0
+        """Delete what was used longest ago until ``size`` bytes more are within the quota, and fit on the disk."""
+        found, held, there = [], 0, 0
         for name in os.listdir(self.fd):
             state = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+            if name == f"{wanted}.part":
+                there = min(size, state.st_size)
             if name.removesuffix(".part") in (wanted, *self._busy) and _HASH.fullmatch(name):
                 continue  # counted by what it will be, or in use
             if not _HASH.fullmatch(name) or not stat.S_ISREG(state.st_mode):
@@ -174,12 +176,19 @@ class Store:
             held += state.st_size
         held += sum(self._held(name, value) for name, value in self._busy.items())
         for _, name, old in sorted(found):
-            if held + size <= self.quota:
+            if held + size <= self.quota and self._free() >= size - there:
                 break
             os.unlink(name, dir_fd=self.fd)
             held -= old
         if held + size > self.quota:
             raise RefusedError(Failure.ROOM, f"the agent keeps at most {self.quota} bytes, and {held} are in use")
+        if (free := self._free()) < size - there:
+            raise RefusedError(Failure.ROOM, f"its disk has {free} bytes free, and {size - there} are to come")
+
+    def _free(self) -> int:
+        """Bytes that the disk still takes."""
+        disk = os.fstatvfs(self.fd)
+        return disk.f_bavail * disk.f_frsize
 
     def _held(self, name: str, announced: int) -> int:
         """Bytes of what must stay: a program that runs, or an upload under way."""

@@ -40,8 +40,9 @@ class External(Table, frozen=True):
     """The flash chip in the region ``memory``: ``kind`` and ``base`` of the peripheral that maps it, Hz of its clock,
     ``over`` what divides the core's to give it (none: it has one of its own). The chip takes ``fastest`` Hz, and rests
     ``between`` ns from one command to the next. ``reset`` are pairs of commands, enable and reset, in each way that a
-    loader may have left it listening to; after these it listens to one line. It is at work while a bit of ``busy`` is
-    set in what the instruction ``status`` reads. ``setup`` are pins and clocks that are set before."""
+    loader may have left it listening to; after these it listens to one line, and answers ``recovers`` us later. It is
+    at work while a bit of ``busy`` is set in what the instruction ``status`` reads. ``setup`` are pins and clocks that
+    are set before."""
 
     memory: str
     kind: str
@@ -52,6 +53,7 @@ class External(Table, frozen=True):
     over: tuple[Factor, ...] | None = None
     between: Annotated[int, Meta(ge=0, le=1000)] = 50
     reset: tuple[Command, ...] = ()
+    recovers: Annotated[int, Meta(ge=0, le=1_000_000)] = 100
     status: Annotated[int, Meta(ge=0, le=0xFF)] = 0x05
     busy: Annotated[int, Meta(ge=1, le=0xFF)] = 1
     setup: tuple[Setup, ...] = ()

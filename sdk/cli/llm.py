@@ -17,6 +17,8 @@ from sdk.cli.group import Listed
 from sdk.errors import UsageError
 from sdk.files import read_regular
 
+_DRAFTED: Final = 4  # tokens that a draft guesses
+
 
 def _sampling(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say how tokens are chosen."""
@@ -143,27 +145,34 @@ def build(
     "--lookup", type=click.IntRange(0), default=0, show_default=True, metavar="N",
     help="Guess up to N tokens that followed the same words before.",
 )  # fmt: skip
+@click.option("--draft", type=options.FILE, help="Build of a smaller model with the same tokens: it guesses.")
+@click.option("--shift", is_flag=True, help="When the context is full, forget the older half but for --system.")
 @_grammars(several=False)
 @_THREADS
 @_sampling
 def chat(
     folder: Path, system: str | None, prompt: str | None, raw: bool, tokens: int | None, lookup: int,
-    grammars: tuple[Path, ...], schemas: tuple[Path, ...], threads: int | None, **sampling: Any,
+    draft: Path | None, shift: bool, grammars: tuple[Path, ...], schemas: tuple[Path, ...], threads: int | None,
+    **sampling: Any,
 ) -> None:  # fmt: skip
     """Talk with the model that sdk llm build wrote to FOLDER; an empty line or Ctrl-D ends it."""
     from sdk.llm.conversation import Conversation
+    from sdk.llm.guesses import Draft
 
     if len(grammars) + len(schemas) > 1:
         raise UsageError("an answer follows one grammar or schema", hint="give --grammar or --json-schema once")
     rules = list(_rules(grammars, schemas).values())
     talk, sampler = Conversation.of(folder, threads), _sampler(sampling)
     grammar = talk.speaker.grammar(rules[0]) if rules else None
+    guesses = None if draft is None else Draft(Conversation.of(draft, threads), talk)
+    lookup = lookup if lookup or draft is None else _DRAFTED
     messages = [{"role": "system", "content": system}] if system else []
     for text in _asked(prompt):
         messages.append({"role": "user", "content": text})
         ids = talk.speaker.encode(text) if raw else talk.speaker.encode_chat(messages)
         said = []
-        for piece in talk.answer(ids, sampler, most=tokens, lookup=lookup, grammar=grammar):
+        keep = talk.speaker.kept(messages, raw=raw) if shift else None
+        for piece in talk.answer(ids, sampler, most=tokens, lookup=lookup, draft=guesses, grammar=grammar, keep=keep):
             said.append(piece.text)
             output.say_part(piece.text)
         output.say("")
@@ -186,34 +195,42 @@ def _asked(prompt: str | None) -> Iterator[str]:
 
 @llm.command()
 @click.argument("model", type=options.FILE)
-@click.option("--memory", "rooms", multiple=True, metavar="BYTES", help="What a device has, as 512M or 4G; repeat it.")
+@click.option("--memory", "sizes", multiple=True, metavar="BYTES", help="What a device has, as 512M or 4G; repeat it.")
+@click.option(
+    "--board", "boards", multiple=True, metavar="B", help="A board whose memory is described; repeat it.",
+    shell_complete=complete.board_names,
+)  # fmt: skip
 @click.option("--chunk", type=click.IntRange(2, 4096), default=128, show_default=True, metavar="N", help="As build.")
 @options.json_option
-def fit(model: Path, rooms: tuple[str, ...], chunk: int, as_json: bool) -> None:
-    """Tell the largest context with which the checkpoint MODEL fits into memory, as it is and quantised."""
+def fit(model: Path, sizes: tuple[str, ...], boards: tuple[str, ...], chunk: int, as_json: bool) -> None:
+    """Tell the largest context with which the checkpoint MODEL fits into memory, as it is and quantised.
+
+    Without --memory and --board: for phones, a page in a browser and computers by their memory. An app gets half of a
+    phone's, a computer's system 2 GB. On a board weights lie in flash, where it has some.
+    """
+    from sdk.boards import load_board
     from sdk.llm.checkpoint import open_checkpoint
-    from sdk.llm.fitting import largest_context
+    from sdk.llm.fitting import DEVICES, Room, largest_context
     from sdk.llm.quantise import MADE
 
     checkpoint = open_checkpoint(model)
-    sizes = [_bytes(text) for text in rooms or ("512M", "1G", "2G", "4G", "8G", "16G")]
+    rooms = [Room(text, _bytes(text)) for text in sizes] + [Room.of(load_board(name)) for name in boards]
     formats = {"as it is": None, **{name.lower(): name for name in MADE}}
-    found = {
-        size: {
-            title: largest_context(checkpoint.config, checkpoint.weights, size, chunk, format)
-            for title, format in formats.items()
-        }
-        for size in sizes
-    }
+    found = [
+        (room, {title: largest_context(checkpoint.config, checkpoint.weights, room, chunk, format)
+                for title, format in formats.items()})
+        for room in rooms or DEVICES
+    ]  # fmt: skip
     if as_json:
-        rows = [{"memory_bytes": size, "context": most} for size, most in found.items()]
+        rows = [{"device": r.name, "memory_bytes": r.ram, "flash_bytes": r.flash, "context": most} for r, most in found]
         output.print_json({"made_for": checkpoint.config.context_length, "rows": rows}, 1)
         return
     output.say(f"largest --context, of at most {checkpoint.config.context_length:,}; weights, caches and arena counted")
-    output.say(f"{'memory':>17} B" + "".join(f"{title:>12}" for title in formats))
-    for size, most in found.items():
+    wide = max(len(room.name) for room, _ in found)
+    output.say(f"{'':{wide}} {'memory':>17} B" + "".join(f"{title:>12}" for title in formats))
+    for room, most in found:
         cells = "".join(f"{'no' if n is None else format(n, ','):>12}" for n in most.values())
-        output.say(f"{size:>17,} B{cells}")
+        output.say(f"{room.name:{wide}} {room.ram:>17,} B{cells}")
 
 
 def _bytes(text: str) -> int:

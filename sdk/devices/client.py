@@ -13,6 +13,7 @@ from sdk.devices.base import AgentMaker, EmulatorSpec, RatedTransport, open_tran
 from sdk.devices.link import DEADLINE_S, HOST_MAX_FRAME, Link, RemoteError, SmallerFramesError
 from sdk.devices.machine import MachineFacts
 from sdk.devices.messages import (
+    GPU_STATUSES,
     MAX_DIMS,
     MAX_TENSORS,
     STATUS_NAMES,
@@ -300,8 +301,12 @@ class Session:
         where = self._link.transport.address
         if error.code == Code.STATUS:
             name = STATUS_NAMES.get(error.detail, f"status {error.detail}")
+            gpu = GPU_STATUSES.get(error.detail)
             raise DeviceFault(
-                f"the model returned {name} ({error.detail})", where=f"{op.name} on {where}"
+                f"the model returned {name} ({error.detail})",
+                where=f"{op.name} on {where}",
+                why=gpu and f"of a program for a GPU that means: {gpu}",
+                hint=gpu and "sdk doctor lists the GPUs; SDK_GPU_DEVICE=NUMBER takes another than the first",
             ) from None
         code = Code(error.code).name if error.code in Code._value2member_map_ else str(error.code)
         raise LinkError(

@@ -23,6 +23,11 @@ _ITEM_BYTES = {
     "int64": 8, "float16": 2, "float32": 4, "float64": 8, "bool": 1, "uint64": 8,
 }  # fmt: skip
 STATUS_NAMES = {-1: "E_ARG", -2: "E_DIM", -3: "E_ARENA", -4: "E_STATE", -5: "E_SELFTEST"}
+# of programs for a GPU: what went wrong on it, in words
+GPU_STATUSES = {
+    -7: "no such GPU", -8: "the GPU's driver compiles no kernel", -9: "the GPU's memory is out", -10: "the GPU is lost",
+    -11: "the model is more than the GPU allows", -12: "the GPU's driver failed",
+}  # fmt: skip
 MAX_NDIM = 8
 # What a device may say of itself: what is more is refused before anything is made room for.
 MAX_MODELS = 256

@@ -15,7 +15,7 @@ from sdk.devices.base import RatedTransport
 from sdk.devices.link import Link, RemoteError
 from sdk.devices.messages import HelloAck, fixed_part, pack
 from sdk.devices.wire import OVERHEAD, Code, Frame, Kind, Op
-from sdk.errors import SdkError, UsageError
+from sdk.errors import LinkError, SdkError, UsageError
 
 __all__ = ["change_rate"]
 
@@ -48,7 +48,8 @@ def change_rate(link: Link, transport: RatedTransport, ack: HelloAck, baud: int)
     except RemoteError as error:
         link.when_unheard = None
         if error.code != Code.RANGE:
-            raise
+            why = f"error {error.code}, detail {error.detail}, to a request that it offers"
+            raise LinkError(f"{transport.address}: the board refuses to change its rate", why=why) from None
         raise UsageError(
             f"{transport.address}: the board's UART cannot have {baud:,} baud",
             why=f"of the rates that it can have, {error.detail:,} comes nearest",

@@ -34,8 +34,12 @@ def lacks(report: BuildReport, board: Board, regions: Collection[object] = ()) -
     return {what: over for what, over in short.items() if over > 0}
 
 
-def check_fits(job: Job, module: Module, report: BuildReport, smallest: Callable[[], BuildReport]) -> None:
-    """Refuses what cannot fit the board, before anything is linked; ``smallest`` makes the build that needs least RAM.
+def check_fits(
+    job: Job, module: Module, report: BuildReport, smallest: Callable[[], BuildReport],
+    scalar: Callable[[], BuildReport] | None = None,
+) -> None:  # fmt: skip
+    """Refuses what cannot fit the board, before anything is linked; ``smallest`` makes the build that needs least RAM,
+    ``scalar`` that of plain C, where its constants take less flash.
 
     Raises:
         BuildError: it needs more RAM or flash than the board has, or an arena that its first memory does not hold.
@@ -66,7 +70,7 @@ def check_fits(job: Job, module: Module, report: BuildReport, smallest: Callable
             _too_much(what, need, board.name, need - short[what]),
             where=_parts(report.flash_parts),
             why=f"largest constants: {largest}",
-            hint=_other_flash(job, report) or "sdk boards lists boards with more flash",
+            hint=_other_flash(job, report) or _plain(job, scalar) or "sdk boards lists boards with more flash",
         )
 
 
@@ -76,6 +80,13 @@ def _other_flash(job: Job, report: BuildReport) -> str | None:
     if external is None or options.weights != "flash" or report.weights_bytes > external.size:
         return None
     return command_line("build", job.file, job.board, replace(options, weights="external"))
+
+
+def _plain(job: Job, scalar: Callable[[], BuildReport] | None) -> str | None:
+    """The build of plain C, where that fits."""
+    if scalar is None or lacks(scalar(), job.board, job.options.regions):
+        return None
+    return command_line("build", job.file, job.board, replace(job.options, isa="scalar"))
 
 
 def _too_much(what: str, need: int, board: str, have: int) -> str:

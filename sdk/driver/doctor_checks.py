@@ -91,6 +91,12 @@ def _result(check: Check) -> CheckResult:
     return CheckResult(check.name, status, check.needed, found.detail, check.purpose, None if found.ok else found.fix)
 
 
+def _gpus(interface: str) -> Finding:
+    """The devices of an interface of GPUs with their drivers and limits."""
+    found: tuple[str, ...] = import_module("sdk.driver.gpus").gpus(interface)
+    return Finding(bool(found), "; ".join(found) or "no device", "install the driver of your GPU")
+
+
 def _python(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
     text = ".".join(map(str, version))
     needed = ".".join(map(str, MIN_PYTHON))
@@ -281,6 +287,8 @@ CHECKS: Final = (
     Check("riscv64-unknown-elf-gcc", False, "RISC-V boards without zig",
           partial(_program, "riscv64-unknown-elf-gcc")),
     Check("cmake", False, "examples/firmware", partial(_program, "cmake")),
+    Check("OpenCL", False, "--gpu opencl", partial(_gpus, "opencl")),
+    Check("Vulkan", False, "--gpu vulkan", partial(_gpus, "vulkan")),
     Check("zeroconf", False, "agents on the local network in sdk devices", _pip("zeroconf")),
     Check("distributed", False, "sdk farm, sdk bench --farm", _pip("distributed")),
     Check("tokenizers", False, "tokenizers of language models", _pip("tokenizers")),

@@ -39,6 +39,7 @@ def chip_c(board: Board) -> str:
         f"    .read = {read.instruction:#04x}u, .instruction_lines = {read.lines[0]}u,",
         f"    .address_lines = {read.lines[1]}u, .data_lines = {read.lines[2]}u,",
         f"    .address_bytes = {read.address_bytes}u, .dummy_cycles = {read.dummy}u,",
+        f"    .recovers_us = {chip.recovers}u,",
         f"    .resets = {len(chip.reset)}u, .reset = {{{', '.join(map(_command, chip.reset)) or '{0}'}}},",
         "};",
         "",

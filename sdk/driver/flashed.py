@@ -77,9 +77,10 @@ def started(opened: Callable[[], Session], image: Image, board: Board, flashed: 
             break
         except (LinkError, NoDeviceError, DeviceFault) as error:
             if time.monotonic() > deadline:
+                silent = "\n".join(filter(None, (error.message, error.why)))
                 raise FlashError(
                     f"{board.name} does not answer after it was flashed",
-                    why=f"{flashed.runner} said that all is well; {error.message}",
+                    why=f"{flashed.runner} said that all is well; {silent}",
                     hint="reset the board and run sdk flash again with --runner for another tool; "
                     "--device names its port where it has several",
                 ) from error

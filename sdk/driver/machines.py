@@ -129,7 +129,7 @@ def _external(board: Board) -> External | None:
     read = Read(of.read.instruction, of.read.lines, of.read.address_bytes, of.read.dummy)
     reset = tuple(Command(one.instruction, one.lines, one.bytes, one.dtr) for one in of.reset)
     part = Part(of.kind, of.base, of.hz)
-    return External(part, _span(memory), of.fastest, read, reset, of.status, of.busy)
+    return External(part, _span(memory), of.fastest, read, reset, of.recovers, of.status, of.busy)
 
 
 def _limit() -> int:

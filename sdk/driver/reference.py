@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from sdk.driver.files import read_model_file
 from sdk.errors import BuildError, UsageError
 from sdk.frontends import engine_names, frontends
 from sdk.frontends.base import ModelFile, Option, Reference
+from sdk.frontends.unsteady import moved_by
 
 __all__ = ["Interp", "case_inputs", "entry_graph", "open_reference", "random_dims", "random_inputs", "try_out"]
 
@@ -55,6 +57,10 @@ class Interp:
     def step(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Array]:
         """Outputs by name for inputs by name."""
         return run_graph(self.module, self.entry, inputs, self.states, dims)
+
+    def moved(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, float] | None:
+        """How far floats of the outputs move where the last bits of float inputs do; None for a model with state."""
+        return None if self.module.states else moved_by([partial(self.step, dims=dims)], inputs)
 
 
 def open_reference(

@@ -24,7 +24,7 @@ from sdk.frontends.base import Frontend, ModelFile
 from sdk.llm.checkpoint import Checkpoint, open_checkpoint
 from sdk.llm.config import Config
 from sdk.llm.decoder import VERIFY, Sizes, decoder_module, slots_of
-from sdk.llm.fitting import LIMIT, largest_context, needs
+from sdk.llm.fitting import LIMIT, Room, largest_context, needs
 from sdk.llm.quantise import quantised
 from sdk.llm.tokens import GGUF_TOKENS, tokens_of
 from sdk.report import BuildReport
@@ -127,7 +127,7 @@ def _check_folder(checkpoint: Checkpoint, out: Path, force: bool) -> None:
 def _check_fits(checkpoint: Checkpoint, sizes: Sizes) -> None:
     found = needs(checkpoint.config, checkpoint.weights, sizes)
     if max(found.caches, found.arena) > LIMIT:
-        most = largest_context(checkpoint.config, checkpoint.weights, 1 << 62, sizes.chunk)
+        most = largest_context(checkpoint.config, checkpoint.weights, Room("any", 1 << 62), sizes.chunk)
         raise UsageError(
             f"a context of {sizes.context:,} positions needs {max(found.caches, found.arena):,} bytes in one piece",
             why=f"generated code indexes at most {LIMIT:,}",

@@ -17,6 +17,7 @@ from sdk.errors import BuildError, UsageError
 from sdk.files import read_regular
 from sdk.llm.grammar import Grammar, GrammarRun, Words, words_of
 from sdk.llm.grammar.nodes import Rules
+from sdk.llm.guesses import Draft, followers
 from sdk.llm.model import LanguageModel, load
 from sdk.llm.text.chat_table import ChatTable, compile_chat
 from sdk.llm.text.gguf_vocabulary import tokenizer_of_gguf
@@ -26,7 +27,7 @@ from sdk.llm.text.template import ChatTemplate, Message
 from sdk.llm.text.tokenizer import load_tokenizer
 from sdk.llm.tokens import GGUF_TOKENS
 
-__all__ = ["Conversation", "Piece", "Speaker"]
+__all__ = ["Conversation", "Piece", "Speaker", "shared"]
 
 _MOST_JSON: Final = 256 << 20
 _ROLES: Final = ("bos", "eos", "pad", "unk")
@@ -90,6 +91,14 @@ class Speaker:
                 ids += self.encode(before, special=False) + self._plain(text)
                 rest = after
         return ids + self.encode(rest, special=False)
+
+    def kept(self, messages: Sequence[Message], *, raw: bool = False) -> int:
+        """How many tokens of a chat stand before what the user says first: what begins the text, and the system's
+        message."""
+        if raw:
+            return len(self.encode(""))
+        others = [{**one, "content": "\ue000"} if one["role"] == "user" else one for one in messages]
+        return shared(self.encode_chat(messages), self.encode_chat(others))
 
     def chat_table(self, date: datetime | None = None) -> ChatTable:
         """The chat template as a table for devices; where it writes a date, that is ``date``.
@@ -183,6 +192,10 @@ class Conversation:
                 hint="shorten it, or build with a larger --context",
             )
         self.reused = self._go_back(prompt)
+        return self._compute(prompt, stopped)
+
+    def _compute(self, prompt: Sequence[int], stopped: Callable[[], bool]) -> NDArray[np.float32] | None:
+        """Computes what of a text is not in the caches."""
         step = max(int(self.model.info.get("chunk", 128)), 1)
         logits = None
         for at in range(len(self.tokens), len(prompt), step):
@@ -195,42 +208,47 @@ class Conversation:
 
     def _go_back(self, prompt: Sequence[int]) -> int:
         """Leaves in the caches what a text begins with, but for its last token; how much that is."""
-        same = 0
-        for before, now in zip(self.tokens, prompt, strict=False):
-            if before != now:
-                break
-            same += 1
-        same = min(same, len(prompt) - 1)  # the last is computed again, for its logits
+        same = min(shared(self.tokens, prompt), len(prompt) - 1)  # the last is computed again, for its logits
         if same < len(self.tokens) and not self.model.truncate(same):
             self.model.reset()
             same = 0
         self.tokens = self.tokens[:same]
         return same
 
+    def add(self, token: int) -> NDArray[np.float32]:
+        """Computes one more token, and gives the logits of what follows."""
+        logits = self.model.feed([token])
+        self.tokens.append(token)
+        return logits
+
     def answer(
         self, prompt: Sequence[int], sampler: Sampler, *, most: int | None = None, ends: Sequence[str] = (),
-        stopped: Callable[[], bool] = lambda: False, lookup: int = 0, grammar: Grammar | None = None,
+        stopped: Callable[[], bool] = lambda: False, lookup: int = 0, draft: Draft | None = None,
+        grammar: Grammar | None = None, keep: int | None = None,
     ) -> Iterator[Piece]:  # fmt: skip
         """What the model says after a prompt, token by token: up to ``most`` tokens, to one of the texts ``ends``,
         which are not shown, or until ``stopped``, which makes it end without a last piece.
 
-        With ``lookup``, up to so many tokens that followed the same words before are guessed and computed together.
-        A guess stays where the sampler chooses the same token, so that what is said does not change. With a ``grammar``
-        the answer follows it, and ends where nothing can follow; cut off by ``most`` or ``ends``, it is the begin of
-        one that does.
+        With ``lookup``, up to so many tokens are guessed and computed together: those of a ``draft``, else those that
+        followed the same words before. A guess stays where the sampler chooses the same token, so that what is said
+        does not change. With a ``grammar`` the answer follows it, and ends where nothing can follow; cut off by
+        ``most`` or ``ends``, it is the begin of one that does. With ``keep``, a full context is no end: the first
+        ``keep`` tokens and the later half of the others stay, and are computed again.
 
         Raises:
             UsageError: there is no room for the prompt, or the grammar has too many ways to read the answer.
         """
-        logits = self.take(prompt, stopped)
-        most = min(self.model.context - len(prompt), most if most is not None else self.model.context)
+        live = list(prompt) if keep is None else self._shifted(prompt, keep)
+        logits = self.take(live, stopped)
+        room = self.model.context
+        most = most if keep is not None else min(room - len(prompt), room if most is None else most)
         show, held = self.speaker.stream(), _Held(ends)
         run = None if grammar is None else grammar.run()
         said = list(prompt)
         rows, at = [] if logits is None else [logits], 0
         guess: list[int] = []
         while rows and not stopped():
-            if len(said) - len(prompt) >= most:
+            if most is not None and len(said) - len(prompt) >= most:
                 yield Piece(held.rest(), None, "length")
                 return
             allowed = None if run is None else self._allowed(run, len(rows[at]))
@@ -239,6 +257,7 @@ class Conversation:
                 yield Piece(held.rest(), token, "stop")
                 return
             said.append(token)
+            live.append(token)
             text, ended = held.add(show(token))
             if run is not None:
                 run.take(token)
@@ -248,9 +267,18 @@ class Conversation:
                 return
             if at < len(guess) and guess[at] == token:
                 at += 1
-            elif len(said) - len(prompt) < most:
-                rows, guess = self._step(said, lookup)
+            elif most is None or len(said) - len(prompt) < most:
+                live = live if keep is None else self._shifted(live, keep)
+                rows, guess = self._step(live, sampler, lookup, draft)
                 at = 0
+
+    def _shifted(self, said: Sequence[int], keep: int) -> list[int]:
+        """A text that leaves room in the context: its begin, and of the rest the later half where it is full."""
+        room = self.model.context
+        if len(said) < room:
+            return list(said)
+        keep = min(keep, room // 2)
+        return [*said[:keep], *said[len(said) - (room - keep) // 2 :]]
 
     def _allowed(self, run: GrammarRun, vocabulary: int) -> NDArray[np.uint32]:
         """The tokens that may come in an answer with a grammar, a bit each."""
@@ -260,30 +288,29 @@ class Conversation:
                 found[end >> 5] |= np.uint32(1 << (end & 31))
         return found
 
-    def _step(self, said: Sequence[int], lookup: int) -> tuple[list[NDArray[np.float32]], list[int]]:
+    def _step(
+        self, said: Sequence[int], sampler: Sampler, lookup: int, draft: Draft | None
+    ) -> tuple[list[NDArray[np.float32]], list[int]]:
         """Computes the last token of a text, whose others are in the caches but for guesses that were wrong; logits
         after it and after each of the tokens that are guessed to follow."""
         self._go_back(said)
-        room = self.model.context - len(said)
-        guess = _followers(said, min(lookup, self.model.most_verified - 1, room)) if lookup else []
+        most = min(lookup, self.model.most_verified - 1, self.model.context - len(said))
+        guess: list[int] = []
+        if most > 0 and len(said) - len(self.tokens) == 1:  # not where much is to be computed again
+            guess = followers(said, most) if draft is None else draft.guess(said, sampler, most)
         given = [*said[len(self.tokens) :], *guess]
         if guess and len(given) <= self.model.most_verified:
             rows = list(self.model.verify(given))[-1 - len(guess) :]
-        else:
-            given, guess = list(said[len(self.tokens) :]), []
-            rows = [self.model.feed(given)]
-        self.tokens += given
-        return rows, guess
+            self.tokens += given
+            return rows, guess
+        logits = self._compute(said, lambda: False)
+        return [] if logits is None else [logits], []
 
 
-def _followers(said: Sequence[int], most: int) -> list[int]:
-    """What followed the last words where they were said before, the latest time of the longest match."""
-    for size in (3, 2):
-        words = list(said[-size:])
-        for at in range(len(said) - size - 1, -1, -1):
-            if said[at + size - 1] == words[-1] and list(said[at : at + size]) == words:
-                return list(said[at + size : at + size + most])
-    return []
+def shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 class _Held:

@@ -50,6 +50,8 @@ def embed_chat(
             where=str(folder), hint="use the tokenizer of this checkpoint",
         )  # fmt: skip
     made = {_c_name(title): speaker.grammar(rules) for title, rules in (grammars or {}).items()}
+    if len(made) != len(grammars or {}):
+        raise UsageError("two grammars have the same name in C", hint="rename one of the files")
     tables = {f"{name}_tokenizer.bin": table}
     for title, grammar in made.items():
         tables |= {f"{name}_words.bin": grammar.words.table, f"{name}_{title}_grammar.bin": grammar.table}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sdk.errors import SdkError
-from sdk.llm.conversation import Conversation, Piece
+from sdk.llm.conversation import Conversation, Piece, shared
 from sdk.llm.grammar import Grammar
 from sdk.llm.text.sampler import Sampler
 
@@ -105,7 +105,7 @@ class Engine:
             await self._turns.acquire()
         finally:
             self._waiting -= 1
-        best = max(self._idle, key=lambda one: _shared(one.tokens, prompt))
+        best = max(self._idle, key=lambda one: shared(one.tokens, prompt))
         self._idle.remove(best)
         return best
 
@@ -118,12 +118,3 @@ class Engine:
         self._pool.shutdown(cancel_futures=True)
         for conversation in self._all:
             conversation.model.close()
-
-
-def _shared(tokens: Sequence[int], prompt: Sequence[int]) -> int:
-    count = 0
-    for before, now in zip(tokens, prompt, strict=False):
-        if before != now:
-            break
-        count += 1
-    return count

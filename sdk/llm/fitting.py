@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from sdk.boards.board import Board
+from sdk.errors import UsageError
 from sdk.graph.quantised import FORMATS as IN_GROUPS
 from sdk.llm.config import Config
 from sdk.llm.decoder import Sizes, slots_of
 from sdk.llm.quantise import is_matrix
 from sdk.llm.weights import FORMATS, Weight
 
-__all__ = ["LIMIT", "Needs", "largest_context", "needs"]
+__all__ = ["DEVICES", "LIMIT", "Needs", "Room", "largest_context", "needs"]
 
 LIMIT: Final = (1 << 31) - 1  # bytes of caches, or of working memory, that generated code indexes
 _FLOAT: Final = 4
@@ -31,6 +33,44 @@ class Needs:
     def total(self) -> int:
         """All of it."""
         return self.weights + self.caches + self.arena
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a device, or a part of it, has of memory in bytes; with ``flash``, weights lie there, and ``ram`` holds what
+    changes."""
+
+    name: str
+    ram: int
+    flash: int | None = None
+
+    def holds(self, found: Needs) -> bool:
+        """Whether a model fits, by itself."""
+        if self.flash is None:
+            return found.total <= self.ram
+        return found.weights <= self.flash and found.caches + found.arena <= self.ram
+
+    @classmethod
+    def of(cls, board: Board) -> Room:
+        """A board's.
+
+        Raises:
+            UsageError: its file does not describe its memory, as of phones and computers that come with several sizes.
+        """
+        ram, flash = board.ram_bytes, board.flash_bytes
+        if ram is None:
+            hint = "give bytes instead: --memory 4G"
+            raise UsageError(f"the memory of the board {board.name} is not described", hint=hint)
+        return cls(board.name, ram, flash)
+
+
+_GIB: Final = 1 << 30
+# A system ends an app that takes much more than half of a phone's memory; a page of WebAssembly has 32-bit addresses.
+DEVICES: Final = (
+    *(Room(f"phone of {n} GB", n * _GIB // 2) for n in (4, 6, 8, 12, 16)),
+    Room("page in a browser", 4 * _GIB),
+    *(Room(f"computer of {n} GB", (n - 2) * _GIB) for n in (8, 16, 32)),
+)
 
 
 def needs(config: Config, weights: Mapping[str, Weight], sizes: Sizes, format: str | None = None) -> Needs:
@@ -74,14 +114,14 @@ def _arena(config: Config, sizes: Sizes) -> int:
 
 
 def largest_context(
-    config: Config, weights: Mapping[str, Weight], room: int, chunk: int, format: str | None = None
+    config: Config, weights: Mapping[str, Weight], room: Room, chunk: int, format: str | None = None
 ) -> int | None:
-    """The most positions, up to those that the model was made for, with which it takes at most ``room`` bytes; None
-    where not even two fit."""
+    """The most positions, up to those that the model was made for, with which it fits into ``room``; None where not
+    even two do."""
 
     def fits(context: int) -> bool:
         found = needs(config, weights, Sizes(context, min(chunk, context)), format)
-        return found.total <= room and max(found.caches, found.arena) <= LIMIT
+        return room.holds(found) and max(found.caches, found.arena) <= LIMIT
 
     low, high = 1, config.context_length
     while low < high:

@@ -97,9 +97,10 @@ class _Placer:
         return kind is not None and kind.dtype == F32 and name not in self.net.tensors
 
     def layer(self, k: int) -> Layer | None:
-        """Node ``k`` as a layer on integers; None where it has no integer kernel."""
+        """Node ``k`` as a layer on integers; None where it has no integer kernel, or is kept in floats with what its
+        kernel would take in."""
         node = self.net.nodes[k]
-        if node.domain not in ("", "ai.onnx") or not node.output or layer_name(node) in self.skipped:
+        if node.domain not in ("", "ai.onnx") or not node.output:
             return None
         outputs = tuple(name for name in node.output if name)
         if not all(self.real(name) for name in outputs):
@@ -112,7 +113,8 @@ class _Placer:
         if not inputs or not all(self.real(name) for name in inputs):
             return None
         constant = next((n for n in node.input if n in self.net.tensors), None) if role == "two" else None
-        return self.with_folded(Layer(layer_name(node), node.op_type, role, k, inputs, outputs, one, constant))
+        found = self.with_folded(Layer(layer_name(node), node.op_type, role, k, inputs, outputs, one, constant))
+        return None if found.name in self.skipped else found
 
     def role(self, k: int, node: onnx.NodeProto) -> Role | None:
         """What kind of kernel computes a node on integers."""

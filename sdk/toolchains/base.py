@@ -24,6 +24,7 @@ from sdk.toolchains.target import Target
 
 LinkKind = Literal["shared", "static", "executable", "firmware", "module"]
 _TIMEOUT_S = 600
+_FIRST_S = 3600  # where a C library is built before: a minute of processor time, of which a busy machine gives little
 _SHOWN_LINES = 12
 # Every object is built with these, whatever the compiler: sections the linker can drop, nothing that
 # names this machine or the day, and no tables for unwinding that C never does.
@@ -165,8 +166,8 @@ class Toolchain(ABC):
         """Return the environment that the tools run in; None is this process's own."""
         return None
 
-    def _run(self, argv: list[str], cwd: Path, failure: str) -> str:
-        return run_tool(argv, cwd, failure, self.environment())
+    def _run(self, argv: list[str], cwd: Path, failure: str, timeout_s: int = _TIMEOUT_S) -> str:
+        return run_tool(argv, cwd, failure, self.environment(), timeout_s)
 
     def compile_flags(self, job: CompileJob) -> list[str]:
         """Return the flags this compiler needs beyond the common ones; default none."""
@@ -274,12 +275,13 @@ class Toolchain(ABC):
                 command += ["-Wl,-T,link.ld"]
             if job.kind != "static":
                 command += [*names, *libraries, "-o", "out.bin"]
-            self._run(command, folder, f"the linker ({self.name}) failed")
+            self._run(command, folder, f"the linker ({self.name}) failed", _FIRST_S if first else _TIMEOUT_S)
             self.linked(job.target)
             for entry in names:
                 (folder / entry).unlink()
 
-        with step("linking" + self.first_link(job.target)):
+        first = self.first_link(job.target)
+        with step(f"linking{first}"):
             built = self.cache.entry(key, make) / "out.bin"
         out.parent.mkdir(parents=True, exist_ok=True)
         partial = out.with_name(f".{out.name}.{os.getpid()}")
@@ -334,15 +336,18 @@ def _gather(objects: Iterable[ObjectFile], folder: Path) -> list[str]:
     return names
 
 
-def run_tool(argv: list[str], cwd: Path, failure: str, environment: dict[str, str] | None) -> str:
+def run_tool(
+    argv: list[str], cwd: Path, failure: str, environment: dict[str, str] | None, timeout_s: int = _TIMEOUT_S
+) -> str:
     """Run a tool and return what it said; raise BuildError with its first lines when it fails."""
     try:
         done = subprocess.run(
-            argv, cwd=cwd, env=environment, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S,
+            argv, cwd=cwd, env=environment, capture_output=True, text=True, errors="replace", timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise BuildError(failure, why=f"it did not end within {_TIMEOUT_S} s") from error
+        hint = "run it again when the machine is less busy: what is done is kept"
+        raise BuildError(failure, why=f"it did not end within {timeout_s} s", hint=hint) from error
     messages = (done.stderr + done.stdout).strip()
     if done.returncode != 0:
         place = re.search(r"^(\S+?:\d+(?::\d+)?): (?:fatal )?error:", messages, re.MULTILINE)

@@ -106,9 +106,12 @@ class ZigToolchain(Toolchain):
             self._mark(target).touch()
 
     def first_link(self, target: Target) -> str:
-        """Return what to say where zig builds that library first, which takes it some seconds."""
+        """Return what to say where zig builds that library first: musl are a thousand files."""
         if self._mark(target).exists():
             return ""
+        if "musl" in target.zig_target:
+            kind = target.zig_target.split("-")[0]
+            return f" for {kind} for the first time: zig builds a C library, which takes a minute of processor time"
         return f" for {target.link_cpu.split('+')[0]} for the first time, which takes some seconds more"
 
     def environment(self) -> dict[str, str]:

@@ -103,6 +103,11 @@ def test_phones_that_cannot_be_used(desk: Desk, twin_agent: Path, tmp_path: Path
     assert isinstance(error, NoDeviceError)
     assert f"the phone {stranger.serial} cannot be used" in error.message
     assert "allow debugging" in (error.hint or "")
+    friend = desk.plug()
+    error = error_of("adb://", program, twin_agent)
+    assert (type(error), error.message) == (UsageError, "there are several phones")
+    assert f"{stranger.serial} (phone, unauthorised)" in (error.why or "")
+    assert (error.hint or "").endswith(f"adb://{friend.serial}")
 
 
 def test_what_a_server_may_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin_agent: Path) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from agent_lab import Lab, read_all
+from agent_lab import Lab, TwinServer, read_all
 
 from sdk.agent import Limits, Server
+from sdk.agent.store import Store
 from sdk.cli import run_command
 from sdk.devices.channel import Ended, Kind
 from sdk.devices.remote import RemoteProgram
@@ -72,6 +74,61 @@ def test_no_room(lab: Lab) -> None:
         program = lab.open(lab.script(f"exec cat # {'x' * 300} {number}"))
         program.close()
     assert 1 <= len(os.listdir(lab.server.store.root / "programs")) <= 3
+
+
+DISK = """#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A disk of 1500 bytes, of which the files of the folder take some. */
+int fstatvfs(int fd, struct statvfs *disk)
+{
+    unsigned long held = 0;
+    DIR *folder = fdopendir(openat(fd, ".", O_RDONLY));
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        struct stat found;
+        held += fstatat(fd, entry->d_name, &found, 0) == 0 && S_ISREG(found.st_mode) ? found.st_size : 0;
+    }
+    closedir(folder);
+    disk->f_frsize = 1;
+    disk->f_bavail = held < 1500 ? 1500 - held : 0;
+    return 0;
+}
+"""
+
+
+def test_a_full_disk(twin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin_agent: Path) -> None:
+    """What was used longest ago makes room, begun uploads too; what can never fit leaves nothing behind."""
+    if twin == "python":
+
+        def small(store: Store) -> int:
+            names = os.listdir(store.fd)
+            return 1500 - sum(os.stat(name, dir_fd=store.fd).st_size for name in names)
+
+        monkeypatch.setattr(Store, "_free", small)
+        python = Server("127.0.0.1", 0, tmp_path / "store")
+        threading.Thread(target=python.serve).start()
+        lab = Lab(python, tmp_path)
+    else:
+        (tmp_path / "disk.c").write_text(DISK)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "disk.so", tmp_path / "disk.c"], check=True)
+        with monkeypatch.context() as preloaded:
+            preloaded.setenv("LD_PRELOAD", str(tmp_path / "disk.so"))
+            lab = Lab(TwinServer(twin_agent, tmp_path, None, ()), tmp_path)
+    try:
+        kept = lab.server.store.root / "programs"
+        (kept / f"{'0' * 64}.part").write_bytes(bytes(1400))
+        with pytest.raises(NoDeviceError, match="has no room") as caught:
+            lab.open(lab.script("#" * 2000))
+        assert "its disk has " in (caught.value.why or "")
+        for number in range(6):
+            lab.open(lab.script(f"exec cat # {'x' * 300} {number}")).close()
+        assert 1 <= len(os.listdir(kept)) <= 4
+    finally:
+        lab.server.close()
 
 
 def test_places_that_cannot_be(tmp_path: Path) -> None:

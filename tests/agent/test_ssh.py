@@ -152,11 +152,39 @@ def test_who_is_not_let_in_is_told(
 
 @pytest.mark.parametrize(
     "rest", ["", "-oProxyCommand=x", "h:x", "a b", "h/path", "u:p@h", "h?what=1", "h?via=a;b", "h?via=-x",
-             "h?cores=1;2", "h?cores=$(x)", "-l@h", "h#x"],
+             "h?cores=1;2", "h?cores=$(x)", "-l@h", "h#x", "h:0", "[::1", "%2dl", "h%20x"],
 )  # fmt: skip
 def test_addresses_that_are_none(rest: str) -> None:
     with pytest.raises(UsageError, match="is not a device address"):
         open_transport(f"ssh://{rest}", Path("x"), None, 1)
+
+
+def test_a_machine_behind_another(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ProxyJump and a port of its own, as ~/.ssh/config says; a jump that is not there is told."""
+    monkeypatch.setenv("PATH", server.path)
+    before, pi = server.config.read_text(), server.config.read_text().partition("Host pi\n")[2]
+    jumps = f"Host behind\n{pi}ProxyJump pi\nHost nowhere\n{pi}ProxyJump gone\nHost gone\nHostName 127.0.0.1\nPort 1\n"
+    server.config.write_text(before + jumps)
+    program = script(tmp_path, "exec cat")
+    try:
+        line = open_transport("ssh://behind", program, None, 20, lambda _: server.agent)
+        line.write(b"there", 5)
+        assert line.read(10) == b"there"
+        line.close()
+        with pytest.raises(NoDeviceError, match="cannot use ssh://nowhere") as caught:
+            open_transport("ssh://nowhere", program, None, 20, lambda _: server.agent)
+        assert "Connection refused" in (caught.value.why or "")
+    finally:
+        server.config.write_text(before)
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [("pi", ["--", "pi"]), ("me@pi:2222", ["-l", "me", "-p", "2222", "--", "pi"]),
+     ("[::1]:22", ["-p", "22", "--", "::1"]), ("me@[fe80::1%25eth0]", ["-l", "me", "--", "fe80::1%eth0"])],
+)  # fmt: skip
+def test_what_ssh_is_told(rest: str, words: list[str]) -> None:
+    assert ssh._destination(f"ssh://{rest}", f"ssh://{rest}") == words
 
 
 def test_what_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,6 +102,16 @@ def test_rates_that_a_uart_cannot_have(board: Callable[..., Bridge]) -> None:
         works(session)
 
 
+def test_a_board_that_offers_and_refuses(board: Callable[..., Bridge], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(op: Op, payload: bytes = b"") -> bytes:
+        raise rates.RemoteError(Code.OP, 0)
+
+    with opened(board()) as session:
+        monkeypatch.setattr(session._link, "request", refuses)
+        with pytest.raises(LinkError, match="refuses to change its rate"):
+            rates.change_rate(session._link, line_of(session), session._ack, FAST)
+
+
 def test_a_port_that_cannot_have_the_rate(board: Callable[..., Bridge], monkeypatch: pytest.MonkeyPatch) -> None:
     bridge = board()
     change = transport.SerialTransport.set_baud
@@ -153,6 +164,23 @@ def test_a_board_that_restarts_at_the_other_rate_begins_anew(board: Callable[...
         assert session._link.greet().crash is not None  # and remembered at the first one
         assert line_of(session).baud == BASE
         works(session)
+
+
+@pytest.mark.parametrize("baud", [pytest.param(0, marks=SLOW), FAST])
+def test_a_board_that_restarts_in_mid_run(baud: int, board: Callable[..., Bridge]) -> None:
+    """A run whose answer never comes is told as such, and not done again behind one's back."""
+    bridge = board()
+    with opened(bridge, baud) as session:
+        session.models()
+        session._link.timeout_s = 60.0  # what ends it is that the board is found to be another
+        threading.Timer(0.5, bridge.reboot).start()
+        began = time.monotonic()
+        with pytest.raises(LinkError, match="closed the session"):
+            session.run(1, dims=[16])  # for ever
+        assert time.monotonic() - began < 50
+        assert line_of(session).baud == BASE
+        works(session)
+    assert bridge.boots == 2
 
 
 def test_a_tool_that_ends_without_a_word_leaves_a_board_that_others_find(board: Callable[..., Bridge]) -> None:

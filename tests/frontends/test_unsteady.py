@@ -1,4 +1,4 @@
-"""How much of LiteRT's results is chance, and that a difference counts unless it is."""
+"""How much of LiteRT's results, and of our interpreter's, is chance, and that a difference counts unless it is."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tflite_files import ModelFile
+import pytest
+import tflite
+from tflite_files import VERSIONS, ModelFile
 
 from sdk.boards import load_board
 from sdk.driver import verify
 from sdk.driver.execute import ROOM, _within
 from sdk.driver.options import BuildOptions
+from sdk.driver.reference import Interp
 from sdk.frontends.base import ModelFile as File
 from sdk.frontends.tflite import FRONTEND
 from sdk.frontends.tflite.engine import LiteRt
@@ -27,16 +30,19 @@ def scaled(by: float) -> bytes:
     return m.build()
 
 
-def moved(data: bytes, x: np.ndarray[Any, Any]) -> dict[str, float] | None:
-    graph = import_tflite(data, "m").graphs["main"]
+def moved(data: bytes, x: np.ndarray[Any, Any], ours: bool = False) -> dict[str, float] | None:
+    module = import_tflite(data, "m")
+    graph = module.graphs["main"]
+    if ours:
+        return Interp(module, "main").moved({graph.params[0].name: x}, {})
     return LiteRt(File(Path("m.tflite"), data, FRONTEND), graph).moved({graph.params[0].name: x}, {})
 
 
 def test_what_last_bits_make() -> None:
     x = np.full((2, 3), 1.25, np.float32)
     step = float(np.spacing(np.float32(1.25)))
-    for by in (1.0, 1e6):
-        found = moved(scaled(by), x)
+    for by, ours in ((1.0, False), (1e6, False), (1e6, True)):
+        found = moved(scaled(by), x, ours)
         assert found is not None
         assert 0.5 * by * step <= found["y"] <= 2 * by * step
 
@@ -50,7 +56,8 @@ def test_integers_and_models_with_state_are_not_asked() -> None:
     weights = [m.const(name, np.ones(shape), "float32") for name, shape in (("f", (2, 3)), ("t", (2, 2)))]
     ins = [m.input("x", (1, 3), "float32"), *weights, -1, state]
     m.op("SVDF", ins, [m.output("y", (1, 2), "float32")], "SVDFOptions", Rank=1)
-    assert moved(m.build(), np.zeros((1, 3), np.float32)) is None
+    for ours in (False, True):
+        assert moved(m.build(), np.zeros((1, 3), np.float32), ours) is None
 
 
 def test_what_is_taken_for_the_same() -> None:
@@ -84,3 +91,18 @@ def test_verify(tmp_path: Path) -> None:
         report = verify(path, load_board("host"), None, BuildOptions(), "litert", 1)
         assert (report.passed, report.unsteady_cases) == (True, unsteady)
         assert report.to_json()["unsteady_cases"] == unsteady
+
+
+def test_versions_that_reference_kernels_are_not_listed_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They compute the operator all the same: the usual kernels may round otherwise, and are asked only for others."""
+    for name, kernels in (("DEPTH_TO_SPACE", "reference"), ("ELU", "builtin")):
+        monkeypatch.setitem(VERSIONS, getattr(tflite.BuiltinOperator, name), 2 if kernels == "reference" else 1)
+        m, deep = ModelFile(), name == "DEPTH_TO_SPACE"
+        y = m.output("y", (1, 4, 4, 2) if deep else (1, 2, 2, 8), "float32")
+        options = {"options": "DepthToSpaceOptions", "BlockSize": 2} if deep else {}
+        m.op(name, [m.input("x", (1, 2, 2, 8), "float32")], [y], **options)
+        graph = import_tflite(m.build(), "m").graphs["main"]
+        engine = LiteRt(File(Path("m.tflite"), m.build(), FRONTEND), graph)
+        assert engine.options["kernels"] == kernels
+        found = engine.step({"x": np.ones((1, 2, 2, 8), np.float32)}, {})["y"]
+        np.testing.assert_array_equal(found, 1)

@@ -19,7 +19,8 @@ VENDORS = "/etc/OpenCL/vendors"
 LOADER = "libOpenCL.so.1"
 
 
-def _process(environment: dict[str, str]) -> ProcessPoolExecutor:
+def process(environment: dict[str, str]) -> ProcessPoolExecutor:
+    """A process with more in its environment."""
     before = dict(os.environ)
     os.environ.update(environment)
     try:
@@ -31,39 +32,48 @@ def _process(environment: dict[str, str]) -> ProcessPoolExecutor:
     return pool
 
 
-def _in(pool: ProcessPoolExecutor, function: Callable[..., Any], *given: Any) -> Any:
+def in_process(pool: ProcessPoolExecutor, function: Callable[..., Any], *given: Any) -> Any:
+    """What a function returns there."""
     fine, value = pool.submit(called, function, *given).result()
     assert fine, value
     return value
+
+
+def shim(folders: pytest.TempPathFactory, source: str, loader: str) -> tuple[Path, str]:
+    """A library that stands before the real ``loader``: the folder it lies in, and where the real one is."""
+    folder = folders.mktemp("lying")
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    assert compiler, "gcc is missing"
+    here = Path(__file__).parent
+    line = [compiler, "-shared", "-fPIC", f"-I{here.parents[1] / 'c_runtime/gpu/src'}", "-o", str(folder / loader)]
+    subprocess.run([*line, str(here / source), "-ldl"], check=True)
+    real = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
+    found = [line.split()[-1] for line in real.splitlines() if loader in line]
+    assert found, f"{loader} is missing: install the Debian package ocl-icd-libopencl1 or libvulkan1"
+    return folder, found[0]
 
 
 @pytest.fixture(scope="session")
 def pocl() -> Iterator[Callable[..., Any]]:
     """Calls a function in a process where OpenCL is PoCL."""
     assert Path(VENDORS, "pocl.icd").is_file(), "PoCL is missing: install the Debian package pocl-opencl-icd"
-    with _process({"OCL_ICD_VENDORS": VENDORS}) as pool:
-        yield lambda function, *given: _in(pool, function, *given)
+    with process({"OCL_ICD_VENDORS": VENDORS}) as pool:
+        yield lambda function, *given: in_process(pool, function, *given)
 
 
 @pytest.fixture(scope="session")
 def lying(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """``lying(lie, function, ...)``: the same where the OpenCL library lies; "" is the truth, "none": there is none."""
-    folder, empty = tmp_path_factory.mktemp("lying"), tmp_path_factory.mktemp("empty")
+    folder, real = shim(tmp_path_factory, "lying_opencl.c", LOADER)
+    empty = tmp_path_factory.mktemp("empty")
     for name in (LOADER, "libOpenCL.so"):
         (empty / name).write_text("no library")
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    assert compiler, "gcc is missing"
-    source = Path(__file__).parent / "lying_opencl.c"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / LOADER), str(source), "-ldl"], check=True)
-    real = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
-    found = [line.split()[-1] for line in real.splitlines() if LOADER in line]
-    assert found, f"{LOADER} is missing: install the Debian package ocl-icd-libopencl1"
 
     def call(lie: str, function: Callable[..., Any], *given: Any) -> Any:
         path = empty if lie == "none" else folder
         vendors = str(empty) if lie == "nothing" else VENDORS
-        told = {"LD_LIBRARY_PATH": str(path), "REAL_OPENCL": found[0], "LIE": lie, "OCL_ICD_VENDORS": vendors}
-        with _process(told) as pool:
-            return _in(pool, function, *given)
+        told = {"LD_LIBRARY_PATH": str(path), "REAL_OPENCL": real, "LIE": lie, "OCL_ICD_VENDORS": vendors}
+        with process(told) as pool:
+            return in_process(pool, function, *given)
 
     return call

@@ -319,6 +319,32 @@ def test_a_kernel_that_wants_what_the_device_lacks_is_a_status(runner: Path) -> 
     assert "a type or an instruction that the device does not have" in said
 
 
+LONG = """
+loops @long(read %x: i32[4], write %o: i32[4]) {
+  for i in 0..4 bind axis "global.x" {
+    alloc %t: i32[] in register
+    %t[] = 0
+    for j in 0..ROWS {
+      for k in 0..250 {
+        %t[] = %t[] + %x[i]
+      }
+    }
+    %o[i] = %t[]
+  }
+}
+"""
+
+
+def test_an_item_of_many_steps(runner: Path) -> None:
+    """llvmpipe ends loops after 65,535 steps in all: what is allowed is done whole, what takes more is refused."""
+    loops = loops_of(LONG.replace("ROWS", "258"))  # 258 * 251 + 1 steps
+    x = np.arange(4, dtype=np.int32)
+    (result,), _ = run_jobs(runner, [job_of(loops, make_kernel(loops), [x, np.zeros(4, np.int32)], {})])
+    np.testing.assert_array_equal(result.arrays[1], x * 250 * 258)
+    with pytest.raises(BuildError, match="65512 steps of loops"):
+        make_kernel(loops_of(LONG.replace("ROWS", "261")))
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [

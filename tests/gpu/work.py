@@ -114,9 +114,11 @@ def compare(path: Path, folder: Path, dims: list[dict[str, int]], options: dict[
     return status, told, apart, (recorded, again)
 
 
-def statuses(path: Path, folder: Path, runs: int) -> tuple[int, str, list[int], str]:
+def statuses(
+    path: Path, folder: Path, runs: int, options: dict[str, Any] | None = None
+) -> tuple[int, str, list[int], str]:
     """The status of opening, what was said, the statuses of runs, the last message."""
-    host = hosted(path, folder)
+    host = hosted(path, folder, **(options or {}))
     status = host.open()
     told = host.told
     after = []

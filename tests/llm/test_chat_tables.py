@@ -99,6 +99,7 @@ def test_answers_that_a_template_changes() -> None:
         (SAY + "{{ m.role }}{{ m.content.lstrip() }}{% endfor %}", "depends on what the user says"),
         (SAY + "{{ m.role }}{{ m.content | escape }}{% endfor %}", "depends on what is said"),
         (SAY + "{{ m.role }}{{ m.content }}{% endfor %}{{ 'x' * 5000 }}", "more than 4000 bytes"),
+        ("{% for k in range(90000) %}{% endfor %}" + CHATML, "takes too long"),
     ],
 )
 def test_other_forms(source: str, why: str) -> None:

@@ -14,12 +14,13 @@ from llm_helpers import Interpreted, saved
 from safetensors.numpy import load_file, save_file
 
 import sdk.llm
+from sdk.boards import load_board
 from sdk.cli import run_command
 from sdk.errors import SdkError
 from sdk.llm.build import build_model
 from sdk.llm.checkpoint import open_checkpoint
 from sdk.llm.decoder import Sizes
-from sdk.llm.fitting import needs
+from sdk.llm.fitting import Room, needs
 from sdk.llm.tokens import tokens_of
 
 
@@ -133,22 +134,37 @@ def test_what_fits(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def total(context: int) -> int:
         return needs(checkpoint.config, checkpoint.weights, Sizes(context, 4)).total
 
-    assert run_command([*command, *(w for room in ("5K", str(total(9)), "1G") for w in ("--memory", room))]) == 0
+    assert run_command([*command, *(w for room in ("5K", str(total(16)), "1G") for w in ("--memory", room))]) == 0
     told = json.loads(capsys.readouterr().out)
     small, some, all_ = (row["context"] for row in told["rows"])
     assert (small["as it is"], all_["as it is"], told["made_for"]) == (None, 32, 32)
-    assert some["as it is"] == 9
-    assert total(9) < total(10)
+    assert some["as it is"] == 16
+    assert total(16) < total(17)
     assert run_command(command[:-1]) == 0
-    assert "largest --context, of at most 32" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "largest --context, of at most 32" in shown
+    assert "phone of 8 GB         4,294,967,296 B          32" in shown
+    board = load_board("nucleo_f446re")  # weights in flash, the rest in RAM
+    room, held = Room.of(board), needs(checkpoint.config, checkpoint.weights, Sizes(32, 4))
+    assert room == Room("nucleo_f446re", 128 << 10, 512 << 10)
+    for ram, flash, fits in ((-1, 0, False), (0, -1, False), (0, 0, True)):
+        one = Room("x", held.caches + held.arena + ram, held.weights + flash)
+        assert one.holds(held) == fits
+    assert run_command([*command, "--board", "nucleo_f446re"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["device"], row["memory_bytes"], row["flash_bytes"]) == ("nucleo_f446re", room.ram, room.flash)
+    assert run_command([*command, "--board", "galaxy_s24"]) == 2
+    assert "the memory of the board galaxy_s24 is not described" in capsys.readouterr().out
     for wrong in ("x", "2T", "-1", "0M", "1.5G"):
         assert run_command([*command, "--memory", wrong]) == 2
         assert "no number of bytes" in capsys.readouterr().out
 
 
-def test_more_than_can_be_indexed(whole: Path, tmp_path: Path) -> None:
-    shutil.copytree(whole, tmp_path / "hf")
-    config(max_position_embeddings=1 << 20)(tmp_path / "hf")
+def test_more_than_can_be_indexed(tmp_path: Path) -> None:
+    saved(
+        tmp_path / "hf", "Llama", vocab_size=20, hidden_size=16, intermediate_size=8, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, head_dim=512, max_position_embeddings=1 << 20,
+    )  # fmt: skip
     with pytest.raises(SdkError, match=r"positions needs .* bytes in one piece") as error:
         build_model(tmp_path / "hf", tmp_path / "out", context=1 << 20, chunk=4096)
     assert "--context" in (error.value.hint or "")

@@ -14,7 +14,8 @@ import pytest
 import sdk.llm
 from sdk.cli import run_command
 from sdk.errors import UsageError
-from sdk.llm.conversation import Conversation, Speaker, _followers
+from sdk.llm.conversation import Conversation, Speaker
+from sdk.llm.guesses import Draft, followers
 from sdk.llm.measure import perplexity
 from sdk.llm.text.sampler import Sampler, Sampling
 from sdk.llm.text.template import ChatTemplate
@@ -94,9 +95,73 @@ def test_guesses_change_nothing(chat_model: Path, monkeypatch: pytest.MonkeyPatc
             assert talk.tokens[: len(prompt)] == prompt
             assert talk.model.length == len(talk.tokens)
     assert max(verified) == min(6, talk.model.most_verified)
-    assert _followers([1, 2, 3, 9, 8, 1, 2, 3], 2) == [9, 8]
-    assert _followers([5, 1, 2, 7, 4, 1, 2], 9) == [7, 4, 1, 2]
-    assert _followers([1, 2, 3], 4) == []
+    assert followers([1, 2, 3, 9, 8, 1, 2, 3], 2) == [9, 8]
+    assert followers([5, 1, 2, 7, 4, 1, 2], 9) == [7, 4, 1, 2]
+    assert followers([1, 2, 3], 4) == []
+
+
+def test_a_draft_changes_nothing(chat_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A smaller model guesses, here the same one with noise in its logits: the same tokens, and their distribution."""
+    talk, plain = Conversation.of(chat_model), Conversation.of(chat_model)
+    other = talk.another()
+    rng, right, taken = np.random.default_rng(0), other.model.feed, []
+    noise = (rng.standard_normal(talk.model.vocabulary_size) * 0.05).astype(np.float32)
+    monkeypatch.setattr(other.model, "feed", lambda ids: right(ids) + noise)
+    verify = talk.model.verify
+    monkeypatch.setattr(talk.model, "verify", lambda ids: taken.append(len(ids)) or verify(ids))
+    draft = Draft(other, talk)
+    ids = talk.speaker.encode("A model that is small guesses for one that is not.")
+    feeds = []
+    for seed, sampling in enumerate((Sampling(), Sampling(temperature=0.8), Sampling(temperature=1.5, top_k=9))):
+        for prompt, most in ((ids, 40), (ids[2:], 5), ([*ids] * 8, None)):
+            want = list(plain.answer(prompt, Sampler(sampling, seed), most=most))
+            assert list(talk.answer(prompt, Sampler(sampling, seed), most=most, lookup=5, draft=draft)) == want
+            feeds.append(len(want))
+            assert talk.model.length == len(talk.tokens)
+    assert sum(taken) > 0.5 * sum(feeds)  # most of what was said had been guessed
+    # chi-square of two tokens after a prompt, against what the logits say
+    sampling, counts, draws = Sampling(temperature=1, top_k=3), {}, 300
+    for seed in range(draws):
+        pieces = talk.answer(ids, Sampler(sampling, seed * 7919), most=2, lookup=3, draft=draft)
+        pair = tuple(piece.token for piece in pieces if piece.token is not None)
+        counts[pair] = counts.get(pair, 0) + 1
+
+    def likely(text: list[int]) -> list[tuple[int, float]]:
+        logits = plain.take(text)
+        assert logits is not None
+        best = np.argsort(-logits)[:3]
+        weights = np.exp(logits[best].astype(np.float64) - logits[best[0]])
+        return [(int(one), float(p)) for one, p in zip(best, weights / weights.sum(), strict=True)]
+
+    cells = [((a, b), p * q * draws) for a, p in likely(ids) for b, q in likely([*ids, a])]
+    assert sum((counts.get(pair, 0) - want) ** 2 / want for pair, want in cells) < 26.1  # 8 degrees, 1 in 1000
+    stranger = Speaker(chat_model, talk.model.info)
+    stranger.tokenizer.add_tokens(["strange"])
+    with pytest.raises(UsageError, match="the draft has other tokens than the model"):
+        Draft(Conversation(other.model, stranger), talk)
+
+
+def test_a_full_context_is_shifted(chat_model: Path) -> None:
+    """What stays is the begin and the later half, and the caches are those of that text."""
+    talk, fresh = Conversation.of(chat_model), Conversation.of(chat_model)
+    rng = np.random.default_rng(1)
+    ids = [int(n) for n in rng.integers(3, 800, 180)]
+    for prompt, lookup in ((ids, 0), (ids, 4), ([*ids, *ids], 0)):
+        pieces = list(talk.answer(prompt, Sampler(Sampling(temperature=1), 3), most=150, keep=10, lookup=lookup))
+        assert len(pieces) > 13
+        assert talk.tokens[:10] == ids[:10]
+        assert len(talk.tokens) == talk.model.length < 192
+        said = [*prompt, *(piece.token for piece in pieces if piece.token is not None)]
+        rest = talk.tokens[10:]
+        assert any(said[at : at + len(rest)] == rest for at in range(len(said)))  # no gap but the one
+        text = [*talk.tokens, 5]
+        found, want = talk.take(text), fresh.take(text)
+        np.testing.assert_allclose(found, want, atol=1e-4)
+    chat = [{"role": "system", "content": "Be short"}, {"role": "user", "content": "Hello"}]
+    start = talk.speaker.tokenizer.decode(
+        talk.speaker.encode_chat(chat)[: talk.speaker.kept(chat)], skip_special_tokens=False
+    )
+    assert start == "<s>system\nBe short<|end|>\n<s>user\n"
 
 
 def test_nobody_speaks_for_another(chat_model: Path) -> None:
@@ -125,6 +190,8 @@ def test_the_commands(
     assert once.endswith("\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("Hello\nand then?\n\nnever asked\n"))
     assert said(*ask, "--system", "Be short").startswith(once)
+    drafted = ["--draft", str(chat_model), "--shift", "--prompt", "Hello", "--system", "Be short"]
+    assert said(*ask, *drafted) == once
     assert said(*ask, "--raw", "--prompt", "Hello") == said(*ask, "--raw", "--prompt", "Hello", "--lookup", "4")
     (tmp_path / "a.gbnf").write_text('root ::= "one" | "two"')
     (tmp_path / "b.json").write_text('{"const": {"a": [1, "x"]}}')

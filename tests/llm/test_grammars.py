@@ -16,6 +16,7 @@ from sdk.errors import UsageError
 from sdk.llm.grammar import Grammar, GrammarRun, Words, any_json, parse_grammar, read_schema
 from sdk.llm.grammar.automaton import utf8_ranges
 from sdk.llm.grammar.native import _aligned, _library
+from sdk.llm.grammar.schema import _KNOWN
 from sdk.llm.grammar.words import words_of_texts
 
 BYTES = [bytes([byte]) for byte in range(256)]
@@ -251,12 +252,41 @@ def test_what_schemas_take() -> None:
         ({"allOf": [{"properties": {"a": {}}, "additionalProperties": False}, {"properties": {"b": {}}}]}, "no prop"),
         ({"type": "object", "properties": {"a": {}}, "maxProperties": 1}, "are counted"),
         ([], "a schema is no object"),
+        ({"oneOf": [{"const": n} for n in range(300)]}, "more than 200 alternatives"),
+        ({"properties": {"x" * 20_000: {}}, "additionalProperties": True}, "names of more than 10,000 letters"),
+        ({"allOf": [{"properties": []}, {"properties": {"a": {}}}]}, "of another type|as schemas have"),
         ({"const": float("nan")}, "the schema is no JSON"),
     ],
 )  # fmt: skip
 def test_schemas_that_cannot_be_followed(schema: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Grammar(read_schema(schema), WORDS)
+
+
+def test_schemas_come_from_anywhere() -> None:
+    """Whatever a schema holds, it is followed or refused with an error of ours, at once."""
+    rng, strange = random.Random(3), [None, 1, -1, 2.5, "x", [], {}, True, [1], {"a": 1}, ["a"], "#", 1e300, [[]]]
+    keys = [*_KNOWN]
+    refused = 0
+    for _ in range(200):
+        schema = json.loads(json.dumps(rng.choice(SCHEMAS[1:])))
+        for _ in range(rng.randint(1, 3)):
+            place = schema
+            while isinstance(place, dict) and rng.random() < 0.5:
+                inner = [one for one in place.values() if isinstance(one, dict)]
+                inner += [one for many in place.values() if isinstance(many, list) for one in many]
+                inner = [one for one in inner if isinstance(one, dict)]
+                if not inner:
+                    break
+                place = rng.choice(inner)
+            value = rng.choice([*strange, schema.get("properties"), [{}, {"type": "null"}]])
+            place[rng.choice(keys)] = json.loads(json.dumps(value))
+            schema = json.loads(json.dumps(schema))
+        try:
+            Grammar(read_schema(schema), WORDS)
+        except UsageError:
+            refused += 1
+    assert 40 < refused < 200
 
 
 @pytest.mark.parametrize(
@@ -281,6 +311,7 @@ def test_schemas_that_cannot_be_followed(schema: Any, said: str) -> None:
         ('root ::= x\nx ::= x "a" | "b"', "the rule x begins with itself"),
         ('root ::= y* root "a" | "b"\ny ::= "c"?', "the rule root begins with itself"),
         ('root ::= "a"{70000}', "needs more than 65,536 states"),
+        ('root ::= (""{60000}){60000}', "more than 1,048,576 edges"),
         ("root ::= (.{300}){300}", "needs more than 65,536 states"),
         ("root ::= " + "(" * 100 + '"a"' + ")" * 100, "inside one another"),
         ("root ::= " + '"a"?' * 3000, "too many empty steps|more than 1,048,576 edges"),

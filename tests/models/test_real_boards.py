@@ -64,3 +64,13 @@ def test_whole_firmware_is_small(models: Path, name: str, most: int) -> None:
     flash = firmware_map(models / NAMES[name], load_board("nucleo_l4r5zi"), BuildOptions()).regions[0]
     assert (flash.name, flash.used <= most) == ("flash", True), flash
     assert flash.used > most // 2
+
+
+@pytest.mark.slow
+def test_plain_c_where_only_that_fits(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On Armv6-M, dense weights are stored as pairs of 16 bits; the error has the command that does without."""
+    line = ["build", str(models / NAMES["ad"]), "--board", "nucleo_g0b1re", "-o", str(tmp_path / "out")]
+    assert run_command([*line, "--json"]) == 1
+    hint = json.loads(capsys.readouterr().out)["error"]["hint"]
+    assert hint.endswith("--isa scalar")
+    assert run_command([*hint.split()[1:], "-o", str(tmp_path / "out")]) == 0

@@ -126,6 +126,24 @@ def test_layers_that_do_harm_are_kept() -> None:
     assert kept.report.sqnr_db > measured.sqnr_db + 10
 
 
+def test_a_layer_is_kept_in_floats_with_its_clamp() -> None:
+    """What is clamped away is not stored: its range would make the steps of the rest coarse."""
+    limits = {"lo": np.float32(0), "hi": np.float32(6)}
+    nodes = [CONV, node("Clip", "c lo hi", "r"), node("Conv", "r v", "d"), node("Clip", "d lo hi", "e"),
+             node("Conv", "e v", "y")]  # fmt: skip
+    model = net(nodes, [1, 3, 8, 8], ["y"], w=3 * W, b=B, v=reals(4, 4, 1, 1, scale=3), **limits)
+    samples = {"x": reals(16, 1, 3, 8, 8)}
+    every, kept, both = (sdk.quantize(model, samples, keep=k, correct_bias=False) for k in ((), ("d",), ("d", "e")))
+    assert kept.report.sqnr_db == both.report.sqnr_db > every.report.sqnr_db
+    stored = {n.input[0] for n in kept.model.graph.node if n.op_type == "QuantizeLinear"}
+    assert "d" not in stored
+    assert "e" in stored
+    nodes = [node("MatMul", "x w", "m"), node("Add", "m b", "s"), node("Relu", "s", "r"), node("MatMul", "r v", "y")]
+    sums = net(nodes, [2, 6], ["y"], w=reals(6, 6), b=reals(6), v=reals(6, 6))
+    made = sdk.quantize(sums, {"x": reals(20, 2, 6)}, keep="m")
+    assert not {n.input[0] for n in made.model.graph.node if n.op_type == "QuantizeLinear"} & {"m", "s"}
+
+
 def test_several_outputs_and_readers() -> None:
     pool = node("MaxPool", "r", "p", kernel_shape=[2, 2])
     nodes = [CONV, node("Relu", "c", "r"), node("Softmax", "r", "s", axis=1), pool]

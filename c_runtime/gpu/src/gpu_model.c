@@ -1,58 +1,9 @@
 /* Runs the plans of a model on a device: see sdk_rt_gpu_model.h. */
-#include "sdk_rt_gpu_model.h"
+#include "sdk_rt_gpu_inside.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define SLOTS 8u /* recordings of an entry, by the values of its dims, that are kept */
-
-typedef struct {
-    int valid;
-    uint64_t used; /* when */
-    int32_t *dims;
-    sdk_gpu_recording_t **segments;
-} slot_t;
-
-/* Steps first..first + count of the plan run on the device in a row, or one of them as C. */
-typedef struct {
-    uint32_t first, count, dispatches;
-    int on_device;
-} segment_t;
-
-typedef struct {
-    sdk_gpu_place_t *places;
-    int32_t *numbers;
-    uint32_t (*groups)[3];
-    segment_t *segments;
-    slot_t slots[SLOTS];
-    uint32_t segment_count, slot_count;
-} runner_t;
-
-/* Bytes that a dispatch since the last barrier has touched. */
-typedef struct {
-    uint64_t begin, end;
-    uint16_t region;
-    uint8_t writes;
-} touch_t;
-
-struct sdk_gpu_model {
-    sdk_gpu_t *gpu;
-    const sdk_gpu_plans_t *plans;
-    void *self;
-    uint8_t *memory[2]; /* of the host: arena, state */
-    sdk_gpu_buffer_t *regions;
-    sdk_gpu_kernel_t *kernels;
-    uint8_t *verdicts;
-    runner_t *runners;
-    touch_t *touched;
-    uint32_t touch_room;
-    uint8_t *scratch; /* of the host, as large as the largest operand that is written: what the device made of it */
-    uint64_t state_bytes, clock;
-    uint32_t recorded;
-    int state_changed;
-};
 
 /* Room for count items of a size, zeroed; never NULL for none. */
 static void *room(size_t count, size_t bytes)
@@ -68,7 +19,7 @@ static int no_memory(sdk_gpu_t *gpu)
 
 /* ---- places ---- */
 
-static void place(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const void *dims)
+void sdk_gpu_model_place(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const void *dims)
 {
     memcpy(runner->places, entry->places, entry->place_count * sizeof *entry->places);
     memcpy(runner->numbers, entry->numbers, entry->number_count * sizeof *entry->numbers);
@@ -78,7 +29,7 @@ static void place(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t
     }
 }
 
-static int up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where)
+int sdk_gpu_model_up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where)
 {
     return sdk_gpu_write(model->gpu, model->regions[region], where->offset, model->memory[region] + where->offset,
                          where->bytes);
@@ -146,7 +97,7 @@ static int record_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, run
     return SDK_GPU_OK;
 }
 
-static int record(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const segment_t *segment,
+int sdk_gpu_model_record(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const segment_t *segment,
                   sdk_gpu_recording_t *recording)
 {
     uint32_t touches = 0u;
@@ -175,7 +126,7 @@ static int find_slot(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runne
     oldest->valid = 0;
     for (uint32_t k = 0; k < runner->segment_count; ++k) {
         if (runner->segments[k].on_device) {
-            const int status = record(model, entry, runner, &runner->segments[k], oldest->segments[k]);
+            const int status = sdk_gpu_model_record(model, entry, runner, &runner->segments[k], oldest->segments[k]);
             if (status != SDK_GPU_OK) {
                 return status;
             }
@@ -199,7 +150,7 @@ static int move_operands(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, c
     for (uint32_t k = step->first_operand; k < step->first_operand + step->operands; ++k) {
         const sdk_gpu_operand_t *const operand = &entry->operands[k];
         if (operand->region < SDK_GPU_CONSTANTS && (!to_device || operand->writes)) {
-            const int status = to_device ? up(model, operand->region, &runner->places[k])
+            const int status = to_device ? sdk_gpu_model_up(model, operand->region, &runner->places[k])
                                          : down(model, operand->region, &runner->places[k]);
             if (status != SDK_GPU_OK) {
                 return status;
@@ -207,143 +158,6 @@ static int move_operands(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, c
         }
     }
     return SDK_GPU_OK;
-}
-
-/* ---- the proof ---- */
-
-static double half_at(uint16_t half)
-{
-    const int exponent = half >> 10 & 31;
-    double size = (double)(half & 1023);
-    if (exponent == 31) {
-        size = (half & 1023) != 0 ? (double)NAN : (double)INFINITY;
-    } else {
-        size = exponent == 0 ? size / 16777216.0 : (size + 1024.0) / 33554432.0 * (double)(1u << exponent);
-    }
-    return (half & 0x8000) != 0 ? -size : size;
-}
-
-static double value_at(const void *data, uint64_t index, uint8_t element)
-{
-    if (element == SDK_GPU_F32) {
-        return (double)((const float *)data)[index];
-    }
-    if (element == SDK_GPU_F64) {
-        return ((const double *)data)[index];
-    }
-    return half_at(((const uint16_t *)data)[index]);
-}
-
-/* Integers to the bit; floats within 1e-4 (f16: 2e-3) of the largest there is, or of 1 where that is less. */
-static int agrees(const void *got, const void *want, uint64_t bytes, uint8_t element)
-{
-    static const uint8_t SIZES[] = {1u, 2u, 4u, 8u};
-    const uint64_t count = bytes / SIZES[element];
-    const double part = element == SDK_GPU_F16 ? 2e-3 : 1e-4;
-    double top = 1.0;
-    if (element == SDK_GPU_EXACT) {
-        return memcmp(got, want, (size_t)bytes) == 0;
-    }
-    for (uint64_t k = 0; k < count; ++k) {
-        const double value = value_at(want, k, element), size = value < 0.0 ? -value : value;
-        top = size > top && isfinite(size) ? size : top;
-    }
-    for (uint64_t k = 0; k < count; ++k) {
-        const double a = value_at(got, k, element), b = value_at(want, k, element);
-        if (isfinite(b) ? !(a - b <= part * top && b - a <= part * top) : !(isnan(b) ? isnan(a) : a == b)) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-/* Numbers for inputs, always the same: floats in -1..1, bytes of any value, wider integers 0 or 1, for they may be places. */
-static void draw(uint8_t *out, uint64_t bytes, const sdk_gpu_port_t *port, uint32_t *seed)
-{
-    const uint64_t count = bytes / port->bytes;
-    for (uint64_t k = 0; k < count; ++k) {
-        *seed = *seed * 1664525u + 1013904223u;
-        if (port->kind == 'f' && port->bytes == 4u) {
-            ((float *)(void *)out)[k] = (float)(int32_t)*seed / 2147483648.0f;
-        } else if (port->kind == 'f' && port->bytes == 8u) {
-            ((double *)(void *)out)[k] = (double)(int32_t)*seed / 2147483648.0;
-        } else if (port->kind == 'f') {
-            ((uint16_t *)(void *)out)[k] = (uint16_t)(0x3000u + (*seed >> 20 & 0x8BFFu)); /* 2**-3 to 1/2, and their negatives */
-        } else if (port->bytes == 1u && port->kind != 'b') {
-            out[k] = (uint8_t)(*seed >> 24);
-        } else {
-            memset(out + k * port->bytes, 0, port->bytes);
-            out[k * port->bytes] = (uint8_t)(*seed >> 31);
-        }
-    }
-}
-
-static int usable(const sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const sdk_gpu_step_t *step)
-{
-    for (uint32_t d = 0; d < step->dispatches; ++d) {
-        if (model->verdicts[entry->kernels[step->first_dispatch + d]] != SDK_GPU_RUNS) {
-            return 0;
-        }
-    }
-    return step->dispatches > 0u;
-}
-
-/* Runs step `index` on the device from what the host has, then as C, and compares. The host keeps the results of C. */
-static int prove_step(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, uint32_t index, const void *dims,
-                      sdk_gpu_recording_t *recording)
-{
-    const sdk_gpu_step_t *const step = &entry->steps[index];
-    const segment_t segment = {index, 1u, step->dispatches, 1};
-    uint32_t last = step->first_operand + step->operands;
-    int same = 1;
-    int status = SDK_GPU_OK;
-    for (uint32_t k = step->first_operand; status == SDK_GPU_OK && k < last; ++k) {
-        if (entry->operands[k].region < SDK_GPU_CONSTANTS) {
-            status = up(model, entry->operands[k].region, &runner->places[k]);
-        }
-    }
-    status = status == SDK_GPU_OK ? record(model, entry, runner, &segment, recording) : status;
-    if (status == SDK_GPU_E_LIMIT || status == SDK_GPU_E_ARG) {
-        same = 0;
-        status = SDK_GPU_OK;
-    } else {
-        status = status == SDK_GPU_OK ? sdk_gpu_submit(model->gpu, recording) : status;
-        status = status == SDK_GPU_OK ? sdk_gpu_wait(model->gpu) : status;
-    }
-    entry->step(model->self, dims, (int32_t)index);
-    for (uint32_t k = step->first_operand; same && status == SDK_GPU_OK && k < last; ++k) {
-        const sdk_gpu_operand_t *const operand = &entry->operands[k];
-        const sdk_gpu_place_t *const where = &runner->places[k];
-        if (operand->writes) {
-            status = sdk_gpu_read(model->gpu, model->regions[operand->region], where->offset, model->scratch, where->bytes);
-            same = agrees(model->scratch, model->memory[operand->region] + where->offset, where->bytes, operand->element);
-        }
-    }
-    for (uint32_t d = 0; !same && status == SDK_GPU_OK && d < step->dispatches; ++d) {
-        model->verdicts[entry->kernels[step->first_dispatch + d]] = SDK_GPU_DIFFERS;
-    }
-    return status;
-}
-
-static int prove_entry(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, sdk_gpu_recording_t *recording)
-{
-    uint32_t seed = 1u;
-    int status = SDK_GPU_OK;
-    model->plans->reset(model->self);
-    place(model, entry, runner, entry->dims);
-    for (uint32_t k = 0; k < entry->input_count; ++k) {
-        const sdk_gpu_port_t *const port = &entry->inputs[k];
-        const sdk_gpu_place_t *const where = &runner->places[port->place];
-        draw(model->memory[port->region] + where->offset, where->bytes, port, &seed);
-    }
-    for (uint32_t k = 0; status == SDK_GPU_OK && k < entry->step_count; ++k) {
-        if (usable(model, entry, &entry->steps[k])) {
-            status = prove_step(model, entry, runner, k, entry->dims, recording);
-        } else {
-            entry->step(model->self, entry->dims, (int32_t)k);
-        }
-    }
-    return status;
 }
 
 /* ---- making and freeing ---- */
@@ -434,7 +248,7 @@ static int make_runner(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, run
 static int make_slots(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner)
 {
     for (uint32_t k = 0; k < entry->step_count; ++k) {
-        const int on_device = usable(model, entry, &entry->steps[k]);
+        const int on_device = sdk_gpu_model_usable(model, entry, &entry->steps[k]);
         segment_t *const before = runner->segment_count > 0u ? &runner->segments[runner->segment_count - 1u] : NULL;
         if (before != NULL && on_device && before->on_device) {
             before->count += 1u;
@@ -462,27 +276,6 @@ static int make_slots(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runn
         }
     }
     return SDK_GPU_OK;
-}
-
-static int prove(sdk_gpu_model_t *model)
-{
-    const sdk_gpu_plans_t *const plans = model->plans;
-    sdk_gpu_recording_t *recording = NULL;
-    uint32_t most = 1u;
-    int status;
-    for (uint32_t e = 0; e < plans->entry_count; ++e) {
-        for (uint32_t k = 0; k < plans->entries[e]->step_count; ++k) {
-            const uint32_t dispatches = plans->entries[e]->steps[k].dispatches;
-            most = dispatches > most ? dispatches : most;
-        }
-    }
-    status = sdk_gpu_recording(model->gpu, most, 0, &recording);
-    for (uint32_t e = 0; status == SDK_GPU_OK && e < plans->entry_count; ++e) {
-        status = prove_entry(model, plans->entries[e], &model->runners[e], recording);
-    }
-    sdk_gpu_free_recording(model->gpu, recording);
-    plans->reset(model->self);
-    return status;
 }
 
 static void tell(const sdk_gpu_model_t *model, void (*told)(const char *line))
@@ -549,7 +342,7 @@ int sdk_gpu_model_open(sdk_gpu_t *gpu, const sdk_gpu_plans_t *plans, void *self,
         memcpy(held, arena, (size_t)arena_bytes);
     }
     if (status == SDK_GPU_OK) {
-        status = prove(model);
+        status = sdk_gpu_model_prove(model);
         if (arena_bytes > 0u) {
             memcpy(arena, held, (size_t)arena_bytes);
         }
@@ -578,7 +371,7 @@ static int move_ports(sdk_gpu_model_t *model, const runner_t *runner, const sdk_
     for (uint32_t k = 0; status == SDK_GPU_OK && k < count; ++k) {
         if (ports[k].region < SDK_GPU_CONSTANTS) {
             const sdk_gpu_place_t *const where = &runner->places[ports[k].place];
-            status = to_device ? up(model, ports[k].region, where) : down(model, ports[k].region, where);
+            status = to_device ? sdk_gpu_model_up(model, ports[k].region, where) : down(model, ports[k].region, where);
         }
     }
     return status;
@@ -596,11 +389,11 @@ int sdk_gpu_model_run(sdk_gpu_model_t *model, uint32_t index, const void *dims)
     entry = model->plans->entries[index];
     runner = &model->runners[index];
     if (entry->place != NULL || !runner->slots[0].valid) {
-        place(model, entry, runner, dims);
+        sdk_gpu_model_place(model, entry, runner, dims);
     }
     if (model->state_changed && model->state_bytes > 0u) {
         const sdk_gpu_place_t whole = {0u, model->state_bytes};
-        status = up(model, SDK_GPU_STATE, &whole);
+        status = sdk_gpu_model_up(model, SDK_GPU_STATE, &whole);
     }
     model->state_changed = 0;
     status = status == SDK_GPU_OK ? move_ports(model, runner, entry->inputs, entry->input_count, 1) : status;

@@ -20,6 +20,7 @@ typedef struct {
     uint8_t status, busy; /* the instruction that reads its status, the bits that are set while it is at work */
     uint8_t read, instruction_lines, address_lines, data_lines, address_bytes, dummy_cycles;
     uint8_t resets;
+    uint32_t recovers_us; /* after a reset */
     sdk_rt_flash_command_t reset[8]; /* after these it listens to one line */
 } sdk_rt_flash_t;
 
@@ -27,6 +28,7 @@ extern const sdk_rt_flash_t sdk_rt_flash;
 
 void sdk_rt_external_setup(void); /* from the board's file: pins and clocks */
 void sdk_rt_external_map(void);   /* external_<kind>.c: resets the chip, then it is memory */
+void sdk_rt_wait_us(uint32_t us); /* main.c, on the timer */
 
 /* What was written to the chip with the weights: the image's hash, as long as that in the image itself. */
 extern const char sdk_rt_external_id[];

@@ -83,6 +83,13 @@ static void note_watchdog(void)
 #endif
 
 #if defined(SDK_RT_EXTERNAL)
+void sdk_rt_wait_us(uint32_t us)
+{
+    uint64_t begin = sdk_rt_port_ticks(), ticks = (uint64_t)sdk_rt_port_facts.timer_hz * us / 1000000u;
+    while (sdk_rt_port_ticks() - begin <= ticks) {
+    }
+}
+
 /* Maps the flash chip with the weights. Where others are in it than those of this image, no run may read them. */
 static void map_external(void)
 {

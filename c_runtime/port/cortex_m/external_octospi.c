@@ -73,6 +73,7 @@ void sdk_rt_external_map(void)
     for (uint32_t i = 0; i < chip->resets; ++i) {
         send(&chip->reset[i]);
     }
+    sdk_rt_wait_us(chip->recovers_us); /* until then nobody answers */
     for (uint32_t looks = 0; (status() & chip->busy) != 0 && looks < SDK_RT_PATIENCE; ++looks) {
     }
     CR = CR_WRITE;

@@ -58,6 +58,7 @@ void sdk_rt_external_map(void)
         CCR = mode(chip->reset[i].lines) << 8 | chip->reset[i].instruction;
         completed();
     }
+    sdk_rt_wait_us(chip->recovers_us); /* until then nobody answers */
     for (uint32_t looks = 0; (status() & chip->busy) != 0 && looks < SDK_RT_PATIENCE; ++looks) {
     }
     CCR = CCR_MAPPED | mode(chip->data_lines) << 24 | (uint32_t)chip->dummy_cycles << 18

@@ -20,9 +20,10 @@ from sdk.resources import data_dir
 
 __all__ = ["emit"]
 
-_PARTS: Final = ("include/*.h", "src/gpu.c", "src/gpu_model.c")  # of the runtime, for every driver
+# Files of the runtime: those for every driver, and the drivers.
+_PARTS: Final = ("include/*.h", "src/sdk_rt_gpu_inside.h", "src/gpu.c", "src/gpu_model*.c")
 _DRIVERS: Final = {
-    "opencl": ("src/gpu_opencl*.c",),
+    "opencl": ("src/gpu_opencl*.c", "src/sdk_rt_gpu_opencl.h"),
     "vulkan": ("src/gpu_vulkan*.c", "src/sdk_rt_gpu_vulkan*.h"),
 }
 

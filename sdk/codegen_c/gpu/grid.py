@@ -9,7 +9,7 @@ from typing import Any, Final
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops
 from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
-from sdk.compiler.sym import Dim, Var, ceildiv, floordiv, free_vars, max_value, prove_ge
+from sdk.compiler.sym import Dim, Var, ceildiv, dmax, floordiv, free_vars, max_value, prove_ge
 from sdk.errors import BuildError
 
 __all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "kernels_of", "parallel", "work_items"]
@@ -103,11 +103,9 @@ def _chain(loops: Loops) -> tuple[list[For], Block]:
 def _joined(outer: For, inner: For) -> tuple[For, Mapping[Var, Dim]]:
     """One loop in place of two, and what their variables are in it."""
     rows, extent = outer.hi - outer.lo, inner.hi - inner.lo
-    if prove_ge(extent, 1) is not True:
-        raise BuildError("an axis of work items that may be empty, inside of another")
     most = max_value(rows * extent)
     var = Var(f"{outer.var.name}_{inner.var.name}", 0, max((most or 1) - 1, 1))
-    quotient = floordiv(var.expr, extent)
+    quotient = floordiv(var.expr, extent if prove_ge(extent, 1) is True else dmax(extent, 1))  # of 0 there is no item
     env = {outer.var: quotient + outer.lo, inner.var: var.expr - quotient * extent + inner.lo}
     return For(var, 0, rows * extent, Block(())), env
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.codegen_c.c99.names import identifier
-from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, kernels_of
+from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, Groups, kernels_of
 from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.codegen_c.spirv.kernel import make_kernel
 from sdk.compiler.ir.loops import Alloc, Loops
@@ -21,6 +21,7 @@ __all__ = ["OPERANDS", "WORDS", "Code", "Kernels", "kernels"]
 OPERANDS: Final = 12  # buffers of a kernel, and
 WORDS: Final = 32  # 32-bit words of its numbers with their offsets: SDK_GPU_OPERANDS and SDK_GPU_WORDS of the runtime
 _NEEDS: Final = {"f64": 2, "i64": 4, "u64": 4}  # SDK_GPU_NEEDS_*
+_NEEDS_OF_SPIRV: Final = {"Float64": 2, "Int64": 4, "StorageBuffer8BitAccess": 16, "StorageBuffer16BitAccess": 16}
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Code:
     grid: Grid
     text: str = ""
     words: tuple[int, ...] = ()
+    capabilities: tuple[str, ...] = ()
 
     @property
     def key(self) -> object:
@@ -61,16 +63,19 @@ class Code:
     @property
     def needs(self) -> int:
         """The capabilities of the device that it uses, as bits of the runtime's."""
+        if self.words:
+            return sum({_NEEDS_OF_SPIRV.get(name, 0) for name in self.capabilities})
         kinds = {str(n.dtype.scalar) for n in walk(self.grid.loops) if isinstance(getattr(n, "dtype", None), DType)}
         return sum({_NEEDS[kind] for kind in kinds if kind in _NEEDS})
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """All kernels in order; of each function the numbers of its own, or why there are none."""
+    """All kernels in order; of each function the numbers of its own with the groups of each, in the function's dims,
+    or why there are none. Functions of unlike dims may share a kernel."""
 
     codes: tuple[Code, ...]
-    of: Mapping[str, tuple[int, ...]]
+    of: Mapping[str, tuple[tuple[int, Groups], ...]]
     missing: Mapping[str, str]
 
 
@@ -82,7 +87,7 @@ def _opencl(grid: Grid, name: str) -> Code:
 def _vulkan(grid: Grid, name: str) -> Code:
     kernel = make_kernel(grid.loops)
     words = tuple(word for (word,) in struct.iter_unpack("<I", kernel.module))
-    return Code(identifier(f"{name}_{grid.loops.name}"), grid, words=words)
+    return Code(identifier(f"{name}_{grid.loops.name}"), grid, words=words, capabilities=kernel.capabilities)
 
 
 _PRINTERS: Final[Mapping[str, Callable[[Grid, str], Code]]] = {"opencl": _opencl, "vulkan": _vulkan}
@@ -93,7 +98,7 @@ def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
     why."""
     codes: list[Code] = []
     known: dict[object, int] = {}
-    of: dict[str, tuple[int, ...]] = {}
+    of: dict[str, tuple[tuple[int, Groups], ...]] = {}
     missing: dict[str, str] = {}
     for name, loops in functions.items():
         try:
@@ -106,7 +111,7 @@ def kernels(functions: Mapping[str, Loops], prefix: str, gpu: str) -> Kernels:
             if code.key not in known:
                 known[code.key] = len(codes)
                 codes.append(_named(code, identifier(f"{prefix}_{name}_{k}" if k else f"{prefix}_{name}")))
-            own.append(known[code.key])
+            own.append((known[code.key], code.grid.groups))
         of[name] = tuple(own)
     return Kernels(tuple(codes), of, missing)
 

@@ -217,7 +217,7 @@ def _step(
     own = kernels.of.get(function, ())
     why = kernels.missing.get(function, "")
     groups = []
-    for k in own:
-        x, y, z = (substitute(g, env) for g in kernels.codes[k].grid.groups)
+    for _, grid in own:
+        x, y, z = (substitute(g, env) for g in grid)
         groups.append((x, y, z))
-    return Step(stmt, operands, numbers, own, tuple(groups), why)
+    return Step(stmt, operands, numbers, tuple(k for k, _ in own), tuple(groups), why)

@@ -43,16 +43,13 @@ WORDS: Final = (
     *_FUNCTIONS.values(), *(f"v{way}{lanes}" for way in ("load", "store") for lanes in (2, 3, 4, 8, 16)),
 )  # fmt: skip
 # What the C backend's text relies on and OpenCL C calls otherwise.
-HEAD: Final = "\n".join(
-    (
-        *(f"#define {c} {cl}" for c, cl in (
-            ("int8_t", "char"), ("uint8_t", "uchar"), ("int16_t", "short"), ("uint16_t", "ushort"), ("int32_t", "int"),
-            ("uint32_t", "uint"), ("int64_t", "long"), ("uint64_t", "ulong"), ("INT32_MAX", "INT_MAX"),
-            ("INT32_MIN", "INT_MIN"), ("INT64_MAX", "LONG_MAX"), ("INT64_MIN", "LONG_MIN"), ("INT64_C(x)", "x##L"),
-            ("UINT64_C(x)", "x##UL"),
-        )),
-    )
-)  # fmt: skip
+_NAMES: Final = {
+    "int8_t": "char", "uint8_t": "uchar", "int16_t": "short", "uint16_t": "ushort", "int32_t": "int",
+    "uint32_t": "uint", "int64_t": "long", "uint64_t": "ulong", "INT32_MAX": "INT_MAX", "INT32_MIN": "INT_MIN",
+    "UINT32_MAX": "UINT_MAX", "INT64_MAX": "LONG_MAX", "INT64_MIN": "LONG_MIN", "UINT64_MAX": "ULONG_MAX",
+    "INT64_C(x)": "x##L", "UINT64_C(x)": "x##UL", "half": "half_bits",
+}  # fmt: skip
+HEAD: Final = "\n".join(f"#define {c} {cl}" for c, cl in _NAMES.items())
 
 
 def c_type(dtype: DType) -> str:

@@ -11,17 +11,17 @@ from sdk.codegen_c.spirv.words import GLSL, STORAGE, Words
 __all__ = ["Code"]
 
 _REAL: Final = frozenset({"FAdd", "FSub", "FMul", "FDiv"})
-_NONE, _UNROLL = 0, 1
+_NONE, _UNROLL, _DONT_UNROLL = 0, 1, 2
 
 
 class Code:
     """Instructions in order. What is pure and was computed in this block or one around it is not computed again.
 
-    With ``exact`` drivers may not contract or rearrange real arithmetic.
+    With ``exact`` drivers may not contract or rearrange real arithmetic, with ``rolled`` not unroll loops.
     """
 
     def __init__(self, words: Words) -> None:
-        self.words, self.exact = words, False
+        self.words, self.exact, self.rolled = words, False, False
         self._body: list[int] = []
         self._variables: list[int] = []
         self._scopes: list[dict[tuple[str | int, ...], int]] = [{}]
@@ -116,7 +116,7 @@ class Code:
         head, test, inside, more, merge = (self.words.new() for _ in range(5))
         self.effect("Branch", head)
         self._label(head)
-        self.effect("LoopMerge", merge, more, _UNROLL if unroll else _NONE)
+        self.effect("LoopMerge", merge, more, _UNROLL if unroll else _DONT_UNROLL if self.rolled else _NONE)
         self.effect("Branch", test)
         self._label(test)
         with self._scope():

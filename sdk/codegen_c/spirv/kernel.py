@@ -18,12 +18,13 @@ from sdk.codegen_c.spirv.words import BUILTINS, Words
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Eval, For, If, Let, Load, Loops, Op, Stmt, Store
 from sdk.compiler.ir.types import I32, U32
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.sym import Dim, free_vars
+from sdk.compiler.sym import Dim, free_vars, max_value
 from sdk.errors import BuildError
 
 __all__ = ["GROUP", "MOST_WORDS", "Kernel", "make_kernel"]
 
 MOST_WORDS: Final = 32  # of push constants: what every device has room for
+MOST_STEPS: Final = 65000  # of all loops of an item: llvmpipe ends loops after 65,535 in all, without a word
 GROUP: Final = 64  # usual work items of a group, on axis x
 _HINT: Final = "without --backend the model is printed as C, which has everything"
 _ATOMICS: Final = {
@@ -80,7 +81,13 @@ class _Printer:
         count = len(self.loops.params) + len(numbers)
         if count > MOST_WORDS:
             raise BuildError(f"{count} numbers are given to it, {MOST_WORDS} fit the push constants of every device")
+        if (steps := _steps(self.loops.body)) is None or steps > MOST_STEPS:
+            told = "an unknown number of" if steps is None else f"{steps}"
+            why = "drivers end longer ones early, or take the device for hung"
+            raise BuildError(f"a work item of {told} steps of loops, at most {MOST_STEPS} are sure to be done", why=why)
         self.code.exact = _is_exacting(self.loops)
+        # unrolled around arrays of an item, the compilers of drivers take minutes for a recurrent layer
+        self.code.rolled = any(isinstance(s, Alloc) and s.buffer.shape for s in walk(self.loops.body))
         sizes = (self._fixed("x"), self._fixed("y"), self._fixed("z"))
         usual = (sizes[0] or GROUP, sizes[1] or 1, sizes[2] or 1)
         self.sizes = self.words.group_size(sizes, usual)
@@ -259,6 +266,30 @@ class _Printer:
         self.code.fresh(name, self.words.uint(), pointer, device, relaxed, value)
 
 
+def _steps(block: Block) -> int | None:
+    """The most steps that the loops of one work item take in all; None where there is no bound."""
+    total = 0
+    for stmt in block.body:
+        parts = []
+        extent: int | None = 1
+        match stmt:
+            case For():
+                extent = 1 if stmt.kind == "bind" else max_value(stmt.hi - stmt.lo)
+                inside = _steps(stmt.body)
+                parts = [None if inside is None else inside + 1]
+            case If():
+                parts = [_steps(arm) for arm in (stmt.then, stmt.orelse) if arm is not None]
+            case Block():
+                parts = [_steps(stmt)]
+            case _:
+                continue
+        known = [part for part in parts if part is not None]
+        if extent is None or len(known) < len(parts):
+            return None
+        total += max(extent, 0) * max(known, default=0)
+    return total
+
+
 def _extents(loops: Loops) -> dict[str, Dim]:
     """The extent of each hardware axis that loops are bound to.
 
@@ -284,6 +315,8 @@ def _extents(loops: Loops) -> dict[str, Dim]:
 
 def _is_exacting(loops: Loops) -> bool:
     """Whether integers or conditions of a kernel may depend on the last bit of its real arithmetic."""
+    if any(p.mode != "read" and not p.buffer.dtype.is_float for p in loops.params):
+        return True
     for node in walk(loops.body):
         if isinstance(node, Op):
             to_whole = node.name == "cast" and node.args[0].dtype.is_float and not node.dtype.is_float

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from sdk.compiler.analysis.access import Access, accesses
+from sdk.compiler.analysis.access import Access, Same, accesses
 from sdk.compiler.analysis.facts import Facts
 from sdk.compiler.ir.loops import (
     Atomic,
@@ -35,11 +35,10 @@ from sdk.compiler.sym.dim import from_terms
 
 __all__ = ["row_granule", "shared_params"]
 
-REMEMBERED: Final = 64  # answers: a kernel that many layers share is asked for by the planner and the verifier
+REMEMBERED: Final = 1 << 10  # answers: a kernel that many layers share is asked for by the planner and the verifier
 _MOST_GRANULE: Final = 256
 
 
-@lru_cache(maxsize=REMEMBERED)
 def row_granule(loops: Loops, shared: frozenset[str] = frozenset()) -> int | None:
     """Rows between places where a call may be cut: parts cut at its multiples run in any order, or at once, and
     give every bit that one call gives. None where that is not proved.
@@ -48,6 +47,12 @@ def row_granule(loops: Loops, shared: frozenset[str] = frozenset()) -> int | Non
     bytes of parameters that are read, ``shared``: the same bytes of all of them), and where tiles of rows, known by
     divisions of the row range, start at the same rows with and without cuts.
     """
+    return _granule(Same(loops), shared)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _granule(same: Same, shared: frozenset[str]) -> int | None:
+    loops = same.loops
     if loops.rows is None or any(isinstance(n, Eval | Barrier | Atomic) for n in walk(loops.body)):
         return None
     if any(isinstance(n, For) and n.until is not None for n in walk(loops.body)):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
+from sdk.compiler.analysis.access import Same
 from sdk.compiler.ir.loops import Alloc, Atomic, Block, Buffer, For, If, Let, Load, Loops, Op, Stmt, Store
 from sdk.compiler.ir.walk import walk
 from sdk.compiler.sym import Dim, Expr, Func, Var, dmax, flat_index, free_vars, interval, max_value, substitute
@@ -31,11 +33,18 @@ ITERATION: Final = 3  # instructions of a loop for each iteration
 ADDRESS: Final = 4  # of an address that registers may have no room for
 WRITTEN_OUT: Final = 400  # of a loop that compilers write out
 LOOP: Final = 6  # of its code, beside the body
+REMEMBERED: Final = 1 << 10  # answers: layers that are alike share a function
 _MOST_OPERATIONS: Final = (1 << 31) - 1
 
 
 def operations(loops: Loops, rows: int) -> Dim:
     """Operations on scalars that a call for ``rows`` rows takes, a dim in those of the function; at most 2^31 - 1."""
+    return _operations_of(Same(loops), rows)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _operations_of(same: Same, rows: int) -> Dim:
+    loops = same.loops
     env: dict[Var, Dim] = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: rows}
     total = _total(loops.body, _operations, env, frozenset(loops.dims))
     most = max_value(total)
@@ -45,6 +54,12 @@ def operations(loops: Loops, rows: int) -> Dim:
 def macs(loops: Loops) -> Dim:
     """Multiply-accumulates of a call for all rows: every tap of every channel counts, also one that a condition leaves
     out; of loops whose bounds move with others, the most."""
+    return _macs_of(Same(loops))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _macs_of(same: Same) -> Dim:
+    loops = same.loops
     env: dict[Var, Dim] = {} if loops.rows is None else {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent}
     return _total(loops.body, _products, env, frozenset(loops.dims))
 

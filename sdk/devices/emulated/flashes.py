@@ -4,7 +4,7 @@ what is in such a chip is there for the core only once a driver has set all of i
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import unicorn
@@ -17,17 +17,19 @@ from sdk.devices.emulated.spec import Command, External, Part, Read
 __all__ = ["FLASHES", "Flash"]
 
 _BUSY_LOOKS: Final = 3  # at the chip's status after a reset, until it is done
-_NOBODY: Final = 0xFF  # what is read where no chip drives the lines
+_NOBODY: Final = 0x00  # what may be read where no chip drives the lines
 _COMPLETE, _DATA, _BUSY = 1 << 1, 1 << 2, 1 << 5
 _WRITES, _READS, _MAPPED = 0, 1, 3
 _LINES: Final = {0: 0, 1: 1, 2: 2, 3: 4, 4: 8}
 
 
 class Flash:
-    """A chip: what it holds, how it listens, what it is mapped as. It keeps both when the core is reset."""
+    """A chip: what it holds, how it listens, what it is mapped as. It keeps both when the core is reset. ``now`` tells
+    the guest's time in seconds."""
 
-    def __init__(self, uc: Uc, spec: External) -> None:
-        self._uc, self.spec, self._span = uc, spec, spec.memory
+    def __init__(self, uc: Uc, spec: External, now: Callable[[], float]) -> None:
+        self._uc, self.spec, self._span, self._now = uc, spec, spec.memory, now
+        self._recovered = 0.0
         self._held = bytearray()
         self._shown: ctypes.Array[ctypes.c_char] | None = None
         first = spec.reset[0] if spec.reset else Command(0, 1, 1, False)
@@ -46,20 +48,22 @@ class Flash:
 
     def command(self, sent: Command) -> None:
         """Takes a command without an address. Raises Halt where the chip has none such."""
-        if (sent.lines, sent.dtr) != self.listens:
+        if (sent.lines, sent.dtr) != self.listens or self._now() < self._recovered:
             self._enabled = False  # nothing that it understands
             return
         known = [one for one in self.spec.reset if (one.lines, one.dtr) == self.listens]
         enable, reset = known[0::2], known[1::2]
         if sent in reset and self._enabled:
             self.listens, self._busy, self._was_reset = (1, False), _BUSY_LOOKS, True
+            self._recovered = self._now() + self.spec.recovers / 1e6
         elif sent not in enable:
             raise Halt(f"the flash chip has no command {sent.instruction:#x} without an address, or not now")
         self._enabled = sent in enable
 
     def status(self, sent: Command) -> int:
         """What it answers to a command that reads a byte."""
-        if (sent.lines, sent.dtr) != self.listens or sent.instruction != self.spec.status:
+        hears = (sent.lines, sent.dtr) == self.listens and self._now() >= self._recovered
+        if not hears or sent.instruction != self.spec.status:
             return _NOBODY
         self._busy = max(0, self._busy - 1)
         return self.spec.busy if self._busy else 0
@@ -73,7 +77,8 @@ class Flash:
             raise Halt(f"the flash chip gets {spec.part.hz / divider:.0f} Hz, and takes {spec.fastest}")
         if 1 << size_log2 != span.size:
             raise Halt(f"the flash chip has {span.size} bytes, and is mapped as {1 << size_log2}")
-        if self.listens != (1, False) or self._busy or (spec.reset and not self._was_reset):
+        early = self._busy or self._now() < self._recovered
+        if self.listens != (1, False) or early or (spec.reset and not self._was_reset):
             raise Halt("the flash chip is mapped before it was reset and has said that it is ready")
         if self._shown is None and self._held:
             size = -(-len(self._held) // PAGE) * PAGE

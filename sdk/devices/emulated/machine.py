@@ -41,9 +41,9 @@ class Machine:
         self._thumb = core.thumb
         self._uc = uc = opened(core)
         self._pc = core.registers.pc
-        self._limit = spec.limit
+        self._limit, self._hz = spec.limit, spec.timer.hz
         self._kept = _map(uc, spec.memory)
-        flash = self._flash = None if spec.external is None else Flash(uc, spec.external)
+        flash = self._flash = None if spec.external is None else Flash(uc, spec.external, self._seconds)
         parts = [(a, data) for a, data in _segments(image) if flash is None or not flash.holds(a, data)]
         code = [_placed(uc, address, data) for address, data in parts]
         riscv = core.arch == unicorn.UC_ARCH_RISCV
@@ -93,6 +93,10 @@ class Machine:
                 return
             finally:
                 self._hooks.write_counts()
+
+    def _seconds(self) -> float:
+        """Guest time since start."""
+        return self._clock.now / self._hz
 
     def _go(self, at: int) -> int:
         """Runs from an address until something is to be done; returns where it goes on."""

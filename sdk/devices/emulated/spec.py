@@ -80,13 +80,15 @@ class Read(Struct, frozen=True):
 
 class External(Struct, frozen=True):
     """A flash chip and the peripheral that maps it; its status is read with an instruction, ``busy`` are the bits of it
-    while it is at work. ``reset`` are pairs of commands, in each way that it may listen."""
+    while it is at work. ``reset`` are pairs of commands, in each way that it may listen; ``recovers`` us later it
+    answers."""
 
     part: Part
     memory: Span
     fastest: int
     read: Read
     reset: tuple[Command, ...]
+    recovers: int
     status: int
     busy: int
 

@@ -64,8 +64,10 @@ def _phone(serial: str) -> str:
         raise LinkError("the adb server does not answer", why=str(error), hint="adb kill-server; adb devices") from None
     meant = [phone for phone in found if not serial or phone.serial == serial]
     if len(meant) > 1:
-        why = ", ".join(f"{phone.serial} ({phone.name})" for phone in meant)
-        raise UsageError("there are several phones", why=why, hint=f"name one: --device adb://{meant[0].serial}")
+        states = ("" if phone.state == "free" else f", {phone.state}" for phone in meant)
+        why = "; ".join(f"{phone.serial} ({phone.name}{state})" for phone, state in zip(meant, states, strict=True))
+        one = next((phone for phone in meant if phone.state == "free"), meant[0])
+        raise UsageError("there are several phones", why=why, hint=f"name one: --device adb://{one.serial}")
     if not meant:
         raise _none(serial, found)
     [phone] = meant

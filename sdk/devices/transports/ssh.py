@@ -11,15 +11,15 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from sdk.devices.base import OpenRequest, Transport, register
 from sdk.devices.process import Child, spawn, stop
 from sdk.devices.pushed import Line, Options, Shell, agent_chooser, open_pushed, parse_options, script
 from sdk.errors import DeviceFault, LinkError, MissingToolError, UsageError
 
-_FORM = "ssh://HOST, ssh://USER@HOST:PORT, ssh://HOST?cores=2-3 or ssh://HOST?via=PROGRAM"
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:%-]*")
+_FORM = "ssh://HOST, ssh://USER@HOST:PORT, ssh://[IPV6]:PORT, ssh://HOST?cores=2-3 or ssh://HOST?via=PROGRAM"
+_NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*")  # IPv6 addresses too
 _OPTIONS = (
     *("-T", "-a", "-x", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
     *("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no"),
@@ -94,8 +94,8 @@ def _destination(uri: str, address: str) -> list[str]:
         port = parts.port
     except ValueError as error:
         raise UsageError(f"{uri!r} is not a device address", why=str(error), hint=_FORM) from None
-    host, user = parts.hostname or "", parts.username or ""
-    extra = parts.path.strip("/") or parts.password or ""
+    host, user = unquote(parts.hostname or ""), parts.username or ""
+    extra = parts.path.strip("/") or parts.password or ("port 0" if port == 0 else "")
     for value in (host, user):
         if value and not _NAME.fullmatch(value):  # ssh would read some of them as its options
             extra = extra or value

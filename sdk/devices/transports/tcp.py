@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sdk.devices.base import OpenRequest, Transport, register
 from sdk.devices.channel import PORT
@@ -11,7 +11,7 @@ from sdk.devices.machine import core_mask
 from sdk.devices.remote import Address, open_program
 from sdk.errors import UsageError
 
-_FORM = "tcp://HOST, tcp://HOST:PORT or tcp://HOST:PORT?cores=0,2-3"
+_FORM = "tcp://HOST, tcp://HOST:PORT, tcp://[IPV6]:PORT, or any with ?cores=0,2-3"
 
 
 @register("tcp")
@@ -34,4 +34,4 @@ def parse_address(uri: str) -> Address:
     if not parts.hostname or extra:
         why = f"what is {extra!r}?" if extra else "it names no machine"
         raise UsageError(f"{uri!r} is not a device address", why=why, hint=_FORM)
-    return Address(uri, parts.hostname, port, known_keys(), cores)
+    return Address(uri, unquote(parts.hostname), port, known_keys(), cores)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -189,15 +189,6 @@ def _tensor(name: str, type: TensorType) -> Tensor:
     return Tensor(name, str(type.dtype), tuple(d if isinstance(d, int) else dim_text(d) for d in type.shape), quant)
 
 
-def _macs(call: Call) -> Dim:
-    """Multiply-accumulates of a call, counted where profiles count them: in the loops that it is lowered to."""
-    op = get_op(call.callee) if call.kind == "op" else None
-    if op is None or op.loops is None:
-        return 0
-    types, made = tuple(a.type for a in call.args), tuple(o.type for o in call.outs)
-    return macs(loops_apart(partial(op.loops, call.callee), types, made, call.attrs))
-
-
 class _Reader:
     """A graph as nodes. ``held`` are the constants behind values that nothing but constants make."""
 
@@ -208,6 +199,11 @@ class _Reader:
         self.edges: dict[tuple[int, int, int], None] = {}
         self.maker: dict[str, tuple[int, int]] = {}  # value -> node, number among its outputs
         self.held: dict[str, frozenset[str]] = {}
+        self.users: dict[str, set[int]] = {}  # value -> ids of the nodes that take it
+        for n in graph.body:
+            for a in node_args(n):
+                self.users.setdefault(a.name, set()).add(id(n))
+        self.counted: dict[Hashable, Dim] = {}  # multiply-accumulates of calls that are alike
 
     def drawn(self) -> DrawnGraph:
         for param in self.graph.params:
@@ -260,8 +256,10 @@ class _Reader:
 
     def _add(self, group: Sequence[Node], wanted: set[str]) -> None:
         inside = {out.name for n in group for out in node_outs(n)}
-        users = {a.name for n in self.graph.body if n not in group for a in node_args(n)} | wanted
-        outs = [out for n in group for out in node_outs(n) if out.name in users]
+        own = set(map(id, group))
+        outs = [
+            out for n in group for out in node_outs(n) if out.name in wanted or self.users.get(out.name, own) - own
+        ]
         for n in group:
             for arg in node_args(n):
                 if not arg.const and arg.name not in inside:
@@ -275,6 +273,17 @@ class _Reader:
             node, which = self.maker[value.name]
             self.edges[node, to, which] = None
 
+    def _macs(self, call: Call) -> Dim:
+        """Multiply-accumulates of a call, counted where profiles count them: in the loops that it is lowered to."""
+        op = get_op(call.callee) if call.kind == "op" else None
+        if op is None or op.loops is None:
+            return 0
+        types, made = tuple(a.type for a in call.args), tuple(o.type for o in call.outs)
+        key = call.callee, types, made, call.attrs
+        if key not in self.counted:
+            self.counted[key] = macs(loops_apart(partial(op.loops, call.callee), types, made, call.attrs))
+        return self.counted[key]
+
     def _node(self, group: Sequence[Node], outs: Sequence[Value]) -> DrawnNode:
         calls = [n for n in group if isinstance(n, Call)]
         ops = tuple(c.callee for c in calls)
@@ -285,7 +294,7 @@ class _Reader:
         behind = frozenset[str]().union(*(self._behind(a) for n in group for a in node_args(n)))
         total: Dim = 0
         for call in calls:
-            total = total + _macs(call)
+            total = total + self._macs(call)
         self.total = self.total + total
         family = "state" if states and not calls else family_of(ops, kind)
         return DrawnNode(

@@ -89,6 +89,7 @@ class _Builder:
 
     def add(self, node: Node, begin: int) -> int:
         """Adds what leads from a state through a part; where it ends."""
+        self.count()
         match node:
             case Chars(ranges):
                 return self.chars(ranges, begin)

@@ -152,9 +152,12 @@ def any_but(names: list[str], rules: dict[str, Node], key: str) -> Node:
     """A string that is none of ``names``, written without escapes; rules for it are added under names with ``key``."""
     plain = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))
     free = Run((Repeat(without(plain)), text('"')))
-    prefixes = sorted({name[:n] for name in names for n in range(len(name) + 1)} | {""})
-    for prefix in prefixes:
-        following = sorted({name[len(prefix)] for name in names if name.startswith(prefix) and len(name) > len(prefix)})
+    after: dict[str, set[str]] = {"": set()}
+    for name in names:
+        for n in range(len(name) + 1):
+            after.setdefault(name[:n], set()).update(name[n : n + 1])
+    for prefix, letters in after.items():
+        following = sorted(letters)
         parts: list[Node] = [Run((without((*plain, *((ord(char), ord(char)) for char in following))), free))]
         parts += [Run((quoted_raw(char), Call(f"{key} {prefix + char}"))) for char in following]
         parts += [] if prefix in names else [text('"')]

@@ -29,6 +29,8 @@ __all__ = ["any_json", "read_schema"]
 _MOST_TEXT: Final = 1 << 20
 _MOST_DEPTH: Final = 60
 _MOST_SCHEMAS: Final = 20_000
+_MOST_PAIRED: Final = 200  # alternatives that are compared with one another
+_MOST_NAMED: Final = 10_000  # letters of names that other properties are told from
 _OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
     "string": ("minLength", "maxLength", "pattern", "format"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -56,7 +58,11 @@ def read_schema(schema: Any) -> Rules:
         raise refuse("the schema is no JSON", where="schema", why=str(error)[:200]) from None
     if size > _MOST_TEXT:
         raise refuse("the schema has more than a megabyte", where="schema", hint="write a smaller one")
-    return _Reader(schema).read()
+    try:
+        return _Reader(schema).read()
+    except (TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise refuse("a keyword of the schema has a value of another type", where="schema", why=why) from None
 
 
 class _Reader:
@@ -143,6 +149,8 @@ class _Reader:
             for n, part in enumerate(whole):
                 rest = merged(rest, part, f"{where}/allOf/{n}")
             return self.node(rest, where, depth + 1)
+        if key == "oneOf" and len(whole) > _MOST_PAIRED:
+            raise refuse(f"oneOf has more than {_MOST_PAIRED} alternatives", where=where, hint="use anyOf")
         if key == "oneOf":
             for n, one in enumerate(whole):
                 if any(not are_disjoint(one, other, self.resolved) for other in whole[:n]):
@@ -254,6 +262,9 @@ class _Reader:
         ]
         counts = _size(said, "minProperties", where) or 0, _size(said, "maxProperties", where)
         extra: Node | None = None
+        if more is not False and sum(map(len, schemas)) > _MOST_NAMED:
+            raise refuse(f"other properties beside names of more than {_MOST_NAMED:,} letters", where=where,
+                         hint="set additionalProperties to false")  # fmt: skip
         if more is not False:
             key = any_but(list(schemas), self.rules, f"other {where}") if schemas else Call("string")
             extra = self.entry(key, more, f"{where}/additionalProperties", depth)

@@ -22,6 +22,7 @@ _BEGIN: Final = "begin"
 _TURNS: Final = 4
 _MOST_PIECE: Final = 4000  # bytes; C compilers take texts of 4095
 _MOST_SIGNS: Final = 40  # texts of the template itself that are tried as parts of messages
+_MOST_STEPS: Final = 5_000_000  # of all comparisons
 _RANDOM: Final = 120
 _LETTERS: Final = (*"ab <>|[]{}/\\#:'\"\n\t", "\u00e9", "\u3042", "\u00a0", "\u2003", "\x1c", "  ", "\n\n", "{{", "{%")
 
@@ -67,13 +68,18 @@ def _refuse(why: str) -> BuildError:
 
 class _Compiler:
     def __init__(self, template: ChatTemplate, source: str, values: Mapping[str, Any]) -> None:
-        self.template, self.values = template, values
+        self.template, self.values, self.steps = template, values, 0
         self.signs = _signs_of(source)
 
     def write(self, talk: Talk) -> str:
         """What the template writes."""
         messages = [{"role": role, "content": text} for role, text in talk]
-        return self.template.render(messages, **self.values)
+        try:
+            return self.template.render(messages, **self.values)
+        finally:
+            self.steps += self.template.steps
+            if self.steps > _MOST_STEPS:
+                raise _refuse("it takes too long to be compared with a table")
 
     def compile(self) -> ChatTable:
         if self.template.tells_date:

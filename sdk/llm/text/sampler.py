@@ -56,6 +56,10 @@ class Sampler:
         self.sampling = sampling or Sampling()
         self._state = seed & _MASK
 
+    def copy(self) -> Sampler:
+        """One that draws the same numbers from here on."""
+        return Sampler(self.sampling, self._state)
+
     def next(
         self, logits: NDArray[np.float32], last: Sequence[int] = (), allowed: NDArray[np.uint32] | None = None
     ) -> int:

@@ -174,6 +174,11 @@ class ChatTemplate:
                 "the chat template cannot be read", why=str(error)[:300], hint="use the checkpoint's original one"
             ) from None
 
+    @property
+    def steps(self) -> int:
+        """What the last text took, in passes of loops and calls."""
+        return self._environment.steps
+
     def render(self, messages: Sequence[Message], *, answer: bool = True, **values: Any) -> str:
         """The text of a conversation; with ``answer`` up to where the model goes on.
 

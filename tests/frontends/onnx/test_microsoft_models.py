@@ -98,7 +98,8 @@ def test_quantised_experts(bits: int, block: int) -> None:
     order = ["x", "rated", "w1", "s1", "", "w2", "s2"]
     given = {"k": 2, "expert_weight_bits": bits, "activation_type": "silu", "order": order}
     given |= {"block_size": block} if block else {}
-    fused("QMoE", inputs, constants=("w1", "s1", "w2", "s2"), normalize_routing_weights=1, **given)
+    for normalised in (0, 1):
+        fused("QMoE", inputs, constants=("w1", "s1", "w2", "s2"), normalize_routing_weights=normalised, **given)
 
 
 def test_quantised_experts_that_are_refused() -> None:

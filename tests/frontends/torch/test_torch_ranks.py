@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch_harness import compare
 
 from sdk.errors import BuildError
@@ -46,6 +47,27 @@ def test_medians_and_running_extremes() -> None:
     compare(run, X, shapes=({0: N, 1: length},), more=[(torch.randn(1, 2),), (torch.randn(9, 8),)])
     compare(lambda x: (x.median(1)[0], x.median(), x.cummax(1)[0], x.cummin(1)[0]), HOLES)
     compare(lambda x: (*x.cummax(1), *x.cummin(1)), torch.tensor([[2.0, 2, 1, 3, 3, 1, 1]]))
+
+
+def test_values_once() -> None:
+    def run(x: torch.Tensor) -> Any:
+        x = torch.round(x * 2).int()
+        return torch.unique(x[0]), *torch.unique(x, return_inverse=True, return_counts=True)
+
+    compare(run, X, shapes=({0: N},), more=[(torch.randn(1, 7),), (torch.zeros(9, 7),)])
+
+
+def test_places_of_the_largest_and_back() -> None:
+    def run(x: torch.Tensor) -> Any:
+        values, places = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+        line, at = F.max_pool1d(x[:, 0], 2, return_indices=True)
+        whole = F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)
+        return values, places, line, at, whole, *F.max_pool2d(x[0], (2, 3), 1, ceil_mode=True, return_indices=True)
+
+    compare(run, torch.randn(2, 3, 6, 8), shapes=({0: N},), more=[(torch.randn(1, 3, 6, 8),)])
+    with pytest.raises(BuildError) as caught:
+        compare(lambda x: F.max_pool3d(x, 2, return_indices=True)[1], torch.randn(1, 1, 4, 4, 4))
+    assert "its result 1 is not supported" in str(caught.value.where)
 
 
 def test_bilinear_layers() -> None:

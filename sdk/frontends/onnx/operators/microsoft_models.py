@@ -136,6 +136,7 @@ def quantised_mixture(node: OnnxNode) -> Value:
         weights = node.const(_expert_weights(node, first, zero, bits), f"fc{k + 1}")
         inputs += [weights, node.inputs[first + 2] if node.given_input(first + 2) else None]
     given = {k: v for k, v in node.given.items() if k not in ("expert_weight_bits", "block_size", "quant_type")}
+    given["normalize_routing_weights"] = 1  # onnxruntime does so whatever the attribute says
     found = OPERATORS[f"{DOMAIN}::MoE"](replace(node, op="MoE", inputs=tuple(inputs), given=given))
     assert isinstance(found, Value | tuple)
     return found if isinstance(found, Value) else found[0]

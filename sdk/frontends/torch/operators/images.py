@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from sdk.compiler.ir.graph import Value
+from sdk.compiler.ir.types import I64
 from sdk.compiler.sym import Dim, product
 from sdk.frontends.convolutions import convolved, normalized_channels, transposed_convolved
 from sdk.frontends.images import Window, channels_first, channels_last
-from sdk.frontends.moves import reshaped
+from sdk.frontends.moves import reshaped, spread
 from sdk.frontends.normalisations import normalized, per_channel, rows
 from sdk.frontends.resampling import Axis, Filter
 from sdk.frontends.resizing import mixed, nearest
@@ -99,6 +100,14 @@ def _pooled(
     node: TorchNode, op: str, x: Value, kernel: Ints | int, stride: Ints | int, padding: Ints | int,
     dilation: Ints | int = 1, **given: Any,
 ) -> Value:  # fmt: skip
+    (found,) = _pooled_all(node, op, x, kernel, stride, padding, dilation, **given)
+    return found
+
+
+def _pooled_all(
+    node: TorchNode, op: str, x: Value, kernel: Ints | int, stride: Ints | int, padding: Ints | int,
+    dilation: Ints | int = 1, **given: Any,
+) -> tuple[Value, ...]:  # fmt: skip
     axes = _axes_of(node)
     size = _each(kernel, axes)
     step = _each(stride, axes) if not isinstance(stride, Sequence) or len(stride) else size
@@ -108,8 +117,8 @@ def _pooled(
     if max(spread) > 1:
         given["dilation"] = spread
     image = channels_last(node, _batched(node, x, axes))
-    y = node.call(f"{op}{len(size)}d", image, kernel=size, stride=step, pad=(*pad, *pad), **given)
-    return _as_given(node, channels_first(node, y, axes))
+    found = node.calls(f"{op}{len(size)}d", image, kernel=size, stride=step, pad=(*pad, *pad), **given)
+    return tuple(_as_given(node, channels_first(node, y, axes)) for y in found)
 
 
 @aten("max_pool1d.default", "max_pool2d.default", "max_pool3d.default")
@@ -126,9 +135,22 @@ def max_pool_places(
     node: TorchNode, x: Value, kernel: Ints, stride: Ints = (), padding: Ints | int = 0, dilation: Ints | int = 1,
     ceil_mode: bool = False,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """The largest element of each window, and of fixed windows its place in the image."""
-    values = max_pool(node, x, kernel, stride, padding, dilation, ceil_mode)
-    return (values,)
+    """The largest element of each window, and its place in the image: of images with one or two axes."""
+    given = {"ceil": True} if ceil_mode else {}
+    if _axes_of(node) > 2:
+        return (_pooled(node, "max_pool", x, kernel, stride, padding, dilation, **given),)
+    values, places = _pooled_all(node, "argmax_pool", x, kernel, stride, padding, dilation, **given)
+    return values, node.cast(places, I64)
+
+
+@aten("max_unpool2d.default")
+def max_unpool(node: TorchNode, x: Value, places: Value, size: Sequence[Dim]) -> Value:
+    """Elements at places of images that are 0 elsewhere."""
+    rows, many = product(x.type.shape[:-2]), product(x.type.shape[-2:])
+    flat, at = (node.call("reshape", v, shape=(rows, many)) for v in (x, places))
+    empty = spread(node, node.scalar(0, x.type), (rows, product(tuple(size))))
+    found = node.call("scatter_elements", empty, at, flat, axis=1, reduction="none")
+    return node.call("reshape", found, shape=node.out.shape)
 
 
 @aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import BOOL, I64
 from sdk.compiler.ops.shapes import broadcast_shapes
 from sdk.compiler.sym import product
 from sdk.frontends.counted import positions
+from sdk.frontends.distinct import distinct
 from sdk.frontends.moves import spread, swap_axes
 from sdk.frontends.torch.context import TorchNode, aten
 
@@ -44,3 +47,14 @@ def masked_scatter(node: TorchNode, x: Value, mask: Value, source: Value) -> Val
     taken = node.call("gather", values, seen, axis=0)
     own = node.call("reshape", spread(node, x, shape), shape=(count,))
     return node.call("reshape", node.call("where", flags, taken, own), shape=shape)
+
+
+@aten("_unique2.default")
+def unique(
+    node: TorchNode, x: Value, in_order: bool = True, inverse: bool = False, counts: bool = False
+) -> tuple[Value, ...]:
+    """Each value once, in order of size; which one each element is, and how often each is there, where that is wanted.
+    As PyTorch does, ``in_order`` or not."""
+    kept, _, which, many = distinct(node, x, True)
+    none = node.const(np.zeros(0, np.int64), "unwanted")
+    return kept, node.call("reshape", which, shape=x.type.shape) if inverse else none, many if counts else none

@@ -10,6 +10,7 @@ from sdk.frontends.tflite.operators.custom import (
     fourier,
     lists,
     pooling,
+    poses,
     signal,
     speech,
     streams,
@@ -17,7 +18,7 @@ from sdk.frontends.tflite.operators.custom import (
 
 __all__ = ["CUSTOM"]
 
-_FAMILIES = (complex, convolution, detection, fourier, lists, pooling, signal, speech, streams)
+_FAMILIES = (complex, convolution, detection, fourier, lists, pooling, poses, signal, speech, streams)
 _TABLE: Table = {name: importer for family in _FAMILIES for name, importer in family.TABLE.items()}
 CUSTOM: Mapping[str, OperatorSpec] = {
     name: OperatorSpec("", (), None, importer, importer, "convert") for name, importer in _TABLE.items()

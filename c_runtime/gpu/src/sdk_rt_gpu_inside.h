@@ -1,0 +1,71 @@
+/* What the files of gpu_model.c know of each other. */
+#ifndef SDK_RT_GPU_INSIDE_H
+#define SDK_RT_GPU_INSIDE_H
+
+#include "sdk_rt_gpu_model.h"
+
+#define SLOTS 8u /* recordings of an entry, by the values of its dims, that are kept */
+
+typedef struct {
+    int valid;
+    uint64_t used; /* when */
+    int32_t *dims;
+    sdk_gpu_recording_t **segments;
+} slot_t;
+
+/* Steps first..first + count of the plan run on the device in a row, or one of them as C. */
+typedef struct {
+    uint32_t first, count, dispatches;
+    int on_device;
+} segment_t;
+
+typedef struct {
+    sdk_gpu_place_t *places;
+    int32_t *numbers;
+    uint32_t (*groups)[3];
+    segment_t *segments;
+    slot_t slots[SLOTS];
+    uint32_t segment_count, slot_count;
+} runner_t;
+
+/* Bytes that a dispatch since the last barrier has touched. */
+typedef struct {
+    uint64_t begin, end;
+    uint16_t region;
+    uint8_t writes;
+} touch_t;
+
+struct sdk_gpu_model {
+    sdk_gpu_t *gpu;
+    const sdk_gpu_plans_t *plans;
+    void *self;
+    uint8_t *memory[2]; /* of the host: arena, state */
+    sdk_gpu_buffer_t *regions;
+    sdk_gpu_kernel_t *kernels;
+    uint8_t *verdicts;
+    runner_t *runners;
+    touch_t *touched;
+    uint32_t touch_room;
+    uint8_t *scratch; /* of the host, as large as the largest operand that is written: what the device made of it */
+    uint64_t state_bytes, clock;
+    uint32_t recorded;
+    int state_changed;
+};
+
+/* The tables of the entry for given dims. */
+void sdk_gpu_model_place(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const void *dims);
+
+/* Bytes of the host to the device. */
+int sdk_gpu_model_up(sdk_gpu_model_t *model, uint16_t region, const sdk_gpu_place_t *where);
+
+/* Records the steps of a segment. */
+int sdk_gpu_model_record(sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, runner_t *runner, const segment_t *segment,
+                         sdk_gpu_recording_t *recording);
+
+/* Whether all kernels of a step run on the device. */
+int sdk_gpu_model_usable(const sdk_gpu_model_t *model, const sdk_gpu_entry_t *entry, const sdk_gpu_step_t *step);
+
+/* Runs every entry once, step by step, and finds the verdicts. */
+int sdk_gpu_model_prove(sdk_gpu_model_t *model);
+
+#endif /* SDK_RT_GPU_INSIDE_H */

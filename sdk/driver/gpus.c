@@ -1,0 +1,25 @@
+/* Lists the GPUs of one interface, a line each: what `sdk doctor` shows. A program of its own, for drivers may crash. */
+#include "sdk_rt_gpu.h"
+
+#include <stdio.h>
+
+#define MOST 16
+
+int main(void)
+{
+    static sdk_gpu_device_t devices[MOST];
+    static sdk_gpu_limits_t limits[MOST];
+    char message[512] = "";
+    uint32_t count = 0u;
+    if (SDK_LIST(devices, limits, MOST, &count, message) != SDK_GPU_OK) {
+        printf("%s\n", message);
+        return 1;
+    }
+    for (uint32_t k = 0; k < count && k < MOST; ++k) {
+        printf("%s (%s%s): %lu MiB, buffers of %lu MiB, groups of %lu sharing %lu KiB\n", devices[k].name, devices[k].driver,
+               devices[k].software ? "; on the processor" : "", (unsigned long)(limits[k].memory_bytes >> 20),
+               (unsigned long)(limits[k].buffer_bytes >> 20), (unsigned long)limits[k].group_items,
+               (unsigned long)(limits[k].local_bytes >> 10));
+    }
+    return 0;
+}

@@ -1,0 +1,200 @@
+/* A Vulkan library between a program and the real one, which lies as LIE says: "kernel=N" (what dispatches of the N-th
+   pipeline write is lost), "build=N" (the N-th pipeline is not made), "limits" (groups of one item), "types" (no bytes
+   and no 64-bit integers in kernels), "times" (no time stamps), "memory" (none is to be had), "lost=N" (the N-th wait
+   finds the device gone), "old" (Vulkan 1.0). */
+#define _GNU_SOURCE
+#include "sdk_rt_gpu_vulkan_api.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICE_LOST (-4)
+
+typedef void *(*get_t)(vk_obj_t, const char *);
+static struct {
+    get_t instance, device;
+    vk_obj_t held;
+    vk_handle_t bound, wrong;
+    int pipelines, waits;
+} state;
+
+static const char *lie(const char *kind)
+{
+    const char *const told = getenv("LIE");
+    const size_t length = strlen(kind);
+    if (told == NULL || strncmp(told, kind, length) != 0) {
+        return NULL;
+    }
+    return told[length] == '=' ? told + length + 1 : told[length] == '\0' ? "" : NULL;
+}
+
+static int is(const char *kind, int number)
+{
+    const char *value = lie(kind);
+    return value != NULL && atoi(value) == number;
+}
+
+/* `to` is the real function of this name. */
+#define REAL(get, from, name, type, parameters) \
+    type(*to) parameters;                       \
+    void *const found = (get)(from, name);      \
+    memcpy((void *)&to, &found, sizeof to)
+
+static int lying_version(uint32_t *version)
+{
+    *version = lie("old") ? 1u << 22 : (uint32_t)VK_API_1_1;
+    return 0;
+}
+
+static int lying_instance(const vk_instance_info_t *info, const void *how, vk_obj_t *out)
+{
+    REAL(state.instance, NULL, "vkCreateInstance", int, (const vk_instance_info_t *, const void *, vk_obj_t *));
+    int result = to(info, how, out);
+    state.held = *out;
+    return result;
+}
+
+static void lying_properties(vk_obj_t device, vk_properties2_t *out)
+{
+    REAL(state.instance, state.held, "vkGetPhysicalDeviceProperties2", void, (vk_obj_t, vk_properties2_t *));
+    to(device, out);
+    if (lie("limits")) {
+        out->properties.limits.group_items = 1u;
+    }
+}
+
+static void lying_features(vk_obj_t device, vk_features2_t *out)
+{
+    REAL(state.instance, state.held, "vkGetPhysicalDeviceFeatures2", void, (vk_obj_t, vk_features2_t *));
+    to(device, out);
+    if (lie("types")) {
+        vk_features_narrow_t *next = out->next;
+        out->features.i64 = 0u;
+        for (; next != NULL; next = next->next) {
+            next->storage = 0u;
+        }
+    }
+}
+
+static void lying_families(vk_obj_t device, uint32_t *count, vk_queue_family_t *out)
+{
+    REAL(state.instance, state.held, "vkGetPhysicalDeviceQueueFamilyProperties", void,
+         (vk_obj_t, uint32_t *, vk_queue_family_t *));
+    to(device, count, out);
+    for (uint32_t k = 0; out != NULL && lie("times") && k < *count; ++k) {
+        out[k].timestamp_bits = 0u;
+    }
+}
+
+static int lying_memory(vk_obj_t device, const vk_memory_info_t *info, const void *how, vk_handle_t *out)
+{
+    REAL(state.device, device, "vkAllocateMemory", int,
+         (vk_obj_t, const vk_memory_info_t *, const void *, vk_handle_t *));
+    return lie("memory") ? VK_OUT_OF_DEVICE_MEMORY : to(device, info, how, out);
+}
+
+static int lying_pipelines(vk_obj_t device, vk_handle_t cache, uint32_t count, const vk_pipeline_info_t *info,
+                           const void *how, vk_handle_t *out)
+{
+    REAL(state.device, device, "vkCreateComputePipelines", int,
+         (vk_obj_t, vk_handle_t, uint32_t, const vk_pipeline_info_t *, const void *, vk_handle_t *));
+    int number = ++state.pipelines;
+    if (is("build", number)) {
+        *out = 0u;
+        return -3;
+    }
+    int result = to(device, cache, count, info, how, out);
+    state.wrong = is("kernel", number) ? *out : state.wrong;
+    return result;
+}
+
+/* These two get the device's function from what was noted when the device was asked for them. */
+static void (*real_bind)(vk_obj_t, uint32_t, vk_handle_t);
+static void (*real_dispatch)(vk_obj_t, uint32_t, uint32_t, uint32_t);
+static int (*real_wait)(vk_obj_t);
+
+static void lying_bind(vk_obj_t commands, uint32_t point, vk_handle_t pipeline)
+{
+    state.bound = pipeline;
+    real_bind(commands, point, pipeline);
+}
+
+static void lying_dispatch(vk_obj_t commands, uint32_t x, uint32_t y, uint32_t z)
+{
+    if (state.wrong == 0u || state.bound != state.wrong) {
+        real_dispatch(commands, x, y, z);
+    }
+}
+
+static int lying_wait(vk_obj_t queue)
+{
+    const char *lost = lie("lost");
+    int result = real_wait(queue);
+    return lost != NULL && ++state.waits >= atoi(lost) ? DEVICE_LOST : result;
+}
+
+static void *function(void *found)
+{
+    return found;
+}
+#define AS_POINTER(name) function(*(void **)&(void *(*)(void)){(void *(*)(void))(name)})
+
+static void *lying_device_function(vk_obj_t device, const char *name)
+{
+    void *const found = state.device(device, name);
+    if (strcmp(name, "vkAllocateMemory") == 0) {
+        return AS_POINTER(lying_memory);
+    }
+    if (strcmp(name, "vkCreateComputePipelines") == 0) {
+        return AS_POINTER(lying_pipelines);
+    }
+    if (strcmp(name, "vkCmdBindPipeline") == 0) {
+        memcpy((void *)&real_bind, &found, sizeof found);
+        return AS_POINTER(lying_bind);
+    }
+    if (strcmp(name, "vkCmdDispatch") == 0) {
+        memcpy((void *)&real_dispatch, &found, sizeof found);
+        return AS_POINTER(lying_dispatch);
+    }
+    if (strcmp(name, "vkQueueWaitIdle") == 0) {
+        memcpy((void *)&real_wait, &found, sizeof found);
+        return AS_POINTER(lying_wait);
+    }
+    return found;
+}
+
+void *vkGetInstanceProcAddr(vk_obj_t instance, const char *name);
+
+void *vkGetInstanceProcAddr(vk_obj_t instance, const char *name)
+{
+    if (state.instance == NULL) {
+        void *library = dlopen(getenv("REAL_VULKAN"), RTLD_NOW | RTLD_LOCAL);
+        void *first = library == NULL ? NULL : dlsym(library, "vkGetInstanceProcAddr");
+        if (first == NULL) {
+            return NULL;
+        }
+        memcpy((void *)&state.instance, &first, sizeof first);
+    }
+    void *const found = state.instance(instance, name);
+    if (strcmp(name, "vkEnumerateInstanceVersion") == 0) {
+        return AS_POINTER(lying_version);
+    }
+    if (strcmp(name, "vkCreateInstance") == 0) {
+        return AS_POINTER(lying_instance);
+    }
+    if (strcmp(name, "vkGetPhysicalDeviceProperties2") == 0) {
+        return AS_POINTER(lying_properties);
+    }
+    if (strcmp(name, "vkGetPhysicalDeviceFeatures2") == 0) {
+        return AS_POINTER(lying_features);
+    }
+    if (strcmp(name, "vkGetPhysicalDeviceQueueFamilyProperties") == 0) {
+        return AS_POINTER(lying_families);
+    }
+    if (strcmp(name, "vkGetDeviceProcAddr") == 0) {
+        memcpy((void *)&state.device, &found, sizeof found);
+        return AS_POINTER(lying_device_function);
+    }
+    return found;
+}

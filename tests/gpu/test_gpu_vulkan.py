@@ -1,0 +1,136 @@
+"""Models through generated C and Vulkan on lavapipe, against the same program without a GPU; and drivers that lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gpu.conftest import in_process, process, shim
+from tests.gpu.work import MIXED, STATES, compare, model, statuses
+
+VULKAN = {"gpu": "vulkan"}
+DRIVERS = ":".join(map(str, Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json")))
+CHECKED = {
+    "VK_ICD_FILENAMES": DRIVERS,
+    "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
+    "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",
+}
+
+MODELS = (
+    "ad01_int8", "kws_ref_model", "micro_speech_quantized", "person_detect", "pretrainedResnet_quant", "vww_96_int8",
+    "okay_nabu", "wake_vad", "str_ww_ref_model",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lavapipe() -> Iterator[Callable[..., Any]]:
+    """Calls a function in a process where Vulkan is lavapipe."""
+    assert DRIVERS, "lavapipe is missing: install the Debian package mesa-vulkan-drivers"
+    with process({"VK_ICD_FILENAMES": DRIVERS}) as pool:
+        yield lambda function, *given: in_process(pool, function, *given)
+
+
+@pytest.fixture(scope="module")
+def lying(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """``lying(lie, function, ...)``: the same where the Vulkan library lies; "none": there is none, "nothing": there
+    is no device."""
+    folder, real = shim(tmp_path_factory, "lying_vulkan.c", "libvulkan.so.1")
+    empty = tmp_path_factory.mktemp("empty")
+    for name in ("libvulkan.so.1", "libvulkan.so"):
+        (empty / name).write_text("no library")
+
+    def call(lie: str, function: Callable[..., Any], *given: Any) -> Any:
+        path, drivers = (empty if lie == "none" else folder), (str(empty) if lie == "nothing" else DRIVERS)
+        told = {"LD_LIBRARY_PATH": str(path), "REAL_VULKAN": real, "LIE": lie, "VK_ICD_FILENAMES": drivers}
+        with process(told) as pool:
+            return in_process(pool, function, *given)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model(MIXED, tmp_path_factory.mktemp("mixed"))
+
+
+def test_a_model_of_any_dims_is_recorded_once_for_each(lavapipe, mixed: Path) -> None:
+    dims = [{"n": n} for n in (1, 7, 64, 70, 7, 1, 33, 2, 3, 4, 5, 70)]
+    status, told, apart, recorded = lavapipe(compare, mixed, mixed.parent, dims, VULKAN)
+    assert (status, told) == (0, "")
+    assert max(max(one) for one in apart) <= 1e-4
+    assert min(min(one) for one in apart) >= 0
+    assert recorded == (9, 9)
+
+
+def test_states_stay_on_the_device(lavapipe, tmp_path: Path) -> None:
+    dims = [{"pos": k} for k in (0, 1, 2, 17, 3)]
+    status, told, apart, _ = lavapipe(compare, model(STATES, tmp_path), tmp_path, dims, VULKAN)
+    assert (status, told) == (0, "")
+    assert apart == [[0.0, 0.0]] * len(dims)
+
+
+@pytest.mark.parametrize("name", ["hello_world_int8", *(pytest.param(name, marks=pytest.mark.slow) for name in MODELS)])
+@pytest.mark.models
+def test_integers_are_the_same_to_the_bit(lavapipe, models: Path, name: str, tmp_path: Path) -> None:
+    status, told, apart, recorded = lavapipe(compare, models / f"{name}.tflite", tmp_path, [{}, {}], VULKAN)
+    assert (status, told) == (0, "")
+    assert apart == [[0.0], [0.0]]
+    assert recorded == (1, 1)
+
+
+def test_the_layers_have_nothing_to_say_of_a_model(mixed: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither of its recordings nor of the barriers in them."""
+    with process(CHECKED) as pool:
+        status, told, apart, _ = in_process(pool, compare, mixed, mixed.parent, [{"n": 3}, {"n": 70}], VULKAN)
+    assert (status, told) == (0, "")
+    assert max(max(one) for one in apart) <= 1e-4
+    said = "".join(capfd.readouterr())
+    assert "VUID" not in said
+    assert "SYNC-" not in said
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ("kernel=2", "runs on the processor: its results on the device are not those"),
+        ("build=2", "runs on the processor: the driver does not compile it"),
+        ("limits", "runs on the processor: it asks for more than the device has"),
+        ("types", ""),
+        ("times", ""),
+    ],
+)
+def test_a_driver_that_lies_makes_no_wrong_results(lying, lie: str, said: str, mixed: Path) -> None:
+    status, told, apart, _ = lying(lie, compare, mixed, mixed.parent, [{"n": n} for n in (1, 70, 12)], VULKAN)
+    assert status == 0
+    assert said in told if said else told == ""
+    assert min(min(one) for one in apart) >= 0
+    assert max(max(one) for one in apart) <= 1e-4
+
+
+@pytest.mark.models
+def test_a_device_without_bytes(lying, models: Path, tmp_path: Path) -> None:
+    """What reads or writes them runs as C, and is right."""
+    path = models / "hello_world_int8.tflite"
+    status, told, apart, _ = lying("types", compare, path, tmp_path, [{}], VULKAN)
+    assert status == 0
+    assert "it asks for more than the device has" in told
+    assert apart == [[0.0]]
+
+
+@pytest.mark.parametrize(
+    ("lie", "status", "said"),
+    [
+        ("none", -6, "there is no Vulkan library"),
+        ("old", -6, "older than Vulkan 1.1"),
+        ("nothing", -7, "VkResult -9"),
+        ("memory", -9, "vkAllocateMemory failed: VkResult -2"),
+        ("lost=2", -10, "VkResult -4"),
+    ],
+)
+def test_what_fails_is_a_status_with_words(lying, lie: str, status: int, said: str, mixed: Path) -> None:
+    got, told, _, _ = lying(lie, statuses, mixed, mixed.parent, 0, VULKAN)
+    assert got == status
+    assert said in told
