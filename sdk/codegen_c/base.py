@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from sdk.compiler.ir.module import Module, Stage
     from sdk.compiler.schedules.validate import Check
 
-__all__ = ["Backend", "EmitOptions", "Emitted", "EntryStack", "Files", "GoldenCase", "Kernels", "Runtime", "Variant"]
+__all__ = [
+    "Backend", "EmitOptions", "Emitted", "EntryStack", "Files", "GoldenCase", "Kernels", "Runtime", "Variant",
+    "profiling_hooks",
+]  # fmt: skip
 
 Files = Mapping[str, str | bytes]
 Kernels = Literal["core", "grid", "plain"]
@@ -112,6 +115,16 @@ class Runtime:
     parts: tuple[str, ...]
     hooks: Callable[[str], tuple[str, ...]]
     feeding: Callable[[str], tuple[str, ...]]
+
+
+def profiling_hooks(prefix: str) -> tuple[str, ...]:
+    """The macros that have C of a model tell ``c_runtime`` where an operation begins and ends."""
+    macro = prefix.upper()
+    return (
+        f'{macro}_HOOKS="internal/profile.h"',
+        f"{macro}_HOOK_BEGIN(self,index)=sdk_rt_op_begin(index)",
+        f"{macro}_HOOK_END(self,index)=sdk_rt_op_end(index)",
+    )
 
 
 @dataclass(frozen=True)

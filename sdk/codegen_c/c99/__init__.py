@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Files, Runtime, Variant
+from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Files, Runtime, Variant, profiling_hooks
 
 if TYPE_CHECKING:
     from sdk.compiler.analysis.work import Cost
@@ -33,15 +33,6 @@ def _cost(loops: Loops, isa: frozenset[str]) -> Cost:
     return kernel_cost(loops, isa)
 
 
-def _hooks(prefix: str) -> tuple[str, ...]:
-    macro = prefix.upper()
-    return (
-        f'{macro}_HOOKS="internal/profile.h"',
-        f"{macro}_HOOK_BEGIN(self,index)=sdk_rt_op_begin(index)",
-        f"{macro}_HOOK_END(self,index)=sdk_rt_op_end(index)",
-    )
-
-
 def _feeding(prefix: str) -> tuple[str, ...]:
     macro = prefix.upper()
     return (
@@ -67,5 +58,5 @@ BACKEND = Backend(
         ("threads", "memory", "arena_limit", "isa", "toolchain", "externs", "regions", "weights", "opt", "check", "io")
     ),
     dispatch=_dispatch,
-    runtime=Runtime(("src/wire.c", "src/agent*.c"), _hooks, _feeding),
+    runtime=Runtime(("src/wire.c", "src/agent*.c"), profiling_hooks, _feeding),
 )

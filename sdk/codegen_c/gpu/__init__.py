@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Runtime
+from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Runtime, profiling_hooks
 
 if TYPE_CHECKING:
     from sdk.boards import Board
@@ -24,15 +24,6 @@ def _refuses(board: Board) -> str | None:
     return None if board.hosted else "its programs run without an operating system, which drivers of GPUs are a part of"
 
 
-def _hooks(prefix: str) -> tuple[str, ...]:
-    macro = prefix.upper()
-    return (
-        f'{macro}_HOOKS="internal/profile.h"',
-        f"{macro}_HOOK_BEGIN(self,index)=sdk_rt_op_begin(index)",
-        f"{macro}_HOOK_END(self,index)=sdk_rt_op_end(index)",
-    )
-
-
 BACKEND = Backend(
     "gpu",
     "C with kernels for GPUs",
@@ -40,5 +31,5 @@ BACKEND = Backend(
     kernels="plain",
     choices=frozenset(("gpu", "toolchain", "externs", "opt", "check")),
     refuses=_refuses,
-    runtime=Runtime(("src/wire.c", "src/agent*.c"), _hooks, lambda prefix: ()),
+    runtime=Runtime(("src/wire.c", "src/agent*.c"), profiling_hooks, lambda prefix: ()),
 )
