@@ -154,20 +154,31 @@ class ZigToolchain(Toolchain):
         command = [word for word in argv if word not in macros]
         if name.endswith(".S") or any(re.search(r"\s", word) for word in (*command, str(cache_folder()))):
             return argv  # zig prints words as they are, with a space between them
-        key = digest(self.version(), "clang", command)
-
-        def make(folder: Path) -> None:
-            (folder / "unit.c").touch()
-            probe = [*command, "-c", "unit.c", "-o", "unit.o"]
-            told = run_tool(probe, folder, "zig takes no such flags", {**self.environment(), _TELL: "1"})
-            (folder / "clang.txt").write_text(told, encoding="utf-8")
-
         try:
-            told = (self.cache.entry(key, make) / "clang.txt").read_text(encoding="utf-8")
+            told = self._told(command)
         except BuildError:
             return argv  # which says so of the unit
         found = re.search(r"^(\S+ clang) unit\.c (.*) -MD -MV -MF \S+ (.*) -c -o \S+$", told, re.MULTILINE)
         return argv if found is None else [*" ".join(found.groups()).split(), *macros]
+
+    def _told(self, command: list[str]) -> str:
+        """What ``zig cc`` says of its clang when it compiles an empty unit so, kept beside zig's own cache.
+
+        Raises:
+            BuildError: it takes no such flags.
+        """
+        environment = {**self.environment(), _TELL: "1"}
+        path = cache_folder() / f".clang-{digest(self.version(), command)}.txt"
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".clang-") as name:
+            folder = Path(name)
+            (folder / "unit.c").touch()
+            probe = [*command, "-c", "unit.c", "-o", "unit.o"]
+            told = run_tool(probe, folder, "zig takes no such flags", environment)
+            (folder / "told.txt").write_text(told, encoding="utf-8")
+            os.replace(folder / "told.txt", path)
+        return told
 
     def archiver(self) -> list[str]:
         """Return ``zig ar`` in its deterministic mode."""
