@@ -32,8 +32,8 @@ TOP: Final = ("README.md", "DESIGN.md", "SPEC.md", "CONTRIBUTING.md")
 CHAPTERS: Final = {
     "For users": (
         *("README", "first-hour", "tflite", "onnx", "torch", "operators", "graph", "llm", "python"),
-        *("quantize", "memory", "profile", "fit", "speed", "reports", "web", "wasm", "android", "ios", "devices"),
-        *("flash", "projects"),
+        *("quantize", "memory", "profile", "fit", "speed", "reports", "web", "wasm", "android", "ios", "gpu"),
+        *("devices", "flash", "projects"),
     ),
     "Reference": ("commands", "boards", "ops", "cores", "json", "errors", "error-messages", "api", "wire", "math"),
     "For engineers": ("DESIGN", "SPEC", "passes", "adding", "CONTRIBUTING", "changes"),
