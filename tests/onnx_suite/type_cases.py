@@ -364,7 +364,8 @@ def _signals() -> Iterator[Row]:
         yield _row("GridSample", T(1, 2, 4, 5), U(1, 3, 3, 2, draw=unit), others=FLOATS, mode=mode, opset=20)
     boxes = T(2, 4, draw=lambda rng, kind, shape: np.cumsum(unit(rng, kind, shape), axis=1))
     yield _row("RoiAlign", T(1, 2, 6, 6, draw=above), boxes, given([0, 0]), output_width=2, sampling_ratio=2)
-    regions = T(2, 5, draw=lambda rng, kind, shape: np.array([[0, 0, 0, 3, 3], [0, 1, 2, 5, 4]]))
+    corners = np.array([[0, 0, 0, 3, 3], [0, 1, 2, 5, 4]])
+    regions = T(2, 5, draw=lambda rng, kind, shape: corners.astype(unit(rng, kind, shape).dtype))
     yield _row("MaxRoiPool", T(1, 2, 6, 6), regions, pooled_shape=[2, 2])
     yield _row("DeformConv", T(1, 2, 5, 5), T(3, 2, 2, 2), T(1, 8, 4, 4), opset=22)
     yield _row("DFT", T(2, 16, 1), opset=20)  # onnxruntime is inexact at other lengths than powers of 2
