@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backend", "EmitOptions", "Emitted", "EntryStack", "Files", "GoldenCase", "Kernels", "Runtime", "Variant",
-    "profiling_hooks",
+    "hosted_only", "profiling_hooks",
 ]  # fmt: skip
 
 Files = Mapping[str, str | bytes]
@@ -115,6 +115,12 @@ class Runtime:
     parts: tuple[str, ...]
     hooks: Callable[[str], tuple[str, ...]]
     feeding: Callable[[str], tuple[str, ...]]
+
+
+def hosted_only(part: str) -> Callable[[Board], str | None]:
+    """Why there is no code for a board without an operating system, for a backend that needs a ``part`` of one."""
+    why = f"its programs run without an operating system, which {part} a part of"
+    return lambda board: None if board.hosted else why
 
 
 def profiling_hooks(prefix: str) -> tuple[str, ...]:

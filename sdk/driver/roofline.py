@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from sdk.boards import Board, Fastest
-from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Plan, PlanCall, walk_plan
-from sdk.compiler.passes.base import Pass
 from sdk.compiler.sym import evaluate, max_value
 from sdk.driver.dims import check_at
 from sdk.driver.files import read_model_file
-from sdk.driver.generate import Compiled, compiled, constant_bytes, region_bytes
+from sdk.driver.generate import Compiled, SharedPlans, constant_bytes, region_bytes
 from sdk.driver.job import job_of
 from sdk.driver.op_facts import op_facts
 from sdk.driver.options import BuildOptions
-from sdk.driver.pipeline import default_passes
 from sdk.errors import UsageError
 from sdk.frontends.base import ModelFile
 
@@ -110,18 +107,16 @@ def fit_phones(
     """
     options = options.read()
     file = read_model_file(path, options.importers, options.tensors)
-    made: list[tuple[Sequence[Pass], Module, list[_Work]]] = []
+    plan = SharedPlans()
+    works: dict[int, list[_Work]] = {}  # of plans that boards share
     rows: list[PhoneFit] = []
     for board in boards:
         if board.fastest is None:
             continue
-        steps = default_passes(board, options)
-        found = next((one for one in made if one[0] == steps), None)
-        if found is None:  # boards with the same passes are one compilation
-            plans = compiled(job_of(file, board, options))
-            found = (steps, plans.module, _work(plans, at))
-            made.append(found)
-        _, module, work = found
+        plans = plan(job_of(file, board, options))
+        if id(plans) not in works:
+            works[id(plans)] = _work(plans, at)
+        work, module = works[id(plans)], plans.module
         rows.append(
             PhoneFit(
                 board=board.name,
@@ -135,7 +130,6 @@ def fit_phones(
         )
     if not rows:
         raise UsageError("no board has a table [fastest]", hint="sdk help fit says what is in it")
-    _, module, work = made[0]
     floats = sum(one.macs for one in work if one.floats)
     kind = "float" if 2 * floats > sum(one.macs for one in work) else "int8"
     dims = {v.name: (v.lo, v.hi) for one in module.plans.values() for v in one.dims}

@@ -167,10 +167,10 @@ class ZigToolchain(Toolchain):
         Raises:
             BuildError: it takes no such flags.
         """
-        environment = {**self.environment(), _TELL: "1"}
         path = cache_folder() / f".clang-{digest(self.version(), command)}.txt"
-        if path.is_file():
+        if os.access(path, os.R_OK):
             return path.read_text(encoding="utf-8")
+        environment = {**self.environment(), _TELL: "1"}
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".clang-") as name:
             folder = Path(name)
             (folder / "unit.c").touch()

@@ -43,6 +43,16 @@ static inline uint32_t sdk_rt_divisor(uint32_t hz, uint32_t baud, uint32_t least
     uint32_t divisor = (hz + baud / 2u) / baud;
     return divisor < least ? least : divisor > most ? most : divisor;
 }
+
+/* Of rates in rising order, each with what a register takes for it, the one that comes nearest. */
+static inline const uint32_t *sdk_rt_nearest_rate(const uint32_t (*rates)[2], uint32_t count, uint32_t baud)
+{
+    uint32_t i = 0;
+    while (i + 1u < count && baud > rates[i][0] + (rates[i + 1u][0] - rates[i][0]) / 2u) {
+        ++i;
+    }
+    return rates[i];
+}
 #endif
 
 /* timer_<kind>.c */

@@ -51,13 +51,10 @@ static const uint32_t rates[][2] = {
 
 uint32_t sdk_rt_uart_baud(uint32_t baud, bool set)
 {
-    uint32_t i = 0;
-    while (i + 1u < sizeof rates / sizeof rates[0] && baud > rates[i][0] + (rates[i + 1u][0] - rates[i][0]) / 2u) {
-        ++i;
-    }
+    const uint32_t *rate = sdk_rt_nearest_rate(rates, sizeof rates / sizeof rates[0], baud);
     if (set) {
-        BAUD = rates[i][1];
+        BAUD = rate[1];
     }
-    return rates[i][0];
+    return rate[0];
 }
 #endif

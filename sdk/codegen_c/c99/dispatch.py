@@ -115,6 +115,7 @@ def _passed(prefix: str, arguments: str) -> list[tuple[str, str]]:
     """The arguments by what follows the prefix in their type, "" for types that are not of the model, and by name."""
     found = []
     for one in arguments.split(", ") if arguments != "void" else []:
-        kind, name = one[: -len(re.split(r"[ *]", one)[-1])], re.split(r"[ *]", one)[-1]
+        name = re.split(r"[ *]", one)[-1]
+        kind = one.removesuffix(name)
         found.append((kind.strip() if re.search(rf"\b{prefix}_", kind) else "", name))
     return found

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Runtime, profiling_hooks
+from sdk.codegen_c.base import Backend, EmitOptions, Emitted, Runtime, hosted_only, profiling_hooks
 
 if TYPE_CHECKING:
-    from sdk.boards import Board
     from sdk.compiler.ir.module import Module
 
 __all__ = ["BACKEND"]
@@ -19,17 +18,12 @@ def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions
     return emit(module, prefix, isa=isa, options=options)
 
 
-def _refuses(board: Board) -> str | None:
-    """Drivers of GPUs are libraries of a system."""
-    return None if board.hosted else "its programs run without an operating system, which drivers of GPUs are a part of"
-
-
 BACKEND = Backend(
     "gpu",
     "C with kernels for GPUs",
     _emit,
     kernels="plain",
     choices=frozenset(("gpu", "toolchain", "externs", "opt", "check")),
-    refuses=_refuses,
+    refuses=hosted_only("drivers of GPUs are"),
     runtime=Runtime(("src/wire.c", "src/agent*.c"), profiling_hooks, lambda prefix: ()),
 )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sdk.codegen_c.base import Backend, EmitOptions, Emitted
+from sdk.codegen_c.base import Backend, EmitOptions, Emitted, hosted_only
 
 if TYPE_CHECKING:
-    from sdk.boards import Board
     from sdk.compiler.ir.module import Module
 
 __all__ = ["BACKEND"]
@@ -19,9 +18,4 @@ def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions
     return emit(module, prefix, options)
 
 
-def _refuses(board: Board) -> str | None:
-    """A host makes pipelines of the modules and launches them."""
-    return None if board.hosted else "its programs run without an operating system, which Vulkan is a part of"
-
-
-BACKEND = Backend("spirv", "SPIR-V", _emit, kernels="grid", refuses=_refuses)
+BACKEND = Backend("spirv", "SPIR-V", _emit, kernels="grid", refuses=hosted_only("Vulkan is"))
