@@ -13,7 +13,7 @@ from sdk.codegen_c.c99.interface import Interface, quoted
 from sdk.codegen_c.c99.weights import Weights, collect
 from sdk.codegen_c.gpu.kernels import Code, Kernels, kernels
 from sdk.codegen_c.gpu.run import GpuRunPrinter
-from sdk.codegen_c.gpu.steps import Constants, check_plan, constants, functions_of
+from sdk.codegen_c.gpu.steps import Constants, aligned_of, check_plan, constants, functions_of
 from sdk.compiler.ir.module import Module
 from sdk.errors import BuildError
 from sdk.resources import data_dir
@@ -39,7 +39,7 @@ def emit(module: Module, prefix: str, *, isa: frozenset[str], options: EmitOptio
         check_plan(plan)
     api = Interface(module, prefix, options)
     weights = collect(module, prefix)
-    made, places = kernels(functions_of(module), prefix, options.gpu), constants(weights)
+    made, places = kernels(functions_of(module), prefix, options.gpu, aligned_of(module)), constants(weights)
     if not made.codes:
         why = "; ".join(f"{name.strip()}: {text}" for name, text in made.missing.items()) or "no operator is left"
         raise BuildError("nothing of the model runs on a GPU", why=why, hint="leave out --gpu")

@@ -9,6 +9,9 @@ from typing import Any, Final
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops
 from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
+from sdk.compiler.machines.gpus.gpu import Gpu
+from sdk.compiler.schedules.gpu.lift import flat
+from sdk.compiler.schedules.gpu.rules import item_of
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, floordiv, free_vars, max_value, prove_ge
 from sdk.errors import BuildError
 
@@ -31,13 +34,14 @@ class Grid:
     groups: Groups
 
 
-def kernels_of(loops: Loops) -> tuple[Grid, ...]:
-    """The kernels of a function, to be run in order, each after all of the one before.
+def kernels_of(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = frozenset()) -> tuple[Grid, ...]:
+    """The kernels of a function, to be run in order, each after all of the one before; with a ``gpu`` as its rules
+    have them, else the plain nests.
 
     Raises:
         BuildError: a kernel would need what a work item has not.
     """
-    return tuple(work_items(part) for part in (_parts(loops) or [loops]))
+    return tuple(work_items(part, gpu, aligned) for part in (_parts(loops) or [loops]))
 
 
 def parallel(loops: Loops) -> Loops:
@@ -60,9 +64,9 @@ def _parts(loops: Loops) -> list[Loops]:
     return [replace(loops, body=Block((stmt,))) for stmt in body] if apart else []
 
 
-def work_items(loops: Loops) -> Grid:
+def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = frozenset()) -> Grid:
     """One kernel of a function: its outer independent loops are axes, the innermost of them x, those outside of the
-    inner two one axis. A nest without any is the work of one item.
+    inner two one axis. A nest without any is the work of one item. What an item does is for the rules of ``gpu``.
 
     Raises:
         BuildError: as ``kernels_of``.
@@ -70,6 +74,10 @@ def work_items(loops: Loops) -> Grid:
     chain, inner = _chain(loops)
     _check_private(inner)
     inner = _of_item(inner)
+    if gpu is not None:
+        item = item_of(loops, chain, inner, gpu, aligned)
+        loops, chain, inner = flat(loops), list(item.loops), item.body
+        _check_private(inner)
     while len(chain) > len(_AXES):
         first, second = chain[:2]
         joined, env = _joined(first, second)

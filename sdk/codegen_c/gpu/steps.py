@@ -15,15 +15,16 @@ from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait
 from sdk.compiler.ir.types import DType, dtype
 from sdk.compiler.memory.effects import extern_outputs
 from sdk.compiler.memory.inplace import may_take_over
-from sdk.compiler.sym import Dim, Var, floordiv, prove_eq, prove_ge, substitute
+from sdk.compiler.sym import Dim, Var, floordiv, grain, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
-__all__ = ["Constants", "Operand", "Step", "check_plan", "constants", "copying", "functions_of", "steps_of"]
+__all__ = ["Constants", "Operand", "Step", "aligned_of", "check_plan", "constants", "copying", "functions_of", "steps_of"]
 
 ARENA: Final = 0
 STATE: Final = 1
 CONSTANTS: Final = 2
 SHARD: Final = 128 << 20  # bytes of a buffer of constants: what many drivers show a kernel of one
+VECTOR: Final = 16  # bytes of the widest vector that kernels read at once
 _ALIGN: Final = 256  # of constants: what the strictest drivers want of an offset
 
 
@@ -109,6 +110,24 @@ def functions_of(module: Module) -> dict[str, Loops]:
                 kind = _copied(plan, stmt)
                 out[_copy_name(kind)] = copying(kind)
     return out
+
+
+def aligned_of(module: Module) -> dict[str, frozenset[str]]:
+    """Of each function the parameters that begin at multiples of ``VECTOR`` bytes in all calls."""
+    out: dict[str, frozenset[str]] = {}
+    for plan in module.plans.values():
+        for stmt in plan.body:
+            if not isinstance(stmt, PlanCall) or stmt.extern:
+                continue
+            held = zip(module.loops[stmt.callee].params, map(plan.buffer, stmt.args), strict=True)
+            fine = frozenset(p.buffer.name for p, b in held if _is_aligned(plan, b))
+            out[stmt.callee] = out.get(stmt.callee, fine) & fine
+    return out
+
+
+def _is_aligned(plan: Plan, buffer: PlanBuffer) -> bool:
+    """Constants begin where ``constants`` puts them."""
+    return plan.region(buffer.region).kind == "const" or grain(buffer.offset) % VECTOR == 0
 
 
 def _copied(plan: Plan, stmt: Copy) -> DType:
