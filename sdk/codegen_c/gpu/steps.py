@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.codegen_c.c99.weights import Weights
@@ -13,12 +13,13 @@ from sdk.compiler.ir.loops import Block, Buffer, For, Load, Loops, Param, Store
 from sdk.compiler.ir.module import Module
 from sdk.compiler.ir.plan import Copy, Plan, PlanBuffer, PlanCall, Wait
 from sdk.compiler.ir.types import DType, dtype
+from sdk.compiler.ir.walk import substitute_dims
 from sdk.compiler.memory.effects import extern_outputs
 from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.sym import Dim, Var, floordiv, grain, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
-__all__ = ["Constants", "Operand", "Step", "aligned_of", "check_plan", "constants", "copying", "functions_of", "steps_of"]
+__all__ = ["Constants", "Operand", "Step", "aligned_of", "all_rows", "check_plan", "constants", "copying", "functions_of", "steps_of"]
 
 ARENA: Final = 0
 STATE: Final = 1
@@ -100,16 +101,27 @@ def copying(kind: DType) -> Loops:
 
 
 def functions_of(module: Module) -> dict[str, Loops]:
-    """What kernels are made of: the functions that plans call, and those that copy."""
+    """What kernels are made of: the functions that plans call, those that no call gives a part of the rows for all of
+    them; and those that copy."""
     out: dict[str, Loops] = {}
+    parts = {s.callee for p in module.plans.values() for s in p.body if isinstance(s, PlanCall) and s.rows is not None}
     for plan in module.plans.values():
         for stmt in plan.body:
             if isinstance(stmt, PlanCall) and not stmt.extern:
-                out[stmt.callee] = module.loops[stmt.callee]
+                loops = module.loops[stmt.callee]
+                out[stmt.callee] = loops if stmt.callee in parts else all_rows(loops)
             elif isinstance(stmt, Copy):
                 kind = _copied(plan, stmt)
                 out[_copy_name(kind)] = copying(kind)
     return out
+
+
+def all_rows(loops: Loops) -> Loops:
+    """The function where it computes all rows."""
+    if loops.rows is None:
+        return loops
+    env: dict[Var, Dim] = {loops.rows.lo: 0, loops.rows.hi: loops.rows.extent}
+    return replace(loops, body=substitute_dims(loops.body, env))
 
 
 def aligned_of(module: Module) -> dict[str, frozenset[str]]:

@@ -6,4 +6,4 @@ def gpu_for(name):
     g=os.environ.get("GT")
     v=[int(x) for x in (g or "4,4,1,1").split(",")]
     t=Tile(*v)
-    return Gpu(name, {"contraction":t,"window":Tile(4,max(t.lanes,1)*1,t.lanes,1)})
+    return Gpu(name, {"contraction":t,"window":Tile(*[int(x) for x in os.environ.get("GW","4,4,1,1").split(",")])})

@@ -36,7 +36,7 @@ from sdk.compiler.ir.loops import (
     Store,
     ValueExpr,
 )
-from sdk.compiler.ir.types import I32
+from sdk.compiler.ir.types import I32, DType
 from sdk.compiler.ir.walk import dims_used, walk
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.sym import Dim, Expr, Var, flat_index, floordiv, free_vars, grain, product, prove_ge, prove_lt
@@ -103,7 +103,7 @@ class _Lift:
 
     def _statements(self, body: Sequence[Stmt]) -> None:
         run: list[Store] = []
-        for stmt in body:
+        for stmt in _joined(body):
             if isinstance(stmt, Store):
                 run.append(stmt)
                 continue
@@ -150,10 +150,14 @@ class _Lift:
         for _, stmt in made:
             counts.update({n for n in walk(stmt.value) if isinstance(n, Op) and self._pure(n)})
         bound: dict[ValueExpr, ValueExpr] = {}
-        for reads, stmt in made:
+        vectors = self._stored(run)
+        for (reads, stmt), source in zip(made, run, strict=True):
             self.levels[-1].out += reads
             value = self._shared(stmt.value, counts, bound, 1)
-            self.levels[-1].out.append(replace(stmt, value=value))
+            if source in vectors:
+                self._put(source, value, *vectors[source])
+            else:
+                self.levels[-1].out.append(replace(stmt, value=value))
 
     def _pure(self, expr: Op) -> bool:
         """Whether a value is the same wherever in the run it stands."""
@@ -249,22 +253,48 @@ class _Lift:
 
     # --- vectors ---------------------------------------------------------------------------------------------
 
+    def _stored(self, run: list[Store]) -> dict[Store, tuple[str, int, bool]]:
+        """Of the writes to whole vectors of aligned parameters an array for the vector, the lane, and whether it is the
+        last of them."""
+        found: dict[tuple[str, Dim], list[tuple[int, Store]]] = {}
+        for stmt in run:
+            if stmt.buffer in self.aligned:
+                base, lane = self._apart(stmt, stmt.value.dtype)
+                if lane is not None:
+                    found.setdefault((stmt.buffer, base), []).append((lane, stmt))
+        out: dict[Store, tuple[str, int, bool]] = {}
+        for lanes in found.values():
+            if sorted(lane for lane, _ in lanes) == list(range(QUAD)):
+                self.count += 1
+                name = f"{self.prefix}{self.count}"
+                self.levels[-1].out.append(Alloc(Buffer(name, lanes[0][1].value.dtype, (QUAD,), "register")))
+                out |= {stmt: (name, lane, k == QUAD - 1) for k, (lane, stmt) in enumerate(lanes)}
+        return out
+
+    def _put(self, source: Store, value: ValueExpr, name: str, lane: int, last: bool) -> None:
+        """One element of a vector that is written; with the last of them the vector."""
+        self.levels[-1].out.append(Store(name, (lane,), value))
+        if last:
+            start = flat_index(source.index, self.params[source.buffer].shape) - lane
+            whole = Load(name, (0,), value.dtype.with_lanes(QUAD))
+            self.levels[-1].out.append(Store(source.buffer, (self.dim(floordiv(start, QUAD)) * QUAD,), whole))
+
     def _neighbours(self, run: list[Store]) -> Counter[tuple[str, Dim]]:
         """How many elements of each vector of the aligned parameters are read."""
         reads = {n for stmt in run for n in walk(stmt.value) if isinstance(n, Load) and n.buffer in self.aligned}
-        return Counter((n.buffer, base) for n in reads for base, lane in [self._apart(n)] if lane is not None)
+        return Counter((n.buffer, base) for n in reads for base, lane in [self._apart(n, n.dtype)] if lane is not None)
 
-    def _apart(self, load: Load) -> tuple[Dim, int | None]:
+    def _apart(self, access: Load | Store, kind: DType) -> tuple[Dim, int | None]:
         """The start of the vector that an element is in, and its lane; None where that is not known."""
-        at = flat_index(load.index, self.params[load.buffer].shape)
+        at = flat_index(access.index, self.params[access.buffer].shape)
         lane = (at if isinstance(at, int) else at.const) % QUAD
-        return (at - lane, lane) if load.dtype.lanes == 1 and _is_multiple(at - lane) else (at, None)
+        return (at - lane, lane) if kind.lanes == 1 and _is_multiple(at - lane) else (at, None)
 
     def _lane(self, load: Load) -> int | None:
         """The lane of an element that is read as one of a vector."""
         if load.buffer not in self.aligned:
             return None
-        base, lane = self._apart(load)
+        base, lane = self._apart(load, load.dtype)
         return lane if self.levels[-1].lanes[load.buffer, base] > 1 else None
 
     def _in_quad(self, load: Load, number: Dim, lane: int) -> ValueExpr:
@@ -327,13 +357,14 @@ class _Lift:
         base, after = flat_index(tuple(outer), shape), flat_index(tuple(rest), shape)
         lane = self._lane(load)
         if lane is not None:
-            after = after - lane
-            if not _is_multiple(base) or not _is_multiple(after):
+            const = after if isinstance(after, int) else after.const
+            base, after = base + const - lane, after - const
+            if not _is_multiple(base) or not _is_multiple(after) or prove_ge(after, 0) is not True:
                 return None
             base, after = floordiv(base, QUAD), floordiv(after, QUAD)
         if isinstance(base, int):
             return self.dim(base + after) if base == 0 else None
-        chosen = op("select", held, Idx(self._at(base, level), I32), Imm(0, I32))
+        chosen = op("select", held, Idx(self._at(base, level), I32), Imm(0, I32), dtype=I32)
         name = (self._bound(level, chosen) if level < len(self.levels) - 1 else self._here(chosen)).name
         self.depth[Var(name, *I32.limits)] = level
         return self.dim(Var(name, *I32.limits).expr + after)
@@ -361,6 +392,19 @@ class _Lift:
             return 0
         terms = tuple(t for t in dim.terms if self.level(from_terms((t,))) > level)
         return from_terms(terms) if terms else 0
+
+
+def _joined(body: Sequence[Stmt]) -> list[Stmt]:
+    """Statements in which neighbours under one condition on indices are one."""
+    out: list[Stmt] = []
+    for stmt in body:
+        last = out[-1] if out else None
+        same = isinstance(stmt, If) and isinstance(last, If) and stmt.cond == last.cond
+        if same and stmt.orelse is last.orelse is None and not any(isinstance(n, Load) for n in walk(stmt.cond)):
+            out[-1] = replace(last, then=Block(last.then.body + stmt.then.body))
+        else:
+            out.append(stmt)
+    return out
 
 
 def _is_multiple(dim: Dim) -> bool:

@@ -11,7 +11,7 @@ from sdk.compiler.ir.intrinsics import idx, op
 from sdk.compiler.ir.loops import Alloc, Block, For, Load, Loops, ValueExpr
 from sdk.compiler.ir.walk import buffers_used, substitute_dims, walk
 from sdk.compiler.schedules.gpu.jam import Instance, jam, unrolled
-from sdk.compiler.schedules.gpu.lift import lifted
+from sdk.compiler.schedules.gpu.lift import QUAD, lifted
 from sdk.compiler.schedules.locate import ScheduleError
 from sdk.compiler.schedules.tensorize import Lanes
 from sdk.compiler.sym import (
@@ -22,6 +22,7 @@ from sdk.compiler.sym import (
     dmin,
     floordiv,
     free_vars,
+    grain,
     max_value,
     min_value,
     prove_eq,
@@ -222,10 +223,12 @@ class _Columns:
         """The vectors of a tile."""
         extent = self.extent
         whole, vectors = _divides(self._size, extent), _divides(self.lanes, extent)
+        quads = self.lanes == 1 and self._size % QUAD == 0 and grain(extent) % QUAD == 0
         for k in range(self.count):
             at = self._var.expr * self._size + k * self.lanes
             start = at if whole else dmin(at, extent - self.lanes)
-            inside = () if whole or k == 0 or not vectors else (op("lt", idx(at), idx(extent)),)
+            first = at - k % QUAD if quads else at  # neighbours in a vector are there together
+            inside = () if whole or k < (QUAD if quads else 1) or not vectors else (op("lt", idx(first), idx(extent)),)
             yield _Part({self.start: start + self.source.lo}, inside, 0 if vectors else at - start)
 
 
@@ -236,7 +239,10 @@ def _columns(loop: For, tile: Tile) -> _Columns:
     while lanes > 1 and lanes > least:
         lanes //= 2
     lanes = lanes if lanes >= _LANES else 1
-    return _Columns(loop, _even(ceildiv(extent, lanes), max(tile.columns // lanes, 1)), lanes)
+    count = _even(ceildiv(extent, lanes), max(tile.columns // lanes, 1))
+    if lanes == 1 and tile.columns >= QUAD and count > 1:
+        count = -(-count // QUAD) * QUAD
+    return _Columns(loop, count, lanes)
 
 
 def _in_lanes(body: Block, loop: For, cols: _Columns) -> Block:
