@@ -74,7 +74,7 @@ def _code_text(prefix: str, number: int, code: Code) -> str:
     if code.words:
         lines = [", ".join(f"0x{w:08x}u" for w in code.words[k : k + 8]) for k in range(0, len(code.words), 8)]
         return f"\nstatic const uint32_t {prefix}_gpu_{number}[] = {{\n    " + ",\n    ".join(lines) + ",\n};"
-    lines = [f"    {quoted(line)[:-1]}\\n\"" for line in code.text.splitlines()]
+    lines = [f'    {quoted(line)[:-1]}\\n"' for line in code.text.splitlines()]
     return f"\nstatic const char {prefix}_gpu_{number}[] =\n" + "\n".join(lines) + ";"
 
 
@@ -150,4 +150,3 @@ def _arena_checks(api: Interface) -> str:
             "    }",
         ]
     return "".join(f"{line}\n" for line in lines)
-

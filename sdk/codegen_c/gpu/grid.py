@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sdk.compiler.analysis.dependence import conflict
+from sdk.compiler.analysis.pattern import classify
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops
 from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
-from sdk.compiler.machines.gpus.gpu import Gpu
+from sdk.compiler.machines.gpus.gpu import Gpu, Part
 from sdk.compiler.schedules.gpu.lift import flat
 from sdk.compiler.schedules.gpu.rules import item_of
 from sdk.compiler.sym import Dim, Var, ceildiv, dmax, floordiv, free_vars, max_value, prove_ge
@@ -75,7 +76,7 @@ def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = f
     _check_private(inner)
     inner = _of_item(inner)
     if gpu is not None:
-        item = item_of(loops, chain, inner, gpu, aligned)
+        item = item_of(Part(loops, chain, inner, classify(loops), aligned), gpu)
         loops, chain, inner = flat(loops), list(item.loops), item.body
         _check_private(inner)
     while len(chain) > len(_AXES):

@@ -19,7 +19,18 @@ from sdk.compiler.memory.inplace import may_take_over
 from sdk.compiler.sym import Dim, Var, floordiv, grain, prove_eq, prove_ge, substitute
 from sdk.errors import BuildError
 
-__all__ = ["Constants", "Operand", "Step", "aligned_of", "all_rows", "check_plan", "constants", "copying", "functions_of", "steps_of"]
+__all__ = [
+    "Constants",
+    "Operand",
+    "Step",
+    "aligned_of",
+    "all_rows",
+    "check_plan",
+    "constants",
+    "copying",
+    "functions_of",
+    "steps_of",
+]
 
 ARENA: Final = 0
 STATE: Final = 1
@@ -163,9 +174,7 @@ def steps_of(module: Module, plan: Plan, kernels: Kernels, weights: Weights, pla
     )
 
 
-def _operand(
-    plan: Plan, buffer: PlanBuffer, weights: Weights, places: Constants, reads: bool, writes: bool
-) -> Operand:
+def _operand(plan: Plan, buffer: PlanBuffer, weights: Weights, places: Constants, reads: bool, writes: bool) -> Operand:
     kind, size = plan.region(buffer.region).kind, buffer.type.nbytes
     if buffer.ring is not None:
         raise BuildError(f"buffer {buffer.name} keeps its last {buffer.ring} rows, which kernels have no form of")
@@ -178,9 +187,7 @@ def _operand(
     return Operand(region, offset, size, buffer.type.dtype, reads, writes)
 
 
-def _call(
-    module: Module, plan: Plan, call: PlanCall, kernels: Kernels, weights: Weights, places: Constants
-) -> Step:
+def _call(module: Module, plan: Plan, call: PlanCall, kernels: Kernels, weights: Weights, places: Constants) -> Step:
     if call.extern:
         written = extern_outputs(module, plan)[call.index]
         operands = [_operand(plan, plan.buffer(n), weights, places, True, n in written) for n in call.args]

@@ -52,9 +52,7 @@ class Kernel:
     capabilities: tuple[str, ...]
 
 
-def make_kernel(
-    loops: Loops, features: Features | None = None, aligned: frozenset[str] = frozenset()
-) -> Kernel:
+def make_kernel(loops: Loops, features: Features | None = None, aligned: frozenset[str] = frozenset()) -> Kernel:
     """The kernel of ``loops`` for devices with ``features`` (None: all). Parameters that are ``aligned`` begin at
     multiples of 16 bytes: vectors of 16 bytes in them are read and written at once where they begin at one.
 

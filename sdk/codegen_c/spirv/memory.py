@@ -53,9 +53,7 @@ class _Place:
 class Memory:
     """Emits accesses into ``code``."""
 
-    def __init__(
-        self, code: Code, scalars: Scalars, features: Features, aligned: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, code: Code, scalars: Scalars, features: Features, aligned: frozenset[str] = frozenset()) -> None:
         self.code, self.words, self.scalars, self.features = code, code.words, scalars, features
         self.aligned, self.parts = aligned, frozenset[str]()
         self._vectors: dict[str, int] = {}
@@ -103,7 +101,9 @@ class Memory:
         variable = self._variable(element, stride, binding, param.mode == "read")
         shift = {8: 0, 16: 1, 32: 2, 64: 3}[bits]
         begins = self.code.op("ShiftRightLogical", self.words.uint(), offset, self.scalars.u32(shift))
-        self.places[buffer.name] = _Place(buffer, variable, "buffer", element, begins, packed, False, binding, param.mode == "read")
+        self.places[buffer.name] = _Place(
+            buffer, variable, "buffer", element, begins, packed, False, binding, param.mode == "read"
+        )
 
     def _variable(self, element: int, stride: int, binding: int, read: bool) -> int:
         """What is bound, as an array of elements of a type."""
@@ -157,10 +157,7 @@ class Memory:
         flat = flat_index(index, buffer.shape)
         if name in self._parts and isinstance(flat, int):
             return self.scalars.u32(flat * buffer.dtype.lanes)
-        if buffer.ring is None:
-            first = word(flat)
-        else:
-            first = self._in_ring(buffer, index, buffer.ring, word)
+        first = word(flat) if buffer.ring is None else self._in_ring(buffer, index, buffer.ring, word)
         if buffer.dtype.lanes > 1:
             first = self.scalars.op("IMul", U32, first, self.scalars.u32(buffer.dtype.lanes))
         if held.begins is not None:

@@ -1,9 +1,28 @@
-import os
-from sdk.compiler.machines.gpus.gpu import Gpu
-from sdk.compiler.schedules.gpu.tiles import Tile
+"""The rows of this folder by name."""
 
-def gpu_for(name):
-    g=os.environ.get("GT")
-    v=[int(x) for x in (g or "4,4,1,1").split(",")]
-    t=Tile(*v)
-    return Gpu(name, {"contraction":t,"window":Tile(*[int(x) for x in os.environ.get("GW","4,4,1,1").split(",")])})
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Final
+
+from sdk.compiler.machines.gpus.gpu import Gpu
+
+__all__ = ["GPUS", "gpu_for"]
+
+
+def _found() -> Iterator[Gpu]:
+    """``GPUS`` of every module of this folder."""
+    package = importlib.import_module("sdk.compiler.machines.gpus")
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        if info.name != "lookup":
+            yield from getattr(importlib.import_module(f"{package.__name__}.{info.name}"), "GPUS", ())
+
+
+GPUS: Final = {gpu.name: gpu for gpu in _found()}
+
+
+def gpu_for(interface: str) -> Gpu:
+    """The row for all devices of an interface, such as "vulkan"."""
+    return GPUS[interface]

@@ -185,8 +185,8 @@ def _by(loop: For, times: int) -> tuple[Stmt, ...]:
     steps = floordiv(extent, times)
     if isinstance(steps, int) and steps < 1:
         return (loop,)
-    most = steps if isinstance(steps, int) else floordiv(max(loop.var.hi - loop.var.lo + 1, 1), times)
-    var = Var(f"{loop.var.name}_s", 0, max(int(most) if isinstance(most, int) else 1, 1))
+    most = steps if isinstance(steps, int) else (loop.var.hi - loop.var.lo + 1) // times
+    var = Var(f"{loop.var.name}_s", 0, max(most - 1, 0))
     body = [stmt for k in range(times) for stmt in _at(loop, loop.lo + var.expr * times + k)]
     out: list[Stmt] = [For(var, 0, steps, Block(tuple(body)))]
     if prove_eq(steps * times, extent) is not True:

@@ -399,12 +399,17 @@ def _joined(body: Sequence[Stmt]) -> list[Stmt]:
     out: list[Stmt] = []
     for stmt in body:
         last = out[-1] if out else None
-        same = isinstance(stmt, If) and isinstance(last, If) and stmt.cond == last.cond
-        if same and stmt.orelse is last.orelse is None and not any(isinstance(n, Load) for n in walk(stmt.cond)):
+        if isinstance(stmt, If) and isinstance(last, If) and _continues(last, stmt):
             out[-1] = replace(last, then=Block(last.then.body + stmt.then.body))
         else:
             out.append(stmt)
     return out
+
+
+def _continues(last: If, stmt: If) -> bool:
+    """Whether two conditions are one that nothing between changes."""
+    alone = last.orelse is None and stmt.orelse is None
+    return alone and last.cond == stmt.cond and not any(isinstance(n, Load) for n in walk(stmt.cond))
 
 
 def _is_multiple(dim: Dim) -> bool:

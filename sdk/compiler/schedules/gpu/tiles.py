@@ -36,8 +36,8 @@ _LANES: Final = 2  # the fewest that are worth a vector
 
 @dataclass(frozen=True)
 class Tile:
-    """How large: ``rows`` by ``columns`` elements, those in vectors of ``lanes`` at most; ``steps`` of a sum are one step
-    of its loop."""
+    """How large: ``rows`` by ``columns`` elements, those in vectors of ``lanes`` at most; ``steps`` of a sum are one
+    step of its loop."""
 
     rows: int
     columns: int
@@ -53,9 +53,7 @@ class Item:
     body: Block
 
 
-def tiled(
-    loops: Loops, chain: Sequence[For], inner: Block, tile: Tile, aligned: frozenset[str] = frozenset()
-) -> Item:
+def tiled(loops: Loops, chain: Sequence[For], inner: Block, tile: Tile, aligned: frozenset[str] = frozenset()) -> Item:
     """A tile of the iterations of ``chain``, which are independent, as the work of an item.
 
     rewrite: ``for i in 0..m { for j in 0..n { S(i, j) } }`` --> ``for i_t in 0..ceil(m/r) { for j_t in 0..ceil(n/c) {
@@ -85,7 +83,7 @@ def tiled(
             lanes, cols = 1, replace(cols, lanes=1)
     rows = shape.rows(tile.rows)
     instances = [
-        Instance(row.env | col.env, f"_{k}" if k else "", (*row.inside, *col.inside), col.skipped)
+        Instance({**row.env, **col.env}, f"_{k}" if k else "", (*row.inside, *col.inside), col.skipped)
         for k, (row, col) in enumerate((r, c) for r in rows.instances() for c in cols.instances())
     ]
     body = unrolled(body, tile.steps)
@@ -111,8 +109,8 @@ class _Shape:
 
     @classmethod
     def of(cls, chain: Sequence[For], inner: Block, pattern: Pattern) -> _Shape:
-        """Rows are the loops that the second factor of a product is the same for; of a window one loop, whose neighbours
-        share what they read; else none."""
+        """Rows are the loops that the second factor of a product is the same for; of a window one loop, whose
+        neighbours share what they read; else none."""
         *before, _ = chain
         if pattern.kind == "contraction" and pattern.product is not None:
             b = {v for n in walk(inner) if isinstance(n, Load) and n.buffer == pattern.product.b for d in n.index
