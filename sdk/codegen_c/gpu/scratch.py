@@ -33,8 +33,8 @@ def outside(loops: Loops, chain: list[For], inner: Block) -> tuple[Loops, list[F
         return loops, chain, inner
     row = sum(b.type.max_bytes for b in moved)
     if row > ROW_BYTES:
-        why = f"{ROW_BYTES} bytes"
-        raise BuildError(f"{', '.join(b.name for b in moved)}: more memory of its own than a work item of a GPU has", why=why)
+        arrays = ", ".join(b.name for b in moved)
+        raise BuildError(f"{arrays}: more memory of its own than a work item of a GPU has", why=f"{ROW_BYTES} bytes")
     extents = [max_value(loop.hi - loop.lo) for loop in chain]
     if chain and (any(n is None for n in extents) or prod(n or 1 for n in extents) * row > MOST_BYTES):
         chain, inner = _in_turns(chain, inner, max(LEAST_ITEMS, MOST_BYTES // row))
