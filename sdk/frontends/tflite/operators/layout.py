@@ -8,7 +8,7 @@ from sdk.compiler.ir.graph import Value
 from sdk.compiler.ir.types import I8, I16, I32, U8
 from sdk.compiler.sym import Dim
 from sdk.errors import BuildError
-from sdk.frontends.tflite.context import OpNode, Table
+from sdk.frontends.tflite.context import Importer, OpNode, Table
 from sdk.frontends.tflite.operators.real import movement
 from sdk.frontends.tflite.quantize import round_away
 from sdk.frontends.tflite.reader import Tensor
@@ -17,15 +17,31 @@ __all__ = ["TABLE"]
 
 
 def reshape(node: OpNode) -> None:
-    """RESHAPE to a shape known at import; to that of the output where only the run computes it, as tflite-micro does."""
-    if not node.has(1) or node.contents(1) is not None:
+    """RESHAPE to a shape known at import; to that of the output if only the run computes it, as tflite-micro does."""
+    if node.has(1) and node.contents(1) is None:
+        _reshape_to(node, node.output().shape)
+    else:
         movement.reshape(node)
-        return
-    x, shape = node.input(0), node.output().shape
+
+
+def _reshape_to(node: OpNode, shape: tuple[int, ...]) -> None:
+    x = node.input(0)
     if 0 in x.type.shape and 0 in shape:  # another shape of no elements
         node.call("full", shape=shape, value=0, dtype=str(x.type.dtype))
     else:
         node.call("reshape", x, shape=shape)
+
+
+def _same_elements(of_any_size: Importer) -> Importer:
+    """SQUEEZE and EXPAND_DIMS: the output's shape; ``of_any_size`` where a size is open, which the file states as 1."""
+
+    def run(node: OpNode) -> None:
+        if all(isinstance(d, int) for d in node.input(0).type.shape):
+            _reshape_to(node, node.output().shape)
+        else:
+            of_any_size(node)
+
+    return run
 
 
 def concatenation(node: OpNode) -> None:
@@ -205,8 +221,8 @@ def transpose(node: OpNode) -> None:
 
 TABLE: Table = {
     "RESHAPE": reshape,
-    "SQUEEZE": movement.squeeze,
-    "EXPAND_DIMS": movement.expand_dims,
+    "SQUEEZE": _same_elements(movement.squeeze),
+    "EXPAND_DIMS": _same_elements(movement.expand_dims),
     "CONCATENATION": concatenation,
     "STRIDED_SLICE": strided_slice,
     "SLICE": slice_,
