@@ -7,11 +7,16 @@ import gc
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sdk.toolchains import zig
+
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = Path(os.environ.get("CROSSLEVEL_MODELS", ROOT.parent / "shared" / "models"))
@@ -61,3 +66,12 @@ def need_tool():
         return path
 
     return need
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """A browser with a profile of its own for the tests of a file: see browsers.py."""
+    from browsers import started
+
+    with started(tmp_path_factory.mktemp("browser")) as running:
+        yield running
