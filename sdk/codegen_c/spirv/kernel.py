@@ -17,7 +17,7 @@ from sdk.codegen_c.spirv.values import Values
 from sdk.codegen_c.spirv.words import BUILTINS, Words
 from sdk.compiler.ir.loops import Alloc, Atomic, Barrier, Block, Eval, For, If, Let, Load, Loops, Op, Stmt, Store
 from sdk.compiler.ir.types import I32, U32
-from sdk.compiler.ir.walk import walk
+from sdk.compiler.ir.walk import statements, walk
 from sdk.compiler.sym import Dim, free_vars, max_value
 from sdk.errors import BuildError
 
@@ -297,7 +297,7 @@ def _extents(loops: Loops) -> dict[str, Dim]:
         BuildError: an axis that there is none of, or without one extent that is known before the launch.
     """
     found: dict[str, Dim] = {}
-    inner = {stmt.var for stmt in walk(loops.body) if isinstance(stmt, For)}
+    inner = {stmt.var for stmt in statements(loops.body) if isinstance(stmt, For)}
     for stmt in walk(loops.body):
         if not isinstance(stmt, For) or stmt.kind != "bind":
             continue
