@@ -28,8 +28,8 @@ from tests.schedules.test_random_schedules import nest, scheduled
 # Why a printer has no form of a program, which is no fault of its: what a kernel may not be, and lanes in OpenCL C.
 REFUSED = (
     "lanes", "a work item has", "no upper bound", "push constants", "library", "bytes, WGSL promises",
-    "64 bits", "WebGPU promises", "memory of its own", "numbers, at most", "buffers, at most", "no intrinsic of OpenCL C",
-    "axes of a GPU", "of a group among items",
+    "64 bits", "WebGPU promises", "axes of a GPU", "memory of its own", "numbers, at most", "buffers, at most",
+    "no intrinsic of OpenCL C", "of a group among items",
 )  # fmt: skip
 Program = tuple[Loops, dict[str, np.ndarray], list[str]]
 

@@ -17,8 +17,8 @@ from sdk.compiler.sym import Var, evaluate
 
 @dataclass
 class Job:
-    """A kernel to run on copies of arrays, one for each storage buffer; ``begins`` are the bytes at which operands begin
-    in theirs (empty: all at 0, each operand in a buffer of its own)."""
+    """A kernel to run on copies of arrays, one for each storage buffer; ``begins`` are the bytes at which operands
+    begin in theirs (empty: all at 0, each operand in a buffer of its own)."""
 
     kernel: Kernel
     arrays: Sequence[np.ndarray]

@@ -68,8 +68,8 @@ def make_kernel(loops: Loops, features: Features | None = None) -> Kernel:
 
 
 class Printer:
-    """Emits a function into ``code``; ``memory`` makes what emits its accesses. Groups have ``group`` items by axis where
-    the kernel does not say it."""
+    """Emits a function into ``code``; ``memory`` makes what emits its accesses. Groups have ``group`` items by axis
+    where the kernel does not say it."""
 
     def __init__(
         self,

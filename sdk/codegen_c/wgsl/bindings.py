@@ -1,6 +1,6 @@
 """Buffers of a kernel in WGSL: words of storage buffers, of which smaller elements are parts.
 
-Items may write other parts of the same word, so that narrow stores clear and set their bits by atomics; a buffer that has
+Items may write other parts of the same word, so narrow stores clear and set their bits by atomics; a buffer that has
 them is one of atomic words.
 """
 

@@ -13,8 +13,8 @@ __all__ = ["emit"]
 
 
 def emit(module: Module, prefix: str, options: EmitOptions) -> Emitted:
-    """``<prefix>_<kernel>.wgsl`` for each loops function, ``<prefix>.json`` with what each kernel wants and the launches
-    of every entry, and ``<prefix>_weights.bin``, which a host puts into the region of constants.
+    """``<prefix>_<kernel>.wgsl`` for each loops function, ``<prefix>.json`` with what each kernel wants and the
+    launches of every entry, and ``<prefix>_weights.bin``, which a host puts into the region of constants.
 
     Raises:
         BuildError: the module uses what has no form in WGSL.
