@@ -69,8 +69,9 @@ def with_opencl(folder: Path, seed: int, count: int) -> list[list[np.ndarray] | 
             out.append(made.missing["f"])
             continue
         arrays = [data[p.buffer.name] for p in loops.params]
-        numbers, groups = launch(loops, [counts for _, counts in made.of["f"]], {})
-        status, got, _ = device.run([made.codes[k] for k, _ in made.of["f"]], arrays, numbers, groups)
+        own = made.of["f"]
+        numbers, groups = launch(loops, [one.groups for one in own], {})
+        status, got, _ = device.run([made.codes[one.kernel] for one in own], own, arrays, numbers, groups)
         assert status == 0, (loops.name, device.message)
         out.append(got)
     return out

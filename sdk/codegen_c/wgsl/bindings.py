@@ -77,7 +77,7 @@ class Bindings(Memory):
         if buffer.dtype.is_float and bits == 64:
             self.words.need("Float64")
         shift = {8: 0, 16: 1, 32: 2, 64: 3}[bits]
-        begins = self.scalars.op("ShiftRightLogical", U32, offset, self.scalars.u32(shift))
+        begins = self.scalars.op("ShiftRightLogical", U32, offset, self.scalars.u32(shift)) if shift else offset
         variable = self._variables[self.bound[binding]]
         self.places[buffer.name] = Place(buffer, variable, "buffer", self.words.uint(), begins, bits < 32)
 

@@ -55,7 +55,7 @@ _REALS: Final = {
     "Floor": "floor({0})", "Ceil": "ceil({0})", "Sqrt": "sqrt({0})", "InverseSqrt": "inverseSqrt({0})",
 }  # fmt: skip
 _REALS_TESTED: Final = {
-    "FOrdEqual": "{0} == {1}", "FUnordNotEqual": "{0} != {1}",
+    "FOrdEqual": "{0} == {1}", "FUnordNotEqual": "!({0} == {1})",  # a NaN is unequal, which != leaves open
     **{f"FOrd{name}": f"{{0}} {sign} {{1}}" for name, sign in _COMPARISONS.items()},
 }  # fmt: skip
 _LOGIC: Final = {
