@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 import shutil
 import signal
@@ -24,6 +25,8 @@ os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(zig.cache_folder()))
 os.environ.setdefault("CROSSLEVEL_CACHE", str(ROOT / ".cache"))
 # Generated networks are others every day; a failure of another day comes back with its seed.
 os.environ.setdefault("CROSSLEVEL_SEED", str((datetime.date.today() - datetime.date(2026, 1, 1)).days * 1000))
+
+gc.set_threshold(100_000)  # as the command does: compilations make millions of objects that stay
 
 # Shells ignore Ctrl-C in what they start in the background, and so would the programs that tests interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
