@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from sdk.codegen_c.gpu.scratch import PRIVATE_BYTES, joined, outside
 from sdk.compiler.analysis.dependence import conflict
 from sdk.compiler.analysis.pattern import classify
-from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops
-from sdk.compiler.ir.walk import rewrite, substitute_dims, walk
+from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, If, Loops, Param
+from sdk.compiler.ir.walk import buffers_used, rewrite, substitute_dims, walk
 from sdk.compiler.machines.gpus.gpu import Gpu, Part
 from sdk.compiler.schedules.gpu.lift import flat
 from sdk.compiler.schedules.gpu.rules import item_of
-from sdk.compiler.sym import Dim, Var, ceildiv, dmax, floordiv, free_vars, max_value, prove_ge
+from sdk.compiler.sym import Dim, Var, ceildiv, free_vars, max_value
 from sdk.errors import BuildError
 
-__all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "kernels_of", "parallel", "work_items"]
+__all__ = ["GROUP", "MOST_GROUPS", "Grid", "Groups", "parallel", "parts_of", "work_items"]
 
 GROUP: Final = 64  # work items of a group, where nothing else decides
-PRIVATE_BYTES: Final = 4096  # of arrays that a work item may have of its own
 LOCAL_BYTES: Final = 32 * 1024  # that a group may share: the least that drivers of Vulkan and OpenCL promise
 MOST_GROUPS: Final = 65535  # on an axis: the least that Vulkan promises
 _AXES: Final = ("x", "y", "z")
@@ -28,21 +28,19 @@ Groups = tuple[Dim, Dim, Dim]
 
 @dataclass(frozen=True)
 class Grid:
-    """A kernel: ``loops`` with loops bound to axes; ``local`` work items to a group, ``groups`` of them, by axis."""
+    """A kernel: ``loops`` with loops bound to axes; ``local`` work items to a group, ``groups`` of them, by axis. Its
+    parameters are those of the function that ``operands`` numbers, then arrays of so many bytes as ``scratch`` says."""
 
     loops: Loops
     local: tuple[int, int, int]
     groups: Groups
+    operands: tuple[int, ...]
+    scratch: tuple[int, ...] = ()
 
 
-def kernels_of(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = frozenset()) -> tuple[Grid, ...]:
-    """The kernels of a function, to be run in order, each after all of the one before; with a ``gpu`` as its rules
-    have them, else the plain nests.
-
-    Raises:
-        BuildError: a kernel would need what a work item has not.
-    """
-    return tuple(work_items(part, gpu, aligned) for part in (_parts(loops) or [loops]))
+def parts_of(loops: Loops) -> list[Loops]:
+    """What becomes one kernel each of a function, to be run in order, each after all of the one before."""
+    return _parts(loops) or [loops]
 
 
 def parallel(loops: Loops) -> Loops:
@@ -67,12 +65,15 @@ def _parts(loops: Loops) -> list[Loops]:
 
 def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = frozenset()) -> Grid:
     """One kernel of a function: its outer independent loops are axes, the innermost of them x, those outside of the
-    inner two one axis. A nest without any is the work of one item. What an item does is for the rules of ``gpu``.
+    inner two one axis. A nest without any is the work of one item. With a ``gpu`` an item does what its rules say;
+    parameters that are ``aligned`` begin at multiples of 16 bytes.
 
     Raises:
-        BuildError: as ``kernels_of``.
+        BuildError: the kernel would need what a work item has not, or no rule is for it.
     """
     chain, inner = _chain(loops)
+    given = len(loops.params)
+    loops, chain, inner = outside(loops, chain, inner)
     _check_private(inner)
     inner = _of_item(inner)
     if gpu is not None:
@@ -81,9 +82,9 @@ def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = f
         _check_private(inner)
     while len(chain) > len(_AXES):
         first, second = chain[:2]
-        joined, env = _joined(first, second)
+        one, env = joined(first, second)
         inner = substitute_dims(inner, env)
-        chain = [joined, *(_renamed(loop, env) for loop in chain[2:])]
+        chain = [one, *(_renamed(loop, env) for loop in chain[2:])]
     body = inner
     for loop, axis in zip(reversed(chain), _AXES, strict=False):
         body = Block((replace(loop, body=body, kind="bind", axis=f"global.{axis}"),))
@@ -93,7 +94,13 @@ def work_items(loops: Loops, gpu: Gpu | None = None, aligned: frozenset[str] = f
     if any((most := max_value(count)) is None or most > MOST_GROUPS for count in groups):
         raise BuildError("more work items than the axes of a GPU have room for", where=f"loops @{loops.name}")
     padded = (*groups, 1, 1, 1)[: len(_AXES)]
-    return Grid(replace(loops, body=body), local, (padded[0], padded[1], padded[2]))
+    loads, stores = buffers_used(body)
+    used = loads | stores
+    operands = tuple(k for k, p in enumerate(loops.params[:given]) if p.buffer.name in used)
+    own = loops.params[given:]
+    params = (*(_used(loops.params[k], stores) for k in operands), *own)
+    scratch = tuple(p.buffer.type.max_bytes for p in own)
+    return Grid(replace(loops, params=params, body=body), local, (padded[0], padded[1], padded[2]), operands, scratch)
 
 
 def _chain(loops: Loops) -> tuple[list[For], Block]:
@@ -109,14 +116,9 @@ def _chain(loops: Loops) -> tuple[list[For], Block]:
     return chain, block
 
 
-def _joined(outer: For, inner: For) -> tuple[For, Mapping[Var, Dim]]:
-    """One loop in place of two, and what their variables are in it."""
-    rows, extent = outer.hi - outer.lo, inner.hi - inner.lo
-    most = max_value(rows * extent)
-    var = Var(f"{outer.var.name}_{inner.var.name}", 0, max((most or 1) - 1, 1))
-    quotient = floordiv(var.expr, extent if prove_ge(extent, 1) is True else dmax(extent, 1))  # of 0 there is no item
-    env = {outer.var: quotient + outer.lo, inner.var: var.expr - quotient * extent + inner.lo}
-    return For(var, 0, rows * extent, Block(())), env
+def _used(param: Param, stores: set[str]) -> Param:
+    """A parameter as one kernel of a function uses it."""
+    return param if param.buffer.name in stores else replace(param, mode="read")
 
 
 def _renamed(loop: For, env: Mapping[Var, Dim]) -> For:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sdk.codegen_c.c99.names import identifier
-from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, Groups, kernels_of
+from sdk.codegen_c.gpu.grid import LOCAL_BYTES, Grid, Groups, parts_of, work_items
 from sdk.codegen_c.opencl.stmt import emit_kernel
 from sdk.codegen_c.spirv.kernel import make_kernel
 from sdk.compiler.ir.loops import Alloc, Loops
@@ -18,9 +18,9 @@ from sdk.compiler.machines.gpus.gpu import Gpu
 from sdk.compiler.machines.gpus.lookup import gpu_for
 from sdk.errors import BuildError
 
-__all__ = ["OPERANDS", "WORDS", "Code", "Kernels", "kernels"]
+__all__ = ["OPERANDS", "WORDS", "Code", "Kernels", "Launch", "kernels"]
 
-OPERANDS: Final = 12  # buffers of a kernel, and
+OPERANDS: Final = 16  # buffers of a kernel, and
 WORDS: Final = 32  # 32-bit words of its numbers with their offsets: SDK_GPU_OPERANDS and SDK_GPU_WORDS of the runtime
 _NEEDS: Final = {"f64": 2, "i64": 4, "u64": 4}  # SDK_GPU_NEEDS_*
 _NEEDS_OF_SPIRV: Final = {"Float64": 2, "Int64": 4, "StorageBuffer8BitAccess": 16, "StorageBuffer16BitAccess": 16}
@@ -72,12 +72,23 @@ class Code:
 
 
 @dataclass(frozen=True)
+class Launch:
+    """A kernel of a function: its number, its groups in the function's dims, which of the function's parameters it is
+    given, and the bytes of the arrays that it is given after them."""
+
+    kernel: int
+    groups: Groups
+    operands: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Kernels:
-    """All kernels in order; of each function the numbers of its own with the groups of each, in the function's dims,
-    or why there are none. Functions of unlike dims may share a kernel."""
+    """All kernels in order; of each function those to run in a row, or why there are none. Functions of unlike dims may
+    share a kernel."""
 
     codes: tuple[Code, ...]
-    of: Mapping[str, tuple[tuple[int, Groups], ...]]
+    of: Mapping[str, tuple[Launch, ...]]
     missing: Mapping[str, str]
 
 
@@ -102,7 +113,7 @@ def kernels(
     why. ``aligned`` are the parameters of functions that begin at multiples of 16 bytes in every call."""
     codes: list[Code] = []
     known: dict[object, int] = {}
-    of: dict[str, tuple[tuple[int, Groups], ...]] = {}
+    of: dict[str, tuple[Launch, ...]] = {}
     missing: dict[str, str] = {}
     for name, loops in functions.items():
         try:
@@ -115,7 +126,8 @@ def kernels(
             if code.key not in known:
                 known[code.key] = len(codes)
                 codes.append(_named(code, identifier(f"{prefix}_{name}_{k}" if k else f"{prefix}_{name}")))
-            own.append((known[code.key], code.grid.groups))
+            grid = code.grid
+            own.append(Launch(known[code.key], grid.groups, grid.operands, grid.scratch))
         of[name] = tuple(own)
     return Kernels(tuple(codes), of, missing)
 
@@ -126,26 +138,26 @@ def _named(code: Code, name: str) -> Code:
 
 
 def _made(loops: Loops, prefix: str, gpu: str, aligned: frozenset[str]) -> list[Code]:
-    """The kernels of a function as the first of its schedules has them that the language has a form of; the last is the
-    plain nest."""
+    """The kernels of a function."""
+    return [_scheduled(part, prefix, gpu, aligned) for part in parts_of(loops)]
+
+
+def _scheduled(part: Loops, prefix: str, gpu: str, aligned: frozenset[str]) -> Code:
+    """A kernel as the first of its schedules has it that the language has a form of; the last is the plain nest."""
     for machine in gpu_for(gpu).variants:
         try:
-            return _printed(loops, prefix, gpu, aligned, machine)
+            return _printed(work_items(part, machine, aligned), prefix, gpu, aligned)
         except BuildError:
             continue
-    return _printed(loops, prefix, gpu, aligned, None)
+    return _printed(work_items(part), prefix, gpu, aligned)
 
 
-def _printed(loops: Loops, prefix: str, gpu: str, aligned: frozenset[str], machine: Gpu | None) -> list[Code]:
-    made = []
-    grids = kernels_of(loops, machine, aligned)
-    for grid in grids:
-        code = _PRINTERS[gpu](replace(grid, loops=replace(grid.loops, name="gpu_kernel")), prefix, aligned)
-        if code.operands > OPERANDS:
-            raise BuildError(f"a kernel of {code.operands} buffers, at most {OPERANDS} are sure to be allowed")
-        if code.operands + code.numbers > WORDS:
-            raise BuildError(f"a kernel of {code.operands + code.numbers} numbers, at most {WORDS} are")
-        if code.local_bytes > LOCAL_BYTES:
-            raise BuildError(f"a group would share {code.local_bytes} bytes, {LOCAL_BYTES} are sure to be there")
-        made.append(code)
-    return made
+def _printed(grid: Grid, prefix: str, gpu: str, aligned: frozenset[str]) -> Code:
+    code = _PRINTERS[gpu](replace(grid, loops=replace(grid.loops, name="gpu_kernel")), prefix, aligned)
+    if code.operands > OPERANDS:
+        raise BuildError(f"a kernel of {code.operands} buffers, at most {OPERANDS} are sure to be allowed")
+    if code.operands + code.numbers > WORDS:
+        raise BuildError(f"a kernel of {code.operands + code.numbers} numbers, at most {WORDS} are")
+    if code.local_bytes > LOCAL_BYTES:
+        raise BuildError(f"a group would share {code.local_bytes} bytes, {LOCAL_BYTES} are sure to be there")
+    return code

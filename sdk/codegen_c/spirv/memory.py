@@ -18,7 +18,7 @@ from sdk.compiler.ir.types import BOOL, F16, U32, DType
 from sdk.compiler.sym import Dim, flat_index, floordiv, grain, max_value
 from sdk.errors import BuildError
 
-__all__ = ["MOST_PRIVATE", "Features", "Memory"]
+__all__ = ["MOST_PRIVATE", "Features", "Memory", "Place"]
 
 MOST_PRIVATE: Final = 1 << 16  # bytes of one array of a work item
 MOST_LOCAL: Final = 1 << 15  # bytes that a group shares: what every device has
@@ -35,7 +35,7 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """A buffer: its variable, the class of storage, element type in memory, and for an operand where it begins, in
     elements; ``single`` where it is a variable rather than an array."""
 
@@ -58,7 +58,7 @@ class Memory:
         self.aligned, self.parts = aligned, frozenset[str]()
         self._vectors: dict[str, int] = {}
         self._parts: dict[str, list[int]] = {}
-        self.places: dict[str, _Place] = {}
+        self.places: dict[str, Place] = {}
         self.local_bytes = 0
         self._builtins: dict[int, int] = {}
 
@@ -101,7 +101,7 @@ class Memory:
         variable = self._variable(element, stride, binding, param.mode == "read")
         shift = {8: 0, 16: 1, 32: 2, 64: 3}[bits]
         begins = self.code.op("ShiftRightLogical", self.words.uint(), offset, self.scalars.u32(shift))
-        self.places[buffer.name] = _Place(
+        self.places[buffer.name] = Place(
             buffer, variable, "buffer", element, begins, packed, False, binding, param.mode == "read"
         )
 
@@ -133,7 +133,7 @@ class Memory:
         count = max(size, 1) * buffer.dtype.lanes
         if buffer.name in self.parts:
             self._parts[buffer.name] = [self.code.variable(element) for _ in range(count)]
-            self.places[buffer.name] = _Place(buffer, 0, "function", element)
+            self.places[buffer.name] = Place(buffer, 0, "function", element)
             return
         single = count == 1
         type = element if single else self.words.array(element, count)
@@ -144,7 +144,7 @@ class Memory:
             variable, storage = self.words.variable("workgroup", type), "workgroup"
         else:
             variable, storage = self.code.variable(type), "function"
-        self.places[buffer.name] = _Place(buffer, variable, storage, element, single=single)
+        self.places[buffer.name] = Place(buffer, variable, storage, element, single=single)
 
     # --- accesses --------------------------------------------------------------------------------------------
 
