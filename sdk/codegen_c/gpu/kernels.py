@@ -14,7 +14,6 @@ from sdk.codegen_c.spirv.kernel import make_kernel
 from sdk.compiler.ir.loops import Alloc, Loops
 from sdk.compiler.ir.types import DType
 from sdk.compiler.ir.walk import walk
-from sdk.compiler.machines.gpus.gpu import Gpu
 from sdk.compiler.machines.gpus.lookup import gpu_for
 from sdk.errors import BuildError
 

@@ -116,7 +116,7 @@ def functions_of(module: Module) -> dict[str, Loops]:
     """What kernels are made of: the functions that plans call, those that no call gives a part of the rows for all of
     them; and those that copy."""
     out: dict[str, Loops] = {}
-    parts = {s.callee for p in module.plans.values() for s in p.body if isinstance(s, PlanCall) and s.rows is not None}
+    parts = {s.callee for p in module.plans.values() for s in p.body if isinstance(s, PlanCall) and _is_part(module, s)}
     for plan in module.plans.values():
         for stmt in plan.body:
             if isinstance(stmt, PlanCall) and not stmt.extern:
@@ -126,6 +126,14 @@ def functions_of(module: Module) -> dict[str, Loops]:
                 kind = _copied(plan, stmt)
                 out[_copy_name(kind)] = copying(kind)
     return out
+
+
+def _is_part(module: Module, call: PlanCall) -> bool:
+    """Whether a call computes some of the rows."""
+    if call.extern or call.rows is None or (rows := module.loops[call.callee].rows) is None:
+        return False
+    env = dict(zip(module.loops[call.callee].dims, call.dims, strict=True))
+    return call.rows != (0, substitute(rows.extent, env))
 
 
 def all_rows(loops: Loops) -> Loops:
