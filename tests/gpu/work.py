@@ -125,3 +125,26 @@ def statuses(
     if status == 0:
         after = [host.run(drawn(host, k, {}), {})[0] for k in range(runs)]
     return status, told, after, host.message
+
+
+def converse(path: Path, folder: Path, prompt: int, steps: int, options: dict[str, Any]):
+    """A decoder's prefill of a prompt and steps after it, on the device and on the processor: (status, what was said,
+    the largest difference of each, recordings)."""
+    host = hosted(path, folder, **options)
+    status = host.open()
+    if status != 0:
+        return status, host.told, [], 0
+    ids = np.random.default_rng(3).integers(0, 96, prompt + steps)
+
+    def talk() -> list[np.ndarray]:
+        entries = ("prefill", {"n": prompt}, ids[:prompt]), *(
+            ("decode", {"pos": k}, ids[k : k + 1]) for k in range(prompt, prompt + steps)
+        )
+        found = [host.run({"ids": given}, dims, entry) for entry, dims, given in entries]
+        assert all(one == 0 for one, _ in found)
+        return [out["logits"] for _, out in found]
+
+    got, recorded, told = talk(), host.recorded, host.told
+    host.close()
+    assert host.first.call("reset") == 0
+    return status, told, [_apart(a, b) for a, b in zip(got, talk(), strict=True)], recorded
