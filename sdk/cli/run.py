@@ -62,6 +62,8 @@ def run(
             {**result.to_json(), "outputs": summary, "saved": None if save is None else str(save)}
         )
         return
+    for note in result.notes:
+        output.say(f"note: {note}")
     for name, value in result.outputs.items():
         output.print_pairs(name, [("type", f"{value.dtype}{list(value.shape)}"), ("values", _values(value))])
     if save is not None:

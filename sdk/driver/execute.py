@@ -24,6 +24,7 @@ from sdk.driver.built import Built, BuiltEntry, load_built
 from sdk.driver.device_model import FRESH_DIM, as_built
 from sdk.driver.dims import dims_of_run
 from sdk.driver.files import read_model_file
+from sdk.driver.gpus import kept_kernels
 from sdk.driver.importing import import_model
 from sdk.driver.job import prefix_of
 from sdk.driver.options import BuildOptions
@@ -35,13 +36,14 @@ from sdk.report import RunResult, VerifyReport
 from sdk.text import wire_name
 
 __all__ = [
-    "SEED", "WARMUP", "connect", "difference", "entry_name", "prepare", "random_bytes", "resolve",
+    "GPU_NOTE", "SEED", "WARMUP", "connect", "difference", "entry_name", "prepare", "random_bytes", "resolve",
     "run", "signature", "step", "verify",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 WARMUP = 2
 SEED = 0
+GPU_NOTE = "GPU: "  # begins what agents say of steps that a GPU does not run
 ROOM = 2  # of what a reference's results move by with the last bits of its inputs: ours may be on the other side
 
 
@@ -72,7 +74,7 @@ def connect(
     """A session with the agent of a model file or a built folder."""
     built, place = resolve(target, board, options)
     agent = link_agent(built.sources, place, options, device=device)
-    return open_session(device, place, agent), built, place
+    return open_session(device, place, agent, variables=kept_kernels(built)), built, place
 
 
 def entry_name(built: Built, entry: str | None) -> str:
@@ -257,6 +259,7 @@ def run(
             outputs,
             sample,
             counter,
+            session.notes(GPU_NOTE),
         )
 
 
@@ -348,6 +351,7 @@ def verify(
             worst,
             unrounded,
             unsteady,
+            session.notes(GPU_NOTE),
         )
 
 

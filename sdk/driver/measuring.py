@@ -18,7 +18,8 @@ from sdk.driver.agents import link_agent
 from sdk.driver.built import Built
 from sdk.driver.conditions import conditions, facts_of, remarks
 from sdk.driver.counting import PHASE_RUN, Counts, NoPluginsError, can_count, counted
-from sdk.driver.execute import WARMUP, connect, prepare, resolve
+from sdk.driver.execute import GPU_NOTE, WARMUP, connect, prepare, resolve
+from sdk.driver.gpus import kept_kernels
 from sdk.driver.options import BuildOptions
 from sdk.driver.session import open_session
 from sdk.errors import NoDeviceError, UsageError
@@ -71,7 +72,7 @@ def bench(
         while time.monotonic() - began < min_time_s and len(samples) < _MAX_SAMPLES and not counts:
             samples += session.run(number, dims=values, repeat=repeat).samples
         after, runs = now(), len(samples) + warmup + (first is not None)
-        told = tuple(remarks(before, after, samples))
+        told = (*session.notes(GPU_NOTE), *remarks(before, after, samples))
         return replace(
             _report(built, place, session, at, threads, samples), first=first, notes=told,
             conditions=conditions(before, after),
@@ -86,7 +87,7 @@ def bench(
             found = counts[PHASE_RUN]
             cycles = None if found.est_cycles is None else found.est_cycles / runs
             return replace(report, instructions=found.instructions / runs, est_cycles=cycles)
-    with open_session(device, place, agent) as session:
+    with open_session(device, place, agent, variables=kept_kernels(built)) as session:
         return work(session)
 
 
@@ -177,7 +178,7 @@ def bench_pair(
         reports = []
         for side, samples, one in zip(sides, medians, first, strict=True):
             report = _report(side.built, side.place, side.session, at, options.threads, samples)
-            told = tuple(remarks(before, after, samples))
+            told = (*side.session.notes(GPU_NOTE), *remarks(before, after, samples))
             reports.append(replace(report, first=one, notes=told, conditions=conditions(before, after)))
     ratios = tuple(b / a if a else math.inf if b else 1.0 for a, b in zip(*medians, strict=True))
     return PairReport(reports[0], reports[1], ratios)

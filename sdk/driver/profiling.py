@@ -17,7 +17,8 @@ from sdk.driver.agents import link_agent
 from sdk.driver.built import Built
 from sdk.driver.conditions import conditions, facts_of, remarks
 from sdk.driver.counting import PHASE_OP, PHASE_RUN, Counts, can_count, counted, total
-from sdk.driver.execute import WARMUP, entry_name, prepare, resolve
+from sdk.driver.execute import GPU_NOTE, WARMUP, entry_name, prepare, resolve
+from sdk.driver.gpus import kept_kernels
 from sdk.driver.options import BuildOptions
 from sdk.driver.peak import peak_of
 from sdk.driver.session import open_session
@@ -91,7 +92,11 @@ def profile(
     elif place.emulator is not None and not place.emulator.timed and device is None:
         raise UsageError("instructions of several threads cannot be told apart", hint="profile with --threads 1")
     else:
-        with open_session(device, place, plain) as bare, open_session(device, place, clocked) as with_clocks:
+        kept = kept_kernels(built)
+        with (
+            open_session(device, place, plain, variables=kept) as bare,
+            open_session(device, place, clocked, variables=kept) as with_clocks,
+        ):
             now = facts_of(device, place, bare)
             found = _timed(bare, with_clocks, clocks, lambda session: prepare(session, built, entry, at), repeat, now)
     return _report(built, place, options, name, found)
@@ -151,8 +156,9 @@ def _timed(
         whole.append(clocked.run(number, dims=values).samples[0])
         ops.append(_ticks(clocked, clocks))
     after, unit = now(), clocked.info.counter
+    said = bare.notes(GPU_NOTE)
     each = tuple((_median(unit, [run[k].ticks for run in ops]), ops[-1][k].calls) for k in range(len(ops[-1])))
-    told = tuple(remarks(before, after, plain))
+    told = (*said, *remarks(before, after, plain))
     measured = (clocked.info, dims, _median(unit, plain), _median(unit, whole), each, repeat)
     return _Measured(*measured, conditions(before, after), told)
 

@@ -54,9 +54,8 @@ def test_a_decoder_keeps_its_states_on_the_device(pocl, gpu: str, tmp_path: Path
     assert spec.loader is not None
     sys.modules["decoder"] = module = importlib.util.module_from_spec(spec)  # dataclasses look their module up
     spec.loader.exec_module(module)
-    save_program(module.build(), tmp_path / "decoder.ir")
-    options = {"gpu": gpu, "dims": {"cap": (8, 40)}}
-    status, told, apart, recorded = pocl(converse, tmp_path / "decoder.ir", tmp_path, 24, 64, options)
+    save_program(module.build(module.Config(cache=(8, 40))), tmp_path / "decoder.ir")
+    status, told, apart, recorded = pocl(converse, tmp_path / "decoder.ir", tmp_path, 24, 64, {"gpu": gpu})
     assert (status, told) == (0, "")
     assert len(apart) == 65
     assert max(apart) <= 1e-4

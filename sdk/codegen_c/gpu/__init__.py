@@ -18,6 +18,11 @@ def _emit(module: Module, prefix: str, isa: frozenset[str], options: EmitOptions
     return emit(module, prefix, isa=isa, options=options)
 
 
+def _hooks(prefix: str) -> tuple[str, ...]:
+    """Those of C, for steps that run so, and one for what the device says that a step took."""
+    return (*profiling_hooks(prefix), f"{prefix.upper()}_HOOK_TOOK(self,index,ns)=sdk_rt_op_took(index,ns)")
+
+
 BACKEND = Backend(
     "gpu",
     "C with kernels for GPUs",
@@ -25,5 +30,5 @@ BACKEND = Backend(
     kernels="plain",
     choices=frozenset(("gpu", "toolchain", "externs", "opt", "check")),
     refuses=hosted_only("drivers of GPUs are"),
-    runtime=Runtime(("src/wire.c", "src/agent*.c"), profiling_hooks, lambda prefix: ()),
+    runtime=Runtime(("src/wire.c", "src/agent*.c"), _hooks, lambda prefix: ()),
 )
