@@ -35,8 +35,9 @@ def open_session(
     variables: Mapping[str, str] | None = None,
 ) -> Session:
     """A session with the agent: on this machine or the board's emulated target when ``uri`` is None; ``counting`` is
-    that target told to count; ``variables`` are more of the environment of an agent here. CROSSLEVEL_TIMEOUT (20; 100 where a limit of instructions ends what hangs) and
-    CROSSLEVEL_DEADLINE (600) say for how many seconds it may be silent, and work on what is asked.
+    that target told to count; ``variables`` are more of the environment of an agent here. CROSSLEVEL_TIMEOUT (20; 100
+    where a limit of instructions ends what hangs) and CROSSLEVEL_DEADLINE (600) say for how many seconds it may be
+    silent, and work on what is asked.
 
     Raises:
         NoDeviceError: the board can neither run here nor be emulated, and no device is given.

@@ -63,6 +63,15 @@ def pocl() -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture(scope="session")
+def webgpu() -> Iterator[Callable[..., Any]]:
+    """Calls a function in a process where `wgpu` finds lavapipe."""
+    drivers = ":".join(map(str, Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json")))
+    assert drivers, "lavapipe is missing: install the Debian package mesa-vulkan-drivers"
+    with process({"VK_ICD_FILENAMES": drivers}) as pool:
+        yield lambda function, *given: in_process(pool, function, *given)
+
+
+@pytest.fixture(scope="session")
 def lying(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """``lying(lie, function, ...)``: the same where the OpenCL library lies; "" is the truth, "none": there is none."""
     folder, real = shim(tmp_path_factory, "lying_opencl.c", LOADER)
@@ -90,8 +99,8 @@ def lavapipe() -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture(scope="session")
 def lying_vulkan(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """``lying_vulkan(lie, function, ...)``: the same where the Vulkan library lies; "none": there is none, "nothing": there
-    is no device."""
+    """``lying_vulkan(lie, function, ...)``: the same where the Vulkan library lies; "none": there is none, "nothing":
+    there is no device."""
     folder, real = shim(tmp_path_factory, "lying_vulkan.c", "libvulkan.so.1")
     empty = tmp_path_factory.mktemp("empty")
     for name in ("libvulkan.so.1", "libvulkan.so"):

@@ -1,4 +1,4 @@
-"""What is kept of a model in a folder: compiled kernels and verdicts, damage to them, drivers that crash over a kernel."""
+"""What is kept of a model in a folder: kernels and verdicts, damage to them, drivers that crash over a kernel."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_driver_that_crashes_over_a_kernel_does_so_once(driver: tuple[str, Lyi
 
 
 def test_a_kernel_over_which_the_device_is_lost_is_not_tried_again(driver: tuple[str, Lying], keep: Path) -> None:
-    gpu, lie = driver
+    _, lie = driver
     status, _, _ = lie("lost=2", keep)
     assert status == -10
     assert CRASHED in fine(lie("", keep))

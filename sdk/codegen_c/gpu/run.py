@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sdk.codegen_c.c99.banner import comment
 from sdk.codegen_c.c99.function import CFunction
 from sdk.codegen_c.c99.interface import Entry, Interface, Port, quoted
 from sdk.codegen_c.c99.plan import RunPrinter
