@@ -47,7 +47,7 @@ def run(
         output.check_no_input(save, "--output")
     result = driver.run(
         options.existing(target),
-        options.find_place(board, device),
+        options.find_place(board, device, compile_options["gpu"]),
         device,
         options.make_options(**compile_options),
         options.parse_at(at),

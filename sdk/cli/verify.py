@@ -60,7 +60,7 @@ def verify(
         return
     report = driver.verify(
         options.existing(model),
-        options.find_place(board, device),
+        options.find_place(board, device, compile_options["gpu"]),
         device,
         options.make_options(**compile_options),
         against,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from sdk.amounts import Amount
@@ -15,10 +15,10 @@ from sdk.devices.machine import MachineFacts
 from sdk.devices.messages import DeviceInfo, OpTicks
 from sdk.driver.agents import link_agent
 from sdk.driver.built import Built
-from sdk.driver.conditions import conditions, facts_of, remarks
+from sdk.driver.conditions import conditions, facts_of, remarks, runs_here
 from sdk.driver.counting import PHASE_OP, PHASE_RUN, Counts, can_count, counted, total
 from sdk.driver.execute import GPU_NOTE, WARMUP, entry_name, prepare, resolve
-from sdk.driver.gpus import kept_kernels
+from sdk.driver.gpus import interface_of, kept_kernels
 from sdk.driver.options import BuildOptions
 from sdk.driver.peak import peak_of
 from sdk.driver.session import open_session
@@ -60,6 +60,7 @@ class _Measured:
     runs: int
     conditions: Json | None = None
     notes: tuple[str, ...] = ()
+    here: bool = False  # on this machine, in its time
 
 
 def profile(
@@ -99,6 +100,7 @@ def profile(
         ):
             now = facts_of(device, place, bare)
             found = _timed(bare, with_clocks, clocks, lambda session: prepare(session, built, entry, at), repeat, now)
+            found = replace(found, here=runs_here(device, place))
     return _report(built, place, options, name, found)
 
 
@@ -183,7 +185,8 @@ def _report(
 ) -> ProfileReport:
     own = built.entries[entry]
     env = {var: found.dims[var.name] for var in own.dims}
-    peak = peak_of(place, options.threads)
+    interface = interface_of(built)
+    peak = peak_of(place, options.threads) if interface is None else _gpu_peak(interface, found)
     ops = []
     for fact in own.ops:
         cost, calls = found.ops[fact.index]
@@ -230,6 +233,15 @@ def _report(
         notes=(*_notes(found), *found.notes),
         conditions=found.conditions,
     )
+
+
+def _gpu_peak(interface: str, found: _Measured) -> Peak | None:
+    """That of this machine's GPU, where it was measured."""
+    if not found.here:
+        return None
+    from sdk.driver.gpu_peak import gpu_peak  # which takes the printers
+
+    return gpu_peak(interface)
 
 
 def _whole(count: float | None) -> int | None:

@@ -48,6 +48,9 @@ def test_a_profile_has_what_the_device_took_for_each_operation(net: Path) -> Non
     assert all(op.median_us is not None and op.median_us > 0 for op in report.ops)
     assert all(op.calls == 1 for op in report.ops)
     assert 0 < report.covered <= 1.001
+    assert report.peak is not None
+    assert report.peak.source.startswith("measured here on llvmpipe")
+    assert report.peak.macs > 0 < report.peak.bytes
     assert any("runs on the processor" in note for note in report.notes)
 
 
