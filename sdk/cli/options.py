@@ -379,7 +379,7 @@ def find_board(name: str) -> Board:
 
 
 def find_place(board: str | None, device: str | None, gpu: str | None = None) -> Board | None:
-    """Load the board of a verb that takes --board or --device; that of this machine where --gpu alone is given, and raise
+    """Load the board of a verb that takes --board or --device; that of this machine where --gpu alone is given. Raise
     UsageError when it got none of them."""
     if board is None and device is None and gpu is not None:
         board = "host"

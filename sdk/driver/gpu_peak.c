@@ -38,7 +38,7 @@ static uint64_t quickest(uint32_t k, uint32_t items)
     const sdk_gpu_range_t ranges[] = {{out, 0u, 4u * (uint64_t)items}, {in, 0u, PEAK_BYTES}};
     const sdk_gpu_range_t read[] = {ranges[1], ranges[0]};
     const int32_t numbers[] = {(int32_t)items};
-    const uint32_t groups[3] = {items / PEAK_GROUP, 1u, 1u};
+    const uint32_t groups[3] = {items / peak_gpu_codes[k].local[0], 1u, 1u};
     sdk_gpu_recording_t *recording = NULL;
     uint64_t best = 0u;
     int status = sdk_gpu_recording(gpu, 1u, timed, &recording);

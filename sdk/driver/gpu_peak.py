@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from sdk.boards import load_board
-from sdk.codegen_c.gpu.files import codes_file
-from sdk.codegen_c.gpu.grid import GROUP
-from sdk.codegen_c.gpu.kernels import kernels
+from sdk.codegen_c import get_backend
 from sdk.compiler.ir.loops import Alloc, Block, Buffer, For, Imm, Load, Loops, Op, Param, Store
 from sdk.compiler.ir.types import dtype
 from sdk.compiler.sym import Dim, Var
@@ -73,7 +71,8 @@ def _reading() -> Loops:
     total = Buffer("total", _F32, (), "register")
     each = Op("add", (Load("total", (), _F32), Load("in", (k.expr * READERS + i.expr,), _F32)), _F32)
     more = For(k, 0, READ_BYTES // 4 // READERS, Block((Store("total", (), each),)))
-    item = Block((Alloc(total), Store("total", (), Imm(0.0, _F32)), more, Store("out", (i.expr,), Load("total", (), _F32))))
+    start, end = Store("total", (), Imm(0.0, _F32)), Store("out", (i.expr,), Load("total", (), _F32))
+    item = Block((Alloc(total), start, more, end))
     params = (Param(Buffer("in", _F32, (READ_BYTES // 4,)), "read"), Param(Buffer("out", _F32, (n.expr,)), "write"))
     return Loops("reading", (n,), params, Block((For(i, 0, n.expr, item),)))
 
@@ -83,15 +82,17 @@ def _program(interface: str) -> Path:
     root = data_dir("c_runtime") / "gpu"
     target = target_for(load_board("host"))
     tool = toolchain_for(target)
-    made = kernels({"products": _products(), "reading": _reading()}, "peak", interface)
+    alone = get_backend("gpu").alone
+    assert alone is not None
+    made = alone({"products": _products(), "reading": _reading()}, "peak", interface)
     texts = [
-        SourceText("peak_codes.c", codes_file("peak", made)),
+        SourceText("peak_codes.c", made),
         SourceText.read(Path(__file__).with_suffix(".c")),
         *map(SourceText.read, [root / "src" / "gpu.c", *sorted((root / "src").glob(f"gpu_{interface}*.c"))]),
     ]
     defines = (
         f"PEAK_OPEN=sdk_gpu_open_{interface}", f"PEAK_MACS={SUMS * STEPS}", f"PEAK_BYTES={READ_BYTES}u",
-        f"PEAK_READERS={READERS}u", f"PEAK_FEWEST={FEWEST}u", f"PEAK_MOST={MOST}u", f"PEAK_GROUP={GROUP}u",
+        f"PEAK_READERS={READERS}u", f"PEAK_FEWEST={FEWEST}u", f"PEAK_MOST={MOST}u",
     )  # fmt: skip
     folders = (root / "include", root / "src")
     jobs = [CompileJob(text, target, include_dirs=folders, defines=defines) for text in texts]

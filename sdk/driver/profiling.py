@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 from sdk.amounts import Amount
@@ -239,9 +240,8 @@ def _gpu_peak(interface: str, found: _Measured) -> Peak | None:
     """That of this machine's GPU, where it was measured."""
     if not found.here:
         return None
-    from sdk.driver.gpu_peak import gpu_peak  # which takes the printers
-
-    return gpu_peak(interface)
+    measured: Callable[[str], Peak | None] = import_module("sdk.driver.gpu_peak").gpu_peak  # which loads the printers
+    return measured(interface)
 
 
 def _whole(count: float | None) -> int | None:

@@ -9,8 +9,9 @@ import pytest
 
 from sdk import driver
 from sdk.boards import load_board
-from sdk.driver import BuildOptions
+from sdk.driver import BuildOptions, finding
 from sdk.driver.artifact import build_sources
+from sdk.errors import SdkError, UsageError
 from tests.gpu.conftest import DRIVERS, VENDORS
 from tests.gpu.work import model
 
@@ -60,3 +61,32 @@ def test_builds_for_two_interfaces_are_two(net: Path) -> None:
     }
     assert "sdk_rt_gpu_opencl.c" in made["opencl"].model
     assert "sdk_rt_gpu_vulkan.c" in made["vulkan"].model
+
+
+def test_kernels_are_a_stage(net: Path) -> None:
+    host = load_board("host")
+    text = driver.inspect(net, host, BuildOptions(gpu="vulkan"), "kernels")
+    assert "kernel 0 net_matmul" in text
+    assert 'bind axis "global.x"' in text
+    assert "no kernel of reduce_sum: a work item of 70001 steps of loops" in text
+    assert "__kernel void net_matmul" in driver.inspect(net, host, BuildOptions(gpu="opencl"), "kernels")
+    with pytest.raises(UsageError, match="a build for the processor has no kernels"):
+        driver.inspect(net, host, BuildOptions(), "kernels")
+    assert driver.inspect(net, host, BuildOptions(gpu="vulkan"), "scheduled").startswith("module net")
+
+
+def test_gpus_are_among_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = {"opencl": ("one", "two")}
+
+    def gpus(interface: str) -> tuple[str, ...]:
+        if interface not in lines:
+            raise SdkError("no library")
+        return lines[interface]
+
+    monkeypatch.setattr(finding, "gpus", gpus)
+    finding._gpus.cache_clear()
+    try:
+        found = [one.name for one in driver.attached(0.1).devices if one.name.startswith("--gpu")]
+    finally:
+        finding._gpus.cache_clear()
+    assert found == ["--gpu opencl: one", "--gpu opencl: two"]
