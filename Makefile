@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
-STAMP := $(shell cat pyproject.toml requirements/*.txt | sha256sum 2>/dev/null | cut -c1-16)
+STAMP := $(shell cat pyproject.toml requirements/*.txt requirements/package-lock.json | sha256sum 2>/dev/null | cut -c1-16)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The project itself, after what it needs.
 OURSELVES := $(PIP) --no-deps --no-build-isolation -e .
@@ -26,14 +26,11 @@ PACKAGES := qemu-system-arm qemu-system-misc qemu-user nodejs gcc-arm-none-eabi 
 demo: $(VENV)/.demo-$(STAMP)
 	$(BIN)/python examples/demo.py
 
-test: tools lint
+test: tools lint $(VENV)/.npm-$(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
-soak: tools $(VENV)/.test-$(STAMP)
+soak: tools $(VENV)/.test-$(STAMP) $(VENV)/.npm-$(STAMP)
 	$(PIP) --require-hashes -r requirements/soak.txt
-	@command -v npm > /dev/null || { echo "npm is not installed; it comes with Node.js: apt-get install npm"; exit 1; }
-	cp requirements/package.json requirements/package-lock.json $(VENV)/
-	npm ci --prefix $(VENV)
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: $(VENV)/.test-$(STAMP)
@@ -58,6 +55,13 @@ $(VENV)/.test-$(STAMP): $(VENV)/bin/python
 	$(PIP) $(TORCH)
 	$(OURSELVES)
 	touch $@ $(VENV)/.demo-$(STAMP)
+
+# The TypeScript compiler and a Pico that others wrote.
+$(VENV)/.npm-$(STAMP): $(VENV)/bin/python
+	@command -v npm > /dev/null || { echo "npm is not installed; it comes with Node.js: apt-get install npm"; exit 1; }
+	cp requirements/package.json requirements/package-lock.json $(VENV)/
+	npm ci --silent --no-audit --no-fund --prefix $(VENV)
+	touch $@
 
 $(VENV)/.docs-$(STAMP): $(VENV)/bin/python
 	$(PIP) --require-hashes -r requirements/docs.txt
