@@ -165,7 +165,9 @@ def test_a_full_context_is_shifted(chat_model: Path) -> None:
     assert start == "<s>system\nBe short<|end|>\n<s>user\n"
 
 
-def test_a_conversation_in_a_file(chat_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_conversation_in_a_file(
+    chat_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It goes on as if it had not stopped, and computes nothing again; damaged ones are refused and change nothing."""
     command = ["llm", "chat", str(chat_model), "--tokens", "9", "--seed", "4"]
     kept = tmp_path / "kept"
@@ -182,7 +184,7 @@ def test_a_conversation_in_a_file(chat_model: Path, tmp_path: Path, capsys: pyte
     found = restore_conversation(kept, talk)
     assert found[:4] == messages
     assert found[4:] == [{"role": "assistant", "content": "".join(piece.text for piece in want)}]
-    for words, why in ((["--raw"], "keeps chats"), (["--system", "x"], "begun with another --system")):
+    for words, why in ((["--raw"], "--session keeps chats, not --raw texts"), (["--system", "x"], "begun with another --system")):
         assert run_command([*command, "--session", str(kept), "--prompt", "a", *words]) == 2
         assert why in capsys.readouterr().err
     whole, tokens = kept.read_bytes(), list(talk.tokens)
@@ -197,6 +199,10 @@ def test_a_conversation_in_a_file(chat_model: Path, tmp_path: Path, capsys: pyte
     assert talk.tokens == tokens
     with pytest.raises(UsageError, match="cannot read"):
         restore_conversation(tmp_path, talk)
+    monkeypatch.delitem(talk.model.info, "model_hash")
+    with pytest.raises(UsageError, match="the build is too old to save conversations"):
+        save_conversation(tmp_path / "new", talk, messages)
+    monkeypatch.undo()
     with pytest.raises(UsageError, match="cannot write"):
         save_conversation(tmp_path / "no" / "file", talk, messages)
 
