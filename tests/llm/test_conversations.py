@@ -184,7 +184,9 @@ def test_a_conversation_in_a_file(
     found = restore_conversation(kept, talk)
     assert found[:4] == messages
     assert found[4:] == [{"role": "assistant", "content": "".join(piece.text for piece in want)}]
-    for words, why in ((["--raw"], "--session keeps chats, not --raw texts"), (["--system", "x"], "begun with another --system")):
+    for words, why in (
+        (["--raw"], "--session keeps chats, not --raw texts"), (["--system", "x"], "begun with another --system"),
+    ):  # fmt: skip
         assert run_command([*command, "--session", str(kept), "--prompt", "a", *words]) == 2
         assert why in capsys.readouterr().err
     whole, tokens = kept.read_bytes(), list(talk.tokens)
